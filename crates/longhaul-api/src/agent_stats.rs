@@ -12,13 +12,13 @@ use crate::schema;
 pub struct AgentStatsView {
     /// Name of the agent.
     pub agent: String,
-    /// Start of the window.
+    /// Start of the time window of the statistics.
     #[schema(schema_with = schema::timestamp_schema)]
     pub since: Timestamp,
-    /// End of the window: the time of the request.
+    /// End of the time window of the statistics: the time of the request.
     #[schema(schema_with = schema::timestamp_schema)]
     pub until: Timestamp,
-    /// Whether the window has more runs than are counted. Then only the newest are counted.
+    /// Whether the time window has more runs than are counted. Then only the newest are counted.
     pub truncated: bool,
     /// Numbers of runs by outcome.
     pub runs: OutcomeCounts,
@@ -40,7 +40,7 @@ pub struct AgentStatsView {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = OutcomeCounts)]
 pub struct OutcomeCounts {
-    /// Number of all runs.
+    /// Number of all runs, including those that have not ended.
     pub total: u64,
     /// Number of completed runs.
     pub completed: u64,

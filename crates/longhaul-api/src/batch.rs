@@ -1,7 +1,7 @@
 //! Batches: runs that are submitted together.
 
 use longhaul_core::id::BatchId;
-use longhaul_core::task::BatchMode;
+use longhaul_core::task::RunBatchMode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,7 +19,7 @@ pub struct NewBatchBody {
     /// Order in which the runs execute. Default: `parallel`.
     #[serde(default)]
     #[schema(value_type = BatchModeView, required = false)]
-    pub mode: BatchMode,
+    pub mode: RunBatchMode,
 }
 
 /// A batch with its runs.
@@ -31,14 +31,14 @@ pub struct BatchView {
     pub id: BatchId,
     /// Order in which the runs execute.
     #[schema(value_type = BatchModeView)]
-    pub mode: BatchMode,
+    pub mode: RunBatchMode,
     /// Runs of the batch, in order.
     pub runs: Vec<RunView>,
 }
 
-/// OpenAPI schema of [`BatchMode`]: the order in which the runs of a batch execute.
+/// OpenAPI schema of [`RunBatchMode`]: the order in which the runs of a batch execute.
 #[derive(Debug, ToSchema)]
-#[schema(as = BatchMode, rename_all = "snake_case")]
+#[schema(as = RunBatchMode, rename_all = "snake_case")]
 pub enum BatchModeView {
     /// All runs may execute at the same time.
     Parallel,

@@ -8,10 +8,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use longhaul_core::duration;
-use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
+use longhaul_core::event::entry::{JournalEntry, JournalEntryEnvelope};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{
-    AgentName, BatchId, GateId, InboxName, KeyName, LaneKey, RuleId, RunId, Seq, SteerId,
+    AgentName, ApiKeyName, BatchId, GateId, InboxName, LaneKey, RuleId, RunId, Seq, SteerId,
 };
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
@@ -148,12 +148,12 @@ impl Client {
         run: RunId,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<Entry>, Problem> {
+    ) -> Result<Vec<JournalEntry>, Problem> {
         let request = ApiRequest::get(&["v1", "runs", &run.to_string(), "events"])
             .with_query_param("after", after)
             .with_query_param("limit", limit.clamp(1, EVENTS_MAX));
         let page: EventPage = self.connection.send_and_parse(&request).await?;
-        let entries = page.data.iter().map(Entry::try_from);
+        let entries = page.data.iter().map(JournalEntry::try_from);
         entries
             .collect::<Result<_, _>>()
             .map_err(|bad| self.connection.unreadable_event_problem(&bad))
@@ -268,7 +268,7 @@ impl Client {
     }
 
     /// Returns the spend caps, each with its usage in the current window.
-    pub async fn spend(&self) -> Result<Vec<SpendCapView>, Problem> {
+    pub async fn list_spend_caps(&self) -> Result<Vec<SpendCapView>, Problem> {
         let list: List<SpendCapView> = self.get_and_parse(&["v1", "spend"]).await?;
         Ok(list.data)
     }
@@ -314,8 +314,8 @@ impl Client {
         self.post_and_parse(&["v1", "lanes", lane.as_str(), "resume"], &json!({})).await
     }
 
-    /// Creates a new run that goes on from the last good event of a failed run. A second call returns
-    /// the same run.
+    /// Creates a new run that goes on from the last event before the failure of a failed run. A
+    /// second call returns the same run.
     pub async fn retry(&self, run: RunId) -> Result<RunView, Problem> {
         self.post_and_parse(&["v1", "runs", &run.to_string(), "retry"], &json!({})).await
     }
@@ -326,7 +326,8 @@ impl Client {
         self.read_list_pages(ApiRequest::get(&["v1", "inboxes"]), limits).await
     }
 
-    /// Returns an inbox with its newest tasks and its dead letters.
+    /// Returns an inbox with its newest tasks and its dead letters (failed tasks that nobody has
+    /// retried).
     pub async fn inbox(&self, name: &InboxName) -> Result<InboxDetailView, Problem> {
         self.get_and_parse(&["v1", "inboxes", name.as_str()]).await
     }
@@ -351,13 +352,13 @@ impl Client {
     }
 
     /// Returns all API keys, oldest first.
-    pub async fn list_keys(&self) -> Result<Vec<KeyView>, Problem> {
+    pub async fn list_api_keys(&self) -> Result<Vec<KeyView>, Problem> {
         let list: List<KeyView> = self.get_and_parse(&["v1", "keys"]).await?;
         Ok(list.data)
     }
 
     /// Revokes an API key and ends all its sessions.
-    pub async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, Problem> {
+    pub async fn revoke_api_key(&self, name: &ApiKeyName) -> Result<KeyView, Problem> {
         let request = ApiRequest::delete(&["v1", "keys", &name.to_string()]);
         self.connection.send_and_parse(&request).await
     }
@@ -409,7 +410,7 @@ impl Client {
     }
 
     /// Returns whether a worker drives the runs of the server.
-    pub async fn has_driving_process(&self) -> Result<bool, Problem> {
+    pub async fn has_process_driving_runs(&self) -> Result<bool, Problem> {
         let request = ApiRequest::get(&["readyz"]).without_retries();
         match self.connection.send_and_parse::<ReadinessResponse>(&request).await {
             Ok(ready) => Ok(ready.driven),

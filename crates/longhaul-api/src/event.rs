@@ -6,7 +6,8 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// An event for an agent, such as `player_action` or `idle_tick`.
+/// An event for an agent, such as `idle_tick` (the agent has nothing else to do) or `player_action`
+/// (the user of a game acts).
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewEvent)]

@@ -42,8 +42,8 @@ pub struct GateView {
     /// latest edit. `None` if there is nothing to approve.
     #[schema(schema_with = schema::any_json_schema)]
     pub input: Option<RawJson>,
-    /// Subjects of the call (texts that rules match, such as the recipient of a message) that the
-    /// runtime injected and the model did not write.
+    /// Texts that approval rules match and that the runtime, not the model, adds to the call, such
+    /// as the recipient of a message.
     #[serde(default)]
     pub injected_subjects: Vec<String>,
     /// References in `input` to outputs of earlier calls. The tool receives the referenced values
@@ -63,10 +63,11 @@ pub struct GateView {
     /// Changes of files that the call would make, as a unified diff. `None` if no change is known.
     /// An edit of the input does not change the diff.
     pub diff: Option<String>,
-    /// Digest of `input` and `facts`. An approval must contain it, to show what was approved.
+    /// Digest (hash) of the content to approve, such as `input` and `facts`. An approval must
+    /// contain it, to show what was approved.
     #[schema(value_type = Option<String>)]
     pub digest: Option<Hash>,
-    /// Decisions that an answer to the gate may contain.
+    /// Decisions that an answer to the gate may contain, such as `approve` and `reject`.
     pub decisions: Vec<String>,
     /// Pattern of the calls that an approval with another scope than `once` would cover. `None`
     /// means that no other scope is offered.
@@ -117,7 +118,7 @@ impl GateView {
     /// if nobody is asked to approve a call.
     pub fn call_effect_rows(&self) -> Vec<(&'static str, String)> {
         let facts = match &self.facts {
-            Some(facts) => facts.rows(),
+            Some(facts) => facts.label_and_text_rows(),
             None if self.kind == GateKind::Approval => vec![("Effects", NOT_KNOWN.to_owned())],
             None => Vec::new(),
         };
@@ -193,7 +194,8 @@ pub struct EffectFactsView {
     /// Files that the call would create, change or delete. Missing if not known.
     #[schema(required = false)]
     pub files: Vec<FileEffectView>,
-    /// Number of further files, which are not listed.
+    /// Number of files that the call would also create, change or delete, but that `files` does not
+    /// list.
     #[schema(required = false)]
     pub more_files: usize,
     /// Hosts that the call would contact, such as `https://example.com`; `*` for any host. Missing
@@ -290,7 +292,8 @@ pub enum DecisionKind {
     Reject,
     /// Answer the question of the gate.
     Answer,
-    /// Report that the signal for which the gate waits has arrived.
+    /// Report that the event for which the gate waits has happened, or that a call whose outcome
+    /// was unknown has taken effect.
     Complete,
 }
 

@@ -32,7 +32,7 @@ pub struct InboxView {
     pub failed: u64,
 }
 
-/// An inbox with its newest tasks and its dead letters.
+/// An inbox with its newest tasks and its dead letters (failed tasks that nobody has retried).
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = InboxDetail)]
 pub struct InboxDetailView {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use longhaul_core::access::Role;
-use longhaul_core::port::auth::KeyRow;
+use longhaul_core::port::auth::ApiKeyRow;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -52,7 +52,7 @@ pub enum KeyState {
 impl KeyView {
     /// Builds the view of an API key from its row in the store; `now` decides whether the key has
     /// expired.
-    pub fn new(row: &KeyRow, now: Timestamp) -> Self {
+    pub fn new(row: &ApiKeyRow, now: Timestamp) -> Self {
         let status = match (row.revoked_at, row.is_valid_at(now)) {
             (Some(_), _) => KeyState::Revoked,
             (None, true) => KeyState::Active,
@@ -74,7 +74,7 @@ impl KeyView {
 /// Body of a request to create an API key.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewKey)]
+#[schema(as = NewApiKey)]
 pub struct NewKeyBody {
     /// Name of the key, without control characters.
     #[schema(min_length = 1, max_length = 256)]

@@ -29,7 +29,7 @@ impl From<&LaneRow> for LaneView {
             lane: row.lane.to_string(),
             head: row.head,
             busy: row.is_busy(),
-            waiting: row.waiting(),
+            waiting: row.waiting_run_count(),
             paused: row.paused,
         }
     }

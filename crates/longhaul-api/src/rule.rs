@@ -14,7 +14,7 @@ use crate::schema;
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Rule)]
 pub struct RuleView {
-    /// Id of the rule.
+    /// Id of the rule (the remembered approval).
     #[schema(schema_with = schema::rule_id_schema)]
     pub id: RuleId,
     /// Whether the rule applies to one run, to all runs of an agent, or to all runs of the project.
@@ -37,16 +37,17 @@ pub struct RuleView {
     /// Gate at which the approval was given.
     #[schema(schema_with = schema::gate_id_schema)]
     pub gate: GateId,
-    /// Number of calls that went ahead because of the rule.
+    /// Number of calls that needed no new approval because of the rule.
     pub used: u64,
-    /// Time of the last call that went ahead because of the rule. `None` means that there was none.
+    /// Time of the last call that needed no new approval because of the rule. `None` means that
+    /// there was none.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
     /// Who revoked the rule, and when. `None` means that nobody has revoked it.
     pub revoked: Option<RevocationView>,
 }
 
-/// Who revoked a rule, and when.
+/// Who revoked a rule (a remembered approval), and when.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Revocation)]
 pub struct RevocationView {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::chain::{ChainRow, ChainStatus};
-use longhaul_core::event::environment::{OutcomeGraded, OutcomeVerdict};
+use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
 use longhaul_core::id::{BatchId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::store::RunRow;
@@ -72,7 +72,7 @@ pub struct RunView {
     pub cost_usd: Option<f64>,
     /// Current budget of the run.
     pub budget: BudgetView,
-    /// Total time during which a worker has driven the run, in milliseconds.
+    /// Total time of the model calls, tool calls and context fetches of the run, in milliseconds.
     pub active_ms: u64,
     /// Total time since the first claim in which no worker drove the run, in milliseconds.
     pub waiting_ms: u64,
@@ -158,7 +158,7 @@ pub struct GradingVerdictView {
     pub round: u32,
     /// Verdict: `satisfied`, `not_satisfied` or `grader_failed`.
     #[schema(value_type = String)]
-    pub verdict: OutcomeVerdict,
+    pub verdict: GradingVerdict,
     /// What is missing in the result, or why there is no verdict.
     pub note: String,
     /// Run that graded the result. `None` means that no such run could be started.
@@ -247,7 +247,7 @@ pub struct ResultApprovalView {
     pub by: String,
     /// Decision of the answer: `approve` or `edit`.
     pub decision: String,
-    /// Note of the person.
+    /// Note that the person added to the answer.
     #[schema(required = false)]
     pub note: String,
     /// Data of the answer, such as an action to take with the result.
@@ -275,7 +275,7 @@ pub struct RunBriefView {
     pub turns: u32,
     /// Cost of the run so far in US dollars. `None` means that the price is not known.
     pub cost_usd: Option<f64>,
-    /// Total time during which a worker has driven the run, in milliseconds.
+    /// Total time of the model calls, tool calls and context fetches of the run, in milliseconds.
     pub active_ms: u64,
     /// Run that started this run. `None` for a root run.
     #[serde(default)]
@@ -299,15 +299,15 @@ pub struct RunBriefView {
 }
 
 impl RunBriefView {
-    /// Builds the short form of a run from its row in the store. `now` describes what the run does
-    /// now.
-    pub fn new(row: &RunRow, now: String) -> Self {
+    /// Builds the short form of a run from its row in the store. `activity`
+    /// describes what the run does now.
+    pub fn new(row: &RunRow, activity: String) -> Self {
         Self {
             id: row.id,
             agent: row.agent.to_string(),
             status: row.status,
             reason: row.reason.clone(),
-            now,
+            now: activity,
             turns: row.turns,
             cost_usd: row.cost.map(micro_usd_to_usd),
             active_ms: row.active.0,
@@ -354,7 +354,7 @@ pub struct OutputView {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[schema(as = Usage)]
 pub struct UsageView {
-    /// Number of input tokens at the full price.
+    /// Number of input tokens that were neither read from nor written to the provider's cache.
     pub input_tokens: u64,
     /// Number of output tokens.
     pub output_tokens: u64,
@@ -376,7 +376,7 @@ impl From<Usage> for UsageView {
     }
 }
 
-/// Budget of a run in a response. A cap that is `None` means no limit.
+/// Budget of a run in a response. A value of `None` means no limit.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[schema(as = Budget)]
 pub struct BudgetView {

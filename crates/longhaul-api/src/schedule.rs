@@ -36,11 +36,11 @@ pub struct NewScheduleBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub input: Option<RawJson>,
-    /// Kind of the event that the agent receives at each firing, such as `idle_tick`. `None` means
-    /// an ordinary task.
+    /// Kind of the event that the agent receives at each firing, such as `idle_tick` (the agent has
+    /// nothing else to do). `None` means an ordinary task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
-    /// Lane of the runs. Default: the lane of the agent.
+    /// Lane of the runs. Runs of one lane execute one at a time. Default: the lane of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
     /// Thread (conversation) of the runs.
@@ -63,7 +63,8 @@ pub struct NewScheduleBody {
 }
 
 impl NewScheduleBody {
-    /// Creates a schedule without a time and without a task, to be completed by the caller.
+    /// Creates a schedule for an agent, without a time, an input and an event. The caller sets
+    /// them.
     pub fn new(name: impl Into<String>, agent: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -106,7 +107,8 @@ pub struct ScheduleView {
     pub input: RawJson,
     /// Kind of the event that the agent receives at each firing. `None` means an ordinary task.
     pub event: Option<String>,
-    /// Lane of the runs. `None` means the lane of the agent.
+    /// Lane of the runs. Runs of one lane execute one at a time. `None` means the lane of the
+    /// agent.
     pub lane: Option<String>,
     /// Thread (conversation) of the runs.
     pub thread: Option<String>,

@@ -15,8 +15,8 @@ fn string_schema_builder() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-fn id_schema(prefix: &str) -> Object {
-    string_schema_builder().pattern(Some(format!("^{prefix}_{SUFFIX}$"))).build()
+fn id_schema(id_prefix: &str) -> Object {
+    string_schema_builder().pattern(Some(format!("^{id_prefix}_{SUFFIX}$"))).build()
 }
 
 /// Returns the schema of a run id.

@@ -10,10 +10,10 @@ use utoipa::ToSchema;
 
 use crate::run::micro_usd_to_usd;
 
-/// Maximum limit of a cap in dollars.
+/// Maximum value of a spend cap's limit in dollars.
 const USD_MAX: f64 = 1e9;
 
-/// Maximum limit of a cap in tokens or runs: 2^50.
+/// Maximum value of a spend cap's limit in tokens or runs: 2^50.
 const COUNT_MAX: u64 = 1 << 50;
 
 /// A spend cap (limit on money, tokens or runs per day, week or month), with what it has counted in
@@ -23,11 +23,12 @@ const COUNT_MAX: u64 = 1 << 50;
 pub struct SpendCapView {
     /// Id of the cap, such as `day-usd-key`.
     pub id: String,
-    /// Length of the window: `day`, `week` or `month`.
+    /// Length of the cap's time window: `day`, `week` or `month`.
     pub window: String,
     /// Time zone in which the cap's days, weeks or months begin.
     pub tz: String,
-    /// Subject per which usage is counted: each `key`, `actor`, `agent` or `model`, or `all`
+    /// For what usage is counted separately: for each submitter of tasks, such as an API key
+    /// (`key`), or for each `actor`, `agent` or `model`. `all` means that all usage is counted
     /// together.
     pub per: String,
     /// Pattern of the names of subjects (keys, actors, agents or models) that the cap applies to.
@@ -36,7 +37,7 @@ pub struct SpendCapView {
     pub pattern: Option<String>,
     /// What is counted: `usd`, `tokens` or `runs`.
     pub unit: String,
-    /// Configured limit for each subject.
+    /// Configured limit of the cap for each subject (key, actor, agent or model).
     #[schema(value_type = f64)]
     pub limit: SpendCapAmount,
     /// What happens when the limit is reached: `wait` lets runs wait, `refuse` refuses new tasks.
@@ -44,22 +45,23 @@ pub struct SpendCapView {
     /// Time at which the next window begins.
     #[schema(value_type = String, format = DateTime)]
     pub resets_at: Timestamp,
-    /// Usage of each subject in the current window. Subjects with waiting runs and with the highest
-    /// usage come first.
+    /// Usage of each subject (key, actor, agent or model) in the current window. Subjects with
+    /// waiting runs and with the highest usage come first.
     pub counts: Vec<SpendCapUsageView>,
 }
 
-/// What a spend cap has counted for one subject in its current window.
+/// What a spend cap has counted for one subject (key, actor, agent or model) in its current window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = SpendCount)]
 pub struct SpendCapUsageView {
-    /// API key, actor, agent or model whose usage is counted. Empty if all usage is counted
+    /// Submitter, actor, agent or model whose usage is counted. Empty if all usage is counted
     /// together.
     pub subject: String,
     /// Current limit: the configured one, or a higher one to which a person has raised it.
     #[schema(value_type = f64)]
     pub limit: SpendCapAmount,
-    /// Amount that was used, or that counts as used because the real usage is unknown.
+    /// Amount that was used in the window, including what counts as used because the real usage is
+    /// unknown.
     #[schema(value_type = f64)]
     pub used: SpendCapAmount,
     /// Amount held (reserved) for model calls in progress.
@@ -68,11 +70,11 @@ pub struct SpendCapUsageView {
     /// Amount that can still be used in the window: the limit less `used` and `held`.
     #[schema(value_type = f64)]
     pub left: SpendCapAmount,
-    /// Number of runs that wait at the cap.
+    /// Number of runs that wait because the cap does not cover what they need.
     pub waiting: u64,
 }
 
-/// Amount of a spend cap: dollars, or a number of tokens or runs.
+/// Amount in the unit of a spend cap: dollars, or a number of tokens or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SpendCapAmount {
@@ -111,19 +113,19 @@ impl fmt::Display for SpendCapAmount {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RaiseCapBody {
-    /// New limit in US dollars.
+    /// New limit of the spend cap in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     pub usd: Option<f64>,
-    /// New limit in tokens.
+    /// New limit of the spend cap in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_125_899_906_842_624_u64)]
     pub tokens: Option<u64>,
-    /// New limit in runs.
+    /// New limit of the spend cap in runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_125_899_906_842_624_u64)]
     pub runs: Option<u64>,
-    /// API key, actor, agent or model whose limit is raised. Required unless the cap counts all
+    /// Submitter, actor, agent or model whose limit is raised. Required unless the cap counts all
     /// runs together.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
@@ -133,7 +135,7 @@ pub struct RaiseCapBody {
 impl RaiseCapBody {
     /// Returns the new limit in the unit of the store: micro-dollars, tokens or runs. The error
     /// says what is wrong.
-    pub fn limit(&self, unit: CapUnit) -> Result<u64, String> {
+    pub fn limit_in_store_unit(&self, unit: CapUnit) -> Result<u64, String> {
         let unit_name = unit.as_str();
         let (limit, max) = match (unit, self.usd, self.tokens, self.runs) {
             (CapUnit::Usd, Some(dollars), None, None) => {
@@ -146,7 +148,7 @@ impl RaiseCapBody {
                 (limit, COUNT_MAX.to_string())
             }
             (CapUnit::Usd | CapUnit::Tokens | CapUnit::Runs, ..) => {
-                return Err(format!("give the new limit in {unit_name}, and no other one"));
+                return Err(format!("give the new limit in {unit_name}, and in no other unit"));
             }
         };
         limit.ok_or_else(|| {
@@ -176,7 +178,7 @@ mod tests {
             (CapUnit::Usd, body(Some(1.0), Some(7), None), Err("no other")),
             (CapUnit::Tokens, RaiseCapBody::default(), Err("in tokens")),
         ] {
-            match (raise.limit(unit), limit) {
+            match (raise.limit_in_store_unit(unit), limit) {
                 (Ok(found), limit) => assert_eq!(Ok(found), limit, "{raise:?}"),
                 (Err(why), Err(part)) => assert!(why.contains(part), "{raise:?}: {why}"),
                 (Err(why), Ok(limit)) => panic!("{raise:?}: {why} instead of {limit}"),

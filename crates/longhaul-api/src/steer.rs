@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_core::change::{SteerRow, SteerStatus};
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::time::Timestamp;
@@ -22,7 +22,8 @@ pub struct SteerView {
     pub id: SteerId,
     /// Text of the message.
     pub text: String,
-    /// When the run reads the message.
+    /// When the run reads the message: for example immediately, or after the calls of the current
+    /// turn.
     #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
     /// Status of the message: queued, delivered, dropped or withdrawn.
@@ -81,7 +82,7 @@ impl SteerMessageTimes {
     /// Records the time of a journal entry, if it says that a message was sent, read, dropped or
     /// withdrawn.
     #[expect(clippy::wildcard_enum_match_arm, reason = "most events are not about a message")]
-    pub fn record_steer_event_time(&mut self, entry: &Entry) {
+    pub fn record_steer_event_time(&mut self, entry: &JournalEntry) {
         match &entry.event {
             Event::SteerQueued(queued) => self.sent.insert(queued.steer, entry.at),
             Event::SteerDelivered(read) => self.settled.insert(read.steer, entry.at),
@@ -126,7 +127,8 @@ pub struct SteerBody {
     /// Text of the message.
     #[schema(min_length = 1)]
     pub text: String,
-    /// When the run reads the message.
+    /// When the run reads the message: for example immediately, or after the calls of the current
+    /// turn.
     #[serde(default)]
     #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
@@ -157,7 +159,8 @@ pub struct SteerReceipt {
     pub run: RunId,
     /// Status of the message: always `queued`.
     pub status: SteerState,
-    /// When the run reads the message.
+    /// When the run reads the message: for example immediately, or after the calls of the current
+    /// turn.
     #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
     /// Why the message does not answer the question that the run asks. Missing if the run asks

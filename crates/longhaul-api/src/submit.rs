@@ -103,8 +103,8 @@ pub struct NewRunBody {
     /// Name of one step of the chain. Only this step is run. `None` runs the whole chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Whether the results of all steps of the chain are approved automatically. Requires the role
-    /// approver. `None` leaves this to the chain.
+    /// Whether the results of all steps of the chain are approved automatically. `true` requires
+    /// the role approver. `None` and `false` leave this to the `auto_approve` of each step.
     #[serde(default, alias = "autoApprove", skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<bool>,
     // A field that this build does not support is parsed, so that it can be rejected by name

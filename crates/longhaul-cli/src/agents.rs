@@ -36,7 +36,7 @@ pub(crate) struct AgentsCommand {
 
 #[derive(Debug, Subcommand)]
 enum AgentsSubcommand {
-    /// Lists all agents, and shows which are hidden or broken
+    /// Lists all agents, including invalid ones and those hidden by another agent of the same name
     #[command(after_help = EXAMPLES)]
     Ls(ListAgentsCommand),
     /// Checks agent files and reports every problem as file:line:column

@@ -21,7 +21,7 @@ use crate::{output, resolve};
 /// Maximum length of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Number of characters of a gate's digest that are printed.
+/// Number of characters of a gate's digest (hash of the content to approve) that are printed.
 pub(crate) const DIGEST_CHARS: usize = 8;
 
 const ANSWER_EXAMPLES: &str = "Examples:
@@ -41,7 +41,7 @@ pub(crate) struct AnswerCommand {
     /// The gate to answer, or a run with exactly one open gate
     #[arg(value_name = "RUN|GATE")]
     gate: String,
-    /// Text of the answer; `-` reads it from stdin. Without it, the answer is asked for
+    /// Text of the answer; `-` reads it from stdin. Without it, the command asks for the answer
     text: Vec<String>,
     /// Fields of the question's form, as a JSON object; `-` reads it from stdin
     #[arg(long, value_name = "JSON|-", conflicts_with = "text")]
@@ -204,7 +204,7 @@ impl GateAnswerSender<'_> {
                 "{run} waits for {open_gates} more {noun}: longhaul gates --run {run}"
             ));
         }
-        Ok(match self.client.has_driving_process().await? {
+        Ok(match self.client.has_process_driving_runs().await? {
             true => format!("{run} resumes at event {seq}."),
             false => format!(
                 "{run} resumes at event {seq} when a worker drives it: longhaul watch {run}"

@@ -119,7 +119,7 @@ impl ApproveCommand {
             return Ok(true);
         }
         if !output::is_interactive() || self.edit.as_deref() == Some("-") {
-            return Err(no_terminal_for_gate_error(gate).into());
+            return Err(no_terminal_to_show_gate_error(gate).into());
         }
         full_gate_card(gate).iter().for_each(|line| output::eprint_line(line));
         if let GateDecision::Edit(edited) = decision {
@@ -164,13 +164,13 @@ fn check_gate_approvable(gate: &GateView) -> anyhow::Result<()> {
 }
 
 /// Returns the error for an approval without a terminal on which the gate could be shown.
-fn no_terminal_for_gate_error(gate: &GateView) -> CliError {
+fn no_terminal_to_show_gate_error(gate: &GateView) -> CliError {
     let id = gate.id;
     let failure = CliError::usage_error(format!(
         "only what was shown can be approved, and there is no terminal to show {id} on"
     ))
     .with_hint("show the gate", format!("longhaul gates show {id}"));
-    let failure = match short_digest(gate) {
+    let failure = match short_gate_digest(gate) {
         Some(digest) => failure
             .with_hint("approve this digest", format!("longhaul approve {id} --digest {digest}")),
         None => failure,
@@ -178,19 +178,19 @@ fn no_terminal_for_gate_error(gate: &GateView) -> CliError {
     failure.with_hint("or approve without review", format!("longhaul approve {id} --yes"))
 }
 
-fn short_digest(gate: &GateView) -> Option<String> {
+fn short_gate_digest(gate: &GateView) -> Option<String> {
     let digest = gate.digest?.to_string();
     digest.get(..DIGEST_CHARS).map(str::to_owned)
 }
 
-/// Checks that `prefix` is the start of the gate's current digest.
+/// Checks that `prefix` is the start of the gate's current digest (hash of the content to approve).
 fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
-    let id = gate.id;
-    let show_command = format!("longhaul gates show {id}");
+    let gate_id = gate.id;
+    let show_command = format!("longhaul gates show {gate_id}");
     let Some(current) = gate.digest else {
-        let message = format!("{id} has no digest, because it has no call input");
+        let message = format!("{gate_id} has no digest, because it has no call input");
         return Err(CliError::usage_error(message)
-            .with_hint("approve the gate", format!("longhaul approve {id} --yes"))
+            .with_hint("approve the gate", format!("longhaul approve {gate_id} --yes"))
             .into());
     };
     let hex = prefix.chars().all(|c| c.is_ascii_hexdigit());
@@ -201,8 +201,9 @@ fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
         return Err(CliError::usage_error(message).with_hint("show the gate", show_command).into());
     }
     if !current.to_string().starts_with(&prefix.to_ascii_lowercase()) {
-        let message =
-            format!("--digest {prefix} does not match {id}: the call input may have changed");
+        let message = format!(
+            "--digest {prefix} does not match the digest of {gate_id}: the call input may have changed"
+        );
         return Err(CliError::usage_error(message).with_hint("show the gate", show_command).into());
     }
     Ok(())

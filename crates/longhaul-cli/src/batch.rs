@@ -10,10 +10,10 @@ use longhaul_api::batch::BatchView;
 use longhaul_api::run::RunView;
 use longhaul_api::submit::NewRunBody;
 use longhaul_core::id::BatchId;
-use longhaul_core::task::BatchMode;
+use longhaul_core::task::RunBatchMode;
 
 use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_named_or_local_server,
+    connect_or_create_store, connect_run_client, find_configured_or_local_server,
 };
 use crate::driver_status::needs_driver;
 use crate::error::CliError;
@@ -90,16 +90,17 @@ impl SubmitBatchCommand {
     fn run(&self) -> anyhow::Result<()> {
         let runs = parse_batch_tasks(&read_batch_file(&self.file)?)?;
         let mode = match self.sequential {
-            true => BatchMode::Sequential,
-            false => BatchMode::Parallel,
+            true => RunBatchMode::Sequential,
+            false => RunBatchMode::Parallel,
         };
-        let client = connect_or_create_store(find_named_or_local_server()?)?;
+        let client = connect_or_create_store(find_configured_or_local_server()?)?;
         let submit = client.submit_batch(runs, mode, self.idempotency_key.clone());
-        let batch = runtime::build_current_thread()?.block_on(submit)?;
+        let batch = runtime::build_single_thread_tokio()?.block_on(submit)?;
         if self.json {
             return output::print_json(&batch);
         }
-        output::print_line(&batch.id.to_string()).context(format!("{} was submitted", batch.id))?;
+        output::print_line(&batch.id.to_string())
+            .context(format!("{} was submitted, but its id can't be printed", batch.id))?;
         batch.runs.iter().try_for_each(|run| output::print_line(&format!("  {}", run.id)))
     }
 }
@@ -107,7 +108,7 @@ impl SubmitBatchCommand {
 impl ShowBatchCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        runtime::build_current_thread()?.block_on(async {
+        runtime::build_single_thread_tokio()?.block_on(async {
             let batch = client.get_batch(self.batch).await?;
             if self.json {
                 return output::print_json(&batch);
@@ -119,23 +120,23 @@ impl ShowBatchCommand {
                     false => client.get_run(run.newest_run_in_chain()).await?,
                 });
             }
-            print_batch(&batch, &newest, client.has_driving_process().await?)
+            print_batch(&batch, &newest, client.has_process_driving_runs().await?)
         })
     }
 }
 
 /// Prints the runs of a batch. A run whose chain has gone on is printed with the state of the
-/// newest run of the chain. `has_driving_process` is whether a worker drives runs.
+/// newest run of the chain. `has_process_driving_runs` is whether a worker drives runs.
 fn print_batch(
     batch: &BatchView,
     newest: &[RunView],
-    has_driving_process: bool,
+    has_process_driving_runs: bool,
 ) -> anyhow::Result<()> {
     let (mode, count) = (batch.mode.as_str(), batch.runs.len());
     output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
     let rows = batch.runs.iter().zip(newest).map(|(first, run)| {
         // Without a worker a run does nothing, whatever its journal says.
-        let now = match has_driving_process || !needs_driver(run.status) {
+        let now = match has_process_driving_runs || !needs_driver(run.status) {
             true => run.now.clone(),
             false => format!("no worker; last known: {}", run.now),
         };

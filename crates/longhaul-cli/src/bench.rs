@@ -62,7 +62,7 @@ Exit codes: 0 measured, 2 usage. Use a release build.";
 /// The benchmarks, each a subcommand of `longhaul bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measures the cost of a durable event: the disk, a bare SQLite loop, and the store
+    /// Measures the cost of a durable event: on the disk, in plain SQLite, and in the store
     #[command(after_help = JOURNAL_EXAMPLES)]
     Journal(journal::BenchJournalCommand),
     /// Measures the cost of a durable turn: commits, CPU, bytes, and recovery after kill -9
@@ -78,7 +78,7 @@ pub(crate) enum BenchCommand {
     /// Measures the server: start, memory, streams, and response times while runs are in flight
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(serve::BenchServeCommand),
-    /// Measures parked runs: memory, CPU while nothing happens, and the resume of a run
+    /// Measures runs that wait for a person: memory, CPU while nothing happens, and the resume
     #[command(after_help = PARK_EXAMPLES)]
     Park(park::BenchParkCommand),
 }

@@ -4,7 +4,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use longhaul::chains::{LoadedChain, LoadedChains};
 use longhaul_core::chain::ChainStepSpec;
-use longhaul_core::suggest::closest_match;
+use longhaul_core::suggest::most_similar_name;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -171,7 +171,7 @@ pub(crate) fn find_chain<'a>(
         return Err(error.with_hint("all problems", "longhaul chains check").into());
     }
     let names = loaded.chains.iter().map(|one| one.name.as_str());
-    let suggestion = closest_match(name, names).map(str::to_owned);
+    let suggestion = most_similar_name(name, names).map(str::to_owned);
     Err(longhaul_engine::Error::ChainNotFound { name: name.to_owned(), suggestion }.into())
 }
 
@@ -198,12 +198,12 @@ fn chain_step_text(step: &ChainStepSpec) -> String {
     parts.join(" · ")
 }
 
-fn chain_to_json(one: &LoadedChain) -> Value {
+fn chain_to_json(chain: &LoadedChain) -> Value {
     json!({
-        "name": one.name,
-        "source": source(one),
-        "path": one.path,
-        "description": one.spec.description,
-        "steps": one.spec.steps,
+        "name": chain.name,
+        "source": source(chain),
+        "path": chain.path,
+        "description": chain.spec.description,
+        "steps": chain.spec.steps,
     })
 }

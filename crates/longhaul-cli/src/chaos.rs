@@ -22,7 +22,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_engine::task::Task;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::chaos::kill_loop::{ChaosPlan, KillLog, KillLoop, read_run_journals};
+use crate::chaos::kill_loop::{ChaosPlan, KillLoop, KillLoopResult, read_run_journals};
 use crate::chaos::scorecard::Scorecard;
 use crate::chaos::scratch::ScratchProject;
 use crate::chaos::verify::counts::ChaosCounts;
@@ -73,7 +73,7 @@ pub(crate) struct ChaosCommand {
 
 /// Result of a chaos test: the log of the kill loop and the verified counts.
 struct ChaosResult {
-    log: KillLog,
+    log: KillLoopResult,
     counts: ChaosCounts,
     duration_ms: u64,
 }
@@ -129,7 +129,7 @@ impl ChaosCommand {
     ) -> anyhow::Result<Option<ChaosResult>> {
         let runtime = scratch.open_runtime()?;
         self.check_agent_and_confirm(&runtime, plan)?;
-        runtime::build_current_thread()?.block_on(async {
+        runtime::build_single_thread_tokio()?.block_on(async {
             let start = SystemClock.monotonic_nanos();
             let mut terminated = signal(SignalKind::terminate())?;
             let log = tokio::select! {

@@ -55,7 +55,9 @@ impl ChildProcess {
 
     /// Starts a server process and waits until it prints a JSON line with its URL. Returns the
     /// process and the URL.
-    pub(crate) fn start_server(command: &mut Command) -> anyhow::Result<(Self, String)> {
+    pub(crate) fn start_server_and_get_url(
+        command: &mut Command,
+    ) -> anyhow::Result<(Self, String)> {
         let mut process = Self::start(command)?;
         let stdout = process.0.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
         let stderr = process.0.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);

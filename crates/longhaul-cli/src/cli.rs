@@ -80,9 +80,9 @@ commands! {
     Lanes(lanes::LanesCommand),
     /// Shows what spend caps have counted, and raises a cap
     Spend(spend::SpendCommand),
-    /// Retries failed runs from their last good event, as new runs
+    /// Retries failed runs from the last event before the failure, as new runs
     Retry(run_commands::RetryCommand),
-    /// Lists inboxes, posts tasks to them and shows their tasks and dead letters
+    /// Lists inboxes, posts tasks to them, and shows tasks and dead letters (failed, not retried)
     Inbox(inbox::InboxCommand),
     /// Lists gates: approvals and questions that wait for a person
     #[command(alias = "approvals")]

@@ -20,17 +20,17 @@ use longhaul_api::steer::{SteerChange, SteerReceipt, SteerView};
 use longhaul_api::submit::NewRunBody;
 use longhaul_api::transcript::TranscriptView;
 use longhaul_api::why::RunExplanation;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
-use longhaul_core::id::{BatchId, GateId, InboxName, KeyName, LaneKey, RunId, Seq, SteerId};
+use longhaul_core::id::{ApiKeyName, BatchId, GateId, InboxName, LaneKey, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
-use longhaul_core::task::BatchMode;
+use longhaul_core::task::RunBatchMode;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::handle::{
-    CreateKeyRequest, GateAnswerOutcome, IssuedKey, JournalStream, build_inbox_task,
+    GateAnswerOutcome, IssuedApiKey, JournalStream, NewKeyRequest, build_inbox_task,
 };
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
@@ -53,8 +53,9 @@ fn print_note_if_added_to_run(run: &RunView) {
 }
 
 /// Returns the default agent of each inbox, from the project's settings.
-pub(crate) fn default_inbox_agents() -> anyhow::Result<BTreeMap<String, String>> {
-    Ok(environment::load_config_quietly(&environment::current_process_env()?)?.inbox_agents())
+pub(crate) fn default_agents_of_inboxes() -> anyhow::Result<BTreeMap<String, String>> {
+    let process_env = environment::current_process_env()?;
+    Ok(environment::load_config_quietly(&process_env)?.default_agents_by_inbox())
 }
 
 /// Access to the runs of a store, directly or through a server. The commands in the hints of its
@@ -87,7 +88,7 @@ macro_rules! either {
 impl EventStream {
     /// Returns the next events, in order and each once. `None` means that the run has ended and all
     /// its events were returned. Cancel safe: no event is lost if the future is dropped.
-    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Vec<Entry>>> {
+    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Vec<JournalEntry>>> {
         either!(EventStream::self, stream => stream.next())
     }
 }
@@ -119,7 +120,7 @@ impl RunClient {
     pub(crate) async fn submit_batch(
         &self,
         runs: Vec<NewRunBody>,
-        mode: BatchMode,
+        mode: RunBatchMode,
         idempotency_key: Option<String>,
     ) -> anyhow::Result<BatchView> {
         let longhaul = match self {
@@ -173,7 +174,7 @@ impl RunClient {
         run: RunId,
         after: Seq,
         limit: usize,
-    ) -> anyhow::Result<Vec<Entry>> {
+    ) -> anyhow::Result<Vec<JournalEntry>> {
         either!(RunClient::self, client => client.read_run_journal(run, after, limit))
             .fill_hint_placeholder("RUN", run)
     }
@@ -279,7 +280,7 @@ impl RunClient {
             Self::Local(longhaul) => {
                 let sent = longhaul.steer(run, text.clone(), delivery, &caller_name()).await;
                 let sent = sent.fill_hint_placeholder("RUN", run)?;
-                Ok(longhaul.steer_receipt(sent, (&text, delivery)).await?)
+                Ok(longhaul.receipt_for_steer_message(sent, (&text, delivery)).await?)
             }
             Self::Remote(client) => {
                 client.steer_run(run, text, delivery).await.fill_hint_placeholder("RUN", run)
@@ -417,15 +418,15 @@ impl RunClient {
     /// Returns the inboxes with the number of their tasks.
     pub(crate) async fn list_inboxes(&self) -> anyhow::Result<Vec<InboxView>> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.inboxes(&default_inbox_agents()?).await?,
+            Self::Local(longhaul) => longhaul.inboxes(&default_agents_of_inboxes()?).await?,
             Self::Remote(client) => client.inboxes().await?,
         })
     }
 
-    /// Returns an inbox with its newest tasks and its dead letters.
+    /// Returns an inbox with its newest tasks and its failed tasks that nobody has retried.
     pub(crate) async fn get_inbox(&self, name: &InboxName) -> anyhow::Result<InboxDetailView> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.inbox(name, &default_inbox_agents()?).await?,
+            Self::Local(longhaul) => longhaul.inbox(name, &default_agents_of_inboxes()?).await?,
             Self::Remote(client) => client.inbox(name).await?,
         })
     }
@@ -439,7 +440,7 @@ impl RunClient {
     ) -> anyhow::Result<RunView> {
         let run = match self {
             Self::Local(longhaul) => {
-                let mut task = build_inbox_task(inbox, task, &default_inbox_agents()?)?;
+                let mut task = build_inbox_task(inbox, task, &default_agents_of_inboxes()?)?;
                 task.submitter = Some(caller_name());
                 let agent = task.agent.clone();
                 longhaul.submit_and_view_run(task).await.fill_hint_placeholder("AGENT", agent)?
@@ -451,7 +452,7 @@ impl RunClient {
     }
 
     /// Creates an API key. Only this result contains the secret of the key.
-    pub(crate) async fn create_key(&self, request: CreateKeyRequest) -> anyhow::Result<IssuedKey> {
+    pub(crate) async fn create_key(&self, request: NewKeyRequest) -> anyhow::Result<IssuedApiKey> {
         let name = request.name.to_string();
         match self {
             Self::Local(longhaul) => {
@@ -465,19 +466,19 @@ impl RunClient {
                 };
                 let created = client.create_key(&body).await.fill_hint_placeholder("NAME", name)?;
                 let secret = Secret::from_text(created.secret);
-                Ok(IssuedKey { secret, key: created.key })
+                Ok(IssuedApiKey { secret, key: created.key })
             }
         }
     }
 
     /// Returns all API keys without their secrets, oldest first.
-    pub(crate) async fn list_keys(&self) -> anyhow::Result<Vec<KeyView>> {
-        either!(RunClient::self, client => client.list_keys())
+    pub(crate) async fn list_api_keys(&self) -> anyhow::Result<Vec<KeyView>> {
+        either!(RunClient::self, client => client.list_api_keys())
     }
 
     /// Revokes an API key and all tokens issued for it.
-    pub(crate) async fn revoke_key(&self, name: &KeyName) -> anyhow::Result<KeyView> {
-        either!(RunClient::self, client => client.revoke_key(name))
+    pub(crate) async fn revoke_api_key(&self, name: &ApiKeyName) -> anyhow::Result<KeyView> {
+        either!(RunClient::self, client => client.revoke_api_key(name))
             .fill_hint_placeholder("NAME", name)
     }
 
@@ -491,7 +492,7 @@ impl RunClient {
     }
 
     /// Returns whether a worker drives the runs of the store.
-    pub(crate) async fn has_driving_process(&self) -> anyhow::Result<bool> {
-        either!(RunClient::self, client => client.has_driving_process())
+    pub(crate) async fn has_process_driving_runs(&self) -> anyhow::Result<bool> {
+        either!(RunClient::self, client => client.has_process_driving_runs())
     }
 }

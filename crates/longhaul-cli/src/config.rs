@@ -65,7 +65,7 @@ impl ShowConfigCommand {
         for note in secrets::unredactable_secret_warnings(&config) {
             output::eprint_line(&format!("note: {note}"));
         }
-        let lines = setting_rows(&config);
+        let lines = setting_names_values_and_origins(&config);
         if self.json {
             let pairs = lines.into_iter().map(|(path, value, origin)| {
                 let value =
@@ -92,7 +92,9 @@ impl ShowConfigCommand {
 
 /// Returns the name (such as `store.url`), value and origin of every setting, including the store's
 /// URL.
-fn setting_rows(config: &LoadedConfig) -> Vec<(String, serde_json::Value, String)> {
+fn setting_names_values_and_origins(
+    config: &LoadedConfig,
+) -> Vec<(String, serde_json::Value, String)> {
     let mut lines: Vec<_> = config
         .settings
         .iter()

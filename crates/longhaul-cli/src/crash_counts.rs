@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::Seq;
 
@@ -26,7 +26,7 @@ pub(crate) struct CrashCounts {
 impl CrashCounts {
     /// Counts replies, results and repeated calls in a journal. The event with the given sequence
     /// number is the last one before the crash.
-    pub(crate) fn from_journal(journal: &[Entry], crash_seq: Seq) -> Self {
+    pub(crate) fn from_journal(journal: &[JournalEntry], crash_seq: Seq) -> Self {
         let mut counts = Self::default();
         let (mut turns, mut calls) = (BTreeSet::new(), BTreeSet::new());
         for entry in journal {

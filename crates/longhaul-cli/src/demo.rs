@@ -35,7 +35,7 @@ impl DemoCommand {
         let config = environment::load_config(&project.process_env())?;
         let runtime = open_runtime(config, store_open_options(OpenMode::Outsider))?;
         print_banner(&project)?;
-        runtime::build_multi_thread()?.block_on(async {
+        runtime::build_multi_thread_tokio()?.block_on(async {
             let task = Task {
                 submitter: Some(caller_name()),
                 model: Some(project::MODEL_NAME.to_owned()),

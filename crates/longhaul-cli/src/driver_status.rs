@@ -26,12 +26,14 @@ pub(crate) async fn explain_run_status_with_label(
     let explanation = client.explain_run(run.id).await;
     let mut explanation = explanation?;
     let mut label = status_label(run.status, run.reason.as_deref());
-    if needs_driver(run.status) && !client.has_driving_process().await? {
+    if needs_driver(run.status) && !client.has_process_driving_runs().await? {
         label = no_driver_label(run.status);
         // A run behind another one needs a driver of that other run first.
         if !matches!(run.reason.as_deref(), Some("lane" | "batch")) {
-            explanation.message =
-                format!("No worker drives the run now. Last known status: {}", explanation.message);
+            explanation.message = format!(
+                "No worker executes the run now. Last known status: {}",
+                explanation.message
+            );
             explanation.command = format!("longhaul watch {}", run.id);
         }
     }

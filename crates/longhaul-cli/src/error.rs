@@ -112,7 +112,7 @@ impl fmt::Display for CliError {
 
 impl StdError for CliError {}
 
-/// Formats an error with its causes, up to the first cause that has its own hints.
+/// Formats an error with its causes, up to and including the first cause that has its own hints.
 pub(crate) fn message_with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -239,7 +239,7 @@ fn from_api_problem(problem: &Problem) -> CliError {
     };
     match hints_for_problem_code(code) {
         Some(hints) if code == "forbidden" => {
-            let role = role_named_in_refusal(&problem.detail);
+            let role = required_role_from_message(&problem.detail);
             let command = format!("longhaul keys new NAME --role {role}");
             let label = "create a key with that role on the server's machine";
             failure.with_hint(label, command).with_hints(hints)
@@ -252,7 +252,7 @@ fn from_api_problem(problem: &Problem) -> CliError {
 
 /// Returns the role that the caller of a request needs, taken from the server's message that the
 /// caller does not have it.
-fn role_named_in_refusal(detail: &str) -> &'static str {
+fn required_role_from_message(detail: &str) -> &'static str {
     let is_needed = |role: &&Role| detail.contains(&format!("needs the role {},", role.as_str()));
     let roles = [Role::Viewer, Role::Operator, Role::Approver, Role::Admin];
     roles.iter().find(is_needed).map_or("ROLE", |role| role.as_str())
@@ -359,9 +359,9 @@ mod tests {
         let detail =
             |role| format!("this request needs the role {role}, but your key has the role viewer");
         for role in ["operator", "approver", "admin"] {
-            assert_eq!(role_named_in_refusal(&detail(role)), role);
+            assert_eq!(required_role_from_message(&detail(role)), role);
         }
-        assert_eq!(role_named_in_refusal("authentication required"), "ROLE");
+        assert_eq!(required_role_from_message("authentication required"), "ROLE");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
-use longhaul_core::event::environment::{ChildStarted, OutcomeVerdict};
+use longhaul_core::event::entry::JournalEntry;
+use longhaul_core::event::environment::{ChildStarted, GradingVerdict};
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::tool::{ToolEnded, ToolKeyTaken};
 use longhaul_core::event::turn::{TurnCompleted, TurnFailed};
@@ -35,13 +35,13 @@ pub(crate) struct EventPrinter {
 
 impl EventPrinter {
     /// Returns a description of an event. `None` means that the event is not relevant for people.
-    pub(crate) fn describe_event(&mut self, entry: &Entry) -> Option<String> {
+    pub(crate) fn describe_event(&mut self, entry: &JournalEntry) -> Option<String> {
         self.event_label_and_text(entry).map(|(_, text)| text.trim().to_owned())
     }
 
     /// Returns the line for an event: time, label and text. `None` means that the event is not
     /// relevant for people.
-    pub(crate) fn format_event_line(&mut self, entry: &Entry) -> Option<String> {
+    pub(crate) fn format_event_line(&mut self, entry: &JournalEntry) -> Option<String> {
         let (label, text) = self.event_label_and_text(entry)?;
         Some(format!("{}  {label:<9} {text}", format_time_of_day(entry.at)))
     }
@@ -50,7 +50,7 @@ impl EventPrinter {
         clippy::wildcard_enum_match_arm,
         reason = "events about neither turns nor calls are described elsewhere"
     )]
-    fn event_label_and_text(&mut self, entry: &Entry) -> Option<(String, String)> {
+    fn event_label_and_text(&mut self, entry: &JournalEntry) -> Option<(String, String)> {
         let labeled = |what: &str, text: String| Some((what.to_owned(), text));
         match &entry.event {
             Event::TurnCompleted(done) => Some(self.turn_label_and_text(done)),
@@ -84,8 +84,8 @@ impl EventPrinter {
             ),
             Event::ToolPending(pending) => {
                 let message = pending.message.as_deref()?;
-                let name = self.tool_name(pending.call);
-                labeled("", format!("  {name}: {}", first_line(message)))
+                let tool = self.tool_name(pending.call);
+                labeled("", format!("  {tool}: {}", first_line(message)))
             }
             Event::ToolInterrupted(ended) => {
                 labeled("", format!("  {} was stopped", self.tool_name(ended.call)))
@@ -131,7 +131,7 @@ impl EventPrinter {
     fn duplicate_effect_key_text(&self, taken: &ToolKeyTaken) -> String {
         let EffectKeyHolder { run, call } = taken.holder;
         let tool = self.tool_name(taken.call);
-        format!("  {tool} was not started: the call {call} of {run} has the same key")
+        format!("  {tool} was not started: the call {call} of {run} has the same effect key")
     }
 
     fn tool_name(&self, call: CallId) -> String {
@@ -142,7 +142,7 @@ impl EventPrinter {
 /// Returns the label and the text for an event about neither a turn nor a tool call. `None` means
 /// that the event is not relevant for people.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not relevant for people")]
-fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
+fn run_event_label_and_text(entry: &JournalEntry) -> Option<(String, String)> {
     let labeled = |what: &str, text: String| Some((what.to_owned(), text));
     match &entry.event {
         Event::GateRaised(raised) => labeled("asks", first_line(&raised.gate.ask)),
@@ -252,18 +252,18 @@ fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
 }
 
 /// Returns the text that is printed for the verdict of a grading run about the result of a run.
-pub(crate) const fn verdict_text(verdict: OutcomeVerdict) -> &'static str {
+pub(crate) const fn verdict_text(verdict: GradingVerdict) -> &'static str {
     match verdict {
-        OutcomeVerdict::Satisfied => "satisfied",
-        OutcomeVerdict::NotSatisfied => "not satisfied",
-        OutcomeVerdict::GraderFailed => "the grader failed",
+        GradingVerdict::Satisfied => "satisfied",
+        GradingVerdict::NotSatisfied => "not satisfied",
+        GradingVerdict::GraderFailed => "the grader failed",
     }
 }
 
 /// Describes what a run waits for. The wait began at `now`. `None` means that the wait is not
 /// printed.
 fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
-    let time = |at: &Timestamp| format_time_after(*at, now);
+    let time = |at: &Timestamp| format_time_with_date_unless_today(*at, now);
     Some(match wait {
         WaitReason::Timer(until) => format!("until {}", time(until)),
         WaitReason::RateLimit(until) => {
@@ -279,7 +279,7 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
         WaitReason::BudgetHeld => "for the calls of other runs of its tree".to_owned(),
         WaitReason::Cap(wait) => format!("at the spend cap {} until {}", wait.cap, wait.until),
         WaitReason::Key(holder) => {
-            format!("for the call {} of {}, which has the same key", holder.call, holder.run)
+            format!("for the call {} of {}, which has the same effect key", holder.call, holder.run)
         }
         WaitReason::Message(_) => "open for a message".to_owned(),
         WaitReason::Signal(_) => "for a signal".to_owned(),
@@ -352,7 +352,7 @@ pub(crate) fn format_time_of_day(time: Timestamp) -> String {
 }
 
 /// Formats a time in the local time zone, with its date if it is on another day than `now`.
-fn format_time_after(time: Timestamp, now: Timestamp) -> String {
+fn format_time_with_date_unless_today(time: Timestamp, now: Timestamp) -> String {
     let day = |time| format_local_time(time, "%Y-%m-%d");
     match day(time) == day(now) {
         true => format_time_of_day(time),

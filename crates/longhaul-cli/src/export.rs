@@ -29,7 +29,7 @@ the run are not on a cassette: a replay reports the difference at that turn.";
 pub(crate) struct ExportCommand {
     /// Run to export: its id, the last six characters of the id, or @last
     run: String,
-    /// Name of the cassette; without a name the run's id is used
+    /// Name of the cassette, i.e. of the recording; without a name the run's id is used
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", required = true)]
     cassette: Option<String>,
     /// Print the result as one JSON object
@@ -46,7 +46,7 @@ impl ExportCommand {
             environment::current_process_env()?,
         )?)?;
         let client = RunClient::for_local_store(&runtime.longhaul);
-        runtime::build_current_thread()?.block_on(async {
+        runtime::build_single_thread_tokio()?.block_on(async {
             let run = resolve::resolve_run_id(&client, &self.run).await?;
             let view = client.get_run(run).await?;
             if !view.status.is_terminal() {

@@ -7,7 +7,7 @@ use longhaul_api::gate::GateView;
 use longhaul_api::run::RunView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{GateStatus, has_submit_again_tag};
 use longhaul_core::port::store::RunFilter;
@@ -19,13 +19,13 @@ use crate::gate_card::will_chain_approve;
 use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
-use crate::style::Tone;
+use crate::style::TextTone;
 
 /// Number of characters of a child run's id that are printed before its events.
 const SHORT_ID_CHARS: usize = 6;
 
-/// Maximum number of open runs of a tree that are searched for a run that continues without a
-/// person, another client or another run.
+/// Maximum number of open runs of the run's tree (its root and all descendants) that are searched
+/// for one that continues without a person, another client or another run.
 const OPEN_RUNS_MAX: usize = 1_000;
 
 /// Options for following a run: what to print, and when to stop.
@@ -37,7 +37,8 @@ pub(crate) struct FollowOptions {
     pub(crate) as_json: bool,
     /// True if following stops when the run waits for a person.
     pub(crate) stop_at_person: bool,
-    /// True if no other command can reach the run, so the run can't wait for another person.
+    /// True if no other command can reach the run, so that nobody at another terminal can answer
+    /// it.
     pub(crate) is_only_client: bool,
     /// What to print on stdout when following ends.
     pub(crate) final_output: FinalOutputFormat,
@@ -126,7 +127,7 @@ impl<'a> RunFollower<'a> {
         let view = client.get_run(run).await?;
         let label = status_label(view.status, view.reason.as_deref());
         stream.needs_person = after > Seq::START
-            && (label.tone == Tone::NeedsPerson || is_open_for_messages(&view))
+            && (label.tone == TextTone::NeedsPerson || is_open_for_messages(&view))
             && is_last_event(client, run, after).await?;
         Ok(Self {
             client,
@@ -180,7 +181,8 @@ impl<'a> RunFollower<'a> {
         }
     }
 
-    /// Replaces the stream at this index with that of `step`, the run of the chain's next step.
+    /// Replaces the stream at this index with that of `step`, the run of the next step of the chain
+    /// (a sequence of runs).
     async fn follow_next_chain_step(&mut self, index: usize, step: RunId) -> anyhow::Result<()> {
         self.streams[index] = FollowedEventStream::open(self.client, step, Seq::START).await?;
         (self.run, self.asked) = (step, step);
@@ -247,8 +249,8 @@ impl<'a> RunFollower<'a> {
         Ok(None)
     }
 
-    /// Returns whether other runs of the tree continue while this child run waits for a person.
-    /// Always false for the followed run itself.
+    /// Returns whether other runs of the tree (the root run and its descendants) continue while
+    /// this child run waits for a person. Always false for the followed run itself.
     async fn can_other_runs_continue(&self, waiting: RunId) -> anyhow::Result<bool> {
         if waiting == self.run {
             return Ok(false);
@@ -298,7 +300,7 @@ impl<'a> RunFollower<'a> {
     async fn print_and_track_entries(
         &mut self,
         index: usize,
-        entries: &[Entry],
+        entries: &[JournalEntry],
     ) -> anyhow::Result<()> {
         let stream = &mut self.streams[index];
         let run = stream.run;
@@ -393,7 +395,7 @@ impl<'a> RunFollower<'a> {
 /// Returns the next events of one of the streams, with the index of that stream. Cancel safe.
 async fn next_entries(
     streams: &mut [FollowedEventStream],
-) -> (usize, anyhow::Result<Option<Vec<Entry>>>) {
+) -> (usize, anyhow::Result<Option<Vec<JournalEntry>>>) {
     let next = streams.iter_mut().map(|stream| Box::pin(stream.entries.next()));
     let (batch, index, _) = futures_util::future::select_all(next).await;
     (index, batch)
@@ -411,7 +413,7 @@ fn is_open_for_messages(view: &RunView) -> bool {
 }
 
 /// Returns whether a wait with this reason ends only through a person, another client of the store
-/// or another run of the tree.
+/// or another run.
 fn waits_for_outside_event(reason: &str) -> bool {
     let others = ["approval", "question", "signal", "blocked", "budget", "message", "child", "key"];
     others.contains(&reason)

@@ -1,4 +1,5 @@
-//! Follows a run to its end for `run` and `watch`, and drives the run if no other process does.
+//! Follows a run to its end for `run` and `watch`, and drives (executes) the run if no other
+//! process does.
 
 use longhaul::assemble::ProjectRuntime;
 use longhaul_api::run::RunView;
@@ -18,11 +19,11 @@ use crate::{ephemeral, output};
 /// Interval between checks whether a worker will start a queued run.
 const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
 
-/// Wait reason, as stored, of a run that waits for another run's tool call with the same effect
-/// key.
+/// Wait reason, as stored, of a run that waits for another run's tool call with the same effect key
+/// (the key of an effect that happens at most once).
 const KEY: &str = "key";
 
-/// A run that this command follows, and how the run is driven.
+/// A run that this command follows, and whether and how this process drives (executes) it.
 pub(crate) struct FollowedRun<'a> {
     pub(crate) client: &'a RunClient,
     pub(crate) run: RunId,
@@ -30,8 +31,8 @@ pub(crate) struct FollowedRun<'a> {
     /// The project, if this process drives the run whenever no other process does. `None` means
     /// that a server drives the run, or that the run has ended.
     pub(crate) runtime: Option<&'a ProjectRuntime>,
-    /// True if this process holds the driver lock even while the run is parked, so that no other
-    /// process can drive the store.
+    /// True if this process keeps the driver lock (the exclusive right to execute the runs of the
+    /// store) even while the run is parked (waits without a worker).
     pub(crate) keeps_lock: bool,
     pub(crate) timeout: Option<Millis>,
 }
@@ -41,7 +42,7 @@ fn register_slow_mcp_server_printer(runtime: &ProjectRuntime, options: FollowOpt
     if options.silent || options.as_json {
         return;
     }
-    runtime.mcp_tools.set_slow_server_callback(|server| {
+    runtime.mcp_tools.set_slow_mcp_server_callback(|server| {
         let now = format_time_of_day(SystemClock.now());
         output::eprint_line(&format!("{now}  waiting   for the MCP server `{server}` to answer"));
     });
@@ -112,7 +113,8 @@ impl FollowedRun<'_> {
         self.report_follow_end(end, follower.run, options).await
     }
 
-    /// Follows the run until following ends, and drives it whenever no other process does.
+    /// Follows the run until there is a reason to stop following it, and drives (executes) the run
+    /// whenever no other process does.
     async fn follow_and_drive(
         &self,
         follower: &mut RunFollower<'_>,
@@ -130,7 +132,9 @@ impl FollowedRun<'_> {
                 why = not_started => FollowEndReason::NotStarted(why?),
             };
             let FollowEndReason::NotStarted(why) = &end else { return Ok(end) };
-            if self.is_driver() || options.stop_at_person && self.waits_for_effect_key().await? {
+            if self.executes_runs_of_store()
+                || options.stop_at_person && self.waits_for_effect_key().await?
+            {
                 return Ok(end);
             }
             // Another process drives now; this one can take over when that process ends.
@@ -142,8 +146,8 @@ impl FollowedRun<'_> {
     }
 
     /// Returns whether this process is the one that executes the runs of the store.
-    fn is_driver(&self) -> bool {
-        self.runtime.is_some_and(|runtime| runtime.store.is_driver())
+    fn executes_runs_of_store(&self) -> bool {
+        self.runtime.is_some_and(|runtime| runtime.store.is_driver_process())
     }
 
     /// Prints the run's final output to stdout, unless the prompt for the next message has shown it.
@@ -160,8 +164,8 @@ impl FollowedRun<'_> {
         }
     }
 
-    /// Returns the run, or the newest run of its chain if the run has ended and the chain has
-    /// continued.
+    /// Returns the run, or the newest run of its chain (a sequence of runs) if the run has ended
+    /// and the chain has continued.
     async fn view_of_newest_run_in_chain(&self, run: RunId) -> anyhow::Result<RunView> {
         let view = self.client.get_run(run).await?;
         match view.newest_run_in_chain() == view.id {
@@ -279,11 +283,11 @@ impl FollowedRun<'_> {
         loop {
             let run = self.client.get_run(self.run).await?.newest_run_in_chain();
             let row = runtime.longhaul.run_row(run).await?;
-            let is_driver = self.is_driver();
+            let is_driver_process = self.executes_runs_of_store();
             // A run in the queue is claimed by the worker of this process.
-            let is_own = is_driver && row.reason.as_deref() == Some("worker");
+            let is_own = is_driver_process && row.reason.as_deref() == Some("worker");
             if !is_own
-                && (is_driver || !is_shown)
+                && (is_driver_process || !is_shown)
                 && let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await?
             {
                 // A process that drives the holder of a key stops for a moment before it goes on.
@@ -301,7 +305,7 @@ impl FollowedRun<'_> {
         let run = self.run;
         if let Some(runtime) = self.runtime {
             let row = runtime.longhaul.run_row(run).await?;
-            if !runtime.longhaul.has_driving_process().await? {
+            if !runtime.longhaul.has_process_driving_runs().await? {
                 let last = row.last_seq;
                 return Ok(format!(
                     "The run is saved at event {last}. Continue it: longhaul watch {run}"

@@ -50,11 +50,11 @@ pub(crate) fn format_name_counts(names: &[String]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Formats a number of exchanges with a model, such as `1 exchange`.
+/// Formats a number of exchanges with a model, such as `1 model exchange`.
 pub(crate) fn format_model_exchange_count(count: usize) -> String {
     match count {
-        1 => "1 exchange".to_owned(),
-        _ => format!("{count} exchanges"),
+        1 => "1 model exchange".to_owned(),
+        _ => format!("{count} model exchanges"),
     }
 }
 

@@ -12,23 +12,25 @@ use crate::form_prompt::form_description_lines;
 use crate::format::rule_pattern_text;
 use crate::sanitize;
 
-/// Maximum number of lines of the diff, and of the tool call's input, on a card that is not shown
-/// in full.
+/// Maximum number of lines of the diff, and of the tool call's input, in the short description of a
+/// gate (an approval or question for a person).
 const LINES_MAX: usize = 24;
 
 /// Maximum width of an input line, in characters. Longer lines are wrapped.
 const LINE_WIDTH: usize = 76;
 
-/// Maximum time between the due time of an automatic approval and the moment at which a worker
-/// gives it.
+/// How long after its due time the automatic approval of a gate is still expected. Later it counts
+/// as stopped.
 const AUTO_APPROVAL_DELAY_MAX: Millis = Millis::from_secs(30);
 
-/// Returns the lines of a gate's card. A long diff and a long input of the call are truncated.
+/// Returns the lines of a gate's card (the text that a person sees before the decision). A long
+/// diff and a long input of the call are truncated.
 pub(crate) fn short_gate_card(gate: &GateView) -> Vec<String> {
     gate_card_lines(gate, LINES_MAX)
 }
 
-/// Returns the lines of a gate's card with the full diff and the full input of the call.
+/// Returns the lines of a gate's card (the text that a person sees before the decision) with the
+/// full diff and the full input of the call.
 pub(crate) fn full_gate_card(gate: &GateView) -> Vec<String> {
     gate_card_lines(gate, usize::MAX)
 }
@@ -77,7 +79,11 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
         && !wider.is_empty()
     {
         let flags: Vec<_> = wider.iter().map(|scope| format!("--for {}", scope.as_str())).collect();
-        lines.push(format!("  {} would cover: {}", flags.join(" · "), rule_pattern_text(pattern)));
+        lines.push(format!(
+            "  {} would also approve: {}",
+            flags.join(" · "),
+            rule_pattern_text(pattern)
+        ));
     }
     let mut footer = Vec::new();
     if gate.approvers > 1 {
@@ -115,7 +121,10 @@ fn call_effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
         format!("  {}: {}", label.to_lowercase(), sanitize::sanitize_line(&text))
     }));
     for (description, value) in gate.values_from_earlier_calls() {
-        lines.push(format!("  passes on: {}", sanitize::sanitize_line(&description)));
+        lines.push(format!(
+            "  passes on an earlier result: {}",
+            sanitize::sanitize_line(&description)
+        ));
         let value = value.lines().flat_map(|line| wrap_line(&sanitize::sanitize_line(line)));
         let value = truncate_lines(value.collect(), gate, lines_max).into_iter();
         lines.extend(value.map(|line| format!("  ┆ {line}")));
@@ -229,7 +238,12 @@ mod tests {
         let full = full_gate_card(&view);
         assert_eq!(full[2], "  key: pay:1·2");
         let size = format!("5000 bytes; only its first {} bytes are shown", value.len());
-        assert!(full[4].starts_with("  passes on: /text is the output of t1.1, "), "{full:#?}");
+        assert!(
+            full[4].starts_with(
+                "  passes on an earlier result: the input at /text is the output of the call t1.1, "
+            ),
+            "{full:#?}"
+        );
         assert!(full[4].contains(&size), "{full:#?}");
         assert_eq!(full[5], "  ┆ Hello.");
         assert!(full.iter().any(|line| line == "  ┆ ·[8mtransfer"), "{full:#?}");

@@ -73,7 +73,7 @@ struct ListGatesCommand {
 
 #[derive(Debug, Args)]
 struct CompleteGateCommand {
-    /// The gate to complete, or a run with exactly one open gate
+    /// The gate whose event has happened, or a run with exactly one open gate
     #[arg(value_name = "GATE|RUN")]
     gate: String,
     /// Note for the model
@@ -131,7 +131,7 @@ impl ListGatesCommand {
         let Some(client) = client else {
             return self.print_gates(&[], Timestamp::default());
         };
-        runtime::build_current_thread()?.block_on(async {
+        runtime::build_single_thread_tokio()?.block_on(async {
             let gates = self.load_gates(&client).await?;
             let now = client.current_store_time().await?;
             self.print_gates(&gates, now)

@@ -14,9 +14,9 @@ use longhaul_core::time::Timestamp;
 use serde_json::Value;
 
 use crate::client::connect::{
-    connect_or_create_store, find_named_or_local_server, try_connect_run_client,
+    connect_or_create_store, find_configured_or_local_server, try_connect_run_client,
 };
-use crate::client::default_inbox_agents;
+use crate::client::default_agents_of_inboxes;
 use crate::error::CliError;
 use crate::status_label::status_label;
 use crate::table::{self, TableCell};
@@ -90,7 +90,8 @@ struct PostTaskCommand {
     /// Agent for the task; default: the agent of the inbox, `[inboxes.NAME] agent`
     #[arg(long)]
     agent: Option<String>,
-    /// Type of the task, by which workers select tasks and agents choose event texts
+    /// Type of the task: workers can take only certain types, and an agent file can have a template
+    /// for the text that the model reads about tasks of a type
     #[arg(long = "type", value_name = "KIND")]
     kind: Option<String>,
     /// Priority of the task; tasks with a higher priority start first
@@ -106,7 +107,7 @@ struct PostTaskCommand {
     #[arg(long)]
     resource: Option<String>,
     /// Any data as a JSON object, returned with the run; its keys threadId and resourceId set the
-    /// thread and the resource
+    /// thread (conversation) and the resource (person or thing that the conversation is about)
     #[arg(long, value_name = "JSON", value_parser = parse_metadata)]
     metadata: Option<BTreeMap<String, Value>>,
     /// Context for tools, as name and value, which the model does not see; may be repeated
@@ -143,9 +144,11 @@ impl InboxCommand {
 impl ListInboxesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let inboxes = match try_connect_run_client()? {
-            Some(client) => runtime::build_current_thread()?.block_on(client.list_inboxes())?,
+            Some(client) => {
+                runtime::build_single_thread_tokio()?.block_on(client.list_inboxes())?
+            }
             None => {
-                let agents = default_inbox_agents()?;
+                let agents = default_agents_of_inboxes()?;
                 agents
                     .into_iter()
                     .map(|(name, agent)| inbox_without_tasks(name, Some(agent)))
@@ -183,10 +186,10 @@ impl ShowInboxCommand {
     fn run(&self) -> anyhow::Result<()> {
         let shown = match try_connect_run_client()? {
             Some(client) => {
-                runtime::build_current_thread()?.block_on(client.get_inbox(&self.name))?
+                runtime::build_single_thread_tokio()?.block_on(client.get_inbox(&self.name))?
             }
             None => {
-                let agent = default_inbox_agents()?.remove(self.name.as_str());
+                let agent = default_agents_of_inboxes()?.remove(self.name.as_str());
                 InboxDetailView {
                     inbox: inbox_without_tasks(self.name.to_string(), agent),
                     tasks: Vec::new(),
@@ -244,8 +247,8 @@ fn task_row(run: &RunBriefView) -> Vec<TableCell> {
 impl PostTaskCommand {
     fn run(&self) -> anyhow::Result<()> {
         let body = self.build_task_body()?;
-        let client = connect_or_create_store(find_named_or_local_server()?)?;
-        runtime::build_current_thread()?.block_on(async {
+        let client = connect_or_create_store(find_configured_or_local_server()?)?;
+        runtime::build_single_thread_tokio()?.block_on(async {
             let run = client.post_task(self.name.clone(), body).await?;
             if self.json {
                 return output::print_json(&run);
@@ -253,7 +256,8 @@ impl PostTaskCommand {
             let id = run.id;
             // If printing fails, the error says that the task was posted, so that it is not posted
             // twice.
-            output::print_line(&id.to_string()).context(format!("{id} was submitted"))
+            output::print_line(&id.to_string())
+                .context(format!("{id} was submitted, but its id can't be printed"))
         })
     }
 
@@ -282,7 +286,8 @@ impl PostTaskCommand {
     }
 }
 
-/// Reads the payload from a file, at most one byte more than a payload may have.
+/// Reads the payload from a file, at most one byte more than a payload may have, so that a payload
+/// that is too long is detected later.
 fn read_payload_file(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let file = File::open(path);

@@ -21,10 +21,11 @@ pub(crate) struct InboxArgs {
 }
 
 impl InboxArgs {
-    /// Returns the options for a worker of a project, as the settings and these arguments say.
+    /// Returns the options for a worker, from the project's settings and these command-line
+    /// options.
     pub(crate) fn worker_options(&self, config: &Config) -> anyhow::Result<WorkerOptions> {
         let mut options = worker_options(config).map_err(|error| {
-            CliError::usage_error(format!("[worker] inboxes is invalid: {error}"))
+            CliError::usage_error(format!("the setting `[worker] inboxes` is invalid: {error}"))
                 .with_hint("see where it is set", "longhaul config show --origin")
         })?;
         if !self.inboxes.is_empty() {

@@ -6,19 +6,20 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use longhaul_api::key::{KeyState, KeyView};
 use longhaul_core::access::Role;
-use longhaul_core::id::KeyName;
+use longhaul_core::id::ApiKeyName;
 use longhaul_core::time::Millis;
-use longhaul_engine::handle::CreateKeyRequest;
+use longhaul_engine::handle::NewKeyRequest;
 use serde_json::json;
 
 use crate::caller_name::caller_name;
 use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
+    connect_or_create_store, connect_run_client, find_configured_or_local_server,
+    try_connect_run_client,
 };
 use crate::error::CliError;
 use crate::event_printer::format_date_time;
 use crate::format::parse_duration;
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 use crate::{output, runtime};
 
@@ -59,7 +60,7 @@ enum KeysSubcommand {
 #[derive(Debug, Args)]
 struct NewKeyCommand {
     /// Name of the new key, as shown in journals
-    name: KeyName,
+    name: ApiKeyName,
     /// Role of the new key, which decides what its owner may do
     #[arg(long, value_parser = role_parser(), default_value = Role::Operator.as_str())]
     role: Role,
@@ -81,7 +82,7 @@ struct ListKeysCommand {
 #[derive(Debug, Args)]
 struct RevokeKeyCommand {
     /// Name of the key to revoke
-    name: KeyName,
+    name: ApiKeyName,
 }
 
 fn parse_positive_duration(text: &str) -> Result<Millis, String> {
@@ -108,14 +109,14 @@ impl KeysCommand {
 
 impl NewKeyCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let request = CreateKeyRequest {
+        let request = NewKeyRequest {
             name: self.name.clone(),
             role: self.role,
             ttl: self.expires,
             by: caller_name(),
         };
-        let client = connect_or_create_store(find_named_or_local_server()?)?;
-        let made = runtime::build_current_thread()?.block_on(client.create_key(request))?;
+        let client = connect_or_create_store(find_configured_or_local_server()?)?;
+        let made = runtime::build_single_thread_tokio()?.block_on(client.create_key(request))?;
         let (secret, key) = (made.secret.reveal(), &made.key);
         if self.json {
             return output::print_json(&json!({ "secret": secret, "key": key }));
@@ -142,7 +143,9 @@ impl NewKeyCommand {
 impl ListKeysCommand {
     fn run(&self) -> anyhow::Result<()> {
         let keys = match try_connect_run_client()? {
-            Some(client) => runtime::build_current_thread()?.block_on(client.list_keys())?,
+            Some(client) => {
+                runtime::build_single_thread_tokio()?.block_on(client.list_api_keys())?
+            }
             None => Vec::new(),
         };
         if self.json {
@@ -160,9 +163,9 @@ impl ListKeysCommand {
 
 fn key_row(key: &KeyView) -> Vec<TableCell> {
     let (status, tone) = match key.status {
-        KeyState::Active => ("active", Tone::Good),
-        KeyState::Expired => ("expired", Tone::Dim),
-        KeyState::Revoked => ("revoked", Tone::Dim),
+        KeyState::Active => ("active", TextTone::Good),
+        KeyState::Expired => ("expired", TextTone::Dim),
+        KeyState::Revoked => ("revoked", TextTone::Dim),
     };
     let time =
         |at: Option<_>| TableCell::new(at.map_or_else(|| "never".to_owned(), format_date_time));
@@ -180,21 +183,22 @@ fn key_row(key: &KeyView) -> Vec<TableCell> {
 impl RevokeKeyCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let revoked = runtime::build_current_thread()?.block_on(client.revoke_key(&self.name))?;
+        let revoked =
+            runtime::build_single_thread_tokio()?.block_on(client.revoke_api_key(&self.name))?;
         output::print_text(&format!("The key `{}` is revoked.", revoked.name))
     }
 }
 
 /// Prints a one-time link that opens the server's web pages. Fails if there is no server.
 fn print_browser_link() -> anyhow::Result<()> {
-    let Some(server) = find_named_or_local_server()? else {
+    let Some(server) = find_configured_or_local_server()? else {
         return Err(CliError::usage_error(
             "no server is running here, and only a server has web pages",
         )
         .with_hint("start one", "longhaul serve")
         .into());
     };
-    let link = runtime::build_current_thread()?.block_on(server.client.create_login_ticket());
+    let link = runtime::build_single_thread_tokio()?.block_on(server.client.create_login_ticket());
     output::print_line(&link?.url)?;
     output::eprint_line("Open the link in a browser; it works once, within 10 minutes.");
     Ok(())

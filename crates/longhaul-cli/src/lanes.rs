@@ -9,9 +9,10 @@ use longhaul_core::status::Status;
 
 use crate::client::RunClient;
 use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
+    connect_or_create_store, connect_run_client, find_configured_or_local_server,
+    try_connect_run_client,
 };
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 use crate::{output, runtime};
 
@@ -87,7 +88,7 @@ impl ListLanesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let lanes = match try_connect_run_client()? {
             Some(client) => {
-                runtime::build_current_thread()?.block_on(client.list_lanes(ROWS_MAX))?
+                runtime::build_single_thread_tokio()?.block_on(client.list_lanes(ROWS_MAX))?
             }
             None => Vec::new(),
         };
@@ -105,7 +106,7 @@ impl ListLanesCommand {
 impl LaneArgs {
     fn show_lane(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let lane = runtime::build_current_thread()?.block_on(client.get_lane(&self.lane))?;
+        let lane = runtime::build_single_thread_tokio()?.block_on(client.get_lane(&self.lane))?;
         if self.json {
             return output::print_json(&lane);
         }
@@ -116,7 +117,7 @@ impl LaneArgs {
             limit: ROWS_MAX,
             ..RunFilter::default()
         };
-        let mut runs = runtime::build_current_thread()?.block_on(client.list_runs(filter))?;
+        let mut runs = runtime::build_single_thread_tokio()?.block_on(client.list_runs(filter))?;
         runs.reverse();
         let rows = runs.iter().map(|run| {
             vec![
@@ -132,13 +133,13 @@ impl LaneArgs {
         }
     }
 
-    /// Pauses or resumes the lane with `change`, and prints its new state.
+    /// Calls `change`, which pauses or resumes the lane, and prints the lane's new state.
     fn change_and_print_lane(
         &self,
         change: impl AsyncFnOnce(&RunClient) -> anyhow::Result<LaneView>,
     ) -> anyhow::Result<()> {
-        let client = connect_or_create_store(find_named_or_local_server()?)?;
-        let lane = runtime::build_current_thread()?.block_on(change(&client))?;
+        let client = connect_or_create_store(find_configured_or_local_server()?)?;
+        let lane = runtime::build_single_thread_tokio()?.block_on(change(&client))?;
         match self.json {
             true => output::print_json(&lane),
             false => output::print_text(&describe_lane(&lane)),
@@ -160,9 +161,9 @@ fn describe_lane(lane: &LaneView) -> String {
 
 fn lane_row(lane: &LaneView) -> Vec<TableCell> {
     let (status, tone) = match (lane.paused, lane.busy) {
-        (true, _) => ("paused", Tone::Dim),
-        (false, true) => ("busy", Tone::Good),
-        (false, false) => ("free", Tone::Dim),
+        (true, _) => ("paused", TextTone::Dim),
+        (false, true) => ("busy", TextTone::Good),
+        (false, false) => ("free", TextTone::Dim),
     };
     vec![
         TableCell::new(&lane.lane),

@@ -1,5 +1,6 @@
-//! Drives the run that a command follows, if no other process drives the store. While the run and
-//! its tree are parked, any other process may drive the store.
+//! Drives (executes) the run that a command follows, if no other process executes the runs of the
+//! store. While all runs of its tree are parked (wait without a worker), any other process may do
+//! so.
 //!
 //! Invariant: a worker of this process runs only while this process holds the driver lock.
 
@@ -15,45 +16,49 @@ use crate::interrupts::InterruptListener;
 use crate::local_worker::LocalWorker;
 use crate::output;
 
-/// Interval between checks whether a run of the tree can be driven and whether another process
-/// drives the store.
+/// Interval between checks whether a run of the tree can continue and whether another process
+/// executes the runs of the store.
 const POLL_INTERVAL: Millis = Millis(500);
 
-/// How long before a timer is due this process starts to drive the store, to fire the timer.
+/// How long before a timer is due this process acquires the driver lock and starts its worker, in
+/// order to fire the timer.
 const TIMER_LEAD: Millis = Millis::from_secs(2);
 
-/// The driver of the run that this command follows.
+/// Drives (executes) the run that this command follows, as long as no other process executes the
+/// runs of the store.
 #[derive(Debug)]
 pub(crate) struct LocalDriver<'a> {
     runtime: &'a ProjectRuntime,
     run: RunId,
     root: RunId,
     silent: bool,
-    /// The worker that drives the run. `None` while this process does not drive the run.
+    /// The worker that drives (executes) the run. `None` while this process does not drive the run.
     worker: Option<LocalWorker>,
-    /// True if another process has driven the store since this process last drove it.
+    /// True if another process has executed the runs of the store since this process last did so.
     has_other_driver: bool,
 }
 
 impl<'a> LocalDriver<'a> {
-    /// Starts to drive the run if this process holds the driver lock.
+    /// Starts to drive (execute) the run if this process holds the driver lock, i.e. the exclusive
+    /// right to execute the runs of the store.
     pub(crate) async fn start(
         runtime: &'a ProjectRuntime,
         run: RunId,
         silent: bool,
     ) -> anyhow::Result<Self> {
         let root = runtime.longhaul.run_row(run).await?.root;
-        let is_driver = runtime.store.is_driver();
-        let worker = match is_driver {
+        let is_driver_process = runtime.store.is_driver_process();
+        let worker = match is_driver_process {
             true => Some(LocalWorker::start(runtime, run).await?),
             false => None,
         };
-        Ok(Self { runtime, run, root, silent, worker, has_other_driver: !is_driver })
+        Ok(Self { runtime, run, root, silent, worker, has_other_driver: !is_driver_process })
     }
 
-    /// Drives the run whenever its tree has work and no other process drives the store, until an
-    /// error. In between, other processes may drive the store unless `keeps_lock` is set. Dropping
-    /// the future does not stop the worker; [`stop`](Self::stop) does.
+    /// Drives (executes) the run whenever a run of its tree has work and no other process executes
+    /// the runs of the store, until an error. In between, other processes may execute them unless
+    /// `keeps_lock` is set. Dropping the future does not stop the worker; [`stop`](Self::stop)
+    /// does.
     pub(crate) async fn drive_until_error(&mut self, keeps_lock: bool) -> anyhow::Error {
         loop {
             let step = match &mut self.worker {
@@ -67,7 +72,7 @@ impl<'a> LocalDriver<'a> {
         }
     }
 
-    /// Stops the worker and lets other processes drive the store.
+    /// Stops the worker and lets other processes execute the runs of the store.
     pub(crate) async fn stop(mut self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
         if let Some(worker) = self.worker.take() {
             worker.stop(interrupts).await?;
@@ -86,8 +91,9 @@ impl<'a> LocalDriver<'a> {
         }
     }
 
-    /// Drives the run until all runs of its tree are parked, then lets other processes drive the
-    /// store. The MCP servers keep running, because they may have state.
+    /// Drives (executes) the run until all runs of its tree are parked, i.e. wait without a worker,
+    /// then lets other processes execute the runs of the store. The MCP servers keep running,
+    /// because they may have state.
     async fn drive_until_parked(&mut self) -> anyhow::Result<()> {
         let parked = async {
             while has_run_or_timer_to_drive(self.runtime, self.root).await? {
@@ -107,12 +113,14 @@ impl<'a> LocalDriver<'a> {
         Ok(())
     }
 
-    /// Waits until the tree has work and no other process drives the store, and starts to drive.
+    /// Waits until a run of the tree has work and no other process executes the runs of the store,
+    /// then starts to drive (execute) the run. Does not start if another process was faster.
     async fn wait_and_start_driving(&mut self) -> anyhow::Result<()> {
         let services = self.runtime.longhaul.services();
         let mut watch = services.store.watch_for_changes();
         loop {
-            let is_driven = services.records.has_driving_process().await.map_err(Error::from)?;
+            let is_driven =
+                services.records.has_process_driving_runs().await.map_err(Error::from)?;
             self.has_other_driver |= is_driven;
             if !is_driven && has_run_or_timer_to_drive(self.runtime, self.root).await? {
                 break;
@@ -140,7 +148,8 @@ impl<'a> LocalDriver<'a> {
     }
 }
 
-/// Returns whether a run of this tree can be driven, or a timer of the store is due soon.
+/// Returns whether a run of the tree with this root is queued or running, or a timer of the store
+/// is due soon.
 async fn has_run_or_timer_to_drive(runtime: &ProjectRuntime, root: RunId) -> Result<bool, Error> {
     let services = runtime.longhaul.services();
     let filter = RunFilter {

@@ -1,7 +1,8 @@
-//! A worker inside the process of a command, which drives the command's run while the command does
-//! its other work.
+//! A worker inside the process of a command, which drives (executes) the command's run while the
+//! command does its other work.
 //!
-//! Invariants: the worker is always stopped and awaited; it drives one run and its tree, no others.
+//! Invariants: the worker is always stopped and awaited; it drives only the runs of one tree, i.e.
+//! a root run and all its descendants.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ impl LocalWorker {
     /// root and all runs that the root has started.
     pub(crate) async fn start(runtime: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
         let mut options = worker_options(&runtime.config).map_err(|error| {
-            CliError::usage_error(format!("[worker] inboxes is invalid: {error}"))
+            CliError::usage_error(format!("the setting `[worker] inboxes` is invalid: {error}"))
                 .with_hint("see where it is set", "longhaul config show --origin")
         })?;
         // Without inboxes, nobody takes this worker for one that drives other runs.
@@ -132,7 +133,8 @@ fn flatten_join_result(joined: Result<Result<(), Error>, JoinError>) -> anyhow::
     }
 }
 
-/// Returns the error for a worker that panicked. The worker's runs continue with the next driver.
+/// Returns the error for a worker that panicked. The worker's runs continue with the next process
+/// that drives (executes) them.
 fn worker_panic_error(panic: &JoinError) -> anyhow::Error {
     CliError::usage_error(format!("the worker failed: {panic}")).with_exit_code(Exit::Busy).into()
 }

@@ -89,7 +89,7 @@ impl ListRunsCommand {
             output::eprint_line(NO_RUNS);
             return Ok(());
         };
-        runtime::build_current_thread()?.block_on(async {
+        runtime::build_single_thread_tokio()?.block_on(async {
             match self.json {
                 true => self.print_runs_as_json(&client).await,
                 false => self.print_run_table(&client).await,
@@ -157,7 +157,7 @@ impl ListRunsCommand {
         let now = client.current_store_time().await?;
         let head = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
         let idle = |run: &RunBriefView| needs_driver(run.status);
-        let is_left = runs.iter().any(idle) && !client.has_driving_process().await?;
+        let is_left = runs.iter().any(idle) && !client.has_process_driving_runs().await?;
         let rows = runs.iter().map(|run| match is_left && idle(run) {
             true => undriven_run_row(run, now),
             false => run_row(run, &status_label(run.status, run.reason.as_deref()), now),

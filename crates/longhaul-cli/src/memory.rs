@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use longhaul::assemble::ProjectRuntime;
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::note::Note;
+use longhaul_core::note::MemoryNote;
 use longhaul_engine::Longhaul;
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ impl ShowThreadCommand {
         let runtime = open_local_store()?;
         let (messages, count) = match &runtime {
             None => (Vec::new(), 0),
-            Some(runtime) => runtime::build_current_thread()?
+            Some(runtime) => runtime::build_single_thread_tokio()?
                 .block_on(self.load_messages(&runtime.longhaul, thread))?,
         };
         if self.json {
@@ -177,7 +177,7 @@ impl ClearThreadCommand {
         let thread = &self.thread;
         let count = match open_local_store()? {
             None => 0,
-            Some(runtime) => runtime::build_current_thread()?.block_on(async {
+            Some(runtime) => runtime::build_single_thread_tokio()?.block_on(async {
                 let longhaul = &runtime.longhaul;
                 let count = longhaul.thread_message_count(thread).await?;
                 longhaul.clear_thread(thread).await?;
@@ -187,7 +187,10 @@ impl ClearThreadCommand {
         if self.json {
             return output::print_json(&json!({ "thread": thread, "deleted": count }));
         }
-        output::print_text(&format!("Deleted {} of `{thread}`.", count_with_noun(count, "message")))
+        output::print_text(&format!(
+            "Deleted {} of the thread `{thread}`.",
+            count_with_noun(count, "message")
+        ))
     }
 }
 
@@ -200,7 +203,8 @@ impl ListNotesCommand {
             Some(runtime) => {
                 let search =
                     runtime.longhaul.search_notes(resource, &query, clamp_list_limit(self.limit));
-                let notes: Result<Vec<Note>, _> = runtime::build_current_thread()?.block_on(search);
+                let notes: Result<Vec<MemoryNote>, _> =
+                    runtime::build_single_thread_tokio()?.block_on(search);
                 notes?
             }
         };
@@ -223,7 +227,7 @@ impl ListNotesCommand {
     }
 }
 
-fn note_row(note: &Note) -> Vec<TableCell> {
+fn note_row(note: &MemoryNote) -> Vec<TableCell> {
     vec![
         TableCell::new(note.id.to_string()),
         TableCell::new(format_date_time(note.at)),
@@ -233,7 +237,7 @@ fn note_row(note: &Note) -> Vec<TableCell> {
 }
 
 /// Returns a note as JSON.
-fn note_json(note: &Note) -> Value {
+fn note_json(note: &MemoryNote) -> Value {
     json!({
         "id": note.id,
         "text": note.text,
@@ -247,9 +251,8 @@ impl ForgetNotesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let count = match open_local_store()? {
             None => 0,
-            Some(runtime) => {
-                runtime::build_current_thread()?.block_on(self.delete_notes(&runtime.longhaul))?
-            }
+            Some(runtime) => runtime::build_single_thread_tokio()?
+                .block_on(self.delete_notes(&runtime.longhaul))?,
         };
         if let (0, Some(note)) = (count, self.note) {
             return Err(CliError::usage_error(format!("there is no note {note}"))

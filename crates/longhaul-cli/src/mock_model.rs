@@ -59,7 +59,7 @@ pub(crate) struct MockModelCommand {
     /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4190")]
     listen: String,
-    /// Folder of scripts; by default `scripts` in the project
+    /// Folder of the scripts with the replies; by default `scripts` in the project
     #[arg(long, value_name = "DIR")]
     scripts: Option<PathBuf>,
     /// Delay before the first byte of a reply, such as 50ms
@@ -112,7 +112,7 @@ impl MockModelCommand {
         let (listener, address) = self.bind_listener()?;
         let folder = Arc::new(folder);
         let mock = MockProvider::new(Arc::clone(&folder) as _, self.fault_settings());
-        runtime::build_multi_thread()?.block_on(async {
+        runtime::build_multi_thread_tokio()?.block_on(async {
             let mut interrupts = InterruptListener::listen()?;
             let server = MockServer::new(listener, mock)?;
             self.print_url_and_usage(&folder, address)?;

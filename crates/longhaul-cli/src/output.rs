@@ -27,7 +27,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print_line(&escape_json(&serde_json::to_string(value)?))
 }
 
-/// Prints a list that has no further pages to stdout, as one line of JSON.
+/// Prints a complete list, i.e. one without further pages, to stdout as one line of JSON.
 pub(crate) fn print_json_list(data: &impl Serialize) -> anyhow::Result<()> {
     print_json(&serde_json::json!({ "data": data, "next": null }))
 }

@@ -1,4 +1,4 @@
-//! Writes the files of a built-in project.
+//! Writes the files of a project that is built into this program, for benchmarks and chaos tests.
 
 use std::fs;
 use std::path::Path;

@@ -100,8 +100,8 @@ impl TerminalPrompt {
         if view.parent.is_some() && view.chain.is_none() {
             output::eprint_line(&format!("          the child run {run} of agent {}:", view.agent));
         }
-        for card_line in short_gate_card(&gate) {
-            output::eprint_line(&format!("          {card_line}"));
+        for gate_line in short_gate_card(&gate) {
+            output::eprint_line(&format!("          {gate_line}"));
         }
         let (id, run) = (gate.id, gate.run);
         if has_submit_again_tag(&gate.tags) {

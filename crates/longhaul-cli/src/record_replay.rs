@@ -59,8 +59,8 @@ impl CassetteArgs {
         self.replay.is_some()
     }
 
-    /// Opens the store to drive the run and record its model calls. Fails if another process drives
-    /// the store.
+    /// Opens the store to drive (execute) the run and record its model calls. Fails if another
+    /// process executes the runs of the store.
     pub(crate) fn open_store_for_recording(
         &self,
         process_env: &ProcessEnv,
@@ -87,7 +87,7 @@ pub(crate) fn recording_needs_own_driver_error() -> CliError {
     .with_hint("export it when it has ended", "longhaul export RUN --cassette")
 }
 
-/// A store that this process drives, and the recorder of its model calls.
+/// A project whose runs this process drives (executes), and the recorder of their model calls.
 #[derive(Debug)]
 pub(crate) struct RecordingSession {
     pub(crate) runtime: ProjectRuntime,
@@ -96,7 +96,8 @@ pub(crate) struct RecordingSession {
 }
 
 impl RecordingSession {
-    /// Starts the cassette for a run, before the first model call of the run.
+    /// Starts the cassette (the file in which model calls are recorded) for a run, before the first
+    /// model call of the run.
     pub(crate) async fn begin_cassette(&self, run: RunId, agent: &str) -> anyhow::Result<()> {
         let now = self.runtime.longhaul.current_store_time().await?;
         let header = CassetteHeader::new(run.to_string(), agent.to_owned(), now.to_string());
@@ -105,7 +106,8 @@ impl RecordingSession {
         result.with_context(|| format!("{} can't be written", path.display()))
     }
 
-    /// Finishes the cassette and prints its path, unless `silent`.
+    /// Finishes the cassette (the file in which model calls are recorded) and prints its path,
+    /// unless `silent`.
     pub(crate) fn finish_cassette(&self, silent: bool) -> anyhow::Result<()> {
         let written = self.recorder.finish_recording().context("the cassette is incomplete")?;
         if silent {

@@ -30,7 +30,7 @@ pub(crate) fn with_resolved_run<T>(
     act: impl AsyncFnOnce(&RunClient, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let client = connect_run_client()?;
-    runtime::build_current_thread()?.block_on(async {
+    runtime::build_single_thread_tokio()?.block_on(async {
         let run = resolve_run_id(&client, id).await?;
         act(&client, run).await
     })
@@ -43,8 +43,8 @@ pub(crate) fn with_resolved_gate<T>(
     act: impl AsyncFnOnce(&RunClient, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let client = connect_run_client()?;
-    runtime::build_current_thread()?.block_on(async {
-        let gate = resolve_gate_or_run(&client, id).await?;
+    runtime::build_single_thread_tokio()?.block_on(async {
+        let gate = resolve_gate_by_gate_or_run_id(&client, id).await?;
         act(&client, gate).await
     })
 }
@@ -94,7 +94,7 @@ pub(crate) async fn resolve_rule_id(client: &RunClient, id: &str) -> anyhow::Res
 
 /// Finds the gate with this id or id suffix. The id of a run, or `@last`, stands for the only open
 /// gate of the run.
-pub(crate) async fn resolve_gate_or_run(
+pub(crate) async fn resolve_gate_by_gate_or_run_id(
     client: &RunClient,
     gate_or_run: &str,
 ) -> anyhow::Result<GateView> {
@@ -164,7 +164,8 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
     }
 }
 
-/// Returns a hint, as description and command, for listing all runs, rules or open gates.
+/// Returns a hint, as description and command, for listing all runs, remembered approvals or open
+/// gates.
 fn hint_to_list_candidates(kind: &str) -> (&'static str, &'static str) {
     match kind {
         RunId::PREFIX => ("all runs", "longhaul ls --all"),
@@ -194,7 +195,7 @@ fn expect_one_id_match<Id: Copy + std::fmt::Display>(
     let (list_label, command) = hint_to_list_candidates(kind);
     match matches {
         [only] => Ok(*only),
-        [] => Err(CliError::usage_error(format!("there is no {kind} that ends in `{suffix}`"))
+        [] => Err(CliError::usage_error(format!("there is no {kind} whose id ends in `{suffix}`"))
             .with_hint(list_label, command)
             .into()),
         several => {
@@ -221,7 +222,7 @@ mod tests {
         assert!(ids.iter().all(|id| clash.contains(&id.to_string())), "{clash}");
         assert!(clash.contains("longhaul ls --all"), "{clash}");
         assert_eq!(resolve(&ids[..1]), Ok(ids[0]));
-        assert!(resolve(&[]).unwrap_err().contains("no run that ends in `7k3qv9`"));
+        assert!(resolve(&[]).unwrap_err().contains("no run whose id ends in `7k3qv9`"));
         let unmatched = expect_one_id_match::<GateId>("7k3qv9", "gate or run", &[]).unwrap_err();
         assert!(unmatched.to_string().contains("longhaul gates"), "{unmatched}");
         let unmatched = parse_id_suffix("nope", GateId::PREFIX).unwrap_err();

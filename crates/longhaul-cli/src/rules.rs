@@ -9,11 +9,11 @@ use longhaul_core::policy::rule::RuleFilter;
 use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::format_date_time;
 use crate::format::rule_pattern_text;
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 use crate::{output, resolve, runtime};
 
-/// Maximum number of rules that are listed.
+/// Maximum number of remembered approvals that are listed.
 const ROWS_MAX: usize = 10_000;
 
 const EXAMPLES: &str = "Examples:
@@ -44,17 +44,18 @@ enum RulesSubcommand {
 
 #[derive(Debug, Args)]
 struct ListRulesCommand {
-    /// Also list revoked rules and rules of ended runs
+    /// Also list revoked approvals and approvals of ended runs
     #[arg(long)]
     all: bool,
-    /// Print the rules as one JSON object
+    /// Print the remembered approvals as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct RevokeRuleCommand {
-    /// Id of the rule, as `longhaul rules` lists it, or at least its last six characters
+    /// Id of the remembered approval, as `longhaul rules` lists it, or at least its last six
+    /// characters
     rule: String,
     /// Print the revoked rule as one JSON object
     #[arg(long)]
@@ -76,7 +77,9 @@ impl ListRulesCommand {
         let filter =
             RuleFilter { include_inactive: self.all, limit: ROWS_MAX, ..RuleFilter::default() };
         let rules = match try_connect_run_client()? {
-            Some(client) => runtime::build_current_thread()?.block_on(client.list_rules(filter))?,
+            Some(client) => {
+                runtime::build_single_thread_tokio()?.block_on(client.list_rules(filter))?
+            }
             None => Vec::new(),
         };
         if self.json {
@@ -94,7 +97,7 @@ impl ListRulesCommand {
 impl RevokeRuleCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let rule = runtime::build_current_thread()?.block_on(async {
+        let rule = runtime::build_single_thread_tokio()?.block_on(async {
             let rule = resolve::resolve_rule_id(&client, &self.rule).await?;
             client.revoke_rule(rule).await
         })?;
@@ -119,7 +122,7 @@ fn rule_row(rule: &RuleView) -> Vec<TableCell> {
         (None, None) => "-".to_owned(),
     };
     vec![
-        TableCell::new(rule.id.to_string()).with_tone(Tone::Dim),
+        TableCell::new(rule.id.to_string()).with_tone(TextTone::Dim),
         TableCell::new(rule_scope_text(rule)),
         TableCell::new(rule_pattern_text(&rule.pattern)),
         TableCell::new(&rule.by),

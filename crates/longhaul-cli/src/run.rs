@@ -1,5 +1,5 @@
-//! `longhaul run`: submits a task and follows its run to the end; drives the run if no worker is
-//! running.
+//! `longhaul run`: submits a task and follows its run to the end; drives (executes) the run if no
+//! worker is running.
 //!
 //! Invariant: the exit code is 0 only if the run completed, or has a result and stays open for
 //! messages.
@@ -11,7 +11,7 @@ use longhaul_core::id::Seq;
 use longhaul_core::time::Millis;
 
 use crate::client::RunClient;
-use crate::client::connect::{connect_or_create_store, find_named_or_local_server};
+use crate::client::connect::{connect_or_create_store, find_configured_or_local_server};
 use crate::ephemeral::EphemeralArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -94,7 +94,7 @@ impl FollowArgs {
 
     /// Returns the options for following a run. With `--json`, each event is printed as a line of
     /// JSON.
-    pub(crate) fn event_stream_options(&self) -> FollowOptions {
+    pub(crate) fn follow_options_with_json_events(&self) -> FollowOptions {
         let options = self.follow_options();
         match self.json {
             true => {
@@ -135,7 +135,7 @@ impl RunTaskCommand {
             return self.run_ephemeral(timeout);
         }
         // Errors are reported before anything is created on disk.
-        let server = find_named_or_local_server()?;
+        let server = find_configured_or_local_server()?;
         let process_env = environment::current_process_env()?;
         let process_env = match server {
             Some(_) => environment::add_dotenv_variables_if_valid(process_env),
@@ -172,7 +172,7 @@ impl RunTaskCommand {
             (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),
             (server, None) => connect_or_create_store(server)?,
         };
-        runtime::build_multi_thread()?.block_on(async {
+        runtime::build_multi_thread_tokio()?.block_on(async {
             let interrupts = InterruptListener::listen()?;
             let run = client.submit_task(task).await?;
             if !options.silent {
@@ -223,7 +223,7 @@ impl RunTaskCommand {
             self.ephemeral.open_runtime_and_prepare_task(&self.task, &self.record_replay, quiet);
         let (runtime, task) = opened?;
         let client = RunClient::for_local_store(&runtime.longhaul);
-        runtime::build_multi_thread()?.block_on(async {
+        runtime::build_multi_thread_tokio()?.block_on(async {
             let interrupts = InterruptListener::listen()?;
             let run = client.submit_task(task).await?;
             if !options.silent {

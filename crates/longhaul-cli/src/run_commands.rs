@@ -129,7 +129,7 @@ enum RunAction<'a> {
 impl RunAction<'_> {
     fn connect_and_apply(&self, args: &RunsArgs) -> anyhow::Result<Exit> {
         let client = connect_run_client()?;
-        runtime::build_current_thread()?.block_on(self.apply_to_runs(&client, args))
+        runtime::build_single_thread_tokio()?.block_on(self.apply_to_runs(&client, args))
     }
 
     async fn apply_to_runs(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
@@ -143,7 +143,7 @@ impl RunAction<'_> {
                 runs.push((run, why));
             }
         }
-        let driven = client.has_driving_process().await?;
+        let driven = client.has_process_driving_runs().await?;
         let mut exit = Exit::Done;
         let mut data = Vec::new();
         for (run, why) in runs {
@@ -221,26 +221,26 @@ impl RunAction<'_> {
         &self,
         run: &RunView,
         before: (Status, &RunExplanation),
-        has_driving_process: bool,
+        has_process_driving_runs: bool,
     ) -> String {
         let (old_status, why) = before;
         let id = run.id;
         let is_parked = matches!(old_status, Status::Waiting | Status::Blocked);
-        let no_worker = format!("No worker drives the run now: longhaul watch {id}");
+        let no_worker = format!("No worker executes the run now: longhaul watch {id}");
         match (self, run.status) {
             (Self::Cancel(_), Status::Cancelled) => format!("{id} is cancelled."),
-            (Self::Cancel(_), _) if has_driving_process => {
+            (Self::Cancel(_), _) if has_process_driving_runs => {
                 format!("{id}: cancel requested; it takes effect within 10 s.")
             }
             (Self::Cancel(_), _) => {
                 format!(
-                    "{id}: cancel requested; it takes effect when a worker drives the run. {no_worker}"
+                    "{id}: cancel requested; it takes effect when a worker executes the run. {no_worker}"
                 )
             }
             (Self::Pause, Status::Paused) => {
                 format!("{id} is paused.   Resume it: longhaul resume {id}")
             }
-            (Self::Pause, _) if has_driving_process => {
+            (Self::Pause, _) if has_process_driving_runs => {
                 format!("{id}: pause requested; the run pauses when its calls are done.")
             }
             (Self::Pause, _) => format!("{id}: pause requested. {no_worker}"),
@@ -250,7 +250,7 @@ impl RunAction<'_> {
                     why.message, why.command
                 )
             }
-            (Self::Resume(_), _) if old_status == Status::Blocked && has_driving_process => {
+            (Self::Resume(_), _) if old_status == Status::Blocked && has_process_driving_runs => {
                 format!("{id} is resumed. If it is blocked again: longhaul why {id}")
             }
             (Self::Retry, Status::Failed) => {
@@ -260,11 +260,11 @@ impl RunAction<'_> {
                 let status = status.as_str();
                 format!("{id} has already retried this run and is {status}: longhaul show {id}")
             }
-            (Self::Retry, _) if has_driving_process => {
+            (Self::Retry, _) if has_process_driving_runs => {
                 format!("{id} retries {}.", format_retried_run(run))
             }
             (Self::Retry, _) => format!("{id} retries {}. {no_worker}", format_retried_run(run)),
-            (Self::Resume(_), _) if has_driving_process => format!("{id} is resumed."),
+            (Self::Resume(_), _) if has_process_driving_runs => format!("{id} is resumed."),
             (Self::Resume(_), _) => format!("{id} is resumed. {no_worker}"),
         }
     }

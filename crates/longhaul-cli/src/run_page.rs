@@ -9,7 +9,7 @@ use crate::event_printer::{first_line, verdict_text};
 use crate::format::{format_duration, format_name_counts, format_usd};
 use crate::sanitize;
 use crate::status_label::StatusLabel;
-use crate::style::{Styler, Tone};
+use crate::style::{Styler, TextTone};
 
 /// Number of characters of an agent's version that are shown.
 const VERSION_CHARS: usize = 12;
@@ -32,13 +32,13 @@ pub(crate) fn render_run_page(
     }
     lines.push(String::new());
     for (name, value) in run_detail_rows(run) {
-        let name = paint.apply_tone(Tone::Dim, &format!("{name:<9}"));
+        let name = paint.apply_tone(TextTone::Dim, &format!("{name:<9}"));
         lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
     }
     for GradingVerdictView { round, verdict, note, .. } in &run.verdicts {
         let verdict = verdict_text(*verdict);
         let text = sanitize::sanitize_line(&format!("round {round}: {verdict}: {note}"));
-        lines.push(format!("  {} {text}", paint.apply_tone(Tone::Dim, "outcome  ")));
+        lines.push(format!("  {} {text}", paint.apply_tone(TextTone::Dim, "outcome  ")));
     }
     if let Some(output) = &run.output {
         lines.push(String::new());
@@ -108,7 +108,8 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// Describes the position of a run in its chain, and the state of the chain.
+/// Describes the position of a run in its chain (a sequence of steps, each of which is a run), and
+/// the state of the chain.
 fn chain_position_text(run: &RunView, chain: &RunChainView) -> String {
     let chain_name = chain.name.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
     let newest_run_note = match chain.current == run.id {
@@ -141,7 +142,9 @@ fn format_attempt_number(run: &RunView) -> String {
         (retries.takeovers, "takeovers"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
-    counts.fold(run.attempt.to_string(), |text, (count, name)| format!("{text}, {name}: {count}"))
+    counts.fold(run.attempt.to_string(), |text, (count, count_name)| {
+        format!("{text}, {count_name}: {count}")
+    })
 }
 
 fn usage_with_cap_text(amount: u64, cap: Option<u64>) -> String {
@@ -154,9 +157,9 @@ fn usage_with_cap_text(amount: u64, cap: Option<u64>) -> String {
 /// Formats all token counts that cost money, so that the cost can be verified by hand.
 fn token_usage_text(usage: &UsageView) -> String {
     let mut text = format!("{} in, {} out", usage.input_tokens, usage.output_tokens);
-    for (count, direction) in [(usage.cached_tokens, "from"), (usage.cache_write_tokens, "to")] {
+    for (count, from_or_to) in [(usage.cached_tokens, "from"), (usage.cache_write_tokens, "to")] {
         if count > 0 {
-            text.push_str(&format!(", {count} {direction} cache"));
+            text.push_str(&format!(", {count} {from_or_to} cache"));
         }
     }
     text

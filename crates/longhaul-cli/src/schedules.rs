@@ -8,11 +8,12 @@ use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::time::Millis;
 
 use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
+    connect_or_create_store, connect_run_client, find_configured_or_local_server,
+    try_connect_run_client,
 };
 use crate::event_printer::format_time_with_zone;
 use crate::format::{format_duration, parse_duration};
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 use crate::task_args::parse_input_json;
 use crate::{output, runtime};
@@ -166,15 +167,15 @@ impl AddScheduleCommand {
             chain: self.chain.clone(),
             ..NewScheduleBody::new(&self.name, "")
         };
-        let client = connect_or_create_store(find_named_or_local_server()?)?;
-        runtime::build_current_thread()?.block_on(async {
+        let client = connect_or_create_store(find_configured_or_local_server()?)?;
+        runtime::build_single_thread_tokio()?.block_on(async {
             let schedule = client.create_schedule(body).await?;
             if self.json {
                 return output::print_json(&schedule);
             }
             let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_time_with_zone);
             output::print_text(&format!("The schedule `{}` fires next: {next}", schedule.name))?;
-            if !client.has_driving_process().await? {
+            if !client.has_process_driving_runs().await? {
                 output::eprint_line("No worker is running, so it does not fire: longhaul worker");
             }
             Ok(())
@@ -185,7 +186,9 @@ impl AddScheduleCommand {
 impl ListSchedulesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let schedules = match try_connect_run_client()? {
-            Some(client) => runtime::build_current_thread()?.block_on(client.list_schedules())?,
+            Some(client) => {
+                runtime::build_single_thread_tokio()?.block_on(client.list_schedules())?
+            }
             None => Vec::new(),
         };
         if self.json {
@@ -210,7 +213,9 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
     let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_time_with_zone);
     let last = schedule.last_run.map_or_else(|| "-".to_owned(), |run| run.to_string());
     let status = match (&schedule.last_error, schedule.last_status) {
-        (Some(error), _) => TableCell::new(error).with_max_chars(ERROR_CHARS).with_tone(Tone::Bad),
+        (Some(error), _) => {
+            TableCell::new(error).with_max_chars(ERROR_CHARS).with_tone(TextTone::Bad)
+        }
         (None, Some(status)) => TableCell::new(status.as_str()),
         (None, None) => TableCell::new("-"),
     };
@@ -232,7 +237,7 @@ impl RemoveScheduleCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
         let removed =
-            runtime::build_current_thread()?.block_on(client.delete_schedule(&self.name))?;
+            runtime::build_single_thread_tokio()?.block_on(client.delete_schedule(&self.name))?;
         output::print_text(&format!("The schedule `{}` is removed.", removed.name))
     }
 }
@@ -240,7 +245,8 @@ impl RemoveScheduleCommand {
 impl RunScheduleCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let run = runtime::build_current_thread()?.block_on(client.run_schedule(&self.name))?;
+        let run =
+            runtime::build_single_thread_tokio()?.block_on(client.run_schedule(&self.name))?;
         match self.json {
             true => output::print_json(&run),
             false => output::print_line(&run.id.to_string()),

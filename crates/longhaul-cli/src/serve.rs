@@ -1,5 +1,5 @@
 //! `longhaul serve` and `longhaul dev`: run the server and a worker for a project. Only `dev` reads
-//! `.env` and reloads agents, skills and rules that change.
+//! `.env` and reloads agents, skills and project rules (`AGENTS.md`) that change.
 
 use clap::Args;
 

@@ -40,7 +40,7 @@ use crate::log::{self, LogStyle};
 use crate::parent_watch::wait_for_parent_exit;
 use crate::server::banner::print_banner;
 use crate::server::lifecycle::RunLifecycleLogger;
-use crate::server::reload::{FileSnapshot, ProjectReloader};
+use crate::server::reload::{FileTimesAndSizes, ProjectReloader};
 use crate::store_access::store_open_options;
 use crate::trust::confirm;
 use crate::{environment, runtime};
@@ -66,8 +66,9 @@ pub(crate) struct ServeArgs {
 pub(crate) enum ServeMode {
     /// Serves the project for production.
     Serve,
-    /// Serves the project for development: agents, skills and rules are reloaded when they change,
-    /// the person at the terminal is asked for trust, and variables of the project's `.env` apply.
+    /// Serves the project for development: agents, skills and project rules (`AGENTS.md`) are
+    /// reloaded when they change, the person at the terminal is asked for trust, and variables of
+    /// the project's `.env` apply.
     Dev,
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct ServeSession {
     address: SocketAddr,
     local_key: Secret,
     /// State of the agent files on disk before they were read, to detect later changes.
-    agent_files: FileSnapshot,
+    agent_files: FileTimesAndSizes,
     mode: ServeMode,
     inbox: InboxArgs,
     until_eof: bool,
@@ -109,7 +110,7 @@ impl ServeSession {
         let config = load_config_and_init_log(args, process_env, mode)?;
         let is_seen = LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
         let unattended = mode == ServeMode::Serve || !is_seen;
-        let agent_files = FileSnapshot::capture(&config, &[]);
+        let agent_files = FileTimesAndSizes::capture(&config, &[]);
         let agents = environment::load_agents(&config)?;
         let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, unattended)?;
         check_server_settings_trusted(&config)?;
@@ -133,7 +134,9 @@ impl ServeSession {
         let pid = std::process::id();
         let marker = RunningServerRecordGuard::create(RunningServerRecord { url, pid, store })
             .map_err(|error| {
-                CliError::usage_error(format!("the server's marker file can't be written: {error}"))
+                CliError::usage_error(format!(
+                    "the file with the server's URL can't be written: {error}"
+                ))
             })?;
         Ok(Self {
             runtime,
@@ -151,7 +154,7 @@ impl ServeSession {
 
     /// Serves requests and drives runs until the process is asked to stop.
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        runtime::build_multi_thread()?.block_on(self.serve_until_stopped())
+        runtime::build_multi_thread_tokio()?.block_on(self.serve_until_stopped())
     }
 
     async fn serve_until_stopped(self) -> anyhow::Result<Exit> {
@@ -383,20 +386,21 @@ fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListene
         let failure = CliError::usage_error(format!("can't listen on {listen_address}: {error}"))
             .with_hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
         match error.kind() == std::io::ErrorKind::AddrInUse {
-            true => {
-                running_server_error(config).unwrap_or(failure).with_exit_code(Exit::Busy).into()
-            }
+            true => server_already_running_error(config)
+                .unwrap_or(failure)
+                .with_exit_code(Exit::Busy)
+                .into(),
             false => failure.into(),
         }
     })
 }
 
 /// Returns the error for starting a second server on the same store, if one is running. Another
-/// port would not help, because the first server drives the store.
-fn running_server_error(config: &Config) -> Option<CliError> {
+/// port would not help, because the first server executes the runs of the store.
+fn server_already_running_error(config: &Config) -> Option<CliError> {
     let store = sqlite_store_path(config).ok()?;
     let RunningServerRecord { url, pid, .. } = server_marker::load_running_server_record(&store)?;
-    let holds = longhaul_store::store_has_driver(&store).unwrap_or(false);
+    let holds = longhaul_store::store_has_driver_process(&store).unwrap_or(false);
     holds.then(|| {
         error::from_store_error(&StoreError::AlreadyDriven {
             at: store.display().to_string(),

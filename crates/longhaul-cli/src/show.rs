@@ -2,7 +2,7 @@
 //! and needs no worker.
 
 use clap::Args;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 
 use crate::client::RunClient;
@@ -96,7 +96,7 @@ impl ShowRunCommand {
     }
 }
 
-fn event_line(printer: &mut EventPrinter, entry: &Entry) -> anyhow::Result<String> {
+fn event_line(printer: &mut EventPrinter, entry: &JournalEntry) -> anyhow::Result<String> {
     let text = match printer.describe_event(entry) {
         Some(text) => text,
         None => sanitize::truncate(entry.to_envelope()?.data.as_str(), EVENT_CHARS_MAX),

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use longhaul_api::spend::{RaiseCapBody, SpendCapUsageView, SpendCapView};
 
 use crate::client::connect::{
-    connect_or_create_store, find_named_or_local_server, try_connect_run_client,
+    connect_or_create_store, find_configured_or_local_server, try_connect_run_client,
 };
 use crate::table::{self, TableCell};
 use crate::{environment, output, runtime};
@@ -52,7 +52,7 @@ struct ListSpendCommand {
 struct RaiseCapCommand {
     /// Id of the cap, as `longhaul spend` shows it
     cap: String,
-    /// Key, actor, agent or model whose limit is raised
+    /// API key or other submitter, actor, agent or model whose limit is raised
     #[arg(long = "for", value_name = "NAME")]
     subject: Option<String>,
     /// New limit in dollars
@@ -82,7 +82,9 @@ impl SpendCommand {
 impl ListSpendCommand {
     fn run(&self) -> anyhow::Result<()> {
         let caps = match try_connect_run_client()? {
-            Some(client) => Some(runtime::build_current_thread()?.block_on(client.spend())?),
+            Some(client) => {
+                Some(runtime::build_single_thread_tokio()?.block_on(client.list_spend_caps())?)
+            }
             None => None,
         };
         let has_store = caps.is_some();
@@ -110,11 +112,11 @@ impl RaiseCapCommand {
         let Self { usd, tokens, runs, subject, .. } = self;
         let raise =
             RaiseCapBody { usd: *usd, tokens: *tokens, runs: *runs, subject: subject.clone() };
-        let client = connect_or_create_store(find_named_or_local_server()?)?;
+        let client = connect_or_create_store(find_configured_or_local_server()?)?;
         let subject = subject.as_deref().unwrap_or_default();
-        let (waiting, cap) = runtime::build_current_thread()?.block_on(async {
+        let (waiting, cap) = runtime::build_single_thread_tokio()?.block_on(async {
             // Waiting runs go on at once, so they are counted before.
-            let caps = client.spend().await?;
+            let caps = client.list_spend_caps().await?;
             let counts = caps.iter().filter(|cap| cap.id == self.cap).flat_map(|cap| &cap.counts);
             let count = counts.filter(|count| count.subject == subject).map(|count| count.waiting);
             anyhow::Ok((count.sum::<u64>(), client.raise_cap(&self.cap, &raise).await?))
@@ -147,8 +149,8 @@ fn spend_cap_rows(cap: &SpendCapView) -> Vec<Vec<TableCell>> {
     cap.counts.iter().map(|count| cap_usage_row(cap, count)).collect()
 }
 
-fn cap_usage_row(cap: &SpendCapView, count: &SpendCapUsageView) -> Vec<TableCell> {
-    let subject = match (cap.per.as_str(), count.subject.as_str()) {
+fn cap_usage_row(cap: &SpendCapView, usage: &SpendCapUsageView) -> Vec<TableCell> {
+    let subject = match (cap.per.as_str(), usage.subject.as_str()) {
         ("all", _) => "all",
         (_, "") => "-",
         (_, subject) => subject,
@@ -156,11 +158,11 @@ fn cap_usage_row(cap: &SpendCapView, count: &SpendCapUsageView) -> Vec<TableCell
     vec![
         TableCell::new(&cap.id),
         TableCell::new(subject),
-        TableCell::new(count.used.to_string()),
-        TableCell::new(count.held.to_string()),
-        TableCell::new(count.left.to_string()),
-        TableCell::new(count.limit.to_string()),
-        TableCell::new(count.waiting.to_string()),
+        TableCell::new(usage.used.to_string()),
+        TableCell::new(usage.held.to_string()),
+        TableCell::new(usage.left.to_string()),
+        TableCell::new(usage.limit.to_string()),
+        TableCell::new(usage.waiting.to_string()),
         TableCell::new(cap.resets_at.to_string()),
     ]
 }

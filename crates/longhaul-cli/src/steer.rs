@@ -165,8 +165,8 @@ impl SteerCommand {
         output::print_text(&format!(
             "{steer}   Was the message read? longhaul steer {run} --status"
         ))?;
-        if !client.has_driving_process().await? {
-            output::eprint_line(&format!("No worker drives the run now: longhaul watch {run}"));
+        if !client.has_process_driving_runs().await? {
+            output::eprint_line(&format!("No worker executes the run now: longhaul watch {run}"));
         }
         Ok(())
     }
@@ -204,8 +204,9 @@ async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Resul
     match (steers.pop(), steers.is_empty()) {
         (Some(steer), true) => Ok(steer),
         (found, _) => {
-            let quantity = if found.is_none() { "no message" } else { "more than one message" };
-            let message = format!("{run} has {quantity} with the id `{id}`");
+            let no_or_many_messages =
+                if found.is_none() { "no message" } else { "more than one message" };
+            let message = format!("{run} has {no_or_many_messages} with the id `{id}`");
             Err(CliError::usage_error(message)
                 .with_hint("list the messages", format!("longhaul steer {run} --status"))
                 .into())

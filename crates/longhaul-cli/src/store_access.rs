@@ -1,4 +1,5 @@
-//! Opens the project's store, either to drive its runs or only to inspect them and send commands.
+//! Opens the project's store, either to drive (execute) its runs or only to inspect them and send
+//! commands.
 //!
 //! Invariant: a store is never created only to be read.
 
@@ -22,15 +23,15 @@ use crate::{environment, log, output};
 /// runs of the store.
 #[derive(Debug)]
 pub(crate) enum StoreAccess {
-    /// This process drives the store.
+    /// This process drives (executes) the runs of the store.
     Driving(ProjectRuntime),
-    /// Another process drives the store; the text names that process.
+    /// Another process drives (executes) the runs of the store; the text names that process.
     Observing(ProjectRuntime, String),
 }
 
 impl StoreAccess {
-    /// Returns the opened project. If another process drives its store, prints which one, unless
-    /// `silent`.
+    /// Returns the opened project. If another process executes the runs of its store, prints which
+    /// one, unless `silent`.
     pub(crate) fn runtime_with_driver_note(&self, silent: bool) -> &ProjectRuntime {
         match self {
             Self::Driving(runtime) => runtime,
@@ -71,7 +72,7 @@ pub(crate) fn open_existing_as_observer() -> anyhow::Result<Option<ProjectRuntim
     Ok(Some(open_runtime(config, store_open_options(OpenMode::Outsider))?))
 }
 
-/// Opens the store without driving its runs; creates the store if necessary.
+/// Opens the store without driving (executing) its runs; creates the store if necessary.
 pub(crate) fn open_or_create_as_observer() -> anyhow::Result<ProjectRuntime> {
     let process_env = environment::current_process_env()?;
     Ok(open_runtime(
@@ -89,8 +90,8 @@ pub(crate) fn open_as_driver(loaded: LoadedAgents) -> anyhow::Result<ProjectRunt
     Ok(open_runtime(environment::load_config(&process_env)?, options)?)
 }
 
-/// Opens the store to drive its runs and record their model calls. Fails if another process drives
-/// the store.
+/// Opens the store to drive (execute) its runs and record their model calls. Fails if another
+/// process already drives them.
 pub(crate) fn open_as_recording_driver(
     process_env: &ProcessEnv,
     recorder: Arc<CassetteRecorder>,
@@ -100,7 +101,7 @@ pub(crate) fn open_as_recording_driver(
     Ok(open_runtime(environment::load_config(process_env)?, options)?)
 }
 
-/// Opens an in-memory store to drive its runs. The store is lost when this command ends.
+/// Opens an in-memory store to drive (execute) its runs. The store is lost when this command ends.
 pub(crate) fn open_in_memory_as_driver(process_env: &ProcessEnv) -> anyhow::Result<ProjectRuntime> {
     Ok(open_runtime_in_memory(
         environment::load_config(process_env)?,
@@ -132,7 +133,7 @@ pub(crate) fn store_open_options(mode: OpenMode) -> ProjectOpenOptions {
     ProjectOpenOptions {
         mode,
         holder: format!("longhaul {subcommand}"),
-        on_fatal: Some(sync_failure_exit_hook()),
+        on_fatal: Some(exit_on_fsync_failure_hook()),
         recorder: None,
         loaded_agents: None,
     }
@@ -140,7 +141,7 @@ pub(crate) fn store_open_options(mode: OpenMode) -> ProjectOpenOptions {
 
 /// Returns the handler for a failed sync to disk. What is on disk is unknown then, so the process
 /// exits, and the next process reads what was really written.
-fn sync_failure_exit_hook() -> FatalHook {
+fn exit_on_fsync_failure_hook() -> FatalHook {
     Arc::new(|why: &str| {
         log::report_error(&anyhow::anyhow!("the store failed and must be opened again: {why}"));
         // Exit code 5 means safe to retry: acknowledged writes are on disk.

@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 
 /// Meaning of a text, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum TextTone {
     /// The text reports a success.
     Good,
     /// The text reports a failure.
@@ -34,13 +34,13 @@ impl Styler {
     }
 
     /// Returns the text in the colour of this tone, or unchanged if colours are disabled.
-    pub(crate) fn apply_tone(self, tone: Tone, text: &str) -> String {
+    pub(crate) fn apply_tone(self, tone: TextTone, text: &str) -> String {
         let code = match tone {
-            Tone::Good => 32,
-            Tone::Bad => 31,
-            Tone::NeedsPerson => 33,
-            Tone::Busy => 36,
-            Tone::Dim => 2,
+            TextTone::Good => 32,
+            TextTone::Bad => 31,
+            TextTone::NeedsPerson => 33,
+            TextTone::Busy => 36,
+            TextTone::Dim => 2,
         };
         match self.enabled {
             true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn colours_are_used_only_when_enabled() {
         let (on, off) = (Styler { enabled: true }, Styler { enabled: false });
-        assert_eq!(on.apply_tone(Tone::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
-        assert_eq!(off.apply_tone(Tone::Bad, "x"), "x");
+        assert_eq!(on.apply_tone(TextTone::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(off.apply_tone(TextTone::Bad, "x"), "x");
     }
 }

@@ -1,5 +1,5 @@
 //! `longhaul submit`: submits a task and returns as soon as the task is on disk. The command
-//! neither drives nor follows the run.
+//! neither executes nor follows the run.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -19,7 +19,7 @@ use longhaul_engine::task::{ChainChoice, TaskChain};
 
 use crate::chains::find_chain;
 use crate::client::connect::{
-    ServerConnection, connect_or_create_store, find_named_or_local_server,
+    ServerConnection, connect_or_create_store, find_configured_or_local_server,
 };
 use crate::error::CliError;
 use crate::task_args::TaskArgs;
@@ -46,7 +46,7 @@ pub(crate) struct SubmitCommand {
 
 impl SubmitCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let server = find_named_or_local_server()?;
+        let server = find_configured_or_local_server()?;
         let bare = environment::current_process_env()?;
         // Only to check that there is a model. The driver decides itself whether it reads `.env`.
         let process_env = environment::add_dotenv_variables_if_valid(bare.clone());
@@ -56,14 +56,15 @@ impl SubmitCommand {
         }
         let task = prepared.print_notes_and_take_task(false);
         let client = connect_or_create_store(server)?;
-        runtime::build_current_thread()?.block_on(async {
+        runtime::build_single_thread_tokio()?.block_on(async {
             let run = client.submit_task(task).await?;
             if self.json {
                 return output::print_json(&client.get_run(run).await?);
             }
             // If printing fails, the error says that the run was submitted, so that it is not
             // submitted twice.
-            output::print_line(&run.to_string()).context(format!("{run} was submitted"))
+            output::print_line(&run.to_string())
+                .context(format!("{run} was submitted, but its id can't be printed"))
         })
     }
 }
@@ -190,7 +191,7 @@ fn requested_models_of_agent(
     agent: &Agent,
     (config, server, selector): (&Config, Option<&ServerConnection>, &ModelSelector),
 ) -> anyhow::Result<Vec<String>> {
-    let named = candidate_models(args, agent);
+    let named = candidate_model_names(args, agent);
     // A server has its own keys and checks them itself.
     if server.is_some() {
         let named = named.into_iter().flatten();
@@ -268,7 +269,7 @@ fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow:
 
 /// Returns the names of the models that the run may call, first choice first. `None` in the list
 /// means the project's default model.
-fn candidate_models<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
+fn candidate_model_names<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
     match (args.model_name(), agent.models.as_slice()) {
         (Some(model), _) => vec![Some(model)],
         (None, []) => vec![None],

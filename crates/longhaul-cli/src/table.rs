@@ -1,13 +1,13 @@
 //! Tables for people, with aligned columns. Cells may hold untrusted text, which is sanitized.
 
-use crate::style::{Styler, Tone};
+use crate::style::{Styler, TextTone};
 use crate::{output, sanitize};
 
 /// A cell of a printed table: its text, and the tone that decides the colour of the text.
 #[derive(Debug, Clone)]
 pub(crate) struct TableCell {
     text: String,
-    tone: Option<Tone>,
+    tone: Option<TextTone>,
 }
 
 impl TableCell {
@@ -25,7 +25,7 @@ impl TableCell {
 
     /// Sets the tone of the cell, which decides its colour.
     #[must_use]
-    pub(crate) fn with_tone(mut self, tone: Tone) -> Self {
+    pub(crate) fn with_tone(mut self, tone: TextTone) -> Self {
         self.tone = Some(tone);
         self
     }

@@ -60,7 +60,8 @@ pub(crate) struct TaskArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     context: Vec<String>,
     /// Type of the task, such as idle_tick; workers can take only certain types (`longhaul worker
-    /// --type`), and agents choose event texts by type
+    /// --type`), and an agent file can have a template for the text that the model reads about
+    /// tasks of a type
     #[arg(long = "type", value_name = "KIND", conflicts_with = "event")]
     kind: Option<String>,
     /// Submit the task as an event of this kind, such as player_action; the agent reads a text that
@@ -194,8 +195,8 @@ pub(crate) fn parse_input_json(text: &str) -> anyhow::Result<RawJson> {
     }
 }
 
-/// Parses references to other systems to a JSON object. A name that is repeated has a list of
-/// values. `None` if there are no references.
+/// Parses references to objects in other systems, given as name and value, to a JSON object. A name
+/// that is repeated has a list of values. `None` if there are no references.
 pub(crate) fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
     let mut links: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in args {

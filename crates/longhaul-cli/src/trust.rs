@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 use crate::trust::project::{ProjectTrust, decision_file_error};
 use crate::{environment, output, sanitize};
@@ -83,10 +83,10 @@ impl TrustCommand {
 /// them without asking.
 fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::Result<()> {
     // Checked first, so that nobody reviews items whose decision can't be stored.
-    project.decisions.readable_decision_file_path().map_err(decision_file_error)?;
+    project.decisions.decision_file_path_if_readable().map_err(decision_file_error)?;
     let mut unknown = Vec::new();
     for item in &project.items {
-        match project.decisions.recorded_trust_status(item) {
+        match project.decisions.trust_status_by_decisions(item) {
             TrustStatus::Trusted => output::eprint_line(&sanitize::sanitize_line(&format!(
                 "{item} is trusted already."
             ))),
@@ -138,7 +138,7 @@ fn print_trust_json(project: &ProjectTrust) -> anyhow::Result<()> {
     };
     let data = json!({
         "items": project.items.iter().map(item).collect::<Value>(),
-        "decisions_file": project.decisions.readable_decision_file_path().ok(),
+        "decisions_file": project.decisions.decision_file_path_if_readable().ok(),
     });
     output::print_json(&data)
 }
@@ -146,15 +146,15 @@ fn print_trust_json(project: &ProjectTrust) -> anyhow::Result<()> {
 fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
     let row = |item: &TrustItem| {
         let (status, tone) = match project.decisions.trust_status(item) {
-            TrustStatus::Trusted => ("trusted".to_owned(), Tone::Good),
+            TrustStatus::Trusted => ("trusted".to_owned(), TextTone::Good),
             TrustStatus::TrustedByVariable => {
-                ("trusted by LONGHAUL_TRUST=1".to_owned(), Tone::Good)
+                ("trusted by LONGHAUL_TRUST=1".to_owned(), TextTone::Good)
             }
-            TrustStatus::Undecided => ("not trusted".to_owned(), Tone::NeedsPerson),
+            TrustStatus::Undecided => ("not trusted".to_owned(), TextTone::NeedsPerson),
             TrustStatus::Changed(_) => {
-                ("changed since it was trusted".to_owned(), Tone::NeedsPerson)
+                ("changed since it was trusted".to_owned(), TextTone::NeedsPerson)
             }
-            TrustStatus::Unknown(why) => (format!("not trusted: {why}"), Tone::Bad),
+            TrustStatus::Unknown(why) => (format!("not trusted: {why}"), TextTone::Bad),
         };
         let used_by = match item.used_by.is_empty() {
             true => "nobody".to_owned(),

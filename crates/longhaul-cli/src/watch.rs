@@ -1,11 +1,11 @@
-//! `longhaul watch`: follows a run to its end; drives the run if no worker is running. The command
-//! never drives a run that has ended or that a server drives.
+//! `longhaul watch`: follows a run to its end; drives (executes) the run if no worker is running.
+//! The command never drives a run that has ended or that a server drives.
 
 use clap::Args;
 use longhaul_core::id::Seq;
 
 use crate::client::RunClient;
-use crate::client::connect::{connect_or_open_store, find_named_or_local_server};
+use crate::client::connect::{connect_or_open_store, find_configured_or_local_server};
 use crate::exit::Exit;
 use crate::followed_run::FollowedRun;
 use crate::interrupts::InterruptListener;
@@ -38,9 +38,9 @@ pub(crate) struct WatchCommand {
 impl WatchCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
-        let runtime = runtime::build_multi_thread()?;
+        let runtime = runtime::build_multi_thread_tokio()?;
         // The run is looked up before driving, because it may have ended.
-        let server = find_named_or_local_server()?;
+        let server = find_configured_or_local_server()?;
         let is_served = server.is_some();
         let beside = connect_or_open_store(server)?;
         let (view, newest) = runtime.block_on(async {
@@ -58,7 +58,7 @@ impl WatchCommand {
             true => (view.id, self.after),
             false => (newest.root, 0),
         };
-        let options = self.follow.event_stream_options();
+        let options = self.follow.follow_options_with_json_events();
         if run != view.id && !options.silent && !options.as_json {
             output::eprint_line(&format!("{}: its chain was retried as {run}", view.id));
         }

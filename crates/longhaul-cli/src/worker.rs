@@ -1,5 +1,5 @@
-//! `longhaul worker`: drives the runs of a store until the worker is stopped. Only one process can
-//! drive a store; the error of a second one names the first.
+//! `longhaul worker`: drives (executes) the runs of a store until the worker is stopped. Only one
+//! process at a time can do so; the error of a second one names the first.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ pub(crate) struct WorkerCommand {
     until_eof: bool,
 }
 
-/// Prints a line when a run is claimed by the worker, completes, fails or becomes idle.
+/// Prints a line when a run is claimed by the worker, completes, fails, is cancelled, or stops
+/// being driven because it is parked (waits), paused or released.
 #[derive(Debug)]
 struct RunPrintHooks;
 
@@ -96,7 +97,7 @@ impl WorkerCommand {
         if !self.quiet {
             worker = worker.with_hooks(Arc::new(RunPrintHooks));
         }
-        runtime::build_multi_thread()?.block_on(async {
+        runtime::build_multi_thread_tokio()?.block_on(async {
             let stop = Shutdown::new();
             let mut worked = std::pin::pin!(async {
                 let folders = async {

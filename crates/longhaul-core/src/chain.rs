@@ -36,8 +36,8 @@ pub struct ChainSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainStepSpec {
-    /// Name of the step, by which templates and `repeat` refer to it. `None` means the name of the
-    /// agent.
+    /// Name of the step, by which the templates of agents and `repeat` refer to it. `None` means
+    /// the name of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Name of the agent that executes the step.
@@ -66,7 +66,7 @@ impl ChainStepSpec {
         }
     }
 
-    /// Returns the name by which templates and `repeat` refer to the step.
+    /// Returns the name by which the templates of agents and `repeat` refer to the step.
     pub fn step_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.agent)
     }
@@ -204,7 +204,7 @@ pub struct Chain {
 /// One step of a chain: an agent and the condition under which it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChainStep {
-    /// Name of the step, by which templates refer to it.
+    /// Name of the step, by which the templates of agents refer to it.
     pub name: String,
     /// Agent that executes the step.
     pub agent: AgentName,
@@ -250,10 +250,10 @@ string_enum! {
     /// the newest output that has it since the chain last went back.
     #[derive(Default)]
     pub enum ChainRepeatEndCondition {
-        /// The field `issues_found` is not `true`.
+        /// The chain does not go back if the output field `issues_found` is not `true`.
         #[default]
         NoIssues = "no_issues",
-        /// The field `success` is not `false`.
+        /// The chain does not go back if the output field `success` is not `false`.
         Success = "success",
     }
 }
@@ -271,7 +271,8 @@ pub struct StepVerdict {
 }
 
 impl StepVerdict {
-    /// Reads the fields from the data of an output. A field that is not a boolean becomes `None`.
+    /// Reads the fields `success` and `issues_found` from the data of a step's output. A field that
+    /// is not a boolean becomes `None`.
     pub fn from_output(output: &RunOutput) -> Self {
         let data = output.data.as_ref().map(crate::raw::RawJson::to_value).unwrap_or_default();
         let field = |name: &str| data.get(name).and_then(serde_json::Value::as_bool);
@@ -293,7 +294,8 @@ impl StepVerdict {
         }
     }
 
-    /// Returns this verdict, with its missing fields taken from the verdict `older`.
+    /// Returns this verdict, with each missing field (`success` or `issues_found`) taken from the
+    /// verdict `older`.
     fn with_missing_fields_from(self, older: Self) -> Self {
         Self {
             success: self.success.or(older.success),
@@ -304,7 +306,7 @@ impl StepVerdict {
 
 /// A step of a chain that has completed, and the run that executed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompletedStep {
+pub struct CompletedChainStep {
     /// Index of the step, from 0.
     pub step: usize,
     /// Run that executed the step.
@@ -323,7 +325,7 @@ pub struct PositionInChain {
     pub first_run: RunId,
     /// Completed runs of the chain before this one, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub completed: Vec<CompletedStep>,
+    pub completed: Vec<CompletedChainStep>,
     /// Fields `success` and `issues_found` of the step outputs since the chain last went back to an
     /// earlier step, each from the newest output that has the field.
     #[serde(default)]
@@ -357,7 +359,7 @@ impl PositionInChain {
             }
         };
         let mut completed = self.completed.clone();
-        completed.push(CompletedStep { step: self.step, run });
+        completed.push(CompletedChainStep { step: self.step, run });
         (completed.len() < CHAIN_RUNS_MAX).then(|| Self {
             chain: self.chain.clone(),
             step,
@@ -417,8 +419,8 @@ string_enum! {
 }
 
 impl From<Status> for ChainStatus {
-    fn from(of_newest_run: Status) -> Self {
-        match of_newest_run {
+    fn from(newest_run_status: Status) -> Self {
+        match newest_run_status {
             Status::Pending | Status::Running => Self::Running,
             Status::Waiting | Status::Blocked | Status::Paused => Self::Waiting,
             Status::Completed => Self::Completed,

@@ -33,7 +33,7 @@ pub struct JournalBatch {
     /// Events to append to the journal, in order.
     pub events: Vec<Event>,
     /// Row changes to apply in the same transaction as the events.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RowChange>,
 }
 
 impl JournalBatch {
@@ -46,7 +46,7 @@ impl JournalBatch {
     /// the run of the timers was deleted.
     pub fn only_marks_timers_as_fired(&self) -> bool {
         let consumes =
-            |change: &Change| matches!(change, Change::SetTimer(TimerUpdate::Consume(_)));
+            |change: &RowChange| matches!(change, RowChange::SetTimer(TimerUpdate::Consume(_)));
         self.events.is_empty() && !self.is_empty() && self.changes.iter().all(consumes)
     }
 
@@ -58,7 +58,7 @@ impl JournalBatch {
 
 /// One change to the rows that a store keeps besides the journals.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum RowChange {
     /// Creates a run with the first events of its journal.
     CreateRun(Box<NewRun>),
     /// Creates the run for the next step of a chain, in the lane and budget of the chain's root
@@ -98,8 +98,8 @@ pub enum Change {
     /// its place, and leaves the queue when it holds its amount, ends, pauses or waits for something
     /// else.
     WaitForHolds(BudgetAmount),
-    /// Wakes the parked run at once if the caps of its budget differ from these: somebody has raised
-    /// them since the store refused a hold. Follows the change that parks the run.
+    /// Wakes the parked run at once if the caps of its budget differ from these, i.e. were raised
+    /// since the store refused to reserve an amount. Follows the change that parks the run.
     WaitForHigherCaps {
         /// Cap on money that the decision to park was based on. `None` means no cap.
         micro_usd: Option<MicroUsd>,
@@ -118,7 +118,7 @@ pub enum Change {
     AddUsage(UsageRow),
     /// Queues a message for delivery to an external endpoint.
     AddOutbox(OutboxRow),
-    /// Appends messages to a thread.
+    /// Appends messages to a thread, i.e. a conversation that several runs share.
     AppendThread(NewThreadMessages),
     /// Stores a blob under the hash of its content.
     PutBlob(Blob),
@@ -147,7 +147,7 @@ pub enum Change {
     /// that wait for a higher cap. Has no effect for a child run, whose own caps are only in its
     /// journal.
     RaiseBudget(BudgetRaise),
-    /// Like `RaiseBudget`, but a raise of a child run raises the caps of its tree.
+    /// Like `RaiseBudget`, but a raise of a child run raises the caps of its whole tree of runs.
     RaiseTreeBudget(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
     /// has already been applied or is not in progress: when an attempt at the request outlives its
@@ -225,7 +225,7 @@ pub enum LaneEntryPolicy {
 /// Default maximum number of runs in one lane.
 pub const LANE_DEPTH_MAX: u32 = 10_000;
 
-/// Change of a run's scheduling state: parked (waits without a worker), paused, released by its
+/// Update of a run's scheduling state: parked (waits without a worker), paused, released by its
 /// worker, or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunSchedulingUpdate {
@@ -248,8 +248,8 @@ pub enum RunSchedulingUpdate {
         status: crate::status::Status,
         /// Error code of the run, if it failed.
         code: Option<String>,
-        /// Whether the run gives up the lane of its root, so that the next run in the lane may start
-        /// when no other run of the tree is open.
+        /// Whether the run gives up the lane of its root run, so that the next run in the lane may
+        /// start when no other run of the tree (the root and its descendants) is open.
         releases_lane: bool,
     },
 }
@@ -294,7 +294,7 @@ pub enum GateTransition {
     Withdrawn,
 }
 
-/// Change of timers: sets one, marks one as fired, or deletes those that approve gates.
+/// Update of timers: sets one, marks one as fired, or deletes those that approve gates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimerUpdate {
     /// Sets a timer for this run or for another run.
@@ -344,11 +344,11 @@ pub enum TimerKind {
     GateRemind(GateId),
     /// The delay has passed after which this open gate is approved without a person.
     GateAutoApprove(GateId),
-    /// A step of this open gate's escalation is due.
+    /// Another person or group must be notified about this gate, which nobody has answered.
     GateEscalate {
         /// Gate that nobody has answered.
         gate: GateId,
-        /// Index of the escalation step, from 0.
+        /// Index of that person or group in the escalation list of the gate, from 0.
         step: usize,
     },
     /// This child run has ended.
@@ -455,7 +455,7 @@ pub struct OutboxRow {
     pub body: String,
 }
 
-/// Messages to append to a thread.
+/// Messages to append to a thread, i.e. a conversation that several runs share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewThreadMessages {
     /// Thread that the messages are appended to.

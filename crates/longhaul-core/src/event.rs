@@ -83,7 +83,7 @@ macro_rules! events {
 
             /// Deserializes the data of an event of the given kind in its current version. Returns
             /// `None` if the kind is unknown.
-            pub(crate) fn decode_body(kind: &str, body: &str) -> Option<Result<Self, serde_json::Error>> {
+            pub(crate) fn decode_body_if_known_kind(kind: &str, body: &str) -> Option<Result<Self, serde_json::Error>> {
                 match kind {
                     $($kind => Some(serde_json::from_str(body).map(Self::$variant)),)*
                     _ => None,
@@ -98,7 +98,7 @@ events! {
     RunCreated(Box<RunCreated>) = "run.created" v 1 format 1 outside None;
     /// A worker claimed the run.
     RunClaimed(RunClaimed) = "run.claimed" v 1 format 1 outside None;
-    /// The state of the environment was fetched and the prompt was rendered.
+    /// The prompt was rendered, with the state from the agent's context provider if it has one.
     RunPrepared(Box<RunPrepared>) = "run.prepared" v 1 format 1 outside None;
     /// The run was parked, i.e. it waits for something and no worker drives it.
     RunWaiting(RunWaiting) = "run.waiting" v 1 format 1 outside None;
@@ -238,14 +238,14 @@ pub enum RunsToWake {
     None,
     /// A parked run becomes ready. A paused run stays paused.
     Parked,
-    /// A parked or paused run becomes ready. This includes cancel requests, because a paused run
+    /// A parked or paused run becomes ready. Cancel requests do this too, because a paused run
     /// would otherwise never end.
     ParkedOrPaused,
 }
 
 impl Event {
-    /// Returns whether the event raises a gate for a signal that no tool call waits for. A program
-    /// raises such a gate from outside the run.
+    /// Returns whether the event raises a gate that waits for a program's signal although no tool
+    /// call waits for the gate. A program raises such a gate from outside the run.
     fn raises_signal_gate_without_tool_call(&self) -> bool {
         matches!(self, Self::GateRaised(data) if data.gate.is_signal_gate_without_tool_call())
     }

@@ -214,7 +214,7 @@ macro_rules! names {
     )+};
 }
 
-/// Maximum length of a name in bytes.
+/// Maximum length in bytes of a name or key, such as an agent name or a lane key.
 pub const NAME_BYTES_MAX: usize = 256;
 
 names! {
@@ -231,20 +231,20 @@ names! {
     /// Name of an inbox, i.e. a queue of tasks.
     InboxName = "inbox";
     /// Name of an API key.
-    KeyName = "key name";
+    ApiKeyName = "key name";
     /// Name of a schedule.
     ScheduleName = "schedule name";
 }
 /// Maximum length of a tool name, in characters, that all model APIs accept.
-const WIRE_NAME_MAX: usize = 64;
+const MODEL_API_NAME_MAX: usize = 64;
 
 impl ToolName {
     /// Returns the name for model APIs: letters, digits, `_` and `-`, at most 64 characters, unique
     /// per tool. `mcp:server/tool` becomes `mcp__server__tool`. Where characters are lost,
     /// six digits of a hash are appended.
-    pub fn wire_name(&self) -> Cow<'_, str> {
+    pub fn model_api_name(&self) -> Cow<'_, str> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if self.0.chars().all(fits) && self.0.len() <= WIRE_NAME_MAX {
+        if self.0.chars().all(fits) && self.0.len() <= MODEL_API_NAME_MAX {
             return Cow::Borrowed(&self.0);
         }
         let parts = self.0.strip_prefix("mcp:").and_then(|rest| rest.split_once('/'));
@@ -256,12 +256,13 @@ impl ToolName {
         let seam = |(server, tool): (&str, &str)| {
             !server.contains("__") && !server.ends_with('_') && !tool.starts_with('_')
         };
-        if parts.is_some_and(seam) && joined.chars().all(fits) && joined.len() <= WIRE_NAME_MAX {
+        if parts.is_some_and(seam) && joined.chars().all(fits) && joined.len() <= MODEL_API_NAME_MAX
+        {
             return Cow::Owned(joined);
         }
         let hash = Hash::digest(self.0.as_bytes()).to_string();
         let plain = |c: char| if fits(c) { c } else { '_' };
-        let truncated: String = joined.chars().take(WIRE_NAME_MAX - 7).map(plain).collect();
+        let truncated: String = joined.chars().take(MODEL_API_NAME_MAX - 7).map(plain).collect();
         Cow::Owned(format!("{truncated}_{}", &hash[..6]))
     }
 }
@@ -323,7 +324,8 @@ impl CallId {
     /// Returns the idempotency key that tools receive for the call. It is identical for all
     /// attempts of the call.
     pub fn idempotency_key(self, run: RunId) -> String {
-        format!("{run}:{self}")
+        let call = self;
+        format!("{run}:{call}")
     }
 }
 
@@ -355,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wire_names_of_tools_are_valid_and_unique() {
+    fn tool_names_for_model_apis_are_valid_and_unique() {
         let long = format!("mcp:server/{}", "x".repeat(80));
         let mut seen = std::collections::BTreeSet::new();
         for (name, wire) in [
@@ -370,9 +372,9 @@ mod tests {
             (&long, "mcp__server__xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_151d80"),
         ] {
             let name = ToolName::new(name).unwrap();
-            assert_eq!(name.wire_name(), wire, "{name}");
-            assert!(name.wire_name().len() <= WIRE_NAME_MAX);
-            assert!(seen.insert(name.wire_name().into_owned()), "{name}");
+            assert_eq!(name.model_api_name(), wire, "{name}");
+            assert!(name.model_api_name().len() <= MODEL_API_NAME_MAX);
+            assert!(seen.insert(name.model_api_name().into_owned()), "{name}");
         }
     }
 }

@@ -54,21 +54,23 @@ fn has_end_marker(bytes: &[u8], media_type: &str) -> bool {
 /// Maximum distance of the end marker from the last byte of the file, in bytes.
 const END_MARKER_BYTES: usize = 64 * 1024;
 
-/// Reads a little-endian number with the given length in bytes at the given offset.
+/// Reads a little-endian number with the given length in bytes at the given offset. `None` if there
+/// are too few bytes.
 fn read_little_endian(bytes: &[u8], offset: usize, byte_count: usize) -> Option<u32> {
     let digits = bytes.get(offset..offset.checked_add(byte_count)?)?;
     let number = digits.iter().rev();
     Some(number.fold(0, |number, digit| number << 8 | u32::from(*digit)))
 }
 
-/// Reads a big-endian number with the given length in bytes at the given offset.
+/// Reads a big-endian number with the given length in bytes at the given offset. `None` if there
+/// are too few bytes.
 fn read_big_endian(bytes: &[u8], offset: usize, byte_count: usize) -> Option<u32> {
     let digits = bytes.get(offset..offset.checked_add(byte_count)?)?;
     let number = digits.iter();
     Some(number.fold(0, |number, digit| number << 8 | u32::from(*digit)))
 }
 
-/// Returns width and height of a PNG image.
+/// Returns width and height of a PNG image. `None` if its header is invalid or truncated.
 fn png_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let first = bytes.get(12..16)?;
     (first == b"IHDR").then_some(())?;
@@ -76,7 +78,7 @@ fn png_size(bytes: &[u8]) -> Option<(u32, u32)> {
 }
 
 /// Returns width and height of a JPEG image from its first frame header, which may follow any
-/// number of other segments.
+/// number of other segments. `None` if there is no complete frame header.
 fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
@@ -103,7 +105,7 @@ fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Returns width and height of a WebP image.
+/// Returns width and height of a WebP image. `None` if its header is invalid or truncated.
 fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
     match bytes.get(12..16)? {
         b"VP8X" => {

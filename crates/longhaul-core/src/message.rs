@@ -19,7 +19,7 @@ pub enum Message {
     User(Vec<Part>),
     /// Reply of the model in one turn.
     Assistant(Arc<Reply>),
-    /// Results of the tool calls in the preceding reply, in the model's order.
+    /// Results of the tool calls in the preceding reply, in the order of the calls.
     Results(Vec<ToolResult>),
 }
 
@@ -100,10 +100,10 @@ pub struct Reply {
 impl Reply {
     /// Creates a reply that consists of one text and does not come from a provider.
     pub fn from_text(text: impl Into<Arc<str>>) -> Self {
-        Self { api: "longhaul".to_owned(), blocks: vec![Block::text(text)] }
+        Self { api: "longhaul".to_owned(), blocks: vec![Block::from_text(text)] }
     }
 
-    /// Returns the tool calls in the model's order.
+    /// Returns the tool calls of the reply, in the order in which the model made them.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolCall(call) => Some(call),
@@ -137,7 +137,7 @@ pub enum Block {
 
 impl Block {
     /// Creates a block that contains only this text.
-    pub fn text(text: impl Into<Arc<str>>) -> Self {
+    pub fn from_text(text: impl Into<Arc<str>>) -> Self {
         Self::Text(TextBlock { text: text.into(), extra: None })
     }
 

@@ -1,4 +1,4 @@
-//! Notes that agents store about a resource, and the word search over them.
+//! Notes that agents store about a resource (a person or thing), and the word search over them.
 //!
 //! Search queries have no syntax: a query is split into words.
 
@@ -12,8 +12,8 @@ pub const NOTE_BYTES_MAX: usize = 16 * 1_024;
 pub const NOTE_TAGS_MAX: usize = 32;
 /// Maximum length of a tag in bytes.
 pub const NOTE_TAG_BYTES_MAX: usize = 128;
-/// Maximum number of notes per resource. Further notes are rejected: only people delete
-/// notes, and none is deleted to make room.
+/// Maximum number of notes per resource (person or thing that notes are about). Further notes are
+/// rejected: only people delete notes, and none is deleted to make room.
 pub const NOTES_MAX: u64 = 10_000;
 /// Maximum number of words that are searched for in one query.
 const QUERY_WORDS_MAX: usize = 32;
@@ -22,7 +22,7 @@ const WORD_CHARS_MAX: usize = 64;
 
 /// Reason why a note is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoteError {
+pub enum MemoryNoteError {
     /// The note is empty.
     #[error("a note must not be empty")]
     Empty,
@@ -47,14 +47,14 @@ pub enum NoteError {
 
 /// A validated note that is not stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewNote {
+pub struct NewMemoryNote {
     key: String,
     text: String,
     tags: Vec<String>,
     run: Option<RunId>,
 }
 
-impl NewNote {
+impl NewMemoryNote {
     /// Creates a note after checking its text and tags. The author chooses the key; notes with the
     /// same key count as the same note.
     pub fn new(
@@ -62,23 +62,23 @@ impl NewNote {
         text: impl Into<String>,
         tags: Vec<String>,
         run: Option<RunId>,
-    ) -> Result<Self, NoteError> {
+    ) -> Result<Self, MemoryNoteError> {
         let text = text.into();
         let tags: Vec<String> = tags.iter().map(|tag| tag.trim().to_owned()).collect();
         if text.trim().is_empty() {
-            return Err(NoteError::Empty);
+            return Err(MemoryNoteError::Empty);
         }
         if text.len() > NOTE_BYTES_MAX {
-            return Err(NoteError::TooLong { bytes: text.len() });
+            return Err(MemoryNoteError::TooLong { bytes: text.len() });
         }
         if tags.len() > NOTE_TAGS_MAX {
-            return Err(NoteError::TooManyTags { tags: tags.len() });
+            return Err(MemoryNoteError::TooManyTags { tags: tags.len() });
         }
         let is_bad = |tag: &String| {
             tag.is_empty() || tag.len() > NOTE_TAG_BYTES_MAX || tag.chars().any(char::is_control)
         };
         if tags.iter().any(is_bad) {
-            return Err(NoteError::InvalidTag);
+            return Err(MemoryNoteError::InvalidTag);
         }
         let key = key.into();
         Ok(Self { key, text, tags, run })
@@ -90,11 +90,11 @@ impl NewNote {
     }
 
     /// Returns the note as it is stored: with an id and the time.
-    pub fn to_note(&self, resource: &ResourceKey, now: Timestamp) -> Note {
+    pub fn to_note(&self, resource: &ResourceKey, now: Timestamp) -> MemoryNote {
         let hash = Hash::digest(resource.as_str().as_bytes());
         let parent = hash.bytes().iter().take(16);
         let parent = parent.fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
-        Note {
+        MemoryNote {
             id: NoteId::derive(parent, &self.key, now),
             text: self.text.clone(),
             tags: self.tags.clone(),
@@ -106,7 +106,7 @@ impl NewNote {
 
 /// A note as stored, with its id and time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct MemoryNote {
     /// Id of the note.
     pub id: NoteId,
     /// Text of the note.
@@ -126,7 +126,8 @@ pub enum AddNoteOutcome {
     Stored(NoteId),
     /// The note was not stored, because this note with the same key already exists.
     Existing(NoteId),
-    /// The note was not stored, because the resource has the maximum number of notes.
+    /// The note was not stored, because the resource (person or thing that notes are about) has the
+    /// maximum number of notes.
     Full,
 }
 
@@ -241,16 +242,16 @@ mod tests {
     fn the_size_of_a_note_is_limited() {
         let note = |text: &str, tags: &[&str]| {
             let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
-            NewNote::new("k", text, tags, None).map(drop)
+            NewMemoryNote::new("k", text, tags, None).map(drop)
         };
         assert_eq!(note("x", &["a", " b "]), Ok(()));
-        assert_eq!(note(" \n", &[]), Err(NoteError::Empty));
+        assert_eq!(note(" \n", &[]), Err(MemoryNoteError::Empty));
         assert_eq!(note(&"x".repeat(NOTE_BYTES_MAX), &[]), Ok(()));
         let bytes = NOTE_BYTES_MAX + 1;
-        assert_eq!(note(&"x".repeat(bytes), &[]), Err(NoteError::TooLong { bytes }));
-        assert_eq!(note("x", &["a"; 33]), Err(NoteError::TooManyTags { tags: 33 }));
+        assert_eq!(note(&"x".repeat(bytes), &[]), Err(MemoryNoteError::TooLong { bytes }));
+        assert_eq!(note("x", &["a"; 33]), Err(MemoryNoteError::TooManyTags { tags: 33 }));
         for tag in ["", "  ", "a\nb", &"x".repeat(129)] {
-            assert_eq!(note("x", &[tag]), Err(NoteError::InvalidTag), "{tag:?}");
+            assert_eq!(note("x", &[tag]), Err(MemoryNoteError::InvalidTag), "{tag:?}");
         }
     }
 }

@@ -51,7 +51,9 @@ impl OutputReference {
             ),
             false => String::new(),
         };
-        format!("{input_path} is the output of {call}{output_path}, {bytes} bytes{truncation_note}")
+        format!(
+            "the input at {input_path} is the output of the call {call}{output_path}, {bytes} bytes{truncation_note}"
+        )
     }
 
     /// Returns whether the input still contains the reference, after a person has changed the input.

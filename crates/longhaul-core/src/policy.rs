@@ -35,8 +35,9 @@ pub struct RunPolicy {
     /// Approval rules. The first rule that matches a call applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<GateRule>,
-    /// What happens with calls in doubt (without a recorded outcome) that no rule covers. `None`
-    /// means what the called tool prefers or, if it prefers nothing, that a person is asked.
+    /// What happens with calls in doubt (without a recorded outcome) if no matching approval rule
+    /// says it. `None` means what the called tool prefers or, if it prefers nothing, that a person
+    /// is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Gate where a person approves the final answer. `None` means that the run ends without
@@ -51,10 +52,11 @@ pub struct RunPolicy {
     /// all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_open: Option<Millis>,
-    /// Whether the run keeps its lane while it is parked.
+    /// Whether the run keeps its lane while it is parked (waits without a worker).
     #[serde(skip_serializing_if = "ParkedLanePolicy::is_keep")]
     pub lane_on_park: ParkedLanePolicy,
-    /// Whether the state of the environment is fetched again before each turn except the first.
+    /// Whether the current state of what the agent works with is fetched again before each turn
+    /// except the first.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refresh_perception_each_turn: bool,
     /// What happens with the open child runs when the run is cancelled or fails.
@@ -80,7 +82,7 @@ impl ChildCancelPolicy {
     }
 }
 
-/// What happens with the lane of a run while the run is parked.
+/// What happens with the lane of a run while the run is parked (waits without a worker).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParkedLanePolicy {
@@ -88,12 +90,14 @@ pub enum ParkedLanePolicy {
     /// lane starts.
     #[default]
     Keep,
-    /// The run releases its lane to the next run, and queues for the lane again when it wakes. A run
-    /// whose call holds an effect key keeps its lane.
+    /// The run releases its lane to the next run, and queues for the lane again when it wakes. A
+    /// run whose call holds an effect key (the key of an effect that happens at most once) keeps
+    /// its lane.
     Release,
 }
 
-/// What happens with a new task of an agent whose lane is busy.
+/// What happens with a new task of an agent whose lane, in which runs execute one at a time, is
+/// busy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneBusyPolicy {

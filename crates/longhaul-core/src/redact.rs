@@ -309,13 +309,14 @@ mod tests {
 
     #[test]
     fn a_secret_is_found_when_every_byte_of_it_is_escaped() {
-        let each = |encode: fn(u8) -> String| TOKEN.bytes().map(encode).collect::<String>();
+        let escape_each_byte =
+            |encode: fn(u8) -> String| TOKEN.bytes().map(encode).collect::<String>();
         for text in [
-            each(|byte| format!("%{byte:02x}")),
-            each(|byte| format!("%{byte:02X}")),
-            each(|byte| format!("&#{byte};")),
-            each(|byte| format!("&#x{byte:x};")),
-            each(|byte| format!("\\u{byte:04x}")),
+            escape_each_byte(|byte| format!("%{byte:02x}")),
+            escape_each_byte(|byte| format!("%{byte:02X}")),
+            escape_each_byte(|byte| format!("&#{byte};")),
+            escape_each_byte(|byte| format!("&#x{byte:x};")),
+            escape_each_byte(|byte| format!("\\u{byte:04x}")),
             "sk-%6Cive-&#48;123456789\\u0061bcdef".to_owned(),
         ] {
             assert_redacted(&redactor_for(TOKEN), &format!("<b>{text}</b>"), "<b>[key]</b>");

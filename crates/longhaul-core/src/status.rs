@@ -45,8 +45,8 @@ impl Status {
     }
 }
 
-/// What a parked run waits for. If a variant contains a time, the wait ends at that time; the timer
-/// in the store is authoritative.
+/// What a parked run waits for. The times in the variants only describe the wait: if it ends at a
+/// certain time, a timer in the store wakes the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitReason {
@@ -81,22 +81,24 @@ pub enum WaitReason {
     SandboxSlot,
     /// The run waits for a higher budget cap.
     Budget(BudgetCap),
-    /// The run waits until model requests of other runs of its tree release the amounts that they
-    /// hold (reserve) of the budget.
+    /// The run waits until model requests of other runs of its tree (its root run and all
+    /// descendants) release the amounts that they hold (reserve) of the budget.
     BudgetHeld,
     /// The run waits because a spend cap does not cover its next model call.
-    Cap(CapWait),
+    Cap(SpendCapWait),
     /// The run waits for this tool call of another run, which has the same effect key (the key of
     /// an effect that happens at most once).
     Key(EffectKeyHolder),
     /// The run has answered and waits for follow-up messages until this time.
     Message(Timestamp),
-    /// The run waits for another worker, because its last worker released it without a crash.
+    /// The run waits for another worker to claim it, because its last worker has given it up
+    /// without a crash, such as at a shutdown.
     Worker,
-    /// The run waits for its start time, although a message or a command has woken the run before.
+    /// A message or a command woke the run before its start time, and the run waits for that time
+    /// again.
     StartAt(Timestamp),
-    /// The run waits until the previous run of its batch has completed, although a message or a
-    /// command has woken the run before.
+    /// A message or a command woke the run before the previous run of its batch had completed, and
+    /// the run waits for that run again.
     Batch,
 }
 
@@ -137,7 +139,7 @@ impl WaitReason {
             | Self::Outage { until: at, .. }
             | Self::Message(at)
             | Self::StartAt(at)
-            | Self::Cap(CapWait { until: at, .. }) => Some(*at),
+            | Self::Cap(SpendCapWait { until: at, .. }) => Some(*at),
             Self::Approval(_)
             | Self::Question(_)
             | Self::Signal(_)
@@ -155,7 +157,7 @@ impl WaitReason {
 
 /// A wait of a run at a spend cap that does not cover its next model call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CapWait {
+pub struct SpendCapWait {
     /// Id of the spend cap.
     pub cap: String,
     /// Key, actor, agent or model whose usage the cap counts. Empty if the cap counts all usage
@@ -167,13 +169,13 @@ pub struct CapWait {
     /// Needed amount, remaining amount and limit when the wait began. `None` in journals of earlier
     /// builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shortage: Option<CapShortage>,
+    pub shortage: Option<SpendCapShortage>,
 }
 
 /// Needed amount, remaining amount and limit of a spend cap when a run began to wait, in the unit
 /// of the cap: millionths of a US dollar, tokens or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CapShortage {
+pub struct SpendCapShortage {
     /// Amount that the next model call needs at most.
     pub needed: u64,
     /// Amount that was left of the spend cap when the run began to wait.

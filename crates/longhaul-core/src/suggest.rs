@@ -9,7 +9,7 @@ const SIMILARITY_MIN: f64 = 0.75;
 const ONE_TYPO_SIMILARITY: f64 = 0.85;
 
 /// Returns the known name that is most similar to an unknown name, if any is similar enough.
-pub fn closest_match<'a>(
+pub fn most_similar_name<'a>(
     input: &str,
     known_names: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
@@ -23,7 +23,7 @@ pub fn closest_match<'a>(
 
 /// Returns an error message for an unknown name, with a suggestion or the list of known names.
 pub fn unknown_name_message(kind: &str, input: &str, known_names: &[&str]) -> String {
-    match closest_match(input, known_names.iter().copied()) {
+    match most_similar_name(input, known_names.iter().copied()) {
         Some(name) => format!("unknown {kind} `{input}`, did you mean `{name}`?"),
         None if known_names.is_empty() => format!("unknown {kind} `{input}`, no {kind} exists"),
         None => format!("unknown {kind} `{input}`, expected one of `{}`", known_names.join("`, `")),
@@ -31,7 +31,7 @@ pub fn unknown_name_message(kind: &str, input: &str, known_names: &[&str]) -> St
 }
 
 /// Returns the known names sorted by their similarity to an unknown name, most similar first.
-pub fn rank_by_similarity<'a>(
+pub fn rank_names_by_similarity<'a>(
     input: &str,
     known_names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<&'a str> {

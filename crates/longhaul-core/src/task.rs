@@ -22,7 +22,8 @@ pub struct TaskSpec {
     pub definition: Hash,
     /// Input of the task: a text or any JSON.
     pub input: RawJson,
-    /// Values injected by the runtime, by name. The model can neither see nor set them.
+    /// Context values by name, which the runtime injects into tool calls. The model can neither see
+    /// nor set them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, RawJson>,
     /// Messages of an earlier conversation, submitted with the task, that the run continues.
@@ -36,12 +37,12 @@ pub struct TaskSpec {
     /// Type of the task, by which lists and workers can filter. `None` if the task has no type.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Whether the task is an event. The agent then reads a text that describes the event's kind
-    /// and input.
+    /// Whether the task reports an event to the agent, which then reads a text about the event's
+    /// kind and input instead of the plain input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub event: bool,
-    /// Priority of the run in the queue: higher values first. It orders lanes relative to each
-    /// other, not the runs in a lane.
+    /// Priority of the run in the queue: higher values first. It does not change the order of the
+    /// runs within a lane.
     #[serde(default)]
     pub priority: i32,
     /// Lane of the run. The runs of a lane are executed one at a time. Only a root run has a lane.
@@ -75,7 +76,7 @@ pub struct TaskSpec {
     /// Position of the run in the batch that the task was submitted with. `None` if it belongs to
     /// no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<BatchPosition>,
+    pub batch: Option<RunBatchPosition>,
     /// Principal that submitted the task, such as `key:ops`. `None` if it is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitter: Option<String>,
@@ -104,7 +105,7 @@ pub struct TaskSpec {
     pub earlier_submitters: Vec<String>,
 }
 
-/// Task of an external inbox.
+/// Task in an external inbox (a task queue outside of Longhaul), from which a run was created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSource {
     /// Name of the external inbox.
@@ -114,9 +115,9 @@ pub struct TaskSource {
 }
 
 impl TaskSource {
-    /// Returns the outbox endpoint of the external inbox, to which the ends of its tasks are
-    /// delivered.
-    pub fn outbox_endpoint(inbox: &InboxName) -> String {
+    /// Returns the name of the outbox endpoint through which an external inbox is notified when its
+    /// tasks end: `inbox:NAME`.
+    pub fn outbox_endpoint_of_inbox(inbox: &InboxName) -> String {
         format!("inbox:{inbox}")
     }
 }
@@ -140,8 +141,8 @@ impl RetriedRun {
     }
 }
 
-/// Maximum number of open runs below the root of a tree. While it is reached, no child run can
-/// start.
+/// Maximum number of open runs below the root of a tree (a root run and all its descendants). While
+/// it is reached, no child run can start.
 pub const OPEN_DESCENDANTS_MAX: usize = 32;
 
 impl TaskSpec {
@@ -194,11 +195,11 @@ const fn is_zero(number: &u32) -> bool {
 
 /// Position of a run in a batch, i.e. among runs that were submitted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BatchPosition {
+pub struct RunBatchPosition {
     /// Id of the batch.
     pub id: BatchId,
     /// Order in which the runs of the batch are executed.
-    pub mode: BatchMode,
+    pub mode: RunBatchMode,
     /// Run of a sequential batch that starts when this run has completed, and that is cancelled if
     /// this run does not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,7 +209,7 @@ pub struct BatchPosition {
 /// Order in which the runs of a batch are executed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum BatchMode {
+pub enum RunBatchMode {
     /// All runs may execute at the same time.
     #[default]
     Parallel,
@@ -217,7 +218,7 @@ pub enum BatchMode {
     Sequential,
 }
 
-impl BatchMode {
+impl RunBatchMode {
     /// Returns the mode as it is written in requests.
     pub const fn as_str(self) -> &'static str {
         match self {

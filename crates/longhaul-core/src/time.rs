@@ -1,4 +1,4 @@
-//! Timestamps and durations, and the clock port.
+//! Timestamps and durations, and the trait of clocks.
 //!
 //! Nothing here reads a clock.
 
@@ -121,7 +121,7 @@ impl From<Millis> for Duration {
     }
 }
 
-/// Clock port: the wall clock and the monotonic clock.
+/// Interface to the wall clock and the monotonic clock.
 ///
 /// The wall clock may be set back or forward at any moment. It is therefore only compared with
 /// stored times, at least once a second. There is no sleep until a point in time: every wait is a

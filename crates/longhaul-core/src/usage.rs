@@ -187,8 +187,8 @@ impl ModelPricing {
         }
     }
 
-    /// Returns the worst-case cost of a request, given the length of its conversation in bytes and
-    /// the maximum length of its reply in tokens.
+    /// Returns the amount to hold (reserve) for a request: its worst-case cost and tokens, given
+    /// the length of its conversation in bytes and the maximum length of its reply in tokens.
     pub const fn worst_case_hold(&self, conversation_bytes: u64, max_tokens: u64) -> BudgetAmount {
         let input = self.estimate_input_tokens(conversation_bytes);
         let micros = match self.price {
@@ -236,7 +236,7 @@ impl BudgetAmount {
     }
 }
 
-/// Remaining budget of a run. `None` means no cap.
+/// Remaining money and tokens of a run's budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemainingBudget {
     /// Remaining money. `None` means no cap on money.
@@ -247,9 +247,9 @@ pub struct RemainingBudget {
 
 impl RemainingBudget {
     /// Returns whether the remaining budget covers the amount to be held (reserved).
-    pub fn covers(self, hold: BudgetAmount) -> bool {
-        self.micro_usd.is_none_or(|left| hold.micro_usd <= left)
-            && self.tokens.is_none_or(|left| hold.tokens <= left)
+    pub fn covers(self, amount: BudgetAmount) -> bool {
+        self.micro_usd.is_none_or(|left| amount.micro_usd <= left)
+            && self.tokens.is_none_or(|left| amount.tokens <= left)
     }
 
     /// Returns the lower of both remaining amounts, separately for money and tokens.

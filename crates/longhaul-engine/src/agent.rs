@@ -17,12 +17,12 @@ use longhaul_core::policy::gate::{GateRule, ResultApprovalGate};
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy, RunPolicy};
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
-use longhaul_core::suggest::closest_match;
+use longhaul_core::suggest::most_similar_name;
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::config::{
-    ChildrenConfig, GradingConfig, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
+    ChildRunsConfig, GradingConfig, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
     SandboxConfig, Skill,
 };
 
@@ -42,8 +42,9 @@ pub struct Agent {
     /// function of the program) and uses no model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fixed_model: bool,
-    /// Models for runs that an `idle_tick` event starts, tried in this order. An empty list means
-    /// that such runs use the agent's `models`.
+    /// Models for runs that an `idle_tick` event (sent to an agent that has nothing else to do)
+    /// starts, tried in this order. An empty list means the idle model of the agent's provider, or
+    /// else `models`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle_models: Vec<String>,
     /// Names of the tools that the agent may use, as Longhaul (not the model API) spells them.
@@ -68,7 +69,8 @@ pub struct Agent {
     /// Rules that decide which tool calls a person must approve. The first matching rule wins.
     #[serde(default)]
     pub rules: Vec<GateRule>,
-    /// Rules that set the effect class of tool calls, overriding what the tools declare.
+    /// Rules that set the effect class (whether a call may be repeated) or the effect key of tool
+    /// calls. The class overrides what the tools declare.
     #[serde(default)]
     pub effects: Vec<EffectRule>,
     /// What to do with a call in doubt (started, outcome unknown after a crash) if no rule covers
@@ -95,8 +97,8 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "LaneBusyPolicy::is_enqueue")]
     pub lane_busy: LaneBusyPolicy,
     /// Child runs that the agent may start with the tool `run_agent`.
-    #[serde(default, skip_serializing_if = "ChildrenConfig::is_default")]
-    pub children: ChildrenConfig,
+    #[serde(default, skip_serializing_if = "ChildRunsConfig::is_default")]
+    pub children: ChildRunsConfig,
     /// Skills that the agent may read, with the name and description from their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Skill>,
@@ -112,14 +114,14 @@ pub struct Agent {
     /// summary keeps. `None` means the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionPolicy>,
-    /// Context provider that gives the agent the state of its environment. `None` means that the
-    /// agent has none.
+    /// Context provider, which supplies the current state of what the agent works with, such as a
+    /// shop. `None` means that the agent has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionConfig>,
     /// JSON Schema of the agent's result. `None` means that the result is free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
-    /// Templates of the text in which the model reads an event, by kind of event.
+    /// Templates of the texts that describe an event to the model, by kind of event.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<String, String>,
     /// Instructions from the `AGENTS.md` file of the project folder, for all agents.
@@ -131,7 +133,8 @@ pub struct Agent {
     pub prompt: String,
 }
 
-/// Rule about the effects of matching tool calls: their effect class, their effect key, or both.
+/// Rule that sets the effect class of matching tool calls (whether a call may be repeated), their
+/// effect key (calls with the same key take effect at most once), or both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectRule {
     /// Glob for the names of tools to which the rule applies.
@@ -140,7 +143,8 @@ pub struct EffectRule {
     /// every call.
     #[serde(default, rename = "match")]
     pub subject: Option<String>,
-    /// Effect class of calls that match the rule. `None` means the class that the tool declares.
+    /// Effect class (whether a call may be repeated after a crash) of calls that match the rule.
+    /// `None` means the class that the tool declares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<EffectClass>,
     /// Template of the effect key of calls that match the rule, with the values `input` and
@@ -183,10 +187,11 @@ pub struct RetryPatch {
     pub max_delay: Option<Millis>,
     /// Factor in percent by which the delay grows with each retry. `None` leaves it unchanged.
     pub multiplier_percent: Option<u32>,
-    /// Active time after which an attempt of a run is reported as overdue. `None` leaves it
-    /// unchanged.
+    /// Active time (while a worker drives the run) after which an attempt of a run is reported as
+    /// overdue. `None` leaves it unchanged.
     pub soft_timeout: Option<Millis>,
-    /// Active time after which an attempt of a run is ended. `None` leaves it unchanged.
+    /// Active time (while a worker drives the run) after which an attempt of a run is ended. `None`
+    /// leaves it unchanged.
     pub hard_timeout: Option<Millis>,
     /// Maximum time for which a run waits for a provider that is unavailable. `None` leaves it
     /// unchanged.
@@ -262,7 +267,7 @@ impl Agent {
             lane: None,
             lane_on_park: ParkedLanePolicy::default(),
             lane_busy: LaneBusyPolicy::default(),
-            children: ChildrenConfig::default(),
+            children: ChildRunsConfig::default(),
             skills: Vec::new(),
             sandbox: None,
             guards: None,
@@ -342,7 +347,7 @@ impl AgentRegistry {
     /// Returns the registered agent name that is most similar to `name`, for error messages. `None`
     /// if no registered name is similar.
     pub fn find_similar_name(&self, name: &str) -> Option<&str> {
-        closest_match(name, self.0.keys().map(AgentName::as_str))
+        most_similar_name(name, self.0.keys().map(AgentName::as_str))
     }
 }
 

@@ -1,16 +1,19 @@
-//! The agents and chains of this process and its default policies, shared by handles and drivers:
-//! handles submit tasks of agents, drivers start child runs of them.
+//! The agents and chains of this process and its default policies, shared by handles (which submit
+//! tasks) and drivers (which execute runs and start child runs).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use longhaul_core::chain::ChainSpec;
-use longhaul_core::suggest::closest_match;
+use longhaul_core::suggest::most_similar_name;
 
 use crate::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 
 /// Chains by name.
 pub type ChainRegistry = BTreeMap<String, Arc<ChainSpec>>;
+
+/// Known name that is most similar to an unknown name. `None` if no known name is similar enough.
+pub type SimilarName = Option<String>;
 
 /// The agents and chains of this process and its default policies. Cheap to clone; clones share the agents
 /// and chains.
@@ -49,9 +52,10 @@ impl AgentDirectory {
     }
 
     /// Returns the chain with this name. The error is the most similar name, if there is one.
-    pub(crate) fn get_chain(&self, name: &str) -> Result<Arc<ChainSpec>, Option<String>> {
+    pub(crate) fn get_chain(&self, name: &str) -> Result<Arc<ChainSpec>, SimilarName> {
         let chains = self.chains();
-        let similar = || closest_match(name, chains.keys().map(String::as_str)).map(str::to_owned);
+        let similar =
+            || most_similar_name(name, chains.keys().map(String::as_str)).map(str::to_owned);
         chains.get(name).cloned().ok_or_else(similar)
     }
 
@@ -62,7 +66,7 @@ impl AgentDirectory {
     }
 
     /// Returns the agent with this name. The error is the most similar agent name, if there is one.
-    pub(crate) fn get_agent(&self, name: &str) -> Result<Arc<Agent>, Option<String>> {
+    pub(crate) fn get_agent(&self, name: &str) -> Result<Arc<Agent>, SimilarName> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         match agents.find_agent(name) {
             Some(agent) => Ok(Arc::clone(agent)),

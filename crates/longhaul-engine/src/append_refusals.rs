@@ -2,7 +2,7 @@
 //! trees, reached spend caps and claimed effect keys. The state machine then decides about the same
 //! input again, knowing these refusals.
 
-use longhaul_core::change::{Change, JournalBatch};
+use longhaul_core::change::{JournalBatch, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
@@ -12,31 +12,34 @@ use longhaul_core::policy::effect_key::{
 };
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::raw::Hash;
-use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Run, RunInput, output_of_duplicate_call};
+use longhaul_run::{
+    DecisionContext, EffectKeyOfOtherCall, Run, RunInput, output_of_duplicate_call,
+};
 
 use crate::drive::truncate::truncate_output_text;
 use crate::error::Error;
-use crate::recorded_outputs::RecordedOutputReader;
+use crate::recorded_outputs::RecordedToolOutputReader;
 use crate::services::EngineServices;
 
 /// Refusals of all appends that were tried for one input of a run's state machine. All are kept,
 /// because a decision that avoids only the last refusal could meet an earlier one again.
 #[derive(Debug, Default)]
 pub(crate) struct AppendRefusals {
-    /// Budget account of the run's tree, if an append was refused because of the budget.
+    /// Budget account of the run's tree (its root run and all descendants), if an append was
+    /// refused because of the budget.
     pub(crate) budget_account: Option<BudgetAccount>,
     /// Number of child runs that may still start, if an append was refused because it started more.
     pub(crate) free_children: Option<usize>,
     cap_refusals: Vec<CapRefusal>,
-    keys_claimed_by_other_calls: Vec<KeyClaimOfOtherCall>,
+    keys_claimed_by_other_calls: Vec<EffectKeyOfOtherCall>,
     keys_changed: bool,
 }
 
 impl AppendRefusals {
-    /// Returns the context of the state machine's next decision with these refusals added, so that
+    /// Returns the data for the state machine's next decision, with these refusals added, so that
     /// the decision avoids them.
-    pub(crate) fn add_to_decide_context(&self, ctx: DecideContext) -> DecideContext {
-        DecideContext {
+    pub(crate) fn add_refusals_to_context(&self, ctx: DecisionContext) -> DecisionContext {
+        DecisionContext {
             budget_account: self.budget_account.or(ctx.budget_account),
             free_children: self.free_children,
             cap_refusals: self.cap_refusals.clone(),
@@ -52,15 +55,16 @@ impl AppendRefusals {
         self.cap_refusals.push(refusal);
     }
 
-    /// Records that the store refused an append because another tool call has claimed an effect
-    /// key.
-    pub(crate) fn add_effect_key_refusal(&mut self, info: KeyClaimOfOtherCall) {
+    /// Records that the store refused an append because another tool call has claimed an effect key
+    /// (at most one call with the same key takes effect).
+    pub(crate) fn add_effect_key_refusal(&mut self, info: EffectKeyOfOtherCall) {
         self.keys_claimed_by_other_calls.retain(|earlier| earlier.key.key != info.key.key);
         self.keys_claimed_by_other_calls.push(info);
     }
 
-    /// Records that the tool call whose outcome the run wanted to wait for does not hold the effect
-    /// key any more. Forgets which keys other calls have claimed, because that is outdated.
+    /// Records that the tool call for which the run wanted to wait no longer holds the effect key
+    /// (at most one call with the same key takes effect). Forgets the recorded claims of other
+    /// calls, which are outdated.
     pub(crate) fn set_effect_keys_changed(&mut self) {
         self.keys_claimed_by_other_calls.clear();
         self.keys_changed = true;
@@ -74,27 +78,30 @@ pub(crate) enum AppendAttemptOutcome {
     /// The budget does not cover the append, or the model must be warned first that little is left.
     /// The value is the budget account of the run's tree (its root run and all descendants).
     OverBudget(BudgetAccount),
-    /// The append would start a child run, but the run's tree has the maximum number of open runs.
+    /// The append would start a child run, but the run's tree (its root run and all descendants)
+    /// has the maximum number of open runs.
     TreeFull,
     /// What is left of a spend cap does not cover the append.
     OverCap(Box<CapRefusal>),
-    /// The append would start a call whose effect key another call has claimed.
+    /// The append would start a tool call whose effect key another call has claimed. At most one
+    /// call with the same key takes effect.
     KeyTaken(ClaimedEffectKey),
-    /// The append would make the run wait for a call that does not hold its effect key any more.
+    /// The append would make the run wait for another tool call with the same effect key, but that
+    /// call no longer holds the key.
     KeyNotHeld,
     Fenced,
 }
 
-/// Returns the number of child runs that a batch starts.
+/// Returns the number of child runs that a batch of journal events starts.
 pub(crate) fn count_new_children(batch: &JournalBatch) -> usize {
     batch.events.iter().filter(|event| matches!(event, Event::ChildStarted(_))).count()
 }
 
 /// Returns the effect keys that a batch of row changes claims, each with the tool call that claims
 /// it.
-pub(crate) fn key_claims(batch: &JournalBatch) -> Vec<EffectKeyClaim> {
+pub(crate) fn effect_key_claims(batch: &JournalBatch) -> Vec<EffectKeyClaim> {
     let claims = batch.changes.iter().filter_map(|change| {
-        if let Change::UpdateKey(EffectKeyChange::Claim(claim)) = change {
+        if let RowChange::UpdateKey(EffectKeyChange::Claim(claim)) = change {
             return Some(*claim);
         }
         None
@@ -102,27 +109,27 @@ pub(crate) fn key_claims(batch: &JournalBatch) -> Vec<EffectKeyClaim> {
     claims.collect()
 }
 
-/// Returns what the state machine has to know about an effect key that another tool call has
-/// claimed. If that call has completed, its result is read from the journal of its run.
-pub(crate) async fn load_other_key_claim(
+/// Returns which tool call has claimed an effect key that another call needs, for the state
+/// machine. If the claiming call has completed, its result is read from the journal of its run.
+pub(crate) async fn load_other_effect_key_claim(
     services: &EngineServices,
     (run, input): (&Run, &RunInput),
     claims: &[EffectKeyClaim],
     taken: ClaimedEffectKey,
-) -> Result<KeyClaimOfOtherCall, Error> {
+) -> Result<EffectKeyOfOtherCall, Error> {
     let call = claims.iter().find(|claim| claim.key == taken.key).map(|claim| claim.holder.call);
     let key = call.and_then(|call| find_effect_key(run, input, call, taken.key));
     let (Some(call), Some(key), EffectKeyState::Done) = (call, key, taken.state) else {
-        return Ok(KeyClaimOfOtherCall { key: taken, result: None });
+        return Ok(EffectKeyOfOtherCall { key: taken, result: None });
     };
-    let outputs = RecordedOutputReader::new(services.store.clone(), services.records.clone());
+    let outputs = RecordedToolOutputReader::new(services.store.clone(), services.records.clone());
     let recorded = outputs.read(taken.holder.run, taken.holder.call).await?;
     let text = recorded.and_then(|recorded| recorded.text);
     let result = text.map(|text| {
         let output = output_of_duplicate_call(key, taken.holder, &ToolOutput::text(text));
         truncate_output_text(call, output)
     });
-    Ok(KeyClaimOfOtherCall { key: taken, result })
+    Ok(EffectKeyOfOtherCall { key: taken, result })
 }
 
 /// Returns the effect key of a tool call: from the calls in `input` if it is a new model reply,

@@ -1,4 +1,5 @@
-//! Loads prompts and tool tables that are stored as blobs, each of them only once.
+//! Loads system prompts and tool tables (lists of tool definitions) that are stored as blobs, each
+//! of them only once.
 //!
 //! A [`ModelRequest`] may refer to blobs, but model adapters need the text.
 
@@ -13,7 +14,8 @@ use crate::error::Error;
 pub(crate) struct BlobTextCache(Vec<(BlobRef, StoredText)>);
 
 impl BlobTextCache {
-    /// Replaces blob references in the system prompt and the tool table with their texts.
+    /// Replaces references to blobs in the system prompt and the tool table (list of tool
+    /// definitions) of a request with the texts of the blobs.
     pub(crate) async fn inline_request_blobs(
         &mut self,
         records: &dyn RecordStore,

@@ -21,7 +21,7 @@ impl RunBlocker {
     }
 
     /// Converts the blocker into the state machine's input that blocks the run.
-    pub(crate) fn into_run_input(self) -> RunInput {
+    pub(crate) fn into_state_machine_input(self) -> RunInput {
         match self.is_permanent {
             true => RunInput::Unrunnable(self.message),
             false => RunInput::MissingDependency(self.message),

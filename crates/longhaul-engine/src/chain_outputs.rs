@@ -1,14 +1,14 @@
 //! Outputs of the earlier steps of a chain, as the templates and the task text of a later step see
 //! them.
 
-use longhaul_core::chain::{CompletedStep, PositionInChain};
+use longhaul_core::chain::{CompletedChainStep, PositionInChain};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
 use serde_json::{Map, Value, json};
 
 use crate::agent::Agent;
 use crate::error::Error;
-use crate::replay::replay_without_transcript;
+use crate::replay::replay_run_without_transcript;
 use crate::services::EngineServices;
 use crate::template::template_uses_value;
 
@@ -26,8 +26,8 @@ pub(crate) struct ChainOutputs {
 }
 
 impl ChainOutputs {
-    /// Reads the outputs from the journals of the earlier runs. A run that was deleted since has no
-    /// output.
+    /// Reads the outputs of the earlier steps of a chain from the journals of their runs. A run
+    /// that was deleted since has no output.
     pub(crate) async fn load(
         services: &EngineServices,
         position: Option<&PositionInChain>,
@@ -36,12 +36,12 @@ impl ChainOutputs {
         let Some(position) = position else {
             return Ok(outputs);
         };
-        for CompletedStep { step, run } in position.completed.iter().rev() {
+        for CompletedChainStep { step, run } in position.completed.iter().rev() {
             let Some(step) = position.chain.steps.get(*step) else { continue };
             if outputs.steps.contains_key(&step.name) {
                 continue;
             }
-            let output = match replay_without_transcript(services, *run).await {
+            let output = match replay_run_without_transcript(services, *run).await {
                 Ok((folded, _)) => folded.output().cloned().unwrap_or_default(),
                 Err(Error::RunNotFound(_)) => RunOutput::default(),
                 Err(error) => return Err(error),
@@ -57,14 +57,15 @@ impl ChainOutputs {
         Ok(outputs)
     }
 
-    /// Adds the outputs to the values of a template, under the names `previous` and `steps`.
+    /// Adds the outputs of the earlier chain steps to the values of a template, under the names
+    /// `previous` and `steps`.
     pub(crate) fn add_to_template_values(&self, values: &mut Value) {
         values["previous"] = self.previous.as_ref().map_or(Value::Null, |(_, value)| value.clone());
         values["steps"] = Value::Object(self.steps.clone());
     }
 
-    /// Returns the task text with the text of the previous step under a heading, unless a template of
-    /// the agent uses the outputs itself.
+    /// Returns the task text with the text of the previous chain step under a heading, unless a
+    /// template of the agent uses the outputs of earlier steps itself.
     pub(crate) fn add_to_task_text(&self, agent: &Agent, text: String) -> String {
         let sources = || agent.events.values().chain([&agent.prompt]);
         let uses = |name| sources().any(|source| template_uses_value(source, name));

@@ -19,7 +19,7 @@ const ROWS_MAX: usize = 10_000;
 /// Interval at which the store is polled when it reports no change.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
-/// Services with which the reader of a [`JournalChangeFeed`] detects changes.
+/// Stores and clock with which the reader of a [`JournalChangeFeed`] detects changes.
 #[derive(Debug, Clone, Copy)]
 pub struct JournalChangeSource<'a> {
     /// Store with the journals of all runs.

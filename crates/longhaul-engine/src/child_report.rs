@@ -8,18 +8,19 @@ use longhaul_core::message::Part;
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 use longhaul_run::commands::RunCommand;
-use longhaul_run::state::control::OpenChild;
+use longhaul_run::state::control::OpenChildRun;
 
 use crate::drive::truncate::truncate_output_text;
 use crate::error::Error;
-use crate::replay::replay_without_transcript;
+use crate::replay::replay_run_without_transcript;
 use crate::services::EngineServices;
 
 /// Maximum size in bytes of a child's structured result. A larger one is not copied to the parent.
 const DATA_BYTES_MAX: usize = 16 * 1024;
 
 /// Returns the command that reports the outcome of the run `child` to its parent, whose timer `due`
-/// has fired. A child whose journal was deleted counts as failed, so that the parent goes on.
+/// has fired. A child whose journal was deleted or can't be read counts as failed, so that the
+/// parent goes on.
 pub(crate) async fn build_child_end_command(
     services: &EngineServices,
     due: &DueTimer,
@@ -27,7 +28,7 @@ pub(crate) async fn build_child_end_command(
 ) -> Result<RunCommand, Error> {
     let lost = |code, message| RunOutcome::Failed(RunError::new(code, message, ""));
     let deleted = || lost("run_deleted", "its journal has been deleted, so its result is unknown");
-    let outcome = match replay_without_transcript(services, child).await {
+    let outcome = match replay_run_without_transcript(services, child).await {
         Ok((run, _)) => run.outcome().cloned().unwrap_or_else(deleted),
         Err(Error::RunNotFound(_)) => deleted(),
         Err(Error::InvalidJournal(_)) => {
@@ -35,10 +36,10 @@ pub(crate) async fn build_child_end_command(
         }
         Err(error) => return Err(error),
     };
-    let (parent, _) = replay_without_transcript(services, due.run).await?;
+    let (parent, _) = replay_run_without_transcript(services, due.run).await?;
     let open = parent.control().children.iter().find(|open| open.id == child);
     let (outcome, full) = match (outcome, open) {
-        (RunOutcome::Completed(output), Some(OpenChild { call: Some(call), .. })) => {
+        (RunOutcome::Completed(output), Some(OpenChildRun { call: Some(call), .. })) => {
             truncate_child_output(*call, output)
         }
         // The result of a grading run is bounded by its schema.

@@ -19,15 +19,15 @@ use longhaul_core::port::store::{
 };
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::Timestamp;
-use longhaul_run::DecideContext;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::DecisionContext;
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
 use longhaul_run::explain::explain_run_state;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::grading::GRADER;
-use crate::replay::replay_without_transcript;
+use crate::replay::replay_run_without_transcript;
 use crate::services::EngineServices;
 
 /// Name of the tool that shows the state of child runs.
@@ -134,7 +134,7 @@ impl Tool for ChildTool {
             (ChildToolAction::Status, rows) => {
                 let mut lines = Vec::with_capacity(rows.len());
                 for row in rows {
-                    lines.push(self.describe_child(row).await.map_err(to_failure)?);
+                    lines.push(self.describe_child(row).await.map_err(tool_failure_from_error)?);
                 }
                 lines.join("\n")
             }
@@ -151,7 +151,7 @@ impl Tool for ChildTool {
 impl ChildTool {
     /// Returns the row of the child run `child`. Fails if it is not a child of `run`.
     async fn find_child(&self, run: RunId, child: RunId) -> Result<RunRow, ToolFailure> {
-        let row = self.services.store.get_run(child).await.map_err(to_failure)?;
+        let row = self.services.store.get_run(child).await.map_err(tool_failure_from_error)?;
         row.filter(|row| row.parent == Some(run) && row.agent.as_str() != GRADER)
             .ok_or_else(|| ToolFailure::new(format!("{child} is not a child run of this run")))
     }
@@ -159,7 +159,8 @@ impl ChildTool {
     async fn list_children(&self, run: RunId) -> Result<Vec<RunRow>, ToolFailure> {
         let filter =
             RunFilter { parent: Some(run), limit: CHILDREN_SHOWN_MAX, ..RunFilter::default() };
-        let mut rows = self.services.store.list_runs(filter).await.map_err(to_failure)?;
+        let mut rows =
+            self.services.store.list_runs(filter).await.map_err(tool_failure_from_error)?;
         rows.retain(|row| row.agent.as_str() != GRADER);
         Ok(rows)
     }
@@ -167,7 +168,7 @@ impl ChildTool {
     /// Describes a child run in one line: its state and the progress that it has reported.
     async fn describe_child(&self, row: &RunRow) -> Result<String, Error> {
         let (id, agent, status) = (row.id, &row.agent, row.status.as_str());
-        let (run, _) = replay_without_transcript(&self.services, id).await?;
+        let (run, _) = replay_run_without_transcript(&self.services, id).await?;
         let message = explain_run_state(&run).message;
         let progress = match self.last_progress_of_child(row).await? {
             Some(ProgressReported { percent, message }) if !row.status.is_terminal() => {
@@ -199,8 +200,8 @@ impl ChildTool {
         Ok(progress)
     }
 
-    /// Sends a message to a child. If the call is repeated after a crash, the message is sent only
-    /// once.
+    /// Sends a message to a child run. If the call is repeated after a crash, the message is sent
+    /// only once.
     async fn steer_child(
         &self,
         row: &RunRow,
@@ -208,7 +209,12 @@ impl ChildTool {
         ctx: &ToolContext,
     ) -> Result<String, ToolFailure> {
         let steer = SteerId::derive(row.id.bits(), &ctx.idempotency_key, Timestamp::default());
-        let sent = self.services.records.queued_steers(row.id).await.map_err(to_failure)?;
+        let sent = self
+            .services
+            .records
+            .queued_steer_messages(row.id)
+            .await
+            .map_err(tool_failure_from_error)?;
         if sent.iter().all(|known| known.steer != steer) {
             let (delivery, by) = (SteerDelivery::AfterBatch, run_principal(ctx));
             let message = SteerMessage { steer, text, delivery, by, is_task: false };
@@ -217,7 +223,7 @@ impl ChildTool {
         Ok(format!("the message to {} is queued", row.id))
     }
 
-    /// Cancels a child. If the child has already ended, only returns its status.
+    /// Cancels a child run. If it has already ended, only returns its status.
     async fn cancel_child(
         &self,
         row: &RunRow,
@@ -234,12 +240,12 @@ impl ChildTool {
     async fn send_command(&self, row: &RunRow, command: RunCommand) -> Result<(), ToolFailure> {
         let EngineServices { store, records, notifier, .. } = &self.services;
         let run = row.id;
-        let now = records.now().await.map_err(to_failure)?;
-        let snapshot = RunSnapshot { run, status: row.status };
-        let batch = decide_command(&snapshot, command, DecideContext::new(now));
-        let batch = batch.map_err(to_failure)?;
+        let now = records.now().await.map_err(tool_failure_from_error)?;
+        let snapshot = RunIdAndStatus { run, status: row.status };
+        let batch = decide_command(&snapshot, command, DecisionContext::new(now));
+        let batch = batch.map_err(tool_failure_from_error)?;
         let append = AppendRequest { run, author: JournalAuthor::Outsider, batch };
-        match store.append_to_journal(append).await.map_err(to_failure)? {
+        match store.append_to_journal(append).await.map_err(tool_failure_from_error)? {
             AppendResult::Committed { .. } => {
                 notifier.notify_run_changed(run);
                 Ok(())
@@ -264,6 +270,6 @@ fn run_principal(ctx: &ToolContext) -> String {
     format!("run:{}", ctx.run)
 }
 
-fn to_failure(error: impl std::fmt::Display) -> ToolFailure {
+fn tool_failure_from_error(error: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::new(error.to_string())
 }

@@ -2,18 +2,18 @@
 //! again.
 
 use longhaul_core::change::{
-    Change, JournalBatch, RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
+    JournalBatch, RowChange, RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::id::{TimerId, WorkerId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, Claim, JournalAuthor};
 use longhaul_core::time::Millis;
-use longhaul_run::{DecideContext, RunInput, decide};
+use longhaul_run::{DecisionContext, RunInput, decide};
 
 use crate::error::Error;
-use crate::replay::replay_without_transcript;
+use crate::replay::replay_run_without_transcript;
 use crate::services::EngineServices;
 
-/// Delay before a run whose driver failed is claimed again.
+/// Delay before a run whose driver (the async task that executes it) failed is claimed again.
 const ERROR_DELAY: Millis = Millis::from_secs(30);
 
 /// Parks a run whose driver failed. After a delay the run is claimed again under a new epoch (claim
@@ -33,7 +33,7 @@ pub(crate) async fn park_run_after_error(
         kind: TimerKind::Wake,
     };
     let park = RunSchedulingUpdate::Park { reason: "retry", blocked: false, release_lane: false };
-    let changes = vec![Change::SetTimer(arm), Change::UpdateScheduling(park)];
+    let changes = vec![RowChange::SetTimer(arm), RowChange::UpdateScheduling(park)];
     change_rows_of_claimed_run(services, worker, claimed, changes).await
 }
 
@@ -45,8 +45,8 @@ pub(crate) async fn release_run(
     claimed: &Claim,
 ) -> Result<(), Error> {
     let Claim { run, epoch, .. } = *claimed;
-    let (folded, now) = replay_without_transcript(services, run).await?;
-    if let Ok(batch) = decide(&folded, RunInput::Release, DecideContext::new(now)) {
+    let (folded, now) = replay_run_without_transcript(services, run).await?;
+    if let Ok(batch) = decide(&folded, RunInput::Release, DecisionContext::new(now)) {
         let author = JournalAuthor::Driver { worker, epoch, after: folded.seq() };
         let appended =
             services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn release_run(
             return Ok(());
         }
     }
-    let changes = vec![Change::UpdateScheduling(RunSchedulingUpdate::Release)];
+    let changes = vec![RowChange::UpdateScheduling(RunSchedulingUpdate::Release)];
     change_rows_of_claimed_run(services, worker, claimed, changes).await
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn change_rows_of_claimed_run(
     services: &EngineServices,
     worker: WorkerId,
     claimed: &Claim,
-    changes: Vec<Change>,
+    changes: Vec<RowChange>,
 ) -> Result<(), Error> {
     let run = claimed.run;
     loop {

@@ -14,21 +14,21 @@ use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_key::{EFFECT_KEY_BYTES_MAX, EffectKey};
 use longhaul_core::policy::gate::RulePattern;
-use longhaul_core::policy::rule::{RememberedApproval, RuleScope};
+use longhaul_core::policy::rule::{ApprovalRuleScope, RememberedApproval};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::task::TaskSpec;
-use longhaul_run::{RUN_AGENT, Run, shared_approval_patterns};
+use longhaul_run::{RUN_AGENT, Run, patterns_of_rules_with_shared_approvals};
 use serde_json::{Value, json};
 use wildmatch::WildMatch;
 
 use crate::agent::{Agent, EffectRule};
 use crate::find_tools::join_tool_names;
 use crate::panics;
-use crate::polling::polling_hint;
+use crate::polling::refusal_message_for_polling;
 use crate::recorded_outputs::OutputReferenceError;
-use crate::run_env::RunEnv;
+use crate::run_env::RunDependencies;
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::EngineServices;
 use crate::template::render_identifier;
@@ -52,13 +52,13 @@ const WAIT_TOOL: &str = "wait";
 /// Classifies a tool call that the model made. `secret_name` is the name of a secret that the input
 /// of the call contained. `None` means that it contained none.
 pub(crate) async fn classify_call_effects(
-    env: &RunEnv,
+    env: &RunDependencies,
     run: &Run,
     (call, secret_name): (&ToolCall, Option<&str>),
 ) -> Result<ToolCallClassification, StoreError> {
     let name = ToolName::from_text_lossy(&call.name);
     let Some(registered) = env.tool(&call.name) else {
-        let available: Vec<&str> = env.tools_by_wire_name().map(|(wire, _)| wire).collect();
+        let available: Vec<&str> = env.tools_by_model_api_name().map(|(wire, _)| wire).collect();
         let available =
             if available.is_empty() { "none".to_owned() } else { join_tool_names(&available) };
         return Ok(rejected_call_classification(
@@ -86,16 +86,17 @@ pub(crate) async fn add_remembered_approvals(
     task: &TaskSpec,
     calls: &mut [ToolCallClassification],
 ) -> Result<(), StoreError> {
-    let patterns = |call: &ToolCallClassification| shared_approval_patterns(&task.policy, call);
+    let patterns =
+        |call: &ToolCallClassification| patterns_of_rules_with_shared_approvals(&task.policy, call);
     let valid = calls.iter().filter(|call| call.problem.is_none());
     let all: BTreeSet<RulePattern> = valid.flat_map(patterns).collect();
     if all.is_empty() {
         return Ok(());
     }
-    let scopes = vec![RuleScope::Agent(task.agent.clone()), RuleScope::Project];
+    let scopes = vec![ApprovalRuleScope::Agent(task.agent.clone()), ApprovalRuleScope::Project];
     let all: Vec<RulePattern> = all.into_iter().collect();
     let active = loop {
-        match services.records.active_rules(scopes.clone(), all.clone()).await {
+        match services.records.active_approval_rules(scopes.clone(), all.clone()).await {
             // The reply is paid for: it must not be lost because the store is busy.
             Err(StoreError::Busy { .. }) => services.clock.sleep(STORE_RETRY_DELAY).await,
             read => break read?,
@@ -117,9 +118,10 @@ pub(crate) fn secret_in_input_message(secret_name: &str) -> String {
     )
 }
 
-/// Classifies the input of a tool call, written by the model or by a person.
+/// Classifies a tool call by its input, which the model or a person wrote: effect class (whether it
+/// may be repeated), subjects (texts that approval rules match) and validity.
 pub(crate) async fn classify_effects_of_input(
-    env: &RunEnv,
+    env: &RunDependencies,
     run: &Run,
     registered: &RegisteredTool,
     input: &RawJson,
@@ -140,20 +142,23 @@ pub(crate) async fn classify_effects_of_input(
     }
 }
 
-/// Classifies the input of a tool call that contains the values of its references to outputs.
+/// Classifies a tool call by its input, in which references to outputs of earlier calls were
+/// replaced by the outputs or parts of them.
 async fn classify_effects_of_resolved_input(
-    env: &RunEnv,
+    env: &RunDependencies,
     run: &Run,
     registered: &RegisteredTool,
     (input, outputs): (Value, Vec<OutputReference>),
 ) -> ToolCallClassification {
     let spec = registered.spec();
     let problem = registered.find_input_error(&input, &*env.clock).await;
-    let wire_name = spec.name.wire_name();
+    let model_api_name = spec.name.model_api_name();
     let is_unknown =
-        env.is_deferred_tool(&wire_name) && !run.transcript().has_loaded_tool(&wire_name);
+        env.is_deferred_tool(&model_api_name) && !run.transcript().has_loaded_tool(&model_api_name);
     let problem = problem.map(|why| match is_unknown {
-        true => format!("{why}; call `find_tools` with the name `{wire_name}` to see its schema"),
+        true => {
+            format!("{why}; call `find_tools` with the name `{model_api_name}` to see its schema")
+        }
         false => why,
     });
     let facts = match &registered.tool {
@@ -167,16 +172,16 @@ async fn classify_effects_of_resolved_input(
         Some(_) if problem.is_some() => ToolCallDescription::pure(),
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
             Ok(facts) if outputs.is_empty() => facts,
-            Ok(facts) => facts.truncate_subjects(),
+            Ok(facts) => facts.truncate_rule_match_texts(),
             Err(why) => return rejected_call_classification(spec.name.as_str(), &why),
         },
     };
     let problem = problem.or_else(|| facts.problem.clone()).or_else(|| {
-        let hint = polling_hint(run, spec.name.as_str(), &input);
+        let hint = refusal_message_for_polling(run, spec.name.as_str(), &input);
         hint.filter(|_| env.tool(WAIT_TOOL).is_some())
     });
     let key = match (&problem, &registered.tool) {
-        (None, Some(_)) => effect_key(env, run, (&spec.name, &facts), input),
+        (None, Some(_)) => render_effect_key(env, run, (&spec.name, &facts), input),
         (Some(_), _) | (None, None) => Ok(None),
     };
     let (key, problem) = match key {
@@ -212,8 +217,8 @@ fn child_agent_name(tool: &ToolName, input: &Value) -> Option<String> {
 struct ToolCallDescription {
     class: EffectClass,
     subjects: Vec<String>,
-    /// Subjects (texts that approval rules match) that come from the injected context and not from
-    /// the input.
+    /// Subjects (texts that approval rules match) that come from the context values that the
+    /// runtime injects, and not from the input.
     injected: Vec<String>,
     opaque: bool,
     /// Reason why the call must fail. `None` if the tool reports no problem.
@@ -224,7 +229,7 @@ impl ToolCallDescription {
     /// Truncates long subjects, and the list of subjects, of a call whose input contains references to
     /// outputs, because the journal must not contain the outputs again. The subjects of the call then
     /// count as unknown.
-    fn truncate_subjects(mut self) -> Self {
+    fn truncate_rule_match_texts(mut self) -> Self {
         for subjects in [&mut self.subjects, &mut self.injected] {
             let mut left = SUBJECTS_BYTES_MAX;
             let mut kept = Vec::new();
@@ -297,8 +302,8 @@ fn parse_tool_input(input: &RawJson) -> Result<Value, String> {
         .map_err(|why| format!("the input is not valid JSON: {why}"))
 }
 
-/// Returns the effect class that the agent file declares for a call: that of the first rule with a
-/// class that matches the call.
+/// Returns the effect class (whether a call may be repeated) that the agent file declares for a
+/// call: that of the first matching rule with a class. `None` if there is none.
 fn declared_effect_class(
     agent: &Agent,
     tool: &ToolName,
@@ -323,8 +328,8 @@ fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescr
 /// and the context of the call. Calls with the same effect key take effect at most once over all
 /// runs. `None` means that the agent file declares no key for the call. The error is a message for
 /// the model.
-fn effect_key(
-    env: &RunEnv,
+fn render_effect_key(
+    env: &RunDependencies,
     run: &Run,
     (tool, facts): (&ToolName, &ToolCallDescription),
     input: Value,
@@ -393,7 +398,7 @@ mod tests {
             let is_long = subjects.iter().any(|subject| subject.len() > SUBJECT_BYTES_MAX);
             let all = subjects.len();
             let description = ToolCallDescription { subjects, ..ToolCallDescription::pure() };
-            let description = description.truncate_subjects();
+            let description = description.truncate_rule_match_texts();
             assert_eq!(description.subjects.len(), kept);
             assert_eq!(description.opaque, is_long || kept < all, "{all}");
         }

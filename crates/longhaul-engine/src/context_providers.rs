@@ -1,5 +1,5 @@
-//! Registry of the context providers that the embedding program implements. They return the state
-//! of the world for an agent's prompt.
+//! Registry of the context providers that the embedding program implements. They supply the current
+//! state of what an agent works with, for its prompt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use longhaul_core::port::context::ContextProvider;
 use crate::agent::config::PerceptionSource;
 use crate::services::{ContextProviders, NoContextProviders};
 
-/// Registry of context providers by name. Providers that are commands or URLs are looked up in a
-/// fallback.
+/// Registry of context providers by name. Providers without a name (commands and URLs) are looked
+/// up in `fallback`.
 #[derive(Debug, Clone)]
 pub struct ContextProviderRegistry {
     providers: BTreeMap<String, Arc<dyn ContextProvider>>,
@@ -25,7 +25,7 @@ impl Default for ContextProviderRegistry {
 
 impl ContextProviderRegistry {
     /// Creates an empty registry. Context providers without a name (commands and URLs) are looked
-    /// up in the given fallback.
+    /// up in `fallback`.
     pub fn with_fallback(fallback: Arc<dyn ContextProviders>) -> Self {
         Self { providers: BTreeMap::new(), fallback }
     }

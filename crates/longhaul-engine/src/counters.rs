@@ -1,9 +1,11 @@
-//! Counters of a process, for metrics and for the program that embeds the engine.
+//! Counters of stuck handlers and stalled runs in this process, for metrics and for the program
+//! that embeds the engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Counters of a process. Cheap to clone; clones share the counts.
+/// Counters of stuck handlers and stalled runs in this process. Cheap to clone; clones share the
+/// counts.
 #[derive(Debug, Clone, Default)]
 pub struct EngineCounters(Arc<CounterValues>);
 
@@ -27,12 +29,14 @@ impl EngineCounters {
         StuckHandlerGuard(self.clone())
     }
 
-    /// Returns the number of runs that were released because their driver had stalled.
+    /// Returns the number of runs that were released because their driver (the async task that
+    /// executes a run) had stalled.
     pub fn stalled_runs(&self) -> u64 {
         self.0.stalled_runs.load(Ordering::Relaxed)
     }
 
-    /// Counts a run that was released because its driver had stalled.
+    /// Counts a run that was released because its driver (the async task that executes the run) had
+    /// stalled.
     pub(crate) fn count_stalled_run(&self) {
         self.0.stalled_runs.fetch_add(1, Ordering::Relaxed);
     }

@@ -236,15 +236,15 @@ pub(crate) struct BroadcastSink {
     broadcast: DeltaBroadcast,
     run: RunId,
     redact: Arc<dyn Redact>,
-    /// End of the streamed text, held back while it may be the beginning of a secret. The buffer
-    /// has its own lock, because the channels are shared by all runs.
+    /// End of the streamed text, held back while it may be the beginning of a secret. It has its
+    /// own lock, so that redacting it does not block the replies of other runs.
     holdback: Mutex<HoldbackBuffer>,
 }
 
 impl BroadcastSink {
     /// Publishes the text that `take` removes from the holdback buffer. The lock on the buffer
     /// keeps concurrent calls in order.
-    fn publish_held_text(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
+    fn publish_held_back_text(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
         let mut held = self.holdback.lock().unwrap_or_else(PoisonError::into_inner);
         let text = take(&mut held);
         self.broadcast.publish_reply_text(self.run, &text);
@@ -253,20 +253,20 @@ impl BroadcastSink {
     /// Publishes the text that is still held back and returns the complete text of the reply.
     /// Called when no more text will follow.
     pub(crate) fn flush_and_get_text(&self) -> Arc<str> {
-        self.publish_held_text(|held| held.drain(&*self.redact));
+        self.publish_held_back_text(|held| held.drain(&*self.redact));
         self.broadcast.partial_reply(self.run).map_or_else(|| "".into(), |delta| delta.text)
     }
 }
 
 impl DeltaSink for BroadcastSink {
     fn on_text(&self, text: &str) {
-        self.publish_held_text(|held| held.push(text, &*self.redact, REPLY_BYTES_MAX));
+        self.publish_held_back_text(|held| held.push(text, &*self.redact, REPLY_BYTES_MAX));
     }
 }
 
 impl Drop for BroadcastSink {
     fn drop(&mut self) {
-        self.publish_held_text(|held| held.drain(&*self.redact));
+        self.publish_held_back_text(|held| held.drain(&*self.redact));
         self.broadcast.with_channels(|channels| {
             let Some(channel) = channels.get_mut(&self.run) else {
                 return;

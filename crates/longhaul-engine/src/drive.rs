@@ -20,10 +20,10 @@ pub(crate) mod truncate;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt as _;
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_run::{EngineStep, RunInput, next_engine_step};
 
-pub use crate::drive::assignment::{DriveOutcome, RunAssignment};
+pub use crate::drive::assignment::{DriveRunOutcome, RunAssignment};
 
 use crate::drive::children::prepare_child_runs;
 use crate::drive::compact::compact_conversation;
@@ -42,8 +42,8 @@ use crate::services::{EngineServices, release_external_tools};
 pub async fn drive_run(
     services: &EngineServices,
     assignment: RunAssignment,
-) -> Result<DriveOutcome, Error> {
-    let claim = ClaimId { run: assignment.claim.run, epoch: assignment.claim.epoch };
+) -> Result<DriveRunOutcome, Error> {
+    let claim = RunClaimId { run: assignment.claim.run, epoch: assignment.claim.epoch };
     let parted = AssertUnwindSafe(run_drive_loop(services, assignment)).catch_unwind().await;
     // External tools of this claim are not needed while the run is idle, even if it is idle because
     // of an error or a panic.
@@ -54,11 +54,11 @@ pub async fn drive_run(
 async fn run_drive_loop(
     services: &EngineServices,
     assignment: RunAssignment,
-) -> Result<DriveOutcome, Error> {
+) -> Result<DriveRunOutcome, Error> {
     let (mut ctx, arrived) = DriveContext::open_claimed_run(services, assignment).await?;
     let mut input = match arrived {
         DriverSetupOutcome::Ready => Some(RunInput::Advance),
-        DriverSetupOutcome::Blocked(blocker) => Some(blocker.into_run_input()),
+        DriverSetupOutcome::Blocked(blocker) => Some(blocker.into_state_machine_input()),
         DriverSetupOutcome::CrashLoop => Some(RunInput::CrashLoop),
         DriverSetupOutcome::Lost => None,
     };
@@ -73,10 +73,10 @@ async fn run_drive_loop(
         let starts_children =
             matches!(current_input, RunInput::ChildrenPrepared(_) | RunInput::GradingPrepared(_));
         if ctx.session.commit_input(current_input).await? == CommitOutcome::Lost {
-            return Ok(DriveOutcome::Lost);
+            return Ok(DriveRunOutcome::Lost);
         }
         if starts_children {
-            services.notifier.notify_work_available();
+            services.notifier.notify_runs_ready();
         }
         ctx.release_crash_limiter_permits();
         input = match next_engine_step(ctx.session.run(), ctx.session.now()) {
@@ -90,7 +90,7 @@ async fn run_drive_loop(
             EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
                 Some(RunInput::Advance)
             }
-            EngineStep::Idle => return Ok(DriveOutcome::Idle),
+            EngineStep::Idle => return Ok(DriveRunOutcome::Idle),
         };
     }
     Ok(ctx.stop_driving_run().await)

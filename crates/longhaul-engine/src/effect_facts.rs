@@ -24,12 +24,13 @@ use longhaul_core::time::Millis;
 use longhaul_run::{Run, needs_approval};
 use similar::{ChangeTag, TextDiff};
 
-use crate::run_env::RunEnv;
+use crate::run_env::RunDependencies;
 
-/// Maximum time for computing the facts of a call. The facts of all calls of a reply are computed at
-/// the same time.
+/// Maximum time for computing the effect facts of a call (what it would change, for its approval).
+/// The facts of all calls of a reply are computed at the same time.
 const FACTS_TIMEOUT: Millis = Millis(2_000);
-/// Maximum time for comparing two texts. After it the comparison is coarser, but still correct.
+/// Maximum time for comparing the texts of a file before and after a change. After it the
+/// comparison is coarser, but still correct.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
 /// Maximum number of files whose texts are compared.
 const COMPARED_FILES_MAX: usize = 20;
@@ -37,10 +38,10 @@ const COMPARED_FILES_MAX: usize = 20;
 /// Instruction for people to undo a change whose complete diff is shown.
 const REVERSE_DIFF: &str = "apply the diff in reverse (patch -R -p1)";
 
-/// Adds the effect facts to those calls of a reply that a person has to approve. Nothing is
-/// computed for the other calls.
+/// Adds the effect facts (what a call would change, such as a diff) to those calls of a reply that
+/// a person has to approve. Nothing is computed for the other calls.
 pub(crate) async fn add_effect_facts(
-    (env, run): (&RunEnv, &Run),
+    (env, run): (&RunDependencies, &Run),
     redact: &Arc<dyn Redact>,
     reply: &Reply,
     calls: &mut [ToolCallClassification],
@@ -64,7 +65,7 @@ pub(crate) async fn add_effect_facts(
 
 /// Asks the tool of a call what the call would change. `None` means that the changes are not known.
 async fn predict_effects(
-    (env, run): (&RunEnv, &Run),
+    (env, run): (&RunDependencies, &Run),
     id: CallId,
     call: &ToolCall,
 ) -> Option<PredictedEffects> {
@@ -78,8 +79,8 @@ async fn predict_effects(
     predicted.ok().filter(|effects| *effects != PredictedEffects::default())
 }
 
-/// Returns the facts about predicted effects, without secrets. Texts are compared on a thread that
-/// may block.
+/// Returns what a person sees about the predicted effects of a call, without secrets. Texts are
+/// compared on a blocking thread. `None` if that thread panicked.
 async fn effect_facts(effects: PredictedEffects, redact: Arc<dyn Redact>) -> Option<EffectFacts> {
     let has_files = effects.files.as_ref().is_some_and(|files| !files.is_empty());
     if !has_files {
@@ -144,13 +145,13 @@ fn describe_file_change(
     let ((Some(before), Some(after)), true) = (texts, is_compared) else {
         return DescribedFileChange { effect, diff: String::new(), is_whole: false };
     };
-    let ((added, removed), mut diff) = compare_texts((before, after), &effect);
+    let ((added, removed), mut diff) = line_counts_and_diff((before, after), &effect);
     (effect.lines_added, effect.lines_removed) = (Some(added), Some(removed));
     // Redacted before the comparison, because a diff splits a secret of several lines.
     let (clean_before, clean_after) = (redact.redact(before), redact.redact(after));
     let is_whole = matches!((&clean_before, &clean_after), (Cow::Borrowed(_), Cow::Borrowed(_)));
     if !is_whole {
-        diff = compare_texts((&clean_before, &clean_after), &effect).1;
+        diff = line_counts_and_diff((&clean_before, &clean_after), &effect).1;
     }
     DescribedFileChange { effect, diff, is_whole }
 }
@@ -166,7 +167,10 @@ fn comparable_text(content: &FileContent) -> Option<&str> {
 }
 
 /// Returns the number of added and removed lines, and the unified diff.
-fn compare_texts((before, after): (&str, &str), file: &FileEffect) -> ((usize, usize), String) {
+fn line_counts_and_diff(
+    (before, after): (&str, &str),
+    file: &FileEffect,
+) -> ((usize, usize), String) {
     // Lines end as they do for `patch`: a carriage return alone does not end one.
     let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
     let (old_lines, new_lines) = (lines(before), lines(after));
@@ -225,7 +229,7 @@ mod tests {
         let effects =
             PredictedEffects { files: Some(files.collect()), ..PredictedEffects::default() };
         let facts = describe_effects(effects, &TwoLineSecretRedactor);
-        let rows = facts.rows();
+        let rows = facts.label_and_text_rows();
         let row = |label| rows.iter().find(|row| row.0 == label).map_or("", |row| &row.1);
         let diff = facts.diff.as_deref().unwrap_or("(no diff)\n");
         assert_eq!(format!("{}; {}\n{diff}", row("Files"), row("Undo")), expected);

@@ -30,7 +30,7 @@ pub enum Error {
     /// No gate has this id.
     #[error("there is no gate {0}")]
     GateNotFound(GateId),
-    /// No remembered approval has this id.
+    /// No remembered approval (rule by which later calls are approved) has this id.
     #[error("there is no rule {0}")]
     RuleNotFound(RuleId),
     /// No agent has the requested name.
@@ -102,7 +102,7 @@ pub enum Error {
         retry_after: Millis,
     },
     /// No spend cap has this id.
-    #[error("there is no cap named `{id}`")]
+    #[error("there is no spend cap named `{id}`")]
     CapNotFound {
         /// Spend cap id that was requested.
         id: String,
@@ -176,6 +176,6 @@ impl Error {
 fn cap_subject_text(subject: &str) -> String {
     match subject {
         "" => String::new(),
-        subject => format!(" of {subject}"),
+        capped_name => format!(" of {capped_name}"),
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn render_task_text(
     template::render_template(written, &values)
 }
 
-/// Returns the input as text: a string as it is, anything else as JSON.
+/// Returns the input of a task as text: a string as it is, anything else as JSON.
 fn task_input_text(input: &RawJson) -> String {
     match input.to_value() {
         Value::String(text) => text,
@@ -68,8 +68,8 @@ fn task_input_text(input: &RawJson) -> String {
 fn default_event_text(kind: &str, input: &Value, actor: Option<&Value>) -> String {
     let first = match kind {
         IDLE_TICK => "You have a moment to yourself. What do you do?".to_owned(),
-        PLAYER_ACTION => format!("{} is talking to you.", describe_player(input, actor)),
-        PLAYER_PROXIMITY => format!("{} has approached.", describe_player(input, actor)),
+        PLAYER_ACTION => format!("{} is talking to you.", describe_game_player(input, actor)),
+        PLAYER_PROXIMITY => format!("{} has approached.", describe_game_player(input, actor)),
         other => format!("Something has happened: `{other}`."),
     };
     let mut sentences = vec![first];
@@ -85,7 +85,7 @@ fn default_event_text(kind: &str, input: &Value, actor: Option<&Value>) -> Strin
 }
 
 /// Returns a phrase for the player of a game whom an event is about, such as `A player named Anna`.
-fn describe_player(input: &Value, actor: Option<&Value>) -> String {
+fn describe_game_player(input: &Value, actor: Option<&Value>) -> String {
     let named = |value: &Value| value.get("name")?.as_str().map(str::to_owned);
     let plain = |name: &str| input.get(name)?.as_str().map(str::to_owned);
     let name = actor

@@ -86,8 +86,8 @@ pub(crate) fn join_tool_names(names: &[&str]) -> String {
 }
 
 /// Returns the entry of a tool in the list of tools that models see.
-pub(crate) fn tool_list_entry(wire_name: &str, spec: &ToolSpec) -> Value {
-    json!({ "name": wire_name, "description": spec.description, "schema": spec.schema })
+pub(crate) fn tool_list_entry(model_api_name: &str, spec: &ToolSpec) -> Value {
+    json!({ "name": model_api_name, "description": spec.description, "schema": spec.schema })
 }
 
 fn first_line(text: &str) -> String {
@@ -111,10 +111,10 @@ impl FindToolsTool {
         let is_named = |part: &&str, names: [&str; 2]| {
             names.iter().any(|name| name.eq_ignore_ascii_case(part))
         };
-        let named = self.deferred.iter().filter(|(wire_name, spec)| {
-            parts.iter().any(|part| is_named(part, [wire_name.as_str(), spec.name.as_str()]))
+        let named = self.deferred.iter().filter(|(model_api_name, spec)| {
+            parts.iter().any(|part| is_named(part, [model_api_name.as_str(), spec.name.as_str()]))
         });
-        named.map(|(wire_name, _)| wire_name.as_str()).collect()
+        named.map(|(model_api_name, _)| model_api_name.as_str()).collect()
     }
 
     /// Returns the names of the tools that match a query, best first.
@@ -218,7 +218,7 @@ mod tests {
     async fn a_query_loads_the_tools_it_names_or_a_limited_number_of_matches() {
         let names = (0..40).map(|index| format!("mcp:git/issue_{index}"));
         let specs = names.map(|name| spec(&name, "Reads an issue."));
-        let specs = specs.map(|spec| (spec.name.wire_name().into_owned(), spec));
+        let specs = specs.map(|spec| (spec.name.model_api_name().into_owned(), spec));
         let tool = FindToolsTool { spec: spec(FIND_TOOLS, ""), deferred: specs.collect() };
         for (query, loaded, text) in [
             ("mcp:git/issue_3, `mcp__git__issue_7`.", 2, "issue_3, mcp__git__issue_7."),

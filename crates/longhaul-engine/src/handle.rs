@@ -33,13 +33,13 @@ mod watch;
 
 use std::sync::Arc;
 
-use longhaul_core::change::{Change, JournalBatch};
+use longhaul_core::change::{JournalBatch, RowChange};
 use longhaul_core::request::IdempotencyKey;
 
 pub use crate::handle::answer::GateAnswerOutcome;
-pub use crate::handle::commands::QueuedSteer;
+pub use crate::handle::commands::QueuedSteerMessage;
 pub use crate::handle::inboxes::{build_inbox_task, quote_toml_key};
-pub use crate::handle::keys::{CallerIdentity, CreateKeyRequest, IssuedKey};
+pub use crate::handle::keys::{CallerIdentity, IssuedApiKey, NewKeyRequest};
 pub use crate::handle::links::{CreateGateLinkRequest, ResolvedGateLink};
 pub use crate::handle::memory::ThreadMessage;
 pub use crate::handle::model_calls::ModelCallOutcome;
@@ -48,12 +48,13 @@ pub use crate::handle::submit::{SubmitOutcome, check_idempotency_key};
 pub use crate::handle::watch::JournalStream;
 
 use crate::agent::{Agent, AgentRegistry, RunPolicyDefaults};
-use crate::agent_directory::AgentDirectory;
+use crate::agent_directory::{AgentDirectory, SimilarName};
 use crate::error::{Error, Rejection};
 use crate::redaction::Redaction;
 use crate::services::EngineServices;
 
-/// Handle to the engine. Cheap to clone; clones share state.
+/// Handle to the engine, through which people and programs submit, query and control runs. Cheap to
+/// clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct Longhaul {
     services: EngineServices,
@@ -81,13 +82,13 @@ impl Longhaul {
 
     /// Adds to a set of changes the record that the current request was applied, if the request has
     /// an idempotency key.
-    fn mark_request_applied(&self, mut batch: JournalBatch) -> JournalBatch {
-        let mark = self.request.clone().map(Change::MarkRequestApplied);
+    fn add_request_applied_mark(&self, mut batch: JournalBatch) -> JournalBatch {
+        let mark = self.request.clone().map(RowChange::MarkRequestApplied);
         batch.changes.extend(mark);
         batch
     }
 
-    /// Returns the services that the handle uses.
+    /// Returns the services that the handle uses, such as the store, the clock and the models.
     pub const fn services(&self) -> &EngineServices {
         &self.services
     }
@@ -110,7 +111,7 @@ impl Longhaul {
     }
 
     /// Returns the agent with this name. The error is the most similar agent name, if there is one.
-    pub fn get_agent(&self, name: &str) -> Result<Arc<Agent>, Option<String>> {
+    pub fn get_agent(&self, name: &str) -> Result<Arc<Agent>, SimilarName> {
         self.services.agents.get_agent(name)
     }
 }

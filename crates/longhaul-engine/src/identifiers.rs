@@ -46,7 +46,8 @@ pub(crate) fn find_identifiers(text: &str, kind: TextKind) -> Vec<String> {
         if let Some(number) = number.take()
             && UNITS.contains(&word)
         {
-            found.add_unique_identifier(format!("{number} {word}"));
+            let unit = word;
+            found.add_unique_identifier(format!("{number} {unit}"));
         } else if is_identifier(word) {
             found.add_unique_identifier(word.to_owned());
         }

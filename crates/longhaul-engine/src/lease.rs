@@ -1,6 +1,7 @@
 //! The lease of a worker on the runs that it has claimed, as the worker itself sees it.
 //!
-//! A worker whose heartbeats fail stops starting effects before other workers may claim its runs.
+//! A worker whose heartbeats fail stops starting work, such as tool calls, before other workers may
+//! claim its runs.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone)]
 pub struct Lease {
     clock: Arc<dyn Clock>,
-    /// How long after its last heartbeat the worker may start effects.
+    /// How long after its last heartbeat the worker may start new work, such as tool calls.
     valid_for: Millis,
     state: watch::Sender<LeaseState>,
 }
@@ -53,8 +54,8 @@ impl Lease {
         silent < self.valid_for.0
     }
 
-    /// Waits until the lease is fresh, so that the worker may start effects. Returns `false` if the
-    /// lease is lost.
+    /// Waits until the lease was renewed recently enough for the worker to start new work, such as
+    /// a tool call. Returns `false` if the lease is lost.
     pub async fn wait_until_valid(&self) -> bool {
         let mut receiver = self.state.subscribe();
         loop {

@@ -1,5 +1,5 @@
-//! Notifies drivers in this process when a command or another process has changed their runs, and
-//! workers when runs may be ready to be claimed.
+//! Notifies drivers (the async tasks that execute runs) in this process when a command or another
+//! process has changed their runs, and workers when runs may be ready to be claimed.
 //!
 //! A notification is only a hint: the driver reads the journal to see what changed.
 
@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use tokio::sync::{Notify, watch};
 
-/// Registry of the drivers in this process, with a signal that runs may be ready to be claimed.
-/// Cheap to clone; clones share state.
+/// Registry of the drivers (the async tasks that execute runs) in this process, with a signal that
+/// runs may be ready to be claimed. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub struct DriverNotifier {
     drivers: Arc<Mutex<HashMap<RunId, Arc<DriverEntry>>>>,
     /// The claims under which a driver of this process drives a run, each with the signal that
     /// stops the driver.
-    driven_claims: Arc<Mutex<BTreeMap<ClaimId, Arc<Notify>>>>,
+    driven_claims: Arc<Mutex<BTreeMap<RunClaimId, Arc<Notify>>>>,
     ready: watch::Sender<()>,
 }
 
@@ -54,46 +54,49 @@ impl DriverNotifier {
     }
 
     /// Signals that runs may be ready to be claimed.
-    pub fn notify_work_available(&self) {
+    pub fn notify_runs_ready(&self) {
         self.ready.send_replace(());
     }
 
     /// Subscribes to the signal that runs may be ready to be claimed. Every subscriber gets every
     /// signal that is sent from now on.
-    pub(crate) fn subscribe_to_work(&self) -> WorkSubscription {
-        WorkSubscription { _sender: self.ready.clone(), receiver: self.ready.subscribe() }
+    pub(crate) fn subscribe_to_ready_runs(&self) -> ReadyRunsSubscription {
+        ReadyRunsSubscription { _sender: self.ready.clone(), receiver: self.ready.subscribe() }
     }
 
-    fn with_driven_claims<T>(&self, f: impl FnOnce(&mut BTreeMap<ClaimId, Arc<Notify>>) -> T) -> T {
+    fn with_driven_claims<T>(
+        &self,
+        f: impl FnOnce(&mut BTreeMap<RunClaimId, Arc<Notify>>) -> T,
+    ) -> T {
         f(&mut self.driven_claims.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Registers that a driver of this process drives a run under a claim. Dropping the returned
     /// [`DrivenClaim`] removes the claim.
-    pub(crate) fn register_claim(&self, claim: ClaimId) -> DrivenClaim {
+    pub(crate) fn register_driven_claim(&self, claim: RunClaimId) -> DrivenClaim {
         let stopped = Arc::<Notify>::default();
         self.with_driven_claims(|claims| claims.insert(claim, Arc::clone(&stopped)));
         DrivenClaim { notifier: self.clone(), claim, stopped }
     }
 
     /// Returns whether a driver of this process drives a run under this claim.
-    pub(crate) fn is_driven(&self, claim: ClaimId) -> bool {
+    pub(crate) fn is_driven(&self, claim: RunClaimId) -> bool {
         self.with_driven_claims(|claims| claims.contains_key(&claim))
     }
 
     /// Stops the driver that drives a run under this claim, if it belongs to this process.
-    pub(crate) fn stop_driver(&self, claim: ClaimId) {
+    pub(crate) fn stop_driver(&self, claim: RunClaimId) {
         let stopped = self.with_driven_claims(|claims| claims.get(&claim).cloned());
         if let Some(stopped) = stopped {
             stopped.notify_one();
         }
     }
 
-    /// Notifies every driver that has not replayed its run's journal up to the last entry. `heads`
-    /// has the sequence number of the last entry of each run's journal.
-    pub fn notify_outdated_drivers(&self, heads: &[(RunId, Seq)]) {
+    /// Notifies every driver that has not replayed its run's journal up to the last entry.
+    /// `last_seqs` has the sequence number of the last entry of each run's journal.
+    pub fn notify_outdated_drivers(&self, last_seqs: &[(RunId, Seq)]) {
         self.with_drivers(|drivers| {
-            for (run, last) in heads {
+            for (run, last) in last_seqs {
                 if let Some(entry) = drivers.get(run)
                     && entry.folded_seq.load(Ordering::Acquire) < last.0
                 {
@@ -142,16 +145,16 @@ impl Drop for DriverRegistration {
 
 /// Subscription of a worker to the signal that runs may be ready to be claimed.
 #[derive(Debug)]
-pub(crate) struct WorkSubscription {
+pub(crate) struct ReadyRunsSubscription {
     /// Sender that is never used: it keeps the watch channel open as long as the subscription
     /// exists.
     _sender: watch::Sender<()>,
     receiver: watch::Receiver<()>,
 }
 
-impl WorkSubscription {
+impl ReadyRunsSubscription {
     /// Waits for a signal that was sent since the last call. Several signals count as one.
-    pub(crate) async fn wait_for_work(&mut self) {
+    pub(crate) async fn wait_for_ready_runs(&mut self) {
         // An error is impossible: `self` holds a sender.
         _ = self.receiver.changed().await;
     }
@@ -161,7 +164,7 @@ impl WorkSubscription {
 #[derive(Debug)]
 pub(crate) struct DrivenClaim {
     notifier: DriverNotifier,
-    claim: ClaimId,
+    claim: RunClaimId,
     stopped: Arc<Notify>,
 }
 
@@ -187,20 +190,20 @@ mod tests {
     #[tokio::test]
     async fn every_worker_gets_the_signal_that_runs_are_ready() {
         let notifier = DriverNotifier::default();
-        let mut workers = [notifier.subscribe_to_work(), notifier.subscribe_to_work()];
-        notifier.notify_work_available();
+        let mut workers = [notifier.subscribe_to_ready_runs(), notifier.subscribe_to_ready_runs()];
+        notifier.notify_runs_ready();
         for worker in &mut workers {
-            worker.wait_for_work().await;
+            worker.wait_for_ready_runs().await;
         }
     }
 
     #[tokio::test]
     async fn a_stopped_driver_does_not_affect_the_next_claim_of_its_run() {
         let notifier = DriverNotifier::default();
-        let claim = |epoch| ClaimId { run: RunId::from_bits(1), epoch: Epoch(epoch) };
-        let old = notifier.register_claim(claim(1));
+        let claim = |epoch| RunClaimId { run: RunId::from_bits(1), epoch: Epoch(epoch) };
+        let old = notifier.register_driven_claim(claim(1));
         notifier.stop_driver(claim(1));
-        let _new = notifier.register_claim(claim(2));
+        let _new = notifier.register_driven_claim(claim(2));
         old.wait_for_stop().await;
         drop(old);
         assert!(!notifier.is_driven(claim(1)));

@@ -6,38 +6,38 @@ use std::panic::AssertUnwindSafe;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use longhaul_core::port::records::OutboxItem;
+use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::time::Millis;
 
 use crate::error::Error;
 use crate::services::EngineServices;
 
-/// Maximum number of messages that are read from the store at once.
+/// Maximum number of outbox messages that are read from the store at once.
 const BATCH_MAX: usize = 64;
 
-/// Maximum time for one delivery.
+/// Maximum time for delivering one message.
 const DELIVERY_TIMEOUT: Millis = Millis::from_secs(30);
 
-/// Delay before the second attempt. Each further attempt doubles the delay.
+/// Delay before the second attempt to deliver a message. Each further attempt doubles the delay.
 const FIRST_DELAY: Millis = Millis::from_secs(1);
 
-/// Maximum delay between two attempts.
+/// Maximum delay between two attempts to deliver a message.
 const MAX_DELAY: Millis = Millis::from_secs(5 * 60);
 
-/// Receiver of the messages of one outbox endpoint.
+/// Receiver to which the messages of one outbox endpoint, such as an external inbox, are delivered.
 #[async_trait]
 pub trait OutboxReceiver: Send + Sync {
     /// Delivers one message. The same message may be delivered more than once.
     ///
     /// # Errors
     /// The reason why the delivery failed. The delivery is repeated later.
-    async fn deliver(&self, message: &OutboxItem) -> Result<(), String>;
+    async fn deliver(&self, message: &DueOutboxMessage) -> Result<(), String>;
 
     /// Called after a message was delivered and removed from the outbox.
-    async fn delivered(&self, _message: &OutboxItem) {}
+    async fn on_delivered(&self, _message: &DueOutboxMessage) {}
 }
 
-/// Delivers all messages of an endpoint that are due now.
+/// Delivers all outbox messages for an endpoint, such as an external inbox, that are due now.
 pub async fn deliver_due_messages(
     services: &EngineServices,
     endpoint: &str,
@@ -56,7 +56,7 @@ pub async fn deliver_due_messages(
 
 async fn deliver_message(
     services: &EngineServices,
-    message: &OutboxItem,
+    message: &DueOutboxMessage,
     receiver: &dyn OutboxReceiver,
 ) -> Result<(), Error> {
     let delivery = AssertUnwindSafe(receiver.deliver(message)).catch_unwind();
@@ -67,11 +67,11 @@ async fn deliver_message(
     };
     let Err(reason) = result else {
         services.records.record_outbox_attempt(message.id, None).await?;
-        let delivered = AssertUnwindSafe(receiver.delivered(message)).catch_unwind();
+        let delivered = AssertUnwindSafe(receiver.on_delivered(message)).catch_unwind();
         tokio::select! {
             biased;
             result = delivered => if result.is_err() {
-                tracing::warn!(run = %message.run, "the receiver's callback after the delivery of a message panicked");
+                tracing::warn!(run = %message.run, "the receiver panicked after a message was delivered to it");
             },
             () = services.clock.sleep(DELIVERY_TIMEOUT) => {}
         }
@@ -84,7 +84,8 @@ async fn deliver_message(
     Ok(())
 }
 
-/// Returns the delay after a failed attempt. `earlier` is the number of attempts before it.
+/// Returns the delay after a failed attempt to deliver a message. `earlier` is the number of
+/// attempts before it.
 fn retry_delay(earlier: u32) -> Millis {
     let factor = 1_u64.checked_shl(earlier).unwrap_or(u64::MAX);
     Millis(FIRST_DELAY.0.saturating_mul(factor).min(MAX_DELAY.0))

@@ -16,7 +16,7 @@ const STATUS_TURNS_MAX: usize = 2;
 /// Returns the message that refuses a call in which a command sleeps too long, or with which the
 /// model asks for the state of its child runs again and again. The message suggests `wait`. `None`
 /// if the call does neither.
-pub(crate) fn polling_hint(run: &Run, tool: &str, input: &Value) -> Option<String> {
+pub(crate) fn refusal_message_for_polling(run: &Run, tool: &str, input: &Value) -> Option<String> {
     match tool {
         "shell" => {
             let secs = longest_sleep(input.get("command")?.as_str()?);

@@ -13,10 +13,12 @@ use serde_json::Value;
 use crate::agent::config::Skill;
 use crate::output_schema::OutputSchema;
 
-/// Maximum number of bytes of the context provider's state of the world in a prompt.
+/// Maximum size in bytes of the state of the world (what the agent works with) in a prompt. The
+/// rest is left out.
 const WORLD_BYTES_MAX: usize = 32 * 1024;
 
-/// Heading of the message that gives the model a new state of the world during a run.
+/// Heading of the message with which the model gets a new state of the world (what the agent works
+/// with) during a run.
 pub(crate) const WORLD_UPDATE_HEADING: &str = "[longhaul] The world around you, as it is now:\n\n";
 
 /// Maximum size of an output schema in the prompt, in bytes. A longer schema is only in the spec of
@@ -28,8 +30,8 @@ const SCHEMA_BYTES_MAX: usize = 4 * 1024;
 pub(crate) struct PromptSections<'a> {
     /// Prompt from the agent file, rendered for this run.
     pub(crate) identity: &'a str,
-    /// State of the world from the context provider. `None` if there is no state, or if the agent's
-    /// prompt already contains it.
+    /// State of the world (what the agent works with) from the context provider. `None` if there is
+    /// no state, or if the agent's prompt already contains it.
     pub(crate) world: Option<&'a RawJson>,
     /// Skills that the agent can read.
     pub(crate) skills: &'a [Skill],
@@ -107,8 +109,8 @@ impl PromptSections<'_> {
 const MEMORY_INSTRUCTIONS: &str = "Your notes outlive this run: `remember` saves a note, `recall` finds saved \
     notes. Search them before you ask for something that you may already know.";
 
-/// Formats the state of the world for the model: text as it is, anything else as JSON. The field
-/// `summary` of an object comes first.
+/// Formats the state of the world (what the agent works with) for the model: text as it is,
+/// anything else as JSON. The field `summary` of an object comes first.
 pub(crate) fn format_world_state(world: &RawJson) -> String {
     let whole = match world.to_value() {
         Value::String(text) => text,

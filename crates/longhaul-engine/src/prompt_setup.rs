@@ -21,10 +21,10 @@ use crate::event_text;
 use crate::find_tools::tool_list_entry;
 use crate::prompt::PromptSections;
 use crate::redaction::Redaction;
-use crate::run_env::RunEnv;
+use crate::run_env::RunDependencies;
 use crate::services::EngineServices;
 use crate::template;
-use crate::thread_window::{MESSAGES_MAX, TOKENS_MAX, trim_thread};
+use crate::thread_window::{MESSAGES_MAX, TOKENS_MAX, trim_thread_messages};
 
 /// Maximum size in bytes of a text that is stored in the event that prepares a run. Longer texts
 /// are stored as blobs, which runs share.
@@ -38,7 +38,7 @@ const SCRIPTED_PREFIX: &str = "scripted/";
 /// be prepared, for example because its prompt can't be rendered.
 pub(crate) async fn build_run_prepared_event(
     services: &EngineServices,
-    env: &RunEnv,
+    env: &RunDependencies,
     run: &Run,
     perception: Option<Perception>,
 ) -> Result<Result<(RunPrepared, Vec<Blob>), RunBlocker>, Error> {
@@ -56,7 +56,7 @@ pub(crate) async fn build_run_prepared_event(
     // rules.
     let cleaner = Redaction(&*services.redact);
     let system = store_inline_or_as_blob(cleaner.redact_text(texts.system), &mut blobs);
-    let tools = cleaner.redact_json(&RawJson::from_serialize(&build_tool_table(env)));
+    let tools = cleaner.redact_json(&RawJson::from_serialize(&build_tool_list_json(env)));
     let tools = match env.has_deferred_tools() {
         // Loaded tools are added to the list.
         true => StoredText::new_inline(tools.as_str()),
@@ -120,7 +120,7 @@ struct PromptTexts {
 
 fn render_prompt(
     services: &EngineServices,
-    env: &RunEnv,
+    env: &RunDependencies,
     run: &Run,
     PromptInputs { memory, perception, outputs }: PromptInputs<'_>,
 ) -> Result<PromptTexts, RunBlocker> {
@@ -172,7 +172,7 @@ fn render_prompt(
 }
 
 /// Returns the limits of repeated calls and replies (loop guard) for a run of this model.
-fn repetition_limits(env: &RunEnv, model: &str) -> LoopGuardConfig {
+fn repetition_limits(env: &RunDependencies, model: &str) -> LoopGuardConfig {
     let default = match model.starts_with(SCRIPTED_PREFIX) {
         true => LoopGuardConfig::OFF,
         false => LoopGuardConfig::default(),
@@ -193,8 +193,8 @@ fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
 
 /// Builds the JSON list of the run's tools, as models see it, without the deferred tools, which the
 /// model loads later.
-fn build_tool_table(env: &RunEnv) -> Value {
-    let tools = env.tools_by_wire_name().filter(|(wire, _)| !env.is_deferred_tool(wire));
+fn build_tool_list_json(env: &RunDependencies) -> Value {
+    let tools = env.tools_by_model_api_name().filter(|(wire, _)| !env.is_deferred_tool(wire));
     Value::Array(tools.map(|(wire, tool)| tool_list_entry(wire, tool.spec())).collect())
 }
 
@@ -211,7 +211,7 @@ async fn load_recent_thread_messages(
     // A secret may have been configured after the message was stored.
     let cleaner = Redaction(&*services.redact);
     let messages = messages.into_iter().map(|message| cleaner.redact_message(message));
-    Ok(trim_thread(messages.collect(), TOKENS_MAX))
+    Ok(trim_thread_messages(messages.collect(), TOKENS_MAX))
 }
 
 /// Returns a thread message as a template value.

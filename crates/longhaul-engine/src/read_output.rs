@@ -14,13 +14,13 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::recorded_outputs::RecordedOutputReader;
+use crate::recorded_outputs::RecordedToolOutputReader;
 use crate::run_env::READ_OUTPUT;
 
-/// Maximum number of bytes of a result that one call returns.
+/// Maximum number of bytes of a tool result that one call of `read_output` returns.
 const SHOWN_BYTES: usize = 12 * 1024;
 
-/// Maximum number of matching lines that one search returns.
+/// Maximum number of matching lines that one search in a tool result returns.
 const LINES_MAX: usize = 200;
 
 /// Maximum value of the parameter `offset`. It exceeds the size of every result and is exact in
@@ -31,7 +31,7 @@ const OFFSET_MAX: u64 = (1 << 53) - 1;
 #[derive(Debug)]
 pub struct ReadOutputTool {
     spec: ToolSpec,
-    outputs: RecordedOutputReader,
+    outputs: RecordedToolOutputReader,
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,7 +72,7 @@ impl ReadOutputTool {
                      as you read it, for example with line numbers.";
         Ok(Self {
             spec: ToolSpec::with_input_properties(READ_OUTPUT, about, properties, &["call"])?,
-            outputs: RecordedOutputReader::new(store, records),
+            outputs: RecordedToolOutputReader::new(store, records),
         })
     }
 
@@ -107,7 +107,8 @@ impl Tool for ReadOutputTool {
     }
 }
 
-/// Returns one page of the text, cut at character boundaries, with the offset of the next page.
+/// Returns one page of a tool result, cut at character boundaries, with the offset of the next
+/// page.
 fn format_output_page(text: &str, offset: usize) -> String {
     if offset >= text.len() {
         return match text.len() {
@@ -130,7 +131,7 @@ fn format_output_page(text: &str, offset: usize) -> String {
     )
 }
 
-/// Returns the lines of the text that contain `needle`, with their line numbers.
+/// Returns the lines of a tool result that contain `needle`, with their line numbers.
 fn matching_lines(text: &str, needle: &str) -> String {
     let mut output = String::new();
     let mut match_count = 0;

@@ -32,25 +32,26 @@ const PAGE_SIZE: usize = 500;
 
 /// Reads recorded outputs of tool calls from a store.
 #[derive(Debug, Clone)]
-pub(crate) struct RecordedOutputReader {
+pub(crate) struct RecordedToolOutputReader {
     store: Arc<dyn Store>,
     records: Arc<dyn RecordStore>,
 }
 
 /// The recorded output of a tool call.
 #[derive(Debug)]
-pub(crate) struct RecordedOutput {
+pub(crate) struct RecordedToolOutput {
     /// Complete text of the output, as far as it is stored. `None` means that it was deleted.
     pub(crate) text: Option<String>,
     /// Whether the call completed. Otherwise it failed, was interrupted, or its child run in the
     /// background has not completed.
     pub(crate) is_completed: bool,
-    /// Whether the call was not made, because another call with the same effect key had completed.
-    /// `text` then begins with a note about that call.
+    /// Whether the call was not made, because another call with the same effect key (under which an
+    /// effect happens at most once) had completed. `text` then begins with a note about that call.
     is_duplicate: bool,
 }
 
-/// Why the references in an input can't be replaced by their values.
+/// Why the references to outputs of earlier calls, in the input of a tool call, can't be replaced
+/// by these outputs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputReferenceError {
     /// A reference is invalid. The text is a message for the model.
@@ -62,7 +63,7 @@ pub(crate) enum OutputReferenceError {
 }
 
 /// The output of a tool call, found in the journal of a run.
-struct JournaledOutput {
+struct JournaledToolOutput {
     output: ToolOutput,
     /// Whether the call, or its child run in the background, completed.
     is_completed: bool,
@@ -72,13 +73,13 @@ struct JournaledOutput {
 }
 
 /// A reference to the output of an earlier call, found in the input of a call.
-struct FoundReference {
+struct FoundOutputReference {
     at: String,
     call: CallId,
     path: Option<String>,
 }
 
-impl RecordedOutputReader {
+impl RecordedToolOutputReader {
     pub(crate) fn new(store: Arc<dyn Store>, records: Arc<dyn RecordStore>) -> Self {
         Self { store, records }
     }
@@ -89,8 +90,8 @@ impl RecordedOutputReader {
         &self,
         run: RunId,
         call: CallId,
-    ) -> Result<Option<RecordedOutput>, StoreError> {
-        let Some(JournaledOutput { output, is_completed, is_duplicate }) =
+    ) -> Result<Option<RecordedToolOutput>, StoreError> {
+        let Some(JournaledToolOutput { output, is_completed, is_duplicate }) =
             self.find_output(run, call).await?
         else {
             return Ok(None);
@@ -105,7 +106,7 @@ impl RecordedOutputReader {
                 bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             }
         };
-        Ok(Some(RecordedOutput { text, is_completed, is_duplicate }))
+        Ok(Some(RecordedToolOutput { text, is_completed, is_duplicate }))
     }
 
     /// Returns the output of a call. The output of a call that started a child run in the background
@@ -114,7 +115,7 @@ impl RecordedOutputReader {
         &self,
         run: RunId,
         call: CallId,
-    ) -> Result<Option<JournaledOutput>, StoreError> {
+    ) -> Result<Option<JournaledToolOutput>, StoreError> {
         let mut after = Seq::START;
         let (mut child, mut started, mut is_duplicate) = (None, None, false);
         loop {
@@ -143,16 +144,17 @@ impl RecordedOutputReader {
                 }
                 match output_from_event(entry.event, call) {
                     Some(found) if child.is_some() => {
-                        started = Some(JournaledOutput { is_completed: false, ..found });
+                        started = Some(JournaledToolOutput { is_completed: false, ..found });
                     }
-                    Some(found) => return Ok(Some(JournaledOutput { is_duplicate, ..found })),
+                    Some(found) => return Ok(Some(JournaledToolOutput { is_duplicate, ..found })),
                     None => {}
                 }
             }
         }
     }
 
-    /// Replaces the references in an input by their values.
+    /// Replaces the references to outputs of earlier calls, in the input of a tool call, by these
+    /// outputs or parts of them. Also returns the replaced references.
     pub(crate) async fn resolve_output_references(
         &self,
         run: RunId,
@@ -209,7 +211,7 @@ impl RecordedOutputReader {
             Some(output) if !output.is_completed => {
                 Err(format!("the call {call} has not completed, so it has no output to pass on"))
             }
-            Some(RecordedOutput { text, is_duplicate, .. }) => {
+            Some(RecordedToolOutput { text, is_duplicate, .. }) => {
                 let text = if is_duplicate {
                     text.and_then(original_result_of_duplicate_call)
                 } else {
@@ -221,13 +223,15 @@ impl RecordedOutputReader {
     }
 }
 
-fn invalid_reference_error(reference: &FoundReference, why: &str) -> OutputReferenceError {
-    let at = if reference.at.is_empty() { "/" } else { &reference.at };
-    OutputReferenceError::Invalid(format!("the reference to an output at `{at}` is invalid: {why}"))
+fn invalid_reference_error(reference: &FoundOutputReference, why: &str) -> OutputReferenceError {
+    let input_path = if reference.at.is_empty() { "/" } else { &reference.at };
+    OutputReferenceError::Invalid(format!(
+        "the reference to an output at `{input_path}` is invalid: {why}"
+    ))
 }
 
-/// Checks that the references of a call that is about to start have the same values as when rules
-/// and people have seen the call. The error is a message for the model.
+/// Checks, for a call that is about to start, that the outputs to which it refers are the same as
+/// when rules and people checked the call. The error is a message for the model.
 pub(crate) fn check_references_unchanged(
     seen: &[OutputReference],
     resolved: &[OutputReference],
@@ -243,14 +247,15 @@ pub(crate) fn check_references_unchanged(
     }
 }
 
-fn to_output_reference(reference: FoundReference, content: &str) -> OutputReference {
-    let FoundReference { at, call, path } = reference;
+fn to_output_reference(reference: FoundOutputReference, content: &str) -> OutputReference {
+    let FoundOutputReference { at, call, path } = reference;
     let preview = content[..content.floor_char_boundary(PREVIEW_BYTES_MAX)].to_owned();
     let hash = Hash::digest(content.as_bytes());
     OutputReference { at, call, path, bytes: content.len() as u64, hash, preview }
 }
 
-/// Returns the whole text, or the value at a JSON pointer within a text that is JSON.
+/// Returns the value that replaces a reference to an output: the whole text of the output, or the
+/// value at the JSON pointer `path` in an output that is JSON.
 fn value_at_path(text: &str, path: Option<&str>) -> Result<Value, String> {
     let Some(path) = path else {
         return Ok(Value::String(text.to_owned()));
@@ -265,8 +270,8 @@ fn value_at_path(text: &str, path: Option<&str>) -> Result<Value, String> {
 /// its member `$output` is a text.
 fn find_output_refs(
     value: &Value,
-    at: String,
-    found: &mut Vec<FoundReference>,
+    input_path: String,
+    found: &mut Vec<FoundOutputReference>,
 ) -> Result<(), String> {
     match value {
         Value::Object(fields) => match fields.get(OUTPUT_MEMBER) {
@@ -276,47 +281,46 @@ fn find_output_refs(
                     && path.is_none_or(Value::is_string);
                 let (Ok(call), true) = (call.parse(), is_valid) else {
                     return Err(format!(
-                        "the reference to an output at `{at}` is invalid: write \
+                        "the reference to an output at `{input_path}` is invalid: write \
                          {{\"{OUTPUT_MEMBER}\": \"t3.1\"}}, with an optional `path` such as \"/body\""
                     ));
                 };
                 let path = path.and_then(Value::as_str).map(str::to_owned);
-                found.push(FoundReference { at, call, path });
+                found.push(FoundOutputReference { at: input_path, call, path });
                 Ok(())
             }
             Some(_) | None => fields.iter().try_for_each(|(name, field)| {
                 let name = name.replace('~', "~0").replace('/', "~1");
-                find_output_refs(field, format!("{at}/{name}"), found)
+                find_output_refs(field, format!("{input_path}/{name}"), found)
             }),
         },
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, item)| find_output_refs(item, format!("{at}/{index}"), found)),
+        Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
+            find_output_refs(item, format!("{input_path}/{index}"), found)
+        }),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }
 }
 
 /// Returns the output of a child run that has ended.
-fn child_output(ended: &ChildEnded) -> JournaledOutput {
+fn child_output(ended: &ChildEnded) -> JournaledToolOutput {
     let (text, is_completed) = match &ended.outcome {
         RunOutcome::Completed(output) => (&output.text, true),
         RunOutcome::Failed(error) => (&error.message, false),
         RunOutcome::Cancelled(reason) => (reason, false),
     };
     let output = ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) };
-    JournaledOutput { output, is_completed, is_duplicate: false }
+    JournaledToolOutput { output, is_completed, is_duplicate: false }
 }
 
 /// Returns the output of the call if this event ends the call.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]
-fn output_from_event(event: Event, call: CallId) -> Option<JournaledOutput> {
+fn output_from_event(event: Event, call: CallId) -> Option<JournaledToolOutput> {
     let is_completed = matches!(event, Event::ToolCompleted(_));
     match event {
         Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
             if ended.call == call =>
         {
-            Some(JournaledOutput { output: ended.output, is_completed, is_duplicate: false })
+            Some(JournaledToolOutput { output: ended.output, is_completed, is_duplicate: false })
         }
         _ => None,
     }
@@ -358,7 +362,10 @@ mod tests {
     fn a_reference_whose_value_has_changed_is_found() {
         let reference = |at: &str, content: &str| {
             let call = CallId { turn: 1, index: 1 };
-            to_output_reference(FoundReference { at: at.to_owned(), call, path: None }, content)
+            to_output_reference(
+                FoundOutputReference { at: at.to_owned(), call, path: None },
+                content,
+            )
         };
         let seen = [reference("/a", "one"), reference("/b", "two")];
         assert_eq!(check_references_unchanged(&seen, &seen), Ok(()));

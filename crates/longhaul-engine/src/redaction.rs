@@ -14,7 +14,7 @@ use longhaul_core::policy::gate::GateRuleAction;
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::ModelResponse;
 use longhaul_core::port::redact::{
-    Redact, find_secret_placeholder, placeholder_secret_name, secret_placeholder,
+    Redact, find_secret_placeholder, secret_name_in_placeholder, secret_placeholder,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
@@ -24,12 +24,12 @@ use crate::template;
 
 /// Returns the name of the first secret that was redacted from `text`. Placeholders that `text`
 /// already contained are not counted.
-fn removed_secret_name(text: &str, redacted: &str) -> String {
+fn name_of_redacted_secret(text: &str, redacted: &str) -> String {
     let mut rest = redacted;
     while let Some(found) = find_secret_placeholder(rest) {
         let marker = &rest[found.clone()];
         if redacted.matches(marker).count() > text.matches(marker).count() {
-            return placeholder_secret_name(marker).unwrap_or(UNNAMED_SECRET).to_owned();
+            return secret_name_in_placeholder(marker).unwrap_or(UNNAMED_SECRET).to_owned();
         }
         rest = &rest[found.end..];
     }
@@ -81,14 +81,14 @@ impl Redaction<'_> {
     pub(crate) fn secret_name_in_text(self, text: &str) -> Option<String> {
         match self.0.redact(text) {
             Cow::Borrowed(_) => None,
-            Cow::Owned(clean) => Some(removed_secret_name(text, &clean)),
+            Cow::Owned(clean) => Some(name_of_redacted_secret(text, &clean)),
         }
     }
 
     /// Returns the name of a secret that the JSON value contains. `None` if it contains no secret.
     pub(crate) fn secret_name_in_json(self, json: &RawJson) -> Option<String> {
         let clean = self.redact_json(json);
-        (clean != *json).then(|| removed_secret_name(json.as_str(), clean.as_str()))
+        (clean != *json).then(|| name_of_redacted_secret(json.as_str(), clean.as_str()))
     }
 
     /// Returns, for each tool call of a reply, the name of a secret in the input of the call. Such
@@ -109,7 +109,7 @@ impl Redaction<'_> {
         while let Some(found) = find_secret_placeholder(rest) {
             written.push_str(&rest[..found.start]);
             if ends_inside_template_tag(&written) {
-                return secret_placeholder(&removed_secret_name(&source, &clean));
+                return secret_placeholder(&name_of_redacted_secret(&source, &clean));
             }
             written.push_str(&format!("{{{{ \"{}\" }}}}", &rest[found.clone()]));
             rest = &rest[found.end..];
@@ -117,7 +117,7 @@ impl Redaction<'_> {
         written.push_str(rest);
         match template::is_valid_template(&written) {
             true => written,
-            false => secret_placeholder(&removed_secret_name(&source, &clean)),
+            false => secret_placeholder(&name_of_redacted_secret(&source, &clean)),
         }
     }
 

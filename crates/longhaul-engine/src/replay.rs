@@ -2,7 +2,7 @@
 //! the whole journal is replayed.
 
 use longhaul_core::checkpoint::RunCheckpoint;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{JournalPage, JournalReadRequest};
 use longhaul_core::time::Timestamp;
@@ -41,7 +41,7 @@ pub(crate) async fn replay_driven_run(
     let mut checkpoints = CheckpointWriter::new(start.as_ref(), saved_seq);
     let (folded, now) = replay_journal(services, run, start, |run, entry| {
         run.apply(entry)?;
-        checkpoints.record_state(run);
+        checkpoints.keep_state_if_checkpoint_due(run);
         Ok(())
     })
     .await?;
@@ -70,7 +70,7 @@ pub(crate) async fn replay_run(
 }
 
 /// Replays (folds) a journal without its conversation, which is enough for views of the run.
-pub(crate) async fn replay_without_transcript(
+pub(crate) async fn replay_run_without_transcript(
     services: &EngineServices,
     run: RunId,
 ) -> Result<(Run, Timestamp), Error> {
@@ -86,7 +86,7 @@ pub(crate) async fn replay_journal(
     services: &EngineServices,
     run: RunId,
     start: Option<Run>,
-    mut apply: impl FnMut(&mut Run, &Entry) -> Result<(), ReplayError>,
+    mut apply: impl FnMut(&mut Run, &JournalEntry) -> Result<(), ReplayError>,
 ) -> Result<(Run, Timestamp), Error> {
     let mut folded = start;
     loop {

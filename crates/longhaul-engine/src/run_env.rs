@@ -11,7 +11,7 @@ use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
 use longhaul_core::port::context::{ContextProvider, Perception};
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::store::StoreError;
-use longhaul_core::port::tool::{ClaimId, ToolContext, ToolSpec};
+use longhaul_core::port::tool::{RunClaimId, ToolContext, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use longhaul_run::{RUN_AGENT, Run};
@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::event_text::{IDLE_TICK, event_kind};
 use crate::find_tools::{FIND_TOOLS, find_tools_tool};
 use crate::output_schema::{FINISH_TOOL, OutputSchema};
-use crate::recorded_outputs::{OutputReferenceError, RecordedOutputReader};
+use crate::recorded_outputs::{OutputReferenceError, RecordedToolOutputReader};
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::{EngineServices, ResolveModelError, ResolvedModel};
 use crate::tool_registry::RegisteredTool;
@@ -37,16 +37,17 @@ pub(crate) const READ_OUTPUT: &str = "read_output";
 /// Name of the tool that reads a skill. Every agent with skills may use it.
 const READ_SKILL: &str = "read_skill";
 
-/// The environment of one run: what its driver needs besides the journal.
+/// The environment of one run, which its driver needs besides the journal: agent, models, tools and
+/// context values.
 #[derive(Debug, Clone)]
-pub(crate) struct RunEnv {
+pub(crate) struct RunDependencies {
     pub(crate) agent: Arc<Agent>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Models of the run in the order in which they are tried. Never empty.
     models: Vec<ResolvedModel>,
     tools: BTreeMap<String, RegisteredTool>,
     /// Maps the tool names that models see to Longhaul's own tool names.
-    wire_names: BTreeMap<String, String>,
+    model_api_names: BTreeMap<String, String>,
     external_tools: Vec<String>,
     /// Names of the deferred tools (tools that the model must load before it can call them), as
     /// models see them.
@@ -55,11 +56,11 @@ pub(crate) struct RunEnv {
     output_schema: Option<OutputSchema>,
     context_provider: Option<Arc<dyn ContextProvider>>,
     pub(crate) redact: Arc<dyn Redact>,
-    outputs: RecordedOutputReader,
+    outputs: RecordedToolOutputReader,
 }
 
-/// The environment of a run, or the reason why it can't be built.
-pub(crate) type RunEnvResult = Result<RunEnv, RunBlocker>;
+/// The environment of a run (agent, models and tools), or the reason why it can't be built.
+pub(crate) type RunEnvResult = Result<RunDependencies, RunBlocker>;
 
 /// External tools, by the name with which the agent file refers to them, such as `mcp:github`.
 pub(crate) type ExternalTools = BTreeMap<String, Vec<RegisteredTool>>;
@@ -89,12 +90,13 @@ pub(crate) fn unregistered_tool_names(services: &EngineServices, agent: &Agent) 
     tool_names(services, agent).into_iter().filter(is_missing).map(str::to_owned).collect()
 }
 
-/// Loads the external tools with these names for the claim of a run.
+/// Loads the external tools with these names, such as `mcp:github`, for one claim of a run by a
+/// worker. The error is a message for people.
 pub(crate) async fn load_external_tools(
     services: &EngineServices,
     agent: &Agent,
     names: &[String],
-    claim: ClaimId,
+    claim: RunClaimId,
 ) -> Result<ExternalTools, String> {
     let mut external_tools = ExternalTools::new();
     for name in names {
@@ -111,8 +113,9 @@ pub(crate) async fn load_external_tools(
     Ok(external_tools)
 }
 
-impl RunEnv {
-    /// Loads the agent and its external tools, and builds the run's environment.
+impl RunDependencies {
+    /// Loads the agent and its external tools, and builds the run's environment (agent, models and
+    /// tools).
     pub(crate) async fn load_for_run(
         services: &EngineServices,
         run: &Run,
@@ -122,7 +125,7 @@ impl RunEnv {
             Ok(agent) => agent,
             Err(message) => return Ok(Err(message.into())),
         };
-        let claim = ClaimId { run: run.id(), epoch };
+        let claim = RunClaimId { run: run.id(), epoch };
         let names = unregistered_tool_names(services, &agent);
         let external_tools = load_external_tools(services, &agent, &names, claim).await;
         Ok(match external_tools {
@@ -131,7 +134,8 @@ impl RunEnv {
         })
     }
 
-    /// Builds the run's environment from its agent and the loaded external tools.
+    /// Builds the run's environment (agent, models and tools) from its agent and the loaded
+    /// external tools.
     pub(crate) fn build_for_run(
         services: &EngineServices,
         run: &Run,
@@ -183,7 +187,7 @@ impl RunEnv {
             agent,
             clock: Arc::clone(&services.clock),
             models,
-            wire_names: tool_names_by_wire_name(&tools),
+            model_api_names: tool_names_by_model_api_name(&tools),
             tools,
             external_tools: external_names,
             deferred_tools: deferred.into_keys().collect(),
@@ -191,7 +195,10 @@ impl RunEnv {
             output_schema,
             context_provider: provider,
             redact: Arc::clone(&services.redact),
-            outputs: RecordedOutputReader::new(services.store.clone(), services.records.clone()),
+            outputs: RecordedToolOutputReader::new(
+                services.store.clone(),
+                services.records.clone(),
+            ),
         })
     }
 
@@ -209,13 +216,13 @@ impl RunEnv {
     /// Returns a tool by Longhaul's own name or by the name that models see. `None` if the run may
     /// not use the tool.
     pub(crate) fn tool(&self, name: &str) -> Option<&RegisteredTool> {
-        let wired = || self.tools.get(self.wire_names.get(name)?);
+        let wired = || self.tools.get(self.model_api_names.get(name)?);
         self.tools.get(name).or_else(wired)
     }
 
     /// Iterates over the tools of the run, each with the name that models see.
-    pub(crate) fn tools_by_wire_name(&self) -> impl Iterator<Item = (&str, &RegisteredTool)> {
-        self.wire_names
+    pub(crate) fn tools_by_model_api_name(&self) -> impl Iterator<Item = (&str, &RegisteredTool)> {
+        self.model_api_names
             .iter()
             .filter_map(|(wire, name)| Some((wire.as_str(), self.tools.get(name)?)))
     }
@@ -227,8 +234,8 @@ impl RunEnv {
 
     /// Returns whether the tool with this name, as models see it, is deferred: the model must load
     /// it before it can call it.
-    pub(crate) fn is_deferred_tool(&self, wire_name: &str) -> bool {
-        self.deferred_tools.contains(wire_name)
+    pub(crate) fn is_deferred_tool(&self, model_api_name: &str) -> bool {
+        self.deferred_tools.contains(model_api_name)
     }
 
     /// Iterates over Longhaul's own names of the run's external tools.
@@ -249,14 +256,15 @@ impl RunEnv {
         self.output_schema.as_ref()
     }
 
-    /// Returns the context provider of the agent. `None` if the agent has none, or if the provider
-    /// is asked only once and the run has its perception already.
+    /// Returns the agent's context provider, which supplies the current state of what the agent
+    /// works with. `None` if the agent has none, or if the provider is asked only once and has
+    /// answered.
     pub(crate) const fn context_provider(&self) -> Option<&Arc<dyn ContextProvider>> {
         self.context_provider.as_ref()
     }
 
-    /// Returns the context values that the runtime injects into tool calls: those of the perception
-    /// (the state of the world), overridden by those of the task.
+    /// Returns the context values that the runtime injects into tool calls: those in the context
+    /// provider's answer (`perception`), overridden by those of the task.
     pub(crate) fn merge_provider_context(
         &self,
         perception: Option<&Perception>,
@@ -264,7 +272,8 @@ impl RunEnv {
         self.merge_context(perception.map(|perception| &perception.context))
     }
 
-    /// Returns the context values for the tool calls of a run whose perception is in the journal.
+    /// Returns the context values that the runtime injects into the tool calls of a run: those in
+    /// the context provider's last answer, as journaled, overridden by those of the task.
     pub(crate) fn injected_context(&self, run: &Run) -> BTreeMap<String, RawJson> {
         self.merge_context(Some(run.perception().context()))
     }
@@ -278,9 +287,9 @@ impl RunEnv {
         context
     }
 
-    /// Returns the model's input of a tool call with the values of references to outputs. Removes
-    /// parameters that the model must not set, because the runtime sets them. Waits while the store is
-    /// busy.
+    /// Returns the model's input of a tool call, with references to outputs of earlier calls
+    /// replaced by the outputs or parts of them. Removes parameters that the model must not set,
+    /// because the runtime sets them. Waits while the store is busy.
     pub(crate) async fn resolve_tool_input(
         &self,
         run: RunId,
@@ -314,7 +323,8 @@ impl RunEnv {
         input
     }
 
-    /// Returns the context that the tool receives with a call.
+    /// Returns the data about a call that its tool receives besides the input: ids, idempotency
+    /// key, injected context values, thread, resource and skills.
     pub(crate) fn tool_context(&self, run: &Run, call: CallId, epoch: Epoch) -> ToolContext {
         let skills = self.agent.skills.iter();
         // A call that a failed run has made keeps its idempotency key in the retry, and the tool has
@@ -353,7 +363,7 @@ fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<Strin
     let own = agent.models.first().map(String::as_str);
     let (idle, others) = match agent.idle_models.is_empty() {
         true => (services.models.idle_tick_model_of_same_provider(own), &agent.models),
-        false => (services.models.idle_models_override(), &agent.idle_models),
+        false => (services.models.idle_tick_model_override(), &agent.idle_models),
     };
     idle.map_or_else(|| others.clone(), |idle| vec![idle])
 }
@@ -382,7 +392,7 @@ struct CollectedTools {
 impl CollectedTools {
     /// Adds a tool. A tool that is listed twice is deferred only if it is deferred both times.
     fn insert(&mut self, name: String, tool: RegisteredTool, is_deferred: bool) {
-        let wire = tool.spec().name.wire_name().into_owned();
+        let wire = tool.spec().name.model_api_name().into_owned();
         if !is_deferred {
             self.deferred.remove(&wire);
         } else if !self.tools.contains_key(&name) {
@@ -433,9 +443,11 @@ pub(crate) fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema
 }
 
 /// Maps the tool names that models see to Longhaul's own tool names.
-fn tool_names_by_wire_name(tools: &BTreeMap<String, RegisteredTool>) -> BTreeMap<String, String> {
+fn tool_names_by_model_api_name(
+    tools: &BTreeMap<String, RegisteredTool>,
+) -> BTreeMap<String, String> {
     let wired = |(name, tool): (&String, &RegisteredTool)| {
-        let wire = tool.spec().name.wire_name().into_owned();
+        let wire = tool.spec().name.model_api_name().into_owned();
         (wire, name.clone())
     };
     tools.iter().map(wired).collect()

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{Change, JournalBatch, LateToolResult};
+use longhaul_core::change::{JournalBatch, LateToolResult, RowChange};
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::policy::budget::BudgetAccount;
@@ -18,12 +18,13 @@ use longhaul_core::port::store::{
 };
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_run::checkpoint::CheckpointWriter;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
-use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Run, RunInput, decide};
+use longhaul_run::{DecisionContext, EffectKeyOfOtherCall, Run, RunInput, decide};
 
 use crate::append_refusals::{
-    AppendAttemptOutcome, AppendRefusals, count_new_children, key_claims, load_other_key_claim,
+    AppendAttemptOutcome, AppendRefusals, count_new_children, effect_key_claims,
+    load_other_effect_key_claim,
 };
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
@@ -51,7 +52,8 @@ pub(crate) enum CommitOutcome {
     Lost,
 }
 
-/// The session of one driver on one run.
+/// A driver's session on one run: the replayed state of the run, and the claim under which the
+/// driver appends to its journal.
 #[derive(Debug)]
 pub(crate) struct RunSession {
     services: EngineServices,
@@ -63,8 +65,9 @@ pub(crate) struct RunSession {
     /// Last known time of the store, and the monotonic clock in nanoseconds when it was read.
     store_time: (Timestamp, u64),
     rejections: u32,
-    /// Budget account of the run's tree at the claim, if the run had reached a cap of the account. The
-    /// cap may have been raised through another run.
+    /// Budget account of the run's tree (its root run and all descendants) when the run was
+    /// claimed, if the run had reached a cap of the account. The cap may have been raised through
+    /// another run.
     account_at_claim: Option<BudgetAccount>,
 }
 
@@ -78,7 +81,7 @@ impl RunSession {
         let registration = services.notifier.register(claimed.run);
         let (run, checkpoints, now) = Box::pin(replay_driven_run(services, claimed.run)).await?;
         registration.set_replayed_seq(run.seq());
-        let account_at_claim = match run.control().exhausted_shared_cap().is_some() {
+        let account_at_claim = match run.control().exhausted_shared_cap_and_value().is_some() {
             true => services.records.budget_account(run.task().root).await?,
             false => None,
         };
@@ -123,7 +126,7 @@ impl RunSession {
             let page = self.read_next_journal_page().await?;
             for entry in &page.entries {
                 self.run.apply(entry)?;
-                self.checkpoints.record_state(&self.run);
+                self.checkpoints.keep_state_if_checkpoint_due(&self.run);
             }
             self.store_time = (page.now, self.services.clock.monotonic_nanos());
             if self.run.seq() >= page.last_seq {
@@ -161,12 +164,12 @@ impl RunSession {
             let blocks = &self.services.provider_blocks;
             let records = &*self.services.records;
             let blocked_until = blocks.blocked_until(records, &model, self.now()).await;
-            let ctx = DecideContext {
+            let ctx = DecisionContext {
                 provider_blocked_until: blocked_until,
                 random: self.random_for_retry_jitter(&input),
                 ..self.decide_context()
             };
-            let ctx = refusals.add_to_decide_context(ctx);
+            let ctx = refusals.add_refusals_to_context(ctx);
             let (now, calls_other_model) = (ctx.now, calls_other_model(&self.run));
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
@@ -178,7 +181,7 @@ impl RunSession {
             };
             let new_children = count_new_children(&batch);
             let news = ProviderAvailability::from_events(&batch.events, now);
-            let claims = key_claims(&batch);
+            let claims = effect_key_claims(&batch);
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
@@ -201,7 +204,7 @@ impl RunSession {
                 }
                 AppendAttemptOutcome::OverCap(refusal) => refusals.add_cap_refusal(*refusal),
                 AppendAttemptOutcome::KeyTaken(taken) => {
-                    let claim = self.load_other_key_claim_with_retries(&input, &claims, taken);
+                    let claim = self.load_effect_key_claim_with_retries(&input, &claims, taken);
                     refusals.add_effect_key_refusal(claim.await?);
                 }
                 AppendAttemptOutcome::KeyNotHeld => refusals.set_effect_keys_changed(),
@@ -213,16 +216,18 @@ impl RunSession {
         }
     }
 
-    /// Returns what is known about an effect key that another call has claimed. Retries while the
-    /// store is busy.
-    async fn load_other_key_claim_with_retries(
+    /// Returns which tool call has claimed an effect key (under which an effect happens at most
+    /// once), with its result if it has completed. Retries while the store is busy.
+    async fn load_effect_key_claim_with_retries(
         &self,
         input: &RunInput,
         claims: &[EffectKeyClaim],
         taken: ClaimedEffectKey,
-    ) -> Result<KeyClaimOfOtherCall, Error> {
+    ) -> Result<EffectKeyOfOtherCall, Error> {
         loop {
-            match load_other_key_claim(&self.services, (&self.run, input), claims, taken).await {
+            match load_other_effect_key_claim(&self.services, (&self.run, input), claims, taken)
+                .await
+            {
                 Err(Error::Store(StoreError::Busy { .. })) => {
                     self.services.clock.sleep(STORE_RETRY_DELAY).await;
                 }
@@ -233,12 +238,12 @@ impl RunSession {
 
     /// Returns the context for the state machine: the current time, the spend caps, and the budget
     /// account if the run waited for a higher cap of it.
-    fn decide_context(&self) -> DecideContext {
+    fn decide_context(&self) -> DecisionContext {
         let now = self.now();
-        let is_at_cap = self.run.control().exhausted_shared_cap().is_some();
+        let is_at_cap = self.run.control().exhausted_shared_cap_and_value().is_some();
         let budget_account = self.account_at_claim.filter(|_| is_at_cap);
-        let caps = self.services.caps.at(now);
-        DecideContext { caps, budget_account, ..DecideContext::new(now) }
+        let caps = self.services.caps.caps_with_windows_at(now);
+        DecisionContext { caps, budget_account, ..DecisionContext::new(now) }
     }
 
     /// Returns a random number by which the delay of a retry is varied. 0 if no retry can follow
@@ -336,7 +341,7 @@ impl RunSession {
     /// read the journal. The request also stores an unsaved checkpoint, if there is one.
     fn driver_append_request(&self, mut batch: JournalBatch) -> AppendRequest {
         let checkpoint = self.checkpoints.unsaved_checkpoint(&self.run);
-        batch.changes.extend(checkpoint.map(Change::SaveCheckpoint));
+        batch.changes.extend(checkpoint.map(RowChange::SaveCheckpoint));
         let author = JournalAuthor::Driver {
             worker: self.worker,
             epoch: self.claim.epoch,
@@ -375,10 +380,12 @@ impl RunSession {
                 Ok(AppendAttemptOutcome::KeyNotHeld)
             }
             AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendAttemptOutcome::Fenced),
-            other @ (AppendResult::RunNotFound | AppendResult::Refused(_)) => {
+            unexpected_result @ (AppendResult::RunNotFound | AppendResult::Refused(_)) => {
                 Err(Error::Internal {
                     run: self.run.id(),
-                    reason: format!("the store answered the driver's append with {other:?}"),
+                    reason: format!(
+                        "the store answered an append to the journal with {unexpected_result:?}"
+                    ),
                 })
             }
         }
@@ -412,9 +419,9 @@ impl RunSession {
         last: Seq,
         now: Timestamp,
     ) -> Result<(), Error> {
-        self.checkpoints.mark_saved();
+        self.checkpoints.mark_newest_checkpoint_saved();
         for event in events {
-            let entry = Entry {
+            let entry = JournalEntry {
                 run: self.run.id(),
                 seq: self.run.seq().next(),
                 at: now,
@@ -422,7 +429,7 @@ impl RunSession {
                 event,
             };
             self.run.apply(&entry)?;
-            self.checkpoints.record_state(&self.run);
+            self.checkpoints.keep_state_if_checkpoint_due(&self.run);
         }
         self.store_time = (now, self.services.clock.monotonic_nanos());
         self.registration.set_replayed_seq(self.run.seq());
@@ -469,17 +476,17 @@ impl RunSession {
             is_error: result.status == ToolCallStatus::Failed,
             output: result.output,
         };
-        let view = RunSnapshot { run, status: row.status };
+        let view = RunIdAndStatus { run, status: row.status };
         let decided = decide_command(
             &view,
             RunCommand::SurfaceResult(surfaced),
-            DecideContext::new(self.now()),
+            DecisionContext::new(self.now()),
         );
         let appended = match decided {
             Err(_) => AppendResult::RunEnded,
             Ok(mut batch) => {
                 let blobs = result.blobs.into_iter();
-                batch.changes.extend(blobs.map(Change::PutBlob));
+                batch.changes.extend(blobs.map(RowChange::PutBlob));
                 let author = JournalAuthor::Outsider;
                 self.append_with_retries(&AppendRequest { run, author, batch }).await?
             }

@@ -29,14 +29,14 @@ const TZ_BYTES_MAX: usize = 64;
 
 /// Parsed timing of a schedule.
 #[derive(Debug, Clone)]
-pub(crate) enum Calendar {
+pub(crate) enum ParsedScheduleTiming {
     /// Times that match a cron pattern in a time zone.
     Cron(Box<Cron>, TimeZone),
     /// Times that differ from `anchor` by a multiple of the interval `every`.
     Every { every: Millis, anchor: Timestamp },
 }
 
-impl Calendar {
+impl ParsedScheduleTiming {
     /// Parses the timing of a schedule. `anchor` is any time at which a schedule with a fixed
     /// interval fires. The error says what is wrong and shows a valid value.
     pub(crate) fn parse(timing: &ScheduleTiming, anchor: Timestamp) -> Result<Self, String> {
@@ -140,7 +140,7 @@ impl FiringPlan {
     /// Returns which firings of a schedule start a run now. `due` is the time at which the schedule
     /// was due, which is not after `now`.
     pub(crate) fn new(
-        calendar: &Calendar,
+        calendar: &ParsedScheduleTiming,
         catch_up: CatchUp,
         due: Timestamp,
         now: Timestamp,
@@ -182,13 +182,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn cron(cron: &str, tz: &str) -> Result<Calendar, String> {
+    fn cron(cron: &str, tz: &str) -> Result<ParsedScheduleTiming, String> {
         let timing = ScheduleTiming::Cron { cron: cron.to_owned(), tz: tz.to_owned() };
-        Calendar::parse(&timing, Timestamp::default())
+        ParsedScheduleTiming::parse(&timing, Timestamp::default())
     }
 
     /// Checks that a calendar has exactly these times after `from`, forwards and backwards.
-    fn assert_next_times(calendar: &Calendar, from: &str, times: &[&str]) {
+    fn assert_next_times(calendar: &ParsedScheduleTiming, from: &str, times: &[&str]) {
         let times: Vec<Timestamp> = times.iter().map(|text| time(text)).collect();
         let mut at = time(from);
         for expected in &times {
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn an_interval_is_counted_from_its_anchor() {
         let timing = ScheduleTiming::Every(Millis::from_secs(30));
-        let calendar = Calendar::parse(&timing, time("2026-01-01T00:00:10Z")).unwrap();
+        let calendar = ParsedScheduleTiming::parse(&timing, time("2026-01-01T00:00:10Z")).unwrap();
         assert_next_times(
             &calendar,
             "2026-01-01T00:00:10Z",
@@ -285,7 +285,10 @@ mod tests {
         }
         for interval in [0, 999, EVERY_MAX.0 + 1, u64::MAX] {
             let timing = ScheduleTiming::Every(Millis(interval));
-            assert!(Calendar::parse(&timing, Timestamp::default()).is_err(), "{interval}");
+            assert!(
+                ParsedScheduleTiming::parse(&timing, Timestamp::default()).is_err(),
+                "{interval}"
+            );
         }
     }
 

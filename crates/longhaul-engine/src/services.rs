@@ -17,7 +17,7 @@ use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::redact::{NoRedaction, Redact};
 use longhaul_core::port::schedules::ScheduleStore;
 use longhaul_core::port::store::Store;
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
 
@@ -34,7 +34,7 @@ use crate::provider_blocks::BlockedProviderCache;
 use crate::spend_caps::SpendCaps;
 use crate::tool_registry::{RegisteredTool, ToolRegistry};
 
-/// Error when a model can't be resolved. The message says what to do.
+/// Error when a model name can't be resolved to a model. The message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveModelError {
     /// A key or a setting of the model is missing.
@@ -75,15 +75,16 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
     /// the project's default model.
     fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError>;
 
-    /// Returns the name of a model that replaces the `idle_models` of every agent that sets them.
-    /// `None` means that each agent's own `idle_models` are used.
-    fn idle_models_override(&self) -> Option<String> {
+    /// Returns the name of a model that replaces the `idle_models` (models for `idle_tick` events)
+    /// of every agent that sets them. `None` means that each agent's own `idle_models` are used.
+    fn idle_tick_model_override(&self) -> Option<String> {
         None
     }
 
-    /// Returns the model for `idle_tick` events of agents without `idle_models`: the idle model of
-    /// the provider of the model `name`, or of the project's default model if `name` is `None`.
-    /// Returns `None` if that provider has no idle model.
+    /// Returns the model for `idle_tick` events (sent when an agent has nothing else to do) of
+    /// agents without `idle_models`: the idle model of the provider of the model `name`, or of the
+    /// project's default model if `name` is `None`. Returns `None` if that provider has no idle
+    /// model.
     fn idle_tick_model_of_same_provider(&self, _name: Option<&str>) -> Option<String> {
         None
     }
@@ -106,7 +107,7 @@ pub trait ExternalToolSource: Send + Sync + fmt::Debug {
     async fn load_tools(
         &self,
         name: &str,
-        claim: ClaimId,
+        claim: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>>;
 
     /// Returns the tools to which a name in an agent file refers, which may depend on the agent.
@@ -115,22 +116,23 @@ pub trait ExternalToolSource: Send + Sync + fmt::Debug {
         &self,
         _agent: &Agent,
         name: &str,
-        claim: ClaimId,
+        claim: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         self.load_tools(name, claim).await
     }
 
     /// Releases the external tools that were opened only for this claim of a run. Called when the
     /// driver of the claimed run has stopped.
-    async fn release_tools(&self, claim: ClaimId);
+    async fn release_tools(&self, claim: RunClaimId);
 }
 
-/// Maximum time to wait until the external tools of a claim are released.
+/// Maximum time to wait until the external tools that were opened for one claim of a run are
+/// released.
 const RELEASE_TIMEOUT: Millis = Millis::from_secs(10);
 
-/// Releases the external tools of a claim. On timeout the release is abandoned, so that it holds up
-/// no driver.
-pub(crate) async fn release_external_tools(services: &EngineServices, claim: ClaimId) {
+/// Releases the external tools that were opened for one claim of a run. On timeout the release is
+/// abandoned, so that it holds up no driver.
+pub(crate) async fn release_external_tools(services: &EngineServices, claim: RunClaimId) {
     let clock = &services.clock;
     let run = claim.run;
     tokio::select! {
@@ -155,18 +157,19 @@ impl ExternalToolSource for NoExternalTools {
     async fn load_tools(
         &self,
         _name: &str,
-        _claim: ClaimId,
+        _claim: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         None
     }
 
-    async fn release_tools(&self, _claim: ClaimId) {}
+    async fn release_tools(&self, _claim: RunClaimId) {}
 }
 
-/// Finds the context provider that an agent file names.
+/// Finds the context provider that an agent file names, which supplies the current state of what
+/// the agent works with.
 pub trait ContextProviders: Send + Sync + fmt::Debug {
-    /// Returns the context provider for the source that an agent file names. The error is a message
-    /// that says what to configure.
+    /// Returns the context provider that an agent file gives as a command, a URL or a registered
+    /// name. The error is a message that says what to configure.
     fn resolve_provider(
         &self,
         source: &PerceptionSource,
@@ -188,7 +191,8 @@ impl ContextProviders for NoContextProviders {
     }
 }
 
-/// Services shared by drivers and handles. Cheap to clone; clones share state.
+/// Services shared by drivers (which execute runs) and handles (through which callers use the
+/// engine). Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct EngineServices {
     /// Store of the journals and of the queue of runs that are ready to be claimed.
@@ -209,7 +213,8 @@ pub struct EngineServices {
     pub tools: Arc<ToolRegistry>,
     /// Source of external tools, such as those of MCP servers.
     pub tool_source: Arc<dyn ExternalToolSource>,
-    /// Lookup of the context providers that agent files name.
+    /// Lookup of the context providers that agent files name. They supply the current state of what
+    /// an agent works with.
     pub context_providers: Arc<dyn ContextProviders>,
     /// Redactor that removes secrets from everything that the model reads or the journal stores.
     pub redact: Arc<dyn Redact>,
@@ -223,7 +228,7 @@ pub struct EngineServices {
     pub definitions: AgentDefinitionCache,
     /// Cache of the model providers that accept no requests for now.
     pub provider_blocks: BlockedProviderCache,
-    /// Counters of this process.
+    /// Counters of stuck handlers and stalled runs in this process.
     pub counters: EngineCounters,
     /// Spend caps of the configuration.
     pub caps: SpendCaps,

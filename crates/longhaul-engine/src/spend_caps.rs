@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, ToSpan as _};
 use longhaul_core::policy::spend_cap::{
-    CapLimitChange, CapPeriod, CapWindow, CapWithWindow, SpendCap,
+    CapLimitChange, CapWindowLength, CapWindowRange, CapWithWindow, SpendCap,
 };
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::StoreError;
@@ -44,9 +44,12 @@ impl SpendCaps {
     }
 
     /// Returns all spend caps, each with the window (such as a day) that contains this time.
-    pub(crate) fn at(&self, now: Timestamp) -> Vec<CapWithWindow> {
+    pub(crate) fn caps_with_windows_at(&self, now: Timestamp) -> Vec<CapWithWindow> {
         let current = self.caps.iter().filter_map(|(cap, tz)| {
-            Some(CapWithWindow { cap: cap.clone(), period: cap_period(cap.window, tz, now)? })
+            Some(CapWithWindow {
+                cap: cap.clone(),
+                period: cap_window_range_at(cap.window, tz, now)?,
+            })
         });
         current.collect()
     }
@@ -54,16 +57,20 @@ impl SpendCaps {
 
 /// Returns the start and end of a spend cap's window (such as a day) that contains this time.
 /// `None` if the time is outside of the range of dates that can be represented.
-fn cap_period(window: CapWindow, tz: &TimeZone, now: Timestamp) -> Option<CapPeriod> {
+fn cap_window_range_at(
+    window: CapWindowLength,
+    tz: &TimeZone,
+    now: Timestamp,
+) -> Option<CapWindowRange> {
     let now = jiff::Timestamp::from_microsecond(now.as_micros()).ok()?;
     let today = now.to_zoned(tz.clone()).date();
     let (first, length): (Date, Span) = match window {
-        CapWindow::Day => (today, 1.day()),
-        CapWindow::Week => {
+        CapWindowLength::Day => (today, 1.day()),
+        CapWindowLength::Week => {
             let since_monday = i64::from(today.weekday().to_monday_zero_offset());
             (today.checked_sub(since_monday.days()).ok()?, 1.week())
         }
-        CapWindow::Month => (today.first_of_month(), 1.month()),
+        CapWindowLength::Month => (today.first_of_month(), 1.month()),
     };
     // A midnight that does not exist is the first instant after it.
     let midnight = |date: Date| {
@@ -71,17 +78,17 @@ fn cap_period(window: CapWindow, tz: &TimeZone, now: Timestamp) -> Option<CapPer
         Some(Timestamp::from_micros(zoned.timestamp().as_microsecond()))
     };
     let next = first.checked_add(length).ok()?;
-    Some(CapPeriod { start: midnight(first)?, end: midnight(next)? })
+    Some(CapWindowRange { start: midnight(first)?, end: midnight(next)? })
 }
 
 /// Stores the configured limits in the rows that count the usage of the current windows. Runs that
 /// wait at a cap then continue if the configuration has raised or removed the cap.
-pub(crate) async fn store_configured_limits(
+pub(crate) async fn store_configured_cap_limits(
     caps: &SpendCaps,
     records: &dyn RecordStore,
 ) -> Result<(), StoreError> {
     let rows = records.cap_counter_rows().await?;
-    let caps = caps.at(records.now().await?);
+    let caps = caps.caps_with_windows_at(records.now().await?);
     let configured = caps.iter().map(|current| CapLimitChange {
         cap: current.cap.id(),
         subject: None,
@@ -92,7 +99,7 @@ pub(crate) async fn store_configured_limits(
     let removed = removed.map(|row| CapLimitChange {
         cap: row.key.cap.clone(),
         subject: None,
-        period: CapPeriod { start: row.key.window_start, end: row.window_end },
+        period: CapWindowRange { start: row.key.window_start, end: row.window_end },
         limit: u64::MAX,
     });
     for change in configured.chain(removed) {
@@ -105,13 +112,13 @@ pub(crate) async fn store_configured_limits(
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit};
+    use longhaul_core::policy::spend_cap::{CapReachedAction, CapUnit, CapUsageGrouping};
 
     use super::*;
 
     #[test]
     fn a_cap_window_begins_at_midnight_of_its_time_zone() {
-        use CapWindow::{Day, Month, Week};
+        use CapWindowLength::{Day, Month, Week};
         for (window, tz, now, start, end) in [
             (Day, "UTC", "2026-03-29T23:59:59.9Z", "2026-03-29T00:00:00Z", "2026-03-30T00:00:00Z"),
             (Day, "UTC", "2026-03-30T00:00:00Z", "2026-03-30T00:00:00Z", "2026-03-31T00:00:00Z"),
@@ -157,8 +164,9 @@ mod tests {
             ),
         ] {
             let time = |text: &str| text.parse::<Timestamp>().unwrap();
-            let period = cap_period(window, &parse_time_zone(tz).unwrap(), time(now)).unwrap();
-            assert_eq!(period, CapPeriod { start: time(start), end: time(end) }, "{tz} {now}");
+            let period =
+                cap_window_range_at(window, &parse_time_zone(tz).unwrap(), time(now)).unwrap();
+            assert_eq!(period, CapWindowRange { start: time(start), end: time(end) }, "{tz} {now}");
             assert!(period.start <= time(now) && time(now) < period.end, "{tz} {now}");
         }
     }
@@ -166,13 +174,13 @@ mod tests {
     #[test]
     fn duplicate_caps_and_unknown_time_zones_are_errors() {
         let cap = |limit, tz: &str| SpendCap {
-            window: CapWindow::Day,
+            window: CapWindowLength::Day,
             tz: tz.to_owned(),
-            per: CapScope::All,
+            per: CapUsageGrouping::All,
             pattern: None,
             unit: CapUnit::Usd,
             limit,
-            at_cap: AtCapAction::Wait,
+            at_cap: CapReachedAction::Wait,
         };
         let error = SpendCaps::new(vec![cap(1, "UTC"), cap(2, "UTC")]).unwrap_err();
         assert!(error.contains("`day-usd-all`"), "{error}");

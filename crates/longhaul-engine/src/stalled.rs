@@ -1,25 +1,26 @@
-//! Finds runs whose driver has stalled: their worker is alive, but nothing was appended to their
-//! journals for a long time although no call is running. Such a run is released, so that it is
-//! claimed again. The old driver is stopped, so that another run can use its permit. The store
-//! refuses appends of the old driver, because the new claim has a higher epoch.
+//! Finds runs whose driver (the async task that executes a run) has stalled: their worker is alive,
+//! but nothing was appended to their journals for a long time although no call is running. Such a
+//! run is released, so that it is claimed again. The old driver is stopped, so that another run can
+//! use its permit. The store refuses appends of the old driver, because the new claim has a higher
+//! epoch.
 
 use std::collections::BTreeMap;
 
-use longhaul_core::change::{Change, JournalBatch, RunSchedulingUpdate};
+use longhaul_core::change::{JournalBatch, RowChange, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor, WorkerLiveness};
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
 
 use crate::error::Error;
-use crate::replay::replay_without_transcript;
+use crate::replay::replay_run_without_transcript;
 use crate::services::EngineServices;
 
 /// Time without a journal entry after which a driver without a running call counts as stalled. Longer
 /// than everything that a driver waits for without a call, such as external tools.
 const STALL_TIMEOUT: Millis = Millis::from_secs(10 * 60);
 
-/// Finds and releases runs whose driver has stalled.
+/// Finds and releases runs whose driver (the async task that executes a run) has stalled.
 #[derive(Debug, Default)]
 pub(crate) struct StalledRunDetector {
     seen: BTreeMap<RunId, LastCheckedRun>,
@@ -49,7 +50,7 @@ impl StalledRunDetector {
                 continue;
             }
             let worker = row.worker;
-            for (run, last_seq) in services.records.claimed_runs(worker).await? {
+            for (run, last_seq) in services.records.claimed_runs_with_last_seq(worker).await? {
                 let before = self.seen.get(&run).copied();
                 let is_same =
                     |seen: &LastCheckedRun| seen.worker == worker && seen.last_seq == last_seq;
@@ -78,7 +79,7 @@ async fn release_if_stalled(
     run: RunId,
     seen: LastCheckedRun,
 ) -> Result<(), Error> {
-    let (folded, _) = replay_without_transcript(services, run).await?;
+    let (folded, _) = replay_run_without_transcript(services, run).await?;
     if folded.seq() != seen.last_seq || !folded.expects_events_from_driver() {
         return Ok(());
     }
@@ -86,7 +87,7 @@ async fn release_if_stalled(
     // store refuses the release if the driver has appended something meanwhile.
     let epoch = folded.control().epoch;
     let author = JournalAuthor::Driver { worker: seen.worker, epoch, after: seen.last_seq };
-    let changes = vec![Change::UpdateScheduling(RunSchedulingUpdate::Release)];
+    let changes = vec![RowChange::UpdateScheduling(RunSchedulingUpdate::Release)];
     let batch = JournalBatch { events: Vec::new(), changes };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     if let AppendResult::Committed { .. } = appended {
@@ -95,8 +96,8 @@ async fn release_if_stalled(
             %run, worker = %seen.worker,
             "released a run: its driver has written nothing for 10 minutes and no call is running"
         );
-        services.notifier.stop_driver(ClaimId { run, epoch });
-        services.notifier.notify_work_available();
+        services.notifier.stop_driver(RunClaimId { run, epoch });
+        services.notifier.notify_runs_ready();
     }
     Ok(())
 }

@@ -1,15 +1,15 @@
 //! The background sweep of a worker: fires due timers, repairs inconsistent rows of the store and
 //! prunes expired data.
 
-use longhaul_core::change::{Change, TimerKind, TimerUpdate};
+use longhaul_core::change::{RowChange, TimerKind, TimerUpdate};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, JournalAuthor, PruneRequest, StoreWatcher,
 };
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, RunSnapshot, cancel_request_of_timer, decide_command};
-use longhaul_run::{DecideContext, RunInput, decide};
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, cancel_request_of_timer, decide_command};
+use longhaul_run::{DecisionContext, RunInput, decide};
 
 use crate::child_report::build_child_end_command;
 use crate::error::Error;
@@ -20,7 +20,8 @@ use crate::stalled::StalledRunDetector;
 /// Maximum number of timers fired per batch.
 const PAGE_SIZE: usize = 500;
 
-/// Minimum time between two wakeups of the sweep by changes of the store.
+/// Minimum time between two wakeups of the sweep (the background maintenance of a worker) by
+/// changes of the store.
 const MIN_WAKE_INTERVAL: Millis = Millis(20);
 
 /// Interval at which the store is polled when it reports no change.
@@ -49,7 +50,7 @@ const FOREVER: Millis = Millis::from_secs(1_000 * 366 * 24 * 60 * 60);
 
 /// Settings of how long ended runs are kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Retention {
+pub struct RunRetention {
     /// How long ended runs are kept. `None` means forever.
     pub runs: Option<Millis>,
 }
@@ -58,7 +59,7 @@ pub struct Retention {
 /// until the store fails.
 pub(crate) async fn run_maintenance_until_error(
     services: &EngineServices,
-    retention: Retention,
+    retention: RunRetention,
     stalled_runs: &mut StalledRunDetector,
 ) -> Result<(), Error> {
     let mut watch = services.store.watch_for_changes();
@@ -150,7 +151,7 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     }
     let run = due.run;
     let now = services.records.now().await?;
-    let Some((view, author)) = load_snapshot_and_author(services, &due).await? else {
+    let Some((view, author)) = load_run_snapshot_and_append_author(services, &due).await? else {
         return Ok(false);
     };
     let command = if let (TimerKind::ChildEnded(child), false) = (&due.kind, due.run_ended) {
@@ -165,7 +166,7 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     } else {
         RunCommand::Timer(Box::new(due))
     };
-    let Ok(batch) = decide_command(&view, command, DecideContext::new(now)) else {
+    let Ok(batch) = decide_command(&view, command, DecisionContext::new(now)) else {
         return Ok(false);
     };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
@@ -180,21 +181,21 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
 /// author of the append. For a timer that approves a gate automatically, the author is such that
 /// the append fails if the run's journal has grown meanwhile. `None` means that the run does not
 /// exist.
-async fn load_snapshot_and_author(
+async fn load_run_snapshot_and_append_author(
     services: &EngineServices,
     due: &DueTimer,
-) -> Result<Option<(RunSnapshot, JournalAuthor)>, Error> {
+) -> Result<Option<(RunIdAndStatus, JournalAuthor)>, Error> {
     let run = due.run;
     if !matches!(due.kind, TimerKind::GateAutoApprove(_)) || due.open_gate.is_none() {
         // The timer is fired whatever the status of the run; the store checks in the row whether the
         // run has ended.
-        let view = RunSnapshot { run, status: Status::Running };
+        let view = RunIdAndStatus { run, status: Status::Running };
         return Ok(Some((view, JournalAuthor::Outsider)));
     }
     // A person may answer or pause the run in the meantime, so the approval names the last event.
     let row = services.store.get_run(run).await?;
     Ok(row.map(|row| {
-        (RunSnapshot { run, status: row.status }, JournalAuthor::Closer { after: row.last_seq })
+        (RunIdAndStatus { run, status: row.status }, JournalAuthor::Closer { after: row.last_seq })
     }))
 }
 
@@ -209,11 +210,11 @@ async fn cancel_run_if_no_driver(services: &EngineServices, due: &DueTimer) -> R
     let Ok((folded, now)) = replay_run(services, run).await else {
         return Ok(false);
     };
-    let Ok(mut batch) = decide(&folded, RunInput::CancelNow(request), DecideContext::new(now))
+    let Ok(mut batch) = decide(&folded, RunInput::CancelNow(request), DecisionContext::new(now))
     else {
         return Ok(false);
     };
-    batch.changes.push(Change::SetTimer(TimerUpdate::Consume(due.timer)));
+    batch.changes.push(RowChange::SetTimer(TimerUpdate::Consume(due.timer)));
     let author = JournalAuthor::Closer { after: folded.seq() };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     let cancelled = matches!(appended, AppendResult::Committed { .. });
@@ -227,15 +228,15 @@ async fn repair_store_rows(services: &EngineServices) -> Result<(), Error> {
     let repairs = services.records.repair_inconsistent_rows().await?;
     if !repairs.is_all_zero() {
         tracing::error!(?repairs, "repaired inconsistent rows of the store");
-        services.notifier.notify_work_available();
+        services.notifier.notify_runs_ready();
     }
-    Ok(services.records.wake_runs_at_caps().await?)
+    Ok(services.records.wake_runs_waiting_at_caps().await?)
 }
 
 /// Prunes one batch of expired data. Returns whether more expired data may remain.
 async fn prune_expired_data(
     services: &EngineServices,
-    retention: Retention,
+    retention: RunRetention,
 ) -> Result<bool, Error> {
     // Unreferenced blobs are pruned even if runs are kept forever.
     let runs_older = retention.runs.unwrap_or(FOREVER);

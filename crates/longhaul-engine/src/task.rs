@@ -77,14 +77,16 @@ pub struct TaskChain {
     pub chain: ChainChoice,
     /// Name of the only step to run. `None` means all steps.
     pub step: Option<String>,
-    /// Whether the results of all steps are approved automatically, whatever the chain says.
+    /// Whether the results of all steps are approved automatically, not only those of steps with
+    /// `auto_approve`. A result that needs several approvers, or one who is not the submitter,
+    /// still waits.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub auto_approve: bool,
 }
 
 impl TaskChain {
-    /// Creates the reference to a whole chain: all its steps run, and each result is approved by a
-    /// person or automatically, as the chain says.
+    /// Creates the reference to a whole chain: all its steps run, and only the results of steps
+    /// with `auto_approve` are approved automatically.
     pub fn new(chain: impl Into<ChainChoice>) -> Self {
         Self { chain: chain.into(), step: None, auto_approve: false }
     }

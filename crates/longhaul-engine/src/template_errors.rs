@@ -3,7 +3,7 @@
 //!
 //! Invariant: messages contain only names and types, never values.
 
-use longhaul_core::suggest::rank_by_similarity;
+use longhaul_core::suggest::rank_names_by_similarity;
 use minijinja::Error;
 use serde_json::{Map, Value};
 
@@ -65,7 +65,7 @@ fn list_field_names(fields: &Map<String, Value>, path: &str, missing_name: &str)
         return format!("{sentence_start} no fields")
             .replace("there is no fields", "there are no values");
     }
-    let all = rank_by_similarity(missing_name, fields.keys().map(String::as_str));
+    let all = rank_names_by_similarity(missing_name, fields.keys().map(String::as_str));
     let names = all.iter().take(NAMES_MAX).map(|name| quote_name(name));
     let names: Vec<String> = names.collect();
     let omitted_note = match all.len().saturating_sub(NAMES_MAX) {

@@ -35,7 +35,7 @@ const TRUNCATED_CHARS_MIN: u64 = 2 * MARKER_CHARS_MAX;
 /// gaps. They start with a message of a person, because providers do not accept a conversation that
 /// the model starts. A message longer than its share of the limit is truncated as far as the others
 /// need the space, the newest message the least.
-pub(crate) fn trim_thread(mut messages: Vec<Message>, max_tokens: u64) -> Vec<Message> {
+pub(crate) fn trim_thread_messages(mut messages: Vec<Message>, max_tokens: u64) -> Vec<Message> {
     let chars_max = max_tokens.saturating_mul(CHARS_PER_TOKEN);
     messages.drain(..messages.len().saturating_sub(MESSAGES_MAX));
     let sizes: Vec<MessageSize> = messages.iter().map(MessageSize::measure).collect();
@@ -131,7 +131,7 @@ fn truncate_message(message: &Message, chars_max: u64) -> Message {
             // The provider's metadata does not apply to a part of the text.
             Message::Assistant(Arc::new(Reply {
                 api: reply.api.clone(),
-                blocks: vec![Block::text(text)],
+                blocks: vec![Block::from_text(text)],
             }))
         }
     }
@@ -195,13 +195,13 @@ mod tests {
     fn assistant_message(text: &str) -> Message {
         Message::Assistant(Arc::new(Reply {
             api: "scripted".into(),
-            blocks: vec![Block::text(text)],
+            blocks: vec![Block::from_text(text)],
         }))
     }
 
     /// Builds messages from a short notation: `u` for a person or `m` for the model, followed by
     /// the number of characters.
-    fn messages_from_notation(script: &str, fill: char) -> Vec<Message> {
+    fn messages_from_roles_and_sizes(script: &str, fill: char) -> Vec<Message> {
         let messages = script.split_whitespace().map(|word| {
             let (who, count) = word.split_at(1);
             let text: String = std::iter::repeat_n(fill, count.parse().unwrap()).collect();
@@ -218,9 +218,9 @@ mod tests {
         let check = |script: &str, tokens: u64, expected: &str| {
             // A character counts once, however many bytes it has.
             for fill in ['a', 'é', '東', '🦀'] {
-                let all = messages_from_notation(script, fill);
-                let expect = messages_from_notation(expected, fill);
-                assert_eq!(trim_thread(all, tokens), expect, "{script} in {tokens}");
+                let all = messages_from_roles_and_sizes(script, fill);
+                let expect = messages_from_roles_and_sizes(expected, fill);
+                assert_eq!(trim_thread_messages(all, tokens), expect, "{script} in {tokens}");
             }
         };
         check("", 10, "");
@@ -236,9 +236,9 @@ mod tests {
         check("u4", 0, "");
     }
 
-    /// Formats messages as `check` expects them, such as `u12` for a user message of 12 characters.
-    /// `*` marks truncated messages.
-    fn messages_to_notation(messages: &[Message]) -> String {
+    /// Formats messages in a short notation, such as `u12` for a user message of 12 characters, or
+    /// `m12*` for a message of the model that was truncated from 12 characters.
+    fn roles_and_sizes_of_messages(messages: &[Message]) -> String {
         let labels = messages.iter().map(|message| {
             let role_mark = match message {
                 Message::User(_) => "u",
@@ -258,8 +258,13 @@ mod tests {
     fn a_long_message_is_truncated_before_others_are_dropped() {
         let check = |script: &str, tokens: u64, expected: &str| {
             for fill in ['a', 'é', '東', '🦀'] {
-                let some = trim_thread(messages_from_notation(script, fill), tokens);
-                assert_eq!(messages_to_notation(&some), expected, "{script} in {tokens} of {fill}");
+                let some =
+                    trim_thread_messages(messages_from_roles_and_sizes(script, fill), tokens);
+                assert_eq!(
+                    roles_and_sizes_of_messages(&some),
+                    expected,
+                    "{script} in {tokens} of {fill}"
+                );
                 let chars_max = tokens * CHARS_PER_TOKEN;
                 let taken: u64 = some.iter().map(message_char_count).sum();
                 assert!(taken <= chars_max, "{taken}: {script} in {tokens}");
@@ -315,17 +320,20 @@ mod tests {
         let call = Block::Other(longhaul_core::raw::RawJson::from_serialize(&"x".repeat(9_000)));
         let odd =
             Message::Assistant(Arc::new(Reply { api: "scripted".into(), blocks: vec![call] }));
-        let mut messages = messages_from_notation("u40 m40", 'x');
+        let mut messages = messages_from_roles_and_sizes("u40 m40", 'x');
         messages.push(odd);
-        messages.extend(messages_from_notation("u40 m9000", 'x'));
-        assert_eq!(messages_to_notation(&trim_thread(messages, 2_000)), "u40 m9000*");
+        messages.extend(messages_from_roles_and_sizes("u40 m9000", 'x'));
+        assert_eq!(
+            roles_and_sizes_of_messages(&trim_thread_messages(messages, 2_000)),
+            "u40 m9000*"
+        );
     }
 
     #[test]
     fn the_number_of_thread_messages_is_limited() {
         let script = "u1 m1 ".repeat(40);
-        let trimmed = trim_thread(messages_from_notation(&script, 'x'), 2_000);
-        assert_eq!(trimmed, messages_from_notation(&"u1 m1 ".repeat(25), 'x'));
+        let trimmed = trim_thread_messages(messages_from_roles_and_sizes(&script, 'x'), 2_000);
+        assert_eq!(trimmed, messages_from_roles_and_sizes(&"u1 m1 ".repeat(25), 'x'));
         assert_eq!(trimmed.len(), MESSAGES_MAX);
     }
 }

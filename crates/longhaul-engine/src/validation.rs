@@ -122,7 +122,7 @@ impl SchemaValidator {
                 sender.send(validate_against_schema(&validator, &value, (&value_name, work)));
         });
         if let Err(error) = spawned {
-            return Err(format!("could not start a thread for the check: {error}"));
+            return Err(format!("could not start a thread for the schema check: {error}"));
         }
         receiver.await.unwrap_or_else(|_| stopped())
     }

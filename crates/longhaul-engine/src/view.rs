@@ -9,7 +9,7 @@ use longhaul_api::run::{
 };
 use longhaul_core::chain::ChainRow;
 use longhaul_core::change::NewRun;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::run::CancelCause;
 use longhaul_core::id::{Epoch, Seq};
 use longhaul_core::policy::gate::{GateDecision, GateRow, GateSpec, RecordedAnswer};
@@ -121,7 +121,7 @@ pub(crate) fn describe_start_time_wait(row: &RunRow, run: &Run, now: Timestamp) 
 
 /// Returns the API view of a run that was just created, without reading it back from the store.
 pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, Error> {
-    let mut entries = new.events.iter().zip(1..).map(|(event, seq)| Entry {
+    let mut entries = new.events.iter().zip(1..).map(|(event, seq)| JournalEntry {
         run: new.id,
         seq: Seq(seq),
         at: now,
@@ -279,7 +279,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
     }
 }
 
-/// Returns the API view of a remembered approval.
+/// Returns the API view of a remembered approval (a rule by which later calls are approved).
 pub fn rule_view(rule: ApprovalRuleRow) -> RuleView {
     RuleView {
         id: rule.rule,

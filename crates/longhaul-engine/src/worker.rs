@@ -24,10 +24,10 @@ use crate::hooks::{NoHooks, WorkerHooks};
 use crate::scheduler::run_scheduler;
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
-use crate::spend_caps::store_configured_limits;
+use crate::spend_caps::store_configured_cap_limits;
 use crate::stalled::StalledRunDetector;
-use crate::sweep::{Retention, run_maintenance_until_error};
-use crate::worker::claim_loop::{ClaimLoop, STORE_RETRY_DELAY, release_matching_claims};
+use crate::sweep::{RunRetention, run_maintenance_until_error};
+use crate::worker::claim_loop::{ClaimLoop, STORE_RETRY_DELAY, release_claims_if};
 use crate::worker::filtered_queue::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::pool::DriverPool;
@@ -86,7 +86,7 @@ impl Worker {
         let heartbeats =
             HeartbeatSender::new_with_first_heartbeat(&self.services, &self.options).await?;
         let EngineServices { caps, records, .. } = &self.services;
-        if let Err(error) = store_configured_limits(caps, &**records).await {
+        if let Err(error) = store_configured_cap_limits(caps, &**records).await {
             tracing::warn!(%error, "the limits of spend caps could not be stored");
         }
         let mut background_tasks = JoinSet::new();
@@ -131,7 +131,7 @@ impl Worker {
         background_tasks.shutdown().await;
         // Drivers that did not end are aborted; their runs can be claimed again at once.
         pool.abort_drivers();
-        if let Err(error) = release_matching_claims(&self.services, &heartbeats, |_| true).await {
+        if let Err(error) = release_claims_if(&self.services, &heartbeats, |_| true).await {
             tracing::warn!(%error, "could not release the runs that have not ended");
         }
         // A final heartbeat, so that nobody takes this worker for a live one.
@@ -156,9 +156,13 @@ async fn send_heartbeats(heartbeats: HeartbeatSender, shutdown: Shutdown) {
 async fn notify_drivers_of_changes(services: EngineServices, heartbeats: HeartbeatSender) {
     let mut watch = services.store.watch_for_changes();
     while watch.wait_for_change().await.is_ok() {
-        services.notifier.notify_work_available();
+        services.notifier.notify_runs_ready();
         if !services.notifier.has_no_drivers() {
-            match services.records.claimed_runs(heartbeats.current_identity().worker).await {
+            match services
+                .records
+                .claimed_runs_with_last_seq(heartbeats.current_identity().worker)
+                .await
+            {
                 Ok(heads) => services.notifier.notify_outdated_drivers(&heads),
                 Err(error) => tracing::warn!(%error, "could not list the claimed runs"),
             }
@@ -168,7 +172,7 @@ async fn notify_drivers_of_changes(services: EngineServices, heartbeats: Heartbe
 }
 
 /// Runs the sweep, which fires timers and deletes old runs. Restarts it after a delay if it fails.
-async fn run_maintenance_with_restarts(services: EngineServices, retention: Retention) {
+async fn run_maintenance_with_restarts(services: EngineServices, retention: RunRetention) {
     // Kept across restarts: a driver counts as stalled only after minutes.
     let mut stalled_runs = StalledRunDetector::default();
     loop {

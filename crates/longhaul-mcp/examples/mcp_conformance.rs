@@ -8,11 +8,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use longhaul_core::id::{CallId, Epoch, RunId};
-use longhaul_core::port::tool::{ClaimId, Tool, ToolContext};
+use longhaul_core::port::tool::{RunClaimId, Tool, ToolContext};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_mcp::{
-    CallbackServer, LoginContext, LoginRequest, McpError, OAuthConfig, ServerSpec, ServerTransport,
-    Servers,
+    CallbackServer, LoginContext, LoginRequest, McpError, McpServers, OAuthConfig, ServerSpec,
+    ServerTransport,
 };
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ const LOGINS_MAX: usize = 3;
 /// URL of our client metadata document, as the suite expects it.
 const CLIENT_METADATA_URL: &str = "https://conformance-test.local/client-metadata.json";
 
-const RUN: ClaimId = ClaimId { run: RunId::from_bits(1), epoch: Epoch(1) };
+const RUN: RunClaimId = RunClaimId { run: RunId::from_bits(1), epoch: Epoch(1) };
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -59,7 +59,7 @@ async fn main() -> ExitCode {
         per_run: false,
         timeout: ServerSpec::TIMEOUT,
     };
-    let servers = Servers::new(vec![spec], clock);
+    let servers = McpServers::new(vec![spec], clock);
     let mut logins = 0;
     let ended = loop {
         match use_tools(&servers).await {
@@ -79,7 +79,7 @@ async fn main() -> ExitCode {
 }
 
 /// Lists the server's tools and calls all of them. The error says whether a login is required.
-async fn use_tools(servers: &Servers) -> Result<(), bool> {
+async fn use_tools(servers: &McpServers) -> Result<(), bool> {
     let tools = servers.server_tools("conformance", None, RUN).await;
     let tools = tools.map_err(|why| {
         log_line(&why.to_string());
@@ -111,7 +111,7 @@ fn oauth_config() -> OAuthConfig {
 }
 
 /// Logs in like a user with a browser.
-async fn log_in(servers: &Servers) -> Result<(), String> {
+async fn log_in(servers: &McpServers) -> Result<(), String> {
     let server = CallbackServer::bind(None).await.map_err(|why| why.to_string())?;
     let visit = LoginRequest { redirect_uri: server.redirect_uri(), ..LoginRequest::default() };
     let began = servers.begin_login("conformance", &visit).await;

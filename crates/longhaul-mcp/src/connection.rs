@@ -81,7 +81,7 @@ pub(super) enum ServerRequestError {
 
 impl ServerRequestError {
     /// Returns whether the server answered with this JSON-RPC error code.
-    pub(super) fn has_code(&self, code: i32) -> bool {
+    pub(super) fn has_json_rpc_code(&self, code: i32) -> bool {
         matches!(self, Self::Rejected(message) if message.ends_with(&format!("(code {code})")))
     }
 }
@@ -299,7 +299,7 @@ impl Connection {
             PendingRequest { id: Some(pending.id.clone()), abandoned: self.abandoned.clone() };
         let answer = pending.await_response().await;
         waits.id = None;
-        self.count_rejected_requests(&answer);
+        self.count_consecutive_rejections(&answer);
         answer.map_err(|error| {
             let lost = self.classify_error(&error, is_list_request);
             if let ServerRequestError::Disconnected { reason: why, .. } = &lost {
@@ -312,7 +312,7 @@ impl Connection {
     /// Counts consecutive requests that the server rejected because it may not know the session any
     /// more. After too many of them the connection counts as closed, because only a new session
     /// helps.
-    fn count_rejected_requests(&self, answer: &Result<ServerResult, ServiceError>) {
+    fn count_consecutive_rejections(&self, answer: &Result<ServerResult, ServiceError>) {
         match answer {
             Ok(_) | Err(ServiceError::McpError(_)) => {
                 self.consecutive_rejections.store(0, Ordering::Release)

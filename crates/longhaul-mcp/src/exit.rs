@@ -22,7 +22,7 @@ const REASON_CHARS_MAX: usize = 600;
 /// Records why a server is gone. Only the first recorded reason is kept.
 #[derive(Debug, Default)]
 pub(super) struct ServerExitRecord {
-    reason: Mutex<Option<ExitReason>>,
+    reason: Mutex<Option<ServerExitReason>>,
     stderr: Mutex<StderrTail>,
     redactor: Redactor,
     /// Length of the longest secret to redact, in bytes.
@@ -40,7 +40,7 @@ struct StderrTail {
 
 /// Why a server process or connection is gone.
 #[derive(Debug, Clone)]
-pub(super) struct ExitReason {
+pub(super) struct ServerExitReason {
     /// Why the process or connection is gone, as text for messages.
     pub(super) reason: String,
     /// Whether the server violated a limit. Then its pending requests are not retried, and the
@@ -72,12 +72,12 @@ impl ServerExitRecord {
         let mut end = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if end.is_none() {
             let why = self.sanitize_server_text(why);
-            *end = Some(ExitReason { reason: why, is_violation });
+            *end = Some(ServerExitReason { reason: why, is_violation });
         }
     }
 
     /// Returns why the server is gone. `None` if the server is still connected.
-    pub(super) fn reason(&self) -> Option<ExitReason> {
+    pub(super) fn reason(&self) -> Option<ServerExitReason> {
         let end = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         end.clone()
     }

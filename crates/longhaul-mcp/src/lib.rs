@@ -36,7 +36,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use longhaul_core::port::tool::{ClaimId, Tool};
+use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::{Clock, Millis};
 use reqwest::Url;
 use tokio::time::timeout;
@@ -85,9 +85,9 @@ pub struct ServerCheckReport {
 
 /// The configured servers of a project. Cheap to clone; clones share state.
 #[derive(Clone)]
-pub struct Servers(Arc<ServersInner>);
+pub struct McpServers(Arc<McpServersInner>);
 
-struct ServersInner {
+struct McpServersInner {
     servers: BTreeMap<String, ConfiguredServer>,
     clock: Arc<dyn Clock>,
 }
@@ -98,12 +98,12 @@ struct ConfiguredServer {
     shared: Arc<ReconnectingServer>,
     /// Handshake mode that the server is known to need, shared by all connections to this server.
     known_mode: HandshakeModeCache,
-    run_servers: Mutex<BTreeMap<ClaimId, Arc<ReconnectingServer>>>,
+    run_servers: Mutex<BTreeMap<RunClaimId, Arc<ReconnectingServer>>>,
 }
 
-impl fmt::Debug for Servers {
+impl fmt::Debug for McpServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Servers").field(&self.names()).finish()
+        f.debug_tuple("McpServers").field(&self.names()).finish()
     }
 }
 
@@ -112,14 +112,14 @@ impl ConfiguredServer {
     /// of a run each.
     fn with_run_servers<T>(
         &self,
-        action: impl FnOnce(&mut BTreeMap<ClaimId, Arc<ReconnectingServer>>) -> T,
+        action: impl FnOnce(&mut BTreeMap<RunClaimId, Arc<ReconnectingServer>>) -> T,
     ) -> T {
         action(&mut self.run_servers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the server that a claim of a run uses: its own instance if `per_run` is set, else
     /// the shared one. A claim is a worker's exclusive right to drive a run.
-    fn server_for_run(&self, claim: ClaimId, clock: &Arc<dyn Clock>) -> Arc<ReconnectingServer> {
+    fn server_for_run(&self, claim: RunClaimId, clock: &Arc<dyn Clock>) -> Arc<ReconnectingServer> {
         if !self.spec.per_run {
             return Arc::clone(&self.shared);
         }
@@ -131,7 +131,7 @@ impl ConfiguredServer {
     }
 }
 
-impl Servers {
+impl McpServers {
     /// Creates the servers from their specs without starting any. If two specs have the same name,
     /// the last one is used.
     pub fn new(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
@@ -149,7 +149,7 @@ impl Servers {
             (spec.name.clone(), server)
         });
         let servers = servers.collect();
-        Self(Arc::new(ServersInner { servers, clock }))
+        Self(Arc::new(McpServersInner { servers, clock }))
     }
 
     /// Returns the names of the configured servers, sorted.
@@ -163,7 +163,7 @@ impl Servers {
         &self,
         server: &str,
         tool: Option<&str>,
-        claim: ClaimId,
+        claim: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         let slot = self.find_server(server)?.server_for_run(claim, &self.0.clock);
         if let Some(why) = self.login_error_message(server).await {
@@ -319,14 +319,14 @@ impl Servers {
 
     /// Closes the servers that were started only for this claim (a worker's exclusive right to
     /// drive a run).
-    pub async fn close_claim_servers(&self, claim: ClaimId) {
+    pub async fn close_servers_of_claim(&self, claim: RunClaimId) {
         let servers = self.0.servers.values();
         let mine = servers.filter_map(|server| server.with_run_servers(|runs| runs.remove(&claim)));
         let mine: Vec<Arc<ReconnectingServer>> = mine.collect();
         join_all(mine.iter().map(|slot| slot.close())).await;
     }
 
-    /// Closes all servers permanently. Call [`Servers::finish_token_refreshes`] afterwards.
+    /// Closes all servers permanently. Call [`McpServers::finish_token_refreshes`] afterwards.
     pub async fn close_all_servers(&self) {
         let mut all = Vec::new();
         for server in self.0.servers.values() {
@@ -337,7 +337,7 @@ impl Servers {
     }
 
     /// Waits a limited time for token refreshes that are in flight: only their responses hold the
-    /// next refresh token. Call it after [`Servers::close_all_servers`], because closing may start a refresh.
+    /// next refresh token. Call it after [`McpServers::close_all_servers`], because closing may start a refresh.
     pub async fn finish_token_refreshes(&self) {
         let servers = self.0.servers.values();
         let logins = servers.filter_map(|server| server.spec.transport.login_context());

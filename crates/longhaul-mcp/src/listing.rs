@@ -27,7 +27,8 @@ const NOTES_MAX: usize = 50;
 pub struct ListedTool {
     /// Name, description and schema of the tool.
     pub spec: ToolSpec,
-    /// Effect class of the tool's calls, from the server's annotations.
+    /// Effect class of the tool's calls (whether a call may be repeated), from the server's
+    /// annotations.
     pub class: EffectClass,
     /// Schema of the tool's structured results. `None` means the tool declares no usable schema.
     pub output_schema: Option<Value>,
@@ -149,8 +150,8 @@ fn parse_output_schema<'a>(
     Ok(Some(schema))
 }
 
-/// Returns the effect class of a tool's calls from the server's annotations. A `per_run` server may
-/// keep state between calls, so its calls are never repeated.
+/// Returns the effect class of a tool's calls (whether a call may be repeated) from the server's
+/// annotations. A `per_run` server may keep state between calls, so its calls are never repeated.
 fn effect_class(spec: &ServerSpec, annotations: &Value) -> EffectClass {
     let has_hint = |hint: &str| annotations[hint].as_bool() == Some(true);
     if spec.per_run {

@@ -58,8 +58,9 @@ pub(super) fn output_schema_violation(
     let error = validator.validate(given).err()?;
     let path = error.instance_path().to_string();
     let path = if path.is_empty() { "/" } else { &path };
-    let message: String = format!("at {path}: {error}").chars().take(ERROR_CHARS_MAX).collect();
-    Some(format!("the response violates the output schema {message}"))
+    let path_and_error = format!("at {path}: {error}");
+    let path_and_error: String = path_and_error.chars().take(ERROR_CHARS_MAX).collect();
+    Some(format!("the response violates the output schema {path_and_error}"))
 }
 
 #[cfg(test)]

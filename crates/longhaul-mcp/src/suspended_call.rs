@@ -76,7 +76,7 @@ struct OpenQuestion {
 impl SuspendedCallState {
     /// Restores the stored state of a suspended call, to continue the call. If the first question
     /// was answered, declined or left unanswered, adds the response for the server.
-    pub(super) fn resume(resumption: ToolResumption) -> Result<Self, String> {
+    pub(super) fn from_resumption(resumption: ToolResumption) -> Result<Self, String> {
         let mut state: Self = serde_json::from_str(resumption.state.as_str())
             .map_err(|_| "the stored state of the call can't be read by this build".to_owned())?;
         if let (Some(answer), false) = (resumption.answer, state.questions.is_empty()) {
@@ -99,7 +99,7 @@ impl SuspendedCallState {
     }
 
     /// Returns whether there are answers to the server's questions that were not sent to it yet.
-    pub(super) fn has_responses(&self) -> bool {
+    pub(super) fn has_unsent_responses(&self) -> bool {
         !self.responses.is_empty()
     }
 
@@ -107,12 +107,12 @@ impl SuspendedCallState {
     /// parameters of a call.
     pub(super) fn add_responses_to_call(&self, params: &mut CallToolRequestParams) {
         params.request_state.clone_from(&self.request_state);
-        params.input_responses = self.has_responses().then(|| self.responses.clone());
+        params.input_responses = self.has_unsent_responses().then(|| self.responses.clone());
     }
 
     /// Returns the responses to the server's input requests that were not sent yet, by the key of
     /// the request.
-    pub(super) fn responses(&self) -> InputResponses {
+    pub(super) fn unsent_responses(&self) -> InputResponses {
         self.responses.clone()
     }
 
@@ -230,8 +230,9 @@ impl SuspendedCallState {
         Ok(())
     }
 
-    /// Returns the suspension of a call whose task the server still works on. `task` is the
-    /// server's description of the task, and `message` is its status for people.
+    /// Returns the reply that suspends a call until its task, on which the server still works, is
+    /// polled again. `task` is the server's description of the task, and `message` is its status
+    /// for people.
     pub(super) fn suspend_until_task_ends(
         mut self,
         task: &Value,
@@ -248,7 +249,7 @@ impl SuspendedCallState {
         self.suspend(SuspendedCallWait::Poll { after, ttl, message }, true)
     }
 
-    /// Returns the suspension of a call after a failed request to the server about the call's task.
+    /// Returns the reply that suspends a call until a failed request about its task is repeated.
     /// `None` means that more than `FAILURES_MAX` requests have failed in a row.
     pub(super) fn suspend_after_failed_request(mut self, reason: &str) -> Option<ToolReply> {
         let after = Millis(RETRY_INTERVAL.0 << self.failures.min(FAILURES_MAX));
@@ -258,8 +259,8 @@ impl SuspendedCallState {
         (self.failures <= FAILURES_MAX).then(|| self.suspend(wait, true))
     }
 
-    /// Returns the suspension of a call whose first question a person must answer. `None` if there is
-    /// no question.
+    /// Returns the reply that suspends a call until a person has answered its first question.
+    /// `None` if there is no question.
     pub(super) fn suspend_for_first_question(
         self,
         server: &str,
@@ -340,7 +341,8 @@ mod tests {
             assert!(!stored.suspension.may_repeat && !stored.suspension.must_cancel);
             let state = stored.suspension.state;
             let state =
-                SuspendedCallState::resume(ToolResumption { state, answer: Some(answer) }).unwrap();
+                SuspendedCallState::from_resumption(ToolResumption { state, answer: Some(answer) })
+                    .unwrap();
             assert!(!state.has_question());
             let mut params = CallToolRequestParams::new("pay".to_owned());
             state.add_responses_to_call(&mut params);
@@ -411,7 +413,7 @@ mod tests {
             state: stored.suspension.state,
             answer: Some(ToolQuestionAnswer::Declined),
         };
-        let mut state = SuspendedCallState::resume(resumption).unwrap();
+        let mut state = SuspendedCallState::from_resumption(resumption).unwrap();
         state.record_sent_responses();
         assert_eq!(state.record_task_input_requests(&task, &NoopProgress), Ok(false));
     }
@@ -425,8 +427,11 @@ mod tests {
             let SuspendedCallWait::Poll { after, .. } = stored.wait else { panic!("no poll") };
             assert_eq!(after, Millis(expected));
             let state_json = stored.suspension.state;
-            state = SuspendedCallState::resume(ToolResumption { state: state_json, answer: None })
-                .unwrap();
+            state = SuspendedCallState::from_resumption(ToolResumption {
+                state: state_json,
+                answer: None,
+            })
+            .unwrap();
         }
         state.failures = FAILURES_MAX;
         assert_eq!(state.suspend_after_failed_request("down"), None);

@@ -176,7 +176,7 @@ impl McpTool {
             return Err(TaskRequestError { reason, is_unknown_task: false });
         };
         answer.map_err(|error| {
-            let is_unknown_task = error.has_code(ErrorCode::INVALID_PARAMS.0);
+            let is_unknown_task = error.has_json_rpc_code(ErrorCode::INVALID_PARAMS.0);
             TaskRequestError { reason: self.to_tool_failure(error).into_message(), is_unknown_task }
         })
     }
@@ -190,8 +190,8 @@ impl McpTool {
     ) -> Result<ToolReply, ToolFailure> {
         let id = state.task.clone().unwrap_or_default();
         loop {
-            if state.has_responses() {
-                let params = UpdateTaskParams::new(id.as_str(), state.responses());
+            if state.has_unsent_responses() {
+                let params = UpdateTaskParams::new(id.as_str(), state.unsent_responses());
                 let update = ClientRequest::UpdateTaskRequest(UpdateTaskRequest::new(params));
                 match self.send_task_request(update).await {
                     Ok(_) => state.record_sent_responses(),
@@ -416,7 +416,7 @@ impl Tool for McpTool {
             }
         };
         let state = resumption
-            .map_or_else(|| Ok(SuspendedCallState::default()), SuspendedCallState::resume);
+            .map_or_else(|| Ok(SuspendedCallState::default()), SuspendedCallState::from_resumption);
         let mut state = state.map_err(ToolFailure::new)?;
         for attempt in 0.. {
             if state.has_question() {
@@ -433,7 +433,7 @@ impl Tool for McpTool {
                     let recorded = state.record_input_required(&answer, &*ctx.progress);
                     recorded.map_err(|why| self.server_misbehavior_failure(&why))?;
                     // The server asks for nothing, so it only needs more time.
-                    if !state.has_question() && !state.has_responses() {
+                    if !state.has_question() && !state.has_unsent_responses() {
                         tokio::time::sleep(RETRY_DELAY * (1 << attempt.min(5))).await;
                     }
                 }
@@ -455,7 +455,7 @@ impl Tool for McpTool {
 
     async fn cancel_suspended(&self, state: &RawJson, _: &ToolContext) -> Result<(), ToolFailure> {
         let resumption = ToolResumption { state: state.clone(), answer: None };
-        let state = SuspendedCallState::resume(resumption).map_err(ToolFailure::new)?;
+        let state = SuspendedCallState::from_resumption(resumption).map_err(ToolFailure::new)?;
         match state.task {
             Some(task) => self.cancel_task(&task).await,
             None => Ok(()),

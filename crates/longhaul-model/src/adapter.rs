@@ -31,7 +31,7 @@ use crate::request_cache::{ByteSize, RequestCache};
 use crate::secrets;
 use crate::settings::{AuthScheme, ModelSettings, SettingsError};
 use crate::token_counts::UsageJsonPaths;
-use crate::tool_table::{self, ToolRow};
+use crate::tool_table::{self, ToolTableRow};
 
 /// Estimated size in bytes of a request without its conversation.
 const BODY_OVERHEAD: usize = 4 * 1024;
@@ -61,7 +61,7 @@ pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'stati
     fn encode_prompt(&self, prompt: &str) -> RawJson;
 
     /// Encodes the list of tools in the format of this API.
-    fn encode_tools(&self, tools: &[ToolRow]) -> RawJson;
+    fn encode_tools(&self, tools: &[ToolTableRow]) -> RawJson;
 
     /// Returns the label of this API and its provider, such as `chat:moonshot`. The label is stored
     /// with each reply, because the blocks of a reply can only be sent back to the same API and
@@ -295,7 +295,9 @@ impl<W: ProviderApi> ModelAdapter<W> {
             if index >= same {
                 let mut encoded_images = EncodedImages::default();
                 if let Some(source) = &self.image_source {
-                    encoded_images.load_images(message, remaining_dropped, &**source).await;
+                    encoded_images
+                        .load_and_encode_images(message, remaining_dropped, &**source)
+                        .await;
                 }
                 conversation.push_message(&self.wire, message, &encoded_images);
             }
@@ -336,7 +338,9 @@ impl<W: ProviderApi> Model for ModelAdapter<W> {
         };
         let mut decoder = W::Decoder::default();
         self.endpoint.send_and_decode((body, sent), &mut decoder, sink).await?;
-        let usage = decoder.token_counts().final_usage(W::USAGE, sent.estimated_usage(&decoder));
+        let usage = decoder
+            .token_counts()
+            .usage_of_complete_reply(W::USAGE, sent.estimated_usage(&decoder));
         let DecodedReply { reply, stop, model } = decoder.into_decoded_reply(self.wire.api_label());
         Ok(ModelResponse {
             reply: Arc::new(reply),

@@ -20,7 +20,7 @@ use crate::http::HttpClient;
 use crate::json_object::JsonObject;
 use crate::settings::{AuthScheme, ModelSettings, SettingsError};
 use crate::token_counts::UsageJsonPaths;
-use crate::tool_table::ToolRow;
+use crate::tool_table::ToolTableRow;
 
 /// Creates a model that uses the Messages API. `clock` is used to interpret times in response
 /// headers.
@@ -64,7 +64,7 @@ impl ProviderApi for MessagesApi {
         RawJson::from_serialize(&[with_cache_control(text_block(prompt))])
     }
 
-    fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
+    fn encode_tools(&self, tools: &[ToolTableRow]) -> RawJson {
         let last = tools.len().saturating_sub(1);
         let tools = tools.iter().enumerate().map(|(index, row)| {
             let tool = row.encode_tool(NAME_MAX, "input_schema");
@@ -84,7 +84,7 @@ impl ProviderApi for MessagesApi {
             .with_field("model", parts.model)
             .with_field("max_tokens", &parts.max_tokens)
             .with_field("stream", &true)
-            .with_fields(parts.fields)
+            .with_fields_of_object(parts.fields)
             .with_optional_field("system", parts.prompt)
             .with_optional_field("tools", parts.tools)
     }

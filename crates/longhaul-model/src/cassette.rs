@@ -1,6 +1,6 @@
 //! Cassettes: recorded model conversations that are replayed without a provider.
 //!
-//! A cassette records the requests and responses of the model port in a provider-neutral form that
+//! A cassette records the requests to a `Model` and its responses, in a provider-neutral form that
 //! includes the provider's own fields. A run that was recorded over one API replays byte for byte.
 //!
 //! Invariant: replay never contacts a model. In strict mode a request that differs from the
@@ -65,7 +65,7 @@ impl CassetteModel {
         let index = usize::try_from(request.attempt.saturating_sub(1)).unwrap_or(usize::MAX);
         let last = of_turn.len().checked_sub(1);
         let exchange = last.and_then(|last| of_turn.get(index.min(last)).copied());
-        exchange.ok_or_else(|| match self.cassette.last_turn() {
+        exchange.ok_or_else(|| match self.cassette.last_recorded_turn() {
             0 => "the cassette is empty".to_owned(),
             turns => format!(
                 "turn {} is not recorded: the cassette ends after turn {turns}",

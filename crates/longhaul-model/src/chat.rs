@@ -25,7 +25,7 @@ use crate::http::HttpClient;
 use crate::json_object::JsonObject;
 use crate::settings::{AuthScheme, ModelSettings, SettingsError};
 use crate::token_counts::UsageJsonPaths;
-use crate::tool_table::ToolRow;
+use crate::tool_table::ToolTableRow;
 
 pub use crate::chat::quirks::ServerQuirks;
 
@@ -86,7 +86,7 @@ impl ProviderApi for ChatCompletionsApi {
         RawJson::from_serialize(&message_with_role(role, prompt))
     }
 
-    fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
+    fn encode_tools(&self, tools: &[ToolTableRow]) -> RawJson {
         let tools = tools.iter().map(|row| {
             let function = row.encode_tool(NAME_MAX, "parameters");
             JsonObject::with_type_field("function").with_field("function", &function)
@@ -109,7 +109,7 @@ impl ProviderApi for ChatCompletionsApi {
             .with_field(limit, &parts.max_tokens)
             .with_field("stream", &true)
             .with_optional_field("stream_options", options)
-            .with_fields(parts.fields)
+            .with_fields_of_object(parts.fields)
             .with_optional_field("tools", parts.tools)
     }
 

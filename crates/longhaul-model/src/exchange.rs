@@ -18,7 +18,7 @@ use crate::decode_error::DecodeError;
 use crate::error_mapping::ErrorMapper;
 use crate::http::HttpClient;
 use crate::http::error::HttpError;
-use crate::http::response::BoundedResponse;
+use crate::http::response::SizeLimitedResponse;
 use crate::lenient_object::LenientObject;
 use crate::sse::{SseEvent, SseStream};
 use crate::token_counts::{TokenCounts, UsageJsonPaths};
@@ -37,7 +37,7 @@ pub(crate) trait StreamEventDecoder: Send {
 
     /// Whether the reply counts as complete if the stream ends now, without a final event. True
     /// only for APIs whose servers may omit the final event.
-    fn is_complete_at_stream_end(&self) -> bool {
+    fn is_reply_complete_without_final_event(&self) -> bool {
         false
     }
 
@@ -149,14 +149,14 @@ impl UsageEstimator {
 }
 
 /// Why an exchange ended without a complete reply.
-enum ExchangeError {
+enum ReplyRequestError {
     Http(HttpError),
     Decode(DecodeError),
     /// The response body is complete, but it is not a reply. Contains the reason and the body.
     UnexpectedBody(String, Vec<u8>),
 }
 
-impl From<HttpError> for ExchangeError {
+impl From<HttpError> for ReplyRequestError {
     fn from(error: HttpError) -> Self {
         Self::Http(error)
     }
@@ -185,19 +185,19 @@ impl ProviderEndpoint {
         result.map_err(|ended| {
             let mapper = self.error_mapper();
             let failure = match ended {
-                ExchangeError::Http(http_error) => {
+                ReplyRequestError::Http(http_error) => {
                     mapper.map_transport_error(&http_error, Some(&headers))
                 }
-                ExchangeError::Decode(DecodeError::ProviderError(error)) => {
+                ReplyRequestError::Decode(DecodeError::ProviderError(error)) => {
                     mapper.map_stream_error(&headers, &error)
                 }
-                ExchangeError::Decode(DecodeError::Malformed(what)) => {
+                ReplyRequestError::Decode(DecodeError::Malformed(what)) => {
                     mapper.map_malformed_response(&headers, &what)
                 }
-                ExchangeError::Decode(DecodeError::TooLarge(what)) => {
+                ReplyRequestError::Decode(DecodeError::TooLarge(what)) => {
                     mapper.map_oversized_response(&headers, &what)
                 }
-                ExchangeError::UnexpectedBody(what, body) => {
+                ReplyRequestError::UnexpectedBody(what, body) => {
                     mapper.map_unexpected_body(&headers, &what, &body)
                 }
             };
@@ -205,7 +205,7 @@ impl ProviderEndpoint {
                 usage: Some(
                     decoder
                         .token_counts()
-                        .partial_usage(self.usage, question.estimated_usage(decoder)),
+                        .usage_of_failed_reply(self.usage, question.estimated_usage(decoder)),
                 ),
                 ..failure
             }
@@ -214,16 +214,18 @@ impl ProviderEndpoint {
 
     async fn decode_event_stream(
         &self,
-        answer: BoundedResponse,
+        answer: SizeLimitedResponse,
         decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
-    ) -> Result<(), ExchangeError> {
+    ) -> Result<(), ReplyRequestError> {
         let stall = self.http.limits().stall;
         let mut events = SseStream::new(answer);
         loop {
-            let moved =
-                tokio::time::timeout(stall, read_until_reply_changes(&mut events, decoder, sink))
-                    .await;
+            let moved = tokio::time::timeout(
+                stall,
+                read_events_until_reply_grows_or_ends(&mut events, decoder, sink),
+            )
+            .await;
             match moved.map_err(|_| HttpError::StallTimeout(stall))?? {
                 StreamEventEffect::Done => break,
                 StreamEventEffect::Progress | StreamEventEffect::Ignored => {}
@@ -235,10 +237,10 @@ impl ProviderEndpoint {
 
     async fn decode_response_body(
         &self,
-        mut answer: BoundedResponse,
+        mut answer: SizeLimitedResponse,
         decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
-    ) -> Result<(), ExchangeError> {
+    ) -> Result<(), ReplyRequestError> {
         let Some(body) = answer.read_complete_body().await? else {
             return self.decode_event_stream(answer, decoder, sink).await;
         };
@@ -248,9 +250,9 @@ impl ProviderEndpoint {
         };
         result.map_err(|error| match error {
             DecodeError::ProviderError(_) | DecodeError::TooLarge(_) => {
-                ExchangeError::Decode(error)
+                ReplyRequestError::Decode(error)
             }
-            DecodeError::Malformed(what) => ExchangeError::UnexpectedBody(what, body),
+            DecodeError::Malformed(what) => ReplyRequestError::UnexpectedBody(what, body),
         })
     }
 
@@ -260,11 +262,11 @@ impl ProviderEndpoint {
 }
 
 /// Reads events until an event adds to the reply or ends the reply.
-async fn read_until_reply_changes(
+async fn read_events_until_reply_grows_or_ends(
     events: &mut SseStream,
     decoder: &mut dyn StreamEventDecoder,
     sink: &dyn DeltaSink,
-) -> Result<StreamEventEffect, ExchangeError> {
+) -> Result<StreamEventEffect, ReplyRequestError> {
     while let Some(event) = events.next_event().await? {
         match decoder.decode_event(&event, sink) {
             Ok(StreamEventEffect::Ignored) => {}
@@ -275,10 +277,10 @@ async fn read_until_reply_changes(
             Err(DecodeError::Malformed(_)) if event.is_truncated => {
                 return Err(HttpError::UnexpectedEof.into());
             }
-            Err(error) => return Err(ExchangeError::Decode(error)),
+            Err(error) => return Err(ReplyRequestError::Decode(error)),
         }
     }
-    match decoder.is_complete_at_stream_end() {
+    match decoder.is_reply_complete_without_final_event() {
         true => Ok(StreamEventEffect::Done),
         false => Err(HttpError::UnexpectedEof.into()),
     }

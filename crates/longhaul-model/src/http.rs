@@ -17,7 +17,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder, Url};
 
 use crate::http::conn_counter::ConnectionCounter;
-use crate::http::response::BoundedResponse;
+use crate::http::response::SizeLimitedResponse;
 
 pub use crate::http::error::HttpError;
 pub use crate::http::limits::HttpLimits;
@@ -83,7 +83,7 @@ impl HttpClient {
         &self,
         url: &Url,
         headers: &HeaderMap,
-    ) -> Result<BoundedResponse, HttpError> {
+    ) -> Result<SizeLimitedResponse, HttpError> {
         let request = self.get_or_build_client()?.get(url.clone()).headers(headers.clone());
         self.execute_request(request).await
     }
@@ -98,7 +98,7 @@ impl HttpClient {
         url: &Url,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<BoundedResponse, HttpError> {
+    ) -> Result<SizeLimitedResponse, HttpError> {
         let before = self.conn_counter.total_connections();
         let sent = self.send_post_request(url, headers, body.clone()).await;
         match sent {
@@ -116,16 +116,19 @@ impl HttpClient {
         url: &Url,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<BoundedResponse, HttpError> {
+    ) -> Result<SizeLimitedResponse, HttpError> {
         let request = self.get_or_build_client()?.post(url.clone()).headers(headers.clone());
         self.execute_request(request.body(body)).await
     }
 
-    async fn execute_request(&self, request: RequestBuilder) -> Result<BoundedResponse, HttpError> {
+    async fn execute_request(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<SizeLimitedResponse, HttpError> {
         let sent = tokio::time::timeout(self.limits.first_byte, request.send()).await;
         let sent = sent.map_err(|_| HttpError::ResponseTimeout(self.limits.first_byte))?;
         let response =
             sent.map_err(|error| HttpError::from_send_error(error, self.limits.connect))?;
-        Ok(BoundedResponse::new(response, self.limits))
+        Ok(SizeLimitedResponse::new(response, self.limits))
     }
 }

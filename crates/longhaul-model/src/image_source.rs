@@ -9,5 +9,5 @@ use longhaul_core::message::ImageRef;
 #[async_trait]
 pub trait ImageSource: Send + Sync + std::fmt::Debug {
     /// Returns the bytes of an image. `None` means that the image is not available.
-    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>>;
+    async fn load_image_bytes(&self, image: &ImageRef) -> Option<Vec<u8>>;
 }

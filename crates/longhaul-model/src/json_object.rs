@@ -41,7 +41,7 @@ impl JsonObject {
     }
 
     /// Adds all fields of another object. A value that is not an object is ignored.
-    pub(crate) fn with_fields(mut self, object: Option<&RawJson>) -> Self {
+    pub(crate) fn with_fields_of_object(mut self, object: Option<&RawJson>) -> Self {
         let fields = object.map(|object| serde_json::from_str(object.as_str()));
         if let Some(Ok(FieldList(fields))) = fields {
             self.0.extend(fields);
@@ -136,9 +136,9 @@ impl<'de> Deserialize<'de> for FieldList {
 /// Fields that a stream sends in fragments. String fragments are concatenated, list fragments are
 /// concatenated, and of any other type the last value is used.
 #[derive(Debug, Default)]
-pub(crate) struct FragmentedFields(Vec<(String, Vec<RawJson>)>);
+pub(crate) struct StreamedFieldFragments(Vec<(String, Vec<RawJson>)>);
 
-impl FragmentedFields {
+impl StreamedFieldFragments {
     /// Adds a fragment of the field with this name.
     pub(crate) fn add_fragment(&mut self, name: &str, fragment: RawJson) {
         let is_full = self.0.len() >= FIELDS_MAX;

@@ -90,7 +90,7 @@ struct InvalidArgumentsObject<'a> {
 
 /// Returns the arguments of a tool call as a JSON object, for APIs that accept only objects.
 /// Arguments that are not an object are wrapped in one.
-pub(crate) fn arguments_as_object(input: &RawJson) -> RawJson {
+pub(crate) fn tool_arguments_as_object(input: &RawJson) -> RawJson {
     match input.as_str().starts_with('{') {
         true => input.clone(),
         false => RawJson::from_serialize(&InvalidArgumentsObject { input }),

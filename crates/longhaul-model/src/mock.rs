@@ -146,7 +146,7 @@ impl MockProvider {
             Some(rendered) => parse_turn_header(rendered)?,
         };
         let hash = Hash::digest(request.body);
-        let (mut scripted_request, name) = to_model_request(&parsed, turn);
+        let (mut scripted_request, name) = to_model_request_and_script_name(&parsed, turn);
         let script = self.find_script(&parsed.model, name, request.now)?;
         let index = script.reply_index(turn);
         let script_error = |error: &str| {
@@ -251,7 +251,10 @@ fn parse_turn_header(header_value: &str) -> Result<u32, ApiError> {
 }
 
 /// Returns the request in the form that the scripted model expects, and the name of the script.
-fn to_model_request<'a>(parsed: &'a ParsedRequest<'_>, turn: u32) -> (ModelRequest, &'a str) {
+fn to_model_request_and_script_name<'a>(
+    parsed: &'a ParsedRequest<'_>,
+    turn: u32,
+) -> (ModelRequest, &'a str) {
     let name = parsed.model.strip_prefix("scripted/");
     let name = name.unwrap_or(&parsed.model);
     let request = ModelRequest {

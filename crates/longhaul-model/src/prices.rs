@@ -118,9 +118,9 @@ impl PriceTable {
         self.providers.get(provider)?.default.as_deref()
     }
 
-    /// Returns the name of a provider's model for runs that an `idle_tick` event starts, or `None`
-    /// if the table has none.
-    pub fn model_for_idle_ticks(&self, provider: &str) -> Option<&str> {
+    /// Returns the name of a provider's model for runs that are started by an `idle_tick` event,
+    /// which is sent when an agent has nothing else to do. `None` if the table has none.
+    pub fn model_for_idle_tick_events(&self, provider: &str) -> Option<&str> {
         self.providers.get(provider)?.idle.as_deref()
     }
 
@@ -187,7 +187,8 @@ impl PriceTable {
 }
 
 impl ModelEntry {
-    /// Returns the price and limits in the form used to reserve budget for a call.
+    /// Returns the model's price and limits, from which the budget to reserve for a call is
+    /// computed.
     pub fn pricing(&self) -> ModelPricing {
         let unknown = ModelPricing::default();
         let listed = self.max_output.map(|listed| listed.min(DEFAULT_OUTPUT_MAX));

@@ -24,7 +24,7 @@ use crate::responses::decode::StreamDecoder;
 use crate::responses::wire::{API_NAME, NAME_MAX, ResponsesApi, USAGE};
 use crate::settings::{AuthScheme, ModelSettings, SettingsError};
 use crate::token_counts::UsageJsonPaths;
-use crate::tool_table::ToolRow;
+use crate::tool_table::ToolTableRow;
 
 /// Minimum value of `max_output_tokens` that the API accepts in a request.
 const OUTPUT_TOKENS_MIN: u64 = 16;
@@ -36,7 +36,7 @@ pub fn new_model(
     mut settings: ModelSettings,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, SettingsError> {
-    let include = include::take_include_field(&mut settings)?;
+    let include = include::take_include_request_field(&mut settings)?;
     let api = settings.api_label(API_NAME);
     let wire = ResponsesApi { include, label: api };
     Ok(Arc::new(ModelAdapter::new(wire, http, settings, clock)?))
@@ -45,7 +45,7 @@ pub fn new_model(
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
 /// request.
 pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
-    include::take_include_field(&mut settings.clone())?;
+    include::take_include_request_field(&mut settings.clone())?;
     settings.reject_reserved_request_fields(ResponsesApi::RESERVED_FIELDS)
 }
 
@@ -87,10 +87,10 @@ impl ProviderApi for ResponsesApi {
 
     /// Encodes the tools with `strict: false`. Without this field the API may rewrite a tool's
     /// schema; the input of a call is checked against the original schema anyway.
-    fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
+    fn encode_tools(&self, tools: &[ToolTableRow]) -> RawJson {
         let tools = tools.iter().map(|row| {
             let tool = row.encode_tool(NAME_MAX, "parameters").to_json();
-            let tool = JsonObject::with_type_field("function").with_fields(tool.as_ref());
+            let tool = JsonObject::with_type_field("function").with_fields_of_object(tool.as_ref());
             tool.with_field("strict", &false)
         });
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
@@ -102,7 +102,7 @@ impl ProviderApi for ResponsesApi {
             .with_field("max_output_tokens", &parts.max_tokens.max(OUTPUT_TOKENS_MIN))
             .with_field("stream", &true)
             .with_field("store", &false)
-            .with_fields(parts.fields)
+            .with_fields_of_object(parts.fields)
             .with_optional_field("include", self.include.as_ref())
             .with_optional_field("instructions", parts.prompt)
             .with_optional_field("tools", parts.tools)

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use sse_stream::{Error, Sse, SseByteStream};
 
 use crate::http::error::HttpError;
-use crate::http::response::BoundedResponse;
+use crate::http::response::SizeLimitedResponse;
 use crate::surrogates::SurrogateJoiner;
 
 /// Maximum size in bytes of a single event of the stream.
@@ -62,7 +62,7 @@ pub(crate) struct SseStream {
 }
 
 impl SseStream {
-    pub(crate) fn new(response: BoundedResponse) -> Self {
+    pub(crate) fn new(response: SizeLimitedResponse) -> Self {
         let since = Arc::new(AtomicUsize::new(0));
         let over = Arc::new(AtomicBool::new(false));
         let (count, end) = (Arc::clone(&since), Arc::clone(&over));

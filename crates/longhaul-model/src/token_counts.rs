@@ -1,4 +1,4 @@
-//! Token counts of an exchange, as the provider reports them during the stream.
+//! Token counts of one model call, as the provider reports them during the stream.
 //!
 //! Invariant: a count that is missing in a later report does not overwrite an earlier one.
 
@@ -23,7 +23,7 @@ pub(crate) struct UsageJsonPaths {
     pub(crate) input_includes_cache: bool,
 }
 
-/// Newest token counts that the provider has reported for an exchange.
+/// Newest token counts that the provider has reported for one model call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TokenCounts {
     input: Option<u64>,
@@ -44,7 +44,7 @@ impl TokenCounts {
         self.is_output_final = is_final;
     }
 
-    /// Applies a `usage` object. Its counts are totals for the exchange, so they replace older
+    /// Applies a `usage` object. Its counts are totals for the model call, so they replace older
     /// counts.
     pub(crate) fn update_from_usage(&mut self, paths: &UsageJsonPaths, usage_json: &str) {
         let Ok(usage_json) = serde_json::from_str::<Value>(usage_json) else {
@@ -66,7 +66,7 @@ impl TokenCounts {
 
     /// Returns the usage of a complete reply. Counts that the provider never reported are taken
     /// from `estimate`.
-    pub(crate) fn final_usage(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
+    pub(crate) fn usage_of_complete_reply(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
         let (mut cached, mut cache_write) =
             (self.cached.unwrap_or(0), self.cache_write.unwrap_or(0));
         let mut input = self.input;
@@ -91,7 +91,7 @@ impl TokenCounts {
     }
 
     /// Returns the usage of a reply that failed midway, marked as estimated.
-    pub(crate) fn partial_usage(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
-        Usage { estimated: true, ..self.final_usage(paths, estimate) }
+    pub(crate) fn usage_of_failed_reply(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
+        Usage { estimated: true, ..self.usage_of_complete_reply(paths, estimate) }
     }
 }

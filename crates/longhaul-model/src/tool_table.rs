@@ -1,4 +1,4 @@
-//! The tool table of a `ModelRequest`.
+//! The tool table of a `ModelRequest`: the tools that the model may call.
 //!
 //! Invariant: the bytes of a tool's schema are only changed where providers require it.
 
@@ -10,14 +10,14 @@ use crate::json_object::JsonObject;
 
 /// A row of the tool table: name, description and input schema of a tool.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ToolRow {
+pub(crate) struct ToolTableRow {
     name: String,
     #[serde(default)]
     description: String,
     schema: RawJson,
 }
 
-impl ToolRow {
+impl ToolTableRow {
     /// Encodes the tool for a request. The tool's name is truncated to the given number of
     /// characters, and its input schema is put into the field with the given name.
     pub(crate) fn encode_tool(&self, max_name_chars: usize, schema_field: &str) -> JsonObject {
@@ -42,6 +42,6 @@ impl ToolRow {
 }
 
 /// Parses the JSON of a tool table.
-pub(crate) fn parse_tool_table(table_json: &str) -> Result<Vec<ToolRow>, String> {
+pub(crate) fn parse_tool_table(table_json: &str) -> Result<Vec<ToolTableRow>, String> {
     serde_json::from_str(table_json).map_err(|error| format!("invalid tool table: {error}"))
 }

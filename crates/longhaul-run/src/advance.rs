@@ -27,7 +27,8 @@ pub(crate) use attempt_end::{park_until_retry, retry_or_fail_run};
 pub use effect_keys::{original_result_of_duplicate_call, output_of_duplicate_call};
 pub(crate) use finish::{fail_run, record_unfinished_work_of_dead_drivers};
 pub(crate) use outage::{
-    block_run_on_refused_access, park_or_fail_on_provider_outage, provider_outage_retry_hint,
+    block_run_if_provider_refuses_access, park_or_fail_on_provider_outage,
+    provider_outage_retry_hint,
 };
 pub(crate) use park::wait_reason_before_start;
 
@@ -59,7 +60,7 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
     if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
         return Ok(ControlFlow::Break(()));
     }
-    let busy = control.has_running_call() || control.calls_to_give_up().next().is_some();
+    let busy = control.has_running_call() || control.suspended_calls_to_give_up().next().is_some();
     if control.cancel.is_some() {
         return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
     }
@@ -67,7 +68,7 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
         if busy {
             return Ok(ControlFlow::Break(()));
         }
-        let error = runtime_message::add_hint_to_cut_off_error(decision, error);
+        let error = runtime_message::add_hint_to_truncated_reply_error(decision, error);
         return fail_run(decision, error);
     }
     if control.pause.is_some() {

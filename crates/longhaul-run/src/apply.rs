@@ -1,7 +1,8 @@
-//! Applies journal events to the control state of a run.
+//! Applies journal events to the control state of a run (everything but its conversation).
 //!
 //! An event that is invalid in the current state is an error, because Longhaul never writes such a
-//! journal. Events from outside the driver are valid in every state of a run that has not ended.
+//! journal. Events that the run's worker did not write are valid in every state of a run that has
+//! not ended.
 
 mod environment;
 mod fork;

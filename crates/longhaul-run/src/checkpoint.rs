@@ -59,12 +59,13 @@ pub struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Creates the writer for a run whose journal is replayed from the state `start`, or from the
-    /// first event if `start` is `None`. `saved_seq` is the sequence number of the stored
+    /// Creates the writer for a run whose journal is replayed from the state `replay_start`, or
+    /// from the first event if it is `None`. `saved_seq` is the sequence number of the stored
     /// checkpoint.
-    pub fn new(start: Option<&Run>, saved_seq: Seq) -> Self {
+    pub fn new(replay_start: Option<&Run>, saved_seq: Seq) -> Self {
         Self {
-            conversation_start: start.map(|start| Box::new(StateWithoutMessages::from_run(start))),
+            conversation_start: replay_start
+                .map(|start| Box::new(StateWithoutMessages::from_run(start))),
             recent: VecDeque::new(),
             saved_seq,
             interval: TURNS_PER_CHECKPOINT,
@@ -78,7 +79,7 @@ impl CheckpointWriter {
 
     /// Called with the state after each event. Keeps a copy of the state when an interval of turns
     /// has been completed since the last copy and the run is at a model call, not at tool calls.
-    pub fn record_state(&mut self, run: &Run) {
+    pub fn keep_state_if_checkpoint_due(&mut self, run: &Run) {
         let newest = self.recent.back().or(self.conversation_start.as_deref());
         let turns = newest.map_or(0, |state| state.run.control.turns);
         if run.control.turns < turns.saturating_add(self.interval)
@@ -87,7 +88,7 @@ impl CheckpointWriter {
             return;
         }
         let dropped = run.transcript.dropped_messages();
-        let is_start = |state: &&StateWithoutMessages| state.has_only_replaced_messages(dropped);
+        let is_start = |state: &&StateWithoutMessages| state.were_all_messages_compacted(dropped);
         if let Some(start) = self.recent.iter().rev().find(is_start) {
             self.conversation_start = Some(Box::new(start.clone()));
         }
@@ -117,7 +118,7 @@ impl CheckpointWriter {
     }
 
     /// Records that the newest checkpoint is stored.
-    pub fn mark_saved(&mut self) {
+    pub fn mark_newest_checkpoint_saved(&mut self) {
         if let Some(latest) = self.recent.back() {
             self.saved_seq = self.saved_seq.max(latest.run.seq);
         }
@@ -136,7 +137,7 @@ impl StateWithoutMessages {
     /// Returns whether compactions after this state have replaced all of its messages, so that the
     /// current conversation can be replayed from this state. `dropped` is the number of messages of
     /// the whole run that compactions have replaced up to now.
-    fn has_only_replaced_messages(&self, dropped: usize) -> bool {
+    fn were_all_messages_compacted(&self, dropped: usize) -> bool {
         let transcript = &self.run.transcript;
         let own_messages = self.messages.saturating_sub(transcript.summary_messages());
         let earlier = transcript.dropped_messages();

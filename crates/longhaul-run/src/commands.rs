@@ -1,15 +1,15 @@
-//! Commands to a run from outside its driver, such as answers, messages and cancels.
+//! Commands to a run from outside, such as answers, messages and cancels.
 //!
-//! Commands are decided from rows of the store alone, without folding the journal: a gate's row has
-//! everything that is needed to check an answer. So a command costs the same at turn 1 and at turn
-//! 10,000.
+//! Commands are decided from rows of the store alone, without replaying the journal: a gate's row
+//! has everything that is needed to check an answer. So a command costs the same at turn 1 and at
+//! turn 10,000.
 
 mod answer;
 mod signal;
 mod steer;
 mod timer;
 
-use longhaul_core::change::{Blob, Change, JournalBatch, TimerUpdate};
+use longhaul_core::change::{Blob, JournalBatch, RowChange, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::event::run::RunControlRequest;
@@ -26,11 +26,11 @@ pub use crate::commands::answer::{
 };
 pub use crate::commands::timer::cancel_request_of_timer;
 
-use crate::context::DecideContext;
+use crate::context::DecisionContext;
 use crate::rejection::Rejection;
 use crate::state::Run;
 
-/// A command to a run from outside its driver, such as an answer or a cancel.
+/// A command to a run from outside, such as an answer, a message or a cancel.
 #[derive(Debug, Clone)]
 pub enum RunCommand {
     /// Answers a gate of the run.
@@ -76,11 +76,11 @@ pub enum RunCommand {
         /// New budget caps of the run. `None` means that the caps don't change.
         raise: Option<BudgetRaise>,
     },
-    /// Resumes a child run and raises the budget caps of its tree.
+    /// Resumes a child run and raises the budget caps of its whole tree (root run and descendants).
     ResumeAndRaiseTreeBudget {
         /// Principal that resumes the run.
         by: String,
-        /// New budget caps of the tree.
+        /// New budget caps of the whole tree of runs.
         raise: BudgetRaise,
     },
     /// Raises the budget caps of the run.
@@ -108,20 +108,20 @@ pub enum RunCommand {
         /// Id of the timer that triggered this report.
         timer: TimerId,
     },
-    /// Records the late result of a tool call, from a driver that had lost its claim on the run.
+    /// Records the late result of a tool call, from a worker that had lost its claim on the run.
     SurfaceResult(LateToolResultEvent),
 }
 
 /// Id and status of a run, as known from its row in the store without reading its journal.
 #[derive(Debug, Clone, Copy)]
-pub struct RunSnapshot {
+pub struct RunIdAndStatus {
     /// Id of the run that the command is for.
     pub run: RunId,
     /// Current status of the run.
     pub status: Status,
 }
 
-impl RunSnapshot {
+impl RunIdAndStatus {
     /// Returns the id and status of a run whose journal was replayed.
     pub fn from_run(run: &Run) -> Self {
         Self { run: run.id, status: run.status() }
@@ -131,13 +131,13 @@ impl RunSnapshot {
 /// Decides the effect of a command: the events to record and the row changes that belong to them.
 /// The events are valid in every run that has not ended.
 pub fn decide_command(
-    snapshot: &RunSnapshot,
+    snapshot: &RunIdAndStatus,
     command: RunCommand,
-    ctx: DecideContext,
+    ctx: DecisionContext,
 ) -> Result<JournalBatch, Rejection> {
     if let RunCommand::Timer(due) = &command {
         return Ok(match cancel_request_of_timer(due) {
-            Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
+            Some(request) => timer::with_timer_deletion(due, decide_cancel(request)),
             None => timer::decide_due_timer(due, ctx),
         });
     }
@@ -165,17 +165,17 @@ pub fn decide_command(
         }
         RunCommand::RaiseBudget { raise, by } => Ok(JournalBatch {
             events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
-            changes: vec![Change::RaiseBudget(raise)],
+            changes: vec![RowChange::RaiseBudget(raise)],
         }),
         RunCommand::RevokeRule { rule, by } => Ok(JournalBatch {
             events: vec![Event::RuleRevoked(RuleRevoked { rule, by: by.clone() })],
-            changes: vec![Change::RevokeRule { rule, by }],
+            changes: vec![RowChange::RevokeRule { rule, by }],
         }),
         RunCommand::ChildEnded { ended, full, timer } => Ok(JournalBatch {
             events: vec![Event::ChildEnded(ended)],
             changes: [timer::consume_timer(timer)]
                 .into_iter()
-                .chain(full.map(Change::PutBlob))
+                .chain(full.map(RowChange::PutBlob))
                 .collect(),
         }),
         RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
@@ -200,21 +200,25 @@ fn decide_cancel(request: RunControlRequest) -> JournalBatch {
     batch_with_event(Event::RunCancelRequested(request))
 }
 
-fn decide_pause(snapshot: &RunSnapshot, by: String) -> Result<JournalBatch, Rejection> {
+fn decide_pause(snapshot: &RunIdAndStatus, by: String) -> Result<JournalBatch, Rejection> {
     if snapshot.status == Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
     let requested = Event::RunPauseRequested(RunControlRequest::from_principal(by));
     // A person who pauses the run stops the approval: the gate then waits for an answer.
-    let stop = Change::SetTimer(TimerUpdate::StopAutoApproval(snapshot.run));
+    let stop = RowChange::SetTimer(TimerUpdate::StopAutoApproval(snapshot.run));
     Ok(JournalBatch { events: vec![requested], changes: vec![stop] })
 }
 
-fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree: bool) -> JournalBatch {
-    let request = RunControlRequest { raise, raises_tree, ..RunControlRequest::from_principal(by) };
-    let change = raise.map(|raise| match raises_tree {
-        true => Change::RaiseTreeBudget(raise),
-        false => Change::RaiseBudget(raise),
+fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree_budget: bool) -> JournalBatch {
+    let request = RunControlRequest {
+        raise,
+        raises_tree: raises_tree_budget,
+        ..RunControlRequest::from_principal(by)
+    };
+    let change = raise.map(|raise| match raises_tree_budget {
+        true => RowChange::RaiseTreeBudget(raise),
+        false => RowChange::RaiseBudget(raise),
     });
     JournalBatch { events: vec![Event::RunResumed(request)], changes: change.into_iter().collect() }
 }

@@ -1,5 +1,5 @@
-//! The time, the budget, the spend caps, the provider's limit, the effect keys and the random number
-//! that a decision depends on.
+//! The time, the budget, the spend caps, whether the provider accepts requests, the effect keys and
+//! the random number that a decision depends on.
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
@@ -8,37 +8,39 @@ use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::spend_cap::{CapRefusal, CapWithWindow};
 use longhaul_core::time::Timestamp;
 
-/// Context of a decision: the store's time, what is known about the budget, the spend caps, the
-/// provider's limit and the effect keys, and a random number.
+/// Context of a decision: the store's time, what is known about the budget, the spend caps, whether
+/// the provider accepts requests and the effect keys, and a random number.
 #[derive(Debug, Clone)]
-pub struct DecideContext {
+pub struct DecisionContext {
     /// Current time according to the store.
     pub now: Timestamp,
-    /// Budget account of the run's tree, known only after the store has refused a hold. `None` means
-    /// that the budget is not known to be short.
+    /// Budget account of the run's tree (root run and descendants), known only after the store has
+    /// refused a reservation. `None` means that the budget is not known to be short.
     pub budget_account: Option<BudgetAccount>,
-    /// Number of further child runs that the tree may start, known only after the store has refused
-    /// a start. `None` means that the limit of open runs is not known to be reached.
+    /// Number of further child runs that the run's tree (root run and descendants) may start, known
+    /// only after the store has refused a start. `None` means that the limit of open runs is not
+    /// known to be reached.
     pub free_children: Option<usize>,
     /// Time until which the provider of the run's model accepts no requests, as learned by any run.
     /// `None` means that no limit is known.
     pub provider_blocked_until: Option<Timestamp>,
-    /// Spend caps of the configuration, with their current windows.
+    /// Spend caps from the configuration, each with its current time window.
     pub caps: Vec<CapWithWindow>,
     /// Spend caps because of which the store refused earlier decisions about the same input.
     pub cap_refusals: Vec<CapRefusal>,
-    /// Effect keys that other tool calls have claimed, as found in the store.
-    pub keys_claimed_by_other_calls: Vec<KeyClaimOfOtherCall>,
-    /// Whether the store refused an earlier decision about the same input, in which a tool call waited
-    /// for the effect key of another call, because that call no longer holds the key.
+    /// Effect keys (names of effects that must happen at most once) that other tool calls have
+    /// claimed, as found in the store.
+    pub keys_claimed_by_other_calls: Vec<EffectKeyOfOtherCall>,
+    /// Whether the store refused an earlier decision about the same input: a tool call was to wait
+    /// for another call with the same effect key, but that call no longer holds the key.
     pub keys_changed: bool,
     /// Random number for the jitter of a retry delay. 0 means no jitter.
     pub random: u64,
 }
 
-/// An effect key that another call has claimed.
+/// An effect key (name of an effect that must happen at most once) that another call has claimed.
 #[derive(Debug, Clone)]
-pub struct KeyClaimOfOtherCall {
+pub struct EffectKeyOfOtherCall {
     /// The key, the call that has claimed it, and its state.
     pub key: ClaimedEffectKey,
     /// Output for a second call with this key, if the first call has completed, and the blob that
@@ -46,7 +48,7 @@ pub struct KeyClaimOfOtherCall {
     pub result: Option<(ToolOutput, Option<Blob>)>,
 }
 
-impl DecideContext {
+impl DecisionContext {
     /// Creates a context with this time, an unknown budget, no spend caps and no jitter.
     pub const fn new(now: Timestamp) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! Turns an input into events and the row changes that belong to them.
+//! Turns an input of a run, such as a result or a command, into events and the row changes that
+//! belong to them.
 //!
 //! Invariant: the result of a tool is accepted in every state of a run that has not ended, even if
 //! the run has changed since the call started.
@@ -9,7 +10,7 @@ mod release;
 mod timeouts;
 mod tool_results;
 
-use longhaul_core::change::{Blob, Change, JournalBatch, RunSchedulingUpdate, TimerUpdate};
+use longhaul_core::change::{Blob, JournalBatch, RowChange, RunSchedulingUpdate, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunControlRequest, RunPrepared, RunRecovered};
@@ -22,9 +23,9 @@ use crate::advance::{
     advance_run, children, gates, outcome, record_unfinished_work_of_dead_drivers, suspension,
 };
 use crate::commands;
-use crate::decide::release::{invalid_state_rejection, release_run};
+use crate::decide::release::{invalid_state_rejection, release_run_to_other_workers};
 use crate::decision::DecisionBuilder;
-use crate::input::{DecideContext, ModelReply, RunInput};
+use crate::input::{DecisionContext, ModelReply, RunInput};
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
@@ -34,19 +35,19 @@ use crate::state::stage::RunStage;
 const CALLS_MAX: usize = 1_024;
 const TOO_MANY_CALLS: &str = "the reply has more than 1024 tool calls";
 
-/// Returns the events and row changes that follow from an input. Writes nothing; the same run,
-/// input and context give the same batch.
-pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<JournalBatch, Rejection> {
+/// Returns the events and row changes that follow from an input, such as a result or a command.
+/// Writes nothing; the same run, input and context give the same batch.
+pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<JournalBatch, Rejection> {
     // Commands are decided even after the end, because their timers must still be consumed.
     if let RunInput::Command(command) = input {
-        return commands::decide_command(&commands::RunSnapshot::from_run(run), command, ctx);
+        return commands::decide_command(&commands::RunIdAndStatus::from_run(run), command, ctx);
     }
     if let RunStage::Ended(outcome) = &run.control.stage {
         return Err(Rejection::Ended(outcome.status()));
     }
     let mut decision = DecisionBuilder::new(run, ctx);
     match input {
-        RunInput::Advance => recover_and_advance(&mut decision)?,
+        RunInput::Advance => recover_and_advance_run(&mut decision)?,
         RunInput::Prepared(preparation, blobs) => {
             record_run_preparation(&mut decision, preparation, blobs)?
         }
@@ -80,15 +81,15 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<JournalB
             outcome::record_start_of_grading_run(&mut decision, prepared)?;
             advance_run(&mut decision)?;
         }
-        RunInput::Recover => record_recovery(&mut decision)?,
+        RunInput::Recover => record_recovery_after_crash(&mut decision)?,
         RunInput::CrashLoop => {
-            block_unrunnable_run(&mut decision, &crash_loop_message(&run.control), &[])?
+            block_run_that_cannot_continue(&mut decision, &crash_loop_message(&run.control), &[])?
         }
         RunInput::MissingDependency(message) => handle_missing_dependency(&mut decision, &message)?,
         RunInput::Unrunnable(message) => {
-            block_unrunnable_run(&mut decision, &message, &[SUBMIT_AGAIN])?
+            block_run_that_cannot_continue(&mut decision, &message, &[SUBMIT_AGAIN])?
         }
-        RunInput::Release => release_run(&mut decision)?,
+        RunInput::Release => release_run_to_other_workers(&mut decision)?,
         RunInput::CancelNow(request) => cancel_run_without_driver(&mut decision, request)?,
         RunInput::PauseNow { by } => pause_run_without_driver(&mut decision, by)?,
         RunInput::Command(_) => {}
@@ -110,15 +111,16 @@ fn record_model_reply(
     model_failed::handle_model_failure(decision, failure, replied.response.cost, replied.active)
 }
 
-/// Records the outcome of unfinished work of dead drivers, then records all events that are due.
-fn recover_and_advance(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    record_recovery(decision)?;
+/// Records the outcome of calls that dead drivers (async tasks that executed the run) left
+/// unfinished, then records all events that are due.
+fn recover_and_advance_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+    record_recovery_after_crash(decision)?;
     let epoch = decision.control.epoch;
     record_unfinished_work_of_dead_drivers(decision, Some(epoch))?;
     advance_run(decision)
 }
 
-fn record_recovery(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+fn record_recovery_after_crash(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     match decision.control.crashed_epoch {
         Some(from) => {
             decision.record_event(Event::RunRecovered(RunRecovered { crashed_epoch: from }))
@@ -132,7 +134,7 @@ fn record_run_preparation(
     preparation: Box<RunPrepared>,
     blobs: Vec<Blob>,
 ) -> Result<(), Rejection> {
-    record_recovery(decision)?;
+    record_recovery_after_crash(decision)?;
     // A run that was cancelled in the meantime needs no preparation.
     if decision.control.cancel.is_none() {
         // A run with a fallback model calls its provider to learn whether it must switch.
@@ -191,10 +193,10 @@ fn handle_missing_dependency(
     if !is_stopping && suspension::postpone_tool_polls(decision, message)? {
         return Ok(());
     }
-    block_unrunnable_run(decision, message, &[])
+    block_run_that_cannot_continue(decision, message, &[])
 }
 
-fn block_unrunnable_run(
+fn block_run_that_cannot_continue(
     decision: &mut DecisionBuilder<'_>,
     message: &str,
     tags: &[&str],
@@ -206,7 +208,7 @@ fn block_unrunnable_run(
     // be settled.
     let control = &decision.control;
     if control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some() {
-        return recover_and_advance(decision);
+        return recover_and_advance_run(decision);
     }
     // The new gate replaces an earlier one, which may be about another missing dependency.
     if let Some(gate) = decision.control.blocked_on {
@@ -247,7 +249,7 @@ fn crash_loop_message(control: &ControlState) -> String {
     )
 }
 
-/// Cancels a run that has no driver.
+/// Cancels a run that is not claimed by a worker now.
 fn cancel_run_without_driver(
     decision: &mut DecisionBuilder<'_>,
     request: RunControlRequest,
@@ -263,7 +265,7 @@ fn cancel_run_without_driver(
     advance_run(decision)
 }
 
-/// Pauses a run that has no driver.
+/// Pauses a run that is not claimed by a worker now.
 fn pause_run_without_driver(
     decision: &mut DecisionBuilder<'_>,
     by: String,
@@ -278,7 +280,7 @@ fn pause_run_without_driver(
     decision.record_event(Event::RunPauseRequested(request.clone()))?;
     decision.record_event(Event::RunPaused(request))?;
     let stop = TimerUpdate::StopAutoApproval(decision.run.id);
-    decision.add_row_change(Change::SetTimer(stop));
+    decision.add_row_change(RowChange::SetTimer(stop));
     decision.add_scheduling_update(RunSchedulingUpdate::Pause);
     Ok(())
 }

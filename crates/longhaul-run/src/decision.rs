@@ -1,10 +1,10 @@
-//! Builds a decision: the events so far and the state that they lead to.
+//! Builds a decision: events to append to the journal of a run, and the state that they lead to.
 //!
 //! Invariant: the run itself is not modified. The builder copies the control state and only borrows
 //! the conversation.
 
 use longhaul_core::change::{
-    Blob, BudgetHoldSettlement, Change, GateTransition, GateUpdate, JournalBatch,
+    Blob, BudgetHoldSettlement, GateTransition, GateUpdate, JournalBatch, RowChange,
     RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
@@ -14,8 +14,8 @@ use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::time::{Millis, Timestamp};
 
-use crate::input::{DecideContext, PerceptionRefresh};
-use crate::policy::effect_keys::effect_key_settlements;
+use crate::input::{DecisionContext, PerceptionRefresh};
+use crate::policy::effect_keys::effect_key_updates_after_event;
 use crate::policy::gate_timers::gate_timers;
 use crate::rejection::Rejection;
 use crate::state::Run;
@@ -28,14 +28,14 @@ pub(crate) struct DecisionBuilder<'a> {
     pub(crate) run: &'a Run,
     pub(crate) control: ControlState,
     pub(crate) batch: JournalBatch,
-    pub(crate) ctx: DecideContext,
-    /// Result of fetching the perception (the context provider's data) again for the next turn.
-    /// `None` means that it was not fetched again.
+    pub(crate) ctx: DecisionContext,
+    /// Result of fetching the perception (the context provider's report on the outside world) again
+    /// for the next turn. `None` means that it was not fetched again.
     pub(crate) perception_refresh: Option<PerceptionRefresh>,
 }
 
 impl<'a> DecisionBuilder<'a> {
-    pub(crate) fn new(run: &'a Run, ctx: DecideContext) -> Self {
+    pub(crate) fn new(run: &'a Run, ctx: DecisionContext) -> Self {
         Self {
             run,
             control: run.control.clone(),
@@ -45,13 +45,13 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Adds an event to the batch and applies it to the copied control state.
+    /// Adds an event to the batch of events to append and applies it to the copied control state.
     pub(crate) fn record_event(&mut self, event: Event) -> Result<(), Rejection> {
         if let RunStage::Ended(outcome) = &self.control.stage {
             return Err(Rejection::Ended(outcome.status()));
         }
         let stage = self.control.stage.description();
-        let settled_keys = effect_key_settlements(&self.control, &event);
+        let settled_keys = effect_key_updates_after_event(&self.control, &event);
         self.control
             .apply_event(&event)
             .map_err(|_| Rejection::InvalidState { input: event.kind(), stage })?;
@@ -68,33 +68,34 @@ impl<'a> DecisionBuilder<'a> {
         Ok(())
     }
 
-    pub(crate) fn add_row_change(&mut self, change: Change) {
+    pub(crate) fn add_row_change(&mut self, change: RowChange) {
         self.batch.changes.push(change);
     }
 
-    /// Adds the row changes that release the amounts held for a model call in the budget and in the
-    /// spend caps, and charge what was spent or lost.
+    /// Adds the row changes that release the amounts reserved for a model call in the budget and in
+    /// the spend caps, and charge what was spent or lost (reserved for calls whose result was
+    /// lost).
     pub(crate) fn settle_holds_of_model_call(
         &mut self,
         settlement: BudgetHoldSettlement,
         caps: &[CapHold],
     ) {
-        self.add_row_change(Change::Settle(settlement));
+        self.add_row_change(RowChange::Settle(settlement));
         if !caps.is_empty() {
             let BudgetHoldSettlement { spent, lost, .. } = settlement;
             let settlements = caps.iter().map(|hold| hold.settlement(spent, lost));
-            self.add_row_change(Change::SettleCaps(settlements.collect()));
+            self.add_row_change(RowChange::SettleCaps(settlements.collect()));
         }
     }
 
     /// Adds row changes that store blobs, which an event refers to by hash.
     pub(crate) fn add_blob_changes(&mut self, blobs: Vec<Blob>) {
-        let blobs = blobs.into_iter().map(Change::PutBlob);
+        let blobs = blobs.into_iter().map(RowChange::PutBlob);
         self.batch.changes.extend(blobs);
     }
 
-    pub(crate) fn add_scheduling_update(&mut self, head: RunSchedulingUpdate) {
-        self.add_row_change(Change::UpdateScheduling(head));
+    pub(crate) fn add_scheduling_update(&mut self, update: RunSchedulingUpdate) {
+        self.add_row_change(RowChange::UpdateScheduling(update));
     }
 
     /// Returns a string that is unique within the run and starts with `purpose`. Ids are derived
@@ -111,7 +112,7 @@ impl<'a> DecisionBuilder<'a> {
     pub(crate) fn raise_gate(&mut self, gate: GateSpec) -> Result<(), Rejection> {
         self.record_event(Event::GateRaised(Box::new(GateRaised { gate: gate.clone() })))?;
         self.batch.changes.extend(gate_timers(self.run.id, &gate, self.ctx.now));
-        self.add_row_change(Change::RaiseGate(Box::new(gate)));
+        self.add_row_change(RowChange::RaiseGate(Box::new(gate)));
         Ok(())
     }
 
@@ -122,7 +123,7 @@ impl<'a> DecisionBuilder<'a> {
             reason: reason.into(),
             to: None,
         }))?;
-        self.add_row_change(Change::UpdateGate(GateUpdate {
+        self.add_row_change(RowChange::UpdateGate(GateUpdate {
             gate,
             seen_answers: None,
             transition: GateTransition::Withdrawn,
@@ -141,7 +142,7 @@ impl<'a> DecisionBuilder<'a> {
     /// Sets a timer with a given id that wakes this run at a given time.
     pub(crate) fn set_wake_timer_at(&mut self, timer: TimerId, until: Timestamp) {
         let delay = until.duration_since(self.ctx.now);
-        self.add_row_change(Change::SetTimer(TimerUpdate::Arm {
+        self.add_row_change(RowChange::SetTimer(TimerUpdate::Arm {
             timer,
             run: self.run.id,
             due: TimerDueTime::After(delay),

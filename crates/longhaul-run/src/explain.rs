@@ -5,7 +5,7 @@ use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::policy::gate::has_submit_again_tag;
-use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
+use longhaul_core::status::{RunOutcome, SpendCapShortage, SpendCapWait, Status, WaitReason};
 use longhaul_core::time::Timestamp;
 
 use crate::state::Run;
@@ -13,7 +13,7 @@ use crate::state::call::ToolCallState;
 use crate::state::control::IdleReason;
 use crate::state::stage::RunStage;
 
-/// Explains a wait for budget that model calls of other runs hold.
+/// Explains a wait for budget that model calls of other runs have reserved.
 const BUDGET_HELD: &str = "The run waits until model calls of other runs of its tree release what \
                            they hold of the budget; it then goes on by itself.";
 
@@ -28,7 +28,7 @@ pub struct StateExplanation {
 
 /// Explains the state of a run in one or two sentences and suggests a command.
 pub fn explain_run_state(run: &Run) -> StateExplanation {
-    let mut explanation = explain_state_untrimmed(run);
+    let mut explanation = explain_state_with_raw_punctuation(run);
     // Questions from people and models may already end with a punctuation mark.
     for stop in [".", "?", "!"] {
         if explanation.message.ends_with(&format!("{stop}.")) {
@@ -40,7 +40,7 @@ pub fn explain_run_state(run: &Run) -> StateExplanation {
 
 /// Explains the state of a run in one or two sentences and suggests a command. The text may end
 /// with two punctuation marks, such as `?.`, which the caller corrects.
-fn explain_state_untrimmed(run: &Run) -> StateExplanation {
+fn explain_state_with_raw_punctuation(run: &Run) -> StateExplanation {
     let id = run.id();
     let explanation = |message: String, command: String| StateExplanation { message, command };
     match (&run.control.stage, &run.control.idle) {
@@ -149,7 +149,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::Budget(cap) => explain_budget_wait(run, *cap),
         WaitReason::BudgetHeld => (BUDGET_HELD.to_owned(), String::new()),
         WaitReason::Cap(wait) => (explain_cap_wait(wait), cap_raise_command(wait)),
-        WaitReason::Key(holder) => explain_key_wait(*holder),
+        WaitReason::Key(holder) => explain_effect_key_wait(*holder),
         WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
         WaitReason::Batch => {
             ("The run waits for the run before it in its batch.".into(), String::new())
@@ -164,8 +164,8 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
 }
 
 /// Returns the sentence and the suggested command for a run that waits for another call with the
-/// same effect key.
-fn explain_key_wait(EffectKeyHolder { run, call }: EffectKeyHolder) -> (String, String) {
+/// same effect key (name of an effect that must happen at most once).
+fn explain_effect_key_wait(EffectKeyHolder { run, call }: EffectKeyHolder) -> (String, String) {
     let message = format!(
         "The run waits for the call {call} of {run}, or of the run that retries {run}, which has the \
          same effect key; it gets the result of that call, or makes its own call if that one had no \
@@ -177,7 +177,7 @@ fn explain_key_wait(EffectKeyHolder { run, call }: EffectKeyHolder) -> (String, 
 /// Returns the sentence about a run whose budget is used up, and the command that raises the cap.
 fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
     let (cap_name, new_cap) = budget_raise_argument(run, cap);
-    let (tree_suffix, run_id) = match is_child_at_cap_of_tree(run) {
+    let (tree_suffix, run_id) = match is_child_at_shared_budget_cap(run) {
         true => (" of its whole tree", run.task().root),
         false => ("", run.id()),
     };
@@ -187,18 +187,19 @@ fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
     )
 }
 
-fn is_child_at_cap_of_tree(run: &Run) -> bool {
-    run.task().is_child() && run.control.exhausted_shared_cap().is_some()
+fn is_child_at_shared_budget_cap(run: &Run) -> bool {
+    run.task().is_child() && run.control.exhausted_shared_cap_and_value().is_some()
 }
 
-/// Returns the command that raises the budget of the tree through a child run, which is possible
-/// after the root of the tree has ended. `None` if the run does not wait for this budget.
-pub fn command_to_raise_budget_through_child(run: &Run) -> Option<String> {
+/// Returns the command that raises the budget of a whole tree of runs through a child run, which is
+/// possible after the root run has ended. `None` if the run does not wait for this budget.
+pub fn command_to_raise_shared_budget(run: &Run) -> Option<String> {
     let Some(IdleReason::Parked { wait: WaitReason::Budget(cap), .. }) = &run.control.idle else {
         return None;
     };
     let (_, new_cap) = budget_raise_argument(run, *cap);
-    is_child_at_cap_of_tree(run).then(|| format!("longhaul resume {} --budget {new_cap}", run.id()))
+    is_child_at_shared_budget_cap(run)
+        .then(|| format!("longhaul resume {} --budget {new_cap}", run.id()))
 }
 
 fn approval_count_text(count: usize) -> String {
@@ -224,13 +225,13 @@ fn explain_child_wait(run: &Run, child: RunId) -> String {
 }
 
 /// Explains a wait at a spend cap.
-fn explain_cap_wait(wait: &CapWait) -> String {
-    let CapWait { cap, subject, until, shortage } = wait;
+fn explain_cap_wait(wait: &SpendCapWait) -> String {
+    let SpendCapWait { cap, subject, until, shortage } = wait;
     let of_subject = match subject.as_str() {
         "" => String::new(),
-        subject => format!(" of {subject}"),
+        capped_name => format!(" of {capped_name}"),
     };
-    let amounts = shortage.map(|CapShortage { needed, left, limit }| {
+    let amounts = shortage.map(|SpendCapShortage { needed, left, limit }| {
         let [needed, left, limit] =
             [needed, left, limit].map(|amount| cap_amount_text(cap, amount));
         format!(", which needs up to {needed} (left: {left} of {limit})")
@@ -264,8 +265,8 @@ pub fn dollars_text(micro_usd: u64) -> String {
 }
 
 /// Returns the command that raises a spend cap so that it covers the next model call.
-fn cap_raise_command(wait: &CapWait) -> String {
-    let CapWait { cap, subject, shortage, .. } = wait;
+fn cap_raise_command(wait: &SpendCapWait) -> String {
+    let SpendCapWait { cap, subject, shortage, .. } = wait;
     let unit = unit_of_cap_id(cap);
     let for_arg = match (cap.split('-').nth(2), subject.as_str()) {
         (Some("all") | None, _) => String::new(),
@@ -273,7 +274,7 @@ fn cap_raise_command(wait: &CapWait) -> String {
         (Some(_), subject) if is_safe_shell_argument(subject) => format!(" --for {subject}"),
         (Some(_), _) => " --for NAME".to_owned(),
     };
-    let limit = shortage.map(|CapShortage { needed, left, limit }| {
+    let limit = shortage.map(|SpendCapShortage { needed, left, limit }| {
         let enough = limit.saturating_add(needed.saturating_sub(left));
         if unit == "usd" { dollars_text(enough) } else { enough.to_string() }
     });
@@ -352,7 +353,7 @@ fn explain_progress(run: &Run) -> String {
                 open.partition(|call| matches!(call.state, ToolCallState::AwaitingKey { .. }));
             match (waiting.first().map(|call| &call.state), others.as_slice()) {
                 (Some(ToolCallState::AwaitingKey { holder, .. }), []) => {
-                    explain_key_wait(*holder).0
+                    explain_effect_key_wait(*holder).0
                 }
                 _ => {
                     let names = others.iter().map(|call| call.classification.tool.as_str());

@@ -19,18 +19,20 @@ use longhaul_core::usage::{MicroUsd, Usage};
 
 use crate::commands::RunCommand;
 
-pub use crate::context::DecideContext;
+pub use crate::context::DecisionContext;
 
 /// An input of a run: something that happened and that the run must react to.
 #[derive(Debug, Clone)]
 pub enum RunInput {
-    /// The driver is ready to record all events that are due without an external result.
+    /// Nothing new has happened, but events that need no external result may be due and are
+    /// recorded.
     Advance,
-    /// The run was prepared: the perception (the context provider's data) was fetched and the
-    /// prompt built. The blobs are the contents that the event refers to by hash: prompt, tool list
-    /// and world (the perception's text).
+    /// The run was prepared: the perception (the context provider's report on the outside world)
+    /// was fetched and the prompt built. The blobs are the contents that the event refers to by
+    /// hash: prompt, tool list and text of the perception.
     Prepared(Box<RunPrepared>, Vec<Blob>),
-    /// The perception (the context provider's data) was fetched again before a turn.
+    /// The perception (the context provider's report on the outside world) was fetched again before
+    /// a turn.
     PerceptionRefreshed(Box<PerceptionRefresh>),
     /// A timeout of the attempt has passed during the work in progress.
     TimeoutPassed {
@@ -57,48 +59,48 @@ pub enum RunInput {
     Compacted(Box<MemoryCompacted>),
     /// Tool calls have ended or were suspended by their tools.
     ToolsDone(Vec<ToolCallResult>),
-    /// A tool has checked whether a call in doubt has taken effect. The blobs are the contents that
-    /// the outcome refers to by hash: the full output and its images.
+    /// A tool has checked whether a call in doubt (outcome unknown) has taken effect. The blobs are
+    /// the contents that the outcome refers to by hash: the full output and its images.
     Verified(ToolVerified, Vec<Blob>),
-    /// The child runs that calls ask for were prepared, or can't start.
-    ChildrenPrepared(Vec<PreparedChild>),
+    /// The child runs that tool calls ask for were prepared, or can't start.
+    ChildrenPrepared(Vec<PreparedChildRun>),
     /// The run that grades the result was prepared, or can't start for this reason.
-    GradingPrepared(Result<Box<NewChild>, String>),
-    /// A driver starts to work on the run. If the driver dies after this input is recorded, that
-    /// counts as a new crash.
+    GradingPrepared(Result<Box<NewChildRun>, String>),
+    /// A driver (the async task of a worker that executes the run) starts. If it dies after this
+    /// input is recorded, that counts as a new crash.
     Recover,
-    /// The drivers of the run have died too often without progress in between.
+    /// Drivers (async tasks that executed the run) have died too often without progress in between.
     CrashLoop,
     /// A dependency of the run is missing. The message says what to configure.
     MissingDependency(String),
     /// The run can never continue, because the agent version that it started with can't be used. The
     /// message says what to do instead.
     Unrunnable(String),
-    /// The driver is shutting down and releases the run.
+    /// The worker is shutting down and releases the run.
     Release,
-    /// Cancels a run without a driver immediately, at this request.
+    /// Immediately cancels a run that is not claimed by a worker now, at this request.
     CancelNow(RunControlRequest),
-    /// Pauses a run without a driver immediately.
+    /// Immediately pauses a run that is not claimed by a worker now.
     PauseNow {
         /// Principal that pauses the run.
         by: String,
     },
-    /// A command from outside the driver, such as an answer or a message.
+    /// A command from outside the run, such as an answer or a message.
     Command(RunCommand),
 }
 
 /// A child run that a tool call asks for, ready to be created. The error is a message for the model.
 #[derive(Debug, Clone)]
-pub struct PreparedChild {
+pub struct PreparedChildRun {
     /// Id of the tool call that asks for the child run.
     pub call: CallId,
     /// The new child run, or the reason why it can't start.
-    pub child: Result<Box<NewChild>, String>,
+    pub child: Result<Box<NewChildRun>, String>,
 }
 
 /// A new child run.
 #[derive(Debug, Clone)]
-pub struct NewChild {
+pub struct NewChildRun {
     /// The run to be created.
     pub run: NewRun,
     /// Definition of the child's agent.
@@ -120,26 +122,27 @@ pub struct InterruptedReply {
     pub active: Millis,
 }
 
-/// Result of fetching the perception (the context provider's data) again. The message and the update
-/// are `None` if nothing has changed.
+/// Result of fetching the perception (the context provider's report on the outside world) again.
+/// The message and the update are `None` if nothing has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PerceptionRefresh {
-    /// Message that tells the model the new state of the world. `None` means that the world has not
-    /// changed; the context values for tools may have changed.
+    /// Message that tells the model the new state of the outside world. `None` means that this
+    /// state has not changed; the context values for tools may have changed.
     pub message: Option<Arc<str>>,
-    /// New hash of the world (the perception's text) and new context values for tools. `None` means
+    /// New hash of the state of the outside world, and new context values for tools. `None` means
     /// that nothing has changed.
     pub update: Option<PerceptionUpdate>,
     /// Time that the context provider needed.
     pub active: Millis,
 }
 
-/// A model reply with the engine's classification of its tool calls.
+/// A model reply, with what the engine has determined about its tool calls.
 #[derive(Debug, Clone)]
 pub struct ModelReply {
     /// Response of the model provider.
     pub response: ModelResponse,
-    /// Classification of each tool call of the reply, in the model's order.
+    /// What the engine has determined about each tool call of the reply, such as its effect class.
+    /// In the model's order.
     pub calls: Vec<ToolCallClassification>,
     /// Result of checking the final output against the run's output schema. The output is the
     /// reply's text or the input of a valid `finish` call. `None` means that nothing was checked.
@@ -157,7 +160,7 @@ pub struct ToolCallResult {
     pub status: ToolCallStatus,
     /// Output of the tool call.
     pub output: ToolOutput,
-    /// Driver time used by the tool call. Calls that ran in parallel share their time.
+    /// Time that the worker spent on the tool call. Calls that ran in parallel share their time.
     pub active: Millis,
     /// Contents that the result refers to by hash: the full output and its images.
     pub blobs: Vec<Blob>,

@@ -23,13 +23,15 @@ pub mod submit;
 
 pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX};
 pub use advance::{original_result_of_duplicate_call, output_of_duplicate_call};
-pub use context::KeyClaimOfOtherCall;
+pub use context::EffectKeyOfOtherCall;
 pub use decide::decide;
-pub use input::{DecideContext, RunInput};
+pub use input::{DecisionContext, RunInput};
 pub use next::{EngineStep, next_engine_step};
 pub use policy::control_tool_names::RUN_AGENT;
 pub use policy::legacy_output::{output_from_human_edit, strip_code_fence};
 pub use policy::question::check_question_answer;
-pub use policy::rules::{edit_refusal_reason, needs_approval, shared_approval_patterns};
+pub use policy::rules::{
+    edit_refusal_reason, needs_approval, patterns_of_rules_with_shared_approvals,
+};
 pub use rejection::Rejection;
 pub use state::Run;

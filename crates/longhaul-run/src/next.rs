@@ -19,7 +19,7 @@ use crate::advance::outcome::has_ungraded_result;
 use crate::advance::runtime_message::needs_perception_refresh;
 use crate::advance::wait_reason_before_start;
 use crate::decide::decide;
-use crate::input::{DecideContext, RunInput};
+use crate::input::{DecisionContext, RunInput};
 use crate::state::Run;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::stage::{RunStage, RunningModelCall};
@@ -27,16 +27,18 @@ use crate::state::stage::{RunStage, RunningModelCall};
 /// The next step that the engine must carry out for a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EngineStep {
-    /// Fetch the perception (the context provider's data) and build the prompt.
+    /// Fetch the perception (the context provider's report on the outside world) and build the
+    /// prompt.
     Prepare,
-    /// Fetch the perception (the context provider's data) again before the next turn.
+    /// Fetch the perception (the context provider's report on the outside world) again before the
+    /// next turn.
     RefreshPerception,
     /// Call the model. The event that starts the turn is already recorded.
     AskModel(ModelRequest),
     /// Run, verify or cancel these tool calls. The events that start them are already recorded.
     UseTools(Vec<ToolCallTask>),
     /// Prepare the child runs that these calls ask for. Nothing is recorded about them yet.
-    StartChildren(Vec<ChildRequest>),
+    StartChildren(Vec<ChildRunRequest>),
     /// Prepare the run that grades the result. Nothing is recorded about it yet.
     StartGrading,
     /// Let the model summarize the older part of this conversation. The event that starts the model
@@ -63,7 +65,8 @@ pub struct ToolCallTask {
     pub input: RawJson,
     /// Effect class of the tool call, which says whether it may be repeated.
     pub class: EffectClass,
-    /// Whether the tool call has an effect key, so that an uncertain end must not count as a failure.
+    /// Whether the tool call has an effect key (name of an effect that must happen at most once),
+    /// so that an uncertain end must not count as a failure.
     pub has_effect_key: bool,
     /// Whether this start or continuation of the tool call may be repeated after a crash.
     pub may_repeat: bool,
@@ -78,7 +81,7 @@ pub struct ToolCallTask {
 
 /// A call of `run_agent`, for which the engine prepares a child run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChildRequest {
+pub struct ChildRunRequest {
     /// Id of the tool call.
     pub call: CallId,
     /// Arguments of the tool call.
@@ -92,7 +95,7 @@ pub enum ToolCallAction {
     Run,
     /// Tell the tool that the run has given up the call, which the tool has suspended.
     Cancel,
-    /// Check whether a call in doubt has taken effect.
+    /// Check whether a call in doubt (outcome unknown) has taken effect.
     Verify,
 }
 
@@ -110,7 +113,7 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
             }
         }
         RunStage::ToolsRunning(tools) if control.has_running_call() => {
-            prepare_children_or_else(run, || {
+            prepare_children_step_or_else(run, || {
                 EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
             })
         }
@@ -119,15 +122,15 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
                 None if wait_reason_before_start(run, control, now).is_none() => {
                     EngineStep::Prepare
                 }
-                None | Some(_) => step_for_due_events(run, now),
+                None | Some(_) => step_to_record_due_events(run, now),
             }
         }
         RunStage::ToolsRunning(tools) => {
-            let step = step_for_due_events(run, now);
+            let step = step_to_record_due_events(run, now);
             // No events are due and no call is running: child runs must be started, or a call in
             // doubt must be verified.
             if step == EngineStep::Idle {
-                prepare_children_or_else(run, || {
+                prepare_children_step_or_else(run, || {
                     EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
                 })
             } else {
@@ -135,7 +138,7 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
             }
         }
         RunStage::ModelPending(pending) => {
-            let step = step_for_due_events(run, now);
+            let step = step_to_record_due_events(run, now);
             // No events are due: the perception must be fetched before the model is called.
             if step == EngineStep::Idle && needs_perception_refresh(control, pending) {
                 EngineStep::RefreshPerception
@@ -144,7 +147,7 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
             }
         }
         RunStage::Concluding(_) => {
-            let step = step_for_due_events(run, now);
+            let step = step_to_record_due_events(run, now);
             // No events are due: the result must be graded.
             if step == EngineStep::Idle && has_ungraded_result(control) {
                 EngineStep::StartGrading
@@ -152,18 +155,19 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
                 step
             }
         }
-        RunStage::New | RunStage::ModelRunning(_) => step_for_due_events(run, now),
+        RunStage::New | RunStage::ModelRunning(_) => step_to_record_due_events(run, now),
         RunStage::Ended(_) => EngineStep::Idle,
     }
 }
 
 /// Returns the step that prepares child runs, or `other` if no child run can start now. A run that
 /// has to stop starts no child runs.
-fn prepare_children_or_else(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
+fn prepare_children_step_or_else(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
     let control = &run.control;
     let calls = startable_run_agent_calls(control).filter(|_| !control.must_stop());
-    let requests: Vec<ChildRequest> =
-        calls.map(|call| ChildRequest { call: call.id, input: call.arguments().clone() }).collect();
+    let requests: Vec<ChildRunRequest> = calls
+        .map(|call| ChildRunRequest { call: call.id, input: call.arguments().clone() })
+        .collect();
     match requests.is_empty() {
         true => other(),
         false => EngineStep::StartChildren(requests),
@@ -195,10 +199,11 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         action: work,
         resumption: call.resumption(),
     };
-    let abandoned: Vec<CallId> = run.control.calls_to_give_up().map(|call| call.id).collect();
+    let abandoned: Vec<CallId> =
+        run.control.suspended_calls_to_give_up().map(|call| call.id).collect();
     let due = calls.iter().filter_map(|call| {
         let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
-        let work = match call.is_running_in_epoch(run.control.epoch) {
+        let work = match call.is_running_under_claim(run.control.epoch) {
             true => ToolCallAction::Run,
             false if abandoned.contains(&call.id) => ToolCallAction::Cancel,
             false if is_verified => ToolCallAction::Verify,
@@ -210,8 +215,8 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
 }
 
 /// Returns the step that records the events that are due, or `EngineStep::Idle` if none are due.
-fn step_for_due_events(run: &Run, now: Timestamp) -> EngineStep {
-    let Ok(batch) = decide(run, RunInput::Advance, DecideContext::new(now)) else {
+fn step_to_record_due_events(run: &Run, now: Timestamp) -> EngineStep {
+    let Ok(batch) = decide(run, RunInput::Advance, DecisionContext::new(now)) else {
         return EngineStep::Idle;
     };
     let Some(last) = batch.events.last() else {

@@ -1,5 +1,5 @@
 //! Policy decisions about tool calls and outputs: approval rules, digests, control tools, calls in
-//! doubt and final outputs.
+//! doubt (outcome unknown) and final outputs.
 
 pub(crate) mod control_tool;
 pub(crate) mod control_tool_names;

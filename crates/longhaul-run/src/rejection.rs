@@ -3,7 +3,7 @@
 
 use longhaul_core::id::{CallId, GateId, RuleId, RunId, SteerId};
 use longhaul_core::policy::gate::{AnswerScope, GateStatus};
-use longhaul_core::policy::rule::RuleRevocation;
+use longhaul_core::policy::rule::ApprovalRuleRevocation;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 
@@ -79,13 +79,13 @@ pub enum Rejection {
         /// Id of the remembered approval.
         rule: RuleId,
         /// Who revoked the remembered approval, and when.
-        revocation: RuleRevocation,
+        revocation: ApprovalRuleRevocation,
     },
     /// The submitter of the run may not approve this gate.
     #[error("the submitter of a run may not approve its gates")]
     SelfApproval,
     /// The person has already voted on this gate.
-    #[error("{0} has already answered this gate")]
+    #[error("{person} has already answered this gate", person = .0)]
     AlreadyVoted(String),
     /// The message to the run has already been delivered, dropped or withdrawn.
     #[error("the message {0} was already delivered, dropped or withdrawn and can't be changed")]
@@ -102,7 +102,7 @@ pub enum Rejection {
         max: usize,
     },
     /// A required text in the input is empty.
-    #[error("{0} must not be empty")]
+    #[error("{text_name} must not be empty", text_name = .0)]
     Empty(&'static str),
     /// The task is invalid, for this reason.
     #[error("{0}")]
@@ -118,11 +118,15 @@ pub enum Rejection {
         /// Current value of the cap.
         current: String,
     },
-    /// The budget of the whole tree is used up, so that a raise of the child run would not help.
-    #[error("the budget of the whole tree is used up: raise it through {0}")]
+    /// The budget of the whole tree of runs is used up, so that a raise of the child run would not
+    /// help.
+    #[error(
+        "the budget that the run shares with its root run is used up: raise it through {root_run}",
+        root_run = .0
+    )]
     TreeBudgetExhausted(RunId),
     /// The run is already in the requested state, such as paused.
-    #[error("the run is already {0}")]
+    #[error("the run is already {state}", state = .0)]
     AlreadyInState(&'static str),
 }
 

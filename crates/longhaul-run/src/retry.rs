@@ -5,7 +5,7 @@
 
 use longhaul_core::change::{JournalPrefixCopy, NewRun, SteerRow, SteerStatus};
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::run::{ForkKind, RunForked};
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{RunId, Seq, SteerId};
@@ -37,7 +37,7 @@ struct QueuedMessage {
 
 impl RetryPoint {
     /// Updates the retry point from the next entry of the failed run's journal.
-    pub fn record_entry(&mut self, entry: &Entry) {
+    pub fn record_entry(&mut self, entry: &JournalEntry) {
         // The end of a run withdraws its gates and drops its messages. In the retry, its open calls
         // raise new gates, and its messages are queued again.
         let is_end = matches!(
@@ -85,7 +85,7 @@ impl RetryPoint {
     /// Returns which events of the failed run `from` the retry copies to its journal. `None` means
     /// that the retry starts from the beginning: no turn was completed, or the agent is a handler
     /// (a function that replaces the model), which is always called again as a whole.
-    fn copied_journal(&self, from: RunId) -> Option<JournalPrefixCopy> {
+    fn journal_part_to_copy(&self, from: RunId) -> Option<JournalPrefixCopy> {
         let keeps_work = self.has_completed_turn && !self.is_handler;
         keeps_work.then_some(JournalPrefixCopy { from, through: self.last_before_end })
     }
@@ -132,7 +132,7 @@ pub fn retry_failed_run(
         ..task.clone()
     };
     let mut new = new_run_from_task(id, task)?;
-    new.copied_journal = point.copied_journal(failed.id());
+    new.copied_journal = point.journal_part_to_copy(failed.id());
     if let Some(JournalPrefixCopy { from, through }) = new.copied_journal {
         let kind = ForkKind::Retry;
         new.events.push(Event::RunForked(RunForked { from, through, kind }));

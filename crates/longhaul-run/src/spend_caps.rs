@@ -2,7 +2,8 @@
 //! call reserves in each cap.
 
 use longhaul_core::policy::spend_cap::{
-    AtCapAction, CapCounterKey, CapHold, CapReservation, CapScope, CapUnit, CapWithWindow, SpendCap,
+    CapCounterKey, CapHold, CapReachedAction, CapReservation, CapUnit, CapUsageGrouping,
+    CapWithWindow, SpendCap,
 };
 use longhaul_core::raw::{Hash, canonical_json};
 use longhaul_core::task::TaskSpec;
@@ -15,7 +16,7 @@ pub const SUBJECT_BYTES_MAX: usize = 200;
 
 /// A model call that is about to start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CappedModelCall<'a> {
+pub(crate) struct SpendCappedModelCall<'a> {
     /// Full name of the called model.
     pub(crate) model: &'a str,
     /// Worst-case cost of the call.
@@ -27,22 +28,24 @@ pub(crate) struct CappedModelCall<'a> {
     pub(crate) is_root: bool,
 }
 
-/// Returns the amounts that a model call holds within spend caps, ordered by cap and subject.
-pub(crate) fn reservations_for_call(
+/// Returns the amounts that a model call reserves in spend caps, ordered by cap and subject.
+pub(crate) fn spend_cap_reservations_for_call(
     caps: &[CapWithWindow],
     task: &TaskSpec,
-    call: CappedModelCall<'_>,
+    call: SpendCappedModelCall<'_>,
 ) -> Vec<CapReservation> {
     let counted = caps.iter().filter_map(|current| {
         let amount = match (current.cap.unit, current.cap.at_cap) {
             (CapUnit::Usd | CapUnit::Tokens, _) => current.cap.unit.part_of(call.hold),
-            (CapUnit::Runs, AtCapAction::Wait) => u64::from(call.starts_run),
+            (CapUnit::Runs, CapReachedAction::Wait) => u64::from(call.starts_run),
             // Such a cap counted a root when its task was submitted.
-            (CapUnit::Runs, AtCapAction::Refuse) => u64::from(call.starts_run && !call.is_root),
+            (CapUnit::Runs, CapReachedAction::Refuse) => {
+                u64::from(call.starts_run && !call.is_root)
+            }
         };
         let subject =
             subject_counted_by_cap(&current.cap, task, call.model).filter(|_| amount > 0)?;
-        Some(reservation(current, subject, amount))
+        Some(new_cap_reservation(current, subject, amount))
     });
     let mut counted: Vec<CapReservation> = counted.collect();
     counted.sort_by(|one, two| one.hold.key.cmp(&two.hold.key));
@@ -52,18 +55,22 @@ pub(crate) fn reservations_for_call(
 /// Returns the reservations of a new task in the spend caps that refuse tasks when they are
 /// reached: 1 in a cap that counts runs, 0 in a cap on money or tokens. Caps per model never refuse
 /// a task, because the model of its run is not known yet.
-pub fn reservations_for_task(caps: &[CapWithWindow], task: &TaskSpec) -> Vec<CapReservation> {
+pub fn spend_cap_reservations_for_task(
+    caps: &[CapWithWindow],
+    task: &TaskSpec,
+) -> Vec<CapReservation> {
     let refusing = caps.iter().filter(|current| {
-        current.cap.at_cap == AtCapAction::Refuse && current.cap.per != CapScope::Model
+        current.cap.at_cap == CapReachedAction::Refuse && current.cap.per != CapUsageGrouping::Model
     });
     let counted = refusing.filter_map(|current| {
         let subject = subject_counted_by_cap(&current.cap, task, "")?;
-        Some(reservation(current, subject, u64::from(current.cap.unit == CapUnit::Runs)))
+        let amount = u64::from(current.cap.unit == CapUnit::Runs);
+        Some(new_cap_reservation(current, subject, amount))
     });
     counted.collect()
 }
 
-fn reservation(current: &CapWithWindow, subject: String, amount: u64) -> CapReservation {
+fn new_cap_reservation(current: &CapWithWindow, subject: String, amount: u64) -> CapReservation {
     let CapWithWindow { cap, period } = current;
     let key = CapCounterKey { cap: cap.id(), subject, window_start: period.start };
     let hold = CapHold { key, unit: cap.unit, amount };
@@ -74,11 +81,11 @@ fn reservation(current: &CapWithWindow, subject: String, amount: u64) -> CapRese
 /// means that the cap does not apply.
 fn subject_counted_by_cap(cap: &SpendCap, task: &TaskSpec, model: &str) -> Option<String> {
     let subject = match cap.per {
-        CapScope::All => String::new(),
-        CapScope::Key => task.submitter.clone().unwrap_or_default(),
-        CapScope::Actor => cap_subject_of_actor(task),
-        CapScope::Agent => task.agent.to_string(),
-        CapScope::Model => model.to_owned(),
+        CapUsageGrouping::All => String::new(),
+        CapUsageGrouping::Key => task.submitter.clone().unwrap_or_default(),
+        CapUsageGrouping::Actor => cap_subject_of_actor(task),
+        CapUsageGrouping::Agent => task.agent.to_string(),
+        CapUsageGrouping::Model => model.to_owned(),
     };
     let applies =
         cap.pattern.as_ref().is_none_or(|pattern| WildMatch::new(pattern).matches(&subject));
@@ -102,14 +109,14 @@ fn cap_subject_of_actor(task: &TaskSpec) -> String {
 #[cfg(test)]
 mod tests {
     use longhaul_core::id::{AgentName, InboxName, RunId};
-    use longhaul_core::policy::spend_cap::{CapPeriod, CapWindow};
+    use longhaul_core::policy::spend_cap::{CapWindowLength, CapWindowRange};
     use longhaul_core::raw::RawJson;
     use longhaul_core::time::Timestamp;
     use longhaul_core::usage::MicroUsd;
 
     use super::*;
 
-    fn task(submitter: &str, actor: &str) -> TaskSpec {
+    fn test_task(submitter: &str, actor: &str) -> TaskSpec {
         let agent = AgentName::new("research_web").unwrap();
         let inbox = InboxName::new("default").unwrap();
         TaskSpec {
@@ -119,23 +126,23 @@ mod tests {
         }
     }
 
-    fn cap(per: CapScope, pattern: Option<&str>, unit: CapUnit) -> CapWithWindow {
+    fn test_cap(per: CapUsageGrouping, pattern: Option<&str>, unit: CapUnit) -> CapWithWindow {
         let cap = SpendCap {
-            window: CapWindow::Day,
+            window: CapWindowLength::Day,
             tz: "UTC".to_owned(),
             per,
             pattern: pattern.map(str::to_owned),
             unit,
             limit: 100,
-            at_cap: AtCapAction::Wait,
+            at_cap: CapReachedAction::Wait,
         };
-        let period = CapPeriod { start: Timestamp::default(), end: Timestamp::default() };
+        let period = CapWindowRange { start: Timestamp::default(), end: Timestamp::default() };
         CapWithWindow { cap, period }
     }
 
     #[test]
     fn the_subject_of_a_cap_depends_on_its_scope() {
-        use CapScope::{Actor, Agent, All, Key, Model};
+        use CapUsageGrouping::{Actor, Agent, All, Key, Model};
         let long = format!("\"{}\"", "x".repeat(SUBJECT_BYTES_MAX + 1));
         for (per, pattern, actor, subject) in [
             (All, None, "null", Some("")),
@@ -152,25 +159,25 @@ mod tests {
             (Actor, None, "\"anna\"", Some("anna")),
         ] {
             let found = subject_counted_by_cap(
-                &cap(per, pattern, CapUnit::Usd).cap,
-                &task("key:ops", actor),
+                &test_cap(per, pattern, CapUnit::Usd).cap,
+                &test_task("key:ops", actor),
                 "anthropic/opus",
             );
             assert_eq!(found.as_deref(), subject, "{per:?} {pattern:?} {actor}");
         }
-        let hashed =
-            subject_counted_by_cap(&cap(Actor, None, CapUnit::Usd).cap, &task("", &long), "m");
+        let actor_cap = test_cap(Actor, None, CapUnit::Usd).cap;
+        let hashed = subject_counted_by_cap(&actor_cap, &test_task("", &long), "m");
         assert_eq!(hashed.map(|subject| subject.len()), Some(64));
     }
 
     #[test]
     fn a_call_holds_its_amount_in_the_unit_of_each_cap() {
         use CapUnit::{Runs, Tokens, Usd};
-        let caps = [Usd, Tokens, Runs].map(|unit| cap(CapScope::All, None, unit));
+        let caps = [Usd, Tokens, Runs].map(|unit| test_cap(CapUsageGrouping::All, None, unit));
         let hold = BudgetAmount { micro_usd: MicroUsd(5), tokens: 70 };
         let amounts = |starts_run| {
-            let call = CappedModelCall { model: "m", hold, starts_run, is_root: true };
-            let found = reservations_for_call(&caps, &task("", "null"), call);
+            let call = SpendCappedModelCall { model: "m", hold, starts_run, is_root: true };
+            let found = spend_cap_reservations_for_call(&caps, &test_task("", "null"), call);
             found.into_iter().map(|one| (one.hold.key.cap, one.hold.amount)).collect::<Vec<_>>()
         };
         let named = |list: &[(&str, u64)]| -> Vec<(String, u64)> {
@@ -184,17 +191,17 @@ mod tests {
     #[test]
     fn a_new_task_is_counted_only_in_caps_that_refuse_tasks() {
         let refusing = |mut current: CapWithWindow| {
-            current.cap.at_cap = AtCapAction::Refuse;
+            current.cap.at_cap = CapReachedAction::Refuse;
             current
         };
         let caps = [
-            cap(CapScope::All, None, CapUnit::Runs),
-            refusing(cap(CapScope::Agent, None, CapUnit::Runs)),
-            refusing(cap(CapScope::Key, None, CapUnit::Usd)),
-            refusing(cap(CapScope::Model, None, CapUnit::Usd)),
-            refusing(cap(CapScope::Key, Some("key:dev"), CapUnit::Usd)),
+            test_cap(CapUsageGrouping::All, None, CapUnit::Runs),
+            refusing(test_cap(CapUsageGrouping::Agent, None, CapUnit::Runs)),
+            refusing(test_cap(CapUsageGrouping::Key, None, CapUnit::Usd)),
+            refusing(test_cap(CapUsageGrouping::Model, None, CapUnit::Usd)),
+            refusing(test_cap(CapUsageGrouping::Key, Some("key:dev"), CapUnit::Usd)),
         ];
-        let found = reservations_for_task(&caps, &task("key:ops", "null"));
+        let found = spend_cap_reservations_for_task(&caps, &test_task("key:ops", "null"));
         let found: Vec<_> =
             found.iter().map(|one| (one.hold.key.subject.as_str(), one.hold.amount)).collect();
         assert_eq!(found, [("research_web", 1), ("key:ops", 0)]);

@@ -18,7 +18,7 @@ pub mod stage;
 pub mod transcript;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::run::{CancelCause, RunWaiting};
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Message;
@@ -69,7 +69,9 @@ pub struct ReplayError {
 
 impl Run {
     /// Builds the state of a run by replaying its journal from the first event.
-    pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Self, ReplayError> {
+    pub fn replay<'a>(
+        entries: impl IntoIterator<Item = &'a JournalEntry>,
+    ) -> Result<Self, ReplayError> {
         let mut entries = entries.into_iter();
         let first = entries.next().ok_or(ReplayError {
             run: RunId::from_bits(0),
@@ -85,7 +87,7 @@ impl Run {
     }
 
     /// Creates the state of a run from the first event of its journal, `run.created`.
-    pub fn from_first_entry(first: &Entry) -> Result<Self, ReplayError> {
+    pub fn from_first_entry(first: &JournalEntry) -> Result<Self, ReplayError> {
         let Event::RunCreated(created) = &first.event else {
             return Err(replay_error(first, "a journal begins with `run.created`"));
         };
@@ -106,23 +108,23 @@ impl Run {
 
     /// Applies one event of the journal to the state. The same events in the same order give the
     /// same state.
-    pub fn apply(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+    pub fn apply(&mut self, entry: &JournalEntry) -> Result<(), ReplayError> {
         let messages = self.apply_entry(entry)?;
         messages.into_iter().for_each(|message| self.transcript.push_message(message));
         Ok(())
     }
 
     /// Applies one event of the journal without storing the conversation, which is nearly all of a
-    /// long run's memory. The resulting state is only for views: no decision can be based on it,
-    /// because the size of the conversation is unknown after a compaction.
-    pub fn apply_without_transcript(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+    /// long run's memory. The resulting state is only for showing the run: no decision can be based
+    /// on it, because the size of the conversation is unknown after a compaction.
+    pub fn apply_without_transcript(&mut self, entry: &JournalEntry) -> Result<(), ReplayError> {
         self.apply_entry(entry)?;
         self.transcript.clear_messages();
         Ok(())
     }
 
     /// Applies one event of the journal and returns the messages that it adds to the conversation.
-    fn apply_entry(&mut self, entry: &Entry) -> Result<Vec<Message>, ReplayError> {
+    fn apply_entry(&mut self, entry: &JournalEntry) -> Result<Vec<Message>, ReplayError> {
         if entry.run != self.id {
             return Err(replay_error(entry, "it belongs to another run"));
         }
@@ -132,7 +134,7 @@ impl Run {
         let has_running_call = self.control.has_running_call();
         self.control.attempt_time.record_entry(entry, has_running_call);
         if let Event::SteerDelivered(delivered) = &entry.event
-            && let Some(text) = self.control.text_of_queued_task(delivered.steer)
+            && let Some(text) = self.control.text_of_queued_message_if_task(delivered.steer)
         {
             self.transcript.add_task_message(Message::user(text));
         }
@@ -266,7 +268,7 @@ impl Run {
     }
 
     /// Returns whether the run is prepared: the prompt is built and the perception (the context
-    /// provider's data) fetched.
+    /// provider's report on the outside world) fetched.
     pub const fn is_prepared(&self) -> bool {
         !matches!(self.control.stage, RunStage::New)
     }
@@ -278,8 +280,9 @@ impl Run {
         calls.find(|tracked| tracked.id == call)?.origin
     }
 
-    /// Returns the effect key of a tool call of the model's last reply. `None` means that the call has
-    /// no effect key, or is not part of that reply.
+    /// Returns the effect key (name of an effect that must happen at most once) of a tool call of
+    /// the model's last reply. `None` means that the call has no effect key, or is not part of that
+    /// reply.
     pub fn effect_key_of_call(&self, call: Option<CallId>) -> Option<&EffectKey> {
         let mut calls = self.control.calls().iter();
         calls.find(|tracked| Some(tracked.id) == call)?.classification.key.as_ref()
@@ -322,6 +325,6 @@ impl Run {
     }
 }
 
-const fn replay_error(entry: &Entry, reason: &'static str) -> ReplayError {
+const fn replay_error(entry: &JournalEntry, reason: &'static str) -> ReplayError {
     ReplayError { run: entry.run, seq: entry.seq, kind: entry.event.kind(), why: reason }
 }

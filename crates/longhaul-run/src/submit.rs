@@ -66,8 +66,9 @@ fn input_size_in_bytes(input: &RawJson) -> usize {
     text.map_or(written.len(), |text| text.len())
 }
 
-/// Returns the condition under which the run of a task enters its lane. `collect_window` is how
-/// long a run that collects messages waits after the last one.
+/// Returns the condition under which the run of a task enters its lane (a queue whose runs are
+/// executed one at a time). `collect_window` is how long a run that collects messages waits after
+/// the last one.
 pub const fn lane_entry(policy: LaneBusyPolicy, collect_window: Millis) -> LaneEntryPolicy {
     match policy {
         LaneBusyPolicy::Enqueue => LaneEntryPolicy::Enqueue,

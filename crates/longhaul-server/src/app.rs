@@ -80,12 +80,12 @@ impl App {
     }
 
     /// Makes every connection of the server close after its current response.
-    pub(crate) fn close_connections(&self) {
+    pub(crate) fn request_connection_close(&self) {
         self.0.closed.cancel();
     }
 
     /// Waits until the connections of the server have to close.
-    pub(crate) async fn wait_for_connection_close(&self) {
+    pub(crate) async fn wait_until_connections_must_close(&self) {
         self.0.closed.cancelled().await;
     }
 
@@ -113,8 +113,8 @@ impl App {
         self.0.catching_up.acquire().await.ok()
     }
 
-    /// Waits for a permit to read a run's journal for a view, because only a few journals may be
-    /// read at a time.
+    /// Waits for a permit to read a run's journal in order to show the run, because only a few
+    /// journals may be read at a time.
     pub(crate) async fn acquire_journal_read_permit(
         &self,
     ) -> Result<OwnedSemaphorePermit, Problem> {
@@ -145,11 +145,11 @@ impl App {
     }
 
     /// Returns the hash of the local machine key, which has all rights.
-    pub(crate) fn local_key_hash(&self) -> Hash {
+    pub(crate) fn local_machine_key_hash(&self) -> Hash {
         self.0.local_key
     }
 
-    pub(crate) fn is_local_key(&self, hash: Hash) -> bool {
+    pub(crate) fn is_local_machine_key(&self, hash: Hash) -> bool {
         hash == self.0.local_key
     }
 

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, JSON_DEPTH_MAX};
 use crate::problem::Problem;
-use longhaul_core::suggest::closest_match;
+use longhaul_core::suggest::most_similar_name;
 
 const BODY_HINT: &str = "GET /openapi.json describes the expected body";
 
@@ -190,7 +190,7 @@ fn replace_rust_type_names(error_text: &str) -> String {
         .replace("invalid type: map", "invalid type: object")
         .replace("invalid type: sequence", "invalid type: array");
     let (expected, line_note) = match rest.split_once(" at line ") {
-        Some((expected, line_note)) => (expected, format!(" at line {line_note}")),
+        Some((expected, line_and_column)) => (expected, format!(" at line {line_and_column}")),
         None => (rest, String::new()),
     };
     let parts: Vec<&str> = expected.split(' ').collect();
@@ -215,7 +215,7 @@ fn suggest_known_name(error_text: &str) -> Option<String> {
         .or_else(|| error_text.strip_prefix("unknown variant `"))?;
     let (odd, rest) = rest.split_once('`')?;
     let known_names = rest.split('`').skip(1).step_by(2);
-    let closest_name = closest_match(odd, known_names)?;
+    let closest_name = most_similar_name(odd, known_names)?;
     Some(format!("did you mean `{closest_name}`?"))
 }
 

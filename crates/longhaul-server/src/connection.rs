@@ -72,7 +72,7 @@ pub(crate) async fn serve_connection(accepted: AcceptedConnection, app: App, rou
         ended = connection.as_mut() => ended,
         () = counted.wait_for_eviction() => return,
         () = silent => return,
-        () = app.wait_for_connection_close() => {
+        () = app.wait_until_connections_must_close() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

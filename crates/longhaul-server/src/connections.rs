@@ -23,15 +23,16 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Returns the connection limits of this process: at most `max` connections, and at most half
-    /// of the files that the process may open. The other half is for the store, tools and models.
-    pub(crate) fn for_process(max: usize) -> Self {
-        Self::for_file_limit(max, getrlimit(Resource::Nofile).current)
+    /// Returns the connection limits of this process: at most `max_connections`, and at most
+    /// half of the files that the process may open. The other half is for the store, tools and
+    /// models.
+    pub(crate) fn for_process(max_connections: usize) -> Self {
+        Self::for_file_limit(max_connections, getrlimit(Resource::Nofile).current)
     }
 
-    fn for_file_limit(max: usize, file_limit: Option<u64>) -> Self {
+    fn for_file_limit(max_connections: usize, file_limit: Option<u64>) -> Self {
         let file_limit = file_limit.and_then(|file_limit| usize::try_from(file_limit / 2).ok());
-        let total = max.min(file_limit.unwrap_or(max)).max(4);
+        let total = max_connections.min(file_limit.unwrap_or(max_connections)).max(4);
         Self {
             total,
             anonymous: total / 2,

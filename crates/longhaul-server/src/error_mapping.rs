@@ -95,7 +95,7 @@ fn suggestion_in_error(error: Error) -> Option<String> {
 
 /// Returns the error response for a request whose change is committed but whose result can't be
 /// read. A missing run or gate stays "not found", because a retry would not find it either.
-pub(crate) fn read_problem_after_commit(error: Error) -> Problem {
+pub(crate) fn result_read_problem_after_commit(error: Error) -> Problem {
     if matches!(error, Error::RunNotFound(_) | Error::GateNotFound(_)) {
         return error.into();
     }
@@ -200,7 +200,7 @@ mod tests {
             (Error::GateNotFound(GateId::from_bits(1)), StatusCode::NOT_FOUND),
         ] {
             let text = error.to_string();
-            assert_eq!(read_problem_after_commit(error).status, status, "{text}");
+            assert_eq!(result_read_problem_after_commit(error).status, status, "{text}");
         }
     }
 }

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use longhaul_core::port::auth::{
-    ApiKeyRef, IdempotencyKey, IdempotentRequestState, StoredResponse,
+    ApiKeyRef, IdempotencyKey, IdempotentRequestState, StoredHttpResponse,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -45,9 +45,9 @@ impl FromRequestParts<App> for RequestEngineHandle {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let attempt = parts.extensions.get::<RequestAttempt>().cloned();
+        let attempt = parts.extensions.get::<RequestAttemptWithIdempotencyKey>().cloned();
         Ok(match attempt {
-            Some(RequestAttempt { key: request_key, effect }) => Self {
+            Some(RequestAttemptWithIdempotencyKey { key: request_key, effect }) => Self {
                 app: app.clone(),
                 longhaul: app.longhaul().for_idempotent_request(request_key),
                 effect,
@@ -60,7 +60,7 @@ impl FromRequestParts<App> for RequestEngineHandle {
 /// One attempt to handle a request with an idempotency key, with the change that an earlier attempt
 /// committed.
 #[derive(Debug, Clone)]
-struct RequestAttempt {
+struct RequestAttemptWithIdempotencyKey {
     key: IdempotencyKey,
     effect: Option<IdempotentRequestEffect>,
 }
@@ -93,7 +93,7 @@ fn idempotency_key_owner(identity: &CallerIdentity) -> String {
     let name = &identity.principal.name;
     match &identity.key {
         ApiKeyRef::Local => name.clone(),
-        ApiKeyRef::Key(hash) => format!("{name} {hash}"),
+        ApiKeyRef::Key(api_key_hash) => format!("{name} {api_key_hash}"),
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn caller_scoped_idempotency_key(
 ) -> Option<String> {
     header.map(|key| match &identity.key {
         ApiKeyRef::Local => key,
-        ApiKeyRef::Key(hash) => format!("{hash} {key}"),
+        ApiKeyRef::Key(api_key_hash) => format!("{api_key_hash} {key}"),
     })
 }
 
@@ -154,7 +154,7 @@ async fn run_request_once(
                         return Err(longhaul_engine::Error::IdempotencyKeyReused.into());
                     }
                 };
-            let attempt = RequestAttempt { key: request_key, effect };
+            let attempt = RequestAttemptWithIdempotencyKey { key: request_key, effect };
             Ok(run_and_store_response(app, attempt, request, next).await)
         }
     });
@@ -172,7 +172,7 @@ fn request_in_progress_problem() -> Problem {
 /// success.
 async fn run_and_store_response(
     app: App,
-    attempt: RequestAttempt,
+    attempt: RequestAttemptWithIdempotencyKey,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -198,7 +198,7 @@ async fn run_and_store_response(
         Err(_) => return Problem::internal_error().into_response(),
     };
     let location = parts.headers.get(LOCATION);
-    let reply = StoredResponse {
+    let reply = StoredHttpResponse {
         status: parts.status.as_u16(),
         location: location.and_then(|at| at.to_str().ok()).map(str::to_owned),
         // Only the completion is stored, not the secret.
@@ -215,7 +215,7 @@ async fn run_and_store_response(
 }
 
 /// Rebuilds the stored response of a request that was completed earlier.
-fn replay_response(stored: StoredResponse) -> Result<Response, Problem> {
+fn replay_response(stored: StoredHttpResponse) -> Result<Response, Problem> {
     if stored.body.is_empty() {
         let message = "this request has completed; its secret was shown once and is not stored";
         return Err(Problem::new(StatusCode::CONFLICT, "shown_once", message)

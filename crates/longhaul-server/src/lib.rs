@@ -28,7 +28,7 @@ mod routes;
 mod serve;
 mod stream;
 
-pub use api::create_run::task_from_body;
+pub use api::create_run::task_from_new_run_body;
 pub use app::App;
 pub use openapi::openapi_document;
 pub use options::ServerOptions;

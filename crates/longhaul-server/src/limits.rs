@@ -40,7 +40,7 @@ pub(crate) const CONNECTIONS_MAX: usize = 8_192;
 /// Maximum number of connections from one address that have not shown a valid key.
 pub(crate) const ANONYMOUS_PER_ADDRESS_MAX: usize = 256;
 
-/// Maximum number of requests that read a run's journal for a view at the same time.
+/// Maximum number of requests that read a run's journal at the same time in order to show the run.
 pub(crate) const JOURNAL_READS_MAX: usize = 4;
 
 /// Maximum number of run transcripts in memory at the same time.

@@ -10,7 +10,7 @@ use longhaul_core::id::{BatchId, GateId, IdError, RuleId, RunId, SteerId};
 use crate::app::App;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
 use crate::problem::Problem;
-use longhaul_core::suggest::closest_match;
+use longhaul_core::suggest::most_similar_name;
 
 /// Extractor for the query parameters of a request, as name-value pairs.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Query {
         match self.0.iter().map(|(name, _)| name).find(odd) {
             None => Ok(self),
             Some(odd) => {
-                let hint = match closest_match(odd, allowed.iter().copied()) {
+                let hint = match most_similar_name(odd, allowed.iter().copied()) {
                     Some(closest_name) => format!("did you mean `{closest_name}`?"),
                     None => format!("the known parameters are: {}", allowed.join(", ")),
                 };

@@ -54,7 +54,7 @@ impl RateLimits {
 
     /// Counts a request with the API key of this name. Returns an error if the key's rate limit is
     /// exceeded.
-    pub(crate) fn check_key_rate(&self, key_name: &str) -> Result<(), Problem> {
+    pub(crate) fn check_api_key_rate(&self, key_name: &str) -> Result<(), Problem> {
         self.remove_limits_of_idle_callers();
         let counted = self.keys.check_key(&key_name.to_owned());
         counted.map_err(|busy| too_many_requests(busy.wait_time_from(self.clock.now())))
@@ -105,7 +105,7 @@ mod tests {
     fn rate_limits_of_inactive_callers_are_dropped() {
         let rates = RateLimits::new(NonZeroU32::new(1_000_000).unwrap());
         for number in 0..4 * CLEANUP_EVERY {
-            rates.check_key_rate(&format!("link:{number}")).unwrap();
+            rates.check_api_key_rate(&format!("link:{number}")).unwrap();
         }
         assert!(rates.keys.len() < 2 * CLEANUP_EVERY as usize);
     }

@@ -45,7 +45,7 @@ pub async fn serve(
         () = accept_connections(listener, &app, &tasks, &abort) => Ok(()),
     };
     app.begin_shutdown();
-    app.close_connections();
+    app.request_connection_close();
     tasks.close();
     app.background_tasks().close();
     let clock = &services.clock;
@@ -53,7 +53,7 @@ pub async fn serve(
         biased;
         () = async { tasks.wait().await; app.background_tasks().wait().await; } => {}
         () = clock.sleep(SHUTDOWN_GRACE.into()) => {
-            tracing::info!(open = tasks.len(), "closed connections that did not end in time");
+            tracing::info!(connections = tasks.len(), "closed connections that did not end in time");
             abort.cancel();
             tasks.wait().await;
         }

@@ -85,7 +85,7 @@ fn time_fsyncs(
 
 /// Parameters of the benchmark that inserts events with plain SQLite.
 #[derive(Debug, Clone)]
-pub struct BareInsertOptions {
+pub struct PlainSqlInsertBenchOptions {
     /// Path of the database file to create. The file must not exist.
     pub file: PathBuf,
     /// Number of runs that the events are spread over.
@@ -118,20 +118,21 @@ impl InsertRate {
 
 /// Measures only the SQL statements of an append, on the same tables as the store: the update of
 /// the run's scheduling row and the insert of the events.
-pub fn measure_bare_inserts(
-    options: &BareInsertOptions,
+pub fn measure_plain_sql_inserts(
+    options: &PlainSqlInsertBenchOptions,
     stopwatch: &dyn Stopwatch,
 ) -> Result<InsertRate, StoreError> {
     let at = options.file.to_string_lossy();
     let conn = connect::open_writer_connection(&options.file, Duration::ZERO)
         .map_err(|error| store_error_from_sql(error, &at))?;
     schema::migrate_schema(&conn, &at, Timestamp::default(), schema::MIGRATIONS)?;
-    time_bare_inserts(&conn, options, stopwatch).map_err(|error| store_error_from_sql(error, &at))
+    time_plain_sql_inserts(&conn, options, stopwatch)
+        .map_err(|error| store_error_from_sql(error, &at))
 }
 
-fn time_bare_inserts(
+fn time_plain_sql_inserts(
     conn: &Connection,
-    options: &BareInsertOptions,
+    options: &PlainSqlInsertBenchOptions,
     stopwatch: &dyn Stopwatch,
 ) -> rusqlite::Result<InsertRate> {
     let id = |number: u64| (u128::from(number) << 64 | 7).to_be_bytes();

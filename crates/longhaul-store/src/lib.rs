@@ -10,5 +10,5 @@ pub mod sqlite;
 pub use options::{OpenMode, StoreOptions};
 pub use sqlite::{
     CheckReport, JournalChecker, SqliteStore, StoreProblem, back_up_store, check_store,
-    current_driver_description, open_sqlite_store, restore_store, store_has_driver,
+    driver_process_description, open_sqlite_store, restore_store, store_has_driver_process,
 };

@@ -10,9 +10,9 @@ use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
-    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
+    RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 
 /// A store behind a simulated connection that loses chosen responses.
@@ -59,7 +59,7 @@ impl Store for FaultyStore {
         self.deliver(self.inner.create_runs(request).await)
     }
 
-    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+    async fn claim_runs(&self, request: RunClaimRequest) -> Result<Vec<Claim>, StoreError> {
         self.deliver(self.inner.claim_runs(request).await)
     }
 

@@ -37,8 +37,8 @@ struct CrashTestToolInput {
     delay_ms: u64,
 }
 
-/// Returns the tools `probe_read`, `probe_write` and `probe_send`, of the effect classes pure,
-/// keyed and once. All of them append to this file.
+/// Returns the tools `probe_read` (effect class pure: no side effects), `probe_write` (keyed:
+/// idempotent) and `probe_send` (once: must not be repeated). All of them append to this file.
 pub fn crash_test_tools(
     file: impl Into<PathBuf>,
     clock: &Arc<dyn Clock>,

@@ -64,7 +64,7 @@ const SHOWN_HEADERS: [&str; 9] = [
 
 /// The tool `http_fetch`, which sends an HTTP request.
 #[derive(Debug)]
-pub struct HttpFetch {
+pub struct HttpFetchTool {
     spec: ToolSpec,
     client: Arc<GuardedClient>,
 }
@@ -79,7 +79,7 @@ struct HttpFetchInput {
     body: Option<String>,
 }
 
-impl HttpFetch {
+impl HttpFetchTool {
     /// Creates the tool, which sends its requests with this client.
     pub fn new(client: Arc<GuardedClient>) -> Result<Self, IdError> {
         let properties = json!({
@@ -123,7 +123,7 @@ impl HttpFetch {
 }
 
 #[async_trait]
-impl Tool for HttpFetch {
+impl Tool for HttpFetchTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

@@ -1,4 +1,5 @@
-//! The tool `log_interaction`, which appends a line about an interaction to a log for people.
+//! The tool `log_interaction`, which appends a line about an interaction, such as a question or a
+//! reminder to a person, to a log file that people read.
 //!
 //! Invariant: a call adds at most one line, however often it is repeated.
 
@@ -23,12 +24,13 @@ use crate::typed::{TypedTool, TypedToolError, typed};
 const SUMMARY_LENGTH_MAX: usize = 4_000;
 const KIND_LENGTH_MAX: usize = 64;
 const DETAILS_BYTES_MAX: usize = 64 * 1024;
-/// Kind of an interaction for which the model gave none.
+/// Kind that is logged for an interaction for which the model gave no kind.
 const DEFAULT_KIND: &str = "note";
 
-/// The tool `log_interaction`, which appends a line to a log for people.
+/// The tool `log_interaction`, which appends a line about an interaction, such as a question to a
+/// person, to a log file that people read.
 #[derive(Debug)]
-pub struct LogInteraction {
+pub struct LogInteractionTool {
     log: JsonLinesFile,
     clock: Arc<dyn Clock>,
 }
@@ -47,7 +49,7 @@ pub struct LogInteractionInput {
     details: Option<Value>,
 }
 
-impl LogInteraction {
+impl LogInteractionTool {
     /// Creates the tool, which logs to this JSON lines file. The file is created with the first
     /// line.
     pub fn tool(
@@ -60,7 +62,7 @@ impl LogInteraction {
 }
 
 #[async_trait]
-impl TypedTool for LogInteraction {
+impl TypedTool for LogInteractionTool {
     type Input = LogInteractionInput;
     const NAME: &'static str = "log_interaction";
     const DESCRIPTION: &'static str = "Writes a line about an interaction to the log that \

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tracing::{debug, trace};
 
-use crate::jsonl::index::KeyIndex;
+use crate::jsonl::index::LineKeyIndex;
 use crate::location::FileLocation;
 use crate::openat::{is_regular_file, lock_handle, open_file};
 use crate::safe_dir::FsError;
@@ -167,7 +167,7 @@ impl LockedJsonLines {
         key: &str,
         matches: &mut LinesWithKey,
     ) -> io::Result<()> {
-        let mut index = KeyIndex::open((&self.folder, index), &self.file)?;
+        let mut index = LineKeyIndex::open((&self.folder, index), &self.file)?;
         if self.file.metadata()?.len() - index.indexed_bytes() > TAIL_BYTES_MAX {
             let mut whole = index.indexed_bytes();
             matches.bytes_read += self.for_each_line(index.indexed_bytes(), |offset, line| {

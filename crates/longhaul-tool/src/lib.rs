@@ -1,7 +1,7 @@
 //! The built-in tools of agents, and the guarded HTTP client for outbound requests.
 //!
 //! Invariant: this crate has no sandbox implementation. A tool that needs a sandbox gets it through
-//! the port trait.
+//! a trait.
 
 mod atomic_write;
 pub mod command;
@@ -27,10 +27,10 @@ pub mod typed;
 mod vault;
 
 pub use files::FileTools;
-pub use http_fetch::HttpFetch;
-pub use interaction::LogInteraction;
+pub use http_fetch::HttpFetchTool;
+pub use interaction::LogInteractionTool;
 pub use location::FileLocation;
 pub use memory::MemoryTools;
-pub use shell::Shell;
+pub use shell::ShellTool;
 pub use skill::Skills;
 pub use vault::VaultTools;

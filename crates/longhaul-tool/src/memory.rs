@@ -1,4 +1,4 @@
-//! The memory tools: notes about a resource that later runs can find.
+//! The memory tools: notes about a resource (a person or thing) that later runs can find.
 //!
 //! Invariant: a run accesses only the notes of its own resource. The runtime sets the resource, not
 //! the model.

@@ -30,7 +30,7 @@ use crate::location::FileLocation;
 use crate::message::channel::{DeliveryChannel, TAKEN_OVER};
 use crate::message::delivery_log::{DeliveryLog, DeliveryState, PendingDelivery};
 use crate::message::envelope::{
-    Envelope, TEXT_LENGTH_MAX, find_recipient, not_delivered_failure, recipient_from_context,
+    MessageEnvelope, TEXT_LENGTH_MAX, find_recipient, not_delivered_failure, recipient_from_context,
 };
 use crate::outbound::GuardedClient;
 use crate::outbound::hop::redacted_url;
@@ -60,7 +60,7 @@ pub struct MessageConfig {
 
 /// The tool `send_message`, which delivers a message through the configured channel.
 #[derive(Debug)]
-pub struct SendMessage {
+pub struct SendMessageTool {
     spec: ToolSpec,
     log: DeliveryLog,
     channel: DeliveryChannel,
@@ -72,7 +72,7 @@ struct SendMessageInput {
     text: String,
 }
 
-impl SendMessage {
+impl SendMessageTool {
     /// Creates the tool `send_message` with this configuration.
     pub fn new(
         messages: MessageConfig,
@@ -118,7 +118,7 @@ impl SendMessage {
     async fn record_delivery_start(
         &self,
         ctx: &ToolContext,
-        envelope: &Envelope,
+        envelope: &MessageEnvelope,
     ) -> Result<DeliveryState, ToolFailure> {
         let (record, channel, at) =
             (self.log.clone(), self.channel.target.channel_name(), self.now());
@@ -141,7 +141,7 @@ impl SendMessage {
 }
 
 #[async_trait]
-impl Tool for SendMessage {
+impl Tool for SendMessageTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -197,7 +197,7 @@ impl Tool for SendMessage {
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: SendMessageInput = deserialize_tool_input(&self.spec, input)?;
-        let envelope = Envelope::new(input.text, ctx)?;
+        let envelope = MessageEnvelope::new(input.text, ctx)?;
         match self.record_delivery_start(ctx, &envelope).await? {
             DeliveryState::Delivered => return Ok(ToolOutput::text(DELIVERED)),
             DeliveryState::Started { epoch, .. } if epoch > ctx.epoch.0 => {

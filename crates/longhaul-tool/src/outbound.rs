@@ -25,7 +25,7 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::outbound::allowlist::AllowedAddresses;
 use crate::outbound::hop::{RequestHop, forbidden_request_error, parse_url, redacted_url};
-use crate::outbound::resolver::{FilteringResolver, ResolveError, SystemResolver};
+use crate::outbound::resolver::{FilteringResolver, HostLookupError, SystemResolver};
 use crate::tls::ensure_crypto_provider;
 
 pub use crate::outbound::allowlist::{Allowlist, AllowlistError};
@@ -236,13 +236,13 @@ fn client_builder(resolver: FilteringResolver) -> ClientBuilder {
 
 /// Returns whether a request to this host is allowed. Only IP addresses and `localhost` are checked
 /// here; the resolver checks other names.
-fn is_host_allowed(host: &Host<&str>, grant: AllowedAddresses) -> bool {
+fn is_host_allowed(host: &Host<&str>, allowed: AllowedAddresses) -> bool {
     let zone = match host {
         Host::Domain(name) => net::host_zone(name).unwrap_or(NetworkZone::Public),
         Host::Ipv4(ip) => net::zone((*ip).into()),
         Host::Ipv6(ip) => net::zone((*ip).into()),
     };
-    match (zone, grant) {
+    match (zone, allowed) {
         (_, AllowedAddresses::Listed) | (NetworkZone::Public, _) => true,
         (NetworkZone::Loopback | NetworkZone::Private, AllowedAddresses::Private) => true,
         (NetworkZone::Loopback | NetworkZone::Private, AllowedAddresses::Public) => false,
@@ -305,7 +305,7 @@ fn convert_client_error(url: &Url, error: reqwest::Error) -> OutboundError {
     let error = error.without_url();
     let mut deeper = error.source();
     while let Some(found) = deeper {
-        if let Some(ResolveError::PrivateAddress) = found.downcast_ref::<ResolveError>() {
+        if let Some(HostLookupError::PrivateAddress) = found.downcast_ref::<HostLookupError>() {
             return forbidden_request_error(url, PRIVATE_ADDRESS);
         }
         deeper = found.source();

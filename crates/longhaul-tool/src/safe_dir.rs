@@ -85,18 +85,18 @@ pub(crate) struct SafeDir {
     root: Arc<FileLocation>,
     /// Files and folders that agents can't access, under any name.
     protected: Arc<[PathBuf]>,
-    modes: NewEntryModes,
+    modes: NewEntryPermissions,
 }
 
 /// Permissions of new files and folders.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct NewEntryModes {
+pub(crate) struct NewEntryPermissions {
     /// Permissions of a new file.
     pub(crate) file: Mode,
     folder: Mode,
 }
 
-impl NewEntryModes {
+impl NewEntryPermissions {
     /// Permissions of files and folders that other users may read.
     const SHARED: Self =
         Self { file: Mode::from_raw_mode(0o644), folder: Mode::from_raw_mode(0o755) };
@@ -111,13 +111,13 @@ impl SafeDir {
         Self {
             root: Arc::new(root.into()),
             protected: Arc::default(),
-            modes: NewEntryModes::SHARED,
+            modes: NewEntryPermissions::SHARED,
         }
     }
 
     /// Creates a safe directory whose new files and folders only their owner can access.
     pub(crate) fn new_private(root: impl Into<FileLocation>) -> Self {
-        Self { modes: NewEntryModes::PRIVATE, ..Self::new(root) }
+        Self { modes: NewEntryPermissions::PRIVATE, ..Self::new(root) }
     }
 
     /// Protects these files and folders from agents.
@@ -157,7 +157,7 @@ impl SafeDir {
 pub(crate) struct DirHandle {
     pub(crate) handle: OwnedFd,
     protected: Arc<[FileId]>,
-    pub(crate) modes: NewEntryModes,
+    pub(crate) modes: NewEntryPermissions,
 }
 
 /// An open file of a safe directory.

@@ -44,7 +44,7 @@ const INHERITED_ENV: [(&str, Option<&str>); 3] =
 
 /// The tool `shell`, which runs a command line.
 #[derive(Debug)]
-pub struct Shell {
+pub struct ShellTool {
     spec: ToolSpec,
     root: PathBuf,
     workspace: Workspace,
@@ -59,7 +59,7 @@ struct ShellInput {
     cwd: Option<String>,
 }
 
-impl Shell {
+impl ShellTool {
     /// Creates the tool for the workspace in `root`. Commands can't start in the protected folders.
     pub fn new(
         root: impl Into<PathBuf>,
@@ -116,7 +116,7 @@ impl Shell {
 }
 
 #[async_trait]
-impl Tool for Shell {
+impl Tool for ShellTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

@@ -1,8 +1,8 @@
 //! Tools whose input is a Rust type. The schema is derived from the type, and the input is parsed
 //! before the tool is called.
 //!
-//! Invariant: injected values are passed in the context, not in the input. They are not part of the
-//! schema, and the model can't set them.
+//! Invariant: values that the runtime injects are passed in the context, not in the input. They are
+//! not part of the schema, and the model can't set them.
 
 mod schema;
 
@@ -40,7 +40,8 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     /// Description of the tool for the model.
     const DESCRIPTION: &'static str;
 
-    /// Effect class of the tool's calls, unless `class` is overridden.
+    /// Effect class of the tool's calls (whether they may be repeated after a crash), unless
+    /// `class` is overridden.
     const CLASS: EffectClass = EffectClass::Once;
 
     /// Whether `verify` is implemented, which checks whether an earlier call has taken effect.
@@ -57,7 +58,8 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     /// drop returns, so that a cancelled call is never in doubt.
     const IS_CANCEL_SAFE: bool = false;
 
-    /// Returns the effect class of a call with this input.
+    /// Returns the effect class of a call with this input: whether it may be repeated after a
+    /// crash.
     fn class(&self, _input: &Self::Input) -> EffectClass {
         Self::CLASS
     }

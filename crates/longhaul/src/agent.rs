@@ -166,8 +166,8 @@ impl Agent {
     /// Adds the name of a value that tools receive in `ctx.context` and that the model can't
     /// change. The value comes from the task or from the context provider.
     #[must_use]
-    pub fn context(self, name: impl Into<String>) -> Self {
-        self.define(|agent| agent.context.push(name.into()))
+    pub fn context(self, value_name: impl Into<String>) -> Self {
+        self.define(|agent| agent.context.push(value_name.into()))
     }
 
     /// Sets the JSON Schema of the agent's output.

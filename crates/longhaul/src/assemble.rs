@@ -43,7 +43,7 @@ use longhaul_engine::redaction::Redaction;
 use longhaul_engine::secret::Secret;
 use longhaul_engine::services::{EngineServices, ModelResolver};
 use longhaul_engine::spend_caps::SpendCaps;
-use longhaul_engine::sweep::Retention;
+use longhaul_engine::sweep::RunRetention;
 use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
 use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::CassetteRecorder;
@@ -52,12 +52,12 @@ use longhaul_server::{ServerOptions, options::DEFAULT_RATE};
 use longhaul_store::options::FatalHook;
 use longhaul_store::{OpenMode, SqliteStore, StoreOptions};
 use longhaul_tool::{
-    FileLocation, FileTools, MemoryTools, Shell, Skills, VaultTools, crash_probe, memory,
+    FileLocation, FileTools, MemoryTools, ShellTool, Skills, VaultTools, crash_probe, memory,
 };
 
 use crate::agents::built_in::BUILT_IN_AGENTS;
 use crate::agents::load::load_all_agents;
-use crate::agents::load_context::{LoadContext, McpUnavailableReason};
+use crate::agents::load_context::{AgentLoadContext, McpUnavailableReason};
 use crate::agents::loaded_agents::LoadedAgents;
 use crate::assemble::cassettes::RecordingModelResolver;
 use crate::assemble::context::ProjectContextProviders;
@@ -131,7 +131,8 @@ pub struct ProjectRuntime {
     pub loaded: LoadedAgents,
     /// The effective settings of the project.
     pub config: Config,
-    /// The store of the project, for callers that check, acquire or release its driver lock.
+    /// The store of the project, for callers that check, acquire or release the lock of the one
+    /// process that may execute its runs.
     pub store: Arc<SqliteStore>,
     /// The tools of the project's MCP servers. Must be closed at shutdown.
     pub mcp_tools: Arc<McpTools>,
@@ -141,7 +142,7 @@ impl ProjectRuntime {
     /// Closes the connections to all MCP servers. The returned future completes when they are
     /// closed. A server that is needed afterwards is started again.
     pub(crate) fn restart_mcp_servers(&self) -> impl Future<Output = ()> + use<> {
-        let file = self.mcp_tools.current_file();
+        let file = self.mcp_tools.current_mcp_file();
         let clock = &self.longhaul.services().clock;
         let line = mcp_servers::create_mcp_client(&self.config, &file, clock);
         self.mcp_tools.restart_servers(file, line)
@@ -221,7 +222,7 @@ fn open_with_store_url(
     registered: RuntimeRegistrations,
 ) -> Result<ProjectRuntime, AssembleError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    if let FileLocation::Below { .. } = config.data_location() {
+    if let FileLocation::Below { .. } = config.data_folder_location() {
         restrict_path_permissions(&config.data_folder(), 0o700);
         restrict_path_permissions(&config.data_folder().join("longhaul.db"), 0o600);
     }
@@ -323,7 +324,7 @@ fn create_shell_tool(
     config: &Config,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn Tool>, AssembleError> {
-    let shell = Shell::new(&config.root, paths_denied_to_file_tools(config), clock.clone())?;
+    let shell = ShellTool::new(&config.root, paths_denied_to_file_tools(config), clock.clone())?;
     Ok(Arc::new(shell))
 }
 
@@ -333,7 +334,7 @@ fn build_tools_without_shell(
     out: &OutboundTools,
 ) -> Result<ToolRegistry, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
-        VaultTools::new(config.data_location().join("vault"), clock.clone()).tools()?;
+        VaultTools::new(config.data_folder_location().join("vault"), clock.clone()).tools()?;
     let files = FileTools::new(&config.root, clock.clone())
         .with_protected_paths(paths_denied_to_file_tools(config));
     tools.extend(files.tools()?);
@@ -388,7 +389,7 @@ pub fn with_agent_load_context<T>(
     config: &Config,
     tools: &ToolRegistry,
     (display_root, skills): (&Path, &skills::LoadedSkills),
-    work: impl FnOnce(&LoadContext<'_>) -> T,
+    work: impl FnOnce(&AgentLoadContext<'_>) -> T,
 ) -> T {
     let mut names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();
     // Tools that need a store or trust are available in every run.
@@ -406,7 +407,7 @@ pub fn with_agent_load_context<T>(
     });
     let models = config.model_aliases().aliases;
     let short_names: Vec<&str> = models.keys().map(String::as_str).collect();
-    work(&LoadContext {
+    work(&AgentLoadContext {
         root: &config.root,
         display_root,
         built_in: BUILT_IN_AGENTS,
@@ -428,7 +429,7 @@ pub fn server_options(config: &Config, local_key: Secret) -> ServerOptions {
         hosts: server.hosts,
         open_loopback: server.open_loopback,
         rate: server.rate.unwrap_or(DEFAULT_RATE),
-        inboxes: config.inbox_agents(),
+        inboxes: config.default_agents_by_inbox(),
         ..ServerOptions::new(local_key)
     }
 }
@@ -448,7 +449,7 @@ pub fn worker_options(config: &Config) -> Result<WorkerOptions, IdError> {
         lease: worker.lease,
         poll: worker.poll,
         crash_limit: Some(worker.crash_limit),
-        retention: Retention { runs: (runs.0 > 0).then_some(runs) },
+        retention: RunRetention { runs: (runs.0 > 0).then_some(runs) },
         ..WorkerOptions::new(InboxName::new("default")?)
     })
 }

@@ -205,7 +205,7 @@ fn parse_step(
     match (&agent, fields.get("agent")) {
         (Some(agent), Some(at)) if !agents.contains(&agent.as_str()) => {
             let message = suggest::unknown_name_message("agent", agent, agents);
-            fields.diagnostics.report_missing(at.node.position, message);
+            fields.diagnostics.report_missing_reference(at.node.position, message);
         }
         (None, None) => {
             fields.diagnostics.report_invalid(entry.position, "a step needs an `agent`");

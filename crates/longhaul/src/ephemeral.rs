@@ -62,7 +62,7 @@ pub struct Ephemeral {
     defaults: RunPolicyDefaults,
 }
 
-/// Result of an ephemeral run.
+/// Result of an ephemeral run (a run that is not stored).
 #[derive(Debug, Clone)]
 pub struct EphemeralOutcome {
     /// Final text of the agent.
@@ -78,7 +78,7 @@ pub struct EphemeralOutcome {
     pub messages: Vec<Message>,
 }
 
-/// Reason why an ephemeral run has no result.
+/// Reason why an ephemeral run (a run that is not stored) has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum EphemeralError {
     /// The run failed or was cancelled.
@@ -86,7 +86,7 @@ pub enum EphemeralError {
     Failed(RunError),
     /// The run would have to wait for a person or an external event, which an ephemeral run can't
     /// do.
-    #[error("{0} An ephemeral run can't wait for a person or an event")]
+    #[error("{wait_text} An ephemeral run can't wait for a person or an event", wait_text = .0)]
     WouldWait(String),
     /// The agent has an effect key (an effect with such a key happens at most once over all runs).
     /// An ephemeral run can't check that, since it does not see the calls of other runs.
@@ -95,7 +95,7 @@ pub enum EphemeralError {
          run: the calls of other runs are in the store"
     )]
     EffectKey {
-        /// Name of the agent.
+        /// Name of the agent that has an effect key.
         agent: String,
         /// Pattern of the names of the tools whose calls have an effect key.
         tool: String,

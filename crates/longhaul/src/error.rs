@@ -147,7 +147,7 @@ pub enum Error {
     #[error("the worker has failed: {0}")]
     Worker(#[source] Arc<Self>),
     /// A worker was started with a maximum of 0 concurrent runs.
-    #[error("`max_concurrent(0)` would drive no run: use at least 1, or do not start the worker")]
+    #[error("`max_concurrent(0)` would execute no run: use at least 1, or do not start the worker")]
     NoConcurrency,
     /// The operating system refused a thread or a signal handler for a worker.
     #[error("the worker can't be started: {0}")]

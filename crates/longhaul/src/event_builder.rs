@@ -1,4 +1,5 @@
-//! Events for agents, such as a player's action or an idle tick.
+//! Events for agents, such as the action of a user or `idle_tick` (the agent has nothing else to
+//! do).
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::runtime_state::RuntimeState;
 use crate::submit::submit_task;
 use crate::task::Task;
 
-/// An event for an agent that is not sent yet. Created by [`Runtime::event`](crate::Runtime::event).
+/// An event that is addressed to an agent and not sent yet. Created by
+/// [`Runtime::event`](crate::Runtime::event).
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -42,41 +44,41 @@ impl<'a> EventBuilder<'a> {
     /// Sets the person or system that caused the event. The agent's template for this kind of event
     /// can use the fields of this value, such as `name`.
     pub fn actor(self, actor: impl Serialize) -> Self {
-        self.with_task(|task| task.actor(actor))
+        self.map_task(|task| task.actor(actor))
     }
 
     /// Sets the data of the event: a text, or any value that serializes to JSON.
     pub fn payload(self, payload: impl Serialize) -> Self {
-        self.with_task(|task| task.input(payload))
+        self.map_task(|task| task.input(payload))
     }
 
     /// Sets the references to related objects in other systems. They are returned with the run.
     pub fn links(self, links: impl Serialize) -> Self {
-        self.with_task(|task| task.links(links))
+        self.map_task(|task| task.links(links))
     }
 
     /// Sets the idempotency key. Within 24 hours, events with the same key start one run.
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
-        self.with_task(|task| task.idempotency_key(key))
+        self.map_task(|task| task.idempotency_key(key))
     }
 
     /// Sets the lane. Only one run of a lane is active at a time; the others wait in order.
     pub fn lane(self, lane: impl AsRef<str>) -> Self {
-        self.with_task(|task| task.lane(lane))
+        self.map_task(|task| task.lane(lane))
     }
 
     /// Sets the conversation thread that the run belongs to.
-    pub fn thread(self, thread: impl AsRef<str>) -> Self {
-        self.with_task(|task| task.thread(thread))
+    pub fn thread(self, conversation: impl AsRef<str>) -> Self {
+        self.map_task(|task| task.thread(conversation))
     }
 
     /// Sets the resource: the person or thing that the conversation is about.
-    pub fn resource(self, resource: impl AsRef<str>) -> Self {
-        self.with_task(|task| task.resource(resource))
+    pub fn resource(self, memory_subject: impl AsRef<str>) -> Self {
+        self.map_task(|task| task.resource(memory_subject))
     }
 
     /// Applies `change` to the task that is submitted for the event.
-    fn with_task(self, change: impl FnOnce(Task) -> Task) -> Self {
+    fn map_task(self, change: impl FnOnce(Task) -> Task) -> Self {
         Self { task: change(self.task), ..self }
     }
 

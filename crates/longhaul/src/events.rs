@@ -11,6 +11,6 @@
 //! # }
 //! ```
 
-pub use longhaul_core::event::entry::Entry;
+pub use longhaul_core::event::entry::JournalEntry;
 pub use longhaul_core::event::{Event, environment, gate, run, steer, tool, turn};
 pub use longhaul_core::id::Seq;

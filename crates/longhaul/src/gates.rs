@@ -78,7 +78,7 @@ impl Gates<'_> {
 pub struct Rules<'a>(pub(crate) &'a Longhaul);
 
 impl Rules<'_> {
-    /// Returns the active rules, newest first, at most 1,000 of them.
+    /// Returns the active rules (remembered approvals), newest first, at most 1,000 of them.
     ///
     /// # Errors
     /// The store failed.
@@ -87,7 +87,7 @@ impl Rules<'_> {
         Ok(self.0.list_rules(filter).await?.into_iter().map(rule_view).collect())
     }
 
-    /// Returns the rule with this id, active or revoked.
+    /// Returns the rule (the remembered approval) with this id, active or revoked.
     ///
     /// # Errors
     /// There is no such rule, or the store failed.
@@ -95,8 +95,8 @@ impl Rules<'_> {
         Ok(rule_view(self.0.get_rule(rule).await?))
     }
 
-    /// Revokes a rule in the name of a person or program. Later calls that it covered need an
-    /// approval again.
+    /// Revokes a rule (a remembered approval) in the name of a person or program. Later calls that
+    /// it covered need an approval again.
     ///
     /// # Errors
     /// There is no such rule, it was revoked before, its run has ended, or the store failed.
@@ -120,16 +120,16 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Creates an answer that approves the content with this digest. Pass the digest of the gate as
-    /// it was shown to the person, or `None` if the gate has none.
+    /// Creates an answer that approves the call or the result that waits at the gate. Pass the
+    /// gate's digest (hash of the content that the person saw), or `None` if the gate has none.
     pub fn approve(digest: impl Into<Option<Hash>>) -> Self {
         let mut answer = Self::new(GateDecision::Approve);
         answer.answer.digest = digest.into();
         answer
     }
 
-    /// Creates an answer that approves the call with a new input. Pass the digest of the gate as it
-    /// was shown to the person, or `None` if the gate has none.
+    /// Creates an answer that approves the call with a new input. Pass the gate's digest (hash of
+    /// the content that the person saw), or `None` if the gate has none.
     pub fn edit(digest: impl Into<Option<Hash>>, input: impl Serialize) -> Self {
         let mut bad_value = None;
         let input = serialize_or_record_error("the edited input", &input, &mut bad_value);
@@ -145,8 +145,8 @@ impl Answer {
     }
 
     /// Creates an answer to a question, with this text.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self::new(GateDecision::Answer(text.into()))
+    pub fn text(answer_text: impl Into<String>) -> Self {
+        Self::new(GateDecision::Answer(answer_text.into()))
     }
 
     /// Creates an answer to a question with a form, with these fields.
@@ -184,14 +184,14 @@ impl Answer {
         self
     }
 
-    /// Adds a note that the model reads.
+    /// Adds a note to the answer, which the model reads.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.answer.note = Some(note.into());
         self
     }
 
-    /// Adds data that the model and templates can read.
+    /// Adds data to the answer, which the model and templates can read.
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
         let payload = serialize_or_record_error("the payload", &payload, &mut self.serialize_error);

@@ -128,7 +128,7 @@ pub use longhaul_core::port::store::{RunRow, StoreError};
 pub use longhaul_core::raw::{Hash, RawJson};
 pub use longhaul_core::schedule::{CatchUp, Overlap};
 pub use longhaul_core::status::{RunError, Status};
-pub use longhaul_core::task::{BatchMode as Mode, TaskSpec};
+pub use longhaul_core::task::{RunBatchMode as Mode, TaskSpec};
 pub use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_engine::Error as EngineError;
 pub use longhaul_engine::agent::Agent as AgentDefinition;

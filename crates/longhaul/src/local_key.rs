@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use longhaul_engine::secret::{KEY_PREFIX, Secret};
 
 use crate::config::settings::Config;
-use crate::private_file::{self, AccessCheck, PrivateFileError};
+use crate::private_file::{self, FileAccessCheck, PrivateFileError};
 
-/// Name of the key file in the data folder.
+/// Name of the file with the local API key, in the project's data folder.
 const FILE_NAME: &str = "local.key";
 
 /// Maximum length of the key file in bytes.
@@ -27,7 +27,7 @@ pub fn local_key_path(config: &Config) -> PathBuf {
 /// # Errors
 /// Other users may read the file, or it can't be read.
 pub fn load_local_key(file: &Path) -> Result<Option<Secret>, PrivateFileError> {
-    let text = private_file::read_private_file(file, KEY_BYTES_MAX, AccessCheck::Secret)?;
+    let text = private_file::read_private_file(file, KEY_BYTES_MAX, FileAccessCheck::Secret)?;
     text.map(|text| parse_local_key(file, text.trim())).transpose()
 }
 
@@ -41,7 +41,7 @@ pub fn load_or_create_local_key(file: &Path, new_key: &Secret) -> Result<Secret,
     }
     private_file::create_private_file(file, new_key.reveal())?;
     // Another process may have created the file in the meantime.
-    let text = private_file::read_private_file(file, KEY_BYTES_MAX, AccessCheck::Secret)?;
+    let text = private_file::read_private_file(file, KEY_BYTES_MAX, FileAccessCheck::Secret)?;
     parse_local_key(file, text.unwrap_or_default().trim())
 }
 
@@ -61,8 +61,8 @@ mod tests {
 
     use super::*;
 
-    fn secret_from_byte(bits: u8) -> Secret {
-        Secret::new(KEY_PREFIX, [bits; 32])
+    fn secret_of_repeated_byte(byte: u8) -> Secret {
+        Secret::new(KEY_PREFIX, [byte; 32])
     }
 
     #[test]
@@ -71,12 +71,12 @@ mod tests {
         let at = folder.path().join("data").join(FILE_NAME);
         assert!(load_local_key(&at).unwrap().is_none());
         assert_eq!(
-            load_or_create_local_key(&at, &secret_from_byte(1)).unwrap(),
-            secret_from_byte(1)
+            load_or_create_local_key(&at, &secret_of_repeated_byte(1)).unwrap(),
+            secret_of_repeated_byte(1)
         );
         assert_eq!(
-            load_or_create_local_key(&at, &secret_from_byte(2)).unwrap(),
-            secret_from_byte(1)
+            load_or_create_local_key(&at, &secret_of_repeated_byte(2)).unwrap(),
+            secret_of_repeated_byte(1)
         );
         assert_eq!(fs::metadata(&at).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(at.parent().unwrap()).unwrap().count(), 1);
@@ -86,7 +86,7 @@ mod tests {
     fn a_key_file_readable_by_others_or_linked_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join(FILE_NAME);
-        load_or_create_local_key(&at, &secret_from_byte(1)).unwrap();
+        load_or_create_local_key(&at, &secret_of_repeated_byte(1)).unwrap();
         fs::set_permissions(&at, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(matches!(load_local_key(&at), Err(PrivateFileError::Readable { .. })));
         let link = folder.path().join("link.key");

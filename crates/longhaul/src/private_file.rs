@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use tempfile::NamedTempFile;
 
-/// Reason why a private file can't be used.
+/// Reason why a private file (a file of the runtime that belongs to one user) can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
     /// The operating system returned an error for the file.
@@ -62,7 +62,7 @@ pub enum PrivateFileError {
 
 /// Check of owner and access rights that a file must pass before its content is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AccessCheck {
+pub(crate) enum FileAccessCheck {
     /// Other users must not be able to read the file.
     Secret,
     /// Other users must not be able to write the file, and it must belong to this user or to root.
@@ -71,7 +71,7 @@ pub(crate) enum AccessCheck {
     Unchecked,
 }
 
-impl AccessCheck {
+impl FileAccessCheck {
     fn check_file(self, path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
         let me = rustix::process::geteuid().as_raw();
         self.check_owner_and_mode(path, (metadata.uid(), metadata.mode() & 0o777), me)
@@ -99,7 +99,7 @@ impl AccessCheck {
 pub(crate) fn read_private_file(
     path: &Path,
     bytes_max: u64,
-    guard: AccessCheck,
+    guard: FileAccessCheck,
 ) -> Result<Option<String>, PrivateFileError> {
     // Without NONBLOCK, opening a pipe would block.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -179,45 +179,47 @@ mod tests {
 
     #[test]
     fn files_that_others_may_change_or_read_are_refused() {
-        let check = |guard: AccessCheck, owner, mode, expected: Option<&str>| {
+        let check = |guard: FileAccessCheck, owner, mode, expected: Option<&str>| {
             let message = guard.check_owner_and_mode(Path::new("/b"), (owner, mode), 7).err();
             let message = message.map(|error| error.to_string());
             let expected_message = expected.map(|expected| format!("`/b` {expected}"));
             assert_eq!(message, expected_message, "{guard:?} {owner} {mode:o}");
         };
-        check(AccessCheck::Owned, 7, 0o600, None);
-        check(AccessCheck::Owned, 7, 0o644, None);
-        check(AccessCheck::Owned, 0, 0o600, None);
+        check(FileAccessCheck::Owned, 7, 0o600, None);
+        check(FileAccessCheck::Owned, 7, 0o644, None);
+        check(FileAccessCheck::Owned, 0, 0o600, None);
         let writable = "is writable by other users (mode 620)";
-        check(AccessCheck::Owned, 7, 0o620, Some(writable));
+        check(FileAccessCheck::Owned, 7, 0o620, Some(writable));
         let foreign = "belongs to another user (uid 8)";
-        check(AccessCheck::Owned, 8, 0o600, Some(foreign));
-        check(AccessCheck::Owned, 8, 0o666, Some(foreign));
-        check(AccessCheck::Secret, 7, 0o600, None);
+        check(FileAccessCheck::Owned, 8, 0o600, Some(foreign));
+        check(FileAccessCheck::Owned, 8, 0o666, Some(foreign));
+        check(FileAccessCheck::Secret, 7, 0o600, None);
         let readable = "is readable by other users (mode 644), but contains a secret";
-        check(AccessCheck::Secret, 7, 0o644, Some(readable));
-        check(AccessCheck::Unchecked, 8, 0o666, None);
+        check(FileAccessCheck::Secret, 7, 0o644, Some(readable));
+        check(FileAccessCheck::Unchecked, 8, 0o666, None);
     }
 
     #[test]
     fn links_and_pipes_are_refused_and_no_temp_file_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/file");
-        assert!(read_private_file(&path, 9, AccessCheck::Secret).unwrap().is_none());
+        assert!(read_private_file(&path, 9, FileAccessCheck::Secret).unwrap().is_none());
         create_private_file(&path, "one").unwrap();
         create_private_file(&path, "two").unwrap();
-        assert_eq!(read_private_file(&path, 9, AccessCheck::Secret).unwrap().unwrap(), "one\n");
+        assert_eq!(read_private_file(&path, 9, FileAccessCheck::Secret).unwrap().unwrap(), "one\n");
         write_private_file(&path, "three").unwrap();
-        assert_eq!(read_private_file(&path, 3, AccessCheck::Owned).unwrap().unwrap(), "thr");
+        assert_eq!(read_private_file(&path, 3, FileAccessCheck::Owned).unwrap().unwrap(), "thr");
         let parent = path.parent().unwrap();
         assert_eq!(std::fs::read_dir(parent).unwrap().count(), 1);
         assert_eq!(parent.metadata().unwrap().mode() & 0o777, 0o700);
         let link = parent.join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(read_private_file(&link, 9, AccessCheck::Unchecked).is_err());
+        assert!(read_private_file(&link, 9, FileAccessCheck::Unchecked).is_err());
         rustix::fs::mkfifoat(rustix::fs::CWD, parent.join("pipe"), 0o600.into()).unwrap();
         assert_eq!(
-            read_private_file(&parent.join("pipe"), 9, AccessCheck::Unchecked).unwrap().unwrap(),
+            read_private_file(&parent.join("pipe"), 9, FileAccessCheck::Unchecked)
+                .unwrap()
+                .unwrap(),
             ""
         );
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use longhaul_api::run::{OutputView, RunView, UsageView};
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::status::{RunError, Status};
@@ -123,10 +123,10 @@ impl RunHandle {
         Ok(())
     }
 
-    /// Retries the failed run, as a new run with the same agent version and the same budget. The new
-    /// run goes on from the last good event of the failed run, so completed tool calls are not
-    /// repeated. A handler is called again. A failed run has at most one retry: a second call returns
-    /// the same run.
+    /// Retries the failed run, as a new run with the same agent version and the same budget. The
+    /// new run goes on from the last event before the failure, so completed tool calls are not
+    /// repeated. A handler is called again. A failed run has at most one retry: a second call
+    /// returns the same run.
     ///
     /// # Errors
     /// The run has not failed, its lane is full, or the store failed.
@@ -171,7 +171,7 @@ impl JournalFollower {
 
     /// Waits for the next journal entries and returns them in order. `None` means that the run has
     /// ended.
-    async fn next_entries(&mut self) -> Result<Option<Vec<Entry>>, Error> {
+    async fn next_entries(&mut self) -> Result<Option<Vec<JournalEntry>>, Error> {
         let page = tokio::select! {
             biased;
             page = self.stream.next() => page?,
@@ -192,7 +192,7 @@ impl JournalFollower {
 }
 
 /// Converts a journal follower to a stream of single entries.
-fn into_entry_stream(journal: JournalFollower) -> impl Stream<Item = Result<Entry, Error>> {
+fn into_entry_stream(journal: JournalFollower) -> impl Stream<Item = Result<JournalEntry, Error>> {
     let pages = stream::try_unfold(journal, |mut journal| async move {
         let page = journal.next_entries().await;
         page.map(|page| page.map(|page| (stream::iter(page.into_iter().map(Ok)), journal)))
@@ -212,7 +212,7 @@ fn into_entry_stream(journal: JournalFollower) -> impl Stream<Item = Result<Entr
 /// # Ok(())
 /// # }
 /// ```
-pub struct RunEvents(BoxStream<'static, Result<Entry, Error>>);
+pub struct RunEvents(BoxStream<'static, Result<JournalEntry, Error>>);
 
 impl RunEvents {
     /// Returns the next journal entry. `None` means that the run has ended. Same as
@@ -220,13 +220,13 @@ impl RunEvents {
     ///
     /// # Errors
     /// The run no longer exists, the last worker has failed, or the store failed.
-    pub async fn next(&mut self) -> Option<Result<Entry, Error>> {
+    pub async fn next(&mut self) -> Option<Result<JournalEntry, Error>> {
         self.0.next().await
     }
 }
 
 impl Stream for RunEvents {
-    type Item = Result<Entry, Error>;
+    type Item = Result<JournalEntry, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_next_unpin(cx)

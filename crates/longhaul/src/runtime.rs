@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use longhaul_api::lane::LaneView;
 use longhaul_core::id::{GateId, LaneKey, RunId, Seq};
-use longhaul_core::task::BatchMode as Mode;
+use longhaul_core::task::RunBatchMode as Mode;
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::GateAnswerOutcome;
 
@@ -26,7 +26,7 @@ use crate::lane::Lane;
 use crate::run::RunHandle;
 use crate::runtime_state::RuntimeState;
 use crate::schedules::Schedules;
-use crate::submit::{check_task, submit_task};
+use crate::submit::{check_and_convert_task, submit_task};
 use crate::task::Task;
 use crate::worker::Worker;
 
@@ -116,7 +116,7 @@ impl Runtime {
         tasks: impl IntoIterator<Item = Task>,
         mode: Mode,
     ) -> Result<Batch, Error> {
-        let tasks = tasks.into_iter().map(|task| check_task(&self.0, task));
+        let tasks = tasks.into_iter().map(|task| check_and_convert_task(&self.0, task));
         let batch = self.longhaul().submit_batch(tasks.collect::<Result<_, _>>()?, mode).await?;
         let runs = batch.runs.iter().map(|run| self.run(run.id)).collect();
         Ok(Batch { id: batch.id, runs })

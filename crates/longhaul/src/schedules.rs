@@ -67,14 +67,16 @@ impl Schedule {
         self
     }
 
-    /// Makes each firing send an event of this kind, such as `idle_tick`, to the agent.
+    /// Makes each firing send an event of this kind to the agent, such as `idle_tick` (the agent
+    /// has nothing else to do).
     #[must_use]
     pub fn event(mut self, kind: impl Into<String>) -> Self {
         self.body.event = Some(kind.into());
         self
     }
 
-    /// Sets the lane of the runs. Default: the lane of the agent.
+    /// Sets the lane of the runs. Runs of one lane execute one at a time. Default: the lane of the
+    /// agent.
     #[must_use]
     pub fn lane(mut self, lane: impl Into<String>) -> Self {
         self.body.lane = Some(lane.into());
@@ -83,15 +85,15 @@ impl Schedule {
 
     /// Sets the conversation thread of the runs.
     #[must_use]
-    pub fn thread(mut self, thread: impl Into<String>) -> Self {
-        self.body.thread = Some(thread.into());
+    pub fn thread(mut self, conversation: impl Into<String>) -> Self {
+        self.body.thread = Some(conversation.into());
         self
     }
 
     /// Sets the resource: the person or thing that the conversation is about.
     #[must_use]
-    pub fn resource(mut self, resource: impl Into<String>) -> Self {
-        self.body.resource = Some(resource.into());
+    pub fn resource(mut self, memory_subject: impl Into<String>) -> Self {
+        self.body.resource = Some(memory_subject.into());
         self
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::private_file::{self, AccessCheck, PrivateFileError};
+use crate::private_file::{self, FileAccessCheck, PrivateFileError};
 
 /// Name of the marker file, which contains the URL of a running server, in the folder of the store.
 const FILE_NAME: &str = "server.json";
@@ -38,7 +38,7 @@ pub fn load_running_server_record(store: &Path) -> Option<RunningServerRecord> {
     let text = private_file::read_private_file(
         &running_server_record_path(store),
         BYTES_MAX,
-        AccessCheck::Unchecked,
+        FileAccessCheck::Unchecked,
     );
     let text = text.ok()??;
     let marker: RunningServerRecord = serde_json::from_str(&text).ok()?;
@@ -59,11 +59,11 @@ impl RunningServerRecordGuard {
     ///
     /// # Errors
     /// The file can't be written.
-    pub fn create(marker: RunningServerRecord) -> Result<Self, PrivateFileError> {
-        let at = running_server_record_path(&marker.store);
-        let text = serde_json::to_string(&marker).unwrap_or_default();
+    pub fn create(record: RunningServerRecord) -> Result<Self, PrivateFileError> {
+        let at = running_server_record_path(&record.store);
+        let text = serde_json::to_string(&record).unwrap_or_default();
         private_file::write_private_file(&at, &text)?;
-        Ok(Self { path: at, marker })
+        Ok(Self { path: at, marker: record })
     }
 }
 

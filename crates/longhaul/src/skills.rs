@@ -53,7 +53,10 @@ pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
             let file = Path::new(folder).join(&name).join(SKILL_FILE);
             let display_path = display_root.join(&file);
             if let Some(hiding_file) = taken.get(&name) {
-                let note = format!("the skill is hidden by {}", hiding_file.display());
+                let note = format!(
+                    "the skill is not used, since {} has the same name",
+                    hiding_file.display()
+                );
                 skills.notes.push((display_path, note));
                 continue;
             }

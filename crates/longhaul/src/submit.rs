@@ -13,7 +13,7 @@ use crate::task::Task;
 
 /// Checks and submits a task. Returns the handle of its run.
 pub(crate) async fn submit_task(state: &Arc<RuntimeState>, task: Task) -> Result<RunHandle, Error> {
-    let task = check_task(state, task)?;
+    let task = check_and_convert_task(state, task)?;
     let submitted = state.runtime.longhaul.submit_task(task).await?;
     let was_added = matches!(submitted, SubmitOutcome::Added(_));
     let run = submitted.run_ids().first().copied().ok_or(Rejection::Empty("a submit"));
@@ -22,16 +22,19 @@ pub(crate) async fn submit_task(state: &Arc<RuntimeState>, task: Task) -> Result
 }
 
 /// Checks a task before it is submitted, and returns it in the engine's format.
-pub(crate) fn check_task(state: &RuntimeState, task: Task) -> Result<longhaul_engine::Task, Error> {
+pub(crate) fn check_and_convert_task(
+    state: &RuntimeState,
+    task: Task,
+) -> Result<longhaul_engine::Task, Error> {
     let task = task.build()?;
     if let Some(failed) = state.worker_failure() {
         return Err(failed);
     }
     match &task.chain {
-        None => check_agent(state, &task.agent, task.model.as_deref())?,
+        None => check_agent_and_models_usable(state, &task.agent, task.model.as_deref())?,
         Some(chain) => {
             for step in state.runtime.longhaul.resolve_task_chain(chain)?.steps {
-                check_agent(state, &step.agent, task.model.as_deref())?;
+                check_agent_and_models_usable(state, &step.agent, task.model.as_deref())?;
             }
         }
     }
@@ -40,7 +43,11 @@ pub(crate) fn check_task(state: &RuntimeState, task: Task) -> Result<longhaul_en
 
 /// Checks that an agent and its models can be used. An agent that does not exist is reported by the
 /// submission.
-fn check_agent(state: &RuntimeState, name: &str, model: Option<&str>) -> Result<(), Error> {
+fn check_agent_and_models_usable(
+    state: &RuntimeState,
+    name: &str,
+    model: Option<&str>,
+) -> Result<(), Error> {
     let longhaul = &state.runtime.longhaul;
     match longhaul.get_agent(name) {
         // Checked before submitting: a run with a missing model would wait for a person.

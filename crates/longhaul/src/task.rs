@@ -110,15 +110,15 @@ impl Task {
     /// Sets the conversation thread that the run belongs to: a sequence of runs with a common
     /// memory.
     #[must_use]
-    pub fn thread(mut self, thread: impl AsRef<str>) -> Self {
-        self.task.thread = self.id_or_record_error(ThreadKey::new(thread.as_ref()));
+    pub fn thread(mut self, conversation: impl AsRef<str>) -> Self {
+        self.task.thread = self.id_or_record_error(ThreadKey::new(conversation.as_ref()));
         self
     }
 
     /// Sets the resource: the person or thing that the conversation is about.
     #[must_use]
-    pub fn resource(mut self, resource: impl AsRef<str>) -> Self {
-        self.task.resource = self.id_or_record_error(ResourceKey::new(resource.as_ref()));
+    pub fn resource(mut self, memory_subject: impl AsRef<str>) -> Self {
+        self.task.resource = self.id_or_record_error(ResourceKey::new(memory_subject.as_ref()));
         self
     }
 
@@ -131,8 +131,8 @@ impl Task {
 
     /// Sets the type of the task, by which workers select tasks.
     #[must_use]
-    pub fn kind(mut self, kind: impl Into<String>) -> Self {
-        self.task.kind = Some(kind.into());
+    pub fn kind(mut self, task_type: impl Into<String>) -> Self {
+        self.task.kind = Some(task_type.into());
         self
     }
 

@@ -88,8 +88,8 @@ impl Worker {
 
     /// Adds types of tasks. The worker then takes only tasks of these types. Tasks of other types
     /// stay in the queue and do not slow the worker down. Default: all types.
-    pub fn types(mut self, types: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.options.types.extend(types.into_iter().map(Into::into));
+    pub fn types(mut self, task_types: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.types.extend(task_types.into_iter().map(Into::into));
         self
     }
 
@@ -120,8 +120,8 @@ impl Worker {
 
     /// Sets how long running calls may continue after the worker was asked to stop. Then they are
     /// aborted, and their runs can be claimed by the next worker at once. Default: 30 seconds.
-    pub fn grace(mut self, duration: Duration) -> Self {
-        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    pub fn grace(mut self, timeout_after_stop: Duration) -> Self {
+        let millis = u64::try_from(timeout_after_stop.as_millis()).unwrap_or(u64::MAX);
         self.options.drain_timeout = Millis(millis);
         self
     }
@@ -178,7 +178,7 @@ impl Worker {
     pub fn spawn(&self) -> WorkerHandle {
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
-        if let Some(running) = self.start(&stop) {
+        if let Some(running) = self.try_mark_running(&stop) {
             let worker = self.clone();
             task.spawn(async move { worker.drive_runs_and_record_end(running).await });
         }
@@ -198,7 +198,7 @@ impl Worker {
     /// [`Error::Worker`]: the name of an inbox is invalid, the maximum number of runs is 0, or the
     /// store failed.
     pub async fn run(&self, stop: CancellationToken) -> Result<(), Error> {
-        match self.start(&stop) {
+        match self.try_mark_running(&stop) {
             Some(running) => self.drive_runs_and_record_end(running).await,
             None => Ok(()),
         }
@@ -214,7 +214,7 @@ impl Worker {
 
     /// Marks this worker as running until the returned guard is dropped. Returns `None` if it is
     /// running already.
-    fn start(&self, stop: &CancellationToken) -> Option<WorkerLoopGuard> {
+    fn try_mark_running(&self, stop: &CancellationToken) -> Option<WorkerLoopGuard> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
             tracing::warn!("this worker is running already; it is not started a second time");
@@ -326,7 +326,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next signal.
+    /// Waits for the next SIGTERM or SIGINT.
     async fn wait_for_signal(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -28,7 +28,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Maximum size of a response in bytes.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Header with the name of the person at the terminal.
+/// HTTP header with the name of the person who runs the command.
 const USER_HEADER: HeaderName = HeaderName::from_static("x-longhaul-as");
 
 /// Header with the idempotency key of a request.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
-use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
+use longhaul_core::event::entry::{JournalEntry, JournalEntryEnvelope};
 use longhaul_core::id::{RunId, Seq};
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
@@ -145,7 +145,7 @@ impl EventStream {
 
     /// Returns the journal entry that a server-sent event contains. `None` means that the event
     /// contains no entry, or that the entry was received before.
-    fn parse_new_entry(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
+    fn parse_new_entry(&mut self, event: &Sse) -> Result<Option<JournalEntry>, Problem> {
         if event.event.as_deref() == Some("end") {
             self.has_ended = true;
             return Ok(None);
@@ -159,7 +159,7 @@ impl EventStream {
         if envelope.seq <= self.last_seq {
             return Ok(None);
         }
-        let entry = Entry::try_from(&envelope)
+        let entry = JournalEntry::try_from(&envelope)
             .map_err(|bad| self.connection.unreadable_event_problem(&bad))?;
         self.last_seq = entry.seq;
         self.losses = 0;
@@ -177,7 +177,7 @@ impl EventStream {
     /// # Errors
     ///
     /// Returns the problem with which the server responds.
-    pub async fn next(&mut self) -> Result<Option<Vec<Entry>>, Problem> {
+    pub async fn next(&mut self) -> Result<Option<Vec<JournalEntry>>, Problem> {
         while !self.has_ended {
             let Some(open) = &mut self.stream else {
                 self.reconnect().await?;

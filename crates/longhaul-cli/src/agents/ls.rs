@@ -2,7 +2,7 @@
 //! agents hidden by another one of the same name.
 
 use clap::Args;
-use longhaul::agents::diff::short_version;
+use longhaul::agents::diff::short_agent_version;
 use longhaul::agents::loaded_agents::{AgentSource, LoadedAgents};
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn agent_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
             one.source.as_str().to_owned(),
             model,
             tools,
-            short_version(&agent.definition_hash()),
+            short_agent_version(&agent.definition_hash()),
             agent.description.lines().next().unwrap_or_default().to_owned(),
         ]);
     }
@@ -79,7 +79,7 @@ fn agent_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
         unusable(&broken.name, broken.source.as_str(), problem);
     }
     for hidden in &loaded.hidden {
-        let problem = format!("hidden by {}", hidden.hidden_by.display());
+        let problem = format!("hidden by {}, which has the same name", hidden.hidden_by.display());
         unusable(&hidden.name, hidden.source.as_str(), problem);
     }
     // The project's own agents come first.

@@ -72,7 +72,10 @@ impl NewAgentCommand {
         self.write_agent_file(project, &text)?;
         let hidden = project.loaded.find_loaded_agent(&self.name).ok();
         if let Some(hidden) = hidden.filter(|one| one.source != AgentSource::Project) {
-            output::eprint_line(&format!("the new agent hides {}", hidden.path.display()));
+            output::eprint_line(&format!(
+                "the new agent is used instead of {}",
+                hidden.path.display()
+            ));
         }
         let name = &self.name;
         output::eprint_line(&format!("edit the file, then check it: longhaul agents check {name}"));
@@ -86,22 +89,25 @@ impl NewAgentCommand {
         from: &str,
         project: &AgentsProject,
     ) -> anyhow::Result<String> {
-        let one = match project.loaded.find_loaded_agent(from) {
-            Ok(one) => one,
+        let source_agent = match project.loaded.find_loaded_agent(from) {
+            Ok(source_agent) => source_agent,
             Err(AgentError::Unknown(message)) => {
                 bail!("{message}\n`longhaul agents` lists all agents")
             }
             Err(error @ AgentError::Broken { .. }) => bail!("{error}"),
         };
-        match one.source {
-            AgentSource::Claude => Ok(scaffold.render_converted_claude_agent(one)),
+        match source_agent.source {
+            AgentSource::Claude => Ok(scaffold.render_converted_claude_agent(source_agent)),
             AgentSource::Project => {
-                let file = self::agent_file_path(project, one.agent.name.as_str());
+                let file = self::agent_file_path(project, source_agent.agent.name.as_str());
                 let text = fs::read_to_string(&file);
-                let text = text.with_context(|| format!("`{}` can't be read", one.path.display()));
+                let text = text
+                    .with_context(|| format!("`{}` can't be read", source_agent.path.display()));
                 Ok(scaffold.render_agent_copy(&text?))
             }
-            AgentSource::BuiltIn => Ok(scaffold.render_agent_copy(built_in_agent_text(one))),
+            AgentSource::BuiltIn => {
+                Ok(scaffold.render_agent_copy(built_in_agent_text(source_agent)))
+            }
         }
     }
 

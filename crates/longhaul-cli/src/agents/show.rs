@@ -15,7 +15,7 @@ use longhaul_core::policy::{ChildCancelPolicy, LaneBusyPolicy, ParkedLanePolicy}
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
+    ChildRunsConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
     PerceptionInterval, PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
@@ -124,17 +124,17 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Formats the names of the agent's tools, with those that come with `run_agent`. A deferred tool ends
-/// with `?`, as in the agent's file.
+/// Formats the names of the agent's tools, and the tools that an agent with `run_agent` also gets.
+/// A deferred tool (the model loads its schema on demand) ends with `?`, as in the agent's file.
 fn format_tools(agent: &Agent) -> String {
-    let names = agent.tools.iter().map(|tool| match agent.deferred_tools.contains(tool) {
+    let tool_names = agent.tools.iter().map(|tool| match agent.deferred_tools.contains(tool) {
         true => format!("{tool}?"),
         false => tool.clone(),
     });
-    let names = names.collect::<Vec<_>>().join(", ");
+    let tool_names = tool_names.collect::<Vec<_>>().join(", ");
     match agent.tools.iter().any(|tool| tool == RUN_AGENT) {
-        true => format!("{names} (with {})", CHILD_TOOLS.join(", ")),
-        false => names,
+        true => format!("{tool_names} (with {})", CHILD_TOOLS.join(", ")),
+        false => tool_names,
     }
 }
 
@@ -261,7 +261,7 @@ fn format_in_doubt_policy(in_doubt: InDoubtPolicy) -> String {
 }
 
 /// Formats which agents may run as children, and whether they continue after their parent's cancel.
-fn format_children(children: &ChildrenConfig) -> String {
+fn format_children(children: &ChildRunsConfig) -> String {
     let agents = children.agents.join(", ");
     match (children.is_default(), children.on_cancel) {
         (true, _) => String::new(),
@@ -330,13 +330,13 @@ fn format_gate_timeout(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> S
     let Some(timeout) = timeout.duration() else {
         return "waits without limit".to_owned();
     };
-    let action = match on_timeout {
+    let then_action = match on_timeout {
         GateTimeoutAction::Reject => "then rejected",
         GateTimeoutAction::Approve => "then approved",
         GateTimeoutAction::Fail => "then the run fails",
         GateTimeoutAction::Pause => "then the run pauses",
     };
-    format!("waits {}, {action}", duration::format_duration(timeout))
+    format!("waits {}, {then_action}", duration::format_duration(timeout))
 }
 
 /// Formats the required approvers, the tags and the reminder interval of a gate, with a leading

@@ -16,7 +16,7 @@ use crate::{output, runtime};
 pub(crate) struct AgentStatsCommand {
     /// Agent to show; all agents with runs if not given
     name: Option<AgentName>,
-    /// Count runs that were created since this long ago, such as 24h
+    /// Count only runs that were created within this time before now, such as 24h
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "7d")]
     since: Millis,
     /// Print the statistics as one JSON object
@@ -27,7 +27,9 @@ pub(crate) struct AgentStatsCommand {
 impl AgentStatsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let stats = match try_connect_run_client()? {
-            Some(client) => runtime::build_current_thread()?.block_on(self.read_stats(&client))?,
+            Some(client) => {
+                runtime::build_single_thread_tokio()?.block_on(self.read_stats(&client))?
+            }
             None => Vec::new(),
         };
         if self.json {

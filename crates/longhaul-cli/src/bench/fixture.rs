@@ -181,7 +181,7 @@ async fn drive_runs_to_end(longhaul: &Longhaul, runs: &[RunId], turns: u32) -> a
     Ok(())
 }
 
-/// Hooks that stop the worker when the last run has ended.
+/// Hooks (callbacks of the worker) that stop the worker when the last run has ended.
 #[derive(Debug)]
 struct StopAfterLastRunHooks {
     shutdown: Shutdown,
@@ -210,7 +210,8 @@ pub(crate) struct FixedTextTool {
 }
 
 impl FixedTextTool {
-    /// Creates a tool that returns `bytes` bytes of text and whose calls have this effect class.
+    /// Creates a tool that returns `bytes` bytes of text. Its calls have this effect class, which
+    /// also decides whether they run in parallel.
     pub(crate) fn new(bytes: usize, class: EffectClass) -> anyhow::Result<Self> {
         Ok(Self {
             class,

@@ -7,14 +7,14 @@ use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use longhaul_store::SqliteStore;
 use longhaul_store::bench::{
-    BareInsertOptions, SortedDurations, measure_bare_inserts, measure_fsync,
+    PlainSqlInsertBenchOptions, SortedDurations, measure_fsync, measure_plain_sql_inserts,
 };
 use serde::Serialize;
 
 use crate::bench::report::BenchReport;
 use crate::cpu::cpu_time_us;
 
-/// Number of disk writes, and of bare SQLite commits, that are measured.
+/// Number of disk writes, and of SQLite commits without Longhaul, that are measured.
 const WRITE_COUNT: usize = 500;
 
 /// The 50th and 99th percentile of measured durations, in microseconds.
@@ -48,18 +48,21 @@ pub(crate) struct DiskSpeed {
 
 impl DiskSpeed {
     /// Measures the speed of the disk that holds this folder, and adds the figures to the report.
-    pub(crate) fn measure_disk(folder: &Path, report: &mut BenchReport) -> anyhow::Result<Self> {
+    pub(crate) fn measure_disk_speed(
+        folder: &Path,
+        report: &mut BenchReport,
+    ) -> anyhow::Result<Self> {
         report.print_progress("measuring the disk");
         let nanos = || SystemClock.monotonic_nanos();
         let syncs = Percentiles::from(&measure_fsync(folder, WRITE_COUNT, &nanos)?);
-        let options = BareInsertOptions {
+        let options = PlainSqlInsertBenchOptions {
             file: folder.join("bare.db"),
             runs: 1,
             events: WRITE_COUNT as u64,
             body_bytes: 900,
             per_commit: 1,
         };
-        let per_second = measure_bare_inserts(&options, &nanos)?.events_per_second().max(1.0);
+        let per_second = measure_plain_sql_inserts(&options, &nanos)?.events_per_second().max(1.0);
         let disk = Self {
             fdatasync_us: syncs,
             bare_commit_us: 1e6 / per_second,

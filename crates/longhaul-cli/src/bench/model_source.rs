@@ -127,7 +127,8 @@ impl MockModelProcess {
         let args = ["mock-model", "--listen", "127.0.0.1:0", "--json", "--until-eof"];
         let args = [&args[..], &["--scripts", "scripts", "--latency", &latency]].concat();
         let mut command = ChildProcess::longhaul_command(&args, folder, std::env::vars_os())?;
-        let (process, url) = ChildProcess::start_server(command.stdout(Stdio::piped()))?;
+        let (process, url) =
+            ChildProcess::start_server_and_get_url(command.stdout(Stdio::piped()))?;
         Ok(Self { _process: process, url })
     }
 

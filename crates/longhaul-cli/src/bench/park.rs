@@ -1,5 +1,5 @@
-//! `longhaul bench park`: measures what parked runs cost: memory, CPU time while nothing happens, and the
-//! resume of one of them.
+//! `longhaul bench park`: measures what parked runs, which wait for a person, cost: memory, CPU
+//! time while nothing happens, and the resume of one of them.
 
 mod parked_runs;
 
@@ -13,28 +13,31 @@ use crate::bench::park::parked_runs::{ParkBench, ParkedRunCosts};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::runtime;
 
-/// Maximum number of parked runs to which `SMALL_MEMORY_MB_TARGET` applies.
+/// Number of parked runs (which wait for a person) up to which `SMALL_MEMORY_MB_TARGET` applies.
 const SMALL_RUNS: u32 = 100_000;
 
-/// Target memory that up to 100,000 parked runs add to the process, in MB.
+/// Target for the memory that up to 100,000 parked runs (which wait for a person) add to the
+/// process, in MB.
 const SMALL_MEMORY_MB_TARGET: f64 = 20.0;
 
-/// Target memory that up to a million parked runs add to the process, in MB.
+/// Target for the memory that up to a million parked runs (which wait for a person) add to the
+/// process, in MB.
 const LARGE_MEMORY_MB_TARGET: f64 = 100.0;
 
-/// Target CPU time while all runs are parked and nothing happens, in percent of one core.
+/// Target CPU time while all runs wait for a person and nothing happens, in percent of one core.
 const IDLE_CPU_PERCENT_TARGET: f64 = 1.0;
 
-/// Target number of commits from the answer to a parked run until its next model request.
+/// Target number of commits from a person's answer to a waiting run until its next model request.
 const RESUME_COMMITS_TARGET: u64 = 4;
 
-/// Target CPU time from the answer to a parked run until its next model request, in microseconds.
+/// Target CPU time from a person's answer to a waiting run until its next model request, in
+/// microseconds.
 const RESUME_CPU_US_TARGET: f64 = 2_000.0;
 
 /// Arguments of `longhaul bench park`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchParkCommand {
-    /// Number of parked runs
+    /// Number of runs that wait for a person
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
     /// Time for which the CPU time is measured while nothing happens, in seconds
@@ -58,7 +61,7 @@ impl BenchParkCommand {
         let mut report = BenchReport::new("park", &conditions, self.json);
         let idle = Millis::from_secs(u64::from(self.idle));
         let bench = ParkBench::open(&folder.path().join("park.db"))?;
-        let runtime = runtime::build_multi_thread()?;
+        let runtime = runtime::build_multi_thread_tokio()?;
         let measured =
             runtime.block_on(bench.drive_and_measure_parked_runs((self.runs, idle), &report))?;
         self.add_costs_to_report(&mut report, &measured)?;

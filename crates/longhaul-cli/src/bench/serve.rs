@@ -108,7 +108,7 @@ impl RequestTiming {
 
 impl BenchServeCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        runtime::build_multi_thread()?.block_on(self.measure_server())?.print()
+        runtime::build_multi_thread_tokio()?.block_on(self.measure_server())?.print()
     }
 
     async fn measure_server(&self) -> anyhow::Result<BenchReport> {
@@ -126,8 +126,8 @@ impl BenchServeCommand {
         let server = BenchServer::start(&project)?;
         SystemClock.sleep(IDLE_DELAY).await;
         let idle_mb = server.resident_memory_mb()?;
-        report.print_progress(&format!("opening {} streams", self.streams));
-        let streams_mb = self.measure_event_stream_memory(&server).await?;
+        report.print_progress(&format!("opening {} event streams", self.streams));
+        let streams_mb = self.measure_event_stream_memory_mb(&server).await?;
         report.print_progress(&format!("starting {runs} runs"));
         let in_flight = self.submit_runs_and_wait_for_start(&server).await?;
         report.print_progress("measuring group commits, submits and reads");
@@ -168,7 +168,7 @@ impl BenchServeCommand {
         report.add_text_line(format!("process start to ready             {ready_ms:.0} ms"));
         report.add_text_line(format!("resident memory, idle              {idle_mb:.1} MB"));
         report.add_text_line(format!("resident memory, under load        {busy_mb:.1} MB"));
-        let label = format!("{streams} idle streams");
+        let label = format!("{streams} idle event streams");
         report.add_text_line(format!("{label:<34} {streams_mb:.1} MB ({stream_kb:.1} KB each)"));
         report.add_text_line(figures.group_commit.report_line("group commit, same load"));
         report.add_text_line(figures.submit.report_line("submit over HTTP"));
@@ -179,14 +179,17 @@ impl BenchServeCommand {
             ("idle under 25 MB", *idle_mb < IDLE_MB_TARGET),
             ("ready in under 100 ms on a store of 1 GB", *ready_ms < READY_MS_TARGET),
             (&of_ratio, ratio <= SUBMIT_RATIO_TARGET),
-            ("1,000 idle streams under 40 MB", streams_mb * 1e3 / streams < STREAMS_MB_TARGET),
+            (
+                "1,000 idle event streams under 40 MB",
+                streams_mb * 1e3 / streams < STREAMS_MB_TARGET,
+            ),
         ] {
             report.add_text_line(format!("target: {target}: {}", met_or_missed(is_met)));
         }
     }
 
     /// Opens idle event streams and returns the memory that they use, in MB.
-    async fn measure_event_stream_memory(&self, server: &BenchServer) -> anyhow::Result<f64> {
+    async fn measure_event_stream_memory_mb(&self, server: &BenchServer) -> anyhow::Result<f64> {
         let mut client = server.connect().await?;
         let run = submit_run(&mut client, "waiter").await?;
         wait_for_run_status(&mut client, &format!("/v1/runs/{run}"), "waiting").await?;

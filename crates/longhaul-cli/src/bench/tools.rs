@@ -1,6 +1,7 @@
 //! `longhaul bench tools`: measures the cost of a tool call apart from its turn and its commit:
-//! schema check, classification and journal. A turn without a call would end the run, so runs with
-//! one call and with eight calls per turn are compared.
+//! schema check, classification (such as whether the call may be repeated) and journal. A turn
+//! without a call would end the run, so runs with one call and with eight calls per turn are
+//! compared.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -96,8 +97,8 @@ impl BenchToolsCommand {
              result, the cheapest of {rounds} rounds"
         );
         let mut report = BenchReport::new("tools", &conditions, self.json);
-        DiskSpeed::measure_disk(folder.path(), &mut report)?;
-        runtime::build_multi_thread()?
+        DiskSpeed::measure_disk_speed(folder.path(), &mut report)?;
+        runtime::build_multi_thread_tokio()?
             .block_on(self.measure_tool_calls(folder.path(), &mut report))?;
         report.print()
     }
@@ -107,9 +108,9 @@ impl BenchToolsCommand {
         folder: &Path,
         report: &mut BenchReport,
     ) -> anyhow::Result<()> {
-        let check_ns = self.measure_schema_check_cpu()? * 1e3;
+        let check_ns = self.measure_schema_check_cpu_us()? * 1e3;
         report.print_progress("appending without an engine");
-        let append_us = self.measure_append_cpu(folder).await?;
+        let append_us = self.measure_append_cpu_us(folder).await?;
         let beside = self.compare_turn_costs(folder, EffectClass::Keyed, report).await?;
         let row = self.compare_turn_costs(folder, EffectClass::Once, report).await?;
         // This is a small difference of two large figures, so a negative value is only noise.
@@ -153,7 +154,7 @@ impl BenchToolsCommand {
     }
 
     /// Returns the CPU time of checking a tool input against its schema once, in microseconds.
-    fn measure_schema_check_cpu(&self) -> anyhow::Result<f64> {
+    fn measure_schema_check_cpu_us(&self) -> anyhow::Result<f64> {
         let echo = Arc::new(FixedTextTool::new(self.result as usize, EffectClass::Keyed)?)
             as Arc<dyn Tool>;
         let tool = RegisteredTool::new(echo)?;
@@ -168,7 +169,7 @@ impl BenchToolsCommand {
 
     /// Returns the CPU time of one append to the store including its commit, without an engine, in
     /// microseconds.
-    async fn measure_append_cpu(&self, folder: &Path) -> anyhow::Result<f64> {
+    async fn measure_append_cpu_us(&self, folder: &Path) -> anyhow::Result<f64> {
         let load = WriteLoad { runs: 1, events: APPEND_COUNT, body_bytes: self.result as usize };
         let before = cpu_time_us();
         load.measure_appends(&folder.join("appends.db")).await?;
@@ -185,7 +186,9 @@ impl BenchToolsCommand {
     ) -> anyhow::Result<CallCostComparison> {
         let (mut one, mut several) = (Vec::new(), Vec::new());
         for round in 1..=self.rounds {
-            report.print_progress(&format!("measuring {class:?} calls, round {round}"));
+            report.print_progress(&format!(
+                "measuring calls of the effect class {class:?}, round {round}"
+            ));
             for (calls, costs) in [(1, &mut one), (CALLS_PER_TURN, &mut several)] {
                 let name = format!("{class:?}-{calls}-{round}.db").to_lowercase();
                 let source = ModelSource::Scripted { calls };

@@ -26,7 +26,7 @@ const ENGINE_RESULT_BYTES: u32 = 2_048;
 /// again with each turn and parsed by the mock.
 const HTTP_RESULT_BYTES: u32 = 200;
 
-/// Lengths of the runs in the engine part, in turns.
+/// Lengths of the runs that are measured without HTTP, in turns.
 const TURN_COUNTS: [u32; 6] = [50, 200, 1_000, 5_000, 20_000, 100_000];
 
 /// Target CPU time of a turn in a run of 50 turns, in microseconds.
@@ -49,7 +49,7 @@ enum BenchTurnPart {
 /// Arguments of `longhaul bench turn`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchTurnCommand {
-    /// Length of each tool result in bytes; by default 2048 in the engine and 200 over HTTP
+    /// Length of each tool result in bytes; by default 2048 without HTTP and 200 over HTTP
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=8_000))]
     result: Option<u32>,
     /// Maximum length of a run, in turns
@@ -87,7 +87,7 @@ pub(crate) struct BenchTurnCommand {
 impl BenchTurnCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let folder = report::create_temp_folder(self.dir.as_deref())?;
-        let runtime = runtime::build_multi_thread()?;
+        let runtime = runtime::build_multi_thread_tokio()?;
         if let (Some(turns), Some(url)) = (self.single_run_turns, self.single_run_url.clone()) {
             let source = ModelSource::Mock { wire: self.wire, url };
             let file = folder.path().join("run.db");
@@ -102,9 +102,9 @@ impl BenchTurnCommand {
         let result_bytes = |usual| self.result.unwrap_or(usual) as usize;
         let conditions = format!("WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up");
         let mut report = BenchReport::new("turn", &conditions, self.json);
-        DiskSpeed::measure_disk(folder, &mut report)?;
+        DiskSpeed::measure_disk_speed(folder, &mut report)?;
         if wants(BenchTurnPart::Engine) {
-            self.measure_without_http(folder, result_bytes(ENGINE_RESULT_BYTES), &mut report)
+            self.measure_turns_without_http(folder, result_bytes(ENGINE_RESULT_BYTES), &mut report)
                 .await?;
         }
         if wants(BenchTurnPart::Crash) {
@@ -119,13 +119,13 @@ impl BenchTurnCommand {
                 result_bytes: result_bytes(HTTP_RESULT_BYTES),
                 folder,
             };
-            over_http.measure_over_http(&mut report).await?;
+            over_http.measure_turns_over_http(&mut report).await?;
         }
         Ok(report)
     }
 
     /// Measures runs without HTTP: the engine and the store, with a scripted model.
-    async fn measure_without_http(
+    async fn measure_turns_without_http(
         &self,
         folder: &Path,
         result_bytes: usize,

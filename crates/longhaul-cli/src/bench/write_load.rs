@@ -10,8 +10,8 @@ use longhaul_core::event::tool::{ToolEnded, ToolOutput};
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, CallId, InboxName, RunId, WorkerId};
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsRequest, Heartbeat, JournalAuthor,
-    Store,
+    AppendRequest, AppendResult, Claim, CreateRunsRequest, Heartbeat, JournalAuthor,
+    RunClaimRequest, Store,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
@@ -87,7 +87,7 @@ impl WriteLoad {
             ttl: Millis::from_secs(86_400),
         };
         store.heartbeat(heartbeat).await?;
-        let request = ClaimRequest {
+        let request = RunClaimRequest {
             worker,
             inboxes: vec![inbox],
             types: Vec::new(),

@@ -1,5 +1,6 @@
 //! Answers the gates of a chaos test, which otherwise wait for a person. For a call in doubt
-//! (started, outcome unknown after a kill), the records in the probe file decide the answer.
+//! (started, outcome unknown after a kill), the effects that probe tools (tools for crash tests)
+//! recorded in a file decide the answer.
 //!
 //! Invariant: a call counts as done only if it has a record, and a call that must not be repeated
 //! is never started again.
@@ -28,7 +29,8 @@ const ANSWERS_PER_RUN_MAX: u32 = 200;
 /// Answers the gates of the runs of a chaos test in place of a person.
 #[derive(Debug)]
 pub(crate) struct AutoApprover {
-    /// The file in which probe tools record their effects. `None` if no file is set.
+    /// The file in which probe tools (tools for crash tests) record their effects. `None` if no
+    /// file is set.
     pub(crate) effect_log_path: Option<PathBuf>,
     answer_counts: BTreeMap<RunId, u32>,
 }
@@ -101,8 +103,8 @@ impl AutoApprover {
     }
 }
 
-/// Returns whether the gate's call is one of a probe tool, which records its effects in the probe
-/// file.
+/// Returns whether the gate's call is one of a probe tool, which is a tool for crash tests that
+/// records its effects in a file.
 fn is_effect_logging_tool_call(gate: &GateRow) -> bool {
     let tool = gate.spec.tool.as_deref();
     tool.is_some_and(|tool| tool.starts_with(PROBE_PREFIX))

@@ -1,5 +1,6 @@
-//! The built-in project for chaos tests: twelve turns, one tool of each effect class, and delays in
-//! which a kill can happen. The project needs no key, no network and no file outside its folder.
+//! The built-in project for chaos tests: twelve turns, three tools of different effect classes
+//! (whether a call may be repeated after a crash), and delays in which a kill can happen. The
+//! project needs no key, no network and no file outside its folder.
 
 /// Name of the built-in agent for chaos tests.
 pub(crate) const AGENT_NAME: &str = "chaos";

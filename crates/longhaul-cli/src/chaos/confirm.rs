@@ -20,7 +20,7 @@ pub(crate) fn confirm_chaos_run(
     agent: &Agent,
     yes: bool,
 ) -> anyhow::Result<()> {
-    let concerns = describe_real_effects(runtime, agent);
+    let concerns = describe_effects_outside_test(runtime, agent);
     if concerns.is_empty() || yes {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub(crate) fn confirm_chaos_run(
 
 /// Describes each real model and each tool of the agent that may have effects outside the chaos
 /// test.
-fn describe_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
+fn describe_effects_outside_test(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
     let models = runtime.config.model_aliases();
     let named: Vec<String> = match agent.models.as_slice() {
         // A key in the environment is enough to choose a real model by default.
@@ -60,7 +60,9 @@ fn describe_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String>
     let external_effects = agent
         .tools
         .iter()
-        .filter(|tool| !LOCAL_TOOLS.contains(&tool.as_str()) && !is_control_tool(runtime, tool))
+        .filter(|tool| {
+            !LOCAL_TOOLS.contains(&tool.as_str()) && !is_tool_without_effects(runtime, tool)
+        })
         .filter(|tool| !tool.starts_with(PROBE_PREFIX))
         .map(|tool| format!("{tool} may have effects outside the temporary folder"));
     real.chain(external_effects).collect()
@@ -68,7 +70,7 @@ fn describe_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String>
 
 /// Returns whether a tool only asks a person, waits or ends the run, and so has no effects of its
 /// own.
-fn is_control_tool(runtime: &ProjectRuntime, tool: &str) -> bool {
+fn is_tool_without_effects(runtime: &ProjectRuntime, tool: &str) -> bool {
     let registered = runtime.longhaul.services().tools.find_tool(tool);
     registered.is_some_and(RegisteredTool::is_control)
 }

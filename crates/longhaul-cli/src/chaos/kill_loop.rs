@@ -16,7 +16,8 @@ use crate::chaos::verify::RunJournal;
 use crate::child_process::ChildProcess;
 use crate::output;
 
-/// Range of the time from a worker's first event to its kill, in milliseconds, before scaling.
+/// Range of the time from a worker's first event to its kill, in milliseconds. A random value from
+/// it is multiplied by the current lifetime scale.
 const WORKER_LIFETIME_MS: (u64, u64) = (5, 150);
 
 /// Range of the factor by which worker lifetimes are scaled, in percent.
@@ -26,8 +27,8 @@ const LIFETIME_SCALE_PERCENT: (u64, u64) = (2, 2_000);
 /// unknown at first.
 const FIRST_LIFETIME_SCALE: u64 = 30;
 
-/// Maximum amount of work per worker, as a multiple of the average amount. A worker that has done
-/// more is killed early.
+/// Maximum amount of work per worker, as a multiple of the average amount (all work divided by the
+/// number of kills). A worker that has done more is killed early.
 const WORK_SHARES_MAX: u64 = 3;
 
 /// Maximum share of all work that is done by the time of the last kill, in thousandths. The rest is
@@ -60,7 +61,7 @@ pub(crate) struct ChaosPlan {
 
 /// What happened in the kill loop of a chaos test.
 #[derive(Debug, Default)]
-pub(crate) struct KillLog {
+pub(crate) struct KillLoopResult {
     /// Ids of the runs whose submission was acknowledged.
     pub(crate) runs: Vec<RunId>,
     pub(crate) kills: u64,
@@ -92,7 +93,7 @@ pub(crate) struct KillLoop<'a> {
     rng: SplitMix64,
     /// Factor by which worker lifetimes are currently scaled, in percent.
     lifetime_scale: u64,
-    log: KillLog,
+    log: KillLoopResult,
 }
 
 impl<'a> KillLoop<'a> {
@@ -108,12 +109,12 @@ impl<'a> KillLoop<'a> {
             approver: AutoApprover::new(scratch.effect_log_path()),
             rng: SplitMix64::new(plan.seed),
             lifetime_scale: FIRST_LIFETIME_SCALE,
-            log: KillLog::default(),
+            log: KillLoopResult::default(),
         }
     }
 
     /// Runs the whole kill loop and returns what happened.
-    pub(crate) async fn run(mut self) -> anyhow::Result<KillLog> {
+    pub(crate) async fn run(mut self) -> anyhow::Result<KillLoopResult> {
         while self.log.kills < self.plan.kills {
             self.submit_due_runs().await?;
             let progress = self.read_chaos_progress().await?;
@@ -122,7 +123,7 @@ impl<'a> KillLoop<'a> {
             }
             self.approver.answer_gates(&self.runtime.longhaul).await?;
             let child = self.start_worker().await?;
-            if !self.run_and_kill_worker(child).await? {
+            if !self.run_worker_and_kill_unless_runs_ended(child).await? {
                 break;
             }
             self.adjust_worker_lifetime().await?;
@@ -180,7 +181,10 @@ impl<'a> KillLoop<'a> {
 
     /// Lets a worker run for a while and kills it. Returns false if all runs had ended before the
     /// kill.
-    async fn run_and_kill_worker(&mut self, mut child: ChildProcess) -> anyhow::Result<bool> {
+    async fn run_worker_and_kill_unless_runs_ended(
+        &mut self,
+        mut child: ChildProcess,
+    ) -> anyhow::Result<bool> {
         let lifetime = self.rng.next_in_range(WORKER_LIFETIME_MS.0, WORKER_LIFETIME_MS.1)
             * self.lifetime_scale
             / 100;
@@ -280,7 +284,7 @@ impl<'a> KillLoop<'a> {
 /// Returns the journals of all acknowledged runs and of their child runs.
 pub(crate) async fn read_run_journals(
     runtime: &ProjectRuntime,
-    log: &KillLog,
+    log: &KillLoopResult,
 ) -> anyhow::Result<Vec<RunJournal>> {
     let mut runs = log.runs.clone();
     runs.extend(load_run_rows(runtime).await?.iter().map(|row| row.id));

@@ -1,5 +1,5 @@
-//! Reads the effect log (the probe file), to which the probe tools append a record of each effect,
-//! independently of the journals.
+//! Reads the effect log, a file to which the probe tools (tools for crash tests) append a record of
+//! each effect, independently of the journals.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use serde::Deserialize;
 
-/// Record of one effect, written by the probe tool itself.
+/// Record of one effect, written by the probe tool (a tool for crash tests) itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct EffectRecord {
     /// Name of the tool that had the effect.
@@ -18,8 +18,8 @@ pub(crate) struct EffectRecord {
     pub(crate) call: CallId,
     /// Idempotency key that the tool received with the call.
     pub(crate) key: String,
-    /// Epoch of the driver that made the call. The epoch grows each time that a worker takes over a
-    /// run.
+    /// Epoch of the worker's claim under which the call was made. It grows each time that a worker
+    /// takes over the run.
     pub(crate) epoch: Epoch,
 }
 
@@ -33,11 +33,11 @@ pub(crate) fn read_effect_log(file: &Path) -> anyhow::Result<Vec<EffectRecord>> 
     parse_effect_records(&text).with_context(|| file.display().to_string())
 }
 
-/// Start of every record in the probe file. This text can't occur inside a record, where its quotes
+/// Start of every record in the effect log. This text can't occur inside a record, where its quotes
 /// would be escaped.
 const RECORD_PREFIX: &str = "{\"tool\":";
 
-/// Parses the text of a probe file. A process that is killed while it writes may leave part of a
+/// Parses the text of an effect log. A process that is killed while it writes may leave part of a
 /// record, and the next record follows on the same line.
 fn parse_effect_records(text: &str) -> anyhow::Result<Vec<EffectRecord>> {
     let mut records = Vec::new();
@@ -47,8 +47,9 @@ fn parse_effect_records(text: &str) -> anyhow::Result<Vec<EffectRecord>> {
             Ok(record) => records.push(record),
             Err(error) if error.is_eof() => {}
             Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("line {} is not a probe record", index + 1));
+                return Err(error).with_context(|| {
+                    format!("line {} of the probe log is not the record of an effect", index + 1)
+                });
             }
         }
     }
@@ -69,17 +70,18 @@ mod tests {
             )
         };
         let record_line = record(r#""says {\"tool\":1""#);
-        for (text, count) in [
+        let incomplete = &record_line[..40];
+        for (text, expected_count) in [
             (String::new(), Some(0)),
             (format!("{record_line}\n{record_line}\n"), Some(2)),
-            (format!("{record_line}\n{}", &record_line[..40]), Some(1)),
-            (format!("{}{record_line}\n", &record_line[..40]), Some(1)),
+            (format!("{record_line}\n{incomplete}"), Some(1)),
+            (format!("{incomplete}{record_line}\n"), Some(1)),
             (format!("{}{record_line}\n{record_line}\n", &record_line[..4]), Some(2)),
             ("nothing of ours\n".to_owned(), None),
         ] {
             assert_eq!(
                 parse_effect_records(&text).ok().map(|records| records.len()),
-                count,
+                expected_count,
                 "{text}"
             );
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use longhaul_store::bench::SortedDurations;
 use serde_json::{Map, Value, json};
 
-use crate::chaos::kill_loop::{ChaosPlan, KillLog};
+use crate::chaos::kill_loop::{ChaosPlan, KillLoopResult};
 use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
 
 /// Maximum number of violated guarantees, and of incomplete runs, that are printed.
@@ -17,7 +17,7 @@ const SHOWN_MAX: usize = 10;
 pub(crate) struct Scorecard<'a> {
     pub(crate) agent: &'a str,
     pub(crate) plan: &'a ChaosPlan,
-    pub(crate) log: &'a KillLog,
+    pub(crate) log: &'a KillLoopResult,
     pub(crate) counts: &'a ChaosCounts,
     pub(crate) duration_ms: u64,
     /// Path of the chaos test's temporary folder, if the folder was kept.
@@ -86,7 +86,8 @@ impl Scorecard<'_> {
         let recovery = format!("median {median} ms, worst {worst} ms");
         line("recovery, start to first event", recovery);
         line("model calls", format!("{calls} made, {repeated} repeated"));
-        let repeats = format!("{pure_calls} pure, {keyed_calls} keyed with the same key");
+        let repeats =
+            format!("{pure_calls} pure calls, {keyed_calls} keyed calls with the same key");
         line("allowed repeats", repeats);
         line("once calls", counts.once_calls.to_string());
         line("in doubt, and reported as such", in_doubt_calls_text(&counts.in_doubt));

@@ -133,7 +133,8 @@ impl ScratchProject {
         &self.config.root
     }
 
-    /// Returns the path of the file in which probe tools record their effects, if one is set.
+    /// Returns the path of the file in which probe tools (tools for crash tests) record their
+    /// effects. `None` means that no file is set.
     pub(crate) fn effect_log_path(&self) -> Option<PathBuf> {
         self.config.crash_test_effect_log_path()
     }

@@ -1,6 +1,6 @@
-//! Verifies the result of a chaos test from the journals and the probe records only. The
-//! verification uses neither the store nor the runtime's own replay of journals, so every finding
-//! can be checked by hand from the same data.
+//! Verifies the result of a chaos test from the journals and the effects that probe tools recorded
+//! in a file. The verification uses neither the store nor the runtime's own replay of journals, so
+//! every finding can be checked by hand from the same data.
 
 pub(crate) mod call_history;
 pub(crate) mod counts;
@@ -8,7 +8,7 @@ pub(crate) mod counts;
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{CallId, Epoch, RunId};
@@ -19,9 +19,10 @@ use crate::chaos::verify::call_history::{CallHistory, collect_call_histories};
 use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
 
 /// A run and its whole journal.
-pub(crate) type RunJournal = (RunId, Vec<Entry>);
+pub(crate) type RunJournal = (RunId, Vec<JournalEntry>);
 
-/// Verifies the journals of all runs against the effects that the probe tools recorded.
+/// Verifies the journals of all runs against the effects that the probe tools (tools for crash
+/// tests) recorded.
 pub(crate) fn verify_runs(journals: &[RunJournal], records: &[EffectRecord]) -> ChaosCounts {
     let mut counts = ChaosCounts::default();
     let mut effects: BTreeMap<RunId, Vec<&EffectRecord>> = BTreeMap::new();
@@ -43,7 +44,7 @@ pub(crate) fn verify_runs(journals: &[RunJournal], records: &[EffectRecord]) -> 
 /// Verifies the journal of one run and the recorded effects of its calls.
 struct RunVerifier<'a> {
     run: RunId,
-    entries: &'a [Entry],
+    entries: &'a [JournalEntry],
     effects: Vec<&'a EffectRecord>,
     counts: &'a mut ChaosCounts,
 }

@@ -40,7 +40,7 @@ pub(crate) struct ServerConnection {
 /// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or
 /// else opens the existing store. Fails if there is neither.
 pub(crate) fn connect_run_client() -> anyhow::Result<RunClient> {
-    connect_or_open_store(find_named_or_local_server()?)
+    connect_or_open_store(find_configured_or_local_server()?)
 }
 
 /// Connects to `server` or, if it is `None`, opens the existing store. Fails if there is neither.
@@ -51,7 +51,7 @@ pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow:
 /// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or
 /// else opens the existing store. `None` means that there is neither a server nor a store.
 pub(crate) fn try_connect_run_client() -> anyhow::Result<Option<RunClient>> {
-    try_connect_or_open_store(find_named_or_local_server()?)
+    try_connect_or_open_store(find_configured_or_local_server()?)
 }
 
 fn try_connect_or_open_store(
@@ -78,16 +78,16 @@ pub(crate) fn connect_or_create_store(
 
 /// Finds the server named in `LONGHAUL_URL`, or else the one that drives this folder's store.
 /// `None` means that there is neither.
-pub(crate) fn find_named_or_local_server() -> anyhow::Result<Option<ServerConnection>> {
+pub(crate) fn find_configured_or_local_server() -> anyhow::Result<Option<ServerConnection>> {
     let here = current_process_env()?;
     match here.var(URL_VAR) {
-        Some(url) => connect_to_named_server(&here, url).map(Some),
+        Some(url) => connect_to_configured_server(&here, url).map(Some),
         None => find_local_server(&here),
     }
 }
 
 /// Returns the connection to the server whose URL is in `LONGHAUL_URL`.
-fn connect_to_named_server(
+fn connect_to_configured_server(
     process_env: &ProcessEnv,
     value: &str,
 ) -> anyhow::Result<ServerConnection> {
@@ -126,7 +126,7 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
     let Some(url) = local_server_url(&file) else {
         return Ok(None);
     };
-    if !runtime::build_current_thread()?.block_on(is_server_alive(&url)) {
+    if !runtime::build_single_thread_tokio()?.block_on(is_server_alive(&url)) {
         return Ok(None);
     }
     let key = select_api_key(process_env, &url, Some(&config))?;
@@ -138,7 +138,7 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
 /// therefore `None` unless the process that the file names holds the store's lock.
 fn local_server_url(file: &Path) -> Option<Url> {
     let marker = server_marker::load_running_server_record(file)?;
-    let driver = longhaul_store::current_driver_description(file).ok()??;
+    let driver = longhaul_store::driver_process_description(file).ok()??;
     let (pid, at) = (format!("pid {},", marker.pid), format!(" at {}", marker.url));
     let same = driver.starts_with(&pid) && driver.ends_with(&at);
     same.then(|| parse_server_url(&marker.url))?

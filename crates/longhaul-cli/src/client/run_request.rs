@@ -6,14 +6,14 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::task::EarliestStart;
 use longhaul_engine::task::ChainChoice;
 use longhaul_engine::{Longhaul, Task};
-use longhaul_server::task_from_body;
+use longhaul_server::task_from_new_run_body;
 
 use crate::caller_name::caller_name;
 
 /// Converts the body of a request into a task of a batch. The error says why the task can't be
 /// submitted.
 pub(super) fn batch_task_from_body(longhaul: &Longhaul, body: NewRunBody) -> Result<Task, String> {
-    let task = task_from_body(body, &caller_name())?;
+    let task = task_from_new_run_body(body, &caller_name())?;
     // The agents of a chain are checked when the chain is submitted.
     match task.chain.is_some() || longhaul.get_agent(&task.agent).is_ok() {
         true => Ok(task),

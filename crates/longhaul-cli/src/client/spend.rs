@@ -6,10 +6,10 @@ use crate::client::RunClient;
 
 impl RunClient {
     /// Returns the spend caps, each with the usage that it has counted in its current window.
-    pub(crate) async fn spend(&self) -> anyhow::Result<Vec<SpendCapView>> {
+    pub(crate) async fn list_spend_caps(&self) -> anyhow::Result<Vec<SpendCapView>> {
         match self {
-            Self::Local(longhaul) => Ok(longhaul.spend().await?),
-            Self::Remote(client) => Ok(client.spend().await?),
+            Self::Local(longhaul) => Ok(longhaul.list_spend_caps().await?),
+            Self::Remote(client) => Ok(client.list_spend_caps().await?),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Replays every journal of a store to find invalid events.
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_run::Run;
 use longhaul_store::JournalChecker;
 
@@ -9,7 +9,7 @@ use longhaul_store::JournalChecker;
 pub(super) struct JournalReplayer(Option<Run>);
 
 impl JournalChecker for JournalReplayer {
-    fn check_next_entry(&mut self, entry: &Entry) -> Result<(), String> {
+    fn check_next_entry(&mut self, entry: &JournalEntry) -> Result<(), String> {
         let folded = match &mut self.0 {
             Some(run) => run.apply(entry),
             None => Run::from_first_entry(entry).map(|run| self.0 = Some(run)),
@@ -17,13 +17,13 @@ impl JournalChecker for JournalReplayer {
         folded.map_err(|error| error.to_string())
     }
 
-    fn finish_journal_check(&mut self, ended: bool) -> Result<(), String> {
+    fn finish_journal_check(&mut self, run_ended: bool) -> Result<(), String> {
         let status = self.0.take().map(|run| run.status());
         match status {
             None => Err("the journal is empty".to_owned()),
-            Some(status) if status.is_terminal() == ended => Ok(()),
+            Some(status) if status.is_terminal() == run_ended => Ok(()),
             Some(status) => {
-                let head = if ended { "ended" } else { "not ended" };
+                let head = if run_ended { "ended" } else { "not ended" };
                 Err(format!(
                     "the run's head row says {head}, but the journal says {}",
                     status.as_str()

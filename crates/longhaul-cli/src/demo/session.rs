@@ -5,7 +5,7 @@
 use longhaul::assemble::ProjectRuntime;
 use longhaul_api::gate::GateView;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
 use longhaul_core::status::WaitReason;
@@ -44,7 +44,7 @@ pub(crate) struct DemoSession<'a> {
     project: &'a DemoProject,
     run: RunId,
     worker: ChildProcess,
-    journal: Vec<Entry>,
+    journal: Vec<JournalEntry>,
     printer: EventPrinter,
     prompt: TerminalPrompt,
     /// Time at which the worker was killed, and the last event before that. `None` before the kill.
@@ -94,7 +94,7 @@ impl<'a> DemoSession<'a> {
     async fn next_entries(
         &mut self,
         watching: &mut JournalStream,
-    ) -> anyhow::Result<Option<Vec<Entry>>> {
+    ) -> anyhow::Result<Option<Vec<JournalEntry>>> {
         tokio::select! {
             biased;
             entries = watching.next() => Ok(entries?),
@@ -111,7 +111,7 @@ impl<'a> DemoSession<'a> {
         }
     }
 
-    async fn print_and_record_entry(&mut self, entry: Entry) -> anyhow::Result<()> {
+    async fn print_and_record_entry(&mut self, entry: JournalEntry) -> anyhow::Result<()> {
         if let Some((killed, last_event)) = self.kill
             && let Event::RunRecovered(_) = &entry.event
         {
@@ -143,7 +143,7 @@ impl<'a> DemoSession<'a> {
         Ok(())
     }
 
-    /// Kills the worker in the middle of a model call and starts a new one.
+    /// Kills the worker process in the middle of a model call and starts a new worker.
     async fn kill_worker(&mut self) -> anyhow::Result<()> {
         let time = &self.longhaul.services().clock;
         time.sleep(KILL_DELAY).await;
@@ -159,8 +159,8 @@ impl<'a> DemoSession<'a> {
         Ok(())
     }
 
-    /// Shows the approval and waits for the person's decision. Without a terminal the demo approves
-    /// the call itself.
+    /// Shows the tool call that needs approval and waits for the person's decision. Without a
+    /// terminal the demo approves the call itself.
     async fn ask_for_approval(&mut self, stream: &mut JournalStream) -> anyhow::Result<()> {
         let Some(gate) = oldest_open_gate(&self.client, self.run).await? else {
             return Ok(());
@@ -169,8 +169,8 @@ impl<'a> DemoSession<'a> {
         output::print_line(
             "            waiting   nothing runs and nothing is spent while a person decides",
         )?;
-        for card_line in short_gate_card(&gate) {
-            output::print_line(&format!("            {card_line}"))?;
+        for gate_line in short_gate_card(&gate) {
+            output::print_line(&format!("            {gate_line}"))?;
         }
         if self.prompt.is_interactive() {
             self.prompt.set_shown_gate(gate.id);
@@ -186,7 +186,7 @@ impl<'a> DemoSession<'a> {
         self.approve_gate(&gate).await
     }
 
-    /// Waits until the person answers the approval, here or from another terminal.
+    /// Waits until the person answers the request for approval, here or from another terminal.
     async fn wait_for_gate_answer(&mut self, stream: &mut JournalStream) -> anyhow::Result<()> {
         loop {
             tokio::select! {
@@ -228,7 +228,12 @@ impl<'a> DemoSession<'a> {
         Ok(())
     }
 
-    fn print_event_line(&self, entry: &Entry, label: &str, message: &str) -> anyhow::Result<()> {
+    fn print_event_line(
+        &self,
+        entry: &JournalEntry,
+        label: &str,
+        message: &str,
+    ) -> anyhow::Result<()> {
         output::print_line(&format!("  {}  {label:<9} {message}", format_time_of_day(entry.at)))
     }
 

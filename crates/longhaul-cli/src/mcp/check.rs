@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::mcp::report::{
     load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
 };
-use crate::style::{Styler, Tone};
+use crate::style::{Styler, TextTone};
 use crate::table::{TableCell, table_lines};
 use crate::trust::confirm;
 use crate::{environment, output, runtime, sanitize};
@@ -72,7 +72,7 @@ impl CheckServersCommand {
         }
         require_mcp_file_trust(&config, &file)?;
         let checks =
-            runtime::build_multi_thread()?.block_on(check_mcp_servers(&config, &file, names));
+            runtime::build_multi_thread_tokio()?.block_on(check_mcp_servers(&config, &file, names));
         let troubles = checks.iter().filter_map(|one| one.outcome.as_ref().err());
         let exits: Vec<Exit> = troubles.map(|failure| failure.exit).collect();
         // Errors that the user has to fix take precedence over transient ones.
@@ -192,7 +192,7 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
     let report = match &result.outcome {
         Ok(report) => report,
         Err(failure) => {
-            let bad = paint.apply_tone(Tone::Bad, "failed");
+            let bad = paint.apply_tone(TextTone::Bad, "failed");
             return output::print_line(&format!(
                 "{}  {bad}: {}",
                 result.name,
@@ -204,7 +204,7 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
         1 => "1 tool".to_owned(),
         count => format!("{count} tools"),
     };
-    let status = paint.apply_tone(Tone::Good, "ok");
+    let status = paint.apply_tone(TextTone::Good, "ok");
     let summary = format!(
         ", {} ms, {} {}, protocol {}, {tool_count}",
         report.duration.0, report.name, report.version, report.protocol

@@ -13,7 +13,9 @@ use longhaul::assemble::{mcp_servers, mcp_tools};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::Transport;
-use longhaul_mcp::{CallbackServer, LoginError, LoginRequest, LoginStatus, PendingLogin, Servers};
+use longhaul_mcp::{
+    CallbackServer, LoginError, LoginRequest, LoginStatus, McpServers, PendingLogin,
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -53,7 +55,7 @@ impl LoginCommand {
         require_mcp_file_trust(&config, &file)?;
         check_server_usable(&config, &file, &self.name)?;
         let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
-        runtime::build_multi_thread()?.block_on(async {
+        runtime::build_multi_thread_tokio()?.block_on(async {
             let mut interrupts = InterruptListener::listen()?;
             tokio::select! {
                 () = interrupts.next_signal() => {
@@ -77,7 +79,7 @@ impl LoginCommand {
         })
     }
 
-    async fn log_in(&self, servers: &Servers, port: Option<u16>) -> anyhow::Result<Exit> {
+    async fn log_in(&self, servers: &McpServers, port: Option<u16>) -> anyhow::Result<Exit> {
         let before = servers.login_status(&self.name).map_err(login_error)?;
         output::eprint_line(&format!(
             "{}: checking whether the server needs a login ...",
@@ -90,14 +92,15 @@ impl LoginCommand {
             // It may list its tools without a login and still need one to call them.
             let is_advertised = servers.advertises_login(&self.name).await;
             if !is_advertised.map_err(login_error)? {
-                self.print_outcome("needs no login", None)?;
+                self.print_login_outcome("needs no login", None)?;
                 return Ok(Exit::Done);
             }
         }
         let server = CallbackServer::bind(port).await.map_err(|error| {
-            let port = port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
+            let port_text =
+                port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
             let message =
-                format!("the login callback can't listen on {port} of this machine: {error}");
+                format!("the login callback can't listen on {port_text} of this machine: {error}");
             CliError::usage_error(message)
                 .with_hint("change or remove", "`oauth.callbackPort` in .mcp.json")
         })?;
@@ -116,7 +119,7 @@ impl LoginCommand {
             return Err(failure.with_exit_code(Exit::TimedOut).into());
         };
         let status = began.finish(&redirect_url).await.map_err(login_error)?;
-        self.print_outcome("logged in", Some(&status))?;
+        self.print_login_outcome("logged in", Some(&status))?;
         Ok(Exit::Done)
     }
 
@@ -133,7 +136,11 @@ impl LoginCommand {
         }
     }
 
-    fn print_outcome(&self, outcome: &str, status: Option<&LoginStatus>) -> anyhow::Result<()> {
+    fn print_login_outcome(
+        &self,
+        outcome: &str,
+        status: Option<&LoginStatus>,
+    ) -> anyhow::Result<()> {
         if self.json {
             let value = json!({
                 "server": self.name,
@@ -158,7 +165,7 @@ fn check_server_usable(config: &Config, file: &McpFile, server_name: &str) -> an
 /// Returns whether the server needs a login. Also true if the check fails and there was a login
 /// before, so that a broken login does not prevent a new one.
 async fn needs_login(
-    servers: &Servers,
+    servers: &McpServers,
     server_name: &str,
     had_login: bool,
 ) -> anyhow::Result<bool> {

@@ -8,7 +8,7 @@ use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::item::TrustItem;
-use longhaul_mcp::{LogoutOutcome, Servers};
+use longhaul_mcp::{LogoutOutcome, McpServers};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -38,14 +38,14 @@ impl LogoutCommand {
         match resolve_enabled_servers(&config, &file).get(name) {
             Some(Ok(_)) => {}
             Some(Err(why)) => {
-                let message = format!("the address of `{name}` is unknown: {why}");
+                let message = format!("the address of the server `{name}` is unknown: {why}");
                 return Err(error_with_hint(message).into());
             }
             None => return Err(error_with_hint(format!("the server `{name}` is disabled")).into()),
         }
         let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
         let may_ask = is_mcp_file_trusted(&config, &file);
-        runtime::build_current_thread()?.block_on(async {
+        runtime::build_single_thread_tokio()?.block_on(async {
             let mut interrupts = InterruptListener::listen()?;
             tokio::select! {
                 biased;
@@ -58,7 +58,11 @@ impl LogoutCommand {
         })
     }
 
-    async fn log_out(&self, servers: &Servers, may_contact_server: bool) -> anyhow::Result<Exit> {
+    async fn log_out(
+        &self,
+        servers: &McpServers,
+        may_contact_server: bool,
+    ) -> anyhow::Result<Exit> {
         let outcome = servers.logout(&self.name, may_contact_server).await.map_err(login_error)?;
         match self.json {
             true => output::print_json(&to_json(&self.name, &outcome))?,

@@ -19,7 +19,7 @@ use crate::mcp::login::{self, describe_login};
 use crate::mcp::report::{
     load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
 };
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 use crate::{environment, output};
 
@@ -37,7 +37,7 @@ pub(crate) struct ListServersCommand {
 struct McpServerStatus {
     name: &'static str,
     text: String,
-    tone: Tone,
+    tone: TextTone,
 }
 
 /// Stored logins by server name. An error says why a login can't be read.
@@ -96,25 +96,25 @@ fn mcp_server_status(
 ) -> McpServerStatus {
     let status = |name, text: &str, tone| McpServerStatus { name, text: text.to_owned(), tone };
     if !server.problems.is_empty() {
-        return status("broken", "broken, see below", Tone::Bad);
+        return status("broken", "broken, see below", TextTone::Bad);
     }
     if server.disabled {
-        return status("disabled", "disabled", Tone::Dim);
+        return status("disabled", "disabled", TextTone::Dim);
     }
     if let Some(Err(why)) = resolved.get(&server.name) {
-        return status("incomplete", why, Tone::Bad);
+        return status("incomplete", why, TextTone::Bad);
     }
     match trust {
-        Some(TrustStatus::Trusted) => status("trusted", "trusted", Tone::Good),
+        Some(TrustStatus::Trusted) => status("trusted", "trusted", TextTone::Good),
         Some(TrustStatus::TrustedByVariable) => {
-            status("trusted", "trusted by LONGHAUL_TRUST=1", Tone::Good)
+            status("trusted", "trusted by LONGHAUL_TRUST=1", TextTone::Good)
         }
         Some(TrustStatus::Changed(_)) => {
-            status("changed", "changed since it was trusted: longhaul trust", Tone::NeedsPerson)
+            status("changed", "changed since it was trusted: longhaul trust", TextTone::NeedsPerson)
         }
-        Some(TrustStatus::Unknown(why)) => status("not_trusted", why, Tone::Bad),
+        Some(TrustStatus::Unknown(why)) => status("not_trusted", why, TextTone::Bad),
         Some(TrustStatus::Undecided) | None => {
-            status("not_trusted", "not trusted yet: longhaul trust", Tone::NeedsPerson)
+            status("not_trusted", "not trusted yet: longhaul trust", TextTone::NeedsPerson)
         }
     }
 }

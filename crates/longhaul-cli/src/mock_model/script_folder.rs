@@ -1,5 +1,5 @@
-//! The scripts in a folder, which are reloaded when their files change. Only regular files are
-//! opened.
+//! The scripts in a folder, i.e. files with replies of the mock model, which are reloaded when they
+//! change. Only regular files are opened.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,14 +16,15 @@ use longhaul_model::scripted::Script;
 /// Minimum time between two checks whether a script file has changed.
 const CHECK_INTERVAL: Millis = Millis::from_secs(1);
 
-/// File name extension of scripts.
+/// File name extension of scripts, which contain replies of the mock model.
 const EXTENSION: &str = ".yaml";
 
 /// Modification time and size of a script file, to detect changes. The time is `None` if it is
 /// unknown.
-type FileStamp = (Option<SystemTime>, u64);
+type FileTimeAndSize = (Option<SystemTime>, u64);
 
-/// A folder of scripts for the mock, with a cache of the scripts that were read.
+/// A folder of scripts (files with replies of the mock model), with a cache of the scripts that
+/// were read.
 #[derive(Debug)]
 pub(crate) struct ScriptFolder {
     path: PathBuf,
@@ -37,18 +38,18 @@ pub(crate) struct ScriptFolder {
 #[derive(Debug)]
 struct CachedScript {
     script: Result<Arc<Script>, ScriptLookupError>,
-    stamp: FileStamp,
+    stamp: FileTimeAndSize,
     /// When the script's file was last checked for changes.
     checked_at: AtomicI64,
 }
 
 impl ScriptFolder {
-    /// Creates the folder of scripts at a path that the user named.
+    /// Returns the folder of scripts at a path that the user named. Nothing is created on disk.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, project: None, cache: RwLock::default() }
     }
 
-    /// Creates the folder of scripts of the project with this root.
+    /// Returns the folder of scripts of the project with this root. Nothing is created on disk.
     pub(crate) fn for_project(root: PathBuf) -> Self {
         Self { path: root.join("scripts"), project: Some(root), cache: RwLock::default() }
     }
@@ -80,7 +81,7 @@ impl ScriptFolder {
         let checked_at = Timestamp::from_micros(found.checked_at.load(Ordering::Relaxed));
         // A clock that was set back also requires a check.
         if now < checked_at || now.duration_since(checked_at) >= CHECK_INTERVAL {
-            if read_file_stamp(&self.script_path(name)) != Some(found.stamp) {
+            if read_file_time_and_size(&self.script_path(name)) != Some(found.stamp) {
                 return None;
             }
             found.checked_at.store(now.as_micros(), Ordering::Relaxed);
@@ -100,7 +101,7 @@ impl ScriptSource for ScriptFolder {
         }
         let file = self.script_path(name);
         // The stamp is read first, so that a change in between is seen at the next check.
-        let stamp = read_file_stamp(&file);
+        let stamp = read_file_time_and_size(&file);
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         let Some(stamp) = stamp else {
             _ = cache.remove(name);
@@ -127,7 +128,7 @@ impl ScriptSource for ScriptFolder {
                 let name = file.file_name().into_string().ok()?;
                 let name =
                     name.strip_suffix(EXTENSION).filter(|name| is_valid_script_name(name))?;
-                read_file_stamp(&file.path()).map(|_| name.to_owned())
+                read_file_time_and_size(&file.path()).map(|_| name.to_owned())
             })
             .collect();
         names.sort_unstable();
@@ -136,7 +137,7 @@ impl ScriptSource for ScriptFolder {
 }
 
 /// Returns the modification time and size of a file. `None` means that there is no regular file.
-fn read_file_stamp(file: &Path) -> Option<FileStamp> {
+fn read_file_time_and_size(file: &Path) -> Option<FileTimeAndSize> {
     let found = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
     Some((found.modified().ok(), found.len()))
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 use crate::{output, runtime};
 
@@ -57,8 +57,8 @@ struct ProviderCheckResult<'a> {
 }
 
 impl CheckProvidersCommand {
-    /// Checks the providers and prints the results. `dotenv_selector` also has the keys of the
-    /// project's `.env`.
+    /// Checks the providers and prints the results. `dotenv_selector` is like `selector`, but also
+    /// has the API keys in the project's `.env`.
     pub(crate) fn run(
         &self,
         config: &Config,
@@ -68,7 +68,7 @@ impl CheckProvidersCommand {
         let providers =
             self.trusted_providers(config, self.selected_providers(selector, dotenv_selector)?)?;
         let named = !self.names.is_empty();
-        let reports = runtime::build_current_thread()?.block_on(async {
+        let reports = runtime::build_single_thread_tokio()?.block_on(async {
             let checks =
                 providers.into_iter().map(|provider| check_provider(selector, provider, named));
             let checks = stream::iter(checks).buffered(CONCURRENCY);
@@ -207,10 +207,10 @@ async fn check_provider<'a>(
 fn skipped_provider_row(provider: &Provider) -> Vec<TableCell> {
     vec![
         TableCell::new(&provider.name),
-        TableCell::new("not set").with_tone(Tone::Dim),
+        TableCell::new("not set").with_tone(TextTone::Dim),
         TableCell::new(&provider.base_url),
         TableCell::new(format!("not checked: set {}", provider.joined_api_key_variable_names()))
-            .with_tone(Tone::Dim),
+            .with_tone(TextTone::Dim),
     ]
 }
 
@@ -277,7 +277,7 @@ impl ProviderCheckResult<'_> {
                     ApiFormat::Anthropic => "without /v1",
                     ApiFormat::Responses | ApiFormat::Chat => "with /v1",
                 };
-                format!("{summary} check base_url ({path_hint}): {why}")
+                format!("{summary} check base_url (it must be written {path_hint}): {why}")
             }
             ProviderHealth::KeyRefused => match provider.api_key(&selector.env) {
                 Some((variable, _)) => {
@@ -319,11 +319,11 @@ impl ProviderCheckResult<'_> {
             None => "not needed".to_owned(),
         };
         let tone = match self.provider_health() {
-            ProviderHealth::Healthy => Tone::Good,
-            ProviderHealth::Unreachable if self.is_optional => Tone::Dim,
+            ProviderHealth::Healthy => TextTone::Good,
+            ProviderHealth::Unreachable if self.is_optional => TextTone::Dim,
             ProviderHealth::Unreachable
             | ProviderHealth::Unexpected
-            | ProviderHealth::KeyRefused => Tone::Bad,
+            | ProviderHealth::KeyRefused => TextTone::Bad,
         };
         vec![
             TableCell::new(&self.provider.name),

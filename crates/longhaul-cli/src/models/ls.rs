@@ -8,7 +8,7 @@ use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
 use serde_json::{Map, Value, json};
 
 use crate::output;
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 
 /// Text of the default model's row if no default model could be chosen.
@@ -36,7 +36,7 @@ impl ListModelsCommand {
             TableCell::new("not needed"),
             TableCell::new(SCRIPTED_PROVIDER),
             TableCell::new("built in"),
-            TableCell::new("for demos and tests, no AI").with_tone(Tone::Dim),
+            TableCell::new("for demos and tests, no AI").with_tone(TextTone::Dim),
         ]);
         table::print_table(&head, rows)?;
         output::print_line("")?;
@@ -47,7 +47,10 @@ impl ListModelsCommand {
 
 /// Returns the state of a provider's API key (`set`, `not_set` or `not_needed`), and the name of
 /// the environment variable with the key if it is set.
-fn api_key_state(selector: &ModelSelector, provider: &Provider) -> (&'static str, Option<String>) {
+fn api_key_state_and_variable(
+    selector: &ModelSelector,
+    provider: &Provider,
+) -> (&'static str, Option<String>) {
     match provider.api_key(&selector.env) {
         Some((variable, _)) => ("set", Some(variable.to_owned())),
         None if provider.needs_api_key() => ("not_set", None),
@@ -56,11 +59,11 @@ fn api_key_state(selector: &ModelSelector, provider: &Provider) -> (&'static str
 }
 
 fn provider_row(selector: &ModelSelector, provider: &Provider) -> Vec<TableCell> {
-    let (state, variable) = api_key_state(selector, provider);
+    let (state, variable) = api_key_state_and_variable(selector, provider);
     let (key_cell, hint) = match (state, variable) {
-        (_, Some(variable)) => (TableCell::new(variable).with_tone(Tone::Good), String::new()),
+        (_, Some(variable)) => (TableCell::new(variable).with_tone(TextTone::Good), String::new()),
         ("not_set", None) => (
-            TableCell::new("not set").with_tone(Tone::Dim),
+            TableCell::new("not set").with_tone(TextTone::Dim),
             format!("set {}", provider.joined_api_key_variable_names()),
         ),
         (_, None) => (TableCell::new("not needed"), String::new()),
@@ -84,7 +87,7 @@ fn alias_rows(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Vec<Vec
         ],
         None => vec![
             TableCell::new("default"),
-            TableCell::new("none").with_tone(Tone::NeedsPerson),
+            TableCell::new("none").with_tone(TextTone::NeedsPerson),
             TableCell::new(NO_DEFAULT),
         ],
     };
@@ -106,7 +109,7 @@ fn format_choice_reason(reason: &ModelChoiceReason) -> String {
 
 fn to_json(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Value {
     let providers = selector.providers.as_slice().iter().map(|provider| {
-        let (state, variable) = api_key_state(selector, provider);
+        let (state, variable) = api_key_state_and_variable(selector, provider);
         json!({
             "name": provider.name,
             "api": provider.api.as_str(),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::output;
-use crate::style::Tone;
+use crate::style::TextTone;
 use crate::table::{self, TableCell};
 
 const UNKNOWN_NOTE: &str = "unknown: tokens are counted, cost is not";
@@ -127,8 +127,8 @@ fn price_row(model: &PricedModel<'_>) -> Vec<TableCell> {
         None => row.extend(std::iter::repeat_n(TableCell::new("?"), 4)),
     }
     let note = match (entry.price, entry.is_override) {
-        (None, _) => TableCell::new(UNKNOWN_NOTE).with_tone(Tone::NeedsPerson),
-        (Some(_), true) => TableCell::new("set by you").with_tone(Tone::Good),
+        (None, _) => TableCell::new(UNKNOWN_NOTE).with_tone(TextTone::NeedsPerson),
+        (Some(_), true) => TableCell::new("set by you").with_tone(TextTone::Good),
         (Some(_), false) => TableCell::new(entry.note.as_deref().unwrap_or_default()),
     };
     row.extend([count(entry.window), count(entry.max_output), note]);

@@ -1,5 +1,5 @@
-//! Reloads agents, chains, skills and rules when their files change. A run that has started keeps the agent
-//! it started with.
+//! Reloads agents, chains, skills and project rules (`AGENTS.md`) when their files change. A run
+//! that has started keeps the agent it started with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,16 +26,16 @@ const POLL_INTERVAL: Millis = Millis(500);
 /// because some file systems have coarse timestamps.
 const RECENT_MICROS: i64 = 3_000_000;
 
-/// Folder of the project with the scripts for scripted models.
+/// Folder of the project with the scripts, which contain the replies of scripted models.
 const SCRIPTS_FOLDER: &str = "scripts";
 
 /// Modification times and sizes of files, by path. A time is `None` if it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileSnapshot(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
+pub(crate) struct FileTimesAndSizes(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
 
-impl FileSnapshot {
-    /// Reads the modification times and sizes of the project's agent, chain, skill, rule and script files,
-    /// and of the further files that agents name.
+impl FileTimesAndSizes {
+    /// Reads the modification times and sizes of the project's agent, chain, skill and script
+    /// files, of `AGENTS.md`, and of the further files that agents name.
     pub(crate) fn capture(config: &Config, named_files: &[PathBuf]) -> Self {
         let root = &config.root;
         let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
@@ -56,7 +56,7 @@ impl FileSnapshot {
 
     /// Returns whether a file has a timestamp less than `RECENT_MICROS` before or after
     /// `now_micros`, or an unknown one.
-    fn has_recent_change(&self, now_micros: i64) -> bool {
+    fn has_recently_changed_file(&self, now_micros: i64) -> bool {
         self.0.values().any(|(changed, _)| {
             let since = changed.and_then(|changed| changed.duration_since(UNIX_EPOCH).ok());
             let micros = since.and_then(|since| i64::try_from(since.as_micros()).ok());
@@ -72,7 +72,10 @@ fn list_folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// Describes each removed agent file whose agent is now defined by another file, or that was
 /// invalid. Removed agents that no other file defines are reported elsewhere.
-fn removed_file_messages(old_agents: &LoadedAgents, new_agents: &LoadedAgents) -> Vec<String> {
+fn removed_agent_file_messages(
+    old_agents: &LoadedAgents,
+    new_agents: &LoadedAgents,
+) -> Vec<String> {
     let old = old_agents.agents.iter();
     let old = old.map(|one| (one.agent.name.as_str(), &one.path, true));
     let broken = old_agents.broken.iter();
@@ -124,8 +127,8 @@ fn describe_chain_changes(old: &LoadedChains, new: &LoadedChains) -> Vec<String>
     messages
 }
 
-/// Returns the errors in the scripts of these agents. A run reads its script only when the run
-/// needs it, so the errors are reported earlier here.
+/// Returns the errors in the scripts (files with replies of scripted models) of these agents. A run
+/// reads its script only when the run needs it, so the errors are reported earlier here.
 fn agent_script_errors(root: &Path, loaded: &LoadedAgents) -> Vec<String> {
     let models = loaded.agents.iter().flat_map(|one| &one.agent.models);
     let names = models.filter_map(|model| model.strip_prefix(SCRIPTED_PROVIDER)?.strip_prefix('/'));
@@ -145,10 +148,10 @@ fn read_settings_file(config: &Config) -> Option<Vec<u8>> {
 pub(crate) struct ProjectReloader<'a> {
     runtime: &'a ProjectRuntime,
     loaded: LoadedAgents,
-    snapshot: FileSnapshot,
+    snapshot: FileTimesAndSizes,
     /// Reason why the current `.mcp.json` is not used, as last logged. `None` if the file is used.
     rejection_reason: Option<String>,
-    /// Errors in scripts that were logged already.
+    /// Errors in scripts (files with replies of scripted models) that were logged already.
     reported_script_errors: Vec<String>,
     /// Content of the settings file when the file was last read. `None` if it could not be read,
     /// for example because it was missing.
@@ -158,7 +161,7 @@ pub(crate) struct ProjectReloader<'a> {
 impl<'a> ProjectReloader<'a> {
     /// Creates a reloader. `snapshot` must have been taken before the files were read, so that a
     /// change in between is noticed.
-    pub(crate) fn new(runtime: &'a ProjectRuntime, snapshot: FileSnapshot) -> Self {
+    pub(crate) fn new(runtime: &'a ProjectRuntime, snapshot: FileTimesAndSizes) -> Self {
         Self {
             runtime,
             loaded: runtime.loaded.clone(),
@@ -174,8 +177,10 @@ impl<'a> ProjectReloader<'a> {
         let services = self.runtime.longhaul.services();
         loop {
             services.clock.sleep(POLL_INTERVAL).await;
-            let now = FileSnapshot::capture(&self.runtime.config, &self.loaded.files);
-            if now != self.snapshot || now.has_recent_change(services.clock.now().as_micros()) {
+            let now = FileTimesAndSizes::capture(&self.runtime.config, &self.loaded.files);
+            if now != self.snapshot
+                || now.has_recently_changed_file(services.clock.now().as_micros())
+            {
                 self.snapshot = now;
                 self.reload_agents();
             }
@@ -184,8 +189,8 @@ impl<'a> ProjectReloader<'a> {
         }
     }
 
-    /// Logs once that the settings file has changed. New settings apply after a restart, when
-    /// everything that they open is checked for trust.
+    /// Logs once that the settings file has changed. New settings apply only after a restart,
+    /// because anything new that they open or send must be trusted first.
     fn log_changed_settings(&mut self) {
         let now = read_settings_file(&self.runtime.config);
         if now == self.settings {
@@ -233,7 +238,7 @@ impl<'a> ProjectReloader<'a> {
         let chain_changes = describe_chain_changes(&self.loaded.chains, &loaded.chains);
         self.runtime.longhaul.replace_agents(loaded.to_agent_registry());
         self.runtime.longhaul.replace_chains(loaded.chains.to_chain_registry());
-        let removed = removed_file_messages(&self.loaded, &loaded);
+        let removed = removed_agent_file_messages(&self.loaded, &loaded);
         self.loaded = loaded;
         for message in removed.into_iter().chain(changes.messages).chain(chain_changes) {
             tracing::info!("{message}");

@@ -77,7 +77,7 @@ pub(crate) fn record_trust(decisions: &TrustDecisions, items: &[&TrustItem]) -> 
 
 /// Prints what the project would do with an item that needs trust.
 pub(crate) fn print_trust_item(decisions: &TrustDecisions, item: &TrustItem) {
-    if let TrustStatus::Changed(files) = decisions.recorded_trust_status(item) {
+    if let TrustStatus::Changed(files) = decisions.trust_status_by_decisions(item) {
         eprint_sanitized_line(&format!(
             "This item has CHANGED since it was trusted: {}.",
             files.join(", ")

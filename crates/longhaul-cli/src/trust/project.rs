@@ -33,7 +33,7 @@ impl ProjectTrust {
     /// trusted. Trust that only an environment variable grants does not count.
     pub(crate) fn untrusted_items(&self) -> Vec<&TrustItem> {
         let is_open = |item: &&TrustItem| {
-            item.files.is_ok() && !self.decisions.recorded_trust_status(item).allows_use()
+            item.files.is_ok() && !self.decisions.trust_status_by_decisions(item).allows_use()
         };
         self.items.iter().filter(is_open).collect()
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use longhaul::agents::built_in::BuiltInAgent;
 use longhaul::agents::check::agent_warnings;
 use longhaul::agents::load::load_all_agents;
-use longhaul::agents::load_context::LoadContext;
+use longhaul::agents::load_context::AgentLoadContext;
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgents};
 use longhaul::agents::problem::ProblemKind;
 use longhaul::skills;
@@ -80,13 +80,13 @@ pub(crate) fn load_files(files: &[(&str, &[u8])]) -> (TempDir, LoadedAgents) {
 /// Loads the project in this folder.
 pub(crate) fn load_folder(root: &Path, built_in: &[BuiltInAgent]) -> LoadedAgents {
     let skills = skills::load_skills(root, Path::new(""));
-    load_all_agents(&LoadContext {
+    load_all_agents(&AgentLoadContext {
         display_root: Path::new(""),
         built_in,
         skills: &skills.skills,
         broken_skills: &skills.broken_names,
         short_names: &["default", "sonnet", "fast"],
-        ..LoadContext::new(root, TOOLS)
+        ..AgentLoadContext::new(root, TOOLS)
     })
 }
 

@@ -191,7 +191,7 @@ fn a_new_agent_can_be_a_copy_of_another() {
         "---\nname: copy\n# kept\ntools:\n  - read_file\nmodel: c/d\n---\nYou {{ input }}.\n"
     );
     let (_, err) = run(folder, &["agents", "new", "reviewer", "--from", "reviewer"], 0);
-    assert!(err.contains("the new agent hides .claude/agents/reviewer.md"), "{err}");
+    assert!(err.contains("the new agent is used instead of .claude/agents/reviewer.md"), "{err}");
     let text = fs::read_to_string(folder.join("agents/reviewer.md")).unwrap();
     assert!(text.contains("\ndescription: \"Use when: asked\"\ntools: [read_file]\n"), "{text}");
     let (out, _) = run(folder, &["agents", "show", "reviewer"], 0);

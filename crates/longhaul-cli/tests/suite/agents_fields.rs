@@ -8,7 +8,7 @@ use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
+    ChildRunsConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
     PerceptionInterval, PerceptionSource,
 };
 
@@ -27,7 +27,7 @@ fn idle_models_are_parsed_like_models() {
 
 #[test]
 fn children_name_agents_and_what_a_cancel_does() {
-    assert_eq!(agent("max_turns: 3").children, ChildrenConfig::default());
+    assert_eq!(agent("max_turns: 3").children, ChildRunsConfig::default());
     let config = agent("children: { agents: [a, b], on_cancel: keep }").children;
     assert_eq!(
         (config.agents, config.on_cancel),

@@ -12,7 +12,7 @@ use longhaul::config::load;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::CRASH_PROBE_FILE_VAR;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
@@ -97,7 +97,7 @@ fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("timed out waiting for {what}")
 }
 
-fn read_journal(runtime: &ProjectRuntime, run: RunId) -> Vec<Entry> {
+fn read_journal(runtime: &ProjectRuntime, run: RunId) -> Vec<JournalEntry> {
     let events = runtime.longhaul.read_run_journal(run, Seq::START, 100_000);
     block_on(events).unwrap()
 }
@@ -124,7 +124,7 @@ fn probe_counts(file: &Path) -> BTreeMap<(String, String), u64> {
     counts
 }
 
-fn count_events(entries: &[Entry], kind: &str) -> usize {
+fn count_events(entries: &[JournalEntry], kind: &str) -> usize {
     let of_kind = entries.iter().filter(|entry| entry.event.kind() == kind);
     of_kind.count()
 }
@@ -140,7 +140,7 @@ struct CallRecord {
 }
 
 /// Reads a journal directly, without the runtime's fold and the command's own verification.
-fn call_records(entries: &[Entry]) -> BTreeMap<CallId, CallRecord> {
+fn call_records(entries: &[JournalEntry]) -> BTreeMap<CallId, CallRecord> {
     let mut calls: BTreeMap<CallId, CallRecord> = BTreeMap::new();
     let mut gates = BTreeMap::new();
     let mut replied = Vec::new();
@@ -187,7 +187,7 @@ fn call_records(entries: &[Entry]) -> BTreeMap<CallId, CallRecord> {
 /// Compares one run with the probe records, and returns the number of in-doubt calls.
 fn check_against_probe(
     run: RunId,
-    entries: &[Entry],
+    entries: &[JournalEntry],
     probe_counts: &mut BTreeMap<(String, String), u64>,
 ) -> u64 {
     let mut doubts = 0;

@@ -47,7 +47,12 @@ fn a_person_sees_what_a_reference_passes_on() {
     let id = gates["data"][0]["id"].as_str().unwrap();
     assert_eq!(gates["data"][0]["outputs"][0]["call"], "t1.1");
     let card = project.run(&["gates", "show", id], 0).out;
-    assert!(card.contains("passes on: /content is the output of t1.1, "), "{card}");
+    assert!(
+        card.contains(
+            "passes on an earlier result: the input at /content is the output of the call t1.1, "
+        ),
+        "{card}"
+    );
     assert!(card.contains("first line"), "{card}");
 }
 

@@ -102,7 +102,7 @@ fn a_thread_is_remembered_shown_and_cleared() {
 
     let _worker = project.start_worker();
     let output = project.run(&["memory", "clear", "shop"], 0);
-    assert_eq!(output.out, "Deleted 6 messages of `shop`.\n");
+    assert_eq!(output.out, "Deleted 6 messages of the thread `shop`.\n");
     let output = project.run(&["memory", "show", "shop"], 0);
     assert!(output.err.contains("The thread `shop` has no messages."));
 }

@@ -182,8 +182,18 @@ fn models_check_failures_are_printed_with_a_remedy() {
     for (anthropic, own, code, expected) in [
         (&refusing.url, &away, 6, "rejects the key in ANTHROPIC_API_KEY; use another key: "),
         (&old.url, &away, 5, "can't be reached or is busy; try again: "),
-        (&away, &lost.url, 2, "the response is unexpected; check base_url (with /v1): "),
-        (&old.url, &page.url, 2, "responds, but not like a provider; check base_url (with /v1): "),
+        (
+            &away,
+            &lost.url,
+            2,
+            "the response is unexpected; check base_url (it must be written with /v1): ",
+        ),
+        (
+            &old.url,
+            &page.url,
+            2,
+            "responds, but not like a provider; check base_url (it must be written with /v1): ",
+        ),
         (&old.url, &old.url, 0, "the default model `claude-sonnet-5-5` is not in the list"),
     ] {
         let folder = two_providers(anthropic, own);

@@ -250,7 +250,7 @@ impl Project {
     /// Polls until no process drives the store.
     pub(crate) fn wait_until_no_driver(&self) {
         for _ in 0..POLLS_MAX {
-            if !longhaul_store::store_has_driver(&self.store()).unwrap() {
+            if !longhaul_store::store_has_driver_process(&self.store()).unwrap() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));

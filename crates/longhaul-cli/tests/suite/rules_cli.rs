@@ -10,7 +10,8 @@ fn an_approval_for_the_agent_is_used_listed_and_revoked() {
     assert!(project.run(&["rules"], 0).err.contains("--for agent"));
     let run = project.run_until_gate("tidy");
     let card = project.run(&["gates", "show", &run], 0).out;
-    let offered = "--for run · --for agent · --for project would cover: vault_write (every call)";
+    let offered =
+        "--for run · --for agent · --for project would also approve: vault_write (every call)";
     assert!(card.contains(offered), "{card}");
     project.run(&["approve", &run, "--yes", "--for", "everywhere"], 2);
     let edit = json!({

@@ -110,7 +110,7 @@ fn observable_settings(config: &Config) -> String {
         config.store_url(),
         config.server_settings(),
         worker_options(config),
-        config.inbox_agents(),
+        config.default_agents_by_inbox(),
         config.run_policy_defaults().budget,
         (
             retry_delays(config.run_policy_defaults().retry),

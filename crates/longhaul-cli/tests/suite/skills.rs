@@ -79,7 +79,10 @@ fn a_project_skill_hides_a_claude_skill() {
     let texts: Vec<String> =
         found.skills.iter().map(|one| format!("{}: {}", one.name, one.description)).collect();
     assert_eq!(texts, ["other: Theirs.", "rust-style: How Rust is written here."]);
-    assert_eq!(found.notes[0].1, "the skill is hidden by here/skills/rust-style/SKILL.md");
+    assert_eq!(
+        found.notes[0].1,
+        "the skill is not used, since here/skills/rust-style/SKILL.md has the same name"
+    );
 }
 
 #[test]

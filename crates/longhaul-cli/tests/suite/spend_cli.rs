@@ -21,7 +21,7 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
     assert!(why.contains("which needs up to 1 run (left: 0 runs of 1 run)"), "{why}");
     assert!(why.contains("longhaul spend raise month-runs-all --runs 2"), "{why}");
     let listed = project.run(&["ls"], 0).out;
-    assert!(listed.contains("waits: cap until 20"), "{listed}");
+    assert!(listed.contains("waits: spend cap until 20"), "{listed}");
     let shown = project.run(&["spend"], 0).out;
     let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().take(7).collect();
     assert_eq!(row, ["month-runs-all", "all", "1", "0", "0", "1", "1"], "{shown}");
@@ -31,7 +31,7 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
         (&["spend", "raise", "month-runs-all", "--runs", "0"], "above 0"),
         (&["spend", "raise", "month-runs-all", "--usd", "NaN"], "in runs"),
         (&["spend", "raise", "month-runs-all", "--runs", "9999999999999999"], "at most 1125899"),
-        (&["spend", "raise", "month-usd-all", "--usd", "5"], "no cap named `month-usd-all`"),
+        (&["spend", "raise", "month-usd-all", "--usd", "5"], "no spend cap named `month-usd-all`"),
         (
             &["spend", "raise", "month-runs-al", "--runs", "5"],
             "longhaul spend raise month-runs-all",

@@ -1,4 +1,5 @@
-//! Rows of sandboxes and of the slots that they occupy.
+//! Store rows of sandboxes, and the slots that limit how many sandboxes run concurrently at a
+//! provider.
 
 use serde::{Deserialize, Serialize};
 

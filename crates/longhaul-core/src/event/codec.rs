@@ -29,8 +29,8 @@ pub enum EventCodecError {
     },
 }
 
-/// Upcast: conversion of the data of one event kind from one version to the next.
-pub struct Upcast {
+/// Conversion (upcast) of the data of one event kind from one version to the next.
+pub struct EventUpcast {
     /// Event kind whose data is converted.
     pub kind: &'static str,
     /// Version of the data before the conversion. The result has the next version.
@@ -39,14 +39,14 @@ pub struct Upcast {
     pub change: fn(Value) -> Value,
 }
 
-impl std::fmt::Debug for Upcast {
+impl std::fmt::Debug for EventUpcast {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} v{} -> v{}", self.kind, self.from, self.from + 1)
     }
 }
 
 /// Upcasts of all old event versions. There are none, because event format 1 is the first.
-const UPCASTS: &[Upcast] = &[];
+const UPCASTS: &[EventUpcast] = &[];
 
 impl Event {
     /// Serializes the event's data to JSON, as stored in the journal.
@@ -61,7 +61,7 @@ impl Event {
     }
 
     fn decode_with_upcasts(
-        upcasts: &[Upcast],
+        upcasts: &[EventUpcast],
         kind: &str,
         version: u16,
         body: &str,
@@ -83,13 +83,13 @@ impl Event {
             Some(new.to_string())
         };
         let body = lifted.as_deref().unwrap_or(body);
-        Self::decode_body(kind, body).ok_or_else(unknown)?.map_err(bad_data)
+        Self::decode_body_if_known_kind(kind, body).ok_or_else(unknown)?.map_err(bad_data)
     }
 }
 
 /// Upcasts the data of an event step by step. Returns `None` if a conversion is missing.
 fn upcast(
-    upcasts: &[Upcast],
+    upcasts: &[EventUpcast],
     kind: &str,
     versions: std::ops::Range<u16>,
     data: Value,
@@ -104,9 +104,9 @@ fn upcast(
 mod tests {
     use super::*;
 
-    /// Upcast that simulates an earlier version of `progress.reported` with the fields `{done,
+    /// Conversion that simulates an earlier version of `progress.reported` with the fields `{done,
     /// text}`.
-    const OLDER: &[Upcast] = &[Upcast {
+    const OLDER: &[EventUpcast] = &[EventUpcast {
         kind: "progress.reported",
         from: 0,
         change: |old| serde_json::json!({ "percent": old["done"], "message": old["text"] }),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_event_data_names_the_event() {
+    fn the_error_about_invalid_event_data_names_the_event() {
         let refused = Event::decode("run.claimed", 1, "{").unwrap_err();
         assert!(matches!(refused, EventCodecError::Data { .. }));
     }

@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 
 /// One entry of a run's journal: an event with its sequence number and time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Run whose journal contains the entry.
     pub run: RunId,
     /// Sequence number of the entry in the run's journal.
@@ -49,7 +49,7 @@ pub struct JournalEntryEnvelope {
     pub data: RawJson,
 }
 
-impl Entry {
+impl JournalEntry {
     /// Converts the entry to the text format of exports, streams and recordings.
     pub fn to_envelope(&self) -> Result<JournalEntryEnvelope, EventCodecError> {
         let kind = self.event.kind().to_owned();
@@ -68,7 +68,7 @@ impl Entry {
     }
 }
 
-impl TryFrom<&JournalEntryEnvelope> for Entry {
+impl TryFrom<&JournalEntryEnvelope> for JournalEntry {
     type Error = EventCodecError;
 
     fn try_from(envelope: &JournalEntryEnvelope) -> Result<Self, EventCodecError> {

@@ -1,5 +1,5 @@
-//! Events about the environment of a run: timers, children, verdicts about its result, budgets, rules
-//! and sandboxes.
+//! Events about timers, child runs, verdicts about the result, budgets, remembered approvals,
+//! sandboxes, summaries of the conversation, chain steps and progress.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub struct OutcomeGraded {
     /// Number of the grading round, from 1. A person's message to the run restarts the count.
     pub round: u32,
     /// Verdict about the result.
-    pub verdict: OutcomeVerdict,
+    pub verdict: GradingVerdict,
     /// What is missing in the result, or why there is no verdict.
     pub note: String,
     /// Run that graded the result. `None` means that no such run could be started.
@@ -64,7 +64,7 @@ pub struct OutcomeGraded {
 
 string_enum! {
     /// Verdict of a grading run about the result of a run.
-    pub enum OutcomeVerdict {
+    pub enum GradingVerdict {
         /// The result meets the rubric.
         Satisfied = "satisfied",
         /// The result does not meet the rubric.
@@ -100,8 +100,8 @@ pub struct BudgetWarned {
 pub struct BudgetReached {
     /// Budget cap that was reached.
     pub cap: BudgetCap,
-    /// Current cap of the whole tree, in millionths of a US dollar or tokens, if the tree has
-    /// reached it. `None` means that a cap of the run alone was reached.
+    /// Current cap of the whole tree of runs, in millionths of a US dollar or tokens, if the tree
+    /// has reached it. `None` means that a cap of the run alone was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_cap: Option<u64>,
 }

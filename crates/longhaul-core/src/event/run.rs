@@ -38,7 +38,8 @@ pub struct RunPrepared {
     pub system: StoredText,
     /// Table of the run's tools: names, names in model APIs, schemas and effect classes.
     pub tools: StoredText,
-    /// First messages of the conversation: the memory and the first user message.
+    /// First messages of the conversation: the history given with the task, recent messages of the
+    /// thread, and the text of the task as a user message.
     pub initial_messages: Vec<Message>,
     /// Model of the run, as `provider/model`.
     pub model: String,
@@ -51,7 +52,8 @@ pub struct RunPrepared {
     /// run's own model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compactor: Option<CompactionModel>,
-    /// State of the run's environment as JSON. `None` means that no context provider was asked.
+    /// Current state of what the agent works with, such as a game world, as JSON. `None` means that
+    /// no context provider was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<StoredText>,
     /// Values from the context provider that are injected into tool calls, by name.
@@ -81,7 +83,8 @@ pub struct RunPrepared {
     /// summary keeps. `None` means the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionPolicy>,
-    /// Time that the context provider needed, which counts as active time of the run.
+    /// Time that the context provider (the source of the current state for the prompt) needed,
+    /// which counts as active time of the run.
     #[serde(default, skip_serializing_if = "Millis::is_zero")]
     pub perception_active: Millis,
 }
@@ -122,7 +125,7 @@ pub struct RunWaiting {
 /// An attempt of the run has exceeded its soft timeout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOverdue {
-    /// Active time of the attempt so far.
+    /// Active time (without waits) of the attempt so far.
     pub active: Millis,
     /// Soft timeout that the attempt has exceeded.
     pub soft_timeout: Millis,
@@ -131,7 +134,7 @@ pub struct RunOverdue {
 /// An attempt of the run has reached its hard timeout. Its calls are aborted, then the attempt ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTimedOut {
-    /// Active time of the attempt so far.
+    /// Active time (without waits) of the attempt so far.
     pub active: Millis,
     /// Hard timeout that the attempt has reached.
     pub hard_timeout: Millis,
@@ -158,7 +161,8 @@ pub struct RunControlRequest {
     /// New budget caps that come with a resume. `None` leaves the caps unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise: Option<BudgetRaise>,
-    /// Whether a resume of a child run raises the caps of its tree instead of its own ones.
+    /// Whether a resume of a child run raises the caps of its whole tree of runs instead of its own
+    /// ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raises_tree: bool,
 }

@@ -44,11 +44,12 @@ pub struct TurnStarted {
     /// Messages that the runtime itself inserts before this request, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_messages: Vec<RuntimeMessage>,
-    /// Refreshed perception (state of the environment). `None` means that it has not changed.
+    /// New perception (current state of what the agent works with). `None` means that it was not
+    /// fetched again or has not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionUpdate>,
-    /// Time that the context provider needed before this request, which counts as active time of the
-    /// run.
+    /// Time that the context provider (the source of the current state for the prompt) needed
+    /// before this request, which counts as active time of the run.
     #[serde(default, skip_serializing_if = "Millis::is_zero")]
     pub perception_active: Millis,
 }
@@ -81,14 +82,14 @@ pub enum RuntimeMessageTopic {
     Compaction,
     /// The message says that the last reply was empty.
     EmptyReply,
-    /// The message describes the state of the environment.
+    /// The message describes the current state of what the agent works with, such as a game world.
     World,
 }
 
-/// Perception (state of the environment) that was fetched again during the run.
+/// Perception (current state of what the agent works with) that was fetched again during the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerceptionUpdate {
-    /// Hash of the environment's state as JSON. An unchanged state is not sent to the model again.
+    /// Hash of the fetched state as JSON. An unchanged state is not sent to the model again.
     pub world_hash: Hash,
     /// Values injected into tool calls from now on, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -130,7 +131,8 @@ pub struct TurnCompleted {
     pub model: String,
     /// Duration of the request, measured by the clock of the worker that drives the run.
     pub active: Millis,
-    /// Properties of each tool call in the reply, such as its effect class, in the model's order.
+    /// Properties of each tool call in the reply, such as its effect class, in the order of the
+    /// calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCallClassification>,
     /// Result of checking the final answer (the text, or the input of `finish`) against the output
@@ -167,8 +169,8 @@ pub struct ToolCallClassification {
     /// a recipient.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<String>,
-    /// Those subjects of the call that the runtime injects and that are not part of the model's
-    /// input.
+    /// Those subjects of the call (texts that approval rules match) that the runtime injects and
+    /// that are not part of the model's input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_subjects: Vec<String>,
     /// Whether a part of the call, such as a nested command, can't be determined before the call
@@ -183,7 +185,7 @@ pub struct ToolCallClassification {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub can_verify: bool,
     /// What the tool prefers to happen with calls in doubt (without a recorded outcome). It is used
-    /// if no rule covers the call.
+    /// if neither a matching approval rule nor the run's policy says what happens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Whether a process that the call starts may keep running after the worker was killed.
@@ -219,7 +221,7 @@ pub struct TurnFailed {
     #[serde(default)]
     pub active: Millis,
     /// Amount charged to the budget despite the failure. If the outcome of the request is unknown,
-    /// this is the whole amount that was held for it.
+    /// this is the whole amount that was held (reserved) for it.
     #[serde(default)]
     pub charged: BudgetAmount,
     /// Cost of the failed request as reported by the provider. `None` means that the list price was

@@ -21,8 +21,8 @@ pub struct Budget {
     /// Maximum number of completed turns of the run. `None` means no cap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// Maximum active time of the run, i.e. total time from claiming to parking it. `None` means no
-    /// cap.
+    /// Maximum active time of the run, i.e. time spent in model calls, tool calls and the context
+    /// provider, without waits. `None` means no cap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
     /// Used percentage of a cap from which the agent is asked to finish.
@@ -46,7 +46,7 @@ impl Budget {
     };
 
     /// Returns a cap in millionths of a US dollar, tokens, turns or milliseconds. `None` means no cap.
-    pub fn cap(&self, cap: BudgetCap) -> Option<u64> {
+    pub fn limit_of_cap(&self, cap: BudgetCap) -> Option<u64> {
         match cap {
             BudgetCap::Money => self.micro_usd.map(|micro_usd| micro_usd.0),
             BudgetCap::Tokens => self.tokens,
@@ -79,8 +79,8 @@ impl Budget {
     }
 }
 
-/// Returns the higher one of a cap and its new value. `None` means no cap, which is not limited by a
-/// raise.
+/// Returns the higher one of a cap and its new value `raise`. Without a new value the cap stays as
+/// it is, and a missing cap (`None`) stays missing.
 pub fn raised_cap<T: Copy + Ord>(cap: Option<T>, raise: Option<T>) -> Option<T> {
     cap.map(|cap| raise.map_or(cap, |raise| cap.max(raise)))
 }
@@ -98,7 +98,7 @@ pub struct BudgetRaise {
     /// New cap on the number of completed turns of the run. `None` leaves the cap unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// New cap on the active time of the run. `None` leaves the cap unchanged.
+    /// New cap on the active time (without waits) of the run. `None` leaves the cap unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
 }
@@ -113,11 +113,11 @@ pub enum BudgetCap {
     Tokens,
     /// Cap on the number of completed turns of a run.
     Turns,
-    /// Cap on the active time of a run.
+    /// Cap on the active time (without waits) of a run.
     ActiveTime,
 }
 
-/// Budget account shared by a tree of runs.
+/// Budget account shared by a tree of runs, i.e. a root run and its descendants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BudgetAccount {
     /// Cap on the money that the tree of runs may spend. `None` means no cap.
@@ -134,7 +134,7 @@ pub struct BudgetAccount {
 
 impl BudgetAccount {
     /// Returns the part of the caps that is neither used nor held (reserved).
-    pub fn free(&self) -> RemainingBudget {
+    pub fn unreserved_budget(&self) -> RemainingBudget {
         self.remaining_caps_after(self.used().plus(self.held))
     }
 
@@ -146,7 +146,7 @@ impl BudgetAccount {
 
     /// Returns a cap in millionths of a US dollar or in tokens. `None` means that the account has no
     /// such cap.
-    pub fn cap(&self, cap: BudgetCap) -> Option<u64> {
+    pub fn limit_of_cap(&self, cap: BudgetCap) -> Option<u64> {
         match cap {
             BudgetCap::Money => self.cap_micro_usd.map(|micro_usd| micro_usd.0),
             BudgetCap::Tokens => self.cap_tokens,
@@ -156,7 +156,7 @@ impl BudgetAccount {
 
     /// Returns whether at least this percentage of a cap on money or tokens is used.
     pub fn has_used_percent(&self, cap: BudgetCap, percent: u8) -> bool {
-        let max = self.cap(cap);
+        let max = self.limit_of_cap(cap);
         let used = match cap {
             BudgetCap::Money => self.used().micro_usd.0,
             BudgetCap::Tokens => self.used().tokens,
@@ -186,20 +186,21 @@ pub struct BudgetHold {
     /// Money and tokens that must be left after the request, so that the model can still be asked
     /// to finish. Ignored for a cap about which the model was warned already.
     pub reserve: BudgetAmount,
-    /// If the tree of runs has used at least this percentage of its cap on money, the hold is
-    /// refused, so that the model is warned first. `None` means that the model is not warned, for
-    /// example because it was warned already.
+    /// If the tree of runs has used at least this percentage of its cap on money, the hold
+    /// (reservation) is refused, so that the model is warned first. `None` means that the model is
+    /// not warned, for example because it was warned already.
     pub warn_money_at: Option<u8>,
-    /// If the tree of runs has used at least this percentage of its cap on tokens, the hold is
-    /// refused, so that the model is warned first. `None` means that the model is not warned, for
-    /// example because it was warned already.
+    /// If the tree of runs has used at least this percentage of its cap on tokens, the hold
+    /// (reservation) is refused, so that the model is warned first. `None` means that the model is
+    /// not warned, for example because it was warned already.
     pub warn_tokens_at: Option<u8>,
 }
 
 impl BudgetHold {
-    /// Returns whether the account covers the hold and the model needs no budget warning first.
+    /// Returns whether the account covers the amount to hold (reserve) and the model needs no
+    /// budget warning first.
     pub fn fits_without_warning(&self, account: &BudgetAccount) -> bool {
-        account.free().covers(self.amount) && self.cap_to_warn_about(account).is_none()
+        account.unreserved_budget().covers(self.amount) && self.cap_to_warn_about(account).is_none()
     }
 
     /// Returns a cap about which the model must be warned before the request: its warning

@@ -1,7 +1,7 @@
-//! The queue of runs that wait until other runs release what they hold of a budget.
+//! The queue of runs that wait until other runs release what they hold (reserve) of a budget.
 //!
-//! Invariant: the runs of a tree hold budget in the order in which they began to wait. What a run in
-//! the queue needs is not available to the runs of its tree behind it or outside the queue.
+//! Invariant: the runs of a tree hold budget in the order in which they began to wait. What a run
+//! in the queue needs is not available to the runs of its tree behind it or outside the queue.
 
 use crate::id::RunId;
 use crate::policy::budget::BudgetAccount;
@@ -22,7 +22,7 @@ pub struct BudgetQueue {
 pub struct BudgetQueueEntry {
     /// Run that waits for budget.
     pub run: RunId,
-    /// Root of the tree of the run.
+    /// Root run of the tree that the run belongs to.
     pub root: RunId,
     /// Money and tokens that the run needs for its next model request.
     pub needed: BudgetAmount,
@@ -47,7 +47,8 @@ impl BudgetQueue {
         let mut parked = self.entries.iter().filter(|entry| entry.is_parked);
         let next = parked.find(|entry| {
             let account = self.account_seen_by_run(entry.run, entry.root);
-            account.free().covers(entry.needed) || !account.unspent_budget().covers(entry.needed)
+            account.unreserved_budget().covers(entry.needed)
+                || !account.unspent_budget().covers(entry.needed)
         });
         next.map(|entry| entry.run)
     }

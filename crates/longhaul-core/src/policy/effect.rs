@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 pub enum EffectClass {
     /// The call has no side effects, so it may run again.
     Pure,
-    /// The call is idempotent: it may run again with the same key, by which the called system
-    /// recognizes a repetition.
+    /// The call is idempotent: it may run again with the same idempotency key, by which the called
+    /// system recognizes a repetition.
     Keyed,
     /// The call has side effects and must not be repeated silently.
     #[default]
     Once,
-    /// The call runs in a session that may be found again after a crash. If the session is not
-    /// found, the call is treated like `once`.
+    /// The call runs in a session that may outlive a crash of the worker. Like `once`, the call is
+    /// not repeated automatically.
     Session,
 }
 

@@ -142,7 +142,7 @@ impl EffectFacts {
 
     /// Returns the effects as rows for people, each with a label and a text. The texts are not
     /// sanitized: they may contain any character.
-    pub fn rows(&self) -> Vec<(&'static str, String)> {
+    pub fn label_and_text_rows(&self) -> Vec<(&'static str, String)> {
         let hosts = |hosts: &[String]| match hosts {
             [] => "none".to_owned(),
             [any] if any == ANY_HOST => "any host".to_owned(),
@@ -161,7 +161,7 @@ impl EffectFacts {
     }
 
     fn files_text(&self, files: &[FileEffect]) -> String {
-        let mut texts: Vec<String> = files.iter().map(FileEffect::text).collect();
+        let mut texts: Vec<String> = files.iter().map(FileEffect::change_text).collect();
         if self.more_files > 0 {
             texts.push(format!("and {} more", self.more_files));
         }
@@ -174,7 +174,7 @@ impl EffectFacts {
 
 impl FileEffect {
     /// Returns a text for the file change, such as `change notes.md (+3 -1 lines)`.
-    fn text(&self) -> String {
+    fn change_text(&self) -> String {
         let verb = match self.change {
             FileChangeKind::Create => "create",
             FileChangeKind::Change => "change",
@@ -232,8 +232,11 @@ mod tests {
     #[test]
     fn effect_rows_distinguish_none_from_not_known() {
         let check = |facts: EffectFacts, expected: &str| {
-            let rows: Vec<String> =
-                facts.rows().iter().map(|(label, text)| format!("{label}: {text}")).collect();
+            let rows: Vec<String> = facts
+                .label_and_text_rows()
+                .iter()
+                .map(|(label, text)| format!("{label}: {text}"))
+                .collect();
             assert_eq!(rows.join("\n"), expected);
         };
         check(

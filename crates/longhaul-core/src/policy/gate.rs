@@ -72,7 +72,7 @@ pub struct GateRule {
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
     /// What happens with matching calls in doubt, i.e. calls without a recorded outcome. `None`
-    /// means the run's setting for calls that no rule covers.
+    /// means the run's setting for calls that no approval rule covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Required number of approvals, and whether the submitter may approve.
@@ -121,9 +121,9 @@ pub struct ApprovalRequirement {
 }
 
 impl ApprovalRequirement {
-    /// Returns the widest scope of an approval that meets this requirement. If several people or
-    /// others than the submitter must approve, an approval holds for one run at most:
-    /// otherwise people could approve calls of runs that they submit later.
+    /// Returns the widest scope (call, run, agent or project) that an approval may have under this
+    /// requirement. If several people or others than the submitter must approve, an approval holds
+    /// for one run at most: otherwise people could approve calls of runs that they submit later.
     pub const fn widest_scope(self) -> AnswerScope {
         match self.count > 1 || self.not_submitter {
             true => AnswerScope::Run,
@@ -213,7 +213,7 @@ pub fn has_submit_again_tag(tags: &[String]) -> bool {
 }
 
 /// Checks the tags that a user gives to a gate. The error says which tags are valid.
-pub fn check_tags(tags: &[String]) -> Result<(), String> {
+pub fn check_gate_tags(tags: &[String]) -> Result<(), String> {
     let is_valid = |tag: &String| {
         (1..=TAG_BYTES_MAX).contains(&tag.len())
             && !tag.chars().any(char::is_control)
@@ -428,11 +428,11 @@ string_enum! {
         /// The approval covers this call only.
         #[default]
         Once = "once",
-        /// The approval covers all calls of this run that the same rule matches.
+        /// The approval covers all calls of this run that the same approval rule matches.
         Run = "run",
-        /// The approval covers all calls of the agent that a rule with the same pattern matches.
+        /// Covers all calls of the agent that an approval rule with the same pattern matches.
         Agent = "agent",
-        /// The approval covers all calls of the project that a rule with the same pattern matches.
+        /// Covers all calls of the project that an approval rule with the same pattern matches.
         Project = "project",
     }
 }

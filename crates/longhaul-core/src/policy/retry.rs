@@ -9,12 +9,12 @@ use crate::failure::{Failure, FailureClass};
 use crate::id::RunId;
 use crate::time::Millis;
 
-/// Default soft timeout (after which an attempt is reported as overdue) for handlers and for runs
-/// that an event started.
+/// Default soft timeout (after which an attempt is reported as overdue) for runs of handlers (Rust
+/// functions that are registered as agents) and for runs that an event started.
 pub const DEFAULT_SOFT_TIMEOUT: Millis = Millis::from_secs(2 * 60);
 
-/// Default hard timeout (after which an attempt is aborted) for handlers and for runs that an event
-/// started.
+/// Default hard timeout (after which an attempt is aborted) for runs of handlers (Rust functions
+/// that are registered as agents), runs that an event started and grading runs.
 pub const DEFAULT_HARD_TIMEOUT: Millis = Millis::from_secs(5 * 60);
 
 /// Default maximum time for which a run waits for a model provider that is unavailable.
@@ -36,10 +36,11 @@ pub struct RetryPolicy {
     pub max_delay: Millis,
     /// Factor by which the delay grows with each retry, in percent: 200 doubles it.
     pub multiplier_percent: u32,
-    /// Active time after which an attempt is reported as overdue. `None` means never.
+    /// Active time (without waits) after which an attempt is reported as overdue. `None` means
+    /// never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soft_timeout: Option<Millis>,
-    /// Active time after which an attempt is aborted. `None` means never.
+    /// Active time (without waits) after which an attempt is aborted. `None` means never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_timeout: Option<Millis>,
     /// How long a run waits for a provider that is unavailable, after the quick retries of a request.
@@ -116,7 +117,7 @@ pub fn model_retry_delay(run: RunId, failures: u32, failure: &Failure) -> Option
 /// Returns the delay before the next request to a provider that is unavailable, after this number of
 /// such delays: 16 seconds, doubled each time up to 10 minutes, or the longer delay that the provider
 /// asked for, plus jitter.
-pub fn outage_delay(run: RunId, waits: u32, failure: &Failure) -> Millis {
+pub fn provider_outage_delay(run: RunId, waits: u32, failure: &Failure) -> Millis {
     let base = Millis(OUTAGE_DELAY_MIN.0 << waits.min(16)).min(OUTAGE_DELAY_MAX);
     with_jitter(base.max(failure.retry_after.unwrap_or_default()), run, waits)
 }
@@ -201,7 +202,7 @@ mod tests {
             let minimum = Millis::from_secs(secs);
             let delays: Vec<_> = (1..=100)
                 .filter_map(|n| model_retry_delay(run(n), 1, &failure(secs)))
-                .chain((1..=100).map(|n| outage_delay(run(n), 0, &failure(secs))))
+                .chain((1..=100).map(|n| provider_outage_delay(run(n), 0, &failure(secs))))
                 .collect();
             assert!(delays.iter().all(|delay| *delay >= minimum));
             assert!(delays.iter().all(|delay| *delay <= minimum.plus(Millis(jitter_max))));
@@ -218,9 +219,12 @@ mod tests {
             base..base + (base / 4).min(30_000)
         });
         for (waits, range) in (0..).zip(ranges) {
-            let delay = outage_delay(RunId::from_bits(u128::MAX / 7), waits, &failure);
+            let delay = provider_outage_delay(RunId::from_bits(u128::MAX / 7), waits, &failure);
             assert!(range.contains(&delay.0), "{waits}: {delay:?}");
         }
-        assert!(outage_delay(RunId::from_bits(1), u32::MAX, &failure) <= Millis::from_secs(600));
+        assert!(
+            provider_outage_delay(RunId::from_bits(1), u32::MAX, &failure)
+                <= Millis::from_secs(600)
+        );
     }
 }

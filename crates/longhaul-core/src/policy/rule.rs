@@ -16,16 +16,16 @@ pub const RULES_MAX: usize = 1_000;
 /// Runs to which a remembered approval applies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RuleScope {
-    /// The rule applies to this run.
+pub enum ApprovalRuleScope {
+    /// The remembered approval applies to this run.
     Run(RunId),
-    /// The rule applies to all runs of the agent with this name.
+    /// The remembered approval applies to all runs of the agent with this name.
     Agent(AgentName),
-    /// The rule applies to all runs of the project.
+    /// The remembered approval applies to all runs of the project.
     Project,
 }
 
-impl RuleScope {
+impl ApprovalRuleScope {
     /// Returns the scope (run, agent or project) that a person's answer to a gate must have to add
     /// a remembered approval with this scope.
     pub const fn answer_scope(&self) -> AnswerScope {
@@ -36,7 +36,8 @@ impl RuleScope {
         }
     }
 
-    /// Returns the run to which the rule is limited. `None` means that it applies to many runs.
+    /// Returns the run to which the remembered approval is limited. `None` means that it applies to
+    /// many runs.
     pub const fn run(&self) -> Option<RunId> {
         match self {
             Self::Run(run) => Some(*run),
@@ -44,8 +45,8 @@ impl RuleScope {
         }
     }
 
-    /// Returns the agent to which the rule is limited. `None` if it applies to one run or to the
-    /// whole project.
+    /// Returns the agent to which the remembered approval is limited. `None` if it applies to one
+    /// run or to the whole project.
     pub const fn agent(&self) -> Option<&AgentName> {
         match self {
             Self::Agent(agent) => Some(agent),
@@ -60,7 +61,7 @@ pub struct ApprovalRuleRow {
     /// Id of the remembered approval.
     pub rule: RuleId,
     /// Runs to which the approval applies.
-    pub scope: RuleScope,
+    pub scope: ApprovalRuleScope,
     /// Pattern of the calls that are approved.
     pub pattern: RulePattern,
     /// Principal that gave the approval.
@@ -76,12 +77,12 @@ pub struct ApprovalRuleRow {
     /// Time at which the approval last covered a tool call. `None` means that it has covered none.
     pub last_used: Option<Timestamp>,
     /// Who revoked the approval, and when. `None` means that it is active.
-    pub revoked: Option<RuleRevocation>,
+    pub revoked: Option<ApprovalRuleRevocation>,
 }
 
 /// Who revoked a remembered approval, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleRevocation {
+pub struct ApprovalRuleRevocation {
     /// Principal that revoked the approval.
     pub by: String,
     /// Time at which the approval was revoked.
@@ -118,6 +119,6 @@ pub struct RuleFilter {
     /// Lists only approvals that are older than this one, because the list is newest first. `None`
     /// means from the newest.
     pub after: Option<RuleId>,
-    /// Maximum number of rules in the list.
+    /// Maximum number of remembered approvals in the list.
     pub limit: usize,
 }

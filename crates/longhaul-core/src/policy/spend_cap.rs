@@ -14,7 +14,7 @@ use crate::usage::BudgetAmount;
 
 string_enum! {
     /// Length of the window (day, week or month) in which a spend cap counts usage.
-    pub enum CapWindow {
+    pub enum CapWindowLength {
         /// The window lasts from midnight to midnight.
         Day = "day",
         /// The window lasts from Monday to Monday.
@@ -25,15 +25,16 @@ string_enum! {
 }
 
 string_enum! {
-    /// Grouping of the usage that a spend cap counts: all usage together, or that of each key,
-    /// actor, agent or model on its own.
-    pub enum CapScope {
+    /// Grouping of the usage that a spend cap counts: all usage together, or that of each
+    /// submitter (such as an API key), actor, agent or model on its own.
+    pub enum CapUsageGrouping {
         /// The usage of all runs is counted together.
         All = "all",
         /// The usage of the runs of each principal that submits tasks, such as an API key, is
         /// counted separately.
         Key = "key",
-        /// The usage of the runs of each actor is counted separately.
+        /// The usage of the runs of each actor (person on whose behalf a run acts) is counted
+        /// separately.
         Actor = "actor",
         /// The usage of the runs of each agent is counted separately.
         Agent = "agent",
@@ -68,7 +69,7 @@ impl CapUnit {
 
 string_enum! {
     /// What happens when a spend cap is reached.
-    pub enum AtCapAction {
+    pub enum CapReachedAction {
         /// Runs wait until the window ends or the cap is raised.
         Wait = "wait",
         /// New tasks are refused. Runs that have started wait.
@@ -80,21 +81,22 @@ string_enum! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpendCap {
     /// Length of the window in which the cap counts usage: a day, a week or a month.
-    pub window: CapWindow,
+    pub window: CapWindowLength,
     /// IANA name of the time zone in which the cap's windows begin.
     pub tz: String,
-    /// Whether all usage is counted together, or that of each key, actor, agent or model on its
-    /// own.
-    pub per: CapScope,
-    /// Pattern with `*` for the names of the keys, actors, agents or models that the cap applies
-    /// to. `None` means all.
+    /// Whether all usage is counted together, or that of each submitter (such as an API key),
+    /// actor, agent or model on its own.
+    pub per: CapUsageGrouping,
+    /// Pattern with `*` for the names of the submitters (such as API keys), actors, agents or
+    /// models that the cap applies to. `None` means all.
     pub pattern: Option<String>,
     /// Whether the cap counts money, tokens or runs.
     pub unit: CapUnit,
-    /// Maximum amount per window, of all usage or of each key, actor, agent or model.
+    /// Maximum amount per window, of all usage or of each submitter (such as an API key), actor,
+    /// agent or model.
     pub limit: u64,
     /// What happens when the limit is reached.
-    pub at_cap: AtCapAction,
+    pub at_cap: CapReachedAction,
 }
 
 impl SpendCap {
@@ -114,7 +116,7 @@ impl SpendCap {
 
 /// Window of a spend cap (a day, week or month): the times from `start` to before `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CapPeriod {
+pub struct CapWindowRange {
     /// Time at which the spend cap's window begins.
     pub start: Timestamp,
     /// Time at which the spend cap's window ends and the next one begins.
@@ -127,7 +129,7 @@ pub struct CapWithWindow {
     /// Spend cap as it is configured.
     pub cap: SpendCap,
     /// Window (day, week or month) in which the spend cap currently counts usage.
-    pub period: CapPeriod,
+    pub period: CapWindowRange,
 }
 
 /// Identifies one counter of a spend cap by the cap, by whose usage is counted (such as an agent),
@@ -224,16 +226,17 @@ pub struct CapWaitRow {
 pub struct CapLimitChange {
     /// Id of the spend cap.
     pub cap: String,
-    /// Key, actor, agent or model whose limit a person raises. `None` means that the limit of the
-    /// configuration has changed, for all of them.
+    /// Submitter (such as an API key), actor, agent or model whose limit a person raises. `None`
+    /// means that the limit of the configuration has changed, for all of them.
     pub subject: Option<String>,
     /// Window in which the limit applies.
-    pub period: CapPeriod,
+    pub period: CapWindowRange,
     /// New limit, in the unit of the cap.
     pub limit: u64,
 }
 
-/// Counter of a spend cap in one window, for all usage or for one key, actor, agent or model.
+/// Counter of a spend cap in one window, for all usage or for one submitter (such as an API key),
+/// actor, agent or model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapCounterRow {
     /// Spend cap, subject (such as an agent) and window of the counter.
@@ -269,7 +272,7 @@ impl CapCounterRow {
     }
 
     /// Returns the amount that is left of the limit in this window.
-    pub fn left(&self) -> u64 {
+    pub fn remaining_amount(&self) -> u64 {
         let used = self.spent.saturating_add(self.lost).saturating_add(self.held);
         self.effective_limit().saturating_sub(used)
     }
@@ -280,7 +283,7 @@ impl CapCounterRow {
             key: self.key.clone(),
             window_end: self.window_end,
             limit: self.effective_limit(),
-            left: self.left(),
+            left: self.remaining_amount(),
         }
     }
 }
@@ -290,7 +293,7 @@ impl CapCounterRow {
 pub const CAP_WAKES_MAX: usize = 64;
 
 /// Maximum number of waiting runs per spend cap counter that one call of
-/// `RecordStore::wake_runs_at_caps` wakes.
+/// `RecordStore::wake_runs_waiting_at_caps` wakes.
 pub const CAP_SWEEP_WAKES_MAX: usize = 1_000;
 
 /// Maximum number of spend cap counters that a store lists.

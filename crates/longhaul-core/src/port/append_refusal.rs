@@ -10,10 +10,12 @@ use crate::port::queue::BusyLane;
 /// Reason why the store refused a row change of an append.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AppendRefusalReason {
-    /// The budget of the tree of runs does not cover the amount to be held, or the model must first
-    /// be warned that little of the budget is left. Contains the budget account of the tree.
+    /// The budget of the tree of runs does not cover the amount to be held (reserved), or the model
+    /// must first be warned that little of the budget is left. Contains the budget account of the
+    /// tree.
     OverBudget(BudgetAccount),
-    /// A spend cap does not cover the amount to be held. Contains what is left of the cap.
+    /// A spend cap does not cover the amount to be held (reserved). Contains what is left of the
+    /// cap.
     OverCap(Box<CapRefusal>),
     /// The window of a spend cap does not contain the current time of the store's clock.
     CapWindowPassed,

@@ -7,7 +7,7 @@
 use async_trait::async_trait;
 
 use crate::access::Role;
-use crate::id::{GateId, KeyName};
+use crate::id::{ApiKeyName, GateId};
 use crate::port::store::StoreError;
 use crate::raw::Hash;
 use crate::request::IdempotentRequestEffect;
@@ -21,37 +21,40 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
     /// Adds an API key. Returns `false` if an unrevoked key has the same name. A key that was
     /// created by an earlier attempt of the same request is revoked first, because its secret was
     /// never returned to anybody.
-    async fn add_key(&self, key: NewKey) -> Result<bool, StoreError>;
+    async fn add_api_key(&self, key: NewApiKey) -> Result<bool, StoreError>;
 
     /// Returns the API key with this hash, even if it has expired or was revoked.
-    async fn find_key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError>;
+    async fn find_api_key(&self, hash: Hash) -> Result<Option<ApiKeyRow>, StoreError>;
 
     /// Lists all API keys, oldest first.
-    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError>;
+    async fn list_api_keys(&self) -> Result<Vec<ApiKeyRow>, StoreError>;
 
     /// Revokes the API key with this name and all tokens issued for it. Returns `None` if no
     /// unrevoked key has this name. An expired key must be revoked too before its name can be used
     /// again.
-    async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError>;
+    async fn revoke_api_key(&self, name: &ApiKeyName) -> Result<Option<ApiKeyRow>, StoreError>;
 
     /// Stores the current time as the time at which the API key with this hash was last used. May
     /// do nothing if the stored time is recent.
     async fn record_api_key_use(&self, hash: Hash) -> Result<(), StoreError>;
 
     /// Adds a token, i.e. a browser session or a one-time ticket.
-    async fn add_token(&self, token: NewToken) -> Result<(), StoreError>;
+    async fn add_login_token(&self, token: NewLoginToken) -> Result<(), StoreError>;
 
     /// Returns the token of this kind with this hash, unless it has expired.
-    async fn find_token(&self, kind: TokenKind, hash: Hash)
-    -> Result<Option<TokenRow>, StoreError>;
+    async fn find_login_token(
+        &self,
+        kind: LoginTokenKind,
+        hash: Hash,
+    ) -> Result<Option<LoginTokenRow>, StoreError>;
 
     /// Returns and deletes the token of this kind with this hash, unless it has expired. Of two
     /// concurrent callers only one gets the token.
-    async fn consume_token(
+    async fn consume_login_token(
         &self,
-        kind: TokenKind,
+        kind: LoginTokenKind,
         hash: Hash,
-    ) -> Result<Option<TokenRow>, StoreError>;
+    ) -> Result<Option<LoginTokenRow>, StoreError>;
 
     /// Adds a link to a gate. The link is deleted together with the run of its gate. If that run no
     /// longer exists, the link is not stored.
@@ -72,7 +75,7 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
     async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
-        response: StoredResponse,
+        response: StoredHttpResponse,
     ) -> Result<(), StoreError>;
 
     /// Ends an attempt that produced no response, so that the request may be retried at once. A
@@ -82,9 +85,9 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
 
 /// An API key to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewKey {
+pub struct NewApiKey {
     /// Name of the key, unique among unrevoked keys.
-    pub name: KeyName,
+    pub name: ApiKeyName,
     /// Role that the key grants.
     pub role: Role,
     /// Hash of the key's secret.
@@ -99,9 +102,9 @@ pub struct NewKey {
 
 /// Stored row of an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRow {
+pub struct ApiKeyRow {
     /// Name of the key.
-    pub name: KeyName,
+    pub name: ApiKeyName,
     /// Role that the key grants.
     pub role: Role,
     /// Hash of the key's secret.
@@ -118,7 +121,7 @@ pub struct KeyRow {
     pub last_used_at: Option<Timestamp>,
 }
 
-impl KeyRow {
+impl ApiKeyRow {
     /// Returns whether the key is neither revoked nor expired at this time.
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
@@ -127,7 +130,7 @@ impl KeyRow {
 
 /// Kind of an authentication token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TokenKind {
+pub enum LoginTokenKind {
     /// Token of a browser session.
     Session,
     /// One-time ticket that is exchanged for a session.
@@ -145,9 +148,9 @@ pub enum ApiKeyRef {
 
 /// A token to be added, i.e. a browser session or a one-time ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewToken {
+pub struct NewLoginToken {
     /// Kind of the token: session or ticket.
-    pub kind: TokenKind,
+    pub kind: LoginTokenKind,
     /// Hash of the token's secret.
     pub hash: Hash,
     /// API key that the token is issued for.
@@ -158,7 +161,7 @@ pub struct NewToken {
 
 /// Stored row of a token, i.e. a browser session or a one-time ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenRow {
+pub struct LoginTokenRow {
     /// API key that the token was issued for.
     pub issuer: ApiKeyRef,
     /// Time at which the token expires.
@@ -197,7 +200,7 @@ pub struct IdempotencyRequest {
 
 /// Stored response of an idempotent request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredResponse {
+pub struct StoredHttpResponse {
     /// HTTP status code of the response.
     pub status: u16,
     /// Value of the `Location` header: the URL of the created resource. `None` if there is no such
@@ -215,7 +218,7 @@ pub enum IdempotentRequestState {
     /// Another attempt of the request is being executed.
     InProgress,
     /// The request was completed with this response.
-    Completed(StoredResponse),
+    Completed(StoredHttpResponse),
     /// The request took effect, but its response was not stored: rebuild the response from the
     /// effect.
     Applied(IdempotentRequestEffect),

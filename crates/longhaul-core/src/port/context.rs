@@ -1,4 +1,5 @@
-//! The context provider port: supplies a run with the state of its environment.
+//! The context provider port: supplies a run with the current state of what its agent works with,
+//! such as a game world or a shop.
 //!
 //! Every answer is journaled, so a replay never asks the provider again.
 
@@ -37,10 +38,11 @@ pub struct ContextRequest {
     pub turn: u32,
 }
 
-/// Answer of a context provider: the state of an agent's environment.
+/// Perception, i.e. the answer of a context provider: the current state of what an agent works
+/// with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Perception {
-    /// State of the environment as JSON, available to templates.
+    /// Current state of what the agent works with, as JSON, available to the agent's templates.
     pub world: RawJson,
     /// Values that the runtime injects into tool calls, by name.
     #[serde(default)]

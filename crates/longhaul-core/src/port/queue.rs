@@ -1,10 +1,10 @@
-//! Listing the ready runs of an inbox, and selecting the runs of a claim.
+//! Listing the ready runs of an inbox, and selecting the runs that a worker may claim.
 
 use crate::id::{InboxName, LaneKey, RunId};
 
-/// The runs to which a claim is limited.
+/// Selection of the runs that a worker may claim with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClaimSelection {
+pub enum RunsToClaim {
     /// The runs with these ids.
     Runs(Vec<RunId>),
     /// The run with this id and all its descendants.
@@ -20,7 +20,8 @@ pub struct PeekRequest {
     pub types: Vec<String>,
     /// Highest version of the event format that the worker can read.
     pub format: u32,
-    /// Machine that the worker runs on, for runs that are bound to one machine.
+    /// Machine that the worker runs on, for runs that are bound to one machine. `None` leaves such
+    /// runs out.
     pub host: Option<String>,
     /// Lists runs behind this position. `None` means from the head of the queue.
     pub after: Option<QueuePosition>,
@@ -39,7 +40,7 @@ pub struct QueuePosition {
     pub run: RunId,
 }
 
-/// A lane that contains runs, as the transaction that tried to add a run found it.
+/// State of a lane at the time when it refused a new run, because it contained other runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusyLane {
     /// Key of the lane.

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind};
 use crate::checkpoint::RunCheckpoint;
-use crate::event::entry::Entry;
+use crate::event::entry::JournalEntry;
 use crate::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, TimerId,
     WorkerId,
 };
 use crate::message::Message;
-use crate::note::{AddNoteOutcome, NewNote, Note};
+use crate::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 pub use crate::policy::budget::BudgetAccount;
 use crate::policy::gate::{GateRow, RulePattern};
-use crate::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
+use crate::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
 use crate::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
@@ -64,49 +64,50 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Deletes all messages of a thread.
     async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError>;
 
-    /// Stores a note about a resource. Nothing changes if the resource has a note with the same
-    /// key.
+    /// Stores a note about a resource (a person or thing). Nothing changes if the resource has a
+    /// note with the same key.
     async fn add_note(
         &self,
         resource: &ResourceKey,
-        note: NewNote,
+        note: NewMemoryNote,
     ) -> Result<AddNoteOutcome, StoreError>;
 
-    /// Returns the notes of a resource that contain any word of `query`, best match first
-    /// and newer notes first among equal matches. Returns the newest notes if the query has no
-    /// words. The query is untrusted text: it has no syntax, only words.
+    /// Returns the notes about a resource (a person or thing) that contain any word of `query`,
+    /// best match first and newer notes first among equal matches. Returns the newest notes if the
+    /// query has no words. The query is untrusted text: it has no syntax, only words.
     async fn search_notes(
         &self,
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> Result<Vec<Note>, StoreError>;
+    ) -> Result<Vec<MemoryNote>, StoreError>;
 
-    /// Lists the notes of a resource, newest first, continuing after the given note.
+    /// Lists the notes about a resource (a person or thing), newest first, continuing after the
+    /// given note.
     async fn list_notes(
         &self,
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> Result<Vec<Note>, StoreError>;
+    ) -> Result<Vec<MemoryNote>, StoreError>;
 
     /// Deletes a note. Returns `false` if there is no such note.
     async fn delete_note(&self, note: NoteId) -> Result<bool, StoreError>;
 
-    /// Deletes all notes of a resource and returns how many were deleted.
+    /// Deletes all notes about a resource (a person or thing) and returns how many were deleted.
     async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError>;
 
     /// Returns the messages queued for a run, in order of arrival.
-    async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
+    async fn queued_steer_messages(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
 
     /// Lists remembered approvals, newest first.
     async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError>;
 
     /// Returns the active remembered approvals that have one of these scopes and one of these
     /// patterns. The cost does not depend on the number of other approvals.
-    async fn active_rules(
+    async fn active_approval_rules(
         &self,
-        scopes: Vec<RuleScope>,
+        scopes: Vec<ApprovalRuleScope>,
         patterns: Vec<RulePattern>,
     ) -> Result<Vec<ApprovalRuleRow>, StoreError>;
 
@@ -132,7 +133,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Wakes runs that wait at a spend cap although the cap covers the amounts that they need. Such
     /// runs are left over if a run that was woken first makes no request: it was paused or
     /// cancelled, or another cap refuses it.
-    async fn wake_runs_at_caps(&self) -> Result<(), StoreError>;
+    async fn wake_runs_waiting_at_caps(&self) -> Result<(), StoreError>;
 
     /// Returns token usage and cost per model.
     async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError>;
@@ -157,7 +158,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     ) -> Result<LaneRow, StoreError>;
 
     /// Returns the runs of a batch, in the order in which they were submitted.
-    async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError>;
+    async fn runs_of_batch(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns the number of runs in each inbox by status, ordered by the inboxes' names. Inboxes
     /// without open and failed runs are left out. `inbox` restricts the list to one inbox.
@@ -168,7 +169,10 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
 
     /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
     /// single query thus shows which of these journals other processes have appended to.
-    async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError>;
+    async fn claimed_runs_with_last_seq(
+        &self,
+        worker: WorkerId,
+    ) -> Result<Vec<(RunId, Seq)>, StoreError>;
 
     /// Returns all workers that are not recorded as dead in the store.
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError>;
@@ -176,7 +180,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns whether any process currently drives the runs of this store. The default
     /// implementation checks the heartbeats of workers; a store with more precise information
     /// overrides it.
-    async fn has_driving_process(&self) -> Result<bool, StoreError> {
+    async fn has_process_driving_runs(&self) -> Result<bool, StoreError> {
         let workers = self.list_workers().await?;
         Ok(workers.iter().any(|worker| worker.liveness == WorkerLiveness::Live))
     }
@@ -214,7 +218,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         &self,
         endpoint: &str,
         limit: usize,
-    ) -> Result<Vec<OutboxItem>, StoreError>;
+    ) -> Result<Vec<DueOutboxMessage>, StoreError>;
 
     /// Marks an outbox message as delivered, or schedules another attempt after the given delay.
     async fn record_outbox_attempt(
@@ -223,14 +227,15 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         retry_delay: Option<Millis>,
     ) -> Result<(), StoreError>;
 
-    /// Blocks requests to a provider account for the given duration.
+    /// Blocks requests to a model provider (`account` is its name) for the given duration.
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError>;
 
-    /// Ends the block of a provider account. Does nothing if the account is not blocked.
+    /// Ends the block of requests to a model provider (`account` is its name). Does nothing if they
+    /// are not blocked.
     async fn unblock_provider(&self, account: &str) -> Result<(), StoreError>;
 
-    /// Returns the time until which requests to a provider account are blocked. `None` means that
-    /// they are not blocked.
+    /// Returns the time until which requests to a model provider (`account` is its name) are
+    /// blocked. `None` means that they are not blocked.
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError>;
 
     /// Returns the newest checkpoint (saved state) of a run that was computed by code with this
@@ -334,7 +339,7 @@ impl LaneRow {
     }
 
     /// Returns the number of runs that wait for the lane, without the run that holds it.
-    pub fn waiting(&self) -> u32 {
+    pub fn waiting_run_count(&self) -> u32 {
         self.depth.saturating_sub(u32::from(self.is_busy()))
     }
 }
@@ -387,7 +392,7 @@ pub struct GlobalSeq(pub u64);
 #[derive(Debug, Clone, Default)]
 pub struct GlobalJournalPage {
     /// Journal entries with their global sequence numbers.
-    pub entries: Vec<(GlobalSeq, Entry)>,
+    pub entries: Vec<(GlobalSeq, JournalEntry)>,
 }
 
 /// Runs whose journals have grown since a global sequence number.
@@ -402,7 +407,7 @@ pub struct ChangedRuns {
 
 /// An outbox message that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutboxItem {
+pub struct DueOutboxMessage {
     /// Id of the outbox message.
     pub id: u64,
     /// Run that sent the message.

@@ -24,7 +24,7 @@ pub fn find_secret_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
 
 /// Returns the name of the secret that the first placeholder in a text stands for. `None` if there
 /// is no placeholder.
-pub fn placeholder_secret_name(text: &str) -> Option<&str> {
+pub fn secret_name_in_placeholder(text: &str) -> Option<&str> {
     let found = &text[find_secret_placeholder(text)?];
     found.strip_prefix(PLACEHOLDER_START)?.strip_suffix(PLACEHOLDER_END)
 }
@@ -43,10 +43,10 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
             return json.clone();
         }
         let clean: String =
-            json_tokens(text).map(|(piece, _)| redact_json_token(self, piece)).collect();
+            json_tokens_with_rest(text).map(|(piece, _)| redact_json_token(self, piece)).collect();
         // A secret that is itself JSON spans several tokens.
         if let Cow::Owned(spanned) = self.redact(&remove_secret_placeholders(&clean)) {
-            return redacted_json_placeholder(text, placeholder_secret_name(&spanned));
+            return redacted_json_placeholder(text, secret_name_in_placeholder(&spanned));
         }
         // Every token is valid JSON, so parsing can't fail. If it did, the secret would still
         // not be shown.
@@ -56,7 +56,7 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
     /// Redacts the strings of a JSON text, but not its keys: a secret that equals a field name
     /// must not rename the field.
     fn redact_json_strings(&self, json: &str) -> String {
-        let clean = json_tokens(json).map(|(piece, after)| {
+        let clean = json_tokens_with_rest(json).map(|(piece, after)| {
             let is_name = after.trim_start().starts_with(':');
             match piece.starts_with('"') && !is_name {
                 true => redact_json_token(self, piece),
@@ -67,7 +67,7 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
     }
 
     /// Returns how many bytes at the end of a text may be the beginning of a secret that continues
-    /// in the next chunk.
+    /// in the next chunk of a streamed text.
     fn partial_secret_suffix_len(&self, _text: &str) -> usize {
         0
     }
@@ -102,7 +102,7 @@ fn remove_secret_placeholders(text: &str) -> Cow<'_, str> {
 }
 
 /// Splits a JSON text into tokens. Each token is paired with the text that follows it.
-fn json_tokens(json: &str) -> impl Iterator<Item = (&str, &str)> {
+fn json_tokens_with_rest(json: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = json;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
@@ -112,8 +112,8 @@ fn json_tokens(json: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the end of a JSON text's first token: a string, a number, or the characters between
-/// them.
+/// Returns the byte offset of the end of a JSON text's first token: a string, a number, or the
+/// characters between them.
 fn json_token_end(json: &str, first_char: char) -> usize {
     let is_number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
     let is_plain = |c: char| !matches!(c, '"' | '-' | '0'..='9');
@@ -125,8 +125,8 @@ fn json_token_end(json: &str, first_char: char) -> usize {
     end.unwrap_or(json.len())
 }
 
-/// Returns the end of the JSON string at the start of the text, including its quotes. `None` if the
-/// string is not terminated.
+/// Returns the byte offset after the closing quote of the JSON string at the start of the text.
+/// `None` if the string is not terminated.
 fn json_string_end(json: &str) -> Option<usize> {
     let mut escaped = false;
     for (index, byte) in json.bytes().enumerate().skip(1) {
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn a_placeholder_names_its_secret() {
         assert_eq!(
-            placeholder_secret_name(&format!("a {} b", secret_placeholder("TOKEN"))),
+            secret_name_in_placeholder(&format!("a {} b", secret_placeholder("TOKEN"))),
             Some("TOKEN")
         );
-        assert_eq!(placeholder_secret_name("a {{secret: b"), None);
+        assert_eq!(secret_name_in_placeholder("a {{secret: b"), None);
         assert_eq!(find_secret_placeholder("ä {{secret:A}}!"), Some(3..15));
     }
 

@@ -63,12 +63,12 @@ pub struct ScheduleFiring {
     /// Next due time of the schedule. `None` means that the schedule never fires again.
     pub next_due: Option<Timestamp>,
     /// What the firing does besides moving the due time: create a run, or skip.
-    pub action: FiringAction,
+    pub action: ScheduleFiringAction,
 }
 
 /// What a firing of a schedule does besides moving the due time.
 #[derive(Debug, Clone)]
-pub enum FiringAction {
+pub enum ScheduleFiringAction {
     /// Creates the run of this request. Only a firing that a person triggers may have an
     /// idempotency key. For other firings, the due time of the schedule prevents a second run.
     Create(Box<CreateRunsRequest>),

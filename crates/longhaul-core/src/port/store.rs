@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::chain::ChainRow;
 use crate::change::{JournalBatch, NewRun};
 use crate::event::codec::EventCodecError;
-use crate::event::entry::Entry;
+use crate::event::entry::JournalEntry;
 use crate::id::{
     AgentName, Epoch, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
@@ -18,7 +18,7 @@ use crate::policy::spend_cap::CapRefusal;
 pub use crate::port::append_refusal::AppendRefusalReason;
 pub use crate::port::gate_filter::GateFilter;
 pub use crate::port::queue::BusyLane;
-use crate::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
+use crate::port::queue::{PeekRequest, QueuePosition, RunsToClaim};
 use crate::raw::Hash;
 pub use crate::request::IdempotencyRecord;
 use crate::status::Status;
@@ -36,7 +36,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Claims ready runs for a worker: from each inbox the same number, in queue order. Each claim
     /// raises the run's epoch and appends `run.claimed`. A worker that is not live gets no runs.
-    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError>;
+    async fn claim_runs(&self, request: RunClaimRequest) -> Result<Vec<Claim>, StoreError>;
 
     /// Lists ready runs of an inbox in queue order, without claiming them.
     async fn peek_queue(&self, request: PeekRequest) -> Result<Vec<QueuePosition>, StoreError>;
@@ -105,7 +105,7 @@ pub enum CreateRunsOutcome {
 
 /// Request of a worker to claim runs.
 #[derive(Debug, Clone)]
-pub struct ClaimRequest {
+pub struct RunClaimRequest {
     /// Worker that claims the runs.
     pub worker: WorkerId,
     /// Inboxes to claim from. If `limit` is not a multiple of their number, the first ones get more
@@ -115,7 +115,7 @@ pub struct ClaimRequest {
     pub types: Vec<String>,
     /// Restricts the claim to these runs, whatever their inbox and type. Those that are not ready
     /// are skipped. `None` means the first runs of the inboxes.
-    pub only: Option<ClaimSelection>,
+    pub only: Option<RunsToClaim>,
     /// Maximum number of runs to claim.
     pub limit: usize,
     /// Highest version of the event format that the worker can read.
@@ -193,7 +193,7 @@ pub struct JournalReadRequest {
 #[derive(Debug, Clone)]
 pub struct JournalPage {
     /// Journal entries in order, without gaps.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// Last sequence number of the journal at the time of reading.
     pub last_seq: Seq,
     /// Current time of the store's clock.
@@ -303,7 +303,7 @@ pub struct RunRow {
     pub usage: Usage,
     /// Cost of the run so far. `None` means that the cost of some call is unknown.
     pub cost: Option<MicroUsd>,
-    /// Active time of the run so far.
+    /// Active time (without waits) of the run so far.
     pub active: Millis,
     /// Time at which the run was submitted.
     pub created_at: Timestamp,
@@ -368,7 +368,7 @@ pub struct PruneOutcome {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full. Acknowledged data is safe, but no new work can start.
-    #[error("the disk that holds `{at}` is full")]
+    #[error("the disk that holds the store `{at}` is full")]
     DiskFull {
         /// Path or URL of the store whose disk is full.
         at: String,

@@ -316,7 +316,7 @@ impl std::fmt::Debug for PartialToolOutput {
 /// Identifies one claim, i.e. the exclusive right of one worker to drive a run. Resources opened
 /// for a claim are closed when the claim ends, even if the run is claimed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClaimId {
+pub struct RunClaimId {
     /// Run that is claimed.
     pub run: RunId,
     /// Epoch (fencing token) of the claim. It has its default value where no claim exists.

@@ -183,7 +183,7 @@ fn parse_escape(text: &str) -> Option<(char, usize)> {
 }
 
 /// Parses percent escapes, such as `%C3%A9`, at the start of a text. Returns the decoded character
-/// and the length of its escapes in bytes.
+/// and the length of its escapes in bytes. `None` if they are invalid.
 fn parse_percent_escape(text: &str) -> Option<(char, usize)> {
     let length = match parse_percent_byte(text)? {
         0..=0x7f => 1,
@@ -204,7 +204,7 @@ fn parse_percent_byte(text: &str) -> Option<u8> {
 }
 
 /// Parses the part of a backslash escape after the backslash. Returns the decoded character and the
-/// length of the part in bytes.
+/// length of the part in bytes. `None` if the escape is invalid.
 fn parse_backslash_escape(text: &str) -> Option<(char, usize)> {
     let short = |ch| Some((ch, 1));
     match text.as_bytes().first()? {
@@ -239,7 +239,7 @@ fn parse_backslash_escape(text: &str) -> Option<(char, usize)> {
 }
 
 /// Parses the part of an HTML entity after the `&`. Returns the decoded character and the length of
-/// the part in bytes.
+/// the part in bytes. `None` if the entity is invalid or unknown.
 fn parse_entity(text: &str) -> Option<(char, usize)> {
     let Some(number) = text.strip_prefix('#') else {
         let named = ENTITIES.iter().find(|(name, _)| {
@@ -259,7 +259,7 @@ fn parse_entity(text: &str) -> Option<(char, usize)> {
     Some((c, text.len() - digits.len() + count + closed))
 }
 
-/// Parses the given number of hex digits at the start of a text.
+/// Parses the given number of hex digits at the start of a text. `None` if there are fewer.
 fn parse_hex(text: &str, digits: usize) -> Option<u32> {
     let digits = text.get(..digits)?;
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -117,12 +117,12 @@ mod tests {
     /// Returns a schema with a chain of the given number of definitions. Each definition has the
     /// given number of references to the next definition.
     fn schema_with_reference_chain(depth: usize, width: usize, keyword: &str) -> Value {
-        let link = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
+        let reference_to = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
         let mut defs: serde_json::Map<String, Value> = (0..depth)
-            .map(|n| (format!("d{n}"), json!({ keyword: vec![link(n + 1); width] })))
+            .map(|n| (format!("d{n}"), json!({ keyword: vec![reference_to(n + 1); width] })))
             .collect();
         defs.insert(format!("d{depth}"), json!({ "type": "object" }));
-        json!({ "type": "object", "allOf": [link(0)], "$defs": defs })
+        json!({ "type": "object", "allOf": [reference_to(0)], "$defs": defs })
     }
 
     #[test]

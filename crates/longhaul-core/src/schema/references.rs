@@ -52,9 +52,11 @@ pub(super) struct SchemaGraph<'a> {
     /// Parts with an id whose last path segment can't be determined.
     unclear_ids: Vec<usize>,
     anchors: HashMap<&'a str, Vec<usize>>,
-    /// Parts that `$recursiveRef` may refer to from any other part.
+    /// Indices of the parts with `$recursiveAnchor`, to which a `$recursiveRef` in any part may
+    /// refer.
     recursive: Vec<usize>,
-    /// Whether a reference within the meta-schema may lead back to this document.
+    /// Whether a part has `$dynamicAnchor` or `$recursiveAnchor`, so that a reference within the
+    /// meta-schema may lead back to this document.
     has_dynamic: bool,
 }
 
@@ -75,8 +77,8 @@ impl<'a> SchemaGraph<'a> {
         graph
     }
 
-    /// Adds an object of the document. Returns the index of the nearest part with an id that
-    /// encloses the children of the object.
+    /// Adds an object (part) of the schema document. Returns the index of the innermost part with
+    /// an id that encloses the children of the object, which may be the object itself.
     fn index_schema_object(&mut self, part: &'a Value, outer_base: usize) -> usize {
         let part_index = self.parts.len();
         let text = |name: &str| part.get(name).and_then(Value::as_str);
@@ -114,8 +116,8 @@ impl<'a> SchemaGraph<'a> {
         names.filter_map(|name| part.get(name)?.as_str()).collect()
     }
 
-    /// Returns the references in the part with this index, each with its text and its possible
-    /// targets.
+    /// Returns the references (such as `$ref`) in the part of the document with this index, each
+    /// with its text and its possible targets.
     pub(super) fn resolved_references(
         &self,
         part_index: usize,
@@ -183,7 +185,7 @@ impl<'a> SchemaGraph<'a> {
     }
 
     /// Returns the indices of the parts that may contain the target of a reference without an
-    /// address, found in the part with this index.
+    /// address, such as `#/items`. `part_index` is the part with the reference.
     fn enclosing_resource_indices(&self, part_index: usize) -> Vec<usize> {
         let mut found = vec![0];
         found.extend(&self.unclear_ids);
@@ -204,8 +206,8 @@ impl<'a> SchemaGraph<'a> {
         }
     }
 
-    /// Returns the indices of the parts that may have this address, whatever their addresses are
-    /// relative to.
+    /// Returns the indices of the parts whose id may mean this address. Only the last path segment
+    /// is compared, because an id may be relative to another id.
     fn resource_indices_by_address(&self, address: &str) -> Vec<usize> {
         let mut found = self.unclear_ids.clone();
         match last_path_segment(address) {
@@ -218,7 +220,8 @@ impl<'a> SchemaGraph<'a> {
         found
     }
 
-    /// Returns the indices of those values that are objects of the document.
+    /// Returns the indices of those values that are objects (parts) of the schema document. Other
+    /// values are skipped.
     pub(super) fn schema_object_indices(&self, values: &[&Value]) -> Vec<usize> {
         let number = |value: &&Value| self.index.get(&std::ptr::from_ref(*value)).copied();
         values.iter().filter_map(number).collect()
@@ -238,8 +241,8 @@ fn declares_draft_4(schema: &Value) -> bool {
     }
 }
 
-/// Returns the last path segment of an address. Returns `None` if the segment depends on the base
-/// address or on normalization.
+/// Returns the last path segment of an address, such as `b.json` of `a/b.json`. `None` if resolving
+/// or normalizing the address could change the segment.
 fn last_path_segment(address: &str) -> Option<&str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let (path, segment) = address.rsplit_once('/').unwrap_or(("", address));
@@ -262,7 +265,7 @@ fn resolve_json_pointer<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 /// Decodes the percent escapes of a JSON pointer, such as `%7E`. Invalid escapes are left
-/// unchanged.
+/// unchanged. `None` if the result is not UTF-8.
 fn percent_decode(fragment: &str) -> Option<String> {
     let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
     let mut rest = fragment.as_bytes();

@@ -35,12 +35,12 @@ const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 /// Maximum number of possible targets of the references in a schema, summed over all references.
 const TARGETS_MAX: usize = 1_000_000;
 
-/// Number of subschemas of a meta-schema (a schema that describes JSON Schemas).
+/// Number of subschemas that are counted for a meta-schema (a schema that describes JSON Schemas).
 const META_PARTS: u64 = 300;
 const META_FANOUT: u64 = 2;
 
-/// A subschema, with the subschemas that its value and the parts of its value are validated
-/// against.
+/// A subschema, with the indices of the subschemas against which its value and the parts of that
+/// value are validated.
 pub(super) struct SchemaNode<'a> {
     in_place: Vec<usize>,
     children: Vec<usize>,
@@ -62,7 +62,7 @@ pub(super) struct SchemaNode<'a> {
     pub(super) unknown: Option<&'a str>,
 }
 
-/// Kind of a count: which subschemas are counted.
+/// Which of the subschemas in a schema are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SubschemaCountKind {
     /// All contained subschemas, whatever part of the value they apply to.
@@ -76,8 +76,8 @@ pub(super) enum SubschemaCountKind {
 }
 
 impl SchemaNode<'_> {
-    /// Returns the count of this subschema alone, and the part of it that is evaluated again for an
-    /// enclosing schema with the keyword `unevaluatedItems` or `unevaluatedProperties`.
+    /// Returns how many subschemas this subschema counts as by itself, and how many of them are
+    /// evaluated again if an enclosing schema has `unevaluatedItems` or `unevaluatedProperties`.
     fn own_and_repeated_counts(&self, count_kind: SubschemaCountKind) -> (u64, u64) {
         let (own, repeated) = match count_kind {
             SubschemaCountKind::Parts | SubschemaCountKind::Visits => (1, 1),
@@ -91,9 +91,9 @@ impl SchemaNode<'_> {
         (own + if self.is_meta { meta } else { 0 }, repeated)
     }
 
-    /// Returns the index of the counted subschema at this position: first those for the same value,
-    /// then, if all `Parts` are counted, those for parts of the value. `None` means that none is
-    /// left.
+    /// Returns the index of the counted subschema with this number, from 0: first those for the
+    /// same value, then, if all `Parts` are counted, those for parts of the value. `None` if there
+    /// are no more.
     fn counted_subschema_index(
         &self,
         position: usize,
@@ -133,8 +133,8 @@ pub(super) fn build_schema_nodes<'a>(
             children: graph.schema_object_indices(&inner),
             repeated: graph.schema_object_indices(&find_subschemas(part, (&[], &REPEATED, &[]))),
             is_unevaluated: UNEVALUATED.iter().any(|name| part.get(name).is_some()),
-            fields: max_subschemas_per_field(part),
-            items: max_subschemas_per_item(part),
+            fields: max_and_repeated_subschemas_per_field(part),
+            items: max_and_repeated_subschemas_per_item(part),
             is_meta,
             unknown,
         });
@@ -142,8 +142,9 @@ pub(super) fn build_schema_nodes<'a>(
     Ok(nodes)
 }
 
-/// Counts the subschemas under these keywords that are objects and may thus contain further
-/// subschemas.
+/// Counts the subschemas of a part that are objects and may thus contain further subschemas. The
+/// three lists of keywords are those that contain a list of schemas, a single schema and a map of
+/// schemas.
 fn count_object_subschemas(part: &Value, keywords: (&[&str], &[&str], &[&str])) -> u64 {
     let found = find_subschemas(part, keywords);
     found.into_iter().filter(|one| one.is_object()).count() as u64
@@ -151,7 +152,7 @@ fn count_object_subschemas(part: &Value, keywords: (&[&str], &[&str], &[&str])) 
 
 /// Returns how many subschemas of a part apply to one field of an object at most, and how many of
 /// them may be evaluated again.
-fn max_subschemas_per_field(part: &Value) -> (u64, u64) {
+fn max_and_repeated_subschemas_per_field(part: &Value) -> (u64, u64) {
     let named = count_object_subschemas(part, (&[], &[], &["properties"])).min(1);
     let patterns = count_object_subschemas(part, (&[], &[], &["patternProperties"]));
     // `additionalProperties` only applies to fields that no other keyword applies to.
@@ -162,7 +163,7 @@ fn max_subschemas_per_field(part: &Value) -> (u64, u64) {
 
 /// Returns how many subschemas of a part apply to one item of a list at most, and how many of them
 /// may be evaluated again.
-fn max_subschemas_per_item(part: &Value) -> (u64, u64) {
+fn max_and_repeated_subschemas_per_item(part: &Value) -> (u64, u64) {
     let placed = count_object_subschemas(part, (&["prefixItems"], &[], &[])).min(1);
     let listed = count_object_subschemas(part, (&["items"], &[], &[])).min(1);
     let every = count_object_subschemas(part, (&[], &["additionalItems"], &[]));
@@ -171,8 +172,8 @@ fn max_subschemas_per_item(part: &Value) -> (u64, u64) {
     (placed + listed + every + repeated, repeated)
 }
 
-/// Returns the subschemas of a part under the given keywords: those that contain a list of schemas,
-/// a single schema, or a map of schemas.
+/// Returns the subschemas of a part under these keywords. The three lists of keywords are those
+/// that contain a list of schemas, a single schema and a map of schemas.
 fn find_subschemas<'a>(part: &'a Value, keywords: (&[&str], &[&str], &[&str])) -> Vec<&'a Value> {
     let (lists, singles, maps) = keywords;
     let mut found = Vec::new();
@@ -192,8 +193,8 @@ fn find_subschemas<'a>(part: &'a Value, keywords: (&[&str], &[&str], &[&str])) -
 pub(super) struct SubschemaTotals {
     /// Total of each subschema, by index. Zero for subschemas that were not reached.
     pub(super) totals: Vec<u64>,
-    /// For each subschema, the part of the count that a validator evaluates again to find out which
-    /// fields and items the subschema covers.
+    /// For each subschema, the number of subschemas that a validator evaluates again to find out
+    /// which fields and items the subschema covers.
     repeated: Vec<u64>,
     /// Index of a subschema that refers to itself, directly or through other subschemas. `None` if
     /// there is none.

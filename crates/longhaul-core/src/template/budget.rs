@@ -9,7 +9,8 @@ use minijinja::{Error, ErrorKind, Value};
 /// Maximum nesting depth of lists and maps in a template.
 const DEPTH_MAX: usize = 64;
 
-/// Remaining budget of one template rendering.
+/// Remaining budget of one template rendering: how much text and how many values it may still
+/// build.
 #[derive(Debug, Clone)]
 pub(super) struct RenderBudget(Arc<AtomicU64>);
 

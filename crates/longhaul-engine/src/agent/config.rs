@@ -1,5 +1,5 @@
-//! Optional settings of an agent file: skills, sandbox, loop guard, perception, child runs and the
-//! rubric for results.
+//! Optional settings of an agent file: skills, sandbox, loop guard (ends runs that repeat
+//! themselves), context provider, child runs and the rubric for results.
 //!
 //! The settings are plain data. The providers and volumes that they name are looked up when a run's
 //! environment is built.
@@ -108,32 +108,34 @@ impl Default for LoopGuardConfig {
     }
 }
 
-/// Context provider of an agent, and how often it is asked for the state of the world.
+/// Settings of an agent's context provider, which supplies the current state of what the agent
+/// works with, such as a shop: its address, and how often it is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerceptionConfig {
     /// Kind and address of the context provider.
     #[serde(flatten)]
     pub source: PerceptionSource,
-    /// How often the context provider is asked for the state of the world.
+    /// How often the context provider is asked for the current state of what the agent works with.
     #[serde(default)]
     pub every: PerceptionInterval,
 }
 
-/// Kind and address of a context provider, which tells an agent the state of the world.
+/// Kind and address of a context provider, which supplies the current state of what an agent works
+/// with, such as a shop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PerceptionSource {
-    /// Command that reads a request (run, event and input) as JSON on stdin and writes the state of
-    /// the world as JSON to stdout.
+    /// Command that reads a request (run, event and input) as JSON on stdin and writes the current
+    /// state of what the agent works with as JSON to stdout.
     Command(Vec<String>),
-    /// URL to which a request (run, event and input) is posted as JSON. The response is the state
-    /// of the world as JSON.
+    /// URL to which a request (run, event and input) is posted as JSON. The response is the current
+    /// state of what the agent works with, as JSON.
     Url(String),
     /// Context provider registered under this name by the program that embeds Longhaul.
     Named(String),
 }
 
-/// How often the context provider is asked for the state of the world.
+/// How often the context provider is asked for the current state of what the agent works with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PerceptionInterval {
@@ -147,7 +149,7 @@ pub enum PerceptionInterval {
 /// Settings of the child runs that an agent may start with the tool `run_agent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ChildrenConfig {
+pub struct ChildRunsConfig {
     /// Names of the agents that the agent may start. An empty list means every agent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
@@ -156,7 +158,7 @@ pub struct ChildrenConfig {
     pub on_cancel: ChildCancelPolicy,
 }
 
-impl ChildrenConfig {
+impl ChildRunsConfig {
     /// Returns whether all settings have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()

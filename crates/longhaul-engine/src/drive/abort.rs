@@ -46,8 +46,8 @@ pub(super) struct AbortSignals<'a> {
     pub(super) session: &'a mut RunSession,
     pub(super) lease: &'a Lease,
     pub(super) shutdown: &'a Shutdown,
-    /// Whether a message that interrupts the run aborts the work. `false` for fetching context,
-    /// which is short and has no effects.
+    /// Whether a message that interrupts the run aborts the work. `false` for work without effects,
+    /// such as a request to the context provider, which is short.
     pub(super) interruptible: bool,
     /// Throttle for the progress reports of running calls, which are appended to the journal while
     /// waiting, and the clock for it. `None` means that no progress is appended.
@@ -121,8 +121,8 @@ async fn complete_while_polling_work<T, U>(
 }
 
 impl AbortReason {
-    /// Returns the next input for the state machine after work without effects, such as fetching
-    /// context, was aborted. `None` if this driver has lost its claim on the run.
+    /// Returns the next input for the state machine after work without effects, such as a request
+    /// to the context provider, was aborted. `None` if this driver has lost its claim on the run.
     pub(super) const fn input_after_abort(self) -> Option<RunInput> {
         match self {
             Self::Cancelled | Self::Interrupted | Self::TimedOut | Self::ActiveTimeUsedUp => {

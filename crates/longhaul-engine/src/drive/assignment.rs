@@ -11,11 +11,12 @@ use crate::shutdown::Shutdown;
 /// A claimed run that is assigned to a driver, with the signals and limits that can end the driver.
 #[derive(Debug, Clone)]
 pub struct RunAssignment {
-    /// Claim of the worker on the run: run id and epoch.
+    /// Claim of the worker on the run: run id and epoch (number of the claim).
     pub claim: Claim,
     /// Id of the worker that drives the run.
     pub worker: WorkerId,
-    /// Lease of the worker. The driver may start new effects only while the lease is fresh.
+    /// Lease of the worker. The driver may start new work, such as model requests and tool calls,
+    /// only while the lease is valid.
     pub lease: Lease,
     /// Shutdown signal of the worker.
     pub shutdown: Shutdown,
@@ -27,7 +28,7 @@ pub struct RunAssignment {
 
 /// Outcome of driving a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DriveOutcome {
+pub enum DriveRunOutcome {
     /// The run is parked, paused, released or ended, so there is nothing to drive.
     Idle,
     /// Another driver has claimed the run, or this worker may not continue. Nothing more is written

@@ -133,7 +133,8 @@ impl ActiveToolCalls {
         self.running.is_empty()
     }
 
-    /// Whether at least one running call may be stopped by [`ToolCallCancelPolicy::is_stoppable`].
+    /// Whether at least one running tool call may be stopped: it may be repeated, or it has no
+    /// further effects after it was stopped.
     pub(super) fn has_stoppable_call(&self) -> bool {
         self.running.iter().any(|running| running.policy.is_stoppable())
     }
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_a_failed_call_depends_on_its_class_and_key() {
+    fn the_status_of_a_failed_call_depends_on_its_effect_class_and_effect_key() {
         let unknown = || ToolFailure::outcome_unknown("its server is gone");
         let with_possible_effect = || ToolFailure::with_possible_effect("its server is gone");
         let failed = || ToolFailure::new("its server is gone");

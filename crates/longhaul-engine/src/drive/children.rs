@@ -2,8 +2,8 @@
 //! and creates them in the same append.
 
 use longhaul_core::raw::RawJson;
-use longhaul_run::input::{NewChild, PreparedChild};
-use longhaul_run::next::ChildRequest;
+use longhaul_run::input::{NewChildRun, PreparedChildRun};
+use longhaul_run::next::ChildRunRequest;
 use longhaul_run::{Run, RunInput};
 use serde::Deserialize;
 
@@ -26,16 +26,16 @@ struct RunAgentInput {
 /// contains the reason.
 pub(super) async fn prepare_child_runs(
     ctx: &mut DriveContext,
-    requests: Vec<ChildRequest>,
+    requests: Vec<ChildRunRequest>,
 ) -> Result<Option<RunInput>, Error> {
     let Some(env) = &ctx.env else {
         return Ok(None);
     };
     let longhaul = Longhaul::from_services(&ctx.services);
     let run = ctx.session.run();
-    let prepare = |ChildRequest { call, input }: ChildRequest| {
+    let prepare = |ChildRunRequest { call, input }: ChildRunRequest| {
         let child = prepare_child_run(&longhaul, run, (&env.agent, &input));
-        PreparedChild { call, child: child.map(Box::new) }
+        PreparedChildRun { call, child: child.map(Box::new) }
     };
     let prepared = requests.into_iter().map(prepare).collect();
     Ok(Some(RunInput::ChildrenPrepared(prepared)))
@@ -46,7 +46,7 @@ fn prepare_child_run(
     longhaul: &Longhaul,
     run: &Run,
     (agent, input): (&Agent, &RawJson),
-) -> Result<NewChild, String> {
+) -> Result<NewChildRun, String> {
     let request: RunAgentInput = serde_json::from_str(input.as_str())
         .map_err(|why| format!("the input of run_agent is invalid: {why}"))?;
     let RunAgentInput { agent: name, input, background } = request;
@@ -56,5 +56,5 @@ fn prepare_child_run(
     }
     let (run, definition) =
         longhaul.build_child_run(run, &name, input).map_err(|error| error.to_string())?;
-    Ok(NewChild { run, definition, background })
+    Ok(NewChildRun { run, definition, background })
 }

@@ -28,10 +28,11 @@ pub(super) async fn compact_conversation(
 ) -> Result<Option<RunInput>, Error> {
     let messages = Arc::clone(&request.messages);
     let task = ctx.session.run().transcript().task_message().cloned();
-    let request = to_summary_request(request, ctx.session.run().control().summary_guidance());
+    let request =
+        to_summary_request(request, ctx.session.run().control().compaction_summary_guidance());
     let (outcome, active) =
         call_model_and_measure_time(ctx, request, ModelCallPurpose::Compact).await?;
-    Ok(outcome.into_run_input(active, |response, _| {
+    Ok(outcome.into_state_machine_input(active, |response, _| {
         Some(compaction_input(&messages, task.as_ref(), (response, active)))
     }))
 }

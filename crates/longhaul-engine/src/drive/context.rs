@@ -1,4 +1,5 @@
-//! The state of a driver: session, run environment and running calls.
+//! The state of a driver, which executes one run: the session on the run's journal, the agent,
+//! models and tools of the run, and the running tool calls.
 //!
 //! Invariant: the state contains nothing that must survive a crash.
 
@@ -6,7 +7,7 @@ use std::pin::pin;
 
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::store::Claim;
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
 use longhaul_run::RunInput;
 
@@ -15,13 +16,14 @@ use crate::blob_texts::BlobTextCache;
 use crate::blocker::RunBlocker;
 use crate::crash_limiter::{RunAdmission, TrialPermits};
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
-use crate::drive::assignment::{DriveOutcome, RunAssignment};
+use crate::drive::assignment::{DriveRunOutcome, RunAssignment};
 use crate::drive::calls::ActiveToolCalls;
 use crate::drive::progress::ProgressThrottle;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::run_env::{
-    ExternalTools, RunEnv, load_agent_version_of_run, load_external_tools, unregistered_tool_names,
+    ExternalTools, RunDependencies, load_agent_version_of_run, load_external_tools,
+    unregistered_tool_names,
 };
 use crate::run_session::{CommitOutcome, RunSession};
 use crate::services::EngineServices;
@@ -40,13 +42,15 @@ pub(super) struct DriveContext {
     /// Permits of the crash limiter, held after a crash of the worker until the run has made
     /// progress. `None` if the run holds no permits.
     trial: Option<TrialPermits>,
-    /// Environment of the run. `None` if a dependency is missing and the run is blocked.
-    pub(super) env: Option<RunEnv>,
+    /// Agent, models and tools of the run. `None` if they are not loaded, for example because a
+    /// tool is missing and the run is blocked.
+    pub(super) env: Option<RunDependencies>,
     pub(super) calls: ActiveToolCalls,
     /// Collector of progress reports of the running tool calls, which passes them on at a limited
     /// rate.
     pub(super) progress: ProgressThrottle,
-    /// Cache of the texts of the system prompt and the tool table, if they are stored as blobs.
+    /// Cache of the texts of the system prompt and the tool table (list of tool definitions), if
+    /// they are stored as blobs.
     blob_texts: BlobTextCache,
 }
 
@@ -97,7 +101,7 @@ impl DriveContext {
         let arrived = match may_begin
             && ctx.session.commit_required_input(RunInput::Recover).await? == CommitOutcome::Applied
         {
-            true => ctx.load_run_env().await?,
+            true => ctx.load_run_dependencies().await?,
             false => DriverSetupOutcome::Lost,
         };
         Ok((ctx, arrived))
@@ -116,7 +120,7 @@ impl DriveContext {
             return Ok(true);
         }
         assignment.permit.release();
-        self.services.notifier.notify_work_available();
+        self.services.notifier.notify_runs_ready();
         let waiting = pin!(async {
             let admitted = async {
                 let trial = assignment.crash_limiter.acquire_permits(permit_count).await;
@@ -155,10 +159,12 @@ impl DriveContext {
 
     /// Gives up the run. If the claim is still valid and the worker shuts down, a release event is
     /// appended where possible, so that the shutdown does not count as a crash.
-    pub(super) async fn stop_driving_run(&mut self) -> DriveOutcome {
+    pub(super) async fn stop_driving_run(&mut self) -> DriveRunOutcome {
         if self.shutdown.is_draining() && !self.lease.is_lost() {
             match self.session.commit_required_input(RunInput::Release).await {
-                Ok(_) if self.session.run().control().idle.is_some() => return DriveOutcome::Idle,
+                Ok(_) if self.session.run().control().idle.is_some() => {
+                    return DriveRunOutcome::Idle;
+                }
                 Ok(_) => {}
                 Err(error) => {
                     let run = self.session.run().id();
@@ -166,10 +172,10 @@ impl DriveContext {
                 }
             }
         }
-        DriveOutcome::Lost
+        DriveRunOutcome::Lost
     }
 
-    async fn load_run_env(&mut self) -> Result<DriverSetupOutcome, Error> {
+    async fn load_run_dependencies(&mut self) -> Result<DriverSetupOutcome, Error> {
         let agent = match load_agent_version_of_run(&self.services, self.session.run()).await? {
             Ok(agent) => agent,
             Err(message) => return Ok(DriverSetupOutcome::Blocked(message.into())),
@@ -191,8 +197,12 @@ impl DriveContext {
                 return Ok(DriverSetupOutcome::Lost);
             }
         };
-        let result =
-            RunEnv::build_for_run(&self.services, self.session.run(), agent, external_tools);
+        let result = RunDependencies::build_for_run(
+            &self.services,
+            self.session.run(),
+            agent,
+            external_tools,
+        );
         Ok(match result {
             Ok(env) => {
                 self.env = Some(env);
@@ -217,7 +227,7 @@ impl DriveContext {
         let bringing = pin!(async {
             tokio::select! {
                 biased;
-                external_tools = load_external_tools(services, agent, names, ClaimId { run, epoch }) => AbortableOutcome::Done(external_tools),
+                external_tools = load_external_tools(services, agent, names, RunClaimId { run, epoch }) => AbortableOutcome::Done(external_tools),
                 // Nothing was started that would have to be waited for.
                 () = stop.wait_for_drain() => AbortableOutcome::Aborted(AbortReason::Shutdown),
                 () = services.clock.sleep(EXTERNAL_TOOLS_TIMEOUT) => AbortableOutcome::Done(Err(external_tools_timeout_message(agent, names))),

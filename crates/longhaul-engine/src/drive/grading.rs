@@ -2,7 +2,7 @@
 //! it in the same append.
 
 use longhaul_run::RunInput;
-use longhaul_run::input::NewChild;
+use longhaul_run::input::NewChildRun;
 
 use crate::drive::context::DriveContext;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::grading::{grader_agent, grader_input};
 use crate::handle::Longhaul;
 
 /// Prepares the run that grades the result of this run. If it can't start, the returned input
-/// contains the reason. `None` if this run's environment is missing.
+/// contains the reason. `None` if the agent, models and tools of this run are not loaded.
 pub(super) fn prepare_grading_run(ctx: &DriveContext) -> Result<Option<RunInput>, Error> {
     let Some(env) = &ctx.env else {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn prepare_grading_run(ctx: &DriveContext) -> Result<Option<RunInput>
     };
     let longhaul = Longhaul::from_services(&ctx.services);
     let prepared = match longhaul.build_grading_run(run, agent, input) {
-        Ok((run, definition)) => Ok(Box::new(NewChild { run, definition, background: false })),
+        Ok((run, definition)) => Ok(Box::new(NewChildRun { run, definition, background: false })),
         Err(error) => Err(format!("the grading run can't start: {error}")),
     };
     Ok(Some(RunInput::GradingPrepared(prepared)))

@@ -20,7 +20,7 @@ use crate::drive::context::DriveContext;
 use crate::effect_facts::add_effect_facts;
 use crate::error::Error;
 use crate::redaction::Redaction;
-use crate::run_env::RunEnv;
+use crate::run_env::RunDependencies;
 use crate::services::{ModelResolver, ResolveModelError, ResolvedModel};
 
 /// Outcome of one model request.
@@ -55,7 +55,7 @@ impl ModelRequestOutcome {
 
     /// Converts the outcome into the next input of the state machine; the closure converts a reply.
     /// `None` means that this driver has lost its claim on the run.
-    pub(super) fn into_run_input(
+    pub(super) fn into_state_machine_input(
         self,
         active: Millis,
         made: impl FnOnce(ModelResponse, Vec<Option<String>>) -> Option<RunInput>,
@@ -96,14 +96,14 @@ pub(super) async fn run_model_turn(
             _,
         ) => (Vec::new(), None),
     };
-    Ok(outcome.into_run_input(active, |response, _| {
+    Ok(outcome.into_state_machine_input(active, |response, _| {
         Some(RunInput::ModelReplied(Box::new(ModelReply { response, calls, output_check, active })))
     }))
 }
 
 /// Classifies the tool calls of a reply and checks a final answer against the output schema.
 async fn classify_calls_and_check_output(
-    env: &RunEnv,
+    env: &RunDependencies,
     run: &Run,
     (response, held): (&ModelResponse, &[Option<String>]),
 ) -> Result<(Vec<ToolCallClassification>, Option<OutputCheckResult>), StoreError> {
@@ -167,7 +167,7 @@ async fn call_model(
             ModelRequestOutcome::Reply(response, Vec::new())
         }
         AbortableOutcome::Done(Ok(Err(failure))) => {
-            let cost = failure_cost(&*found.model, &request, &failure);
+            let cost = cost_of_failed_request(&*found.model, &request, &failure);
             ModelRequestOutcome::Failed(failure, cost)
         }
         AbortableOutcome::Done(Err(_)) => {
@@ -191,7 +191,7 @@ async fn call_model(
 /// If the model for summaries is missing, no other model replaces it, because the budget was
 /// reserved at the price of that model.
 fn resolve_model(
-    env: &RunEnv,
+    env: &RunDependencies,
     models: &dyn ModelResolver,
     (name, purpose): (&str, ModelCallPurpose),
 ) -> Result<ResolvedModel, Failure> {
@@ -217,7 +217,11 @@ fn cancelled_request_failure() -> Failure {
 
 /// Returns the cost of a failed request at the price of the requested model. The state machine
 /// can't compute the cost, because it knows only the price of the run's most expensive model.
-fn failure_cost(model: &dyn Model, request: &ModelRequest, failure: &Failure) -> Option<MicroUsd> {
+fn cost_of_failed_request(
+    model: &dyn Model,
+    request: &ModelRequest,
+    failure: &Failure,
+) -> Option<MicroUsd> {
     let usage = failure.usage.filter(|usage| usage.total_tokens() > 0)?;
     let price = model.estimate(request).pricing.price?;
     Some(price.cost(usage))

@@ -33,8 +33,9 @@ const RETRY_DELAYS: [Millis; 3] = [Millis::ZERO, Millis::from_secs(1), Millis::f
 /// Total time after which fetching the perception (the state of the world) is not attempted again.
 const RETRY_DEADLINE: Millis = Millis::from_secs(30);
 
-/// Timeout of one attempt to fetch the perception. It is slightly longer than the providers' own
-/// timeout of 30 s, so that the providers can report the timeout themselves.
+/// Timeout of one attempt to fetch the perception (the state of the world). It is slightly longer
+/// than the providers' own timeout of 30 s, so that the providers can report the timeout
+/// themselves.
 const FETCH_TIMEOUT: Millis = Millis::from_secs(32);
 
 /// Maximum size in bytes of the state of the world that a context provider returns, and of the
@@ -53,8 +54,8 @@ enum ContextFetchOutcome {
     Aborted(Option<RunInput>),
 }
 
-/// Fetches the perception and renders the prompt. `None` means that this driver has lost its claim
-/// on the run.
+/// Fetches the perception (the state of the world) from the context provider and renders the
+/// prompt. `None` means that this driver has lost its claim on the run.
 pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
     let (perception, active) = match fetch_context_from_provider(ctx).await? {
         ContextFetchOutcome::NoProvider => (None, Millis::ZERO),
@@ -70,7 +71,7 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
             let prepared = RunPrepared { perception_active: active, ..prepared };
             RunInput::Prepared(Box::new(prepared), blobs)
         }
-        Err(blocker) => blocker.into_run_input(),
+        Err(blocker) => blocker.into_state_machine_input(),
     }))
 }
 
@@ -91,8 +92,8 @@ pub(super) async fn refetch_context_before_turn(
     // An unchanged world is not repeated: the model has seen it.
     let is_new = before.world_hash() != Some(world_hash);
     let update = is_new.then(|| {
-        let update = format_world_state(&perception.world);
-        format!("{WORLD_UPDATE_HEADING}{update}").into()
+        let world_text = format_world_state(&perception.world);
+        format!("{WORLD_UPDATE_HEADING}{world_text}").into()
     });
     let changed = is_new || *before.context() != perception.context;
     let context = perception.context;
@@ -184,12 +185,12 @@ async fn fetch_context_once(
         biased;
         result = fetch => result,
         () = clock.sleep(FETCH_TIMEOUT) => {
-            let why = format!("the provider took longer than {} s", FETCH_TIMEOUT.0 / 1_000);
+            let why = format!("the fetch of the context took longer than {} s", FETCH_TIMEOUT.0 / 1_000);
             return Err(ContextError::transient(why));
         }
     };
     let result = result.map_err(|panic| {
-        let why = format!("the provider panicked: {}", panics::panic_message(&*panic));
+        let why = format!("the fetch of the context panicked: {}", panics::panic_message(&*panic));
         ContextError::transient(why)
     })??;
     let context = result.context.iter();
@@ -199,7 +200,7 @@ async fn fetch_context_once(
         ("context", context, CONTEXT_BYTES_MAX),
     ] {
         if bytes > max {
-            let why = format!("the {field} that the provider returned is longer than {max} bytes");
+            let why = format!("the fetched field `{field}` is longer than {max} bytes");
             return Err(ContextError::permanent(why));
         }
     }

@@ -27,9 +27,10 @@ const SLOW_INTERVAL: Millis = Millis::from_secs(60);
 /// Maximum length of a progress message in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_000;
 
-/// Maximum number of durable progress reports per call.
+/// Maximum number of durable progress reports (which later reports don't replace) per call. Further
+/// ones are not recorded.
 const DURABLE_REPORTS_MAX: u32 = 16;
-/// Maximum number of characters of a durable progress report.
+/// Maximum number of characters of a durable progress report (which must not be dropped).
 const DURABLE_CHARS_MAX: usize = 500;
 
 /// Message that is recorded once per call, instead of the durable progress reports above the
@@ -56,7 +57,8 @@ struct ThrottleState {
     /// Time at which the last progress update of any call was sent to the journal, in nanoseconds of
     /// the monotonic clock.
     last_sent: Option<u64>,
-    /// Durable progress reports that are not journaled yet. They are kept when their call ends.
+    /// Durable progress reports (which must not be dropped) that are not journaled yet. They are
+    /// kept when their call ends.
     durable: VecDeque<RunInput>,
 }
 
@@ -78,7 +80,7 @@ struct CallProgress {
     /// Number of updates of this call that were journaled; `last_sent` is the time of the last one.
     sent_count: u32,
     last_sent: Option<u64>,
-    /// Number of durable reports of this call so far.
+    /// Number of durable progress reports (which must not be dropped) of this call so far.
     durable_count: u32,
 }
 
@@ -150,7 +152,8 @@ impl ProgressThrottle {
         }
     }
 
-    /// Takes all durable reports that are not journaled yet, including those of ended calls.
+    /// Takes all durable progress reports (which must not be dropped) that are not journaled yet,
+    /// including those of ended calls.
     pub(super) fn take_unjournaled_reports(&self) -> VecDeque<RunInput> {
         self.with_locked_state(|state| std::mem::take(&mut state.durable))
     }

@@ -1,5 +1,5 @@
-//! Tool calls that their tools have suspended: makes their state storable, and notifies a tool when
-//! the run has given up its suspended call.
+//! Tool calls that their tools have suspended, to continue them later: makes the state of such a
+//! call storable, and notifies its tool when the run has given up the call.
 
 use std::panic::AssertUnwindSafe;
 

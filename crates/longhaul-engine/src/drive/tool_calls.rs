@@ -29,7 +29,7 @@ use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
 use crate::error::Error;
 use crate::recorded_outputs::check_references_unchanged;
 use crate::redaction::Redaction;
-use crate::run_env::RunEnv;
+use crate::run_env::RunDependencies;
 use crate::run_session::CommitOutcome;
 use crate::tool_registry::RegisteredTool;
 
@@ -82,8 +82,8 @@ pub(super) async fn run_tool_calls(
 }
 
 /// Starts every tool call that is not running yet. A call that can't be started ends at once as
-/// failed. Returns `false` if there is no call to wait for, because the run's environment is
-/// missing, or because the lease is lost and no call is running.
+/// failed. Returns `false` if there is no call to wait for, because the agent, models and tools of
+/// the run are not loaded, or because the lease is lost and no call is running.
 async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> bool {
     let Some(env) = ctx.env.clone() else {
         return false;
@@ -106,7 +106,7 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
             continue;
         };
         let run = ctx.session.run();
-        let input = match resolve_checked_input(&env, run, registered, &task).await {
+        let input = match resolve_tool_call_input(&env, run, registered, &task).await {
             Ok(input) => input,
             Err(why) => {
                 ctx.calls.push_failed_call(&task, &why);
@@ -131,8 +131,8 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
 
 /// Returns the input that the tool receives for a call that is about to start, with the values of
 /// references to outputs of earlier calls. The error is a message for the model.
-async fn resolve_checked_input(
-    env: &RunEnv,
+async fn resolve_tool_call_input(
+    env: &RunDependencies,
     run: &Run,
     registered: &RegisteredTool,
     task: &ToolCallTask,
@@ -279,7 +279,12 @@ async fn verify_tool_call(
         AbortableOutcome::Done(result) => {
             let quota =
                 ArtifactQuota::remaining_after_artifacts(ctx.session.run().control().artifacts());
-            Some(run_input_from_verify_outcome(task.call, result, &*ctx.services.redact, quota))
+            Some(state_machine_input_from_verify_outcome(
+                task.call,
+                result,
+                &*ctx.services.redact,
+                quota,
+            ))
         }
         AbortableOutcome::Aborted(reason) => reason.input_after_abort(),
     })
@@ -290,7 +295,7 @@ type VerifyResult = (VerifyOutcome, Vec<Blob>);
 
 /// Converts the outcome of verifying a call into an input for the state machine. A long output of
 /// the call is truncated.
-fn run_input_from_verify_outcome(
+fn state_machine_input_from_verify_outcome(
     call: CallId,
     (finding, images): VerifyResult,
     redact: &dyn Redact,

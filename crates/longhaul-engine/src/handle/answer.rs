@@ -8,18 +8,18 @@ use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
 use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateRow, GateStatus};
 use longhaul_core::policy::rule::RULES_MAX;
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, scope_of_added_rule};
-use longhaul_run::{DecideContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command, scope_of_added_rule};
+use longhaul_run::{DecisionContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
 use crate::blocker::RunBlocker;
 use crate::classify::{classify_effects_of_input, secret_in_input_message};
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
 use crate::replay::replay_run;
-use crate::run_env::{RunEnv, compile_output_schema, load_agent_version_of_run};
+use crate::run_env::{RunDependencies, compile_output_schema, load_agent_version_of_run};
 use crate::services::release_external_tools;
 
 /// Maximum length in bytes of the note in an answer to a gate.
@@ -129,11 +129,11 @@ impl Longhaul {
         }
         let now = self.services.records.now().await?;
         let run_row = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
-        let view = RunSnapshot { run, status: run_row.status };
+        let view = RunIdAndStatus { run, status: run_row.status };
         let agent = run_row.agent;
         let has_rule = self.has_rule_that_answer_adds(&row, &answer, agent.clone()).await?;
         let command = RunCommand::Answer { gate: Box::new(row), answer, agent, has_rule };
-        let batch = decide_command(&view, command, DecideContext::new(now))?;
+        let batch = decide_command(&view, command, DecisionContext::new(now))?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
         match self.append_without_claim(run, batch).await? {
             Ok(seq) if counts => Ok(Some(GateAnswerOutcome::Voted(seq))),
@@ -155,8 +155,8 @@ impl Longhaul {
         }
     }
 
-    /// Returns whether the remembered approval that this answer would add already exists and is
-    /// active.
+    /// Returns whether the remembered approval (rule by which later calls are approved) that this
+    /// answer would add already exists and is active.
     async fn has_rule_that_answer_adds(
         &self,
         gate: &GateRow,
@@ -168,11 +168,13 @@ impl Longhaul {
         else {
             return Ok(false);
         };
-        let active = self.services.records.active_rules(vec![scope], vec![pattern]).await?;
+        let active =
+            self.services.records.active_approval_rules(vec![scope], vec![pattern]).await?;
         Ok(!active.is_empty())
     }
 
-    /// Returns the outcome of the answer that the run's journal contains at this sequence number.
+    /// Returns whether the answer that the run's journal contains at this sequence number closed
+    /// its gate.
     pub async fn find_recorded_answer_outcome(
         &self,
         run: RunId,
@@ -190,7 +192,7 @@ impl Longhaul {
     async fn check_edited_call_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
         let bad = |why: String| Error::from(Rejection::InvalidTask(why));
-        let env = self.load_env_to_check_edit(&run).await?;
+        let env = self.load_dependencies_to_check_edit(&run).await?;
         let name = gate.spec.tool.clone().unwrap_or_default();
         let Some(tool) = env.tool(&name) else {
             return Err(bad(format!(
@@ -246,19 +248,19 @@ impl Longhaul {
     }
 
     /// Loads the agent and the tools of a run, to check an edit by a person.
-    async fn load_env_to_check_edit(&self, run: &Run) -> Result<RunEnv, Error> {
+    async fn load_dependencies_to_check_edit(&self, run: &Run) -> Result<RunDependencies, Error> {
         let looks = Epoch::default();
         let clock = &self.services.clock;
         let loaded = tokio::select! {
             biased;
-            loaded = RunEnv::load_for_run(&self.services, run, looks) => loaded,
+            loaded = RunDependencies::load_for_run(&self.services, run, looks) => loaded,
             () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(RunBlocker::from(format!(
                 "an edit can't be checked now: the tools of the run were not available after {} s",
                 CHECK_TIMEOUT.0 / 1_000
             )))),
         };
         // The driver of the run has external tools of its own, so these can be released.
-        let claim = ClaimId { run: run.id(), epoch: looks };
+        let claim = RunClaimId { run: run.id(), epoch: looks };
         release_external_tools(&self.services, claim).await;
         loaded?.map_err(|blocker| Rejection::InvalidTask(blocker.message).into())
     }

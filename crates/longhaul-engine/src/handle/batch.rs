@@ -3,13 +3,13 @@
 
 use longhaul_api::batch::BatchView;
 use longhaul_core::id::{BatchId, RunId};
-use longhaul_core::task::{BatchMode, BatchPosition, EarliestStart};
+use longhaul_core::task::{EarliestStart, RunBatchMode, RunBatchPosition};
 use longhaul_run::Rejection;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::handle::submit::{SubmitOutcome, check_task_count, run_creation_request};
-use crate::replay::replay_without_transcript;
+use crate::replay::replay_run_without_transcript;
 use crate::task::Task;
 use crate::view::created_run_view;
 
@@ -19,7 +19,7 @@ impl Longhaul {
     pub async fn submit_batch(
         &self,
         tasks: Vec<Task>,
-        mode: BatchMode,
+        mode: RunBatchMode,
     ) -> Result<BatchView, Error> {
         check_task_count(tasks.len())?;
         let idempotency = self.idempotency_record(&tasks, Some(mode));
@@ -27,8 +27,8 @@ impl Longhaul {
         let ids: Vec<RunId> = tasks.iter().map(|_| self.new_run_id()).collect();
         let mut built = Vec::with_capacity(tasks.len());
         for (index, (mut task, run)) in tasks.into_iter().zip(ids.iter().copied()).enumerate() {
-            let mut position = BatchPosition { id, mode, next: None };
-            if mode == BatchMode::Sequential {
+            let mut position = RunBatchPosition { id, mode, next: None };
+            if mode == RunBatchMode::Sequential {
                 position.next = ids.get(index + 1).copied();
                 task.start = start_condition_in_sequence(index, task.start)?;
             }
@@ -40,7 +40,7 @@ impl Longhaul {
             SubmitOutcome::Created(_) => Ok(BatchView { id, mode, runs }),
             SubmitOutcome::Existing(runs) => {
                 let first = runs.first().ok_or(Error::BatchNotFound(id))?;
-                let (first, _) = replay_without_transcript(&self.services, *first).await?;
+                let (first, _) = replay_run_without_transcript(&self.services, *first).await?;
                 let existing = first.task().batch.ok_or(Error::IdempotencyKeyReused)?;
                 self.batch(existing.id).await
             }
@@ -51,10 +51,10 @@ impl Longhaul {
 
     /// Returns a batch with its runs, in the order in which they were submitted.
     pub async fn batch(&self, batch: BatchId) -> Result<BatchView, Error> {
-        let ids = self.services.records.batch_runs(batch).await?;
+        let ids = self.services.records.runs_of_batch(batch).await?;
         let first = ids.first().ok_or(Error::BatchNotFound(batch))?;
-        let (first, _) = replay_without_transcript(&self.services, *first).await?;
-        let mode = first.task().batch.map_or(BatchMode::default(), |position| position.mode);
+        let (first, _) = replay_run_without_transcript(&self.services, *first).await?;
+        let mode = first.task().batch.map_or(RunBatchMode::default(), |position| position.mode);
         let mut runs = Vec::with_capacity(ids.len());
         let mut workers = None;
         for run in ids {

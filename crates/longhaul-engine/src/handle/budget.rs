@@ -3,28 +3,29 @@
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::{Budget, BudgetCap, BudgetRaise};
 use longhaul_run::commands::RunCommand;
-use longhaul_run::explain::{command_to_raise_budget_through_child, dollars_text};
+use longhaul_run::explain::{command_to_raise_shared_budget, dollars_text};
 use longhaul_run::{Rejection, Run};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::replay::replay_without_transcript;
+use crate::replay::replay_run_without_transcript;
 
 impl Longhaul {
-    /// Returns the command that resumes a run with higher caps. A child run that waits for the budget
-    /// of its tree raises that budget if the root of the tree has ended.
+    /// Returns the command that resumes a run with higher budget caps. If a child run waits for the
+    /// budget of its tree (the root run and all descendants) and the root has ended, the command
+    /// raises the budget of the tree.
     ///
     /// # Errors
     ///
     /// A cap is above the new one, or the raise must go through the root of the tree.
-    pub(super) async fn resume_command_with_raise(
+    pub(super) async fn resume_command_with_raised_caps(
         &self,
         run: RunId,
         raise: BudgetRaise,
         by: String,
     ) -> Result<RunCommand, Error> {
         let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
-        let (folded, _) = replay_without_transcript(&self.services, newest).await?;
+        let (folded, _) = replay_run_without_transcript(&self.services, newest).await?;
         let resume = |by| RunCommand::Resume { by, raise: Some(raise) };
         // Sending this command to a run that has ended fails with an error that says so.
         if folded.outcome().is_some() {
@@ -34,8 +35,8 @@ impl Longhaul {
         let account = self.services.records.budget_account(task.root).await?.unwrap_or_default();
         let raises_shared_cap = raise.micro_usd.is_some() || raise.tokens.is_some();
         let is_at_cap_of_tree =
-            task.is_child() && raises_shared_cap && control.is_at_cap_of(&account);
-        if is_at_cap_of_tree && !self.has_tree_ended(task.root).await? {
+            task.is_child() && raises_shared_cap && control.is_shared_cap_still_exhausted(&account);
+        if is_at_cap_of_tree && !self.has_run_tree_ended(task.root).await? {
             return Err(Rejection::TreeBudgetExhausted(task.root).into());
         }
         let mut caps = control.caps;
@@ -50,22 +51,23 @@ impl Longhaul {
         })
     }
 
-    /// Returns the command that raises the budget of the tree through this child run, because the
-    /// root of the tree has ended. `None` if the root is open, or if the run does not wait for this
-    /// budget.
-    pub(super) async fn command_to_raise_budget_without_root(
+    /// Returns the CLI command that raises the budget of the tree (the root run and all
+    /// descendants) through this child run, because the root has ended. `None` if the root is open,
+    /// or if the run does not wait for this budget.
+    pub(super) async fn child_command_to_raise_tree_budget(
         &self,
         run: &Run,
     ) -> Result<Option<String>, Error> {
-        let Some(command) = command_to_raise_budget_through_child(run) else {
+        let Some(command) = command_to_raise_shared_budget(run) else {
             return Ok(None);
         };
-        let has_ended = self.has_tree_ended(run.task().root).await?;
+        let has_ended = self.has_run_tree_ended(run.task().root).await?;
         Ok(Some(command).filter(|_| has_ended))
     }
 
-    /// Returns whether the root of a tree of runs has ended and goes on in no other run of a chain.
-    async fn has_tree_ended(&self, root: RunId) -> Result<bool, Error> {
+    /// Returns whether the root run of a tree has ended and, if it belongs to a chain, whether the
+    /// newest run of the chain has ended.
+    async fn has_run_tree_ended(&self, root: RunId) -> Result<bool, Error> {
         let store = &self.services.store;
         let Some(row) = store.get_run(root).await? else {
             return Ok(true);
@@ -84,7 +86,10 @@ fn check_that_no_cap_is_lowered(caps: &Budget, raise: BudgetRaise) -> Result<(),
     let new_caps = Budget::default().with_replaced_caps(raise);
     let kinds = [BudgetCap::Money, BudgetCap::Tokens, BudgetCap::Turns, BudgetCap::ActiveTime];
     for kind in kinds {
-        let (Some(current), Some(new)) = (caps.cap(kind), new_caps.cap(kind)) else { continue };
+        let (Some(current), Some(new)) = (caps.limit_of_cap(kind), new_caps.limit_of_cap(kind))
+        else {
+            continue;
+        };
         if new < current {
             let (cap, current) = match kind {
                 BudgetCap::Money => ("money", format!("${}", dollars_text(current))),

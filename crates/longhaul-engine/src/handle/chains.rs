@@ -14,7 +14,7 @@ use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::AutoApproval;
 use longhaul_core::policy::{ParkedLanePolicy, RunPolicy};
-use longhaul_core::task::{BatchPosition, TaskSpec};
+use longhaul_core::task::{RunBatchPosition, TaskSpec};
 use longhaul_run::Rejection;
 use longhaul_run::submit::new_run_from_task;
 
@@ -33,7 +33,7 @@ struct ChainToBuild {
     /// Submitted task, with its field `chain` removed.
     task: Task,
     first_run: RunId,
-    batch: Option<BatchPosition>,
+    batch: Option<RunBatchPosition>,
 }
 
 /// A step of a chain with the task and the agent of its run.
@@ -105,7 +105,7 @@ impl Longhaul {
         &self,
         mut task: Task,
         first_run: RunId,
-        batch: Option<BatchPosition>,
+        batch: Option<RunBatchPosition>,
     ) -> Result<(NewRun, Vec<Blob>), Error> {
         let chain = task.chain.take().ok_or(Rejection::Empty("a chain"))?;
         let spec = self.resolve_task_chain(&chain)?;
@@ -182,8 +182,8 @@ fn set_result_auto_approval(policy: &mut RunPolicy, chain: Option<&str>) {
         && gate.approvers.count <= 1
         && !gate.approvers.not_submitter
     {
-        let by = chain.map_or_else(|| "chain".to_owned(), |name| format!("chain:{name}"));
-        gate.auto_approve = Some(AutoApproval { after: AUTO_APPROVE_DELAY, by });
+        let approver = chain.map_or_else(|| "chain".to_owned(), |name| format!("chain:{name}"));
+        gate.auto_approve = Some(AutoApproval { after: AUTO_APPROVE_DELAY, by: approver });
     }
 }
 

@@ -12,8 +12,8 @@ use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, GateFilter, JournalAuthor,
 };
 use longhaul_core::status::Status;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
-use longhaul_run::{DecideContext, Rejection, check_question_answer};
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
+use longhaul_run::{DecisionContext, Rejection, check_question_answer};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
@@ -23,7 +23,7 @@ const OPEN_QUESTIONS_MAX: usize = 100;
 
 /// A message that was queued for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuedSteer {
+pub struct QueuedSteerMessage {
     /// Run that reads the message.
     pub run: RunId,
     /// Id of the message.
@@ -39,12 +39,12 @@ impl Longhaul {
         text: impl Into<String>,
         delivery: SteerDelivery,
         by: &str,
-    ) -> Result<QueuedSteer, Error> {
+    ) -> Result<QueuedSteerMessage, Error> {
         let steer = SteerId::from_bits(self.services.ids.next_id_bits());
         let by = by.to_owned();
         let message = SteerMessage { steer, text: text.into(), delivery, by, is_task: false };
         let run = self.apply_input_or_send_command(run, None, RunCommand::Steer(message)).await?;
-        Ok(QueuedSteer { run, id: steer })
+        Ok(QueuedSteerMessage { run, id: steer })
     }
 
     /// Sends a person's message with an id that the caller chose. Does nothing if a message with
@@ -53,22 +53,22 @@ impl Longhaul {
         &self,
         run: RunId,
         message: SteerMessage,
-    ) -> Result<QueuedSteer, Error> {
+    ) -> Result<QueuedSteerMessage, Error> {
         let id = message.steer;
-        let run = self.run_to_search_for_steer(run, id).await?;
-        let sent = self.services.records.queued_steers(run).await?;
+        let run = self.resolve_run_of_steer_message(run, id).await?;
+        let sent = self.services.records.queued_steer_messages(run).await?;
         if sent.iter().any(|row| row.steer == id) {
-            return Ok(QueuedSteer { run, id });
+            return Ok(QueuedSteerMessage { run, id });
         }
         let run = self.apply_input_or_send_command(run, None, RunCommand::Steer(message)).await?;
-        Ok(QueuedSteer { run, id })
+        Ok(QueuedSteerMessage { run, id })
     }
 
     /// Returns the receipt of a message that was just sent to a run. If the run asks a question
     /// that the message does not answer, the receipt has a note about it.
-    pub async fn steer_receipt(
+    pub async fn receipt_for_steer_message(
         &self,
-        QueuedSteer { run, id }: QueuedSteer,
+        QueuedSteerMessage { run, id }: QueuedSteerMessage,
         (text, delivery): (&str, SteerDelivery),
     ) -> Result<SteerReceipt, Error> {
         let answers = matches!(delivery, SteerDelivery::AfterBatch | SteerDelivery::BeforeNextTool);
@@ -95,27 +95,27 @@ impl Longhaul {
         Ok(SteerReceipt { id, run, status: SteerState::Queued, delivery, note })
     }
 
-    /// Replaces the text of a message that the run has not read yet. If the run has ended and belongs
-    /// to a chain, the message can be one of the newest run of the chain.
+    /// Replaces the text of a message that the run has not read yet. If the run has ended and
+    /// belongs to a chain, the message may belong to the newest run of the chain instead.
     pub async fn update_steer(&self, run: RunId, message: SteerMessage) -> Result<(), Error> {
         let steer = message.steer;
-        let run = self.run_to_search_for_steer(run, steer).await?;
+        let run = self.resolve_run_of_steer_message(run, steer).await?;
         let result = self.send_command(run, RunCommand::ChangeSteer(message)).await;
-        self.map_missing_steer_error(run, steer, result).await
+        self.map_missing_steer_message_error(run, steer, result).await
     }
 
-    /// Withdraws a message that the run has not read yet. If the run has ended and belongs to a chain,
-    /// the message can be one of the newest run of the chain.
+    /// Withdraws a message that the run has not read yet. If the run has ended and belongs to a
+    /// chain, the message may belong to the newest run of the chain instead.
     pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
-        let run = self.run_to_search_for_steer(run, steer).await?;
+        let run = self.resolve_run_of_steer_message(run, steer).await?;
         let by = by.to_owned();
         let result = self.send_command(run, RunCommand::WithdrawSteer { steer, by }).await;
-        self.map_missing_steer_error(run, steer, result).await
+        self.map_missing_steer_message_error(run, steer, result).await
     }
 
-    /// Returns the run itself if it has a message with this id or has not ended, and otherwise the
-    /// newest run of its chain.
-    pub async fn run_to_search_for_steer(
+    /// Returns the run that may have a message with this id: the newest run of the chain, if this
+    /// run has ended, belongs to a chain and has no such message. Otherwise this run itself.
+    pub async fn resolve_run_of_steer_message(
         &self,
         run: RunId,
         steer: SteerId,
@@ -123,13 +123,13 @@ impl Longhaul {
         let Some(newest) = self.newest_run_of_chain(run).await? else {
             return Ok(run);
         };
-        let sent = self.services.records.queued_steers(run).await?;
+        let sent = self.services.records.queued_steer_messages(run).await?;
         Ok(if sent.iter().any(|row| row.steer == steer) { run } else { newest })
     }
 
     /// Converts the error "message already delivered, dropped or withdrawn" into "not found" if the
     /// run has no message with this id, because the store returns the first error in both cases.
-    async fn map_missing_steer_error(
+    async fn map_missing_steer_message_error(
         &self,
         run: RunId,
         steer: SteerId,
@@ -138,7 +138,7 @@ impl Longhaul {
         match result {
             Ok(_) => Ok(()),
             Err(Error::Rejected(Rejection::SteerSettled(_))) => {
-                let sent = self.services.records.queued_steers(run).await?;
+                let sent = self.services.records.queued_steer_messages(run).await?;
                 match sent.iter().any(|row| row.steer == steer) {
                     true => Err(Rejection::SteerSettled(steer).into()),
                     false => Err(Error::SteerNotFound(steer)),
@@ -164,7 +164,7 @@ impl Longhaul {
     ) -> Result<RunId, Error> {
         let by = by.to_owned();
         let command = match raise {
-            Some(raise) => self.resume_command_with_raise(run, raise, by).await?,
+            Some(raise) => self.resume_command_with_raised_caps(run, raise, by).await?,
             None => RunCommand::Resume { by, raise },
         };
         self.apply_input_or_send_command(run, None, command).await
@@ -175,7 +175,7 @@ impl Longhaul {
         let command = self.redact_command(command);
         let row = self.run_row(run).await?;
         let now = self.services.records.now().await?;
-        let view = RunSnapshot { run, status: row.status };
+        let view = RunIdAndStatus { run, status: row.status };
         let steer = if let RunCommand::ChangeSteer(SteerMessage { steer, .. })
         | RunCommand::WithdrawSteer { steer, .. } = &command
         {
@@ -183,7 +183,7 @@ impl Longhaul {
         } else {
             None
         };
-        let batch = decide_command(&view, command, DecideContext::new(now))?;
+        let batch = decide_command(&view, command, DecisionContext::new(now))?;
         let outcome = self.append_without_claim(run, batch).await?;
         outcome.map_err(|refused| error_for_refused_append(run, steer, refused))
     }
@@ -196,7 +196,7 @@ impl Longhaul {
         batch: JournalBatch,
     ) -> Result<Result<Seq, AppendRefusalReason>, Error> {
         let author = JournalAuthor::Outsider;
-        let batch = self.mark_request_applied(batch);
+        let batch = self.add_request_applied_mark(batch);
         let append = AppendRequest { run, author, batch };
         match self.services.store.append_to_journal(append).await? {
             AppendResult::Committed { seq, .. } => {
@@ -239,7 +239,7 @@ fn error_for_refused_append(
         // Another attempt of the same request was applied. When the request is sent again it finds
         // that effect.
         AppendRefusalReason::RequestAlreadyApplied => Error::Contention(run),
-        other @ (AppendRefusalReason::OverBudget(_)
+        unexpected_reason @ (AppendRefusalReason::OverBudget(_)
         | AppendRefusalReason::TreeFull
         | AppendRefusalReason::OverCap(_)
         | AppendRefusalReason::CapWindowPassed
@@ -258,7 +258,8 @@ fn error_for_refused_append(
         | AppendRefusalReason::RuleInactive
         | AppendRefusalReason::TimerConsumed
         | AppendRefusalReason::NotAllowedForOutsider(_)) => {
-            Error::Internal { run, reason: format!("the store refused the append: {other:?}") }
+            let reason = format!("the store refused the append: {unexpected_reason:?}");
+            Error::Internal { run, reason }
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use longhaul_core::port::auth::{
-    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredResponse,
+    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredHttpResponse,
 };
 use longhaul_core::port::redact::Redact;
 use longhaul_core::raw::{Hash, RawJson};
@@ -51,7 +51,7 @@ impl Longhaul {
     pub async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
-        mut reply: StoredResponse,
+        mut reply: StoredHttpResponse,
     ) -> Result<(), Error> {
         // A response may repeat parts of the request.
         if let Ok(body) = std::str::from_utf8(&reply.body)

@@ -3,8 +3,8 @@
 //! Invariant: the secret of a key is returned once, when the key is created, and never stored.
 
 use longhaul_core::access::{Principal, Role};
-use longhaul_core::id::KeyName;
-use longhaul_core::port::auth::{ApiKeyRef, KeyRow, NewKey};
+use longhaul_core::id::ApiKeyName;
+use longhaul_core::port::auth::{ApiKeyRef, ApiKeyRow, NewApiKey};
 use longhaul_core::time::Millis;
 use longhaul_run::Rejection;
 
@@ -15,9 +15,9 @@ use longhaul_api::key::KeyView;
 
 /// Request to create an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CreateKeyRequest {
+pub struct NewKeyRequest {
     /// Name of the key to create.
-    pub name: KeyName,
+    pub name: ApiKeyName,
     /// Role of the callers who use the key.
     pub role: Role,
     /// Lifetime of the key. `None` means that the key does not expire.
@@ -28,7 +28,7 @@ pub struct CreateKeyRequest {
 
 /// A newly created API key with its secret.
 #[derive(Debug, Clone)]
-pub struct IssuedKey {
+pub struct IssuedApiKey {
     /// Secret that callers send to authenticate. It is not stored.
     pub secret: Secret,
     /// The key without its secret, as it is stored.
@@ -46,7 +46,7 @@ pub struct CallerIdentity {
 
 impl CallerIdentity {
     /// Returns the identity of the holder of a stored key.
-    pub(super) fn from_key(row: &KeyRow) -> Self {
+    pub(super) fn from_key(row: &ApiKeyRow) -> Self {
         Self {
             principal: Principal { name: format!("key:{}", row.name), role: row.role },
             key: ApiKeyRef::Key(row.hash),
@@ -70,7 +70,7 @@ impl Longhaul {
     }
 
     /// Creates an API key and returns it with its secret.
-    pub async fn create_key(&self, request: CreateKeyRequest) -> Result<IssuedKey, Error> {
+    pub async fn create_key(&self, request: NewKeyRequest) -> Result<IssuedApiKey, Error> {
         let name = request.name.to_string();
         // In a URL path these two names mean other directories, so the key could not be revoked.
         if [".", ".."].contains(&name.as_str()) {
@@ -78,7 +78,7 @@ impl Longhaul {
         }
         self.check_no_secret_in_name("the key's name", &name)?;
         let secret = self.generate_secret(KEY_PREFIX)?;
-        let key = NewKey {
+        let key = NewApiKey {
             name: request.name,
             role: request.role,
             hash: secret.hash(),
@@ -86,33 +86,36 @@ impl Longhaul {
             by: self.redact(request.by),
             request: self.request.clone(),
         };
-        if !self.services.auth.add_key(key).await? {
+        if !self.services.auth.add_api_key(key).await? {
             return Err(Error::KeyNameTaken(name));
         }
-        let row = self.services.auth.find_key(secret.hash()).await?;
+        let row = self.services.auth.find_api_key(secret.hash()).await?;
         let row = row.ok_or(Error::KeyNotFound(name))?;
         let key = KeyView::new(&row, self.current_store_time().await?);
-        Ok(IssuedKey { secret, key })
+        Ok(IssuedApiKey { secret, key })
     }
 
     /// Lists all API keys, oldest first.
-    pub async fn list_keys(&self) -> Result<Vec<KeyView>, Error> {
+    pub async fn list_api_keys(&self) -> Result<Vec<KeyView>, Error> {
         let now = self.current_store_time().await?;
-        let rows = self.services.auth.list_keys().await?;
+        let rows = self.services.auth.list_api_keys().await?;
         Ok(rows.iter().map(|row| KeyView::new(row, now)).collect())
     }
 
     /// Revokes an API key and all tokens issued for it.
-    pub async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, Error> {
-        let row = self.services.auth.revoke_key(name).await?;
+    pub async fn revoke_api_key(&self, name: &ApiKeyName) -> Result<KeyView, Error> {
+        let row = self.services.auth.revoke_api_key(name).await?;
         let row = row.ok_or_else(|| Error::KeyNotFound(name.to_string()))?;
         Ok(KeyView::new(&row, self.current_store_time().await?))
     }
 
     /// Returns the identity of the caller who presents this key. `None` if the key is unknown,
     /// expired or revoked.
-    pub async fn authenticate_key(&self, secret: &Secret) -> Result<Option<CallerIdentity>, Error> {
-        let Some(row) = self.services.auth.find_key(secret.hash()).await? else {
+    pub async fn authenticate_api_key(
+        &self,
+        secret: &Secret,
+    ) -> Result<Option<CallerIdentity>, Error> {
+        let Some(row) = self.services.auth.find_api_key(secret.hash()).await? else {
             return Ok(None);
         };
         if !row.is_valid_at(self.current_store_time().await?) {

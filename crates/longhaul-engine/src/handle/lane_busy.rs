@@ -4,7 +4,7 @@
 //! Invariant: no task is lost. The store decides whether the lane is busy in the transaction that
 //! would create the run. A message that arrives too late for a run is submitted again.
 
-use longhaul_core::change::{Blob, Change, NewRun};
+use longhaul_core::change::{Blob, NewRun, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
@@ -14,8 +14,8 @@ use longhaul_core::port::store::{
     IdempotencyRecord, JournalAuthor, RunRow,
 };
 use longhaul_core::task::TaskSpec;
-use longhaul_run::DecideContext;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::DecisionContext;
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
 use longhaul_run::submit::lane_entry;
 
 use crate::agent::Agent;
@@ -114,7 +114,7 @@ impl Longhaul {
         let Some(mut request) = self.message_append_request(agent, new, &row, author).await? else {
             return Ok(AddMessageOutcome::Impossible);
         };
-        request.batch.changes.extend(idempotency.cloned().map(Change::SaveSubmitKey));
+        request.batch.changes.extend(idempotency.cloned().map(RowChange::SaveSubmitKey));
         Ok(match self.services.store.append_to_journal(request).await? {
             AppendResult::Committed { .. } => {
                 self.services.notifier.notify_run_changed(run);
@@ -156,10 +156,10 @@ impl Longhaul {
             is_task: true,
         };
         let now = self.services.records.now().await?;
-        let snapshot = RunSnapshot { run: row.id, status: row.status };
+        let snapshot = RunIdAndStatus { run: row.id, status: row.status };
         let command = self.redact_command(RunCommand::Steer(message));
         // An empty text, or one that is too long for a message, stays a task of its own.
-        let batch = decide_command(&snapshot, command, DecideContext::new(now)).ok();
+        let batch = decide_command(&snapshot, command, DecisionContext::new(now)).ok();
         Ok(batch.map(|batch| AppendRequest { run: row.id, author, batch }))
     }
 }

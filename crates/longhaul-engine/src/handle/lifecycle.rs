@@ -6,7 +6,7 @@ use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor};
 use longhaul_run::commands::RunCommand;
-use longhaul_run::{DecideContext, Rejection, RunInput, decide};
+use longhaul_run::{DecisionContext, Rejection, RunInput, decide};
 
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
@@ -45,7 +45,7 @@ impl Longhaul {
     /// Resumes a paused lane. Does nothing if the lane is not paused.
     pub async fn resume_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
         let row = self.services.records.set_lane_pause_state(lane, false).await?;
-        self.services.notifier.notify_work_available();
+        self.services.notifier.notify_runs_ready();
         Ok(LaneView::from(&row))
     }
 
@@ -85,8 +85,8 @@ impl Longhaul {
     /// run, the run has changed meanwhile, or the input is rejected.
     async fn apply_input_if_no_driver(&self, run: RunId, input: RunInput) -> Result<bool, Error> {
         let (folded, now) = replay_run(&self.services, run).await?;
-        let batch = match decide(&folded, input, DecideContext::new(now)) {
-            Ok(batch) => self.mark_request_applied(batch),
+        let batch = match decide(&folded, input, DecisionContext::new(now)) {
+            Ok(batch) => self.add_request_applied_mark(batch),
             Err(refusal @ (Rejection::Ended(_) | Rejection::AlreadyInState(_))) => {
                 return Err(refusal.into());
             }

@@ -42,7 +42,7 @@ pub struct ResolvedGateLink {
 
 impl ResolvedGateLink {
     /// Whether the input that the gate shows has changed since the link was created.
-    pub fn has_input_changed(&self) -> bool {
+    pub fn has_gate_input_changed(&self) -> bool {
         self.digest != current_gate_digest(&self.gate)
     }
 }

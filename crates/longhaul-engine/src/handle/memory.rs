@@ -4,12 +4,12 @@
 
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
+use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
 
-/// Maximum number of bytes that can be added to a thread at once.
+/// Maximum number of bytes that can be added to a thread (conversation) at once.
 const APPEND_BYTES_MAX: usize = 1024 * 1024;
 
 /// A message that a program adds to a thread, outside of any run.
@@ -37,7 +37,7 @@ impl ThreadMessage {
 }
 
 impl Longhaul {
-    /// Returns the newest messages of a thread, oldest first.
+    /// Returns the newest messages of a thread (conversation), oldest first.
     pub async fn thread_messages(
         &self,
         thread: &ThreadKey,
@@ -46,7 +46,7 @@ impl Longhaul {
         Ok(self.services.records.thread_messages(thread, limit).await?)
     }
 
-    /// Returns the number of messages in a thread.
+    /// Returns the number of messages in a thread (conversation).
     pub async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, Error> {
         Ok(self.services.records.thread_message_count(thread).await?)
     }
@@ -66,39 +66,41 @@ impl Longhaul {
         Ok(self.services.records.append_thread_messages(thread, messages).await?)
     }
 
-    /// Deletes all messages of a thread. The journals of its runs are kept.
+    /// Deletes all messages of a thread (conversation). The journals of its runs are kept.
     pub async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), Error> {
         Ok(self.services.records.clear_thread(thread).await?)
     }
 
-    /// Adds a note about a resource. Does nothing if a note with the same key exists.
+    /// Adds a note about a resource (a person or thing). Does nothing if a note with the same key
+    /// exists.
     pub async fn add_note(
         &self,
         resource: &ResourceKey,
-        note: NewNote,
+        note: NewMemoryNote,
     ) -> Result<AddNoteOutcome, Error> {
         let note = self.redact_note(resource, note)?;
         Ok(self.services.records.add_note(resource, note).await?)
     }
 
-    /// Searches the notes about a resource for any word of `query`, best match first. Without a
-    /// word in `query` the newest notes are returned.
+    /// Searches the notes about a resource (a person or thing) for any word of `query`, best match
+    /// first. If `query` contains no word, the newest notes are returned.
     pub async fn search_notes(
         &self,
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> Result<Vec<Note>, Error> {
+    ) -> Result<Vec<MemoryNote>, Error> {
         Ok(self.services.records.search_notes(resource, query, limit).await?)
     }
 
-    /// Lists the notes about a resource, newest first, continuing after the note `after`.
+    /// Lists the notes about a resource (a person or thing), newest first, continuing after the
+    /// note `after`.
     pub async fn list_notes(
         &self,
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> Result<Vec<Note>, Error> {
+    ) -> Result<Vec<MemoryNote>, Error> {
         Ok(self.services.records.list_notes(resource, after, limit).await?)
     }
 
@@ -107,7 +109,7 @@ impl Longhaul {
         Ok(self.services.records.delete_note(note).await?)
     }
 
-    /// Deletes all notes about a resource. Returns the number of deleted notes.
+    /// Deletes all notes about a resource (a person or thing). Returns the number of deleted notes.
     pub async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, Error> {
         Ok(self.services.records.clear_notes(resource).await?)
     }

@@ -82,7 +82,7 @@ fn model_request_of_step(run: &Run, step: EngineStep) -> Option<ModelRequest> {
     match step {
         EngineStep::AskModel(request) => Some(request),
         EngineStep::Compact(request) => {
-            Some(summary::to_summary_request(request, run.control().summary_guidance()))
+            Some(summary::to_summary_request(request, run.control().compaction_summary_guidance()))
         }
         EngineStep::Prepare
         | EngineStep::RefreshPerception

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
 use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow};
@@ -17,7 +17,7 @@ use longhaul_run::{CHILD_DEPTH_MAX, Run};
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::handle::served_inboxes::LiveWorkers;
-use crate::replay::{replay_run, replay_without_transcript};
+use crate::replay::{replay_run, replay_run_without_transcript};
 use crate::view::{describe_queue_wait, describe_start_time_wait, run_view};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
@@ -44,7 +44,7 @@ impl Longhaul {
         workers: &mut Option<LiveWorkers>,
     ) -> Result<RunView, Error> {
         let row = self.run_row(run).await?;
-        let (folded, now) = replay_without_transcript(&self.services, run).await?;
+        let (folded, now) = replay_run_without_transcript(&self.services, run).await?;
         let mut view = run_view(&row, &folded, now);
         if describe_start_time_wait(&row, &folded, now).is_none()
             && let Some(unserved) = self.explain_unserved_run(&row, workers).await?
@@ -112,7 +112,7 @@ impl Longhaul {
         let last = self.read_run_journal(row.id, before, 1).await?;
         Ok(match last.first().map(|entry| &entry.event) {
             Some(Event::RunWaiting(waiting)) => {
-                waiting.wait.end_time().map(|until| format!("waits: cap until {until}"))
+                waiting.wait.end_time().map(|until| format!("waits: spend cap until {until}"))
             }
             Some(_) | None => None,
         })
@@ -148,7 +148,7 @@ impl Longhaul {
     }
 
     /// Reads the events of all journals after a global sequence number, in the order of writing.
-    pub async fn read_global_log(
+    pub async fn read_events_of_all_runs(
         &self,
         after: GlobalSeq,
         limit: usize,
@@ -163,8 +163,8 @@ impl Longhaul {
 
     /// Whether any process currently drives the runs of the store. The store may know this without
     /// heartbeats, for example from a lock.
-    pub async fn has_driving_process(&self) -> Result<bool, Error> {
-        Ok(self.services.records.has_driving_process().await?)
+    pub async fn has_process_driving_runs(&self) -> Result<bool, Error> {
+        Ok(self.services.records.has_process_driving_runs().await?)
     }
 
     /// Whether a worker has sent a heartbeat within the duration of its lease, i.e. can still write
@@ -182,13 +182,13 @@ impl Longhaul {
     /// child run, explains what the child waits for. For an ended run of a chain, explains the
     /// newest run of the chain.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
-        let (mut explanation, mut child) = self.explain_run_without_children(run).await?;
+        let (mut explanation, mut child) = self.explain_status_without_child_runs(run).await?;
         if child.is_none() {
             child = self.newest_run_of_chain(run).await?;
         }
         for _ in 0..CHILD_DEPTH_MAX {
             let Some(id) = child else { break };
-            let (of_child, next) = match self.explain_run_without_children(id).await {
+            let (of_child, next) = match self.explain_status_without_child_runs(id).await {
                 Ok(explained) => explained,
                 Err(Error::RunNotFound(_)) => break,
                 Err(error) => return Err(error),
@@ -202,11 +202,11 @@ impl Longhaul {
 
     /// Explains the status of a run itself, without its child runs. Also returns the child run that
     /// it waits for, or `None` if it waits for none.
-    async fn explain_run_without_children(
+    async fn explain_status_without_child_runs(
         &self,
         run: RunId,
     ) -> Result<(RunExplanation, Option<RunId>), Error> {
-        let (folded, now) = replay_without_transcript(&self.services, run).await?;
+        let (folded, now) = replay_run_without_transcript(&self.services, run).await?;
         let row = self.run_row(run).await?;
         let start_time = describe_start_time_wait(&row, &folded, now);
         let mut special = None;
@@ -223,7 +223,7 @@ impl Longhaul {
                 // Waiting for a lane, a batch or a start time is recorded only in the row.
                 let queued = start_time.or_else(|| describe_queue_wait(&row));
                 let message = queued.unwrap_or(explanation.message);
-                let command = self.command_to_raise_budget_without_root(&folded).await?;
+                let command = self.child_command_to_raise_tree_budget(&folded).await?;
                 StateExplanation { message, command: command.unwrap_or(explanation.command) }
             }
         };
@@ -290,7 +290,7 @@ impl Longhaul {
         run: RunId,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<Entry>, Error> {
+    ) -> Result<Vec<JournalEntry>, Error> {
         let page =
             self.services.store.read_journal(JournalReadRequest { run, after, limit }).await?;
         if page.last_seq == Seq::START {

@@ -4,9 +4,9 @@
 //! is rejected.
 
 use longhaul_core::id::ResourceKey;
-use longhaul_core::note::NewNote;
+use longhaul_core::note::NewMemoryNote;
 use longhaul_core::policy::gate::{Answer, GateDecision};
-use longhaul_core::port::redact::{find_secret_placeholder, placeholder_secret_name};
+use longhaul_core::port::redact::{find_secret_placeholder, secret_name_in_placeholder};
 use longhaul_core::time::Timestamp;
 use longhaul_run::Rejection;
 use longhaul_run::commands::RunCommand;
@@ -51,7 +51,7 @@ impl Longhaul {
         let is_one = |text: &&String| find_secret_placeholder(text) == Some(0..text.len());
         let templates = [&agent.prompt].into_iter().chain(agent.events.values());
         let template_secret =
-            || templates.filter(is_one).find_map(|text| placeholder_secret_name(text));
+            || templates.filter(is_one).find_map(|text| secret_name_in_placeholder(text));
         let found = self.redaction().secret_name_in_text(&definition);
         let Some(secret) = found.or_else(|| template_secret().map(str::to_owned)) else {
             return Ok(());
@@ -163,13 +163,13 @@ impl Longhaul {
         command
     }
 
-    /// Redacts secrets in the text and tags of a note. Rejects a note whose resource or key
-    /// contains a secret.
+    /// Redacts secrets in the text and tags of a note. Rejects a note whose resource (the person or
+    /// thing that it is about) or key contains a secret.
     pub(super) fn redact_note(
         &self,
         resource: &ResourceKey,
-        note: NewNote,
-    ) -> Result<NewNote, Error> {
+        note: NewMemoryNote,
+    ) -> Result<NewMemoryNote, Error> {
         self.check_no_secret_in_name("the resource", resource.as_str())?;
         self.check_no_secret_in_name("the note's key", note.key())?;
         let written = note.to_note(resource, Timestamp::default());
@@ -179,7 +179,7 @@ impl Longhaul {
         if text == written.text && tags == written.tags {
             return Ok(note);
         }
-        let clean = NewNote::new(note.key(), text, tags, written.run);
+        let clean = NewMemoryNote::new(note.key(), text, tags, written.run);
         clean.map_err(|bad| Rejection::InvalidTask(bad.to_string()).into())
     }
 }

@@ -16,7 +16,8 @@ impl Longhaul {
         Ok(self.services.records.list_rules(filter).await?)
     }
 
-    /// Returns the remembered approval with this id, active or revoked.
+    /// Returns the remembered approval (rule by which later calls are approved) with this id,
+    /// active or revoked.
     pub async fn get_rule(&self, rule: RuleId) -> Result<ApprovalRuleRow, Error> {
         let filter = RuleFilter { rule: Some(rule), limit: 1, ..RuleFilter::default() };
         let found = self.list_rules(filter).await?;

@@ -8,7 +8,7 @@ use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::id::{AgentName, IdError, LaneKey, ResourceKey, RunId, ScheduleName, ThreadKey};
 use longhaul_core::port::auth::IdempotencyKey;
 use longhaul_core::port::schedules::{
-    FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
+    NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome,
 };
 use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord, RunRow};
 use longhaul_core::raw::{Hash, RawJson};
@@ -20,7 +20,7 @@ use longhaul_run::Rejection;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::handle::submit::IDEMPOTENCY_TTL;
-use crate::schedule::{CATCH_UP_MAX, Calendar, FiringPlan};
+use crate::schedule::{CATCH_UP_MAX, FiringPlan, ParsedScheduleTiming};
 use crate::task::Task;
 
 /// Maximum length of a schedule's name in bytes.
@@ -40,12 +40,13 @@ impl Longhaul {
         self.check_no_secret_in_name("the name of the schedule", name.as_str())?;
         let spec = self.parse_schedule_spec(body)?;
         let now = self.current_store_time().await?;
-        let calendar = Calendar::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
+        let calendar =
+            ParsedScheduleTiming::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
         let due = calendar.next_firing_after(now).ok_or_else(|| {
             Error::InvalidSchedule("the cron pattern never matches any date".to_owned())
         })?;
         // Everything that a firing checks is checked now, while the caller can fix it.
-        let task = self.redact_task(firing_task(&name, &spec, due))?;
+        let task = self.redact_task(task_of_firing(&name, &spec, due))?;
         let spec = ScheduleSpec { input: task.input.clone(), ..spec };
         self.build_new_run(task, self.new_run_id(), None)?;
         let schedules = &self.services.schedules;
@@ -100,18 +101,19 @@ impl Longhaul {
         });
         for _ in 0..ATTEMPTS_MAX {
             let row = self.schedule_row(name).await?;
-            let request = self.run_request_of_firing(&row, self.current_store_time().await?)?;
+            let request =
+                self.create_run_request_of_firing(&row, self.current_store_time().await?)?;
             let request = CreateRunsRequest { idempotency: idempotency.clone(), ..request };
             let request = self.add_cap_reservations(request).await?;
             let firing = ScheduleFiring {
                 name: row.name,
                 due: row.due,
                 next_due: row.due,
-                action: FiringAction::Create(Box::new(request)),
+                action: ScheduleFiringAction::Create(Box::new(request)),
             };
             match self.services.schedules.fire_schedule(firing).await? {
                 ScheduleFiringOutcome::Created(run) => {
-                    self.services.notifier.notify_work_available();
+                    self.services.notifier.notify_runs_ready();
                     return self.get_run(run).await;
                 }
                 ScheduleFiringOutcome::Existing(run) => return self.get_run(run).await,
@@ -163,7 +165,7 @@ impl Longhaul {
             let Some(due) = row.due else {
                 continue;
             };
-            let Ok(calendar) = Calendar::parse(&row.spec.timing, due) else {
+            let Ok(calendar) = ParsedScheduleTiming::parse(&row.spec.timing, due) else {
                 continue;
             };
             let next = calendar.next_firing_after(now);
@@ -182,7 +184,7 @@ impl Longhaul {
             return Ok(());
         };
         let now = self.current_store_time().await?;
-        let plan = match Calendar::parse(&row.spec.timing, due) {
+        let plan = match ParsedScheduleTiming::parse(&row.spec.timing, due) {
             Ok(calendar) => FiringPlan::new(&calendar, row.spec.catch_up, due, now),
             // A time zone can disappear with an update of the machine.
             Err(reason) => {
@@ -217,12 +219,12 @@ impl Longhaul {
         next: Option<Timestamp>,
     ) -> Result<bool, Error> {
         if let (Overlap::Skip, Some(last)) = (row.spec.overlap, row.last_run)
-            && self.is_run_open(last).await?
+            && self.is_run_or_chain_unfinished(last).await?
         {
             let reason = format!("skipped: the run {last} of the last firing has not ended");
             return self.skip_firing(row, next, reason).await;
         }
-        let request = match self.run_request_of_firing(row, time) {
+        let request = match self.create_run_request_of_firing(row, time) {
             Ok(request) => request,
             Err(Error::Store(error)) => return Err(error.into()),
             Err(error) => {
@@ -234,12 +236,14 @@ impl Longhaul {
             name: row.name.clone(),
             due: row.due,
             next_due: next,
-            action: FiringAction::Create(Box::new(self.add_cap_reservations(request).await?)),
+            action: ScheduleFiringAction::Create(Box::new(
+                self.add_cap_reservations(request).await?,
+            )),
         };
         match self.services.schedules.fire_schedule(firing).await? {
             ScheduleFiringOutcome::Created(run) => {
                 tracing::info!(schedule = %row.name, %run, due = %time, "schedule fired");
-                self.services.notifier.notify_work_available();
+                self.services.notifier.notify_runs_ready();
                 (row.due, row.last_run) = (next, Some(run));
                 Ok(true)
             }
@@ -273,26 +277,26 @@ impl Longhaul {
             name: row.name.clone(),
             due: row.due,
             next_due: next,
-            action: FiringAction::Skip(reason),
+            action: ScheduleFiringAction::Skip(reason),
         };
         let outcome = self.services.schedules.fire_schedule(firing).await?;
         row.due = next;
         Ok(outcome == ScheduleFiringOutcome::Skipped)
     }
 
-    async fn is_run_open(&self, run: RunId) -> Result<bool, Error> {
+    async fn is_run_or_chain_unfinished(&self, run: RunId) -> Result<bool, Error> {
         let row = self.services.store.get_run(run).await?;
         Ok(row.is_some_and(|row| !status_of_run_or_chain(&row).is_terminal()))
     }
 
     /// Builds the request that creates a run of a schedule for the time `time`, with the newest
     /// version of the agent.
-    fn run_request_of_firing(
+    fn create_run_request_of_firing(
         &self,
         row: &ScheduleRow,
         time: Timestamp,
     ) -> Result<CreateRunsRequest, Error> {
-        let mut task = firing_task(&row.name, &row.spec, time);
+        let mut task = task_of_firing(&row.name, &row.spec, time);
         let agent = self.get_agent(row.spec.agent.as_str());
         let agent_has_lane = agent.is_ok_and(|agent| agent.lane.is_some());
         let has_lane = task.lane.is_some() || task.thread.is_some() || agent_has_lane;
@@ -313,7 +317,7 @@ fn status_of_run_or_chain(row: &RunRow) -> Status {
 }
 
 /// Returns the task that a schedule submits for this due time.
-fn firing_task(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> Task {
+fn task_of_firing(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> Task {
     let due = time.to_string();
     Task {
         event: spec.event.is_some(),

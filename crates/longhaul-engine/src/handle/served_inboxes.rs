@@ -9,7 +9,7 @@ use longhaul_run::state::control::IdleReason;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::replay::replay_without_transcript;
+use crate::replay::replay_run_without_transcript;
 
 /// The live workers of a store, each with the inboxes and types that it serves.
 #[derive(Debug)]
@@ -63,14 +63,15 @@ impl Longhaul {
         }))
     }
 
-    /// Explains that the run waits for an effect key held by another run that does not continue by
-    /// itself, because it needs a person or no process drives it. `None` if the other run
-    /// continues, or has the same root run.
+    /// Explains that the run waits for another run with the same effect key (under which an effect
+    /// happens at most once), and that the other run does not continue by itself, because it needs
+    /// a person or no process drives it. `None` if the other run continues, or has the same root
+    /// run.
     async fn explain_stuck_effect_key_holder(
         &self,
         row: &RunRow,
     ) -> Result<Option<StateExplanation>, Error> {
-        let (waiting, _) = replay_without_transcript(&self.services, row.id).await?;
+        let (waiting, _) = replay_run_without_transcript(&self.services, row.id).await?;
         let Some(IdleReason::Parked { wait: WaitReason::Key(holder), .. }) =
             &waiting.control().idle
         else {
@@ -80,7 +81,7 @@ impl Longhaul {
             Some(holder) if holder.root != row.root => holder,
             Some(_) | None => return Ok(None),
         };
-        let is_driven = self.has_driving_process().await? && self.is_driven(&holder).await?;
+        let is_driven = self.has_process_driving_runs().await? && self.is_driven(&holder).await?;
         let needs_person = match (holder.status, holder.reason.as_deref()) {
             (Status::Blocked | Status::Paused, _)
             | (Status::Waiting, Some("approval" | "question" | "signal" | "budget")) => true,
@@ -90,7 +91,7 @@ impl Longhaul {
             | (Status::Completed | Status::Failed | Status::Cancelled, _) => return Ok(None),
         };
         let StateExplanation { message, .. } = explain_run_state(&waiting);
-        let (folded, _) = replay_without_transcript(&self.services, holder.id).await?;
+        let (folded, _) = replay_run_without_transcript(&self.services, holder.id).await?;
         let holder_explanation = match needs_person {
             true => explain_run_state(&folded),
             false => StateExplanation {
@@ -105,9 +106,9 @@ impl Longhaul {
     }
 
     async fn previous_run_in_batch(&self, run: RunId) -> Result<Option<RunId>, Error> {
-        let (folded, _) = replay_without_transcript(&self.services, run).await?;
+        let (folded, _) = replay_run_without_transcript(&self.services, run).await?;
         let Some(batch) = folded.task().batch else { return Ok(None) };
-        let runs = self.services.records.batch_runs(batch.id).await?;
+        let runs = self.services.records.runs_of_batch(batch.id).await?;
         Ok(runs.into_iter().take_while(|other| *other != run).last())
     }
 
@@ -143,7 +144,7 @@ impl LiveWorkers {
     }
 
     /// Returns whether at least one live worker claims runs from this inbox.
-    pub(super) fn serve(&self, inbox: &str) -> bool {
+    pub(super) fn any_serves_inbox(&self, inbox: &str) -> bool {
         self.workers_serving(inbox).next().is_some()
     }
 
@@ -175,7 +176,7 @@ impl LiveWorkers {
                 command: format!("longhaul watch {}", row.id),
             });
         }
-        let message = match (self.serve(inbox.as_str()), &row.kind) {
+        let message = match (self.any_serves_inbox(inbox.as_str()), &row.kind) {
             (false, _) => format!(
                 "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` in \
                  longhaul.toml, or to the `--inbox` options of the worker, and restart the worker."

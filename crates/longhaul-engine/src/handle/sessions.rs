@@ -2,7 +2,7 @@
 //!
 //! Invariant: a ticket or session is never valid longer than the API key for which it was issued.
 
-use longhaul_core::port::auth::{ApiKeyRef, NewToken, TokenKind};
+use longhaul_core::port::auth::{ApiKeyRef, LoginTokenKind, NewLoginToken};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
 
@@ -39,8 +39,9 @@ impl Longhaul {
     ) -> Result<Secret, Error> {
         let secret = self.generate_secret("")?;
         let hash = token_hash(&secret, &holder, local_key_hash);
-        let ticket = NewToken { kind: TokenKind::Ticket, hash, issuer: holder, ttl: TICKET_TTL };
-        self.services.auth.add_token(ticket).await?;
+        let ticket =
+            NewLoginToken { kind: LoginTokenKind::Ticket, hash, issuer: holder, ttl: TICKET_TTL };
+        self.services.auth.add_login_token(ticket).await?;
         Ok(secret)
     }
 
@@ -52,23 +53,23 @@ impl Longhaul {
         local_key_hash: Hash,
     ) -> Result<Option<Secret>, Error> {
         let auth = &self.services.auth;
-        let plain = auth.consume_token(TokenKind::Ticket, ticket.hash()).await?;
+        let plain = auth.consume_login_token(LoginTokenKind::Ticket, ticket.hash()).await?;
         let spent = match plain {
             Some(row) => Some(row),
             None => {
                 let hash = token_hash(ticket, &ApiKeyRef::Local, local_key_hash);
-                auth.consume_token(TokenKind::Ticket, hash).await?
+                auth.consume_login_token(LoginTokenKind::Ticket, hash).await?
             }
         };
         let Some(row) = spent else { return Ok(None) };
         let secret = self.generate_secret("")?;
-        let session = NewToken {
-            kind: TokenKind::Session,
+        let session = NewLoginToken {
+            kind: LoginTokenKind::Session,
             hash: token_hash(&secret, &row.issuer, local_key_hash),
             issuer: row.issuer,
             ttl: SESSION_TTL,
         };
-        auth.add_token(session).await?;
+        auth.add_login_token(session).await?;
         Ok(Some(secret))
     }
 
@@ -80,15 +81,15 @@ impl Longhaul {
         local_key_hash: Hash,
     ) -> Result<Option<CallerIdentity>, Error> {
         let auth = &self.services.auth;
-        let plain = auth.find_token(TokenKind::Session, session.hash()).await?;
+        let plain = auth.find_login_token(LoginTokenKind::Session, session.hash()).await?;
         if let Some(ApiKeyRef::Key(hash)) = plain.map(|row| row.issuer) {
-            let key = auth.find_key(hash).await?;
+            let key = auth.find_api_key(hash).await?;
             let now = self.current_store_time().await?;
             let key = key.filter(|key| key.is_valid_at(now));
             return Ok(key.map(|key| CallerIdentity::from_key(&key)));
         }
         let hash = token_hash(session, &ApiKeyRef::Local, local_key_hash);
-        let bound = auth.find_token(TokenKind::Session, hash).await?;
+        let bound = auth.find_login_token(LoginTokenKind::Session, hash).await?;
         Ok(bound.map(|_| CallerIdentity::local_key_holder()))
     }
 }

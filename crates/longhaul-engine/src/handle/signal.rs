@@ -3,11 +3,11 @@
 
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
-    GateKind, GateRow, GateSpec, GateStatus, GateTimeout, check_tags,
+    GateKind, GateRow, GateSpec, GateStatus, GateTimeout, check_gate_tags,
 };
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
-use longhaul_run::{DecideContext, Rejection};
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
+use longhaul_run::{DecisionContext, Rejection};
 
 use crate::error::Error;
 use crate::handle::submit::check_idempotency_key;
@@ -15,7 +15,8 @@ use crate::handle::{Longhaul, check_text_len};
 
 /// Maximum length in bytes of the text that says what a gate waits for.
 const ASK_BYTES_MAX: usize = 8_000;
-/// Maximum number of open gates of a run that programs raised.
+/// Maximum number of open signal gates of a run that programs have opened. Gates at which a tool
+/// call waits for a signal are not counted.
 const SIGNAL_GATES_MAX: usize = 64;
 
 /// Request to open a gate that a program will complete later.
@@ -42,7 +43,7 @@ impl Longhaul {
         &self,
         mut new: NewSignalGate,
     ) -> Result<(GateRow, bool), Error> {
-        self.check_signal_gate(&new)?;
+        self.check_new_signal_gate(&new)?;
         // Redacted first, so that a repeated request is compared with what was stored.
         new.ask = self.redact(new.ask);
         let run = self.run_row(new.run).await?;
@@ -63,8 +64,8 @@ impl Longhaul {
         };
         let command = RunCommand::RaiseSignalGate(Box::new(spec));
         let now = self.services.records.now().await?;
-        let snapshot = RunSnapshot { run: new.run, status: run.status };
-        let batch = decide_command(&snapshot, command, DecideContext::new(now))?;
+        let snapshot = RunIdAndStatus { run: new.run, status: run.status };
+        let batch = decide_command(&snapshot, command, DecisionContext::new(now))?;
         match self.append_without_claim(new.run, batch).await? {
             Ok(_) => Ok((self.get_gate(id).await?, true)),
             Err(AppendRefusalReason::GateExists) => {
@@ -74,7 +75,7 @@ impl Longhaul {
         }
     }
 
-    fn check_signal_gate(&self, new: &NewSignalGate) -> Result<(), Error> {
+    fn check_new_signal_gate(&self, new: &NewSignalGate) -> Result<(), Error> {
         if new.ask.trim().is_empty() {
             return Err(Rejection::Empty("`ask`").into());
         }
@@ -83,7 +84,7 @@ impl Longhaul {
             check_idempotency_key(key)?;
             self.check_no_secret_in_name("the idempotency key", key)?;
         }
-        check_tags(&new.tags).map_err(Rejection::InvalidTask)?;
+        check_gate_tags(&new.tags).map_err(Rejection::InvalidTask)?;
         let mut tags = new.tags.iter();
         tags.try_for_each(|tag| self.check_no_secret_in_name("a tag", tag))
     }

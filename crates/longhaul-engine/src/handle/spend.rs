@@ -3,12 +3,12 @@
 
 use longhaul_api::spend::{RaiseCapBody, SpendCapAmount, SpendCapUsageView, SpendCapView};
 use longhaul_core::policy::spend_cap::{
-    CapCounterKey, CapCounterRow, CapLimitChange, CapRefusal, CapScope, CapWithWindow,
+    CapCounterKey, CapCounterRow, CapLimitChange, CapRefusal, CapUsageGrouping, CapWithWindow,
     SPEND_ROWS_MAX,
 };
 use longhaul_core::port::store::CreateRunsRequest;
-use longhaul_core::suggest::closest_match;
-use longhaul_run::spend_caps::{SUBJECT_BYTES_MAX, reservations_for_task};
+use longhaul_core::suggest::most_similar_name;
+use longhaul_run::spend_caps::{SUBJECT_BYTES_MAX, spend_cap_reservations_for_task};
 use wildmatch::WildMatch;
 
 use crate::error::Error;
@@ -20,9 +20,9 @@ const NAMED_SUBJECTS_MAX: usize = 10;
 impl Longhaul {
     /// Returns the configured spend caps, each with the usage in its current window (such as a
     /// day).
-    pub async fn spend(&self) -> Result<Vec<SpendCapView>, Error> {
+    pub async fn list_spend_caps(&self) -> Result<Vec<SpendCapView>, Error> {
         let rows = self.services.records.cap_counter_rows().await?;
-        let caps = self.services.caps.at(self.current_store_time().await?);
+        let caps = self.services.caps.caps_with_windows_at(self.current_store_time().await?);
         Ok(caps.iter().map(|current| cap_view(current, &rows)).collect())
     }
 
@@ -30,16 +30,16 @@ impl Longhaul {
     /// cap counts them together, until the current window (such as a day) ends. Runs that wait at
     /// the cap go on if the new limit covers their next call.
     pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
-        let caps = self.services.caps.at(self.current_store_time().await?);
+        let caps = self.services.caps.caps_with_windows_at(self.current_store_time().await?);
         let ids: Vec<String> = caps.iter().map(|current| current.cap.id()).collect();
         let Some(current) = caps.iter().find(|current| current.cap.id() == id) else {
-            let suggestion = closest_match(id, ids.iter().map(String::as_str));
+            let suggestion = most_similar_name(id, ids.iter().map(String::as_str));
             return Err(Error::CapNotFound {
                 id: id.to_owned(),
                 suggestion: suggestion.map(str::to_owned),
             });
         };
-        let limit = raise.limit(current.cap.unit).map_err(Error::InvalidRaise)?;
+        let limit = raise.limit_in_store_unit(current.cap.unit).map_err(Error::InvalidRaise)?;
         let subject = subject_of_raised_cap(current, raise.subject.as_deref())?;
         let key = CapCounterKey { cap: id.to_owned(), subject, window_start: current.period.start };
         let rows = self.services.records.cap_counter_rows().await?;
@@ -70,9 +70,9 @@ impl Longhaul {
         mut request: CreateRunsRequest,
     ) -> Result<CreateRunsRequest, Error> {
         if !self.services.caps.is_empty() {
-            let caps = self.services.caps.at(self.current_store_time().await?);
+            let caps = self.services.caps.caps_with_windows_at(self.current_store_time().await?);
             for run in &mut request.runs {
-                run.caps = reservations_for_task(&caps, &run.task);
+                run.caps = spend_cap_reservations_for_task(&caps, &run.task);
             }
         }
         Ok(request)
@@ -92,16 +92,28 @@ impl Longhaul {
 fn subject_of_raised_cap(current: &CapWithWindow, subject: Option<&str>) -> Result<String, Error> {
     let per = current.cap.per;
     match (per, subject) {
-        (CapScope::All, None) => Ok(String::new()),
-        (CapScope::All, Some(_)) => {
+        (CapUsageGrouping::All, None) => Ok(String::new()),
+        (CapUsageGrouping::All, Some(_)) => {
             Err(Error::InvalidRaise("the cap counts all runs together: name no subject".to_owned()))
         }
-        (CapScope::Key | CapScope::Actor | CapScope::Agent | CapScope::Model, Some(subject)) => {
-            Ok(subject.to_owned())
-        }
-        (CapScope::Key | CapScope::Actor | CapScope::Agent | CapScope::Model, None) => {
+        (
+            CapUsageGrouping::Key
+            | CapUsageGrouping::Actor
+            | CapUsageGrouping::Agent
+            | CapUsageGrouping::Model,
+            Some(subject),
+        ) => Ok(subject.to_owned()),
+        (
+            CapUsageGrouping::Key
+            | CapUsageGrouping::Actor
+            | CapUsageGrouping::Agent
+            | CapUsageGrouping::Model,
+            None,
+        ) => {
             let per = per.as_str();
-            Err(Error::InvalidRaise(format!("the cap counts per {per}: name the {per} to raise")))
+            Err(Error::InvalidRaise(format!(
+                "the cap counts per {per}: name the {per} whose limit is raised"
+            )))
         }
     }
 }
@@ -115,7 +127,7 @@ fn check_cap_counts_subject(
 ) -> Result<(), String> {
     let CapCounterKey { cap, subject, window_start } = key;
     let per = current.cap.per;
-    if per == CapScope::All || rows.iter().any(|row| row.key == *key) {
+    if per == CapUsageGrouping::All || rows.iter().any(|row| row.key == *key) {
         return Ok(());
     }
     if subject.len() > SUBJECT_BYTES_MAX {
@@ -158,7 +170,7 @@ fn cap_view(current: &CapWithWindow, rows: &[CapCounterRow]) -> SpendCapView {
         .filter(|row| row.key.cap == id && row.key.window_start == period.start)
         .map(|row| CapCounterRow { limit: cap.limit, ..row.clone() })
         .collect();
-    if counts.is_empty() && cap.per == CapScope::All {
+    if counts.is_empty() && cap.per == CapUsageGrouping::All {
         counts.push(new_count(current, key));
     }
     let amount = |amount| SpendCapAmount::new(cap.unit, amount);
@@ -167,7 +179,7 @@ fn cap_view(current: &CapWithWindow, rows: &[CapCounterRow]) -> SpendCapView {
         limit: amount(row.effective_limit()),
         used: amount(row.spent.saturating_add(row.lost)),
         held: amount(row.held),
-        left: amount(row.left()),
+        left: amount(row.remaining_amount()),
         waiting: row.waiting,
     });
     SpendCapView {

@@ -12,7 +12,7 @@ use longhaul_core::port::store::{
     BusyLane, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
 };
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
-use longhaul_core::task::{BatchMode, BatchPosition, TaskSource, TaskSpec};
+use longhaul_core::task::{RunBatchMode, RunBatchPosition, TaskSource, TaskSpec};
 use longhaul_core::time::Millis;
 use longhaul_run::Rejection;
 use longhaul_run::submit::new_run_from_task;
@@ -108,7 +108,7 @@ impl Longhaul {
         self.create_runs(run_creation_request(built.collect::<Result<_, _>>()?, idempotency)).await
     }
 
-    /// Returns the id of a new run.
+    /// Generates the id of a new run.
     pub(super) fn new_run_id(&self) -> RunId {
         RunId::from_bits(self.services.ids.next_id_bits())
     }
@@ -156,7 +156,7 @@ impl Longhaul {
             CreateRunsOutcome::LaneBusy(busy) => return Err(lane_busy_error(busy)),
             CreateRunsOutcome::OverCap(refusal) => return Err(self.over_cap_error(*refusal)),
         };
-        self.services.notifier.notify_work_available();
+        self.services.notifier.notify_runs_ready();
         Ok(submitted)
     }
 
@@ -180,7 +180,7 @@ impl Longhaul {
         &self,
         task: Task,
         id: RunId,
-        batch: Option<BatchPosition>,
+        batch: Option<RunBatchPosition>,
     ) -> Result<(NewRun, Vec<Blob>), Error> {
         if task.chain.is_some() {
             return self.build_chain_run(task, id, batch);
@@ -197,7 +197,7 @@ impl Longhaul {
         &self,
         task: Task,
         id: RunId,
-        batch: Option<BatchPosition>,
+        batch: Option<RunBatchPosition>,
     ) -> Result<(TaskSpec, Arc<Agent>, Blob), Error> {
         check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
@@ -271,13 +271,14 @@ impl Longhaul {
     pub(super) fn idempotency_record(
         &self,
         tasks: &[Task],
-        mode: Option<BatchMode>,
+        mode: Option<RunBatchMode>,
     ) -> Option<IdempotencyRecord> {
         let first = tasks.first()?;
         if let Some(source) = &first.source {
             // The key alone identifies the task: after a crash the task may be claimed again with
             // another default agent, and it is still the same task.
-            let key = format!("{}:{}", TaskSource::outbox_endpoint(&source.inbox), source.id);
+            let key =
+                format!("{}:{}", TaskSource::outbox_endpoint_of_inbox(&source.inbox), source.id);
             return Some(IdempotencyRecord {
                 principal: SOURCE_PRINCIPAL.to_owned(),
                 body_hash: Hash::digest(key.as_bytes()),
@@ -388,7 +389,8 @@ fn check_printable_key(key: &str, max_bytes: usize) -> Result<(), Error> {
     Err(Rejection::InvalidTask(why).into())
 }
 
-/// Fields of a task's metadata that name its thread and its resource.
+/// Fields of a task's metadata that name its thread (conversation) and its resource (the person or
+/// thing that the thread is about).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ThreadMetadata {
@@ -398,7 +400,8 @@ struct ThreadMetadata {
     resource: Option<Value>,
 }
 
-/// Takes the thread and the resource of a task from its metadata, unless the task names them.
+/// Sets the thread (conversation) and the resource (person or thing) of a task from the fields
+/// `threadId` and `resourceId` of its metadata, unless the task names them.
 fn set_thread_and_resource_from_metadata(mut task: Task) -> Result<Task, Error> {
     let metadata = task.metadata.as_ref().map_or("", RawJson::as_str);
     if !metadata.contains("threadId") && !metadata.contains("resourceId") {

@@ -35,7 +35,8 @@ impl Longhaul {
         })
     }
 
-    /// Returns the compactions of a run's conversation, oldest first.
+    /// Returns the compactions of a run's conversation (each replaced older messages by a summary),
+    /// oldest first.
     async fn list_compactions(&self, run: RunId) -> Result<Vec<CompactionView>, Error> {
         let (mut compactions, mut turn, mut after) = (Vec::new(), 0, Seq::START);
         loop {
@@ -60,7 +61,7 @@ impl Longhaul {
 
     /// Returns the messages that people sent to a run, with their status.
     pub async fn list_steers(&self, run: RunId) -> Result<Vec<SteerView>, Error> {
-        let rows = self.services.records.queued_steers(run).await?;
+        let rows = self.services.records.queued_steer_messages(run).await?;
         let mut times = SteerMessageTimes::default();
         let mut after = Seq::START;
         loop {

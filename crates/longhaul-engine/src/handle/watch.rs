@@ -2,7 +2,7 @@
 //!
 //! Invariant: no journal entry is missed or repeated.
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{JournalReadRequest, StoreWatcher};
 use longhaul_core::time::Millis;
@@ -65,7 +65,7 @@ impl Longhaul {
 impl JournalStream {
     /// Waits for the next journal entries and returns them in order. `None` means that the run has
     /// ended and everything was read.
-    pub async fn next(&mut self) -> Result<Option<Vec<Entry>>, Error> {
+    pub async fn next(&mut self) -> Result<Option<Vec<JournalEntry>>, Error> {
         while !self.has_ended {
             // Stored in the struct for cancel safety: a call that was dropped while waiting
             // continues to wait when it is repeated, without another read.

@@ -1,15 +1,15 @@
 //! The loop in which a worker claims runs until shutdown is requested.
 
 use longhaul_core::event::EVENT_FORMAT;
-use longhaul_core::port::queue::{ClaimSelection, PeekRequest};
-use longhaul_core::port::store::{Claim, ClaimRequest, StoreError};
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::queue::{PeekRequest, RunsToClaim};
+use longhaul_core::port::store::{Claim, RunClaimRequest, StoreError};
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
 
 use crate::claim_release::release_run;
 use crate::drive_permit::DrivePermit;
 use crate::error::Error;
-use crate::notifier::WorkSubscription;
+use crate::notifier::ReadyRunsSubscription;
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
 use crate::worker::filtered_queue::FilteredQueue;
@@ -41,7 +41,7 @@ pub(super) struct ClaimLoop<'a> {
 
 /// Outcome of an attempt to claim runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ClaimOutcome {
+enum ClaimRunsOutcome {
     /// As many runs were claimed as the worker had free permits to drive runs.
     Full,
     /// Some runs were claimed, but fewer than the worker had free permits to drive runs.
@@ -56,7 +56,7 @@ enum ClaimOutcome {
 impl ClaimLoop<'_> {
     /// Claims runs until shutdown is requested.
     pub(super) async fn claim_runs_until_shutdown(mut self) -> Result<(), Error> {
-        let mut work = self.services.notifier.subscribe_to_work();
+        let mut work = self.services.notifier.subscribe_to_ready_runs();
         // Set when the response to a claim was lost, so that runs may have been claimed without our
         // knowledge.
         let mut unsure = false;
@@ -64,7 +64,7 @@ impl ClaimLoop<'_> {
             if unsure {
                 let notifier = &self.services.notifier;
                 let is_lost = |claim| !notifier.is_driven(claim);
-                match release_matching_claims(self.services, self.heartbeats, is_lost).await {
+                match release_claims_if(self.services, self.heartbeats, is_lost).await {
                     Ok(()) => unsure = false,
                     Err(error) => {
                         self.wait_after_transient_error(error).await?;
@@ -75,15 +75,21 @@ impl ClaimLoop<'_> {
             let permits = self.pool.take_free_permits(CLAIM_MAX);
             if !permits.is_empty() {
                 match self.claim_runs(permits).await {
-                    Ok(ClaimOutcome::Full) => continue,
-                    Ok(ClaimOutcome::Some | ClaimOutcome::Empty) if self.has_unfiltered_runs() => {
+                    Ok(ClaimRunsOutcome::Full) => continue,
+                    Ok(ClaimRunsOutcome::Some | ClaimRunsOutcome::Empty)
+                        if self.has_unfiltered_runs() =>
+                    {
                         continue;
                     }
-                    Ok(ClaimOutcome::Empty) if self.is_no_run_found_hook_due() => {
+                    Ok(ClaimRunsOutcome::Empty) if self.is_no_run_found_hook_due() => {
                         self.has_claimed = false;
                         self.pool.start_no_run_found_hook();
                     }
-                    Ok(ClaimOutcome::Some | ClaimOutcome::Empty | ClaimOutcome::Nothing) => {}
+                    Ok(
+                        ClaimRunsOutcome::Some
+                        | ClaimRunsOutcome::Empty
+                        | ClaimRunsOutcome::Nothing,
+                    ) => {}
                     Err(error) => {
                         if let Some(filtered) = &mut self.filtered {
                             filtered.rewind_to_last_page();
@@ -108,7 +114,7 @@ impl ClaimLoop<'_> {
 
     /// Waits until the queues may have changed, a driver has ended or the poll interval has passed.
     /// Returns whether the queues may have changed.
-    async fn wait_for_change(&mut self, work: &mut WorkSubscription) -> bool {
+    async fn wait_for_change(&mut self, work: &mut ReadyRunsSubscription) -> bool {
         let clock = &self.services.clock;
         if let Some(filtered) = &self.filtered {
             clock.sleep(filtered.delay_before_next_read()).await;
@@ -116,13 +122,13 @@ impl ClaimLoop<'_> {
         tokio::select! {
             biased;
             () = self.pool.wait_for_any_driver() => false,
-            () = work.wait_for_work() => true,
+            () = work.wait_for_ready_runs() => true,
             () = clock.sleep(self.options.poll) => false,
         }
     }
 
     /// Claims at most one run per permit and starts their drivers.
-    async fn claim_runs(&mut self, permits: Permits) -> Result<ClaimOutcome, Error> {
+    async fn claim_runs(&mut self, permits: Permits) -> Result<ClaimRunsOutcome, Error> {
         let (identity, requested) = (self.heartbeats.current_identity(), permits.len());
         // Every inbox is served first in turn, so that none starves.
         let mut inboxes = self.options.inboxes.clone();
@@ -146,21 +152,25 @@ impl ClaimLoop<'_> {
             prepared = prepare => prepared?,
         };
         if !may_begin {
-            return Ok(ClaimOutcome::Nothing);
+            return Ok(ClaimRunsOutcome::Nothing);
         }
         let accepted = accepted_runs.as_ref().map(Vec::len);
         if let Some(filtered) = &self.filtered {
             self.heartbeats.set_claiming(!filtered.is_blocked());
             if accepted == Some(0) {
                 let is_blocked = filtered.is_blocked();
-                return Ok(if is_blocked { ClaimOutcome::Nothing } else { ClaimOutcome::Empty });
+                return Ok(if is_blocked {
+                    ClaimRunsOutcome::Nothing
+                } else {
+                    ClaimRunsOutcome::Empty
+                });
             }
         }
         let only = match accepted_runs {
-            Some(runs) => Some(ClaimSelection::Runs(runs)),
-            None => self.options.only_tree.map(ClaimSelection::Tree),
+            Some(runs) => Some(RunsToClaim::Runs(runs)),
+            None => self.options.only_tree.map(RunsToClaim::Tree),
         };
-        let request = ClaimRequest {
+        let request = RunClaimRequest {
             worker: identity.worker,
             inboxes,
             types: self.options.types.clone(),
@@ -181,11 +191,11 @@ impl ClaimLoop<'_> {
         }
         Ok(match got {
             0 if accepted.is_some() || self.has_ready_run_after_empty_claim().await? => {
-                ClaimOutcome::Nothing
+                ClaimRunsOutcome::Nothing
             }
-            0 => ClaimOutcome::Empty,
-            _ if got == requested => ClaimOutcome::Full,
-            _ => ClaimOutcome::Some,
+            0 => ClaimRunsOutcome::Empty,
+            _ if got == requested => ClaimRunsOutcome::Full,
+            _ => ClaimRunsOutcome::Some,
         })
     }
 
@@ -237,20 +247,20 @@ impl ClaimLoop<'_> {
 /// Releases those runs claimed by this worker for which `is_released` is true: runs that it does
 /// not drive, because the response to the claim was lost or their driver was aborted. The runs are
 /// claimed again under a new epoch (claim number), in which no call was started yet.
-pub(super) async fn release_matching_claims(
+pub(super) async fn release_claims_if(
     services: &EngineServices,
     heartbeats: &HeartbeatSender,
-    is_released: impl Fn(ClaimId) -> bool,
+    is_released: impl Fn(RunClaimId) -> bool,
 ) -> Result<(), Error> {
     let worker = heartbeats.current_identity().worker;
-    for (run, last_seq) in services.records.claimed_runs(worker).await? {
+    for (run, last_seq) in services.records.claimed_runs_with_last_seq(worker).await? {
         // Its driver may have ended meanwhile, and another worker may have claimed it.
         let row = services.store.get_run(run).await?;
         let Some(row) = row.filter(|row| row.worker == Some(worker)) else {
             continue;
         };
         let epoch = row.epoch;
-        if is_released(ClaimId { run, epoch }) {
+        if is_released(RunClaimId { run, epoch }) {
             release_run(services, worker, &Claim { run, epoch, last_seq }).await?;
         }
     }

@@ -17,7 +17,7 @@ use crate::panics::panic_message;
 /// Time after which a call of the filter counts as blocked.
 const FILTER_TIMEOUT: Millis = Millis::from_secs(1);
 
-/// Maximum number of threads with a blocked call. Beyond it the filter is not called.
+/// Maximum number of threads with a blocked call of the filter. Beyond it the filter is not called.
 const BLOCKED_MAX: usize = 32;
 
 /// Function that returns whether a worker may claim the run of a task.
@@ -39,7 +39,7 @@ impl fmt::Debug for TaskFilter {
 
 /// Result of one call of the filter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FilterVerdict {
+pub(super) enum TaskFilterVerdict {
     Accepted,
     Refused,
     Panicked(String),
@@ -50,39 +50,41 @@ pub(super) enum FilterVerdict {
 }
 
 /// A task for which the filter is called on its thread, with the channel for the filter's verdict.
-type FilterCall = (TaskSpec, oneshot::Sender<FilterVerdict>);
+type FilterCall = (TaskSpec, oneshot::Sender<TaskFilterVerdict>);
 
 /// Calls the filter on a thread. If a call blocks, a new thread replaces its thread, which ends
 /// when the call returns.
 #[derive(Debug)]
-pub(super) struct FilterCaller {
+pub(super) struct TaskFilterCaller {
     filter: TaskFilter,
     thread: Option<mpsc::Sender<FilterCall>>,
     /// Value of which each thread holds a clone, so that its reference count counts the threads.
     threads: Arc<()>,
 }
 
-impl FilterCaller {
+impl TaskFilterCaller {
     pub(super) fn new(filter: TaskFilter) -> Self {
         Self { filter, thread: None, threads: Arc::new(()) }
     }
 
-    pub(super) async fn call(&mut self, clock: &dyn Clock, task: TaskSpec) -> FilterVerdict {
+    pub(super) async fn call(&mut self, clock: &dyn Clock, task: TaskSpec) -> TaskFilterVerdict {
         let thread = match self.thread.take() {
             Some(thread) => thread,
             None if Arc::strong_count(&self.threads) > BLOCKED_MAX => {
-                return FilterVerdict::NotCalled(format!(
+                return TaskFilterVerdict::NotCalled(format!(
                     "{BLOCKED_MAX} earlier calls have not returned"
                 ));
             }
             None => match self.start_thread() {
                 Ok(thread) => thread,
                 Err(error) => {
-                    return FilterVerdict::NotCalled(format!("filter thread can't start: {error}"));
+                    return TaskFilterVerdict::NotCalled(format!(
+                        "filter thread can't start: {error}"
+                    ));
                 }
             },
         };
-        let ended = || FilterVerdict::NotCalled("filter thread has ended".to_owned());
+        let ended = || TaskFilterVerdict::NotCalled("filter thread has ended".to_owned());
         let (answer, verdict) = oneshot::channel();
         if thread.send((task, answer)).is_err() {
             return ended();
@@ -93,7 +95,7 @@ impl FilterCaller {
                 self.thread = Some(thread);
                 verdict.unwrap_or_else(|_| ended())
             }
-            () = clock.sleep(FILTER_TIMEOUT) => FilterVerdict::Blocked,
+            () = clock.sleep(FILTER_TIMEOUT) => TaskFilterVerdict::Blocked,
         }
     }
 
@@ -103,9 +105,9 @@ impl FilterCaller {
         std::thread::Builder::new().name("task-filter".to_owned()).spawn(move || {
             for (task, answer) in calls {
                 let verdict = match catch_unwind(AssertUnwindSafe(|| (filter.0)(&task))) {
-                    Ok(true) => FilterVerdict::Accepted,
-                    Ok(false) => FilterVerdict::Refused,
-                    Err(panic) => FilterVerdict::Panicked(panic_message(&*panic).to_owned()),
+                    Ok(true) => TaskFilterVerdict::Accepted,
+                    Ok(false) => TaskFilterVerdict::Refused,
+                    Err(panic) => TaskFilterVerdict::Panicked(panic_message(&*panic).to_owned()),
                 };
                 // Nobody waits for a verdict that came too late.
                 _ = answer.send(verdict);

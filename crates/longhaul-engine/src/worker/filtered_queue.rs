@@ -11,7 +11,7 @@ use longhaul_core::time::Millis;
 
 use crate::error::Error;
 use crate::services::EngineServices;
-use crate::worker::filter::{FilterCaller, FilterVerdict, TaskFilter};
+use crate::worker::filter::{TaskFilter, TaskFilterCaller, TaskFilterVerdict};
 use crate::worker::options::WorkerOptions;
 
 /// Maximum number of queued runs that are read at once.
@@ -44,7 +44,7 @@ pub(super) struct FilteredQueue {
     services: EngineServices,
     types: Vec<String>,
     host: String,
-    caller: FilterCaller,
+    caller: TaskFilterCaller,
     cursors: BTreeMap<InboxName, QueueCursor>,
     /// The read positions in the queues before the last page was read.
     cursors_before_page: BTreeMap<InboxName, QueueCursor>,
@@ -77,7 +77,7 @@ impl FilteredQueue {
             services: services.clone(),
             types: options.types.clone(),
             host: options.host.clone(),
-            caller: FilterCaller::new(filter),
+            caller: TaskFilterCaller::new(filter),
             cursors: BTreeMap::new(),
             cursors_before_page: BTreeMap::new(),
             failed: BTreeSet::new(),
@@ -211,15 +211,19 @@ impl FilteredQueue {
         }
         let failure = match self.read_task(run).await {
             Ok(Some(task)) => match self.caller.call(&*self.services.clock, task).await {
-                FilterVerdict::Accepted => return Ok(Some(true)),
-                FilterVerdict::Refused => return Ok(Some(false)),
-                FilterVerdict::NotCalled(reason) => {
+                TaskFilterVerdict::Accepted => return Ok(Some(true)),
+                TaskFilterVerdict::Refused => return Ok(Some(false)),
+                TaskFilterVerdict::NotCalled(reason) => {
                     self.is_blocked = true;
                     self.log_filter_not_called(&reason);
                     return Ok(None);
                 }
-                FilterVerdict::Panicked(message) => format!("the task filter panicked: {message}"),
-                FilterVerdict::Blocked => "the task filter did not return within 1 s".to_owned(),
+                TaskFilterVerdict::Panicked(message) => {
+                    format!("the task filter panicked: {message}")
+                }
+                TaskFilterVerdict::Blocked => {
+                    "the task filter did not return within 1 s".to_owned()
+                }
             },
             Ok(None) => "the journal of the run has no task".to_owned(),
             Err(error @ StoreError::InvalidEvent { .. }) => error.to_string(),

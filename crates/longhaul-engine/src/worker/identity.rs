@@ -124,7 +124,7 @@ impl HeartbeatSender {
             self.services.store.heartbeat(self.build_heartbeat(&identity, draining)).await?;
         if renewed.reaped > 0 {
             tracing::warn!(runs = renewed.reaped, "released the runs of a dead worker");
-            self.services.notifier.notify_work_available();
+            self.services.notifier.notify_runs_ready();
         }
         if renewed.liveness != WorkerLiveness::Dead {
             identity.lease.renew(sent);

@@ -3,7 +3,7 @@
 use longhaul_core::id::{InboxName, RunId};
 use longhaul_core::time::Millis;
 
-use crate::sweep::Retention;
+use crate::sweep::RunRetention;
 
 /// Default number of worker crashes after which the run that was driven is blocked.
 const CRASH_LIMIT: u32 = 3;
@@ -34,7 +34,7 @@ pub struct WorkerOptions {
     /// Version of the build that the worker runs.
     pub build: String,
     /// Settings of how long ended runs are kept.
-    pub retention: Retention,
+    pub retention: RunRetention,
 }
 
 impl WorkerOptions {
@@ -51,7 +51,7 @@ impl WorkerOptions {
             crash_limit: Some(CRASH_LIMIT),
             host: "local".to_owned(),
             build: env!("CARGO_PKG_VERSION").to_owned(),
-            retention: Retention { runs: None },
+            retention: RunRetention { runs: None },
         }
     }
 }

@@ -6,17 +6,17 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use longhaul_core::change::{Change, RunSchedulingUpdate};
+use longhaul_core::change::{RowChange, RunSchedulingUpdate};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::claim_release::{change_rows_of_claimed_run, park_run_after_error};
-use crate::drive::assignment::{DriveOutcome, RunAssignment};
+use crate::drive::assignment::{DriveRunOutcome, RunAssignment};
 use crate::drive::drive_run;
 use crate::error::Error;
 use crate::hooks::WorkerHooks;
@@ -73,8 +73,8 @@ impl DriverPool {
     pub(super) fn start_driver(&mut self, assignment: RunAssignment) {
         let (services, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
         let slot = assignment.permit.clone();
-        let claim = ClaimId { run: assignment.claim.run, epoch: assignment.claim.epoch };
-        let driven = services.notifier.register_claim(claim);
+        let claim = RunClaimId { run: assignment.claim.run, epoch: assignment.claim.epoch };
+        let driven = services.notifier.register_driven_claim(claim);
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;
@@ -83,7 +83,7 @@ impl DriverPool {
             }
             drop((driven, slot));
             // The lane may have advanced, or the run was released.
-            services.notifier.notify_work_available();
+            services.notifier.notify_runs_ready();
         });
     }
 
@@ -130,10 +130,10 @@ async fn drive_run_to_idle(
         .await
         .unwrap_or_else(|_| Err(Error::Internal { run, reason: "its driver panicked".to_owned() }));
     match driven {
-        Ok(DriveOutcome::Idle) => run_hook_for_status(services, hooks, run).await,
-        Ok(DriveOutcome::Lost) => release_if_still_claimed(services, &assignment).await,
+        Ok(DriveRunOutcome::Idle) => run_hook_for_status(services, hooks, run).await,
+        Ok(DriveRunOutcome::Lost) => release_if_still_claimed(services, &assignment).await,
         Err(error) => {
-            tracing::error!(%run, error = %format_error_chain(&error), "driver failed; its run is parked");
+            tracing::error!(%run, error = %format_error_chain(&error), "executing the run failed; the run is parked");
             park_run_with_retries(services, &assignment).await;
         }
     }
@@ -145,7 +145,7 @@ async fn drive_run_to_idle(
 async fn release_if_still_claimed(services: &EngineServices, assignment: &RunAssignment) {
     if assignment.shutdown.is_draining() && !assignment.lease.is_lost() {
         // The driver has appended a release event where that was possible.
-        let changes = vec![Change::UpdateScheduling(RunSchedulingUpdate::Release)];
+        let changes = vec![RowChange::UpdateScheduling(RunSchedulingUpdate::Release)];
         let given =
             change_rows_of_claimed_run(services, assignment.worker, &assignment.claim, changes)
                 .await;

@@ -1,6 +1,6 @@
 //! Tests of the budget of active time, which also ends calls in progress.
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::time::Millis;
@@ -24,7 +24,7 @@ const RAISE: BudgetRaise =
     BudgetRaise { active: Some(Millis::from_secs(60)), micro_usd: None, tokens: None, turns: None };
 
 /// Returns the kinds of the journal's last events, as many as `expected` has.
-fn last_kinds(journal: &[Entry], expected: &[&str]) -> Vec<&'static str> {
+fn last_kinds(journal: &[JournalEntry], expected: &[&str]) -> Vec<&'static str> {
     kinds(&journal[journal.len() - expected.len()..])
 }
 

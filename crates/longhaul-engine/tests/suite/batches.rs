@@ -6,7 +6,7 @@ use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::RunId;
 use longhaul_core::status::Status;
-use longhaul_core::task::{BatchMode, EarliestStart};
+use longhaul_core::task::{EarliestStart, RunBatchMode};
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_engine::Task;
 use longhaul_testkit::latch::Latch;
@@ -18,7 +18,7 @@ fn tasks(count: usize) -> Vec<Task> {
     (0..count).map(|number| Task::new("tester", format!("task {number}"))).collect()
 }
 
-async fn submit(engine: &TestEngine, mode: BatchMode) -> Vec<RunId> {
+async fn submit(engine: &TestEngine, mode: RunBatchMode) -> Vec<RunId> {
     let batch = engine.longhaul.submit_batch(tasks(3), mode).await.unwrap();
     batch.runs.iter().map(|run| run.id).collect()
 }
@@ -27,7 +27,7 @@ async fn submit(engine: &TestEngine, mode: BatchMode) -> Vec<RunId> {
 async fn the_runs_of_a_sequential_batch_go_one_after_another() {
     let latch = Latch::closed();
     let engine = engine_with([FakeReply::Text("ok").after_latch(&latch)]).start();
-    let runs = submit(&engine, BatchMode::Sequential).await;
+    let runs = submit(&engine, RunBatchMode::Sequential).await;
     latch.reached(1).await;
     // Neither a message nor a pause and a resume start a run before its turn.
     engine.longhaul.steer(runs[1], "hurry", SteerDelivery::AfterBatch, "cli:anna").await.unwrap();
@@ -56,7 +56,7 @@ async fn the_runs_of_a_sequential_batch_go_one_after_another() {
 #[tokio::test]
 async fn a_failure_cancels_the_rest_of_a_sequential_batch() {
     let engine = engine_with([FakeReply::Fail(FailureClass::Auth)]).start();
-    let runs = submit(&engine, BatchMode::Sequential).await;
+    let runs = submit(&engine, RunBatchMode::Sequential).await;
     engine.ended(runs[0]).await;
     for run in &runs[1..] {
         let journal = engine.ended(*run).await;
@@ -67,7 +67,7 @@ async fn a_failure_cancels_the_rest_of_a_sequential_batch() {
         assert!(message.contains("the run before it in batch_"), "{message}");
     }
     // In a parallel batch no run depends on another.
-    let runs = submit(&engine, BatchMode::Parallel).await;
+    let runs = submit(&engine, RunBatchMode::Parallel).await;
     for run in &runs {
         engine.ended(*run).await;
         assert_eq!(engine.longhaul.run_row(*run).await.unwrap().status, Status::Failed);
@@ -82,14 +82,15 @@ async fn a_batch_is_submitted_once_per_key_and_only_as_a_whole() {
         tasks[0].idempotency_key = Some("k".to_owned());
         tasks
     };
-    let first = engine.longhaul.submit_batch(keyed(2), BatchMode::Sequential).await.unwrap();
-    let again = engine.longhaul.submit_batch(keyed(2), BatchMode::Sequential).await.unwrap();
+    let first = engine.longhaul.submit_batch(keyed(2), RunBatchMode::Sequential).await.unwrap();
+    let again = engine.longhaul.submit_batch(keyed(2), RunBatchMode::Sequential).await.unwrap();
     assert_eq!(first.id, again.id);
     let ids = |batch: &longhaul_api::batch::BatchView| {
         batch.runs.iter().map(|run| run.id).collect::<Vec<_>>()
     };
     assert_eq!(ids(&first), ids(&again));
-    for (tasks, mode) in [(keyed(2), BatchMode::Parallel), (keyed(3), BatchMode::Sequential)] {
+    for (tasks, mode) in [(keyed(2), RunBatchMode::Parallel), (keyed(3), RunBatchMode::Sequential)]
+    {
         let error = engine.longhaul.submit_batch(tasks, mode).await.unwrap_err();
         assert_eq!(error.code(), "idempotency_key_reused");
     }
@@ -101,17 +102,18 @@ async fn a_batch_is_submitted_once_per_key_and_only_as_a_whole() {
         (tasks(1_001), "invalid_task"),
         (vec![Task::new("tester", "x"), Task::new("nobody", "x")], "no_agent"),
     ] {
-        let error = engine.longhaul.submit_batch(tasks, BatchMode::Sequential).await.unwrap_err();
+        let error =
+            engine.longhaul.submit_batch(tasks, RunBatchMode::Sequential).await.unwrap_err();
         assert_eq!(error.code(), code);
     }
     let shown = engine.longhaul.batch(first.id).await.unwrap();
-    assert_eq!((ids(&shown), shown.mode), (ids(&first), BatchMode::Sequential));
+    assert_eq!((ids(&shown), shown.mode), (ids(&first), RunBatchMode::Sequential));
 }
 
 #[tokio::test]
 async fn a_person_who_names_the_batch_is_not_the_batch() {
     let engine = engine_with([]).build();
-    let batch = engine.longhaul.submit_batch(tasks(2), BatchMode::Sequential).await.unwrap();
+    let batch = engine.longhaul.submit_batch(tasks(2), RunBatchMode::Sequential).await.unwrap();
     let run = batch.runs[1].id;
     let reason = format!("stop {}", batch.id);
     engine.longhaul.cancel_run(run, "cli:anna", &reason).await.unwrap();
@@ -122,7 +124,7 @@ async fn a_person_who_names_the_batch_is_not_the_batch() {
 #[tokio::test]
 async fn a_batch_reads_the_workers_once() {
     let engine = engine_with([]).build();
-    let batch = engine.longhaul.submit_batch(tasks(3), BatchMode::Parallel).await.unwrap();
+    let batch = engine.longhaul.submit_batch(tasks(3), RunBatchMode::Parallel).await.unwrap();
     engine.longhaul.batch(batch.id).await.unwrap();
     assert_eq!(engine.store.worker_reads.load(Ordering::SeqCst), 1);
 }

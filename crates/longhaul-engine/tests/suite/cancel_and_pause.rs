@@ -1,7 +1,7 @@
 //! Tests of cancel and pause. After an acknowledged cancel nothing starts, and running calls end or
 //! are in doubt. A pause waits for running calls and starts nothing.
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery::AfterBatch;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass::{self, Once, Pure};
@@ -20,7 +20,7 @@ async fn cancel(engine: &TestEngine, run: RunId) {
 }
 
 /// Checks that no event after the request starts something.
-fn assert_nothing_starts_after(journal: &[Entry], kind: &str) {
+fn assert_nothing_starts_after(journal: &[JournalEntry], kind: &str) {
     let position = journal.iter().position(|entry| entry.event.kind() == kind);
     let after = &journal[position.expect("the request is in the journal")..];
     for start in ["turn.started", "tool.started", "gate.raised"] {

@@ -7,7 +7,7 @@ use longhaul_core::chain::{
     ChainStepSpec,
 };
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{LaneKey, RunId, SteerId};
@@ -95,7 +95,7 @@ impl TestEngine {
 }
 
 /// Returns the run of the step that this journal starts.
-fn next_run(journal: &[Entry]) -> RunId {
+fn next_run(journal: &[JournalEntry]) -> RunId {
     let started = journal.iter().find_map(|entry| {
         let Event::ChainStepStarted(started) = &entry.event else { return None };
         Some(started.run)

@@ -392,7 +392,10 @@ async fn the_budget_of_a_kept_child_can_be_raised_after_its_root_has_ended() {
         engine.longhaul.resume_run(child, Some(raise), "cli:anna").await
     };
     let error = resume_child(100_000).await.unwrap_err().to_string();
-    assert_eq!(error, format!("the budget of the whole tree is used up: raise it through {run}"));
+    let expected = format!(
+        "the budget that the run shares with its root run is used up: raise it through {run}"
+    );
+    assert_eq!(error, expected);
     engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     engine.ended(run).await;
     assert_eq!(why().await.command, format!("longhaul resume {child} --budget tokens=100000"));

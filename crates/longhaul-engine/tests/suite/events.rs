@@ -2,7 +2,7 @@
 //! ticks.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::policy::effect::EffectClass::Pure;
 use longhaul_core::raw::RawJson;
 use longhaul_engine::Task;
@@ -26,7 +26,7 @@ fn engine_with_events(lines: Vec<FakeReply>) -> TestEngine {
         .start()
 }
 
-async fn submit_event(engine: &TestEngine, kind: &str, input: Value) -> Vec<Entry> {
+async fn submit_event(engine: &TestEngine, kind: &str, input: Value) -> Vec<JournalEntry> {
     let mut task = Task::new("tester", input);
     task.kind = Some(kind.into());
     task.actor = Some(RawJson::from_serialize(&json!({ "name": "Ada" })));

@@ -185,7 +185,7 @@ async fn a_worker_whose_filter_always_blocks_serves_nothing_until_a_call_returns
     blocker.open();
     let claimed = async {
         while log.claimed().is_empty() {
-            engine.longhaul.services().notifier.notify_work_available();
+            engine.longhaul.services().notifier.notify_runs_ready();
             tokio::task::yield_now().await;
         }
     };

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{AgentName, InboxName, RunId, Seq};
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateRow, GateStatus};
 use longhaul_core::port::redact::Redact;
@@ -339,10 +339,16 @@ impl TestEngine {
     }
 
     /// Returns the journal from `after` up to the first event of this kind.
-    pub(crate) async fn until_after(&self, run: RunId, after: Seq, kind: &str) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
+    pub(crate) async fn until_after(
+        &self,
+        run: RunId,
+        after: Seq,
+        kind: &str,
+    ) -> Vec<JournalEntry> {
+        let mut entries: Vec<JournalEntry> = Vec::new();
         let mut watching = self.longhaul.watch_run_journal(run, after).await.unwrap();
-        let found = |entries: &[Entry]| entries.iter().position(|entry| entry.event.kind() == kind);
+        let found =
+            |entries: &[JournalEntry]| entries.iter().position(|entry| entry.event.kind() == kind);
         let search = async {
             while found(&entries).is_none() {
                 match watching.next().await.unwrap() {
@@ -362,14 +368,14 @@ impl TestEngine {
     }
 
     /// Returns the journal up to the first event of this kind.
-    pub(crate) async fn until(&self, run: RunId, kind: &str) -> Vec<Entry> {
+    pub(crate) async fn until(&self, run: RunId, kind: &str) -> Vec<JournalEntry> {
         self.until_after(run, Seq::START, kind).await
     }
 
     /// Returns the whole journal of a run that ends, and checks that the model saw only valid
     /// conversations.
-    pub(crate) async fn ended(&self, run: RunId) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
+    pub(crate) async fn ended(&self, run: RunId) -> Vec<JournalEntry> {
+        let mut entries: Vec<JournalEntry> = Vec::new();
         let mut watching = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
         let search = async {
             while let Some(more) = watching.next().await.unwrap() {
@@ -383,9 +389,9 @@ impl TestEngine {
     }
 
     /// Advances the clock second by second until there is an event of this kind.
-    pub(crate) async fn advance_until(&self, run: RunId, kind: &str) -> Vec<Entry> {
+    pub(crate) async fn advance_until(&self, run: RunId, kind: &str) -> Vec<JournalEntry> {
         let clock = self.clock.as_ref().expect("a simulated clock");
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<JournalEntry> = Vec::new();
         let mut watching = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
         let passing = async {
             while !entries.iter().any(|entry| entry.event.kind() == kind) {
@@ -449,18 +455,18 @@ const fn is_idle(status: Status) -> bool {
 }
 
 /// Returns the kinds of the events.
-pub(crate) fn kinds(journal: &[Entry]) -> Vec<&'static str> {
+pub(crate) fn kinds(journal: &[JournalEntry]) -> Vec<&'static str> {
     journal.iter().map(|entry| entry.event.kind()).collect()
 }
 
 /// Counts the events of a kind.
-pub(crate) fn count(journal: &[Entry], kind: &str) -> usize {
+pub(crate) fn count(journal: &[JournalEntry], kind: &str) -> usize {
     journal.iter().filter(|entry| entry.event.kind() == kind).count()
 }
 
 /// Returns how a journal ends: the text of the result, the code of the failure, or the kind of the
 /// last event.
-pub(crate) fn outcome_text(journal: &[Entry]) -> String {
+pub(crate) fn outcome_text(journal: &[JournalEntry]) -> String {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a run matter here")]
     match &journal.last().expect("the journal is not empty").event {
         Event::RunCompleted(done) => done.output.text.clone(),

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::ToolOutput;
@@ -12,7 +12,7 @@ use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass::{Auth, RateLimit};
 use longhaul_core::id::{ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::note::{AddNoteOutcome, NewNote};
+use longhaul_core::note::{AddNoteOutcome, NewMemoryNote};
 use longhaul_core::policy::effect::EffectClass::Pure;
 use longhaul_core::raw::StoredText;
 use longhaul_engine::Task;
@@ -92,7 +92,7 @@ async fn a_long_answer_does_not_displace_earlier_thread_messages() {
 async fn programs_add_search_and_delete_notes() {
     let engine = engine_with([]).build();
     let (longhaul, ada) = (&engine.longhaul, ResourceKey::new("ada").unwrap());
-    let note = |key: &str, text: &str| NewNote::new(key, text, Vec::new(), None).unwrap();
+    let note = |key: &str, text: &str| NewMemoryNote::new(key, text, Vec::new(), None).unwrap();
     let outcome = longhaul.add_note(&ada, note("1", "likes tea")).await.unwrap();
     let AddNoteOutcome::Stored(id) = outcome else {
         panic!("{outcome:?}");
@@ -122,7 +122,7 @@ fn long_tool() -> FakeTool {
     })
 }
 
-fn starts(journal: &[Entry]) -> Vec<(ModelCallPurpose, Option<String>)> {
+fn starts(journal: &[JournalEntry]) -> Vec<(ModelCallPurpose, Option<String>)> {
     let starts = journal.iter().filter_map(|entry| {
         let Event::TurnStarted(data) = &entry.event else {
             return None;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use longhaul_core::id::{InboxName, RunId};
-use longhaul_core::port::records::OutboxItem;
+use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::task::TaskSource;
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
@@ -45,7 +45,7 @@ impl TestReceiver {
 
 #[async_trait]
 impl OutboxReceiver for TestReceiver {
-    async fn deliver(&self, message: &OutboxItem) -> Result<(), String> {
+    async fn deliver(&self, message: &DueOutboxMessage) -> Result<(), String> {
         self.log.lock().unwrap().push(format!("deliver {}", message.row.body));
         let reaction = self.reactions.lock().unwrap().pop().unwrap_or(Reaction::Accept);
         match reaction {
@@ -56,7 +56,7 @@ impl OutboxReceiver for TestReceiver {
         }
     }
 
-    async fn delivered(&self, message: &OutboxItem) {
+    async fn on_delivered(&self, message: &DueOutboxMessage) {
         self.log.lock().unwrap().push(format!("delivered {}", message.row.body));
     }
 }

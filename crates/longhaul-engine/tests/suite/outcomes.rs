@@ -2,7 +2,7 @@
 //! budgets and cancels.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::RunId;
 use longhaul_core::status::Status;
@@ -40,7 +40,7 @@ fn engine<const ROUNDS: usize>(rounds: [FakeReply; ROUNDS]) -> TestEngine {
     engine
 }
 
-fn error(journal: &[Entry]) -> (String, String, Option<String>) {
+fn error(journal: &[JournalEntry]) -> (String, String, Option<String>) {
     let Some(Event::RunFailed(failed)) = journal.last().map(|entry| &entry.event) else {
         panic!("the run has not failed");
     };

@@ -3,7 +3,7 @@
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::{GateDecision, GateRuleAction};
@@ -40,7 +40,7 @@ fn engine_passing_on(input: Value, effects: &EffectLog) -> TestEngineBuilder {
     engine_with([FakeReply::Calls(calls), FakeReply::call("send", input)]).tools([fetch, send])
 }
 
-async fn finished(engine: &TestEngine) -> (Vec<Entry>, String, bool) {
+async fn finished(engine: &TestEngine) -> (Vec<JournalEntry>, String, bool) {
     let run = engine.submit().await;
     let journal = engine.ended(run).await;
     let (text, is_error) = engine.results().pop().unwrap();
@@ -264,8 +264,9 @@ async fn the_card_shows_the_reference_its_size_and_how_it_begins() {
     let view = gate_view(&gate);
     let (description, value) = view.values_from_earlier_calls().remove(0);
     let expected = format!(
-        "/text is the output of t1.1 at /body, 300000 bytes; only its first 4096 bytes are shown, and \
-         `longhaul show {run} --transcript` prints what the model has read of the output"
+        "the input at /text is the output of the call t1.1 at /body, 300000 bytes; only its \
+         first 4096 bytes are shown, and `longhaul show {run} --transcript` prints what \
+         the model has read of the output"
     );
     assert_eq!((description, value), (expected, &"long ".repeat(820)[..4096]));
     let given = answer(&gate, GateDecision::Approve);

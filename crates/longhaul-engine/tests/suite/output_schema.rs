@@ -1,7 +1,7 @@
 //! Tests of runs with an output schema.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateDecision, GateTimeout, GateTimeoutAction, ResultApprovalGate,
 };
@@ -29,7 +29,7 @@ fn engine_with_schema(lines: Vec<FakeReply>) -> TestEngine {
         .start()
 }
 
-fn output(journal: &[Entry]) -> RunOutput {
+fn output(journal: &[JournalEntry]) -> RunOutput {
     let last = &journal.last().unwrap().event;
     let Event::RunCompleted(done) = last else {
         panic!("the run must complete: {last:?}");
@@ -37,7 +37,7 @@ fn output(journal: &[Entry]) -> RunOutput {
     done.output.clone()
 }
 
-fn data(journal: &[Entry]) -> Value {
+fn data(journal: &[JournalEntry]) -> Value {
     output(journal).data.expect("data").to_value()
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{ResourceKey, RunId, ThreadKey};
 use longhaul_core::policy::effect::EffectClass::Pure;
@@ -181,7 +181,7 @@ async fn tools_get_the_perceived_context_also_after_a_park() {
 }
 
 /// Returns the runtime messages of each turn.
-fn runtime_messages(journal: &[Entry]) -> Vec<Vec<String>> {
+fn runtime_messages(journal: &[JournalEntry]) -> Vec<Vec<String>> {
     let started = journal.iter().filter_map(|entry| {
         let Event::TurnStarted(started) = &entry.event else {
             return None;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass::{Keyed, Pure};
 use longhaul_core::port::tool::Progress;
@@ -21,7 +21,7 @@ use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::tool::{EffectLog, FakeTool};
 use crate::suite::harness::{SECRET, count, engine_with, outcome_text};
 
-fn reports(journal: &[Entry]) -> Vec<(Option<u8>, String)> {
+fn reports(journal: &[JournalEntry]) -> Vec<(Option<u8>, String)> {
     let reports = journal.iter().filter_map(|entry| {
         let Event::ToolProgress(progress) = &entry.event else {
             return None;

@@ -2,7 +2,7 @@
 
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::time::Millis;
-use longhaul_engine::sweep::Retention;
+use longhaul_engine::sweep::RunRetention;
 
 use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::{TIMEOUT, TestEngine, engine_with};
@@ -29,7 +29,7 @@ async fn thousands_of_runs_are_pruned_within_a_second() {
     engine.submit().await;
     clock.advance(Millis(2));
     engine.spawn_worker(|options| {
-        options.retention = Retention { runs: Some(Millis(1)) };
+        options.retention = RunRetention { runs: Some(Millis(1)) };
     });
     let forgotten = async {
         let mut steps = 0;

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery::AfterBatch;
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{CallId, InboxName, LaneKey, ResourceKey, SteerId, ThreadKey};
 use longhaul_core::message::{
     Block, Message, Part, Reply, TextBlock, ThinkingBlock, ToolCall, ToolResult,
 };
-use longhaul_core::note::NewNote;
+use longhaul_core::note::NewMemoryNote;
 use longhaul_core::policy::effect::EffectClass::Once;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeoutAction,
@@ -30,7 +30,11 @@ use crate::suite::harness::{SECRET, TestEngine, answer, engine_with};
 const PLACEHOLDER: &str = "{{secret:WORD}}";
 
 /// Checks that the secret is nowhere, and that the journal has this number of placeholders.
-pub(super) fn is_hidden(engine: &TestEngine, journal: &[Entry], (what, often): (&str, usize)) {
+pub(super) fn is_hidden(
+    engine: &TestEngine,
+    journal: &[JournalEntry],
+    (what, often): (&str, usize),
+) {
     let written = journal.iter().map(|entry| entry.event.encode().unwrap());
     let written: String = written.collect();
     assert!(!written.contains(SECRET), "{what}: {written}");
@@ -149,7 +153,7 @@ async fn names_and_tool_values_that_contain_a_secret_are_rejected() {
     let (thread, ada) = (ThreadKey::new(SECRET).unwrap(), ResourceKey::new(SECRET).unwrap());
     let message = engine.longhaul.append_to_thread(&thread, Vec::new()).await;
     refused("the thread", message.unwrap_err().to_string());
-    let note = NewNote::new("1", "plain", Vec::new(), None).unwrap();
+    let note = NewMemoryNote::new("1", "plain", Vec::new(), None).unwrap();
     let message = engine.longhaul.add_note(&ada, note).await.unwrap_err();
     refused("the resource", message.to_string());
     assert!(!format!("{:?}", engine.store).contains(SECRET));
@@ -263,7 +267,7 @@ async fn threads_and_notes_of_programs_are_stored_without_secrets() {
         vec![ThreadMessage::User(SECRET.into()), ThreadMessage::Assistant(SECRET.into())];
     longhaul.append_to_thread(&thread, messages).await.unwrap();
     let stored = format!("{:?}", longhaul.thread_messages(&thread, 9).await.unwrap());
-    let note = NewNote::new("1", SECRET, vec![SECRET.into()], None).unwrap();
+    let note = NewMemoryNote::new("1", SECRET, vec![SECRET.into()], None).unwrap();
     longhaul.add_note(&ada, note).await.unwrap();
     let noted = format!("{:?}", longhaul.list_notes(&ada, None, 9).await.unwrap());
     for (stored, often) in [(stored, 2), (noted, 2)] {

@@ -4,7 +4,9 @@
 use longhaul_api::spend::{RaiseCapBody, SpendCapAmount};
 use longhaul_core::event::Event;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit, CapWindow, SpendCap};
+use longhaul_core::policy::spend_cap::{
+    CapReachedAction, CapUnit, CapUsageGrouping, CapWindowLength, SpendCap,
+};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{Status, WaitReason};
@@ -28,13 +30,13 @@ const USED_TOKENS: u64 = 15;
 
 fn cap(unit: CapUnit, limit: u64) -> SpendCap {
     SpendCap {
-        window: CapWindow::Day,
+        window: CapWindowLength::Day,
         tz: "UTC".to_owned(),
-        per: CapScope::All,
+        per: CapUsageGrouping::All,
         pattern: None,
         unit,
         limit,
-        at_cap: AtCapAction::Wait,
+        at_cap: CapReachedAction::Wait,
     }
 }
 
@@ -85,7 +87,7 @@ async fn parked_at_cap(engine: &TestEngine, run: RunId) -> Timestamp {
     assert!(why.command.starts_with(&raise), "{}", why.command);
     let listed = engine.longhaul.list_brief_runs(RunFilter { limit: 9, ..RunFilter::default() });
     let listed = listed.await.unwrap().into_iter().find(|brief| brief.id == run).unwrap();
-    assert_eq!(listed.now, format!("waits: cap until {}", wait.until));
+    assert_eq!(listed.now, format!("waits: spend cap until {}", wait.until));
     wait.until
 }
 
@@ -99,7 +101,7 @@ async fn a_run_goes_on_when_a_call_of_another_run_has_ended() {
     latch.reached(1).await;
     let second = engine.submit().await;
     parked_at_cap(&engine, second).await;
-    let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
+    let count_now = engine.longhaul.list_spend_caps().await.unwrap().remove(0).counts.remove(0);
     let SpendCapAmount::Count(held) = count_now.held else { panic!("{count_now:?}") };
     assert!((CALL_TOKENS_MIN..CALL_TOKENS_MAX).contains(&held), "{count_now:?}");
     assert_eq!(count_now.left, SpendCapAmount::Count(CALL_TOKENS_MAX - held));
@@ -109,7 +111,7 @@ async fn a_run_goes_on_when_a_call_of_another_run_has_ended() {
     engine.advance_until(second, "run.completed").await;
     assert!(now(&engine).duration_since(before) < Millis::from_secs(60), "before the window ends");
     assert_eq!(outcome_text(&engine.ended(first).await), "done");
-    let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
+    let count_now = engine.longhaul.list_spend_caps().await.unwrap().remove(0).counts.remove(0);
     assert_eq!(count_now.used, SpendCapAmount::Count(2 * USED_TOKENS));
     assert_eq!((count_now.held, count_now.waiting), (SpendCapAmount::Count(0), 0));
 }
@@ -131,14 +133,14 @@ async fn a_run_goes_on_when_the_window_ends() {
     engine.clock.as_ref().unwrap().advance(left);
     let journal = engine.advance_until(second, "run.completed").await;
     assert_eq!(count(&journal, "turn.started"), 1);
-    let cap = engine.longhaul.spend().await.unwrap().remove(0);
+    let cap = engine.longhaul.list_spend_caps().await.unwrap().remove(0);
     assert_eq!(cap.counts[0].used, SpendCapAmount::Count(1), "in the new window");
     assert!(cap.resets_at > until);
 }
 
 #[tokio::test]
 async fn a_raised_cap_lets_waiting_runs_go_on() {
-    let per_actor = SpendCap { per: CapScope::Actor, ..cap(CapUnit::Runs, 1) };
+    let per_actor = SpendCap { per: CapUsageGrouping::Actor, ..cap(CapUnit::Runs, 1) };
     let engine = start_with_caps(engine_with([]).with_sim_clock(), [per_actor]);
     let submit = async |actor: &str| {
         let actor = RawJson::parse(format!("{{\"id\": \"{actor}\"}}")).unwrap();
@@ -178,7 +180,7 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
 #[tokio::test]
 async fn a_raise_names_a_subject_that_the_cap_counts() {
     let pattern = Some("a*".to_owned());
-    let per_actor = SpendCap { per: CapScope::Actor, pattern, ..cap(CapUnit::Runs, 1) };
+    let per_actor = SpendCap { per: CapUsageGrouping::Actor, pattern, ..cap(CapUnit::Runs, 1) };
     let engine = with_caps(engine_with([]), [per_actor.clone()]);
     for (subject, part) in [
         ("bert", "applies only to `a*`, not to `bert`"),
@@ -193,7 +195,7 @@ async fn a_raise_names_a_subject_that_the_cap_counts() {
 
 #[tokio::test]
 async fn a_command_contains_no_text_that_a_shell_would_interpret() {
-    let per_actor = SpendCap { per: CapScope::Actor, ..cap(CapUnit::Runs, 1) };
+    let per_actor = SpendCap { per: CapUsageGrouping::Actor, ..cap(CapUnit::Runs, 1) };
     let engine = start_with_caps(engine_with([]).with_sim_clock(), [per_actor]);
     for actor in ["Anna Bo", "$(reboot)", "-x"] {
         let actor = Some(RawJson::from_serialize(&actor));
@@ -230,7 +232,7 @@ async fn a_higher_limit_of_the_configuration_lets_waiting_runs_go_on() {
 
 #[tokio::test]
 async fn a_cap_can_refuse_new_tasks() {
-    let refuse = |unit, limit| SpendCap { at_cap: AtCapAction::Refuse, ..cap(unit, limit) };
+    let refuse = |unit, limit| SpendCap { at_cap: CapReachedAction::Refuse, ..cap(unit, limit) };
     let caps = [refuse(CapUnit::Runs, 2), refuse(CapUnit::Tokens, CALL_TOKENS_MAX)];
     let latch = Latch::closed();
     let reply = FakeReply::Text("done").after_latch(&latch);
@@ -271,7 +273,7 @@ async fn a_cap_below_one_call_limits_the_reply() {
 async fn the_hold_of_a_dead_worker_is_lost() {
     let latch = Latch::closed();
     let reply = FakeReply::Text("never").after_latch(&latch);
-    let month = SpendCap { window: CapWindow::Month, ..cap(CapUnit::Tokens, 1_000_000) };
+    let month = SpendCap { window: CapWindowLength::Month, ..cap(CapUnit::Tokens, 1_000_000) };
     let mut engine = with_caps(engine_with([reply]), [month]);
     let short_lease = |options: &mut WorkerOptions| options.lease = Millis(300);
     engine.spawn_worker(short_lease);
@@ -279,18 +281,18 @@ async fn the_hold_of_a_dead_worker_is_lost() {
     latch.reached(1).await;
     engine.workers.abort_all();
     while engine.workers.join_next().await.is_some() {}
-    let held = engine.longhaul.spend().await.unwrap()[0].counts[0].held;
+    let held = engine.longhaul.list_spend_caps().await.unwrap()[0].counts[0].held;
     let SpendCapAmount::Count(held) = held else { panic!("{held:?}") };
     engine.spawn_worker(short_lease);
     engine.ended(run).await;
-    let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
+    let count_now = engine.longhaul.list_spend_caps().await.unwrap().remove(0).counts.remove(0);
     assert_eq!(count_now.used, SpendCapAmount::Count(held + USED_TOKENS), "lost, and counted once");
     assert_eq!(count_now.held, SpendCapAmount::Count(0));
 }
 
 #[tokio::test]
 async fn a_cap_per_model_counts_the_first_call_of_a_run() {
-    let per_model = SpendCap { per: CapScope::Model, ..cap(CapUnit::Tokens, 1_000_000) };
+    let per_model = SpendCap { per: CapUsageGrouping::Model, ..cap(CapUnit::Tokens, 1_000_000) };
     let engine = start_with_caps(engine_with([FakeReply::Text("done")]), [per_model]);
     let run = engine.submit().await;
     let journal = engine.ended(run).await;

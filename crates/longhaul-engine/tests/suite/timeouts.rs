@@ -1,7 +1,7 @@
 //! Tests of the soft and the hard timeout of an attempt.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::Task;
@@ -23,7 +23,7 @@ fn with_timeouts(builder: TestEngineBuilder) -> TestEngineBuilder {
 }
 
 /// Returns the time between the first events of these kinds.
-fn time_between(journal: &[Entry], earlier: &str, later: &str) -> Millis {
+fn time_between(journal: &[JournalEntry], earlier: &str, later: &str) -> Millis {
     let at = |kind: &str| journal.iter().find(|entry| entry.event.kind() == kind).unwrap().at;
     at(later).duration_since(at(earlier))
 }

@@ -3,7 +3,7 @@
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::{
@@ -26,7 +26,7 @@ use crate::suite::harness::{
 use crate::suite::secrets::is_hidden;
 
 /// Returns the blobs that a journal refers to: agent definition, prompt and tool table.
-async fn blobs(engine: &TestEngine, journal: &[Entry]) -> String {
+async fn blobs(engine: &TestEngine, journal: &[JournalEntry]) -> String {
     let records = &engine.longhaul.services().records;
     let mut found = String::new();
     let mut add = |bytes: Option<Vec<u8>>| {

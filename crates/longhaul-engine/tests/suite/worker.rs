@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{InboxName, LaneKey, RunId};
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
@@ -55,7 +55,7 @@ async fn never_more_runs_at_once_than_a_worker_has_permits() {
 }
 
 /// Whether the journal shows that the run was released to another worker.
-fn was_released(journal: &[Entry]) -> bool {
+fn was_released(journal: &[JournalEntry]) -> bool {
     journal.iter().any(
         |entry| matches!(&entry.event, Event::RunWaiting(waiting) if waiting.wait == WaitReason::Worker),
     )

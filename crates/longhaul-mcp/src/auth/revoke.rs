@@ -85,7 +85,7 @@ async fn request_revocation(
     let client = RevocationCredentials {
         id: &record.credentials.client_id,
         secret,
-        is_secret_in_form: sends_secret_in_form(fields),
+        is_secret_in_form: must_send_secret_in_form(fields),
     };
     let mut why = None;
     // The refresh token first, because it can be used to get more tokens.
@@ -115,7 +115,7 @@ async fn request_revocation(
 
 /// Returns whether the client secret must be sent in the form instead of an HTTP header. If the
 /// metadata does not say so for revocation, the methods of the token endpoint apply.
-fn sends_secret_in_form(fields: &HashMap<String, Value>) -> bool {
+fn must_send_secret_in_form(fields: &HashMap<String, Value>) -> bool {
     let methods =
         ["revocation_endpoint_auth_methods_supported", "token_endpoint_auth_methods_supported"];
     let methods = methods.into_iter().find_map(|name| fields.get(name)?.as_array());
@@ -205,7 +205,7 @@ mod tests {
         ] {
             let text = fields.to_string();
             let fields = serde_json::from_value(fields).unwrap();
-            assert_eq!(sends_secret_in_form(&fields), expect, "{text}");
+            assert_eq!(must_send_secret_in_form(&fields), expect, "{text}");
         }
     }
 }

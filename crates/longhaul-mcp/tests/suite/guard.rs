@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::time::Millis;
-use longhaul_mcp::{ServerSpec, ServerTransport, Servers};
+use longhaul_mcp::{McpServers, ServerSpec, ServerTransport};
 use longhaul_testkit::clock::SimClock;
 use rustix::process::{Pid, test_kill_process};
 
@@ -43,7 +43,7 @@ async fn child() {
         per_run: false,
         timeout: Millis::from_secs(600),
     };
-    let servers = Servers::new(vec![spec], Arc::new(SimClock::new()));
+    let servers = McpServers::new(vec![spec], Arc::new(SimClock::new()));
     _ = servers.server_tools("deaf", None, RUN).await;
 }
 

@@ -11,9 +11,9 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{ClaimId, Progress, Tool, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{Progress, RunClaimId, Tool, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis, Timestamp};
-use longhaul_mcp::{ServerSpec, ServerTransport, Servers};
+use longhaul_mcp::{McpServers, ServerSpec, ServerTransport};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The claim that calls are made for.
-pub(super) const RUN: ClaimId = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+pub(super) const RUN: RunClaimId = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
 
 /// Awaits a future with a timeout.
 pub(super) async fn within_timeout<T>(work: impl Future<Output = T>) -> T {
@@ -144,14 +144,14 @@ pub(super) fn with_env(mut spec: ServerSpec, name: &str, value: &str) -> ServerS
     spec
 }
 
-/// Creates [`Servers`] with a single server.
-pub(super) fn single_server(spec: ServerSpec) -> (Servers, Arc<SkippingClock>) {
+/// Creates [`McpServers`] with a single server.
+pub(super) fn single_server(spec: ServerSpec) -> (McpServers, Arc<SkippingClock>) {
     let clock = Arc::new(SkippingClock::default());
-    (Servers::new(vec![spec], clock.clone()), clock)
+    (McpServers::new(vec![spec], clock.clone()), clock)
 }
 
 /// Returns a tool of the only server.
-pub(super) async fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
+pub(super) async fn tool(servers: &McpServers, name: &str) -> Arc<dyn Tool> {
     let server = servers.names().remove(0);
     let mut tools = within_timeout(servers.server_tools(&server, Some(name), RUN)).await.unwrap();
     assert_eq!(tools.len(), 1);
@@ -160,7 +160,7 @@ pub(super) async fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
 
 /// Calls a tool of the only server.
 pub(super) async fn call(
-    servers: &Servers,
+    servers: &McpServers,
     name: &str,
     input: Value,
 ) -> Result<String, ToolFailure> {
@@ -179,7 +179,7 @@ pub(super) fn text(output: &ToolOutput) -> String {
 }
 
 /// Returns the names and effect classes of a server's tools.
-pub(super) async fn classes(servers: &Servers) -> BTreeMap<String, EffectClass> {
+pub(super) async fn classes(servers: &McpServers) -> BTreeMap<String, EffectClass> {
     let server = servers.names().remove(0);
     let tools = within_timeout(servers.server_tools(&server, None, RUN)).await.unwrap();
     let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Null);

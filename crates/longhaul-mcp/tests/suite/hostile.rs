@@ -1,12 +1,12 @@
-//! Servers that misbehave. They affect only their own tools.
+//! MCP servers that misbehave. They affect only their own tools.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_core::id::RunId;
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
-use longhaul_mcp::{McpError, Servers};
+use longhaul_mcp::{McpError, McpServers};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::TcpListener;
@@ -349,7 +349,7 @@ async fn a_server_with_three_timed_out_calls_is_restarted() {
 }
 
 /// Has a server and its child process connect to us. The connection closes when both are gone.
-async fn process_family(servers: &Servers) -> BufReader<tokio::net::TcpStream> {
+async fn process_family(servers: &McpServers) -> BufReader<tokio::net::TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let result = call(servers, "family", json!({ "port": port })).await;
@@ -376,12 +376,12 @@ async fn a_run_scoped_server_and_its_children_end_with_the_run() {
     spec.per_run = true;
     let (servers, _) = single_server(spec);
     let line = process_family(&servers).await;
-    let another = ClaimId { run: RunId::from_bits(8), ..RUN };
+    let another = RunClaimId { run: RunId::from_bits(8), ..RUN };
     let other = within_timeout(servers.server_tools("any", Some("hello"), another)).await.unwrap();
     let (ctx, _progress) = tool_context();
     within_timeout(other[0].call(json!({}), &ctx)).await.unwrap();
     assert_eq!(lines(dir.path(), "started"), 2);
-    within_timeout(servers.close_claim_servers(RUN)).await;
+    within_timeout(servers.close_servers_of_claim(RUN)).await;
     assert_closed(line).await;
     within_timeout(other[0].call(json!({}), &ctx)).await.unwrap();
     assert_eq!(lines(dir.path(), "started"), 2);
@@ -410,7 +410,7 @@ async fn unknown_servers_and_tools_are_reported_with_a_hint() {
     let nowhere = super::harness::stdio_spec("nowhere", Path::new("/no/such/program"), &[]);
     let mut bad = python_spec("bad name", &[]);
     bad.name = "bad name".into();
-    let servers = Servers::new(vec![nowhere, bad], Arc::new(SkippingClock::default()));
+    let servers = McpServers::new(vec![nowhere, bad], Arc::new(SkippingClock::default()));
     for (server, expected) in [
         ("nowhere", "`/no/such/program` could not be run"),
         ("bad name", "can't be used as it is configured"),

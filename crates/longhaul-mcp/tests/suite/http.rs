@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use longhaul_mcp::{McpError, Servers};
+use longhaul_mcp::{McpError, McpServers};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -179,7 +179,7 @@ async fn invalid_urls_and_headers_are_reported_before_sending() {
         ("http://a/", ("a b", "c"), "not a valid header name"),
         ("http://a/", ("a", "b\nc"), "not a valid header value"),
     ] {
-        let servers: Servers = single_server(http_spec("far", url, &[header])).0;
+        let servers: McpServers = single_server(http_spec("far", url, &[header])).0;
         let error = within_timeout(servers.check_server("far")).await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }

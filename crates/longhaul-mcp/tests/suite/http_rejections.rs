@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use longhaul_core::port::tool::ToolFailure;
-use longhaul_mcp::{McpError, Servers};
+use longhaul_mcp::{McpError, McpServers};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -112,7 +112,7 @@ impl RejectingServer {
 async fn rejecting_server(
     tasks: &mut JoinSet<()>,
     lists: &[u16],
-) -> (Servers, Arc<RejectingServer>) {
+) -> (McpServers, Arc<RejectingServer>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let picky = Arc::new(RejectingServer {

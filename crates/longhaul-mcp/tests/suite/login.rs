@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use longhaul_mcp::{
-    CallbackServer, LoginRequest, LogoutOutcome, McpError, OAuthConfig, Servers, redact_tokens,
+    CallbackServer, LoginRequest, LogoutOutcome, McpError, McpServers, OAuthConfig, redact_tokens,
 };
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use super::harness::{RUN, call, within_timeout};
 use super::login_harness::OAuthServer;
 
 /// Returns the error of a missing login.
-async fn login_error(servers: &Servers) -> String {
+async fn login_error(servers: &McpServers) -> String {
     let error = within_timeout(servers.server_tools("guarded", None, RUN)).await.unwrap_err();
     assert!(matches!(error, McpError::LoginRequired { .. }), "{error:?}");
     let message = error.to_string();

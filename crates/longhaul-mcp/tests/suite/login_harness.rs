@@ -10,8 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_mcp::{
-    CallbackServer, LoginContext, LoginError, LoginRequest, LoginStatus, OAuthConfig, ServerSpec,
-    ServerTransport, Servers,
+    CallbackServer, LoginContext, LoginError, LoginRequest, LoginStatus, McpServers, OAuthConfig,
+    ServerSpec, ServerTransport,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -64,23 +64,23 @@ impl OAuthServer {
     }
 
     /// Returns servers with shared logins. Each call acts as a process of its own.
-    pub(super) fn servers(&self) -> Servers {
+    pub(super) fn servers(&self) -> McpServers {
         self.servers_with(OAuthConfig::default())
     }
 
-    pub(super) fn servers_with(&self, oauth: OAuthConfig) -> Servers {
+    pub(super) fn servers_with(&self, oauth: OAuthConfig) -> McpServers {
         self.servers_with_timeout(oauth, ServerSpec::TIMEOUT)
     }
 
     /// Like [`OAuthServer::servers`], with these OAuth settings and this call timeout.
-    pub(super) fn servers_with_timeout(&self, oauth: OAuthConfig, timeout: Millis) -> Servers {
+    pub(super) fn servers_with_timeout(&self, oauth: OAuthConfig, timeout: Millis) -> McpServers {
         let clock = Arc::new(WallClock);
         let mut spec: ServerSpec = http_spec("guarded", &format!("{}/mcp", self.base_url()), &[]);
         spec.timeout = timeout;
         if let ServerTransport::Http { login, .. } = &mut spec.transport {
             *login = Some(LoginContext::new(self.login_dir(), oauth, clock.clone()));
         }
-        Servers::new(vec![spec], clock)
+        McpServers::new(vec![spec], clock)
     }
 
     pub(super) fn login_dir(&self) -> PathBuf {
@@ -132,7 +132,7 @@ impl OAuthServer {
     /// Logs in like a user.
     pub(super) async fn log_in(
         &self,
-        servers: &Servers,
+        servers: &McpServers,
         scope: &str,
     ) -> Result<LoginStatus, LoginError> {
         let callback_server = CallbackServer::bind(None).await.unwrap();

@@ -1,12 +1,12 @@
 //! Logouts: logins are deleted here and revoked at their authorization server.
 
-use longhaul_mcp::{LogoutOutcome, OAuthConfig, Servers};
+use longhaul_mcp::{LogoutOutcome, McpServers, OAuthConfig};
 use serde_json::{Value, json};
 
 use super::harness::within_timeout;
 use super::login_harness::OAuthServer;
 
-async fn log_out(servers: &Servers, may_ask: bool) -> LogoutOutcome {
+async fn log_out(servers: &McpServers, may_ask: bool) -> LogoutOutcome {
     within_timeout(servers.logout("guarded", may_ask)).await.unwrap()
 }
 

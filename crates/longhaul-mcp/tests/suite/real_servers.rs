@@ -125,7 +125,7 @@ async fn the_git_server_reads_a_repository_for_all_runs() {
     let (servers, _) = single_server(spec);
     let result = call(&servers, "git_status", json!({ "repo_path": repo_path })).await;
     assert!(result.unwrap().contains("main"));
-    within_timeout(servers.close_claim_servers(RUN)).await;
+    within_timeout(servers.close_servers_of_claim(RUN)).await;
     let result =
         call(&servers, "git_branch", json!({ "repo_path": repo_path, "branch_type": "local" }));
     result.await.unwrap();

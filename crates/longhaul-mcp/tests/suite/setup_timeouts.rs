@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use longhaul_core::time::Millis;
-use longhaul_mcp::{McpError, OAuthConfig, Servers};
+use longhaul_mcp::{McpError, McpServers, OAuthConfig};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -80,7 +80,7 @@ async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
 }
 
 /// Returns why the login is missing, and whether that is transient.
-async fn login_error(servers: &Servers) -> (String, bool) {
+async fn login_error(servers: &McpServers) -> (String, bool) {
     match within_timeout(servers.server_tools("guarded", None, RUN)).await {
         Err(McpError::LoginRequired { reason: why, is_transient, .. }) => (why, is_transient),
         other => panic!("{other:?}"),

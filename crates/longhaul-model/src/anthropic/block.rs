@@ -6,7 +6,7 @@ use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 
 use crate::decode_error::DecodeError;
-use crate::json_object::{FragmentedFields, JsonObject};
+use crate::json_object::{JsonObject, StreamedFieldFragments};
 use crate::lenient_json::parse_tool_arguments;
 use crate::lenient_object::LenientObject;
 
@@ -19,7 +19,7 @@ pub(super) struct BlockBuilder {
     fields: JsonObject,
     /// Fields that citations and deltas of unknown types have added. They are merged into `fields`
     /// when the block is finished.
-    deferred: FragmentedFields,
+    deferred: StreamedFieldFragments,
 }
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl BlockBuilder {
             },
             _ => BlockKind::Other { raw: whole, json: String::new() },
         };
-        Ok(Self { kind, fields, deferred: FragmentedFields::default() })
+        Ok(Self { kind, fields, deferred: StreamedFieldFragments::default() })
     }
 
     /// Creates an empty text block, for a server that streams text without a start event.
@@ -91,7 +91,7 @@ impl BlockBuilder {
         Self {
             kind: BlockKind::Text(String::new()),
             fields: JsonObject::default(),
-            deferred: FragmentedFields::default(),
+            deferred: StreamedFieldFragments::default(),
         }
     }
 

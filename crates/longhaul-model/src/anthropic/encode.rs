@@ -13,7 +13,7 @@ use crate::call_ids::{self, ToolCallIds};
 use crate::conversation::{EncodedMessagePiece, MessageEncoder, MessagePieceCollector};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
-use crate::lenient_json::arguments_as_object;
+use crate::lenient_json::tool_arguments_as_object;
 use crate::tool_results::{NO_RESULT, is_non_empty_part};
 
 /// Maximum number of user messages that are marked for the provider's prompt cache: the newest
@@ -77,15 +77,14 @@ impl MessageEncoder for MessagesApi {
         for block in &reply.blocks {
             let block = match block {
                 Block::Text(block_text) if block_text.text.trim().is_empty() => continue,
-                Block::Text(block_text) => {
-                    text_block(&block_text.text).with_fields(own(&block_text.extra).as_ref())
-                }
+                Block::Text(block_text) => text_block(&block_text.text)
+                    .with_fields_of_object(own(&block_text.extra).as_ref()),
                 // Signatures and unknown blocks of another API are not valid here.
                 Block::Thinking(_) | Block::Other(_) if !is_own => continue,
                 Block::Thinking(thought) => JsonObject::with_type_field("thinking")
                     .with_field("thinking", &thought.text)
                     .with_field("signature", thought.signature.as_deref().unwrap_or_default())
-                    .with_fields(thought.extra.as_ref()),
+                    .with_fields_of_object(thought.extra.as_ref()),
                 Block::Other(raw) => {
                     target.add_raw_piece(MessageRole::Assistant, raw);
                     continue;
@@ -100,8 +99,8 @@ impl MessageEncoder for MessagesApi {
                         ),
                     )
                     .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
-                    .with_field("input", &arguments_as_object(&call.input))
-                    .with_fields(own(&call.extra).as_ref()),
+                    .with_field("input", &tool_arguments_as_object(&call.input))
+                    .with_fields_of_object(own(&call.extra).as_ref()),
             };
             target.add_piece(MessageRole::Assistant, &block);
         }
@@ -153,7 +152,9 @@ pub(super) fn build_api_messages(parts: &EncodedRequestParts<'_, MessageRole>) -
     let mut turns: Vec<ApiMessage> = Vec::new();
     for piece in parts.conversation_pieces() {
         let content = match marks.iter().any(|mark| std::ptr::eq(*mark, piece)) {
-            true => with_cache_control(JsonObject::default().with_fields(Some(&piece.json))),
+            true => {
+                with_cache_control(JsonObject::default().with_fields_of_object(Some(&piece.json)))
+            }
             false => piece.json.clone(),
         };
         match turns.last_mut().filter(|turn| turn.role == piece.kind) {

@@ -57,7 +57,8 @@ pub(super) struct RecordedRequest {
     /// request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) system: Option<String>,
-    /// Tool table of the request. `None` means the same tool table as in the previous request.
+    /// Tool table (list of tool definitions) of the request. `None` means the same tool table as in
+    /// the previous request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tools: Option<RawJson>,
     /// Number of messages at the start of the conversation that are the same as in the previous
@@ -190,7 +191,7 @@ impl Cassette {
     }
 
     /// Returns the number of the last recorded turn, or 0 if the cassette has no exchanges.
-    pub fn last_turn(&self) -> u32 {
+    pub fn last_recorded_turn(&self) -> u32 {
         self.exchanges.last().map_or(0, |last| last.turn)
     }
 

@@ -10,7 +10,7 @@ use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
 use crate::decode_error::DecodeError;
-use crate::json_object::{FragmentedFields, JsonObject};
+use crate::json_object::{JsonObject, StreamedFieldFragments};
 use crate::lenient_json::{
     check_tool_call_count, is_non_empty_json_value, parse_lenient_u64, parse_tool_arguments,
 };
@@ -37,7 +37,7 @@ struct PartialToolCall {
     /// Arguments of the tool call as JSON text, collected from fragments.
     json: String,
     fields: JsonObject,
-    deferred: FragmentedFields,
+    deferred: StreamedFieldFragments,
 }
 
 /// A fragment of a tool call, as received in one event.
@@ -76,7 +76,10 @@ impl ToolCallsBuilder {
 
     /// Applies the field `function_call` of an older version of the API, which allows one call per
     /// reply. Returns the number of bytes received.
-    pub(super) fn apply_function_call(&mut self, function_json: &str) -> Result<u64, DecodeError> {
+    pub(super) fn apply_function_call_and_count_bytes(
+        &mut self,
+        function_json: &str,
+    ) -> Result<u64, DecodeError> {
         let index = format!(r#"{{"index":0,"function":{function_json}}}"#);
         self.apply_fragment(ToolCallFragment::parse(&index)?, false)
     }
@@ -98,7 +101,10 @@ impl ToolCallsBuilder {
         if found.is_none() {
             self.calls.push(PartialToolCall::default());
         }
-        Ok(self.calls.get_mut(position).map_or(0, |call| call.append_fragment(fragment)))
+        Ok(self
+            .calls
+            .get_mut(position)
+            .map_or(0, |call| call.append_fragment_and_count_bytes(fragment)))
     }
 
     /// Returns the position in `calls` of the call that a fragment belongs to. `None` means that
@@ -161,7 +167,7 @@ impl ToolCallFragment {
 
 impl PartialToolCall {
     /// Appends a fragment to the call and returns the number of bytes received.
-    fn append_fragment(&mut self, fragment: ToolCallFragment) -> u64 {
+    fn append_fragment_and_count_bytes(&mut self, fragment: ToolCallFragment) -> u64 {
         let before = self.received_bytes();
         if self.id.is_empty() {
             self.id = fragment.id;

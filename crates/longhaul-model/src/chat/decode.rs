@@ -17,7 +17,7 @@ use crate::chat::wire::{
 use crate::chat::wire::{REASONING, REASONING_CONTENT, REASONING_FIELD, USAGE};
 use crate::decode_error::DecodeError;
 use crate::exchange::{StreamEventDecoder, StreamEventEffect, invalid_json_error};
-use crate::json_object::{FragmentedFields, JsonObject};
+use crate::json_object::{JsonObject, StreamedFieldFragments};
 use crate::lenient_json::is_non_empty_json_value;
 use crate::lenient_object::LenientObject;
 use crate::sse::SseEvent;
@@ -51,7 +51,7 @@ pub(super) struct StreamDecoder {
     calls: ToolCallsBuilder,
     details: ReasoningDetails,
     /// Fields of the message that the decoder does not interpret.
-    deferred: FragmentedFields,
+    deferred: StreamedFieldFragments,
     /// Number of bytes of reply content received so far.
     bytes: u64,
 }
@@ -65,7 +65,7 @@ struct ReasoningText {
 }
 
 impl ReasoningText {
-    fn append_text(&mut self, field: &'static str, text: &str) -> u64 {
+    fn append_reasoning_and_count_bytes(&mut self, field: &'static str, text: &str) -> u64 {
         if text.is_empty() || *self.field.get_or_insert(field) != field {
             return 0;
         }
@@ -99,7 +99,7 @@ impl StreamDecoder {
         if self.model.is_none() {
             self.model = chunk.string_field("model").filter(|name| !name.is_empty());
         }
-        let mut moved = self.update_token_counts(chunk.raw_field("usage"));
+        let mut moved = self.update_token_counts_if_present(chunk.raw_field("usage"));
         for choice in parse_choices(chunk)?.iter().filter(|choice| is_first_choice(choice)) {
             moved |= self.decode_choice(choice, sink)?;
         }
@@ -107,7 +107,7 @@ impl StreamDecoder {
     }
 
     /// Applies a `usage` object, if there is one. Returns whether there was one.
-    fn update_token_counts(&mut self, usage: Option<&RawValue>) -> bool {
+    fn update_token_counts_if_present(&mut self, usage: Option<&RawValue>) -> bool {
         if let Some(usage) = usage {
             self.counts.update_from_usage(&USAGE, usage.get());
         }
@@ -125,7 +125,7 @@ impl StreamDecoder {
             return Err(DecodeError::ProviderError(error));
         }
         let before = self.bytes;
-        let counted = self.update_token_counts(choice.raw_field("usage"));
+        let counted = self.update_token_counts_if_present(choice.raw_field("usage"));
         if let Some(delta) =
             choice.raw_field("delta").filter(|delta| is_non_empty_json_value(delta))
         {
@@ -156,7 +156,9 @@ impl StreamDecoder {
             |name: &str| fields.take_field(name).filter(|value| value.as_str() != "null");
         for field in [REASONING_CONTENT, REASONING] {
             let thought = take(field).and_then(|thought| parse_json_string(&thought));
-            self.bytes += self.reasoning.append_text(field, &thought.unwrap_or_default());
+            self.bytes += self
+                .reasoning
+                .append_reasoning_and_count_bytes(field, &thought.unwrap_or_default());
         }
         let content = take("content");
         if let Some(content) = content {
@@ -170,7 +172,7 @@ impl StreamDecoder {
             self.bytes += self.calls.apply_tool_calls(calls.as_str(), whole)?;
         }
         if let Some(call) = take("function_call") {
-            self.bytes += self.calls.apply_function_call(call.as_str())?;
+            self.bytes += self.calls.apply_function_call_and_count_bytes(call.as_str())?;
         }
         if let Some(details) = take(REASONING_DETAILS)
             && self.details.apply_fragments(details.as_str())
@@ -208,7 +210,8 @@ impl StreamDecoder {
                     let pieces = inner.as_array().into_iter().flatten().filter_map(text);
                     let thought = inner.as_str().map(str::to_owned).or_else(|| text(inner));
                     let thought: String = thought.into_iter().chain(pieces).collect();
-                    self.bytes += self.reasoning.append_text("content", &thought);
+                    self.bytes +=
+                        self.reasoning.append_reasoning_and_count_bytes("content", &thought);
                 }
                 Some(_) | None => self.append_and_emit_text(&text(&part).unwrap_or_default(), sink),
             }
@@ -232,7 +235,7 @@ impl ResponseDecoder for StreamDecoder {
             extra.set_field(REASONING_DETAILS, details);
         }
         self.deferred.merge_into(&mut extra);
-        let text_block = (!self.text.is_empty()).then(|| Block::text(self.text));
+        let text_block = (!self.text.is_empty()).then(|| Block::from_text(self.text));
         let mut blocks: Vec<Block> = self.reasoning.into_thinking_block().into_iter().collect();
         blocks.extend(extra.to_json().map(Block::Other));
         blocks.extend(text_block);
@@ -255,7 +258,9 @@ impl StreamEventDecoder for StreamDecoder {
         match event.data.trim() {
             "" => return Ok(StreamEventEffect::Ignored),
             // Gateways send this even when the model behind them failed.
-            DONE if !self.is_complete_at_stream_end() => return Ok(StreamEventEffect::Ignored),
+            DONE if !self.is_reply_complete_without_final_event() => {
+                return Ok(StreamEventEffect::Ignored);
+            }
             DONE => return Ok(StreamEventEffect::Done),
             _ => {}
         }
@@ -274,7 +279,7 @@ impl StreamEventDecoder for StreamDecoder {
         for frame in &frames {
             moved |= self.decode_chunk(frame, sink)?;
         }
-        Ok(match (done.is_some() && self.is_complete_at_stream_end(), moved) {
+        Ok(match (done.is_some() && self.is_reply_complete_without_final_event(), moved) {
             (true, _) => StreamEventEffect::Done,
             (false, true) => StreamEventEffect::Progress,
             (false, false) => StreamEventEffect::Ignored,
@@ -299,7 +304,7 @@ impl StreamEventDecoder for StreamDecoder {
         self.decode_chunk(&frame, sink).map(|_| ())
     }
 
-    fn is_complete_at_stream_end(&self) -> bool {
+    fn is_reply_complete_without_final_event(&self) -> bool {
         self.finish_reason.is_some()
     }
 

@@ -14,7 +14,7 @@ use crate::chat::wire::{
 use crate::conversation::{EncodedMessagePiece, MessageEncoder, MessagePieceCollector};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
-use crate::lenient_json::arguments_as_object;
+use crate::lenient_json::tool_arguments_as_object;
 use crate::tool_results::{NO_RESULT, PendingToolCall, is_non_empty_part};
 
 /// Maximum length of a call ID from another provider. OpenAI rejects longer IDs.
@@ -107,7 +107,7 @@ impl MessageEncoder for ChatCompletionsApi {
                         ),
                     };
                     let extra = call.extra.as_ref().filter(|_| keeps);
-                    calls.push(Self::encode_tool_call(&id, call).with_fields(extra));
+                    calls.push(Self::encode_tool_call(&id, call).with_fields_of_object(extra));
                 }
             }
         }
@@ -125,7 +125,8 @@ impl MessageEncoder for ChatCompletionsApi {
             let (field, thought) = thought.unwrap_or((REASONING_CONTENT, EMPTY_REASONING));
             turn = turn.with_field(field, thought);
         }
-        let turn = extras.into_iter().fold(turn, |turn, extra| turn.with_fields(Some(extra)));
+        let turn =
+            extras.into_iter().fold(turn, |turn, extra| turn.with_fields_of_object(Some(extra)));
         let turn = turn.with_optional_field("tool_calls", (!calls.is_empty()).then_some(&calls));
         target.add_piece(ChatMessageKind::Other, &turn);
     }
@@ -174,7 +175,7 @@ impl ChatCompletionsApi {
     fn encode_tool_call(call_id: &str, call: &ToolCall) -> JsonObject {
         let function = JsonObject::default()
             .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
-            .with_field("arguments", arguments_as_object(&call.input).as_str());
+            .with_field("arguments", tool_arguments_as_object(&call.input).as_str());
         JsonObject::default()
             .with_field("id", call_id)
             .with_field("type", "function")

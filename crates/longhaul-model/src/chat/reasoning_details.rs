@@ -6,7 +6,7 @@
 use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
-use crate::json_object::{FragmentedFields, JsonObject};
+use crate::json_object::{JsonObject, StreamedFieldFragments};
 
 /// Fields of a detail whose fragments are appended to each other. Of any other field the last value
 /// is used.
@@ -22,7 +22,7 @@ pub(super) struct ReasoningDetails(Vec<ReasoningDetail>);
 #[derive(Debug, Default)]
 struct ReasoningDetail {
     fields: JsonObject,
-    deferred: FragmentedFields,
+    deferred: StreamedFieldFragments,
 }
 
 impl ReasoningDetails {
@@ -49,9 +49,10 @@ impl ReasoningDetails {
         match self.0.last_mut().filter(same) {
             Some(last) => last.append_fragment(fragment),
             None if is_full => {}
-            None => self
-                .0
-                .push(ReasoningDetail { fields: fragment, deferred: FragmentedFields::default() }),
+            None => self.0.push(ReasoningDetail {
+                fields: fragment,
+                deferred: StreamedFieldFragments::default(),
+            }),
         }
     }
 

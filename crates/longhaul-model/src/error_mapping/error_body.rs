@@ -70,7 +70,7 @@ impl ErrorBody {
             code: named("code").filter(|code| is_error_name(code)),
             status: status.filter(|status| (400..600).contains(status)),
             message: match upstream_error_text(error) {
-                Some(upstream) => format!("{message}: {upstream}"),
+                Some(upstream_error) => format!("{message}: {upstream_error}"),
                 None => message,
             },
         }

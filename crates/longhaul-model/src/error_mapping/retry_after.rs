@@ -35,7 +35,7 @@ fn rate_limit_reset_delay(headers: &HeaderMap, now: Timestamp) -> Option<Millis>
     let mut empty = None;
     let mut first = None;
     for (name, value) in headers {
-        let Some(remaining) = remaining_header_name(name.as_str()) else {
+        let Some(remaining) = rate_limit_remaining_header_name(name.as_str()) else {
             continue;
         };
         let Some(wait) = value.to_str().ok().and_then(|text| parse_delay(text.trim(), now)) else {
@@ -52,12 +52,12 @@ fn rate_limit_reset_delay(headers: &HeaderMap, now: Timestamp) -> Option<Millis>
 
 /// Returns the name of the `remaining` header that belongs to the given `reset` header of a rate
 /// limit. `None` means that the given header is not a `reset` header.
-fn remaining_header_name(reset_header: &str) -> Option<String> {
-    if let Some(limit) = reset_header.strip_prefix("x-ratelimit-reset") {
-        return Some(format!("x-ratelimit-remaining{limit}"));
+fn rate_limit_remaining_header_name(reset_header: &str) -> Option<String> {
+    if let Some(limit_suffix) = reset_header.strip_prefix("x-ratelimit-reset") {
+        return Some(format!("x-ratelimit-remaining{limit_suffix}"));
     }
-    let limit = reset_header.strip_prefix("anthropic-ratelimit-")?.strip_suffix("-reset")?;
-    Some(format!("anthropic-ratelimit-{limit}-remaining"))
+    let limit_name = reset_header.strip_prefix("anthropic-ratelimit-")?.strip_suffix("-reset")?;
+    Some(format!("anthropic-ratelimit-{limit_name}-remaining"))
 }
 
 /// Parses a delay, given as seconds, as a Unix time, as a duration such as `6m0s`, as an HTTP date

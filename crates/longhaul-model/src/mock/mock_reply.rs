@@ -49,8 +49,8 @@ impl ReplyIds {
     }
 
     /// Returns the ID of the item with the given index in the reply.
-    pub(crate) fn item_id(&self, prefix: &str, index: usize) -> String {
-        format!("{prefix}{}{:04x}{index:02x}", self.digits, self.turn)
+    pub(crate) fn item_id(&self, id_prefix: &str, index: usize) -> String {
+        format!("{id_prefix}{}{:04x}{index:02x}", self.digits, self.turn)
     }
 
     /// Returns the ID of the response. The ID contains the turn.

@@ -1,4 +1,5 @@
-//! Lists the scripts in the format of the provider's model list, always on one page.
+//! Lists the scripts (prepared replies) of the mock provider in the format of the provider's model
+//! list, always on one page.
 
 use serde_json::{Value, json};
 

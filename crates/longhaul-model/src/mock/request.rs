@@ -129,7 +129,7 @@ impl<'a> ContentValue<'a> {
     /// Converts the value to the blocks of an assistant message.
     pub(crate) fn into_blocks(self) -> Vec<Block> {
         match self {
-            Self::Text(text) => vec![Block::text(text)],
+            Self::Text(text) => vec![Block::from_text(text)],
             Self::Parts(pieces) => pieces.into_iter().filter_map(ContentPart::into_block).collect(),
         }
     }
@@ -162,7 +162,7 @@ impl ContentPart<'_> {
 
     fn into_block(self) -> Option<Block> {
         match (self.text, self.input) {
-            (Some(text), _) => Some(Block::text(text)),
+            (Some(text), _) => Some(Block::from_text(text)),
             (None, Some(input)) => Some(tool_call_block(self.name.as_deref(), input.get())),
             (None, None) => None,
         }

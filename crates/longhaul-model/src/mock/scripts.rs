@@ -1,4 +1,4 @@
-//! Source of scripts for the mock provider.
+//! Source of the scripts (prepared replies) of the mock provider.
 //!
 //! Invariant: a script name from a request is never used as a path.
 
@@ -12,7 +12,7 @@ use crate::scripted::Script;
 /// Maximum length of a script name in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
-/// A source that the mock provider loads its scripts from.
+/// A source that the mock provider loads its scripts (prepared replies) from.
 pub trait ScriptSource: Send + Sync + fmt::Debug {
     /// Returns the script with this name. The caller has checked that the name is valid.
     fn find_script(

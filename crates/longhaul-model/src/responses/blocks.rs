@@ -1,4 +1,4 @@
-//! Converts complete items of a reply to blocks.
+//! Converts the complete output items of a Responses API reply to content blocks (`Block`).
 //!
 //! Invariant: unknown fields are preserved byte for byte.
 
@@ -45,7 +45,7 @@ pub(super) fn parse_content_parts(content: &RawJson) -> Option<Vec<RawJson>> {
     objects.then_some(parts)
 }
 
-/// Converts a complete output item to blocks of a reply. `reasoning_text` is the text of a
+/// Converts a complete output item to content blocks (`Block`). `reasoning_text` is the text of a
 /// reasoning item.
 pub(super) fn output_item_to_blocks(item: RawJson, reasoning_text: String) -> Vec<Block> {
     let Some(mut fields) = JsonObject::parse(item.as_str()) else {

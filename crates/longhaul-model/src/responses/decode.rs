@@ -18,7 +18,7 @@ use crate::json_object::JsonObject;
 use crate::lenient_json::{check_tool_call_count, is_non_empty_json_value};
 use crate::lenient_object::LenientObject;
 use crate::responses::blocks::parse_text_part;
-use crate::responses::item::ItemBuilder;
+use crate::responses::item::OutputItemBuilder;
 use crate::responses::wire::{FragmentKind, ResponseStopInfo, USAGE};
 use crate::sse::SseEvent;
 use crate::token_counts::TokenCounts;
@@ -32,7 +32,7 @@ pub(super) struct StreamDecoder {
     model: Option<String>,
     counts: TokenCounts,
     stop_info: ResponseStopInfo,
-    items: Vec<ItemBuilder>,
+    items: Vec<OutputItemBuilder>,
     /// Maps the provider's output index to the position in `items`. A new item with the same index
     /// replaces the old entry.
     item_by_index: BTreeMap<u64, usize>,
@@ -57,7 +57,7 @@ impl StreamDecoder {
             "response.completed" => return self.on_response_end(event_object, "completed", sink),
             "response.incomplete" => return self.on_response_end(event_object, "incomplete", sink),
             "response.failed" => return self.on_response_end(event_object, "failed", sink),
-            other => match FragmentKind::from_event_type(other) {
+            other => match FragmentKind::kind_and_is_full_text_of_event(other) {
                 Some((piece, whole)) => self.on_item_fragment(event_object, piece, whole, sink)?,
                 None => return Ok(StreamEventEffect::Ignored),
             },
@@ -177,7 +177,7 @@ impl StreamDecoder {
         &mut self,
         event_object: &LenientObject<'_>,
         piece: FragmentKind,
-    ) -> Result<&mut ItemBuilder, DecodeError> {
+    ) -> Result<&mut OutputItemBuilder, DecodeError> {
         let at = OutputItemKey {
             index: event_object.number_field("output_index"),
             id: event_object.string_field("item_id"),
@@ -211,12 +211,12 @@ impl StreamDecoder {
         &mut self,
         position: Option<usize>,
         key: OutputItemKey,
-    ) -> Result<&mut ItemBuilder, DecodeError> {
+    ) -> Result<&mut OutputItemBuilder, DecodeError> {
         let position = match position {
             Some(position) => position,
             None => {
                 let index = key.index.unwrap_or(self.items.len() as u64);
-                self.items.push(ItemBuilder::from_output_index(index));
+                self.items.push(OutputItemBuilder::from_output_index(index));
                 self.item_by_index.insert(index, self.items.len() - 1);
                 self.items.len() - 1
             }
@@ -270,7 +270,7 @@ impl StreamDecoder {
         }
         self.merge_output_items(&output, sink)?;
         check_tool_call_count(self.items.iter().filter(|item| item.is_tool_call()).count())?;
-        if self.items.iter().any(ItemBuilder::is_unknown_call) {
+        if self.items.iter().any(OutputItemBuilder::is_unknown_call) {
             let what = "received arguments of a call that was never started";
             return Err(DecodeError::Malformed(what.to_owned()));
         }
@@ -291,7 +291,7 @@ impl StreamDecoder {
             return Ok(());
         }
         let received = std::mem::take(&mut self.items);
-        let mut received: Vec<Option<ItemBuilder>> = received.into_iter().map(Some).collect();
+        let mut received: Vec<Option<OutputItemBuilder>> = received.into_iter().map(Some).collect();
         for (index, raw) in (0..).zip(output) {
             let item = parse_item_object(raw.get())?;
             let by_id = item_id(&item).and_then(|id| self.item_by_id.get(&id));
@@ -318,8 +318,8 @@ struct OutputItemKey {
 impl ResponseDecoder for StreamDecoder {
     fn into_decoded_reply(mut self, api_label: &str) -> DecodedReply {
         self.items.sort_by_key(|item| item.index);
-        let refuses = self.items.iter().any(ItemBuilder::is_refusal);
-        let blocks = self.items.into_iter().flat_map(ItemBuilder::into_blocks);
+        let refuses = self.items.iter().any(OutputItemBuilder::is_refusal);
+        let blocks = self.items.into_iter().flat_map(OutputItemBuilder::into_blocks);
         let (reply, has_calls) = build_reply(api_label, blocks);
         DecodedReply {
             stop: self.stop_info.stop_reason(refuses, has_calls),
@@ -375,7 +375,7 @@ impl StreamEventDecoder for StreamDecoder {
     }
 
     fn received_bytes(&self) -> u64 {
-        self.items.iter().map(ItemBuilder::received_bytes).sum()
+        self.items.iter().map(OutputItemBuilder::received_bytes).sum()
     }
 }
 

@@ -12,15 +12,15 @@ use crate::call_ids::{self, ToolCallIds};
 use crate::conversation::{self, MessageEncoder};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
-use crate::lenient_json::arguments_as_object;
+use crate::lenient_json::tool_arguments_as_object;
 use crate::responses::wire::{NAME_MAX, ResponsesApi};
 use crate::tool_results::{NO_RESULT, is_non_empty_part};
 
 /// Prefix of the text of a failed tool call. The API has no field for a failed call.
 const ERROR_PREFIX: &str = "error";
 
-/// Collects the encoded pieces of one message. In this API every piece is an item, so pieces need
-/// no kind.
+/// Collector of the encoded pieces of one message. Its pieces have no kind (`()`), because in this
+/// API every piece is an item.
 type PieceCollector<'a> = conversation::MessagePieceCollector<'a, ()>;
 
 impl MessageEncoder for ResponsesApi {
@@ -128,7 +128,10 @@ fn starts_with_error_prefix(part: &Part) -> bool {
 }
 
 /// Returns the content part from which a text block was decoded, and `true` if the part is empty.
-fn restore_content_part(block: &TextBlock, extra: &mut JsonObject) -> (JsonObject, bool) {
+fn restore_content_part_and_is_blank(
+    block: &TextBlock,
+    extra: &mut JsonObject,
+) -> (JsonObject, bool) {
     let part = extra.take_field("part");
     let part = part.and_then(|part| JsonObject::parse(part.as_str()));
     let mut rest = part.unwrap_or_default();
@@ -143,10 +146,10 @@ fn restore_content_part(block: &TextBlock, extra: &mut JsonObject) -> (JsonObjec
         }
         "refusal" => part.with_field("refusal", &block.text),
         // The extra fields of an unknown part contain all of it.
-        _ => return (part.with_fields(rest.to_json().as_ref()), false),
+        _ => return (part.with_fields_of_object(rest.to_json().as_ref()), false),
     };
     let is_blank = block.text.trim().is_empty();
-    (part.with_fields(rest.to_json().as_ref()), is_blank)
+    (part.with_fields_of_object(rest.to_json().as_ref()), is_blank)
 }
 
 /// Encodes the blocks of one reply as items. Its fields carry information from earlier to later
@@ -184,8 +187,8 @@ impl<'a> ReplyEncoder<'a> {
         }
     }
 
-    /// Returns the text blocks at the start of `blocks` that belong to the same message as the text
-    /// block before `blocks`.
+    /// Returns the text blocks at the start of `blocks` that continue the message of the text block
+    /// directly before `blocks`.
     fn text_blocks_of_same_message(&self, blocks: &'a [Block]) -> Vec<&'a TextBlock> {
         let more = blocks.iter().map_while(|block| match block {
             Block::Text(text_block) if self.is_own => Some(text_block),
@@ -209,10 +212,13 @@ impl<'a> ReplyEncoder<'a> {
         }
         let mut fields = parse_extra_fields(first.extra.as_ref());
         let message = fields.take_field("message");
-        let first_part = restore_content_part(first, &mut fields);
+        let first_part = restore_content_part_and_is_blank(first, &mut fields);
         let more_parts = more.iter();
         let more_parts = more_parts.map(|text_block| {
-            restore_content_part(text_block, &mut parse_extra_fields(text_block.extra.as_ref()))
+            restore_content_part_and_is_blank(
+                text_block,
+                &mut parse_extra_fields(text_block.extra.as_ref()),
+            )
         });
         let (parts, blank): (Vec<JsonObject>, Vec<bool>) =
             [first_part].into_iter().chain(more_parts).unzip();
@@ -226,7 +232,7 @@ impl<'a> ReplyEncoder<'a> {
         match message.and_then(message_item_fields).filter(|_| !self.is_reasoning_missing) {
             Some(fields) => {
                 let message = JsonObject::with_type_field("message").with_field("content", &parts);
-                target.add_piece((), &message.with_fields(fields.to_json().as_ref()));
+                target.add_piece((), &message.with_fields_of_object(fields.to_json().as_ref()));
             }
             None => encode_plain_text(target, &[&[first], more].concat()),
         }
@@ -239,14 +245,14 @@ impl<'a> ReplyEncoder<'a> {
             _ = fields.take_field("id");
         }
         let id = target.register_tool_call(call, &call.id, ToolCallIds::assign_valid_call_id);
-        let arguments = fields
-            .take_field("arguments")
-            .unwrap_or_else(|| RawJson::from_serialize(&arguments_as_object(&call.input).as_str()));
+        let arguments = fields.take_field("arguments").unwrap_or_else(|| {
+            RawJson::from_serialize(&tool_arguments_as_object(&call.input).as_str())
+        });
         let item = JsonObject::with_type_field("function_call")
             .with_field("call_id", &id)
             .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
             .with_field("arguments", &arguments)
-            .with_fields(fields.to_json().as_ref());
+            .with_fields_of_object(fields.to_json().as_ref());
         target.add_piece((), &item);
     }
 

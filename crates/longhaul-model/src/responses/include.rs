@@ -18,7 +18,7 @@ const NON_REASONING_MODELS: &[&str] = &["gpt-3", "gpt-4", "chatgpt", "gpt-5-chat
 /// Removes `include` from the request fields set by the user and returns the value to send.
 /// Encrypted reasoning is added to the user's list. If the user has set an empty list or `null`,
 /// nothing is requested, for servers that don't support encrypted reasoning.
-pub(super) fn take_include_field(
+pub(super) fn take_include_request_field(
     settings: &mut ModelSettings,
 ) -> Result<Option<RawJson>, SettingsError> {
     let default_include =

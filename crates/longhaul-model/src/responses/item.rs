@@ -15,7 +15,7 @@ use crate::responses::wire::FragmentKind;
 
 /// Builder of an output item. The item may still receive fragments.
 #[derive(Debug, Default)]
-pub(super) struct ItemBuilder {
+pub(super) struct OutputItemBuilder {
     /// Index of the item in the output of the response.
     pub(super) index: u64,
     /// JSON of the item. `None` means that only fragments of the item have been received.
@@ -33,14 +33,14 @@ pub(super) struct ItemBuilder {
 }
 
 /// A content part of a message item: text or a refusal. All of its text has been passed to the
-/// sink.
+/// `DeltaSink`, which receives streamed text.
 #[derive(Debug, Default)]
 struct TextPart {
     is_refusal: bool,
     text: String,
 }
 
-impl ItemBuilder {
+impl OutputItemBuilder {
     /// Creates an item of which only the output index is known.
     pub(super) fn from_output_index(index: u64) -> Self {
         Self { index, ..Self::default() }
@@ -220,7 +220,7 @@ impl ItemBuilder {
         let thought = (!reasoning.is_empty()).then(|| {
             Block::Thinking(ThinkingBlock { text: reasoning.into(), signature: None, extra: None })
         });
-        let texts = self.parts.into_values().map(|part| Block::text(part.text));
+        let texts = self.parts.into_values().map(|part| Block::from_text(part.text));
         thought.into_iter().chain(texts).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Errors in scripts, reported to the authors of the scripts.
+//! Errors in the scripts of scripted models, reported to the authors of the scripts.
 
 use std::fmt;
 

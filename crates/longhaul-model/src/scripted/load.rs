@@ -1,4 +1,4 @@
-//! Loads a script from a file.
+//! Loads the script of a scripted model, which lists its replies, from a file.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,5 +1,5 @@
-//! Parses a script from YAML and validates it. Unknown keys are errors with a position and a
-//! suggestion.
+//! Parses the script of a scripted model from YAML and validates it. Unknown keys are errors with a
+//! position and a suggestion.
 
 use jiff::SignedDuration;
 use longhaul_core::raw::RawJson;

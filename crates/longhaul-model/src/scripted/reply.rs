@@ -56,7 +56,7 @@ pub(crate) fn render_reply(
     let values = TemplateVariables(request);
     let text = line.text.as_deref().map(|text| renderer.render_templates_in_text(text, &values));
     let text = text.transpose()?.filter(|text| !text.is_empty());
-    let text_block = text.map(Block::text);
+    let text_block = text.map(Block::from_text);
     let calls = line.calls.iter().zip(1_u32..).map(|(call, index)| {
         Ok(Block::ToolCall(ToolCall {
             id: format!("call_{}_{index}", request.turn),

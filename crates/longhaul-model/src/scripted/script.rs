@@ -1,4 +1,4 @@
-//! A parsed and validated script. A script is immutable.
+//! The script of a scripted model: its list of replies, parsed, validated and immutable.
 
 use longhaul_core::failure::FailureClass;
 use longhaul_core::raw::RawJson;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::scripted::reply_index::{self, ScriptLoop};
 
-/// A script with at least one reply. All templates in it are valid.
+/// Script of a scripted model, with at least one reply. All templates in it are valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
     pub(crate) replies: Vec<ScriptedReply>,

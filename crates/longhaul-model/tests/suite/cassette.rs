@@ -185,7 +185,7 @@ async fn truncated_and_invalid_cassettes_are_distinguished() {
     for end in 0..whole.len() {
         std::fs::write(&path, &whole.as_bytes()[..end]).unwrap();
         match Cassette::load(&path) {
-            Ok(cassette) => assert!(cassette.last_turn() <= 2),
+            Ok(cassette) => assert!(cassette.last_recorded_turn() <= 2),
             Err(error) => assert!(end < 200, "{end}: {error}"),
         }
     }

@@ -30,11 +30,11 @@ fn every_built_in_price_is_plausible() {
         assert!(prices.find_model_entry(provider, model).is_some(), "{provider}/{model}");
         assert!(prices.price_source(provider).is_some());
     }
-    let idle = prices.model_for_idle_ticks("moonshot").unwrap();
+    let idle = prices.model_for_idle_tick_events("moonshot").unwrap();
     assert!(prices.find_model_entry("moonshot", idle).is_some(), "{idle}");
     for provider in ["openrouter", "ollama", "nobody"] {
         assert_eq!(prices.default_model(provider), None);
-        assert_eq!(prices.model_for_idle_ticks(provider), None);
+        assert_eq!(prices.model_for_idle_tick_events(provider), None);
     }
 }
 

@@ -20,9 +20,9 @@ use crate::state::stage::RunStage;
 
 const NOT_RUN: &str = "not run: the attempt of the run has reached its hard timeout";
 
-/// Ends the current attempt of a run that has reached its hard timeout. If tool calls have no
-/// result yet, only records that they were not run. `None` means that nothing was recorded, because
-/// the run waits for a person or has its output, for example.
+/// Ends the current attempt of a run that has reached its hard timeout. If tool calls that can be
+/// skipped have no result yet, only records that they were not run. `None` means that nothing was
+/// recorded, because the run waits for a person or has its output, for example.
 pub(super) fn end_timed_out_attempt(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
@@ -47,8 +47,9 @@ pub(super) fn end_timed_out_attempt(
     }
 }
 
-/// Records that the tool calls without a result were not run. Calls in doubt, questions to people
-/// and waits for child runs stay open. `None` means that no call was skipped.
+/// Records that tool calls without a result were not run, except calls in doubt (outcome unknown),
+/// questions to people and waits for child runs, which stay open. `None` means that no call was
+/// skipped.
 fn skip_tool_calls_without_result(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {

@@ -1,6 +1,6 @@
 //! Functions that record common events about tool calls, shared by the `advance` modules.
 
-use longhaul_core::change::{Change, UsageRow};
+use longhaul_core::change::{RowChange, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleUsed;
 use longhaul_core::event::tool::{ToolEnded, ToolOutput, ToolStarted};
@@ -42,7 +42,7 @@ pub(crate) fn record_used_approval_rules(
     };
     for RememberedApproval { rule, scope, by, .. } in approvals {
         decision.record_event(Event::RuleUsed(RuleUsed { rule, call: call.id, by, scope }))?;
-        decision.add_row_change(Change::UseRule(rule));
+        decision.add_row_change(RowChange::UseRule(rule));
     }
     Ok(())
 }
@@ -63,10 +63,11 @@ pub(crate) fn record_wait_tool_call_start(
     Ok(())
 }
 
-/// Adds active time to the run's usage without naming a model, because no model was called.
+/// Adds active time (time that workers spend on the run) to the run's usage without naming a model,
+/// because no model was called.
 pub(crate) fn add_active_time_to_usage(decision: &mut DecisionBuilder<'_>, active: Millis) {
     if active > Millis::ZERO {
-        decision.add_row_change(Change::AddUsage(UsageRow {
+        decision.add_row_change(RowChange::AddUsage(UsageRow {
             model: String::new(),
             usage: Usage::default(),
             cost: None,

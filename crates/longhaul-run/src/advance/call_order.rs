@@ -10,7 +10,10 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 /// and all later calls wait for it. Calls with a common subject, such as a path, run in order if
 /// one of them changes it: with two parallel writes either text could win, and both would be
 /// reported as done. Calls with the same effect key run in order, too.
-pub(super) fn may_start_call_beside(earlier: &[TrackedToolCall], call: &TrackedToolCall) -> bool {
+pub(super) fn may_start_while_earlier_calls_run(
+    earlier: &[TrackedToolCall],
+    call: &TrackedToolCall,
+) -> bool {
     earlier.iter().all(|before| {
         before.is_done()
             || (!call.is_exclusive()
@@ -19,13 +22,14 @@ pub(super) fn may_start_call_beside(earlier: &[TrackedToolCall], call: &TrackedT
                     before.state,
                     ToolCallState::Gated(_) | ToolCallState::AwaitingAnswer(_)
                 )
-                && !calls_conflict(before, call))
+                && !must_calls_run_in_order(before, call))
     })
 }
 
-/// Returns whether two tool calls must run in order: they have the same effect key, or a common
-/// subject, such as a path, that one of them changes.
-fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
+/// Returns whether two tool calls must run in order: they have the same effect key (name of an
+/// effect that must happen at most once), or a common subject, such as a path, that one of them
+/// changes.
+fn must_calls_run_in_order(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     let changes = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
     // The second of two calls with one effect key gets the result of the first.
     if let Some(key) = &first.classification.key
@@ -38,12 +42,12 @@ fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     }
     let subjects = &second.classification.subjects;
     let mut touched = first.classification.subjects.iter();
-    touched.any(|first| subjects.iter().any(|second| call_subjects_overlap(first, second)))
+    touched.any(|first| subjects.iter().any(|second| rule_match_texts_overlap(first, second)))
 }
 
 /// Returns whether two subjects (texts that approval rules match, such as paths) are equal or one
 /// path contains the other. A subject that is the whole input as JSON never overlaps another.
-fn call_subjects_overlap(first: &str, second: &str) -> bool {
+fn rule_match_texts_overlap(first: &str, second: &str) -> bool {
     if [first, second].iter().any(|value| value.is_empty() || value.starts_with('{')) {
         return false;
     }
@@ -73,8 +77,8 @@ mod tests {
             (".", "{}", false),
             ("{}", "{}", false),
         ] {
-            assert_eq!(call_subjects_overlap(one, other), expect, "{one} {other}");
-            assert_eq!(call_subjects_overlap(other, one), expect, "{other} {one}");
+            assert_eq!(rule_match_texts_overlap(one, other), expect, "{one} {other}");
+            assert_eq!(rule_match_texts_overlap(other, one), expect, "{other} {one}");
         }
     }
 }

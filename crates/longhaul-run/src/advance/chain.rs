@@ -3,7 +3,7 @@
 //! Invariant: the run is created in the transaction that ends the run of the previous step. So a
 //! crash neither loses a step nor starts it twice, and no other run gets the lane in between.
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChainStepStarted;
 use longhaul_core::id::RunId;
@@ -49,11 +49,11 @@ pub(super) fn create_next_chain_step(
     let started = ChainStepStarted { step: position.step, agent: step.agent.clone(), run };
     let new = new_run_from_task(run, next)?;
     decision.record_event(Event::ChainStepStarted(started))?;
-    decision.add_row_change(Change::CreateStep(Box::new(new)));
+    decision.add_row_change(RowChange::CreateStep(Box::new(new)));
     Ok(())
 }
 
 /// Returns whether the decision creates the run of the next step of the run's chain.
 pub(super) fn creates_next_chain_step(decision: &DecisionBuilder<'_>) -> bool {
-    decision.batch.changes.iter().any(|change| matches!(change, Change::CreateStep(_)))
+    decision.batch.changes.iter().any(|change| matches!(change, RowChange::CreateStep(_)))
 }

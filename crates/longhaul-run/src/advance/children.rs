@@ -5,7 +5,7 @@
 //! that ends a child sets a timer of the parent, which reports the end. So a crash neither starts a
 //! child twice nor loses its end.
 
-use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::steer::SteerDelivery;
@@ -15,18 +15,19 @@ use longhaul_core::status::Status;
 use longhaul_core::task::OPEN_DESCENDANTS_MAX;
 
 use crate::advance::call_events::{record_call_result, record_used_approval_rules};
-use crate::advance::call_order::may_start_call_beside;
+use crate::advance::call_order::may_start_while_earlier_calls_run;
 use crate::decision::DecisionBuilder;
-use crate::input::{NewChild, PreparedChild};
+use crate::input::{NewChildRun, PreparedChildRun};
 use crate::policy::control_tool_names::RUN_AGENT;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
-use crate::state::control::{ControlState, OpenChild};
+use crate::state::control::{ControlState, OpenChildRun};
 
 /// Maximum depth of a tree of runs below its root.
 pub const CHILD_DEPTH_MAX: u32 = 5;
 
-/// Maximum number of open child runs of one run. The store limits the open runs of the whole tree.
+/// Maximum number of open child runs of one run. The store limits the open runs of a root run and
+/// all its descendants.
 pub const CHILDREN_MAX: usize = OPEN_DESCENDANTS_MAX;
 
 /// Returns the `run_agent` calls that may start their child runs now. Empty if the active time of
@@ -34,19 +35,20 @@ pub const CHILDREN_MAX: usize = OPEN_DESCENDANTS_MAX;
 pub(crate) fn startable_run_agent_calls(
     control: &ControlState,
 ) -> impl Iterator<Item = &TrackedToolCall> {
-    ready_run_agent_calls(control).filter(|_| control.has_active_time_left())
+    startable_run_agent_calls_ignoring_time_budget(control)
+        .filter(|_| control.has_active_time_left())
 }
 
 /// Returns the `run_agent` calls that may start their child runs now if the run has active time
 /// left.
-pub(super) fn ready_run_agent_calls(
+pub(super) fn startable_run_agent_calls_ignoring_time_budget(
     control: &ControlState,
 ) -> impl Iterator<Item = &TrackedToolCall> {
     let calls = control.calls();
     calls.iter().enumerate().filter_map(move |(index, call)| {
         let is_new = matches!(call.state, ToolCallState::Unevaluated | ToolCallState::Ready);
         let starts = is_new && is_run_agent_call(call) && call.classification.problem.is_none();
-        (starts && may_start_call_beside(&calls[..index], call)).then_some(call)
+        (starts && may_start_while_earlier_calls_run(&calls[..index], call)).then_some(call)
     })
 }
 
@@ -68,7 +70,7 @@ pub(super) fn has_children_to_wait_for(control: &ControlState) -> bool {
 /// recorded if the run has to stop or a queued message must be delivered before the next tool call.
 pub(crate) fn record_starts_of_prepared_children(
     decision: &mut DecisionBuilder<'_>,
-    prepared: Vec<PreparedChild>,
+    prepared: Vec<PreparedChildRun>,
 ) -> Result<(), Rejection> {
     let control = &decision.control;
     let comes_first = [SteerDelivery::Interrupt, SteerDelivery::BeforeNextTool];
@@ -84,14 +86,14 @@ pub(crate) fn record_starts_of_prepared_children(
 
 fn record_prepared_child(
     decision: &mut DecisionBuilder<'_>,
-    prepared: PreparedChild,
+    prepared: PreparedChildRun,
 ) -> Result<(), Rejection> {
     let call = prepared.call;
     let checked = prepared.child.and_then(|child| match child_start_problem(decision) {
         Some(problem) => Err(problem),
         None => Ok(child),
     });
-    let NewChild { run, definition, background } = match checked {
+    let NewChildRun { run, definition, background } = match checked {
         Ok(child) => *child,
         Err(why) => {
             let output = ToolOutput::text(format!("no child run was started: {why}"));
@@ -107,8 +109,8 @@ fn record_prepared_child(
     let (child, agent) = (run.id, run.task.agent.clone());
     let started = ChildStarted { child, agent, call: Some(call), background };
     decision.record_event(Event::ChildStarted(started))?;
-    decision.add_row_change(Change::PutDefinition(definition));
-    decision.add_row_change(Change::CreateRun(Box::new(run)));
+    decision.add_row_change(RowChange::PutDefinition(definition));
+    decision.add_row_change(RowChange::CreateRun(Box::new(run)));
     Ok(())
 }
 
@@ -126,7 +128,7 @@ fn child_start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
         ));
     }
     let created = decision.batch.changes.iter();
-    let created = created.filter(|change| matches!(change, Change::CreateRun(_))).count();
+    let created = created.filter(|change| matches!(change, RowChange::CreateRun(_))).count();
     decision.ctx.free_children.is_some_and(|free| created >= free).then(|| {
         format!(
             "{OPEN_DESCENDANTS_MAX} runs are open below the first run of this tree, which is the \
@@ -142,7 +144,7 @@ pub(super) fn record_wait_for_child(
     call: &TrackedToolCall,
     child: RunId,
 ) -> Result<(), Rejection> {
-    let is_own = |open: &OpenChild| open.id == child && open.call.is_some();
+    let is_own = |open: &OpenChildRun| open.id == child && open.call.is_some();
     let is_open = decision.control.children.iter().any(is_own);
     if !is_open {
         let text = format!(
@@ -188,5 +190,5 @@ pub(super) fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: Ti
     let salt = decision.unique_id_salt(&format!("relative:{run}"));
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
     let arm = TimerUpdate::Arm { timer, run, due: TimerDueTime::Now, kind };
-    decision.add_row_change(Change::SetTimer(arm));
+    decision.add_row_change(RowChange::SetTimer(arm));
 }

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{Change, NewThreadMessages, TimerKind};
+use longhaul_core::change::{NewThreadMessages, RowChange, TimerKind};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
@@ -103,7 +103,7 @@ fn complete_run(
     if let Some(thread) = decision.run.task.thread.clone() {
         let tasks = decision.run.transcript.all_task_messages().cloned();
         let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
-        decision.add_row_change(Change::AppendThread(NewThreadMessages { thread, messages }));
+        decision.add_row_change(RowChange::AppendThread(NewThreadMessages { thread, messages }));
     }
     create_next_chain_step(decision, &output)?;
     decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output })))?;

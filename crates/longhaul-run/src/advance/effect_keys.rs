@@ -4,7 +4,7 @@
 //!
 //! Invariant: a call with a key starts or continues only in a transaction that claims the key.
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::{ToolKeyTaken, ToolOutput};
 use longhaul_core::policy::effect_key::{
@@ -12,7 +12,7 @@ use longhaul_core::policy::effect_key::{
 };
 
 use crate::advance::call_events::record_call_result;
-use crate::context::KeyClaimOfOtherCall;
+use crate::context::EffectKeyOfOtherCall;
 use crate::decision::DecisionBuilder;
 use crate::policy::effect_keys::{effect_key_claim, effect_key_holder, has_claimed};
 use crate::policy::rules::in_doubt_policy;
@@ -27,13 +27,13 @@ const DUPLICATE_NOTE: &str = "[longhaul] This call was not made: ";
 const LOST_RESULT: &str = "(the result is no longer stored)";
 
 /// Returns whether the tool call may try to claim its effect key now. A call that waits for another
-/// call with this key may try again if that call no longer holds the key, or if a new driver has
-/// claimed the run.
+/// call with this key may try again if that call no longer holds the key, or if the run was claimed
+/// again since.
 pub(super) fn may_claim_effect_key(decision: &DecisionBuilder<'_>, call: &TrackedToolCall) -> bool {
     let ToolCallState::AwaitingKey { holder, epoch } = call.state else {
         return true;
     };
-    let is_held = |taken: &KeyClaimOfOtherCall| {
+    let is_held = |taken: &EffectKeyOfOtherCall| {
         let ClaimedEffectKey { holder: by, state, .. } = taken.key;
         by == holder && state == EffectKeyState::Held
     };
@@ -43,8 +43,8 @@ pub(super) fn may_claim_effect_key(decision: &DecisionBuilder<'_>, call: &Tracke
 }
 
 /// Handles a tool call whose effect key another call may have claimed. If one has, the call waits,
-/// gets the result of that call, or becomes in doubt, and `true` is returned. `false` means that
-/// the call may claim its key.
+/// gets the result of that call, or becomes in doubt (its outcome counts as unknown), and `true` is
+/// returned. `false` means that the call may claim its key.
 pub(super) fn handle_claimed_effect_key(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
@@ -52,7 +52,7 @@ pub(super) fn handle_claimed_effect_key(
     let Some(key) = &call.classification.key else {
         return Ok(false);
     };
-    if let Some((holder, output)) = find_completed_call_with_key(decision, call, key) {
+    if let Some((holder, output)) = find_completed_call_with_effect_key(decision, call, key) {
         record_effect_key_claimed_by_other_call(decision, call, (holder, EffectKeyState::Done))?;
         record_call_result(
             decision,
@@ -67,7 +67,7 @@ pub(super) fn handle_claimed_effect_key(
         let ClaimedEffectKey { key: hash, holder, .. } = taken.key;
         hash == key.hash && holder != own
     });
-    let Some(KeyClaimOfOtherCall { key: taken, result }) = taken.cloned() else {
+    let Some(EffectKeyOfOtherCall { key: taken, result }) = taken.cloned() else {
         return Ok(false);
     };
     let ClaimedEffectKey { holder, state, .. } = taken;
@@ -105,7 +105,7 @@ fn record_effect_key_claimed_by_other_call(
 /// Returns the completed call of the same reply that has claimed the effect key `key`, with its
 /// output. `None` if there is none. Its result may be part of the current decision, which is not in
 /// the journal yet.
-fn find_completed_call_with_key(
+fn find_completed_call_with_effect_key(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
     key: &EffectKey,
@@ -160,19 +160,21 @@ fn placeholder_for_lost_result() -> ToolOutput {
     ToolOutput::text(LOST_RESULT)
 }
 
-/// Adds the claim of a tool call's effect key to the batch that starts or continues the call. A
-/// continued call usually holds its key already, but in the retry of a failed run it claims it
-/// again.
+/// Adds the claim of a tool call's effect key to the batch of events that starts or continues the
+/// call. A continued call usually holds its key already, but in the retry of a failed run it claims
+/// it again.
 pub(super) fn claim_effect_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCall) {
     if let Some(claim) = effect_key_claim(decision.run.id, call) {
-        decision.add_row_change(Change::UpdateKey(EffectKeyChange::Claim(claim)));
+        decision.add_row_change(RowChange::UpdateKey(EffectKeyChange::Claim(claim)));
     }
 }
 
 /// Registers the run to be woken when a call ends that holds an effect key for which calls of this
 /// run wait. Returns the call that holds the first of these keys. `None` means that no call waits
 /// for a key.
-pub(super) fn wait_for_effect_keys(decision: &mut DecisionBuilder<'_>) -> Option<EffectKeyHolder> {
+pub(super) fn register_wait_for_effect_keys(
+    decision: &mut DecisionBuilder<'_>,
+) -> Option<EffectKeyHolder> {
     let waits = decision.control.calls().iter().filter_map(|call| {
         let ToolCallState::AwaitingKey { holder, .. } = call.state else {
             return None;
@@ -182,7 +184,7 @@ pub(super) fn wait_for_effect_keys(decision: &mut DecisionBuilder<'_>) -> Option
     let waits: Vec<_> = waits.collect();
     for (key, holder) in &waits {
         let wait = EffectKeyChange::Wait { key: *key, holder: *holder };
-        decision.add_row_change(Change::UpdateKey(wait));
+        decision.add_row_change(RowChange::UpdateKey(wait));
     }
     waits.first().map(|(_, holder)| *holder)
 }

@@ -1,11 +1,12 @@
-//! Ends a run: withdraws its gates, drops its messages and closes the work of dead drivers.
+//! Ends a run: withdraws its gates, drops its messages and records the outcome of calls that dead
+//! drivers (async tasks that executed the run) left unfinished.
 //!
 //! Invariant: a run never ends while a call is running, and no message disappears without an event.
 
 use std::ops::ControlFlow;
 
 use longhaul_core::change::{
-    BudgetHoldSettlement, Change, OutboxRow, RunSchedulingUpdate, SteerStatus, SteerUpdate,
+    BudgetHoldSettlement, OutboxRow, RowChange, RunSchedulingUpdate, SteerStatus, SteerUpdate,
     TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
@@ -16,7 +17,7 @@ use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, GateId, SteerId, TimerId};
 use longhaul_core::status::{RunError, Status};
-use longhaul_core::task::{BatchPosition, TaskSource};
+use longhaul_core::task::{RunBatchPosition, TaskSource};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::BudgetAmount;
 
@@ -53,9 +54,9 @@ pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFl
 }
 
 /// Sets the run's scheduling row (its head) to ended, releases the lane of its root if no other run
-/// of the tree is open, and notifies related runs and, through the outbox, the external inbox of
-/// the task. If the run's chain has a next step, the lane is not released, and neither the inbox
-/// nor the next run of the batch is notified.
+/// of its tree (the root and its descendants) is open, and notifies related runs and, through the
+/// outbox, the external inbox that the task came from. If the run's chain has a next step, the lane
+/// is not released, and neither the inbox nor the next run of the batch is notified.
 pub(super) fn mark_run_ended(
     decision: &mut DecisionBuilder<'_>,
     status: Status,
@@ -64,8 +65,8 @@ pub(super) fn mark_run_ended(
     let is_last = !creates_next_chain_step(decision);
     let task = &decision.run.task;
     if let Some(source) = task.source.as_ref().filter(|_| is_last) {
-        decision.add_row_change(Change::AddOutbox(OutboxRow {
-            endpoint: TaskSource::outbox_endpoint(&source.inbox),
+        decision.add_row_change(RowChange::AddOutbox(OutboxRow {
+            endpoint: TaskSource::outbox_endpoint_of_inbox(&source.inbox),
             body: source.id.clone(),
         }));
     }
@@ -80,10 +81,10 @@ pub(super) fn mark_run_ended(
     notify_parent_and_children(decision, status);
 }
 
-/// Sets the timer that starts the next run of a sequential batch. If this run did not complete, the
-/// timer cancels the next run instead.
+/// Sets the timer that starts the next run of a batch whose runs are executed one after another. If
+/// this run did not complete, the timer cancels the next run instead.
 fn start_or_cancel_next_batch_run(decision: &mut DecisionBuilder<'_>, status: Status) {
-    let Some(BatchPosition { id, next: Some(next), .. }) = decision.run.task.batch else {
+    let Some(RunBatchPosition { id, next: Some(next), .. }) = decision.run.task.batch else {
         return;
     };
     let kind = match status {
@@ -99,7 +100,7 @@ fn start_or_cancel_next_batch_run(decision: &mut DecisionBuilder<'_>, status: St
     let salt = decision.unique_id_salt("batch");
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
     let arm = TimerUpdate::Arm { timer, run: next, due: TimerDueTime::Now, kind };
-    decision.add_row_change(Change::SetTimer(arm));
+    decision.add_row_change(RowChange::SetTimer(arm));
 }
 
 fn withdraw_gates_and_drop_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
@@ -112,15 +113,16 @@ fn withdraw_gates_and_drop_steers(decision: &mut DecisionBuilder<'_>) -> Result<
         let why = format!("{RUN_ENDED} before the message was read");
         decision.record_event(Event::SteerDropped(SteerDropped { steer, reason: why.clone() }))?;
         let status = SteerStatus::Dropped { reason: why };
-        decision.add_row_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
+        decision.add_row_change(RowChange::UpdateSteer(SteerUpdate { steer, edit: None, status }));
     }
     Ok(())
 }
 
-/// Records the outcome of unfinished work of drivers that have died: all drivers with an epoch
-/// before `current_epoch`, or every driver if `current_epoch` is `None`. A model call without a
-/// result is recorded as lost, and its held budget is charged. A tool call that must not be
-/// repeated becomes in doubt.
+/// Records the outcome of calls that dead drivers (async tasks that executed the run) left
+/// unfinished: calls from claims with an epoch before `current_epoch`, or from any claim if
+/// `current_epoch` is `None`. A model call without a result is recorded as lost, and the budget
+/// reserved for it is charged. A tool call that must not be repeated becomes in doubt (outcome
+/// unknown).
 pub(crate) fn record_unfinished_work_of_dead_drivers(
     decision: &mut DecisionBuilder<'_>,
     current_epoch: Option<Epoch>,

@@ -1,5 +1,5 @@
 //! Raises the gates of a run, at which it waits for a person: approvals of calls, questions, calls
-//! in doubt, approvals of the result and missing dependencies.
+//! in doubt (outcome unknown), approvals of the result and missing dependencies.
 
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
@@ -11,7 +11,7 @@ use longhaul_core::raw::RawJson;
 use crate::advance::call_events::{record_call_result, record_wait_tool_call_start};
 use crate::advance::children::{has_children_to_wait_for, record_wait_for_child};
 use crate::decision::DecisionBuilder;
-use crate::policy::control_tool::{ControlToolCall, parse_control_call};
+use crate::policy::control_tool::{ControlToolCall, parse_control_tool_call};
 use crate::policy::digest::{GateContent, gate_content_digest};
 use crate::policy::in_doubt::in_doubt_question;
 use crate::policy::rules::{ApprovalRuleDecision, evaluate_approval_rules, rule_pattern};
@@ -19,7 +19,7 @@ use crate::rejection::Rejection;
 use crate::state::call::TrackedToolCall;
 
 /// Evaluates the approval rules for a tool call: the call is denied, waits at a gate, or is allowed
-/// to start. A call of a control tool is handled here.
+/// to start. A call of a control tool, such as `ask_human` or `wait`, is handled here.
 pub(super) fn apply_approval_rules_to_call(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
@@ -27,7 +27,7 @@ pub(super) fn apply_approval_rules_to_call(
     if let Some(problem) = &call.classification.problem {
         return record_call_result(decision, call.id, ToolOutput::text(problem.as_str()), true);
     }
-    if let Some(control_call) = parse_control_call(call, decision.ctx.now) {
+    if let Some(control_call) = parse_control_tool_call(call, decision.ctx.now) {
         return handle_control_tool_call(decision, call, control_call);
     }
     match evaluate_approval_rules(&decision.control, &call.classification) {
@@ -164,7 +164,8 @@ fn raise_approval_gate(
     decision.raise_gate(gate)
 }
 
-/// Raises a gate that asks a person about the outcome of a call in doubt.
+/// Raises a gate that asks a person about the outcome of a call in doubt (a call whose outcome is
+/// unknown).
 pub(super) fn raise_gate_for_call_in_doubt(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunRetried;
 use longhaul_core::event::steer::SteerDelivery;
@@ -13,7 +13,7 @@ use longhaul_core::status::{RunError, WaitReason};
 use crate::advance::outage::park_while_provider_is_blocked;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
-use crate::advance::turn_start::{exhausted_budget_before_messages, start_turn};
+use crate::advance::turn_start::{exhausted_budget_without_new_messages, start_turn};
 use crate::advance::{finish, runtime_message};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
@@ -46,21 +46,21 @@ pub(super) fn advance_model_call(
         return finish::fail_run(decision, error);
     }
     if let Some(cap) = decision.control.exhausted_cap
-        && !may_have_been_raised_by_other_run(decision)
+        && !may_shared_cap_have_been_raised(decision)
     {
-        return park_until_cap_is_raised(decision, cap);
+        return park_until_budget_cap_is_raised(decision, cap);
     }
     let spoken_to =
         decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
     let may_compact = pending.must_compact || !pending.compacted && needs_compaction(decision);
     if spoken_to
         && !may_compact
-        && let Some(reached) = exhausted_budget_before_messages(decision)
+        && let Some(reached) = exhausted_budget_without_new_messages(decision)
     {
         // Messages that the model can't read yet stay queued, so that they can be edited.
         let cap = reached.cap;
         decision.record_event(Event::BudgetReached(reached))?;
-        return park_until_cap_is_raised(decision, cap);
+        return park_until_budget_cap_is_raised(decision, cap);
     }
     if !spoken_to && let Some(wait) = wait_reason_before_model_call(&pending) {
         return park_run_with_timer(decision, wait.0, wait.1);
@@ -101,15 +101,16 @@ pub(super) fn advance_model_call(
     start_turn(decision, purpose)
 }
 
-/// Returns whether an exhausted cap is one of the shared account and may have been raised through
-/// another run, which this run's journal does not say.
-fn may_have_been_raised_by_other_run(decision: &DecisionBuilder<'_>) -> bool {
+/// Returns whether the exhausted cap is one of the budget that the run shares with other runs, and
+/// may have been raised through another run since. This run's journal does not show such a raise.
+fn may_shared_cap_have_been_raised(decision: &DecisionBuilder<'_>) -> bool {
     let DecisionBuilder { control, ctx, .. } = decision;
-    let is_at_cap = ctx.budget_account.is_some_and(|account| control.is_at_cap_of(&account));
-    control.exhausted_shared_cap().is_some() && !is_at_cap
+    let is_at_cap =
+        ctx.budget_account.is_some_and(|account| control.is_shared_cap_still_exhausted(&account));
+    control.exhausted_shared_cap_and_value().is_some() && !is_at_cap
 }
 
-fn park_until_cap_is_raised(
+fn park_until_budget_cap_is_raised(
     decision: &mut DecisionBuilder<'_>,
     cap: BudgetCap,
 ) -> Result<ControlFlow<()>, Rejection> {
@@ -117,7 +118,7 @@ fn park_until_cap_is_raised(
     if let Some(BudgetAccount { cap_micro_usd: micro_usd, cap_tokens: tokens, .. }) =
         decision.ctx.budget_account
     {
-        decision.add_row_change(Change::WaitForHigherCaps { micro_usd, tokens });
+        decision.add_row_change(RowChange::WaitForHigherCaps { micro_usd, tokens });
     }
     Ok(flow)
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use longhaul_core::duration::format_duration;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::policy::retry::{outage_delay, with_jitter};
+use longhaul_core::policy::retry::{provider_outage_delay, with_jitter};
 use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::finish::fail_run;
@@ -38,7 +38,7 @@ pub(crate) fn park_or_fail_on_provider_outage(
         let hint = provider_outage_retry_hint(decision);
         return fail_run(decision, RunError::new(failure.class.as_str(), message, hint));
     }
-    let delay = outage_delay(decision.run.id, waits, failure).min(remaining);
+    let delay = provider_outage_delay(decision.run.id, waits, failure).min(remaining);
     let timer = decision.set_wake_timer("outage", delay);
     let class = match failure.class.is_transient() {
         true => failure.class,
@@ -49,8 +49,8 @@ pub(crate) fn park_or_fail_on_provider_outage(
 }
 
 /// Parks the run before a model call if another run has learned that the provider accepts no
-/// requests now. No budget is held and no attempt is counted. `None` means that the run may call
-/// the model: it has a fallback model, a person asked for the call, or its wait is over.
+/// requests now. No budget is reserved and no attempt is counted. `None` means that the run may
+/// call the model: it has a fallback model, a person asked for the call, or its wait is over.
 pub(super) fn park_while_provider_is_blocked(
     decision: &mut DecisionBuilder<'_>,
     pending: &PendingModelCall,
@@ -88,7 +88,7 @@ pub(crate) fn provider_outage_retry_hint(decision: &DecisionBuilder<'_>) -> Stri
 
 /// Blocks a run if the provider refuses its API key or account and the run has completed a turn.
 /// Returns `false` otherwise: a run without a completed turn loses nothing by failing at once.
-pub(crate) fn block_run_on_refused_access(
+pub(crate) fn block_run_if_provider_refuses_access(
     decision: &mut DecisionBuilder<'_>,
     failure: &Failure,
 ) -> Result<bool, Rejection> {

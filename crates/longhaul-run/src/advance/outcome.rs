@@ -3,12 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::{ChildStarted, OutcomeGraded, OutcomeVerdict};
+use longhaul_core::event::environment::{ChildStarted, GradingVerdict, OutcomeGraded};
 
 use crate::decision::DecisionBuilder;
-use crate::input::NewChild;
+use crate::input::NewChildRun;
 use crate::rejection::Rejection;
 use crate::state::control::ControlState;
 use crate::state::outcome::Grading;
@@ -22,11 +22,11 @@ pub(super) fn check_grading_of_result(
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
     match grading {
         _ if decision.control.policy.outcome_rounds.is_none() => Ok(None),
-        Grading::Graded(OutcomeVerdict::Satisfied) => Ok(None),
+        Grading::Graded(GradingVerdict::Satisfied) => Ok(None),
         // The engine prepares the grading run.
         Grading::Pending
         | Grading::Running(_)
-        | Grading::Graded(OutcomeVerdict::NotSatisfied | OutcomeVerdict::GraderFailed) => {
+        | Grading::Graded(GradingVerdict::NotSatisfied | GradingVerdict::GraderFailed) => {
             Ok(Some(ControlFlow::Break(())))
         }
         Grading::Ended { child, verdict, note } => {
@@ -53,7 +53,7 @@ pub(crate) fn has_ungraded_result(control: &ControlState) -> bool {
 /// The grading run is then prepared again later.
 pub(crate) fn record_start_of_grading_run(
     decision: &mut DecisionBuilder<'_>,
-    prepared: Result<Box<NewChild>, String>,
+    prepared: Result<Box<NewChildRun>, String>,
 ) -> Result<(), Rejection> {
     let control = &decision.control;
     let comes_first = control.cancel.is_some()
@@ -70,12 +70,12 @@ pub(crate) fn record_start_of_grading_run(
             record_grader_failure(decision, "too many runs below the root are open".to_owned())
         }
         Ok(new) => {
-            let NewChild { run, definition, .. } = *new;
+            let NewChildRun { run, definition, .. } = *new;
             let (child, agent) = (run.id, run.task.agent.clone());
             let started = ChildStarted { child, agent, call: None, background: false };
             decision.record_event(Event::ChildStarted(started))?;
-            decision.add_row_change(Change::PutDefinition(definition));
-            decision.add_row_change(Change::CreateRun(Box::new(run)));
+            decision.add_row_change(RowChange::PutDefinition(definition));
+            decision.add_row_change(RowChange::CreateRun(Box::new(run)));
             Ok(())
         }
         Err(note) => record_grader_failure(decision, note),
@@ -88,6 +88,6 @@ fn record_grader_failure(
     note: String,
 ) -> Result<(), Rejection> {
     let round = decision.control.outcome.next_round();
-    let verdict = OutcomeVerdict::GraderFailed;
+    let verdict = GradingVerdict::GraderFailed;
     decision.record_event(Event::OutcomeGraded(OutcomeGraded { round, verdict, note, child: None }))
 }

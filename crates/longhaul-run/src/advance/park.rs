@@ -1,4 +1,4 @@
-//! Parks, blocks or pauses a run. The driver then releases the run, so that only the run's rows in
+//! Parks, blocks or pauses a run. The worker then releases the run, so that only the run's rows in
 //! the store remain.
 
 use std::ops::ControlFlow;
@@ -52,8 +52,8 @@ fn record_run_waiting(
 }
 
 /// Returns whether the run gives up its lane while it is parked. A run that holds an effect key
-/// keeps its lane: another run could otherwise enter the lane and wait there for the key, while this
-/// run waits for the lane.
+/// (name of an effect that must happen at most once) keeps its lane: another run could otherwise
+/// enter the lane and wait there for the key, while this run waits for the lane.
 fn releases_lane_while_parked(control: &ControlState) -> bool {
     control.policy.lane_on_park == ParkedLanePolicy::Release
         && !control.calls().iter().any(may_hold_effect_key)

@@ -11,17 +11,18 @@ use crate::decision::DecisionBuilder;
 use crate::state::control::ControlState;
 use crate::state::stage::PendingModelCall;
 
-/// Returns whether the perception (the context provider's view of the world) must be fetched before
-/// this turn. The first turn uses the perception that was fetched when the run was prepared. A
-/// retried turn uses that of its first attempt, unless the conversation was compacted in between.
+/// Returns whether the perception (the context provider's report on the outside world) must be
+/// fetched before this turn. The first turn uses the perception that was fetched when the run was
+/// prepared. A retried turn uses that of its first attempt, unless the conversation was compacted
+/// in between.
 pub(crate) fn needs_perception_refresh(control: &ControlState, pending: &PendingModelCall) -> bool {
     control.policy.refresh_perception_each_turn && control.turn > 0 && !pending.perception_refreshed
 }
 
-/// Returns the runtime's messages for the turn that starts now. The world (the perception's text)
-/// comes last, so that it is the newest message and everything before it stays in the provider's
-/// cache.
-pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMessage> {
+/// Returns the runtime's messages for the turn that starts now. The new perception (the context
+/// provider's report on the outside world) comes last, so that it is the newest message and
+/// everything before it stays in the provider's cache.
+pub(super) fn runtime_messages_for_turn(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMessage> {
     let control = &decision.control;
     let output = control.output_retries.unreported_answer_problem().map(|why| RuntimeMessage {
         topic: RuntimeMessageTopic::Output,
@@ -134,7 +135,7 @@ pub(super) fn no_progress_error(control: &ControlState) -> Option<RunError> {
 
 /// Adds a hint that names the model to the error of a reply that was cut off at the model's own
 /// limit. Other errors are not changed.
-pub(super) fn add_hint_to_cut_off_error(
+pub(super) fn add_hint_to_truncated_reply_error(
     decision: &DecisionBuilder<'_>,
     error: RunError,
 ) -> RunError {
@@ -152,7 +153,7 @@ pub(super) fn add_hint_to_cut_off_error(
 /// Returns the error that ends a run whose model gave too many final answers that don't match the
 /// output schema. `None` means that the limit is not reached.
 pub(super) fn invalid_output_error(control: &ControlState) -> Option<RunError> {
-    control.output_retries.invalid_answers_over_limit().map(|(count, why)| {
+    control.output_retries.invalid_answer_count_and_problem_over_limit().map(|(count, why)| {
         let message = format!(
             "{count} final answers did not match the output schema; the last problem: {why}"
         );

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
 use longhaul_core::policy::spend_cap::{CapHold, CapReservation, CapUnit, CapWaitRow};
-use longhaul_core::status::{CapShortage, CapWait, WaitReason};
+use longhaul_core::status::{SpendCapShortage, SpendCapWait, WaitReason};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, RemainingBudget};
 
@@ -31,7 +31,7 @@ pub(super) fn model_name_of_run<'a>(decision: &'a DecisionBuilder<'_>) -> &'a st
 
 /// Returns the amounts that are left of the spend caps whose whole limit is too low for this call.
 /// Waiting for the next window would not help, so the reply is limited to these amounts instead.
-pub(super) fn remaining_of_too_low_caps(
+pub(super) fn amounts_left_in_too_low_spend_caps(
     decision: &DecisionBuilder<'_>,
     reservations: &[CapReservation],
 ) -> RemainingBudget {
@@ -82,14 +82,14 @@ pub(super) fn park_until_spend_cap_allows(
     let timer = decision.set_wake_timer("cap", delay);
     let CapHold { key, amount: needed, .. } = &refused.hold;
     let mut refusals = decision.ctx.cap_refusals.iter().filter(|refusal| refusal.key == *key);
-    let shortage = refusals.next().map(|refusal| CapShortage {
+    let shortage = refusals.next().map(|refusal| SpendCapShortage {
         needed: *needed,
         left: refusal.left,
         limit: refusal.limit,
     });
     let (cap, subject) = (key.cap.clone(), key.subject.clone());
-    let wait = CapWait { cap, subject, until, shortage };
+    let wait = SpendCapWait { cap, subject, until, shortage };
     let row = CapWaitRow { reservation: refused.clone(), timer };
-    decision.add_row_change(Change::WaitAtCap(row));
+    decision.add_row_change(RowChange::WaitAtCap(row));
     park_run(decision, WaitReason::Cap(wait))
 }

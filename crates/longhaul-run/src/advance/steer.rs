@@ -1,7 +1,7 @@
 //! Delivers queued messages to the model, or to the tool call that asks a person. Messages are
 //! never delivered between the results of a turn.
 
-use longhaul_core::change::{Change, GateTransition, GateUpdate, SteerStatus, SteerUpdate};
+use longhaul_core::change::{GateTransition, GateUpdate, RowChange, SteerStatus, SteerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::steer::SteerDelivered;
@@ -62,7 +62,7 @@ pub(super) fn answer_question_with_steer(
     let transition = GateTransition::AnsweredByMessage(answer.clone());
     decision.record_event(Event::GateAnswered(GateAnswer { gate, answer, edit: None }))?;
     let update = GateUpdate { gate, seen_answers: None, transition };
-    decision.add_row_change(Change::UpdateGate(update));
+    decision.add_row_change(RowChange::UpdateGate(update));
     Ok(true)
 }
 
@@ -81,6 +81,6 @@ fn record_steer_delivery(
         answer,
     }))?;
     let status = SteerStatus::Delivered { after_turn };
-    decision.add_row_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
+    decision.add_row_change(RowChange::UpdateSteer(SteerUpdate { steer, edit: None, status }));
     Ok(())
 }

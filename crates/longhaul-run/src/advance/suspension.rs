@@ -180,7 +180,7 @@ pub(crate) fn postpone_tool_polls(
             (call.id, Millis::ZERO),
         )?;
     }
-    if decision.control.calls_to_give_up().next().is_some() {
+    if decision.control.suspended_calls_to_give_up().next().is_some() {
         return Ok(false);
     }
     let mut pending = decision.control.calls().iter().filter_map(|call| {
@@ -196,11 +196,11 @@ pub(crate) fn postpone_tool_polls(
     Ok(parked.is_break())
 }
 
-/// Returns the delay before the next poll of a call whose tool asked for the delay `asked`, and
-/// which has been pending for the time `pending`.
-fn next_tool_poll_delay(asked: Millis, pending: Millis) -> Millis {
-    let backoff = Millis(pending.0 / POLL_BACKOFF_DIVISOR).min(POLL_BACKOFF_MAX);
-    asked.max(backoff).clamp(POLL_DELAY_MIN, POLL_DELAY_MAX)
+/// Returns the delay before the next poll of a tool call that has been pending for the time
+/// `pending_time`. `requested_delay` is the delay that the tool asked for.
+fn next_tool_poll_delay(requested_delay: Millis, pending_time: Millis) -> Millis {
+    let backoff = Millis(pending_time.0 / POLL_BACKOFF_DIVISOR).min(POLL_BACKOFF_MAX);
+    requested_delay.max(backoff).clamp(POLL_DELAY_MIN, POLL_DELAY_MAX)
 }
 
 /// Raises a gate for each question of a tool that no gate asks yet.

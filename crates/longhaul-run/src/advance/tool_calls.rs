@@ -17,12 +17,13 @@ use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::status::WaitReason;
 
 use crate::advance::call_events::{record_call_result, record_used_approval_rules};
-use crate::advance::call_order::may_start_call_beside;
+use crate::advance::call_order::may_start_while_earlier_calls_run;
 use crate::advance::children::{
-    is_run_agent_call, ready_run_agent_calls, startable_run_agent_calls,
+    is_run_agent_call, startable_run_agent_calls, startable_run_agent_calls_ignoring_time_budget,
 };
 use crate::advance::effect_keys::{
-    claim_effect_key, handle_claimed_effect_key, may_claim_effect_key, wait_for_effect_keys,
+    claim_effect_key, handle_claimed_effect_key, may_claim_effect_key,
+    register_wait_for_effect_keys,
 };
 use crate::advance::finish;
 use crate::advance::gates::{apply_approval_rules_to_call, raise_gate_for_call_in_doubt};
@@ -55,7 +56,7 @@ pub(super) fn advance_tool_calls(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
     apply_steers_to_calls(decision)?;
-    skip_calls_of_last_turn(decision)?;
+    skip_tool_calls_of_last_allowed_turn(decision)?;
     for call in clone_matching_calls(decision, |call| call.state == ToolCallState::Unevaluated) {
         apply_approval_rules_to_call(decision, &call)?;
     }
@@ -79,13 +80,15 @@ pub(super) fn advance_tool_calls(
     });
     let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
     let starting = startable_run_agent_calls(&decision.control).next().is_some()
-        || decision.control.calls_to_give_up().next().is_some();
+        || decision.control.suspended_calls_to_give_up().next().is_some();
     match (settling, decision.control.has_running_call() || verifying || starting) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
         (false, false)
             if next_startable_tool_call(decision).is_some()
-                || ready_run_agent_calls(&decision.control).next().is_some() =>
+                || startable_run_agent_calls_ignoring_time_budget(&decision.control)
+                    .next()
+                    .is_some() =>
         {
             park_until_budget_is_raised(decision)
         }
@@ -104,7 +107,9 @@ fn clone_matching_calls(
 
 /// Skips the tool calls of the last allowed turn, because no model would read their results. No
 /// call is skipped if one of them is `finish`.
-fn skip_calls_of_last_turn(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+fn skip_tool_calls_of_last_allowed_turn(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<(), Rejection> {
     let control = &decision.control;
     let is_last = control.has_used_all_turns();
     let ends = |call: &TrackedToolCall| {
@@ -186,8 +191,8 @@ fn answer_questions_with_steers(decision: &mut DecisionBuilder<'_>) -> Result<()
     Ok(())
 }
 
-/// Returns whether an interrupting message withdraws the gate: a wait for a signal, or a question
-/// that the message does not answer.
+/// Returns whether an interrupting message withdraws the gate: a wait for a signal (an outside
+/// event), or a question that the message does not answer.
 fn is_gate_withdrawn_by_message(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
     let open = decision.control.find_open_gate(gate);
     open.is_some_and(|open| matches!(open.kind, GateKind::Signal | GateKind::Question))
@@ -225,9 +230,9 @@ fn record_ready_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), R
     Ok(())
 }
 
-/// Applies the in-doubt policy to calls in doubt whose tool can't verify whether they took effect.
-/// Returns a `ControlFlow` if the run must fail, now or after its running calls. `None` means that
-/// the run goes on.
+/// Applies the in-doubt policy to calls in doubt (outcome unknown) whose tool can't verify whether
+/// they took effect. Returns a `ControlFlow` if the run must fail, now or after its running calls.
+/// `None` means that the run goes on.
 fn apply_in_doubt_policies(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
@@ -299,18 +304,18 @@ fn start_ready_tool_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
 fn next_startable_tool_call(decision: &DecisionBuilder<'_>) -> Option<TrackedToolCall> {
     let control = &decision.control;
     let calls = control.calls();
-    let running = calls.iter().filter(|call| call.is_running_in_epoch(control.epoch));
+    let running = calls.iter().filter(|call| call.is_running_under_claim(control.epoch));
     if running.count() >= PARALLEL_CALLS_MAX {
         return None;
     }
     // The rules have been evaluated: a call without a gate is allowed.
     let mut indexed = calls.iter().enumerate();
     let (_, ready) = indexed.find(|(index, call)| {
-        call.may_start_in_epoch(control.epoch)
+        call.may_start_under_claim(control.epoch)
             && !is_run_agent_call(call)
             && may_claim_effect_key(decision, call)
-            && !control.calls_to_give_up().any(|abandoned| abandoned.id == call.id)
-            && may_start_call_beside(&calls[..*index], call)
+            && !control.suspended_calls_to_give_up().any(|abandoned| abandoned.id == call.id)
+            && may_start_while_earlier_calls_run(&calls[..*index], call)
     })?;
     Some(ready.clone())
 }
@@ -320,7 +325,7 @@ fn next_startable_tool_call(decision: &DecisionBuilder<'_>) -> Option<TrackedToo
 fn park_run_with_waiting_calls(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let holder = wait_for_effect_keys(decision);
+    let holder = register_wait_for_effect_keys(decision);
     let open: Vec<GateSpec> = clone_matching_calls(decision, |call| call.gate().is_some())
         .iter()
         .filter_map(|call| decision.control.find_open_gate(call.gate()?).cloned())

@@ -1,11 +1,11 @@
 //! Starts a turn within all budget caps and spend caps.
 //!
-//! Invariant: no model call starts before the budget for its worst-case cost is held. If the
-//! remaining budget is too small, the store refuses the whole batch.
+//! Invariant: no model call starts before the budget for its worst-case cost is reserved. If the
+//! remaining budget is too small, the store refuses the whole batch of events.
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{BudgetHold, Change};
+use longhaul_core::change::{BudgetHold, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetReached, BudgetWarned};
 use longhaul_core::event::run::CompactionModel;
@@ -18,11 +18,11 @@ use longhaul_core::usage::{BudgetAmount, ModelPricing, RemainingBudget};
 
 use crate::advance::call_events::add_active_time_to_usage;
 use crate::advance::park::park_run;
-use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages};
+use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages_for_turn};
 use crate::advance::{finish, spend_caps};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::spend_caps::{CappedModelCall, reservations_for_call};
+use crate::spend_caps::{SpendCappedModelCall, spend_cap_reservations_for_call};
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
 
@@ -30,7 +30,8 @@ use crate::state::stage::{PendingModelCall, RunStage};
 const REPLY_TOKENS_MIN: u64 = 1_024;
 
 /// Reply length in tokens for which a run whose budget is nearly used up waits until other runs
-/// release what they hold. If each such run waited for all that is left, they would run one by one.
+/// release what they have reserved. If each such run waited for all that is left, they would run
+/// one by one.
 const AWAITED_REPLY_TOKENS: u64 = 2_048;
 
 /// Maximum length of a compaction's summary in tokens.
@@ -45,11 +46,11 @@ pub(super) fn start_turn(
     }
     let perception = decision.perception_refresh.as_ref();
     let perception_active = perception.map_or(Millis::ZERO, |refresh| refresh.active);
-    if let Some(cap) = exhausted_cap(&decision.control, perception_active) {
+    if let Some(cap) = exhausted_turn_or_time_cap(&decision.control, perception_active) {
         decision.record_event(Event::BudgetReached(BudgetReached::of_run(cap)))?;
         return Ok(ControlFlow::Continue(()));
     }
-    let cap = cap_to_warn_about(decision).or_else(|| tree_cap_to_warn_about(decision));
+    let cap = own_cap_to_warn_about(decision).or_else(|| shared_cap_to_warn_about(decision));
     if let Some(cap) = cap {
         return warn_model_about_cap(decision, cap);
     }
@@ -66,13 +67,15 @@ pub(super) fn start_turn(
     }
     let attempt = pending.attempts + 1;
     let (pricing, model) = pricing_and_name_of_called_model(&decision.control, pending, purpose);
-    let messages = if thinks { runtime_messages(decision) } else { Vec::new() };
+    let messages = if thinks { runtime_messages_for_turn(decision) } else { Vec::new() };
     let message_bytes = messages.iter().map(|runtime_message| runtime_message.text.len() as u64);
     let bytes = decision.control.transcript_bytes + message_bytes.sum::<u64>();
     let size = match limit_call_to_budget(decision, &pricing, bytes) {
         BudgetCoverage::Fits(size) => size,
         BudgetCoverage::Warn(cap) => return warn_model_about_cap(decision, cap),
-        BudgetCoverage::Held(needed) => return park_until_budget_is_released(decision, needed),
+        BudgetCoverage::Held(needed) => {
+            return park_until_budget_is_released(decision, needed);
+        }
         BudgetCoverage::Exhausted(reached) => {
             decision.record_event(Event::BudgetReached(reached))?;
             return Ok(ControlFlow::Continue(()));
@@ -100,21 +103,21 @@ pub(super) fn start_turn(
         perception_active,
     }))?;
     add_active_time_to_usage(decision, perception_active);
-    decision.add_row_change(Change::Hold(new_budget_hold(&decision.control, (hold, reserve))));
+    decision.add_row_change(RowChange::Hold(new_budget_hold(&decision.control, (hold, reserve))));
     if !caps.is_empty() {
-        decision.add_row_change(Change::HoldCaps(caps));
+        decision.add_row_change(RowChange::HoldCaps(caps));
     }
     Ok(ControlFlow::Break(()))
 }
 
-/// Parks the run until other runs with the same budget have released so much of what they hold
-/// that the amount `needed` is free.
+/// Parks the run until other runs with the same budget have released so much of what they have
+/// reserved that the amount `needed` is free.
 fn park_until_budget_is_released(
     decision: &mut DecisionBuilder<'_>,
     needed: BudgetAmount,
 ) -> Result<ControlFlow<()>, Rejection> {
     let flow = park_run(decision, WaitReason::BudgetHeld)?;
-    decision.add_row_change(Change::WaitForHolds(needed));
+    decision.add_row_change(RowChange::WaitForHolds(needed));
     Ok(flow)
 }
 
@@ -150,7 +153,7 @@ impl ModelCallSize {
 enum BudgetCoverage {
     /// The budget covers a call of this size.
     Fits(ModelCallSize),
-    /// The budget covers this amount only after other runs have released what they hold.
+    /// The budget covers this amount only after other runs have released what they have reserved.
     Held(BudgetAmount),
     /// The budget covers only a shorter reply or no call after this one, and the model was not warned
     /// about this cap yet.
@@ -160,7 +163,8 @@ enum BudgetCoverage {
 }
 
 /// Returns the size of a call with this many bytes of conversation that the remaining budget
-/// covers. If other runs hold what is missing, the run waits for it instead of limiting the reply.
+/// covers. If other runs have reserved what is missing, the run waits for it instead of limiting
+/// the reply.
 fn limit_call_to_budget(
     decision: &DecisionBuilder<'_>,
     pricing: &ModelPricing,
@@ -172,14 +176,14 @@ fn limit_call_to_budget(
     let size = ModelCallSize::new(pricing, bytes, max_tokens);
     let account = decision.ctx.budget_account.unwrap_or_default();
     let own_budget_account = own_budget_account(decision);
-    let own = own_budget_account.free();
+    let own = own_budget_account.unreserved_budget();
     let unspent_budget = account.unspent_budget().min(own);
     let outcome_of_size = |size: ModelCallSize| {
         let hold = new_budget_hold(&decision.control, (size.hold, size.reserve));
         let mut accounts = [account, own_budget_account].into_iter();
         match accounts.find_map(|account| hold.cap_to_warn_about(&account)) {
             Some(cap) => BudgetCoverage::Warn(cap),
-            None if account.free().covers(size.hold) => BudgetCoverage::Fits(size),
+            None if account.unreserved_budget().covers(size.hold) => BudgetCoverage::Fits(size),
             None => BudgetCoverage::Held(size.hold),
         }
     };
@@ -191,10 +195,11 @@ fn limit_call_to_budget(
     } else {
         BudgetCap::Tokens
     };
-    match affordable_reply_tokens(pricing, bytes, unspent_budget) {
+    match max_affordable_reply_tokens(pricing, bytes, unspent_budget) {
         Some(_) if !decision.control.warned.contains(&short) => BudgetCoverage::Warn(short),
         Some(tokens) => {
-            let free = affordable_reply_tokens(pricing, bytes, account.free().min(own));
+            let free =
+                max_affordable_reply_tokens(pricing, bytes, account.unreserved_budget().min(own));
             let needed = tokens.min(AWAITED_REPLY_TOKENS).max(free.unwrap_or_default());
             outcome_of_size(ModelCallSize::new(pricing, bytes, needed))
         }
@@ -207,28 +212,28 @@ fn limit_call_to_budget(
 }
 
 /// Returns the cap that allows no further model call, even without new messages. `None` if there is
-/// none, or if the run fails because of its turn limit. A cap on money or tokens of the run's tree is
-/// known only after the store has refused a hold.
-pub(super) fn exhausted_budget_before_messages(
+/// none, or if the run fails because of its turn limit. A cap on money or tokens of the run's tree
+/// (root run and descendants) is known only after the store has refused a reservation.
+pub(super) fn exhausted_budget_without_new_messages(
     decision: &DecisionBuilder<'_>,
 ) -> Option<BudgetReached> {
     let control = &decision.control;
     if turn_limit_error(control).is_some() {
         return None;
     }
-    if let Some(cap) = exhausted_cap(control, Millis::ZERO) {
+    if let Some(cap) = exhausted_turn_or_time_cap(control, Millis::ZERO) {
         return Some(BudgetReached::of_run(cap));
     }
     let account = decision.ctx.budget_account.unwrap_or_default();
-    let own = own_budget_account(decision).free();
+    let own = own_budget_account(decision).unreserved_budget();
     let reply_tokens = REPLY_TOKENS_MIN.min(control.pricing.max_output_tokens);
     let needed = control.pricing.worst_case_hold(control.transcript_bytes, reply_tokens);
     let is_covered = account.unspent_budget().min(own).covers(needed);
     (!is_covered).then(|| exhausted_budget(needed, own, &account))
 }
 
-/// Returns the cap that does not cover the amount `needed`: a cap of the run alone, of which `own` is
-/// left, or else a cap of the account of its tree.
+/// Returns the cap that does not cover the amount `needed`: a cap of the run alone, of which `own`
+/// is left, or else a cap of the budget account that its tree (root run and descendants) shares.
 fn exhausted_budget(
     needed: BudgetAmount,
     own: RemainingBudget,
@@ -244,13 +249,14 @@ fn exhausted_budget(
         Some(cap) => BudgetReached::of_run(cap),
         None => {
             let cap = short_cap(account.unspent_budget()).unwrap_or(BudgetCap::Tokens);
-            BudgetReached { cap, tree_cap: account.cap(cap) }
+            BudgetReached { cap, tree_cap: account.limit_of_cap(cap) }
         }
     }
 }
 
 /// Returns the account of a child run for the budget caps in its own agent file. For a root run the
-/// account has no caps, because its caps are those of the whole tree, which the store checks.
+/// account has no caps, because its caps are those of its whole tree of runs, which the store
+/// checks.
 fn own_budget_account(decision: &DecisionBuilder<'_>) -> BudgetAccount {
     if !decision.run.task.is_child() {
         return BudgetAccount::default();
@@ -276,8 +282,8 @@ struct PlannedModelCall<'a> {
     model: Option<&'a str>,
 }
 
-/// Returns the size of a call, with a shorter reply if necessary, and the amounts that it holds
-/// within spend caps. The error is the first amount that its cap does not cover.
+/// Returns the size of a call, with a shorter reply if necessary, and the amounts that it reserves
+/// in spend caps. The error is the first amount that its cap does not cover.
 fn limit_call_to_spend_caps(
     decision: &DecisionBuilder<'_>,
     call: PlannedModelCall<'_>,
@@ -290,19 +296,19 @@ fn limit_call_to_spend_caps(
         RunStage::ModelPending(pending) if pending.attempts > 0
     );
     let reserve = |size: ModelCallSize| {
-        let call = CappedModelCall {
+        let call = SpendCappedModelCall {
             model: model.unwrap_or_else(|| spend_caps::model_name_of_run(decision)),
             hold: size.hold,
             starts_run: !has_called && decision.control.turn == 0,
             is_root,
         };
-        reservations_for_call(&decision.ctx.caps, &decision.run.task, call)
+        spend_cap_reservations_for_call(&decision.ctx.caps, &decision.run.task, call)
     };
     let mut size = size;
     let mut caps = reserve(size);
-    let covered = spend_caps::remaining_of_too_low_caps(decision, &caps);
+    let covered = spend_caps::amounts_left_in_too_low_spend_caps(decision, &caps);
     if !covered.covers(size.hold)
-        && let Some(tokens) = affordable_reply_tokens(pricing, bytes, covered)
+        && let Some(tokens) = max_affordable_reply_tokens(pricing, bytes, covered)
     {
         size = ModelCallSize::new(pricing, bytes, tokens.min(size.max_tokens));
         caps = reserve(size);
@@ -358,19 +364,22 @@ fn usable_compaction_model<'a>(
 }
 
 /// Returns the budget cap of this run that is exhausted: turns, or else active time. `None` if
-/// neither is. `perception_active` is the time of this turn's perception refresh, which the totals
-/// don't include yet.
-fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<BudgetCap> {
+/// neither is. `perception_active` is the time that the context provider needed in this turn, which
+/// the totals don't include yet.
+fn exhausted_turn_or_time_cap(
+    control: &ControlState,
+    perception_active: Millis,
+) -> Option<BudgetCap> {
     let turns = control.caps.turns.filter(|cap| control.turns >= *cap);
     let used = control.totals.active.plus(perception_active);
     let active = control.caps.active.filter(|cap| used >= *cap);
     turns.map(|_| BudgetCap::Turns).or_else(|| active.map(|_| BudgetCap::ActiveTime))
 }
 
-/// Returns a nearly exhausted budget cap of the run's tree that the model was not warned about yet.
-/// `None` if there is none, or if the account of the tree is not known, because the store has not
-/// refused a hold.
-fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
+/// Returns a nearly exhausted budget cap of the run's tree (root run and descendants) that the
+/// model was not warned about yet. `None` if there is none, or if the account of the tree is not
+/// known, because the store has not refused a reservation.
+fn shared_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
     let account = decision.ctx.budget_account?;
     let ControlState { caps, warned, .. } = &decision.control;
     let is_due = |cap: &BudgetCap| {
@@ -380,9 +389,9 @@ fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
 }
 
 /// Returns a budget cap that is nearly exhausted by this run alone and that the model was not
-/// warned about yet. `None` if there is none. The caps on money and tokens of a run that is no child
-/// are those of the shared account, which the store checks.
-fn cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
+/// warned about yet. `None` if there is none. The caps on money and tokens of a run that is no
+/// child are those of the budget that it shares with its descendants, which the store checks.
+fn own_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
     let control = &decision.control;
     let caps = &control.caps;
     let own_caps = Some(caps).filter(|_| decision.run.task.is_child());
@@ -426,7 +435,7 @@ fn warn_model_about_cap(
 
 /// Returns the maximum reply length in tokens that the remaining budget covers, or `None` if the
 /// budget is too small for a useful reply.
-fn affordable_reply_tokens(
+fn max_affordable_reply_tokens(
     pricing: &ModelPricing,
     bytes: u64,
     remaining: RemainingBudget,

@@ -1,4 +1,5 @@
-//! Applies events about timers, child runs, budgets and approval rules to the control state.
+//! Applies events about timers, child runs, budgets and approval rules to the control state of a
+//! run (everything but its conversation).
 
 use longhaul_core::event::environment::{
     BudgetRaised, BudgetReached, BudgetWarned, ChildEnded, ChildStarted, RuleAdded, RuleRevoked,
@@ -15,7 +16,7 @@ use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::question::check_question_answer;
 use crate::state::call::ToolCallState;
-use crate::state::control::{ControlState, OpenChild};
+use crate::state::control::{ControlState, OpenChildRun};
 use crate::state::stage::{PendingModelCall, PendingTimer, RunStage};
 
 impl ControlState {
@@ -56,7 +57,7 @@ impl ControlState {
             None => self.apply_grading_started(data.child)?,
         }
         let ChildStarted { child: id, agent, call, .. } = data.clone();
-        self.children.push(OpenChild { id, agent, call });
+        self.children.push(OpenChildRun { id, agent, call });
         NO_MESSAGES
     }
 
@@ -90,7 +91,7 @@ impl ControlState {
         let Some(index) = self.children.iter().position(|open| open.id == data.child) else {
             return NO_MESSAGES;
         };
-        let OpenChild { id, agent, call } = self.children.remove(index);
+        let OpenChildRun { id, agent, call } = self.children.remove(index);
         if call.is_none() {
             self.apply_grading_ended(id, &data.outcome);
             return NO_MESSAGES;
@@ -159,12 +160,13 @@ impl ControlState {
     pub(super) fn raise_budget_caps(&mut self, raise: BudgetRaise) {
         let (before, after) = (self.caps, self.caps.with_raised_caps(raise));
         self.caps = after;
-        self.warned.retain(|cap| before.cap(*cap) == after.cap(*cap));
+        self.warned.retain(|cap| before.limit_of_cap(*cap) == after.limit_of_cap(*cap));
         self.clear_exhausted_own_cap();
     }
 
-    /// Lets the run try again at a cap of its own. At a cap of the shared account it compares the
-    /// current cap with the exhausted one instead.
+    /// Clears the exhausted cap if it is a cap of this run alone, so that the run tries again. For
+    /// a cap of the budget shared with other runs, the run compares the cap's current value with
+    /// the exhausted one instead.
     pub(super) fn clear_exhausted_own_cap(&mut self) {
         if self.exhausted_tree_cap.is_none() {
             self.exhausted_cap = None;

@@ -1,9 +1,9 @@
-//! Applies the event that follows the events that a retry has copied from a failed run: the retry
-//! goes on from the last usable state of the failed run.
+//! Applies the event that ends the part of a retry's journal that was copied from the failed run.
+//! The retry goes on from the last usable state of the failed run.
 //!
 //! Invariant: completed calls keep their results, and the usage of the failed run still counts.
 
-use longhaul_core::event::environment::OutcomeVerdict;
+use longhaul_core::event::environment::GradingVerdict;
 use longhaul_core::event::run::RunForked;
 use longhaul_core::id::Epoch;
 use longhaul_core::policy::effect::InDoubtPolicy;
@@ -12,7 +12,7 @@ use longhaul_core::status::RunError;
 use crate::apply::ApplyResult;
 use crate::apply::outcome::{GRADER_FAILED, NOT_MET};
 use crate::state::call::{ToolCallOrigin, ToolCallState, TrackedToolCall};
-use crate::state::control::{CompactionState, ControlState, OpenChild, RetryCounts};
+use crate::state::control::{CompactionState, ControlState, OpenChildRun, RetryCounts};
 use crate::state::empty_replies::EmptyReplies;
 use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
@@ -34,12 +34,12 @@ impl ControlState {
         after_reply && self.pending_failure.as_ref().is_some_and(is_unusable)
     }
 
-    /// Turns the copied state of a failed run into the state of its retry: resets the driver,
-    /// waits, gates, messages and counters.
+    /// Turns the copied state of a failed run into the state of its retry: resets the worker's
+    /// claim, waits, gates, messages and counters.
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
         let has_unusable_reply = self.has_unusable_reply();
         let unread_grader_note = self.unread_grader_note();
-        self.report_children_of_failed_run();
+        self.report_background_children_to_model();
         let earlier = ToolCallOrigin { run: data.from, epochs: self.epoch };
         self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
             RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
@@ -52,7 +52,7 @@ impl ControlState {
             }
             RunStage::Concluding(concluding) => RunStage::Concluding(ConcludingState {
                 gate: None,
-                grading: grading_state_in_retry(concluding.grading),
+                grading: reset_grading_for_retry(concluding.grading),
                 pending_timer: None,
                 ..concluding
             }),
@@ -76,7 +76,7 @@ impl ControlState {
         self.steers.clear();
         self.approvals.clear();
         self.attempt = 1;
-        self.attempt_time = self.attempt_time.with_new_attempt(self.totals.active);
+        self.attempt_time = self.attempt_time.reset_for_new_attempt(self.totals.active);
         self.retries = RetryCounts::default();
         self.compaction = CompactionState { last_turns: None, ..self.compaction };
         self.loop_guard = self.loop_guard.reset_count();
@@ -90,9 +90,9 @@ impl ControlState {
 
 /// Returns the grading state of the result in a retry: an accepted result stays accepted, any other
 /// result is graded by a new run.
-fn grading_state_in_retry(grading: Grading) -> Grading {
+fn reset_grading_for_retry(grading: Grading) -> Grading {
     match grading {
-        accepted @ Grading::Graded(OutcomeVerdict::Satisfied) => accepted,
+        accepted @ Grading::Graded(GradingVerdict::Satisfied) => accepted,
         Grading::Pending | Grading::Running(_) | Grading::Ended { .. } | Grading::Graded(_) => {
             Grading::Pending
         }
@@ -102,8 +102,8 @@ fn grading_state_in_retry(grading: Grading) -> Grading {
 impl ControlState {
     /// Adds reports for the model about the child runs that the failed run had started in the
     /// background: the retry is not notified when they end.
-    fn report_children_of_failed_run(&mut self) {
-        for OpenChild { id, agent, call } in std::mem::take(&mut self.children) {
+    fn report_background_children_to_model(&mut self) {
+        for OpenChildRun { id, agent, call } in std::mem::take(&mut self.children) {
             // The call itself gets a result that says so, and a grading run is not the model's own.
             if call.is_none()
                 || self.calls().iter().any(|call| call.state == ToolCallState::AwaitingChild(id))

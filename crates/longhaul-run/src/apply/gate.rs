@@ -1,4 +1,5 @@
-//! Applies events about gates to the control state. Answers were checked before they were recorded.
+//! Applies events about gates to the control state of a run (everything but its conversation).
+//! Answers were checked before they were recorded.
 
 use longhaul_core::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised};
 use longhaul_core::id::GateId;
@@ -204,7 +205,7 @@ impl ControlState {
             }
             GateTimeoutAction::Pause => {
                 self.pause.get_or_insert_with(|| "an unanswered gate".into());
-                self.reset_work_at_expired_gate(&gate);
+                self.reset_call_or_output_at_expired_gate(&gate);
             }
             GateTimeoutAction::Approve => {
                 let note = (!vote_notes.is_empty()).then(|| vote_notes.join("\n\n"));
@@ -230,9 +231,9 @@ impl ControlState {
         }
     }
 
-    /// Resets the tool call or the output that waits at an expired gate, so that a new gate asks
-    /// again when a person resumes the run, which the timeout of the gate has paused.
-    fn reset_work_at_expired_gate(&mut self, gate: &GateSpec) {
+    /// Resets the tool call or the output that waits at an expired gate. The timeout of the gate
+    /// has paused the run; when a person resumes it, a new gate asks again.
+    fn reset_call_or_output_at_expired_gate(&mut self, gate: &GateSpec) {
         if let RunStage::Concluding(concluding) = &mut self.stage {
             concluding.gate = None;
         }
@@ -269,7 +270,7 @@ impl ControlState {
                     approve_call(call, edited);
                     call.approval_note = note;
                 }
-                false => continue_unanswered_call(call),
+                false => continue_call_after_gate_timeout(call),
             }
         }
         Vec::new()
@@ -284,14 +285,14 @@ impl ControlState {
             self.pending_failure = Some(RunError::new("rejected", message, ""));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
-            continue_unanswered_call(call);
+            continue_call_after_gate_timeout(call);
         }
     }
 }
 
 /// Continues a call whose gate nobody has answered in time. A tool that has asked a question learns
 /// that nobody answered; any other call gets this as an error result.
-fn continue_unanswered_call(call: &mut TrackedToolCall) {
+fn continue_call_after_gate_timeout(call: &mut TrackedToolCall) {
     if !call.answer_question(ToolQuestionAnswer::Unanswered) {
         let text = "nobody answered before the deadline";
         call.state = ToolCallState::from_result_text(text, true);
@@ -372,9 +373,9 @@ fn note_and_payload_text(answer: &Answer) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// Applies an answer about a call in doubt. Approve: the call has not taken effect and may run
-/// again. Reject: the call has not taken effect and must not run. Any other answer: its text is the
-/// result of the call.
+/// Applies an answer about a call in doubt (outcome unknown). Approve: the call has not taken
+/// effect and may run again. Reject: the call has not taken effect and must not run. Any other
+/// answer: its text is the result of the call.
 fn apply_in_doubt_answer(call: &mut TrackedToolCall, answer: &Answer) {
     call.state = match &answer.decision {
         GateDecision::Approve | GateDecision::Edit(_) => {

@@ -1,8 +1,9 @@
-//! Applies the start, the end and the verdict of a grading run to the control state.
+//! Applies the start, the end and the verdict of a grading run to the control state of the graded
+//! run (everything but its conversation).
 //!
 //! Invariant: a result counts as accepted only after a verdict that says so.
 
-use longhaul_core::event::environment::{OutcomeGraded, OutcomeVerdict};
+use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
 use longhaul_core::id::RunId;
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput};
@@ -53,7 +54,7 @@ impl ControlState {
         if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.grading == Grading::Running(child)
         {
-            let (verdict, note) = verdict_of_grading_run(child, outcome);
+            let (verdict, note) = verdict_and_note_of_grading_run(child, outcome);
             concluding.grading = Grading::Ended { child, verdict, note };
         }
     }
@@ -70,11 +71,11 @@ impl ControlState {
         let partial_text = Some(result_text(&concluding.output)).filter(|text| !text.is_empty());
         self.outcome.record_verdict(data);
         match data.verdict {
-            OutcomeVerdict::Satisfied => return NO_MESSAGES,
-            OutcomeVerdict::NotSatisfied if data.round < rounds => {
+            GradingVerdict::Satisfied => return NO_MESSAGES,
+            GradingVerdict::NotSatisfied if data.round < rounds => {
                 return self.add_message_between_turns(grader_note_message(data));
             }
-            OutcomeVerdict::NotSatisfied => {
+            GradingVerdict::NotSatisfied => {
                 let message = format!(
                     "the result did not meet the rubric in round {} of {rounds}; the last note: {}",
                     data.round, data.note
@@ -84,7 +85,7 @@ impl ControlState {
                 let error = RunError::new(NOT_MET, message, hint);
                 self.pending_failure = Some(RunError { partial_text, ..error });
             }
-            OutcomeVerdict::GraderFailed => {
+            GradingVerdict::GraderFailed => {
                 let message = format!("the result could not be graded: {}", data.note);
                 let hint = "fix `outcome` of the agent or the model of the grader; a retry grades \
                     the same result again, which is in `error.partial_text` of the run";
@@ -106,17 +107,17 @@ impl ControlState {
 
 /// Returns the verdict and the note of the grading run `child`, given the outcome with which it
 /// ended.
-fn verdict_of_grading_run(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
-    let failed = |why: String| (OutcomeVerdict::GraderFailed, truncated_grader_note(&why));
+fn verdict_and_note_of_grading_run(child: RunId, outcome: &RunOutcome) -> (GradingVerdict, String) {
+    let failed = |why: String| (GradingVerdict::GraderFailed, truncated_grader_note(&why));
     match outcome {
         RunOutcome::Completed(RunOutput { data, .. }) => {
             let output = data.as_ref().map_or("", |data| data.as_str());
             match serde_json::from_str::<GraderOutput>(output) {
                 Ok(GraderOutput { satisfied: true, note }) => {
-                    (OutcomeVerdict::Satisfied, truncated_grader_note(&note))
+                    (GradingVerdict::Satisfied, truncated_grader_note(&note))
                 }
                 Ok(GraderOutput { satisfied: false, note }) => {
-                    (OutcomeVerdict::NotSatisfied, truncated_grader_note(&note))
+                    (GradingVerdict::NotSatisfied, truncated_grader_note(&note))
                 }
                 Err(_) => failed(format!("the grading run {child} gave no verdict")),
             }

@@ -1,4 +1,4 @@
-//! Applies events about the run as a whole to the control state.
+//! Applies events about a run as a whole to its control state (everything but its conversation).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use longhaul_core::status::{RunOutcome, WaitReason};
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::loop_guard::LoopGuard;
-use crate::state::progress_guard::ProgressGuard;
+use crate::state::progress_guard::NoProgressGuard;
 use crate::state::stage::{PendingModelCall, PendingTimer, ProviderOutage, RunStage};
 
 impl ControlState {
@@ -38,7 +38,7 @@ impl ControlState {
         self.pricing = data.pricing;
         self.compactor = data.compactor.clone().map(Arc::new);
         self.loop_guard = LoopGuard::new(data.identical_calls);
-        self.progress_guard = ProgressGuard::new(data);
+        self.progress_guard = NoProgressGuard::new(data);
         self.compaction_policy = data.compaction.clone().map(Arc::new);
         self.totals.active = self.totals.active.plus(data.perception_active);
         self.stage = RunStage::ModelPending(PendingModelCall::default());
@@ -190,7 +190,7 @@ impl ControlState {
         pending.retry_attempt = None;
         pending.failures = 0;
         self.attempt = data.attempt;
-        self.attempt_time = self.attempt_time.with_new_attempt(self.totals.active);
+        self.attempt_time = self.attempt_time.reset_for_new_attempt(self.totals.active);
         NO_MESSAGES
     }
 }

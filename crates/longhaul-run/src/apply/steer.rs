@@ -1,4 +1,5 @@
-//! Applies events about messages to the run to the control state.
+//! Applies events about the messages queued for a run to its control state (everything but its
+//! conversation).
 //!
 //! Invariant: a message leaves the queue only as delivered, dropped or withdrawn.
 
@@ -27,8 +28,9 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    /// Returns the text of a queued message that is a task. `None` if it is an ordinary message.
-    pub(crate) fn text_of_queued_task(&self, id: SteerId) -> Option<Arc<str>> {
+    /// Returns the text of a queued message that gives the run a further task. `None` means that
+    /// the message is an ordinary one, or not queued.
+    pub(crate) fn text_of_queued_message_if_task(&self, id: SteerId) -> Option<Arc<str>> {
         let steer = self.steers.iter().find(|steer| steer.id == id && steer.is_task)?;
         Some(Arc::clone(&steer.text))
     }

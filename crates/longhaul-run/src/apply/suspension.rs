@@ -1,4 +1,5 @@
-//! Applies events about tool calls that their tools have suspended to the control state.
+//! Applies events about suspended tool calls to the control state of a run (everything but its
+//! conversation). A tool suspends a call that needs an answer or more time.
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl ControlState {
         let call = self.call_mut(data.call)?;
         // In a copy of a failed run's journal, the id of the timer that has fired is another one.
         let may_continue = matches!(call.state, ToolCallState::Pending(_));
-        if !may_continue && !call.may_start_in_epoch(epoch) {
+        if !may_continue && !call.may_start_under_claim(epoch) {
             return Err("this call may not continue in its current state");
         }
         let suspended = call.suspended.as_mut().ok_or("this call was not suspended")?;

@@ -1,4 +1,4 @@
-//! Applies events about tool calls to the control state.
+//! Applies events about tool calls to the control state of a run (everything but its conversation).
 //!
 //! Invariant: a call has at most one result.
 
@@ -32,7 +32,7 @@ impl ControlState {
         let epoch = self.epoch;
         let run = self.id;
         let call = self.call_mut(data.call)?;
-        if !call.may_start_in_epoch(epoch) {
+        if !call.may_start_under_claim(epoch) {
             return Err("this call may not start in its current state");
         }
         call.starts = data.attempt;
@@ -56,7 +56,7 @@ impl ControlState {
     pub(super) fn apply_tool_key_taken(&mut self, data: &ToolKeyTaken) -> ApplyResult {
         let epoch = self.epoch;
         let call = self.call_mut(data.call)?;
-        if !call.may_start_in_epoch(epoch) {
+        if !call.may_start_under_claim(epoch) {
             return Err("this call may not start in its current state");
         }
         match data.state {

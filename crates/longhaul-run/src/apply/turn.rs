@@ -1,4 +1,5 @@
-//! Applies events about model calls to the control state.
+//! Applies events about model calls to the control state of a run (everything but its
+//! conversation).
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ impl ControlState {
             self.retries.model_calls = self.retries.model_calls.saturating_add(1);
         }
         // A cap of the shared account was raised, perhaps through another run.
-        if let Some((raised, _)) = self.exhausted_shared_cap() {
+        if let Some((raised, _)) = self.exhausted_shared_cap_and_value() {
             self.warned.retain(|cap| *cap != raised);
             (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
         }
@@ -188,7 +189,7 @@ impl ControlState {
             outage: running.outage,
             outage_attempts: running.outage_attempts
                 + u32::from(running.outage.is_some() && class.counts_as_attempt()),
-            unavailable_model: self.model_unavailability_after(data),
+            unavailable_model: self.model_unavailability_class_after(data),
             resumed: false,
             retry_attempt: None,
             must_compact: overflow,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_core::change::{Change, GateTransition, GateUpdate, JournalBatch};
+use longhaul_core::change::{GateTransition, GateUpdate, JournalBatch, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleAdded;
 use longhaul_core::event::gate::{GateAnswer, GateEdit};
@@ -12,10 +12,10 @@ use longhaul_core::id::{AgentName, RuleId};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus, RecordedAnswer,
 };
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleScope};
+use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope};
 use longhaul_core::raw::{Hash, RawJson};
 
-use crate::context::DecideContext;
+use crate::context::DecisionContext;
 use crate::policy::digest::edited_content_digest;
 use crate::policy::edit_diff::diff_json;
 use crate::policy::question::check_question_answer;
@@ -26,8 +26,8 @@ use crate::rejection::Rejection;
 pub(super) fn decide_gate_answer(
     gate: &GateRow,
     answer: Answer,
-    rule: Option<RuleScope>,
-    ctx: DecideContext,
+    rule: Option<ApprovalRuleScope>,
+    ctx: DecisionContext,
 ) -> Result<JournalBatch, Rejection> {
     check_gate_open(gate, &ctx)?;
     check_decision_allowed(&gate.spec.kind, &answer.decision)?;
@@ -42,7 +42,7 @@ pub(super) fn decide_gate_answer(
             let edit = edit_made_by_answer(&gate.spec, &answer);
             JournalBatch {
                 events: vec![event(GateAnswer { gate: id, answer, edit })],
-                changes: vec![Change::UpdateGate(update)],
+                changes: vec![RowChange::UpdateGate(update)],
             }
         };
     if !answer_closes_gate(gate, &answer) {
@@ -79,7 +79,7 @@ fn edit_made_by_answer(gate: &GateSpec, answer: &Answer) -> Option<GateEdit> {
     Some(GateEdit { digest, diff: diff_json(original, edited) })
 }
 
-fn check_gate_open(gate: &GateRow, ctx: &DecideContext) -> Result<(), Rejection> {
+fn check_gate_open(gate: &GateRow, ctx: &DecisionContext) -> Result<(), Rejection> {
     let id = gate.spec.id;
     match gate.status {
         GateStatus::Open if !gate.is_overdue(ctx.now) => Ok(()),
@@ -221,15 +221,19 @@ fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
 
 /// Returns the scope of the rule that an answer adds if it closes its gate: the narrowest scope of all
 /// votes. `None` means that the answer adds no rule.
-pub fn scope_of_added_rule(gate: &GateRow, answer: &Answer, agent: AgentName) -> Option<RuleScope> {
+pub fn scope_of_added_rule(
+    gate: &GateRow,
+    answer: &Answer,
+    agent: AgentName,
+) -> Option<ApprovalRuleScope> {
     let votes = gate.answers.iter().map(|given| given.answer.scope);
     let narrowest = votes.fold(answer.scope, AnswerScope::min);
     match narrowest {
         _ if answer.decision != GateDecision::Approve => None,
         AnswerScope::Once => None,
-        AnswerScope::Run => Some(RuleScope::Run(gate.run)),
-        AnswerScope::Agent => Some(RuleScope::Agent(agent)),
-        AnswerScope::Project => Some(RuleScope::Project),
+        AnswerScope::Run => Some(ApprovalRuleScope::Run(gate.run)),
+        AnswerScope::Agent => Some(ApprovalRuleScope::Agent(agent)),
+        AnswerScope::Project => Some(ApprovalRuleScope::Project),
     }
 }
 
@@ -261,5 +265,5 @@ fn add_approval_rule(row: ApprovalRuleRow, batch: &mut JournalBatch) {
     };
     // The rule precedes the answer, so that a run woken by the answer already has the rule.
     batch.events.insert(0, Event::RuleAdded(added));
-    batch.changes.push(Change::AddRule(Box::new(row)));
+    batch.changes.push(RowChange::AddRule(Box::new(row)));
 }

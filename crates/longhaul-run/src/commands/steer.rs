@@ -1,6 +1,6 @@
 //! Commands that queue, edit and withdraw messages to a run.
 
-use longhaul_core::change::{Change, JournalBatch, SteerRow, SteerStatus, SteerUpdate};
+use longhaul_core::change::{JournalBatch, RowChange, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::steer::{SteerMessage, SteerWithdrawn};
 use longhaul_core::id::SteerId;
@@ -21,7 +21,7 @@ pub(super) fn queue_steer(message: SteerMessage) -> Result<JournalBatch, Rejecti
     };
     Ok(JournalBatch {
         events: vec![Event::SteerQueued(message)],
-        changes: vec![Change::QueueSteer(row)],
+        changes: vec![RowChange::QueueSteer(row)],
     })
 }
 
@@ -34,7 +34,7 @@ pub(super) fn edit_steer_message(message: SteerMessage) -> Result<JournalBatch, 
     };
     Ok(JournalBatch {
         events: vec![Event::SteerChanged(message)],
-        changes: vec![Change::UpdateSteer(change)],
+        changes: vec![RowChange::UpdateSteer(change)],
     })
 }
 
@@ -42,7 +42,7 @@ pub(super) fn withdraw_steer(steer: SteerId, by: String) -> JournalBatch {
     let change = SteerUpdate { steer, edit: None, status: SteerStatus::Withdrawn };
     JournalBatch {
         events: vec![Event::SteerWithdrawn(SteerWithdrawn { steer, by })],
-        changes: vec![Change::UpdateSteer(change)],
+        changes: vec![RowChange::UpdateSteer(change)],
     }
 }
 

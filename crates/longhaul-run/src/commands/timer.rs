@@ -4,7 +4,8 @@
 //! closed gate or of an ended run is consumed without further effect.
 
 use longhaul_core::change::{
-    Change, GateTransition, GateUpdate, JournalBatch, RunSchedulingUpdate, TimerKind, TimerUpdate,
+    GateTransition, GateUpdate, JournalBatch, RowChange, RunSchedulingUpdate, TimerKind,
+    TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
@@ -15,11 +16,11 @@ use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateRow, Ga
 use longhaul_core::port::records::DueTimer;
 
 use crate::commands::answer::{current_gate_digest, decide_gate_answer, newest_edited_input};
-use crate::context::DecideContext;
+use crate::context::DecisionContext;
 use crate::policy::gate_timers::next_gate_reminder;
 
 /// Returns the events and row changes for a timer that is due.
-pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> JournalBatch {
+pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecisionContext) -> JournalBatch {
     let spent = consume_timer(due_timer.timer);
     let mut batch = JournalBatch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {
@@ -41,7 +42,7 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Jour
                     seen_answers: None,
                     transition: GateTransition::Expired,
                 };
-                batch.changes.push(Change::UpdateGate(closing));
+                batch.changes.push(RowChange::UpdateGate(closing));
             }
         }
         TimerKind::GateRemind(gate) => {
@@ -74,7 +75,7 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Jour
 
 /// Approves a gate without a person, and makes its parked run ready. `None` means that a person has
 /// voted.
-fn auto_approve_gate(row: &GateRow, ctx: DecideContext) -> Option<JournalBatch> {
+fn auto_approve_gate(row: &GateRow, ctx: DecisionContext) -> Option<JournalBatch> {
     let auto = row.spec.auto_approve.as_ref().filter(|_| row.answers.is_empty())?;
     let answer = Answer {
         decision: GateDecision::Approve,
@@ -85,7 +86,7 @@ fn auto_approve_gate(row: &GateRow, ctx: DecideContext) -> Option<JournalBatch> 
         digest: current_gate_digest(row),
     };
     let mut batch = decide_gate_answer(row, answer, None, ctx).ok()?;
-    batch.changes.push(Change::UpdateScheduling(RunSchedulingUpdate::Release));
+    batch.changes.push(RowChange::UpdateScheduling(RunSchedulingUpdate::Release));
     Some(batch)
 }
 
@@ -94,8 +95,8 @@ fn gate_reminded_event(gate: GateId, to: Option<String>) -> Event {
 }
 
 /// Returns the row change that consumes a timer.
-pub(super) const fn consume_timer(timer: TimerId) -> Change {
-    Change::SetTimer(TimerUpdate::Consume(timer))
+pub(super) const fn consume_timer(timer: TimerId) -> RowChange {
+    RowChange::SetTimer(TimerUpdate::Consume(timer))
 }
 
 /// Returns the request with which this due timer cancels its run. `None` means that the timer does
@@ -130,8 +131,8 @@ pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest
     )
 }
 
-/// Returns the batch with an added row change that consumes the timer.
-pub(super) fn with_timer_consumed(due_timer: &DueTimer, mut batch: JournalBatch) -> JournalBatch {
+/// Returns the batch of events and row changes with an added row change that consumes the timer.
+pub(super) fn with_timer_deletion(due_timer: &DueTimer, mut batch: JournalBatch) -> JournalBatch {
     batch.changes.push(consume_timer(due_timer.timer));
     batch
 }

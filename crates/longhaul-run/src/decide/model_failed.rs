@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{BudgetHoldSettlement, Change, UsageRow};
+use longhaul_core::change::{BudgetHoldSettlement, RowChange, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
@@ -14,10 +14,11 @@ use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
 use crate::advance::{advance_run, fail_run, park_until_retry, retry_or_fail_run};
 use crate::advance::{
-    block_run_on_refused_access, park_or_fail_on_provider_outage, provider_outage_retry_hint,
+    block_run_if_provider_refuses_access, park_or_fail_on_provider_outage,
+    provider_outage_retry_hint,
 };
 use crate::decide::model_replied::running_model_call;
-use crate::decide::release::release_run;
+use crate::decide::release::release_run_to_other_workers;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::stage::RunStage;
@@ -46,7 +47,7 @@ pub(super) fn handle_model_failure(
     record_failed_model_call(decision, &failure, (active, cost, instead))?;
     // The driver stopped its call although nobody cancelled the run: it is shutting down.
     if class == FailureClass::Stopped && !stops && decision.control.pause.is_none() {
-        return release_run(decision);
+        return release_run_to_other_workers(decision);
     }
     if stops || turns || class == FailureClass::ContextOverflow || !class.counts_as_attempt() {
         return advance_run(decision);
@@ -60,11 +61,11 @@ pub(super) fn handle_model_failure(
     };
     // A failed optional call does not count as a failure of the run, but its retry is delayed too.
     let failures = pending.failures.max(1);
-    let flow = if let Some(delay) = quick_retry_delay(decision, failures, &failure) {
+    let flow = if let Some(delay) = delay_before_retry_of_same_model(decision, failures, &failure) {
         park_until_retry(decision, delay, class)?
     } else if decision.control.must_wait_for_provider_after(&failure) {
         park_or_fail_on_provider_outage(decision, &failure)?
-    } else if block_run_on_refused_access(decision, &failure)? {
+    } else if block_run_if_provider_refuses_access(decision, &failure)? {
         ControlFlow::Break(())
     } else {
         let error = run_error_from_failure(decision, &failure);
@@ -81,7 +82,7 @@ pub(super) fn handle_model_failure(
 
 /// Returns the delay before the request is sent to the same model again. `None` means no quick
 /// retry: there were too many, the delay would be too long, or the provider has an outage.
-fn quick_retry_delay(
+fn delay_before_retry_of_same_model(
     decision: &DecisionBuilder<'_>,
     failures: u32,
     failure: &Failure,
@@ -120,7 +121,8 @@ fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<S
     {
         return None;
     }
-    let is_retried = quick_retry_delay(decision, running.failures + 1, failure).is_some();
+    let is_retried =
+        delay_before_retry_of_same_model(decision, running.failures + 1, failure).is_some();
     let is_patient = is_retried && failure.retry_after.unwrap_or_default() <= FALLBACK_WAIT_MAX;
     (!is_patient).then(|| other.to_owned())
 }
@@ -146,7 +148,7 @@ fn is_throttled(failure: &Failure) -> bool {
 }
 
 /// Records the failed model call with its duration, cost and fallback model. Releases the budget
-/// held for the call and charges the actual cost.
+/// reserved for the call and charges the actual cost.
 fn record_failed_model_call(
     decision: &mut DecisionBuilder<'_>,
     failure: &Failure,
@@ -179,7 +181,7 @@ fn record_failed_model_call(
     decision.settle_holds_of_model_call(settlement, &held_caps);
     let used = usage.total_tokens() > 0;
     let model = if used { called_model } else { String::new() };
-    decision.add_row_change(Change::AddUsage(UsageRow {
+    decision.add_row_change(RowChange::AddUsage(UsageRow {
         model,
         usage,
         cost: micros,

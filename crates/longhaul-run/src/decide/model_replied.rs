@@ -1,7 +1,7 @@
 //! Records a model reply or the interruption of a reply. The usage of a discarded reply is recorded
 //! too.
 
-use longhaul_core::change::{BudgetHoldSettlement, Change, UsageRow};
+use longhaul_core::change::{BudgetHoldSettlement, RowChange, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::turn::{ModelCallPurpose, TurnCompleted, TurnFailed, TurnInterrupted};
 use longhaul_core::failure::{Failure, FailureClass};
@@ -17,7 +17,7 @@ use crate::policy::final_output::final_output;
 use crate::rejection::Rejection;
 use crate::state::stage::{RunStage, RunningModelCall};
 
-/// Usage and cost of a model call that has ended, and the budget held for it.
+/// Usage and cost of a model call that has ended, and the budget reserved for it.
 pub(super) struct ModelCallCharge {
     held: BudgetAmount,
     held_caps: Vec<CapHold>,
@@ -44,8 +44,8 @@ impl ModelCallCharge {
         Ok(Self { held: running.hold, held_caps, usage, cost, turns: 0 })
     }
 
-    /// Releases the budget held for the model call, charges the actual cost, and records the call's
-    /// usage.
+    /// Releases the budget reserved for the model call, charges the actual cost, and records the
+    /// call's usage.
     pub(super) fn settle_held_budget(
         self,
         decision: &mut DecisionBuilder<'_>,
@@ -59,7 +59,7 @@ impl ModelCallCharge {
         let settlement =
             BudgetHoldSettlement { held: self.held, spent, lost: BudgetAmount::default() };
         decision.settle_holds_of_model_call(settlement, &self.held_caps);
-        decision.add_row_change(Change::AddUsage(UsageRow {
+        decision.add_row_change(RowChange::AddUsage(UsageRow {
             model,
             usage: self.usage,
             cost: self.cost,
@@ -69,7 +69,7 @@ impl ModelCallCharge {
     }
 }
 
-/// Returns the model call that this driver is running, or an error if there is none.
+/// Returns the model call that the run's current worker is running, or an error if there is none.
 pub(super) fn running_model_call<'a>(
     decision: &'a DecisionBuilder<'_>,
 ) -> Result<&'a RunningModelCall, Rejection> {

@@ -1,4 +1,4 @@
-//! Releases a run when its driver shuts down, and builds errors for inputs that are invalid in the
+//! Releases a run when its worker shuts down, and builds errors for inputs that are invalid in the
 //! current stage.
 
 use longhaul_core::change::RunSchedulingUpdate;
@@ -9,9 +9,11 @@ use longhaul_core::status::WaitReason;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 
-/// Releases the run so that another driver can claim it. Rejected while a call is running that must
+/// Releases the run so that another worker can claim it. Rejected while a call is running that must
 /// not be repeated.
-pub(super) fn release_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+pub(super) fn release_run_to_other_workers(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<(), Rejection> {
     if decision.control.has_call_to_finish_before_release() || decision.control.idle.is_some() {
         return Err(invalid_state_rejection(decision, "a release"));
     }

@@ -1,5 +1,6 @@
-//! Records that a timeout of the attempt has passed, or that the run's active time is used up. The
-//! driver then aborts its calls, and the attempt ends or the run parks when their results are recorded.
+//! Records that a timeout of the attempt has passed, or that the run's active time (time that
+//! workers spend on it) is used up. The worker then aborts its calls, and the attempt ends or the
+//! run parks when their results are recorded.
 
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::BudgetReached;

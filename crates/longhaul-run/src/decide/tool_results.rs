@@ -1,4 +1,5 @@
-//! Records the results of tool calls and of their verifications.
+//! Records the results of tool calls, and of checks whether calls in doubt (outcome unknown) have
+//! taken effect.
 //!
 //! Invariant: a result is recorded in every state of a run that has not ended, even if the run was
 //! cancelled or interrupted in the meantime.
@@ -34,7 +35,7 @@ pub(super) fn record_tool_results(
         let suspended = decision.control.calls().iter().find(|call| call.id == tool.call);
         let suspended = suspended.filter(|call| {
             call.suspended.is_some()
-                && !call.is_running_in_epoch(current_epoch)
+                && !call.is_running_under_claim(current_epoch)
                 && tool.status == ToolCallStatus::Interrupted
         });
         let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel);
@@ -103,7 +104,7 @@ pub(super) fn record_tool_progress(
     decision.record_event(Event::ToolProgress(progress))
 }
 
-/// Records that the outcome of a tool call is unknown although its driver is alive.
+/// Records that the outcome of a tool call is unknown although the worker that ran it is alive.
 fn record_call_in_doubt(
     decision: &mut DecisionBuilder<'_>,
     tool: &ToolEnded,

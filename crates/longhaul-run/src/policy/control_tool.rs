@@ -40,7 +40,7 @@ pub(crate) enum ControlToolCall {
     WaitUntil(Timestamp),
     /// Waits for the end of this child run.
     WaitForChild(RunId),
-    /// Waits for a signal with this name.
+    /// Waits for a signal (an outside event) with this name.
     WaitForSignal(String),
     /// Ends the run with this output.
     Finish(RunOutput),
@@ -49,7 +49,7 @@ pub(crate) enum ControlToolCall {
 }
 
 /// Parses a call of a control tool. `None` means that the call is for an ordinary tool.
-pub(crate) fn parse_control_call(
+pub(crate) fn parse_control_tool_call(
     call: &TrackedToolCall,
     now: Timestamp,
 ) -> Option<ControlToolCall> {

@@ -10,7 +10,7 @@ pub(crate) const ASK_HUMAN: &str = "ask_human";
 pub(crate) const REPORT_BLOCKED: &str = "report_blocked";
 /// Name of the control tool that reports the agent's progress.
 pub(crate) const REPORT_PROGRESS: &str = "report_progress";
-/// Name of the control tool that waits for a time, a child run or a signal.
+/// Name of the control tool that waits for a time, a child run or a signal (an outside event).
 pub(crate) const WAIT: &str = "wait";
 /// Name of the control tool that starts a child run.
 pub const RUN_AGENT: &str = "run_agent";

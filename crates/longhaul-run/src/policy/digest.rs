@@ -22,8 +22,8 @@ pub(crate) struct GateContent<'a> {
     pub(crate) facts: Option<&'a EffectFacts>,
 }
 
-/// Returns the digest of the content that a gate shows, including the context and the agent of the
-/// run's task.
+/// Returns the digest of the content that a gate shows, including the agent and the context values
+/// of the run's task.
 pub(crate) fn gate_content_digest(run: &Run, content: &GateContent<'_>) -> Hash {
     let context: serde_json::Map<_, _> = run
         .task

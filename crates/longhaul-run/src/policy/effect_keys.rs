@@ -3,7 +3,7 @@
 //!
 //! Invariant: a key is freed only if its call failed and certainly had no effect.
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::effect_key::{
@@ -16,24 +16,31 @@ use crate::state::control::ControlState;
 /// Returns the row changes that set the final state of the effect keys of the calls that an event
 /// ends. `control` is the state before the event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events end no call")]
-pub(crate) fn effect_key_settlements(control: &ControlState, event: &Event) -> Vec<Change> {
+pub(crate) fn effect_key_updates_after_event(
+    control: &ControlState,
+    event: &Event,
+) -> Vec<RowChange> {
     let settled = match event {
         Event::ToolCompleted(ended) => {
-            effect_key_settlement_by_call_id(control, ended.call, |_| Some(EffectKeyState::Done))
+            final_effect_key_update_by_call_id(control, ended.call, |_| Some(EffectKeyState::Done))
         }
-        Event::ToolFailed(ended) => effect_key_settlement_by_call_id(control, ended.call, |call| {
-            effect_key_state_after_failure(control, call)
-        }),
+        Event::ToolFailed(ended) => {
+            final_effect_key_update_by_call_id(control, ended.call, |call| {
+                effect_key_state_after_failure(control, call)
+            })
+        }
         // The call is known to have stopped, but it may have had an effect before.
         Event::ToolInterrupted(ended) => {
-            effect_key_settlement_by_call_id(control, ended.call, |_| Some(EffectKeyState::Unknown))
+            final_effect_key_update_by_call_id(control, ended.call, |_| {
+                Some(EffectKeyState::Unknown)
+            })
         }
         event if event.is_terminal() => {
             let open = control.calls().iter().filter(|call| !call.is_done());
             let settled = open.filter(|call| call.starts > 0);
             return settled
                 .filter_map(|call| {
-                    effect_key_settlement(control.id, call, Some(EffectKeyState::Unknown))
+                    final_effect_key_update(control.id, call, Some(EffectKeyState::Unknown))
                 })
                 .collect();
         }
@@ -45,22 +52,22 @@ pub(crate) fn effect_key_settlements(control: &ControlState, event: &Event) -> V
 /// Returns the row change that sets the final state of the effect key of the call `id`. `state`
 /// computes that state, or returns `None` to free the key. Returns `None` if the call has not
 /// claimed its key, or was neither started nor answered.
-fn effect_key_settlement_by_call_id(
+fn final_effect_key_update_by_call_id(
     control: &ControlState,
     id: CallId,
     state: impl FnOnce(&TrackedToolCall) -> Option<EffectKeyState>,
-) -> Option<Change> {
+) -> Option<RowChange> {
     let mut calls = control.calls().iter();
     // Nobody has decided about the other call if this one was neither started nor answered.
     let is_decided = |call: &TrackedToolCall| {
         call.starts > 0 || matches!(call.state, ToolCallState::ResultReady { .. })
     };
     let call = calls.find(|call| call.id == id && has_claimed(call) && is_decided(call))?;
-    effect_key_settlement(control.id, call, state(call))
+    final_effect_key_update(control.id, call, state(call))
 }
 
-/// Returns the new state of the effect key of a call that failed. `None` means that the key is
-/// freed, because the call certainly had no effect.
+/// Returns the new state of the effect key (name of an effect that must happen at most once) of a
+/// call that failed. `None` means that the key is freed, because the call certainly had no effect.
 fn effect_key_state_after_failure(
     control: &ControlState,
     call: &TrackedToolCall,
@@ -86,13 +93,13 @@ fn effect_key_state_after_failure(
 
 /// Returns the row change that sets the final state of a call's effect key. If `state` is `None`,
 /// the key is freed. Returns `None` if the call has no effect key.
-fn effect_key_settlement(
+fn final_effect_key_update(
     run: RunId,
     call: &TrackedToolCall,
     state: Option<EffectKeyState>,
-) -> Option<Change> {
+) -> Option<RowChange> {
     let claim = effect_key_claim(run, call)?;
-    Some(Change::UpdateKey(EffectKeyChange::Settle { claim, state }))
+    Some(RowChange::UpdateKey(EffectKeyChange::Settle { claim, state }))
 }
 
 /// Returns whether the call has claimed its effect key, or is about to replace the claim of another
@@ -107,7 +114,8 @@ pub(crate) const fn may_hold_effect_key(call: &TrackedToolCall) -> bool {
     call.classification.key.is_some() && call.starts > 0 && !call.is_done()
 }
 
-/// Returns the claim of the call on its effect key. `None` means that the call has no effect key.
+/// Returns the claim of the call on its effect key (name of an effect that must happen at most
+/// once). `None` means that the call has no effect key.
 pub(crate) fn effect_key_claim(run: RunId, call: &TrackedToolCall) -> Option<EffectKeyClaim> {
     let key = call.classification.key.as_ref()?.hash;
     Some(EffectKeyClaim { key, holder: effect_key_holder(run, call), replaces: call.replaces })

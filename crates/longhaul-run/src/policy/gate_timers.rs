@@ -1,13 +1,13 @@
 //! Timers of a gate: its deadline, its reminders, the steps of its escalation and its approval
 //! without a person.
 
-use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::time::{Millis, Timestamp};
 
 /// Returns the row changes that set the timers of a new gate.
-pub(crate) fn gate_timers(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<Change> {
+pub(crate) fn gate_timers(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<RowChange> {
     let deadline = gate.timeout.map(|after| (after, TimerKind::GateDeadline(gate.id), "deadline"));
     let remind = gate.remind.map(|after| (after, TimerKind::GateRemind(gate.id), "remind"));
     let auto = gate.auto_approve.as_ref();
@@ -28,7 +28,7 @@ pub(crate) fn next_gate_reminder(
     run: RunId,
     gate: &GateSpec,
     (deadline, now): (Option<Timestamp>, Timestamp),
-) -> Option<Change> {
+) -> Option<RowChange> {
     let after = gate.remind?;
     if deadline.is_some_and(|deadline| now.plus(after) >= deadline) {
         return None;
@@ -37,7 +37,11 @@ pub(crate) fn next_gate_reminder(
     Some(set_gate_timer(run, timer, (after, TimerKind::GateRemind(gate.id))))
 }
 
-const fn set_gate_timer(run: RunId, timer: TimerId, (after, kind): (Millis, TimerKind)) -> Change {
+const fn set_gate_timer(
+    run: RunId,
+    timer: TimerId,
+    (after, kind): (Millis, TimerKind),
+) -> RowChange {
     let due = TimerDueTime::After(after);
-    Change::SetTimer(TimerUpdate::Arm { timer, run, due, kind })
+    RowChange::SetTimer(TimerUpdate::Arm { timer, run, due, kind })
 }

@@ -9,14 +9,14 @@ use longhaul_core::status::RunError;
 
 use crate::state::call::TrackedToolCall;
 
-/// Maximum length in bytes of the reason why a call is in doubt.
+/// Maximum length in bytes of the reason why a call is in doubt (outcome unknown).
 const REASON_BYTES_MAX: usize = 2 * 1024;
 
 const WORKER_LOST: &str = "its worker died or stopped responding";
 const MAY_STILL_RUN: &str = "what it started may still be running on that worker's machine";
 
-/// Returns the reason why a call is in doubt, taken from the text of the call's output. `None`
-/// means that the output has no text. Used if the driver of the call is alive.
+/// Returns the reason why a call is in doubt (outcome unknown), taken from the text of the call's
+/// output. `None` means that the output has no text. Used if the worker that ran the call is alive.
 pub(crate) fn in_doubt_reason_from_output(output: &ToolOutput) -> Option<String> {
     let texts = output.content.iter().filter_map(Part::text).map(str::trim);
     let mut why = texts.collect::<Vec<_>>().join("\n");
@@ -27,7 +27,7 @@ pub(crate) fn in_doubt_reason_from_output(output: &ToolOutput) -> Option<String>
     (!why.trim().is_empty()).then_some(why)
 }
 
-/// Returns the reason why a call is in doubt if its driver has died.
+/// Returns the reason why a call is in doubt if the driver (async task) that ran it has died.
 pub(crate) fn in_doubt_reason_of_lost_worker(call: &ToolCallClassification) -> String {
     match call.may_outlive_worker {
         true => format!("{WORKER_LOST}, and {MAY_STILL_RUN}"),
@@ -43,11 +43,11 @@ pub(crate) fn in_doubt_reason_of_claimed_key(
 ) -> String {
     let key = call.key.as_ref().map_or("", |key| key.text.as_str());
     let EffectKeyHolder { run, call } = holder;
-    format!("the call {call} of {run} with the same key `{key}` has an unknown outcome")
+    format!("the call {call} of {run} with the same effect key `{key}` has an unknown outcome")
 }
 
-/// Returns the question to a person about a call in doubt. `reason` says why it is in doubt; older
-/// journals have no reason.
+/// Returns the question to a person about a call in doubt (outcome unknown). `reason` says why it
+/// is in doubt; older journals have no reason.
 pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) -> String {
     let tool = &call.classification.tool;
     let cause = match reason {
@@ -67,7 +67,7 @@ pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) ->
 /// outcome of another call with the same effect key is unknown.
 pub(crate) fn not_started_result_text(reason: Option<&str>) -> String {
     let reason = reason.map(to_sentence).unwrap_or_default();
-    format!("the call was not made. {reason} The other call with this key may have happened")
+    format!("the call was not made. {reason} The other call with this effect key may have happened")
 }
 
 /// Returns the text that the model reads as the result of a call in doubt. `reason` says why the
@@ -98,15 +98,16 @@ pub(crate) fn in_doubt_error(call: &TrackedToolCall, reason: Option<&str>) -> Ru
     RunError::new("in_doubt", message, hint)
 }
 
-/// Returns a colon and the reason why a call is in doubt, or an empty text without a reason.
+/// Returns a colon and the reason why a call is in doubt (outcome unknown), or an empty text
+/// without a reason.
 fn in_doubt_reason_suffix(reason: Option<&str>) -> String {
     let reason =
         reason.map(|reason| format!(": {}", collapse_whitespace(reason).trim_end_matches('.')));
     reason.unwrap_or_default()
 }
 
-/// Returns the reason why a call is in doubt as a complete sentence, so that our own text can
-/// follow it.
+/// Returns the reason why a call is in doubt (outcome unknown) as a complete sentence, so that our
+/// own text can follow it.
 fn to_sentence(reason: &str) -> String {
     let line = collapse_whitespace(reason);
     let mut chars = line.chars();

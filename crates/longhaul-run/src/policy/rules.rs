@@ -37,7 +37,7 @@ pub(crate) fn evaluate_approval_rules(
 ) -> ApprovalRuleDecision {
     let rules = &control.policy.rules;
     if call.opaque
-        && let Some(why) = opaque_call_denial_reason(rules, call)
+        && let Some(why) = uninspectable_call_denial_reason(rules, call)
     {
         return ApprovalRuleDecision::Deny(why);
     }
@@ -108,7 +108,10 @@ pub fn edit_refusal_reason(
 /// command) is denied. Any deny rule of the tool may apply to the hidden part, unless an earlier
 /// rule allows or asks about every call of the tool. A rule with a `match` only covers the visible
 /// part, so it can't allow an opaque call.
-fn opaque_call_denial_reason(rules: &[GateRule], call: &ToolCallClassification) -> Option<String> {
+fn uninspectable_call_denial_reason(
+    rules: &[GateRule],
+    call: &ToolCallClassification,
+) -> Option<String> {
     for rule in rules.iter().filter(|rule| rule_matches_tool(rule, call)) {
         match &rule.action {
             GateRuleAction::Deny(why) => {
@@ -195,7 +198,7 @@ const fn widest_scope(rule: &GateRule) -> AnswerScope {
 
 /// Returns the patterns of the rules that require an approval for the tool of this call and that
 /// accept remembered approvals which apply to all runs of the agent or of the project.
-pub fn shared_approval_patterns(
+pub fn patterns_of_rules_with_shared_approvals(
     policy: &RunPolicy,
     call: &ToolCallClassification,
 ) -> Vec<RulePattern> {

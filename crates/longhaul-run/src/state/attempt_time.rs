@@ -1,26 +1,28 @@
-//! Active time of the current attempt of a run, which its timeouts limit.
+//! Active time (time that workers spend on a run) of the current attempt, which its timeouts limit.
 //!
-//! The durations of calls are measured by drivers and journaled with the results. Only for a call
-//! whose driver died or released the run, the times of journal entries are used. Time between
-//! drivers and in waits is not counted.
+//! The durations of calls are measured by drivers (async tasks that execute runs) and journaled
+//! with the results. Only for a call whose driver died or released the run, the times of journal
+//! entries are used. Time without a driver and in waits is not counted.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::status::WaitReason;
 use longhaul_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Active time of the current attempt of a run, and which of its timeouts have passed.
+/// Active time (time that workers spend on a run) of the run's current attempt, and which of its
+/// timeouts have passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AttemptTime {
     /// Active time that the run had used when the current attempt started.
     start: Millis,
-    /// Time of calls whose duration was not recorded, because their driver died or released the run.
+    /// Time of calls whose duration was not recorded, because their driver (the async task that
+    /// executed the run) died or released the run.
     unrecorded: Millis,
     /// Time of the last journal entry up to which the durations of all calls are recorded.
     recorded_until: Timestamp,
-    /// Time of the last journal entry that a driver wrote.
+    /// Time of the last journal entry that a worker wrote while it executed the run.
     last_entry: Timestamp,
     /// Whether the soft timeout of the attempt has passed.
     pub(crate) overdue: bool,
@@ -44,16 +46,16 @@ impl AttemptTime {
         soft.into_iter().chain(retry.hard_timeout).min()
     }
 
-    /// Returns the state at the start of a new attempt. `total` is the active time that the run has
-    /// used so far.
-    pub(crate) fn with_new_attempt(&self, total: Millis) -> Self {
+    /// Returns the state at the start of a new attempt. `used_active_time` is the active time that
+    /// the run has used so far.
+    pub(crate) fn reset_for_new_attempt(&self, used_active_time: Millis) -> Self {
         let Self { recorded_until, last_entry, .. } = *self;
-        Self { start: total, recorded_until, last_entry, ..Self::default() }
+        Self { start: used_active_time, recorded_until, last_entry, ..Self::default() }
     }
 
     /// Updates the times from a journal entry that is about to be applied. `has_running_call` says
     /// whether a call was running before the entry.
-    pub(crate) fn record_entry(&mut self, entry: &Entry, has_running_call: bool) {
+    pub(crate) fn record_entry(&mut self, entry: &JournalEntry, has_running_call: bool) {
         // An entry of an outsider says nothing about how long the driver has worked.
         if entry.event.runs_woken_by_outside_append().is_some() {
             return;

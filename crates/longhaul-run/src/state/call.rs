@@ -26,7 +26,7 @@ pub struct TrackedToolCall {
     pub provider_id: String,
     /// Arguments of the tool call as the model wrote them.
     pub input: RawJson,
-    /// Classification of the tool call by the engine.
+    /// What the engine has determined about the tool call, such as its effect class and subjects.
     pub classification: ToolCallClassification,
     /// Number of times the tool call was started.
     pub starts: u32,
@@ -101,8 +101,8 @@ pub enum ToolCallState {
     Ready,
     /// The call waits for a person's approval at this gate.
     Gated(GateId),
-    /// The call was started by the driver of this epoch. Each claim of a run by a driver has a new
-    /// epoch.
+    /// The call was started by the worker that had claimed the run in this epoch. Each claim of a
+    /// run has a new epoch.
     Started(Epoch),
     /// The call was started, but its outcome is unknown after a crash or an abort.
     InDoubt {
@@ -116,11 +116,12 @@ pub enum ToolCallState {
     },
     /// The call waits for a person's answer at this gate. The answer becomes the call's result.
     AwaitingAnswer(GateId),
-    /// The call waits for another call that holds the same effect key.
+    /// The call waits for another call that holds the same effect key (name of an effect that must
+    /// happen at most once).
     AwaitingKey {
         /// Call that holds the key.
         holder: EffectKeyHolder,
-        /// Epoch of the driver that found the key claimed.
+        /// Epoch (number of the run's claim) in which the key was found to be claimed.
         epoch: Epoch,
     },
     /// The call waits for a timer. Its result is that the time has elapsed.
@@ -166,9 +167,9 @@ impl TrackedToolCall {
         matches!(self.state, ToolCallState::Done { .. })
     }
 
-    /// Returns whether the driver of this epoch may start the call: it was never started, or it was
-    /// started by a dead driver and may be repeated.
-    pub(crate) fn may_start_in_epoch(&self, epoch: Epoch) -> bool {
+    /// Returns whether the worker that has claimed the run in this epoch may start the call: it was
+    /// never started, or it was started under an earlier claim and may be repeated.
+    pub(crate) fn may_start_under_claim(&self, epoch: Epoch) -> bool {
         match self.state {
             ToolCallState::Unevaluated
             | ToolCallState::Ready
@@ -247,8 +248,8 @@ impl TrackedToolCall {
         Some(ToolResumption { state, answer: suspended.answer.clone() })
     }
 
-    /// Returns whether the driver of this epoch is running the call.
-    pub fn is_running_in_epoch(&self, epoch: Epoch) -> bool {
+    /// Returns whether the worker that has claimed the run in this epoch is running the call.
+    pub fn is_running_under_claim(&self, epoch: Epoch) -> bool {
         self.state == ToolCallState::Started(epoch)
     }
 

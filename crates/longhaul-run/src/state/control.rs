@@ -25,8 +25,8 @@ use crate::state::call::TrackedToolCall;
 use crate::state::empty_replies::EmptyReplies;
 use crate::state::loop_guard::LoopGuard;
 use crate::state::outcome::GradingRounds;
-use crate::state::output_retries::InvalidAnswers;
-use crate::state::progress_guard::ProgressGuard;
+use crate::state::output_retries::InvalidFinalAnswers;
+use crate::state::progress_guard::NoProgressGuard;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 
 /// Maximum number of artifacts of a run. The engine limits their size.
@@ -45,12 +45,13 @@ pub struct ControlState {
     pub caps: Budget,
     pub(crate) pricing: ModelPricing,
     pub epoch: Epoch,
-    /// Whether a driver has claimed the run and not released it. The driver may have died since.
+    /// Whether a worker has claimed the run and not released it. The worker may have died since.
     pub(crate) driven: bool,
-    /// Epoch (number of the claim) of a driver that died without releasing the run. `None` means
-    /// that no crash is left to recover from.
+    /// Epoch (number of the claim) of a driver (async task that executed the run) that died without
+    /// releasing the run. `None` means that no crash is left to recover from.
     pub(crate) crashed_epoch: Option<Epoch>,
-    /// Number of drivers that have died since the run last made progress.
+    /// Number of drivers (async tasks that executed the run) that have died since the run last made
+    /// progress.
     #[serde(default)]
     pub crashes: u32,
     pub stage: RunStage,
@@ -77,7 +78,8 @@ pub struct ControlState {
     /// Active time of the current attempt.
     #[serde(default)]
     pub(crate) attempt_time: AttemptTime,
-    /// Numbers of repeated model calls and tool calls, and of takeovers from drivers that died.
+    /// Numbers of repeated model calls and tool calls, and of takeovers from drivers (async tasks
+    /// that executed the run) that died.
     #[serde(default)]
     pub retries: RetryCounts,
     /// Number of completed turns of the run.
@@ -88,7 +90,7 @@ pub struct ControlState {
     pub gates: Vec<GateSpec>,
     /// Child runs that have not ended. Their number is bounded.
     #[serde(default)]
-    pub children: Vec<OpenChild>,
+    pub children: Vec<OpenChildRun>,
     /// Texts that tell the model how gates that programs raised were closed and how child runs in
     /// the background ended. Kept until the next turn starts. Their length is bounded.
     #[serde(default)]
@@ -100,8 +102,8 @@ pub struct ControlState {
     /// Approvals that a person has given for the rest of the run.
     pub(crate) approvals: Vec<RememberedApproval>,
     pub totals: UsageTotals,
-    /// Estimated size of the conversation in bytes, from which the budget to hold for a model call
-    /// is computed.
+    /// Estimated size of the conversation in bytes, from which the budget to reserve for a model
+    /// call is computed.
     pub(crate) transcript_bytes: u64,
     pub(crate) compactor: Option<Arc<CompactionModel>>,
     pub(crate) compaction: CompactionState,
@@ -113,11 +115,11 @@ pub struct ControlState {
     #[serde(default)]
     pub(crate) result_rejected: bool,
     pub(crate) warned: Vec<BudgetCap>,
-    /// Budget cap that was exhausted. A cap of the whole tree may have been raised since through
-    /// another run. `None` means that no cap is exhausted.
+    /// Budget cap that was exhausted. A cap of the whole tree of runs may have been raised since
+    /// through another run. `None` means that no cap is exhausted.
     pub(crate) exhausted_cap: Option<BudgetCap>,
     /// Value of `exhausted_cap` in millionths of a US dollar or in tokens, if it is a cap of the
-    /// whole tree. `None` means that it is a cap of this run alone.
+    /// whole tree of runs. `None` means that it is a cap of this run alone.
     #[serde(default)]
     pub(crate) exhausted_tree_cap: Option<u64>,
     /// Whether the last model reply was interrupted and no message to the model followed it.
@@ -130,10 +132,10 @@ pub struct ControlState {
     pub(crate) loop_guard: LoopGuard,
     /// Detects a run that makes no progress.
     #[serde(default)]
-    pub(crate) progress_guard: ProgressGuard,
+    pub(crate) progress_guard: NoProgressGuard,
     /// Counts the final answers that did not match the output schema.
     #[serde(default)]
-    pub(crate) output_retries: InvalidAnswers,
+    pub(crate) output_retries: InvalidFinalAnswers,
     /// Counts the empty replies of the model in a row.
     #[serde(default)]
     pub(crate) empty_replies: EmptyReplies,
@@ -142,7 +144,7 @@ pub struct ControlState {
     pub outcome: GradingRounds,
 }
 
-/// Reason why a run has no driver.
+/// Reason why a run is idle, which means that no worker executes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IdleReason {
     /// The run waits for an event or a timer.
@@ -188,7 +190,7 @@ pub struct QueuedSteer {
 
 /// A child run that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenChild {
+pub struct OpenChildRun {
     /// Id of the child run.
     pub id: RunId,
     /// Agent that executes the child run.
@@ -205,7 +207,8 @@ pub struct RetryCounts {
     pub model_calls: u32,
     /// Number of tool calls that were started again because their worker had died.
     pub tool_calls: u32,
-    /// Number of drivers that took over the run from a driver that had died.
+    /// Number of drivers (async tasks that execute the run) that took over the run from a driver
+    /// that had died.
     pub takeovers: u32,
 }
 
@@ -218,11 +221,11 @@ pub struct UsageTotals {
     pub cost: MicroUsd,
     /// Whether the cost of at least one model call is unknown.
     pub unpriced: bool,
-    /// Total time for which drivers worked on the run, between claim and park.
+    /// Total time that workers have spent on the run, between claim and park.
     pub active: Millis,
-    /// Budget held for the model call that is running.
+    /// Budget reserved for the model call that is running.
     pub held: BudgetAmount,
-    /// Budget held for model calls whose result was lost in a crash.
+    /// Budget reserved for model calls whose result was lost in a crash.
     pub lost: BudgetAmount,
 }
 
@@ -268,8 +271,8 @@ impl ControlState {
             interrupted: false,
             artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),
-            progress_guard: ProgressGuard::default(),
-            output_retries: InvalidAnswers::default(),
+            progress_guard: NoProgressGuard::default(),
+            output_retries: InvalidFinalAnswers::default(),
             unread_reports: Vec::new(),
             empty_replies: EmptyReplies::default(),
             outcome: GradingRounds::default(),
@@ -307,15 +310,17 @@ impl ControlState {
             || self.is_timed_out()
     }
 
-    /// Returns the cap of the budget account that the run shares with other runs which is recorded as
-    /// exhausted, and its value at that time. It may have been raised through another run since.
-    pub fn exhausted_shared_cap(&self) -> Option<(BudgetCap, u64)> {
+    /// Returns the exhausted cap and its value when it was exhausted, if it is a cap of the budget
+    /// that the run shares with other runs. It may have been raised through another run since.
+    pub fn exhausted_shared_cap_and_value(&self) -> Option<(BudgetCap, u64)> {
         self.exhausted_cap.zip(self.exhausted_tree_cap)
     }
 
-    /// Returns whether a cap of this account is recorded as exhausted and was not raised since.
-    pub fn is_at_cap_of(&self, account: &BudgetAccount) -> bool {
-        self.exhausted_shared_cap().is_some_and(|(cap, value)| account.cap(cap) == Some(value))
+    /// Returns whether a cap of this budget account is recorded as exhausted and was not raised
+    /// since.
+    pub fn is_shared_cap_still_exhausted(&self, account: &BudgetAccount) -> bool {
+        self.exhausted_shared_cap_and_value()
+            .is_some_and(|(cap, value)| account.limit_of_cap(cap) == Some(value))
     }
 
     /// Returns the active time that the run's budget still allows, without the work in progress.
@@ -353,7 +358,7 @@ impl ControlState {
 
     /// Returns the agent's instructions about what a summary of the conversation has to keep, in
     /// addition to the runtime's own rules. `None` means that there are none.
-    pub fn summary_guidance(&self) -> Option<&str> {
+    pub fn compaction_summary_guidance(&self) -> Option<&str> {
         self.compaction_policy.as_ref()?.keep.as_deref()
     }
 
@@ -411,12 +416,12 @@ impl ControlState {
         self.gates.iter().find(|open| open.id == gate)
     }
 
-    /// Returns whether the current driver is running a model or tool call.
+    /// Returns whether the current worker is running a model or tool call.
     pub(crate) fn has_running_call(&self) -> bool {
         match &self.stage {
             RunStage::ModelRunning(running) => running.epoch == self.epoch,
             RunStage::ToolsRunning(tools) => {
-                tools.calls.iter().any(|call| call.is_running_in_epoch(self.epoch))
+                tools.calls.iter().any(|call| call.is_running_under_claim(self.epoch))
             }
             RunStage::New
             | RunStage::ModelPending(_)
@@ -427,14 +432,14 @@ impl ControlState {
 
     /// Returns the suspended calls that the run gives up, because it has to stop, a message
     /// interrupts it, or they take too long, and whose tools must be told so.
-    pub(crate) fn calls_to_give_up(&self) -> impl Iterator<Item = &TrackedToolCall> {
+    pub(crate) fn suspended_calls_to_give_up(&self) -> impl Iterator<Item = &TrackedToolCall> {
         let gives_up = self.cancel.is_some()
             || self.pending_failure.is_some()
             || self.is_timed_out()
             || self.has_interrupting_steer();
         let calls = self.calls().iter();
         let calls = calls.filter(move |call| gives_up || call.give_up_reason().is_some());
-        calls.filter(|call| call.must_cancel() && !call.is_running_in_epoch(self.epoch))
+        calls.filter(|call| call.must_cancel() && !call.is_running_under_claim(self.epoch))
     }
 
     /// Returns whether the run has a suspended call that its tool must cancel if the run gives it
@@ -444,11 +449,11 @@ impl ControlState {
     }
 
     /// Returns whether a model call is running, or a tool call that must not be repeated. The run
-    /// can't be released before such a call has ended. The next driver starts any other call again.
+    /// can't be released before such a call has ended. The next worker starts any other call again.
     pub(crate) fn has_call_to_finish_before_release(&self) -> bool {
         let repeats = self.running_tools().is_some_and(|tools| {
             let mut started = tools.calls.iter();
-            started.all(|call| !call.is_running_in_epoch(self.epoch) || call.may_repeat())
+            started.all(|call| !call.is_running_under_claim(self.epoch) || call.may_repeat())
         });
         self.has_running_call() && !repeats
     }

@@ -50,7 +50,10 @@ impl ControlState {
     /// Returns the value of `unavailable_model` after this failed model call: the value before, if
     /// there is one, or else the class of the failure if it makes the run switch to the fallback
     /// model instead of waiting.
-    pub(crate) fn model_unavailability_after(&self, failed: &TurnFailed) -> Option<FailureClass> {
+    pub(crate) fn model_unavailability_class_after(
+        &self,
+        failed: &TurnFailed,
+    ) -> Option<FailureClass> {
         let class = failed.failure.class;
         let is_switch = failed.fallback_model.is_some() && class.is_transient();
         let is_new = is_switch && self.must_wait_for_provider_after(&failed.failure);

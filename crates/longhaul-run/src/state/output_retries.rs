@@ -16,14 +16,14 @@ const CORRECTIONS_MAX: u32 = 3;
 
 /// Number of invalid final answers of the run, and the problem of the last one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InvalidAnswers {
+pub struct InvalidFinalAnswers {
     count: u32,
     last: Option<Arc<str>>,
     /// Whether the model was informed about the last invalid answer.
     reported: bool,
 }
 
-impl InvalidAnswers {
+impl InvalidFinalAnswers {
     /// Counts a reply if its final answer is invalid. The problem of an invalid `finish` call
     /// counts as reported, because the model sees it in the call's result.
     pub(crate) fn count_invalid_answer(&mut self, turn: &TurnCompleted) {
@@ -54,7 +54,7 @@ impl InvalidAnswers {
 
     /// Returns the number of invalid answers and the problem of the last one. `None` means that
     /// there were at most `CORRECTIONS_MAX` invalid answers.
-    pub(crate) fn invalid_answers_over_limit(&self) -> Option<(u32, &str)> {
+    pub(crate) fn invalid_answer_count_and_problem_over_limit(&self) -> Option<(u32, &str)> {
         let last = self.last.as_deref()?;
         (self.count > CORRECTIONS_MAX).then_some((self.count, last))
     }

@@ -19,9 +19,9 @@ pub struct PerceptionState {
 }
 
 impl PerceptionState {
-    /// Returns the hash of the world's JSON (the context provider's description of the environment)
-    /// that is in the conversation. `None` means that there is no context provider, or that a
-    /// compaction may have removed the world.
+    /// Returns the hash of the state of the outside world (JSON of the context provider) that is in
+    /// the conversation. `None` means that there is no context provider, or that a compaction may
+    /// have removed this state.
     pub const fn world_hash(&self) -> Option<Hash> {
         self.world
     }
@@ -31,7 +31,8 @@ impl PerceptionState {
         &self.context
     }
 
-    /// Returns the names of the external tools in the prompt.
+    /// Returns the names of the tools in the prompt that come from external sources, such as MCP
+    /// servers.
     pub fn external_tools(&self) -> &[String] {
         &self.external_tools
     }
@@ -52,9 +53,9 @@ impl PerceptionState {
         self.context = Arc::new(update.context.clone());
     }
 
-    /// Forgets the hash of the world (the context provider's description of the environment) after
-    /// a compaction, so that the next refresh sends the world again even if it has not changed. The
-    /// context values for tools are kept.
+    /// Forgets the hash of the state of the outside world after a compaction, so that the next
+    /// refresh sends the state again even if it has not changed. The context values for tools are
+    /// kept.
     pub(crate) const fn clear_world_hash(&mut self) {
         self.world = None;
     }

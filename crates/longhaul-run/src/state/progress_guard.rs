@@ -20,7 +20,7 @@ const REPEATED_TEXT_BYTES_MIN: usize = 100;
 
 /// Detects a run that makes no progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgressGuard {
+pub struct NoProgressGuard {
     /// Number of turns in a row that only repeated recent calls with the same results.
     pub(crate) known_calls: RepetitionCount,
     /// Number of replies in a row with the same text as the reply before.
@@ -82,7 +82,7 @@ impl RepetitionCount {
     }
 }
 
-impl ProgressGuard {
+impl NoProgressGuard {
     pub(crate) fn new(prepared: &RunPrepared) -> Self {
         Self {
             known_calls: RepetitionCount::new(prepared.no_progress),

@@ -82,7 +82,8 @@ pub struct PendingModelCall {
     /// Whether the compactor (the model that summarizes conversations) has failed, so that the
     /// run's own model compacts.
     pub compactor_failed: bool,
-    /// Whether the perception (the context provider's data) was fetched for this turn.
+    /// Whether the perception (the context provider's report on the outside world) was fetched for
+    /// this turn.
     #[serde(default)]
     pub perception_refreshed: bool,
 }
@@ -120,16 +121,16 @@ pub struct RunningModelCall {
     /// turn, or that the run has waited for the provider since.
     #[serde(default)]
     pub unavailable_model: Option<FailureClass>,
-    /// Epoch (number of the claim) of the driver that made the model call.
+    /// Epoch (number of the claim) of the worker that made the model call.
     pub epoch: Epoch,
     /// Purpose of the model call: a turn or a compaction.
     pub purpose: ModelCallPurpose,
-    /// Budget held for the model call.
+    /// Budget reserved for the model call.
     pub hold: BudgetAmount,
-    /// Amounts held within spend caps for the model call.
+    /// Amounts reserved in spend caps for the model call.
     #[serde(default)]
     pub caps: Vec<CapHold>,
-    /// Maximum length of the reply in tokens, as covered by the held budget.
+    /// Maximum length of the reply in tokens, as covered by the reserved budget.
     pub max_tokens: u64,
     /// Whether the conversation was compacted for this turn.
     pub compacted: bool,
@@ -140,7 +141,8 @@ pub struct RunningModelCall {
     /// Whether the compactor (the model that summarizes conversations) has failed, so that the
     /// run's own model compacts.
     pub compactor_failed: bool,
-    /// Whether the perception (the context provider's data) was fetched for this turn.
+    /// Whether the perception (the context provider's report on the outside world) was fetched for
+    /// this turn.
     #[serde(default)]
     pub perception_refreshed: bool,
 }

@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 pub struct Transcript {
     system: StoredText,
     tools: StoredText,
-    /// Names of the tools that were loaded while the run was going on. They are the last ones in
-    /// `tools`.
+    /// Names of the tools that tool calls have added to `tools` during the run. They are the last
+    /// ones in `tools`.
     #[serde(default)]
     loaded_tools: Vec<String>,
-    /// Size in bytes of the entries of the loaded tools in `tools`.
+    /// Size in bytes of the definitions that tool calls have added to `tools` during the run.
     #[serde(default)]
     loaded_bytes: u64,
     model: String,
@@ -110,26 +110,26 @@ impl Transcript {
         self.task_message.iter().chain(&self.added_task_messages).map(|message| &**message)
     }
 
-    /// Returns the approximate size of the conversation in a model request, in bytes, with the tools
-    /// that were loaded since the run was prepared.
+    /// Returns the approximate size of the conversation in a model request, in bytes, with the
+    /// tools that tool calls have added since the run was prepared.
     pub fn estimated_bytes(&self) -> u64 {
         let messages = self.messages.iter().map(|message| message.estimated_bytes());
         messages.sum::<u64>() + self.loaded_bytes
     }
 
-    /// Returns the size in bytes of the definitions of the tools that the run has loaded.
+    /// Returns the size in bytes of the tool definitions that tool calls have added during the run.
     pub(crate) const fn loaded_bytes(&self) -> u64 {
         self.loaded_bytes
     }
 
-    /// Returns whether the run has loaded the tool with this name, as the model sees it.
+    /// Returns whether a tool call has added the tool with this name, as the model sees it.
     pub fn has_loaded_tool(&self, name: &str) -> bool {
         self.loaded_tools.iter().any(|loaded| loaded == name)
     }
 
-    /// Adds loaded tools to the end of the list of tools. A tool that is loaded again keeps its
-    /// place, so that providers can cache the list. Does nothing if the list is stored as a blob,
-    /// which never happens in a run that can load tools.
+    /// Adds tools that a tool call has loaded to the end of the run's list of tools. A tool that is
+    /// loaded again keeps its place, so that providers can cache the list. Does nothing if the list
+    /// is stored as a blob, which never happens in a run that can load tools.
     pub(crate) fn add_loaded_tools(&mut self, entries: &[RawJson]) {
         for entry in entries {
             let value = entry.to_value();
@@ -137,13 +137,14 @@ impl Transcript {
             let StoredText::Inline(list) = &self.tools else {
                 return;
             };
-            let Some(list_start) = list.strip_suffix(']').filter(|_| !self.has_loaded_tool(name))
+            let Some(list_without_bracket) =
+                list.strip_suffix(']').filter(|_| !self.has_loaded_tool(name))
             else {
                 continue;
             };
-            let comma = if list_start.ends_with('[') { "" } else { "," };
-            let list = format!("{list_start}{comma}{}]", entry.as_str());
-            self.tools = StoredText::new_inline(list);
+            let comma = if list_without_bracket.ends_with('[') { "" } else { "," };
+            let extended_list = format!("{list_without_bracket}{comma}{}]", entry.as_str());
+            self.tools = StoredText::new_inline(extended_list);
             self.loaded_tools.push(name.to_owned());
             self.loaded_bytes += entry.as_str().len() as u64;
         }

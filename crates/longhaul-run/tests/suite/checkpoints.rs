@@ -1,6 +1,6 @@
 //! Checkpoints of a run: the state that is restored from one is the state that the whole journal gives.
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::Seq;
 use longhaul_run::Run;
 use longhaul_run::checkpoint::{
@@ -19,18 +19,18 @@ use super::policies::plain;
 /// Writes a checkpoint after each turn, and checks what is restored from it. Every second one is restored
 /// by a new driver, which writes the next ones. Returns the number of checkpoints from which a driver
 /// continues without the start of the journal, and the number of all checkpoints.
-fn check_checkpoints(entries: &[Entry]) -> (usize, usize) {
+fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
     let whole = Run::replay(entries).unwrap();
     let mut run = Run::from_first_entry(&entries[0]).unwrap();
     let mut writer = CheckpointWriter::new(None, Seq::START).with_interval(1);
     let (mut starts, mut all) = (0, 0);
     for entry in &entries[1..] {
         run.apply(entry).unwrap();
-        writer.record_state(&run);
+        writer.keep_state_if_checkpoint_due(&run);
         let Some(checkpoint) = writer.unsaved_checkpoint(&run) else {
             continue;
         };
-        writer.mark_saved();
+        writer.mark_newest_checkpoint_saved();
         assert_eq!(writer.unsaved_checkpoint(&run), None);
         all += 1;
         let mut outline = restore_state_without_messages(run.id(), &checkpoint).unwrap();
@@ -49,7 +49,7 @@ fn check_checkpoints(entries: &[Entry]) -> (usize, usize) {
         let mut restored = start;
         for entry in &entries[restored.seq().0 as usize..entry.seq.0 as usize] {
             restored.apply(entry).unwrap();
-            next_writer.record_state(&restored);
+            next_writer.keep_state_if_checkpoint_due(&restored);
         }
         assert_eq!(restored, run, "a checkpoint at {}", checkpoint.seq);
         if starts % 2 == 0 {
@@ -98,7 +98,7 @@ fn a_driver_continues_from_the_start_of_the_compacted_conversation() {
     let mut writer = CheckpointWriter::new(None, Seq::START);
     for entry in &test_run.entries[1..] {
         run.apply(entry).unwrap();
-        writer.record_state(&run);
+        writer.keep_state_if_checkpoint_due(&run);
     }
     let checkpoint = writer.unsaved_checkpoint(&run).unwrap();
     assert_eq!(restore_state_without_messages(run.id(), &checkpoint).unwrap().control().turns, 60);
@@ -113,7 +113,7 @@ fn an_unusable_checkpoint_is_not_restored() {
         call read/pure => turn.completed tool.started(t1.1)\ndone t1.1 x => tool.completed(t1.1) turn.started";
     let run = check(plain(), script).run;
     let mut writer = CheckpointWriter::new(None, Seq::START).with_interval(1);
-    writer.record_state(&run);
+    writer.keep_state_if_checkpoint_due(&run);
     let usable = writer.unsaved_checkpoint(&run).unwrap();
     assert!(restore_state_without_messages(run.id(), &usable).is_some());
     let text = String::from_utf8(usable.state.clone()).unwrap();

@@ -13,7 +13,7 @@ pub(crate) mod summary;
 
 use longhaul_core::change::JournalBatch;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{AgentName, Epoch, InboxName, RunId, Seq, WorkerId};
 use longhaul_core::policy::RunPolicy;
@@ -22,7 +22,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
-use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Rejection, Run, RunInput, decide};
+use longhaul_run::{DecisionContext, EffectKeyOfOtherCall, Rejection, Run, RunInput, decide};
 
 use rows::{Head, RowConflict, Rows};
 
@@ -51,7 +51,7 @@ pub(crate) enum InputOutcome {
 /// One run with its journal and rows.
 #[derive(Debug, Clone)]
 pub(crate) struct TestRun {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<JournalEntry>,
     pub(crate) run: Run,
     pub(crate) rows: Rows,
     pub(crate) now: Timestamp,
@@ -78,9 +78,15 @@ impl TestRun {
         task.submitter = Some("key:boss".into());
         make(&mut task);
         let new = longhaul_run::submit::new_run_from_task(id, task).unwrap();
-        let entries: Vec<Entry> = (1..)
+        let entries: Vec<JournalEntry> = (1..)
             .zip(new.events)
-            .map(|(seq, event)| Entry { run: id, seq: Seq(seq), at: START, epoch: Epoch(0), event })
+            .map(|(seq, event)| JournalEntry {
+                run: id,
+                seq: Seq(seq),
+                at: START,
+                epoch: Epoch(0),
+                event,
+            })
             .collect();
         Self {
             run: Run::replay(&entries).unwrap(),
@@ -102,7 +108,7 @@ impl TestRun {
         if !self.rows.admits(author) {
             return InputOutcome::RowConflict("fenced");
         }
-        let mut ctx = DecideContext::new(self.now);
+        let mut ctx = DecisionContext::new(self.now);
         ctx.provider_blocked_until = self.provider_blocked_until;
         // The account and each key refuse once: the next decision knows what is left or taken.
         for _ in 0..12 {
@@ -115,7 +121,8 @@ impl TestRun {
                 Err(RowConflict::OverBudget(account)) => ctx.budget_account = Some(account),
                 Err(RowConflict::KeyTaken(key)) => {
                     ctx.keys_claimed_by_other_calls.retain(|known| known.key.key != key.key);
-                    ctx.keys_claimed_by_other_calls.push(KeyClaimOfOtherCall { key, result: None });
+                    ctx.keys_claimed_by_other_calls
+                        .push(EffectKeyOfOtherCall { key, result: None });
                 }
                 Err(RowConflict::KeyNotHeld) => {
                     ctx.keys_claimed_by_other_calls.clear();
@@ -128,7 +135,7 @@ impl TestRun {
     }
 
     /// Decides twice and checks that the same run, input and context give the same batch.
-    fn decided(&self, input: RunInput, ctx: DecideContext) -> Result<JournalBatch, Rejection> {
+    fn decided(&self, input: RunInput, ctx: DecisionContext) -> Result<JournalBatch, Rejection> {
         let batch = decide(&self.run, input.clone(), ctx.clone());
         assert_eq!(batch, decide(&self.run, input, ctx), "`decide` is not deterministic");
         batch
@@ -140,7 +147,7 @@ impl TestRun {
         input: RunInput,
         account: Option<BudgetAccount>,
     ) -> Result<JournalBatch, Rejection> {
-        let ctx = DecideContext { budget_account: account, ..DecideContext::new(self.now) };
+        let ctx = DecisionContext { budget_account: account, ..DecisionContext::new(self.now) };
         self.decided(input, ctx)
     }
 
@@ -192,15 +199,15 @@ impl TestRun {
         rows.steers.clone_from(&new.steers);
         let through = new.copied_journal.map_or(1, |copied| copied.through.0);
         let copied = self.entries.iter().filter(|entry| (2..=through).contains(&entry.seq.0));
-        let copied = copied.map(|entry| Entry { run: id, ..entry.clone() });
-        let written = new.events.iter().map(|event| Entry {
+        let copied = copied.map(|entry| JournalEntry { run: id, ..entry.clone() });
+        let written = new.events.iter().map(|event| JournalEntry {
             run: id,
             seq: Seq::START,
             at: self.now,
             epoch: Epoch(0),
             event: event.clone(),
         });
-        let mut entries: Vec<Entry> =
+        let mut entries: Vec<JournalEntry> =
             written.clone().take(1).chain(copied).chain(written.skip(1)).collect();
         entries.iter_mut().zip(1..).for_each(|(entry, seq)| entry.seq = Seq(seq));
         assert_eq!(entries.last().map(|last| last.seq), Some(new.last_seq()));
@@ -221,7 +228,7 @@ impl TestRun {
 
     fn apply_events(&mut self, events: &[Event]) {
         for event in events {
-            let entry = Entry {
+            let entry = JournalEntry {
                 run: self.run.id(),
                 seq: self.run.seq().next(),
                 at: self.now,
@@ -231,7 +238,7 @@ impl TestRun {
             let envelope = entry.to_envelope().unwrap();
             let line = serde_json::to_string(&envelope).unwrap();
             let read = serde_json::from_str(&line).unwrap();
-            assert_eq!(Entry::try_from(&read).unwrap(), entry, "{line}");
+            assert_eq!(JournalEntry::try_from(&read).unwrap(), entry, "{line}");
             if let Err(error) = self.run.apply(&entry) {
                 panic!("a decided event can't be applied: {error}");
             }

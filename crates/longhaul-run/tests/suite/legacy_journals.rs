@@ -4,10 +4,10 @@
 //! The journal files must not be changed.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
+use longhaul_core::event::entry::{JournalEntry, JournalEntryEnvelope};
 use longhaul_core::policy::gate::GateTimeoutAction;
 use longhaul_core::raw::RawJson;
-use longhaul_run::{DecideContext, Run, RunInput, decide};
+use longhaul_run::{DecisionContext, Run, RunInput, decide};
 
 use super::harness::script::check;
 use super::policies::{plain, result_gate};
@@ -19,9 +19,9 @@ const JOURNALS: &[(&str, &str)] = &[
     ("text_object", include_str!("older/text_object.jsonl")),
 ];
 
-fn parse_journal(text: &str) -> Vec<Entry> {
+fn parse_journal(text: &str) -> Vec<JournalEntry> {
     let envelopes = text.lines().map(serde_json::from_str::<JournalEntryEnvelope>);
-    envelopes.map(|envelope| Entry::try_from(&envelope.unwrap()).unwrap()).collect()
+    envelopes.map(|envelope| JournalEntry::try_from(&envelope.unwrap()).unwrap()).collect()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_legacy_run_ends_with_the_approved_output() {
         });
         assert_eq!(gate_input, Some(RawJson::from_serialize(&recorded.output)), "{name}");
         let run = Run::replay(before).unwrap();
-        let batch = decide(&run, RunInput::Advance, DecideContext::new(end.at)).unwrap();
+        let batch = decide(&run, RunInput::Advance, DecisionContext::new(end.at)).unwrap();
         assert_eq!(batch.events, std::slice::from_ref(&end.event), "{name}");
     }
 }
@@ -67,7 +67,7 @@ fn output_parsed_by_the_new_rules_is_journaled_with_the_reply() {
     });
     assert_eq!(stored_output.unwrap().confidence, Some(88));
     let run = Run::replay(&entries[..6]).unwrap();
-    let batch = decide(&run, RunInput::Advance, DecideContext::new(test_run.now)).unwrap();
+    let batch = decide(&run, RunInput::Advance, DecisionContext::new(test_run.now)).unwrap();
     let Some(Event::GateRaised(raised)) = batch.events.first() else {
         panic!("no gate was raised: {batch:?}");
     };

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::OutcomeVerdict;
+use longhaul_core::event::environment::GradingVerdict;
 use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::id::{CallId, GateId};
 use longhaul_core::policy::RunPolicy;
@@ -270,7 +270,7 @@ fn check_verdicts(test_run: &TestRun) -> Result<(), TestCaseError> {
     for entry in &test_run.entries {
         match &entry.event {
             Event::TurnCompleted(_) => accepted = false,
-            Event::OutcomeGraded(data) => accepted = data.verdict == OutcomeVerdict::Satisfied,
+            Event::OutcomeGraded(data) => accepted = data.verdict == GradingVerdict::Satisfied,
             Event::RunCompleted(_) => prop_assert!(accepted || !is_graded),
             _ => {}
         }

@@ -1,5 +1,6 @@
-//! API handlers for the chains of the project. Chains with an invalid file are not listed; `longhaul
-//! chains check` reports their errors.
+//! API handlers for the chains of the project. A chain runs several agents on one task, one after
+//! another. Chains with an invalid file are not listed; `longhaul chains check` reports their
+//! errors.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -13,7 +14,8 @@ use crate::params::NamePath;
 use crate::problem::Problem;
 use crate::response::ok_response;
 
-/// Lists all chains of the project by name.
+/// Lists all chains of the project by name. A chain runs several agents on one task, one after
+/// another.
 #[utoipa::path(
     get, path = "/v1/chains", tag = "chains", operation_id = "list_chains",
     responses((status = 200, description = "All chains", body = List<ChainView>)),
@@ -22,7 +24,7 @@ pub(crate) async fn list_chains(State(app): State<App>, _: Viewer) -> Result<Res
     ok_response(&List { data: app.longhaul().chains(), next: None })
 }
 
-/// Shows one chain of the project.
+/// Shows one chain of the project. A chain runs several agents on one task, one after another.
 #[utoipa::path(
     get, path = "/v1/chains/{name}", tag = "chains", operation_id = "show_chain",
     params(("name" = String, Path, description = "Name of the chain")),

@@ -76,7 +76,7 @@ pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
 ///
 /// # Errors
 /// A field is missing, invalid or not supported. The error is a message for people.
-pub fn task_from_body(body: NewRunBody, submitter: &str) -> Result<Task, String> {
+pub fn task_from_new_run_body(body: NewRunBody, submitter: &str) -> Result<Task, String> {
     task_from_run_body(body, submitter).map_err(|problem| problem.detail)
 }
 

@@ -26,7 +26,7 @@ use longhaul_engine::view::gate_view;
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Approver, Operator, Viewer, require_role};
-use crate::error_mapping::read_problem_after_commit;
+use crate::error_mapping::result_read_problem_after_commit;
 use crate::idempotency::RequestEngineHandle;
 use crate::openapi_types::{GateIdSchema, GateStatusSchema, RunIdSchema};
 use crate::params::{GatePath, Query};
@@ -235,7 +235,7 @@ pub(crate) async fn answer_gate(
         }
         Some(IdempotentRequestEffect::Key(_)) | None => longhaul.answer_gate(gate, answer).await?,
     };
-    let gate = gate_view(&longhaul.get_gate(gate).await.map_err(read_problem_after_commit)?);
+    let gate = gate_view(&longhaul.get_gate(gate).await.map_err(result_read_problem_after_commit)?);
     tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "gate answered");
     let (verdict, seq) = match verdict {
         handle::GateAnswerOutcome::Closed(seq) => (AnswerOutcome::Closed, seq),

@@ -1,5 +1,5 @@
-//! API handlers that list and show inboxes and submit tasks to them. A task must name an agent
-//! unless its inbox has a default agent.
+//! API handlers that list and show inboxes (named queues of tasks) and submit tasks to them. A task
+//! must name an agent unless its inbox has a default agent.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -47,7 +47,8 @@ pub(crate) async fn list_inboxes(
     ok_response(&paginate(inboxes, limit, |inbox| inbox.name.clone()))
 }
 
-/// Shows one inbox with its newest tasks and its dead letters.
+/// Shows one inbox with its newest tasks and its dead letters (failed tasks that nobody has
+/// retried).
 #[utoipa::path(
     get, path = "/v1/inboxes/{name}", tag = "inboxes", operation_id = "show_inbox",
     params(("name" = String, Path, description = "Name of the inbox")),

@@ -7,9 +7,9 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
 use longhaul_api::list::List;
-use longhaul_core::id::KeyName;
+use longhaul_core::id::ApiKeyName;
 use longhaul_core::time::Millis;
-use longhaul_engine::handle::CreateKeyRequest;
+use longhaul_engine::handle::NewKeyRequest;
 
 use crate::app::App;
 use crate::body::Json;
@@ -31,7 +31,7 @@ const TTL_MS_MAX: u64 = 3_155_760_000_000;
     responses((status = 200, description = "All keys", body = List<KeyView>)),
 )]
 pub(crate) async fn list_keys(State(app): State<App>, _: Admin) -> Result<Response, Problem> {
-    let data = app.longhaul().list_keys().await?;
+    let data = app.longhaul().list_api_keys().await?;
     ok_response(&List { data, next: None })
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn create_key(
     if body.expires_in_ms == Some(0) {
         return Err(Problem::unprocessable("`expires_in_ms` must be 1 or more"));
     }
-    let new_key = CreateKeyRequest {
+    let new_key = NewKeyRequest {
         name: parse_key_name(&body.name)?,
         role: body.role,
         ttl: body.expires_in_ms.map(parse_ttl).transpose()?,
@@ -74,13 +74,13 @@ pub(crate) async fn revoke_key(
     caller: Admin,
     NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
-    let key = app.longhaul().revoke_key(&parse_key_name(&name)?).await?;
+    let key = app.longhaul().revoke_api_key(&parse_key_name(&name)?).await?;
     tracing::info!(key = key.name, caller = caller.name(), "key revoked");
     ok_response(&key)
 }
 
-fn parse_key_name(name: &str) -> Result<KeyName, Problem> {
-    KeyName::new(name).map_err(|bad| Problem::unprocessable(bad.to_string()))
+fn parse_key_name(name: &str) -> Result<ApiKeyName, Problem> {
+    ApiKeyName::new(name).map_err(|bad| Problem::unprocessable(bad.to_string()))
 }
 
 fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
@@ -108,7 +108,8 @@ pub(crate) async fn create_login_ticket(
     if matches!(credential, Credential::Loopback) {
         return Err(Problem::forbidden("a session needs a key, and the request has none"));
     }
-    let ticket = app.longhaul().create_login_ticket(caller.key, app.local_key_hash()).await?;
+    let ticket =
+        app.longhaul().create_login_ticket(caller.key, app.local_machine_key_hash()).await?;
     let url = format!("{}/?t={}", request_base_url(&headers), ticket.reveal());
     created_secret_response("/", &LoginTicketView { url })
 }

@@ -41,7 +41,7 @@ pub(crate) async fn list_lanes(
     ok_response(&paginate(lanes, limit, |lane| lane.lane.clone()))
 }
 
-/// Shows a lane.
+/// Shows a lane, whose runs are executed one after another.
 #[utoipa::path(
     get, path = "/v1/lanes/{name}", tag = "lanes", operation_id = "show_lane",
     params(("name" = String, Path, description = "Name of the lane")),

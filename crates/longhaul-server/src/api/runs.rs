@@ -23,7 +23,7 @@ use crate::api::create_run::{
 use crate::app::App;
 use crate::body::{EmptyBody, Json, OptionalJson};
 use crate::caller::{Operator, Viewer, require_role};
-use crate::error_mapping::{committed_but_unreadable_problem, read_problem_after_commit};
+use crate::error_mapping::{committed_but_unreadable_problem, result_read_problem_after_commit};
 use crate::idempotency::{
     RequestEngineHandle, caller_scoped_idempotency_key, idempotency_key_header,
 };
@@ -173,7 +173,8 @@ pub(crate) async fn explain_run(
     ok_response(&app.longhaul().explain_run(run).await?)
 }
 
-/// Cancels a run. An ended run of a chain stands for the newest run of the chain, which is returned.
+/// Cancels a run. If the run has ended and belongs to a chain, the newest run of the chain is
+/// cancelled and returned instead.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancel_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
@@ -198,8 +199,8 @@ pub(crate) async fn cancel_run(
     response_with_updated_run(&request, run).await
 }
 
-/// Pauses a run until it is resumed. An ended run of a chain stands for the newest run of the chain,
-/// which is returned.
+/// Pauses a run until it is resumed. If the run has ended and belongs to a chain, the newest run of
+/// the chain is paused and returned instead.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/pause", tag = "runs", operation_id = "pause_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
@@ -220,8 +221,8 @@ pub(crate) async fn pause_run(
     response_with_updated_run(&request, run).await
 }
 
-/// Resumes a run, optionally with a larger budget. An ended run of a chain stands for the newest run
-/// of the chain, which is returned.
+/// Resumes a run, optionally with a larger budget. If the run has ended and belongs to a chain, the
+/// newest run of the chain is resumed and returned instead.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/resume", tag = "runs", operation_id = "resume_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
@@ -250,8 +251,8 @@ pub(crate) async fn resume_run(
 }
 
 /// Retries a failed run, as a new run that goes on from the last good event of the failed run and
-/// uses its budget. A failed run has at most one retry: later requests return the existing run. A
-/// completed run of a chain stands for the newest run of the chain.
+/// uses its budget. A failed run has at most one retry: later requests return the existing run. If
+/// the run has completed and belongs to a chain, the newest run of the chain is retried instead.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/retry", tag = "runs", operation_id = "retry_run",
     params(("id" = inline(RunIdSchema), Path, description = "The failed run's id")),
@@ -275,7 +276,7 @@ pub(crate) async fn retry_run(
     if let SubmitOutcome::Existing(_) = outcome {
         return response_with_updated_run(&request, new).await;
     }
-    let view = request.longhaul.get_run(new).await.map_err(read_problem_after_commit)?;
+    let view = request.longhaul.get_run(new).await.map_err(result_read_problem_after_commit)?;
     created_response(&format!("/v1/runs/{new}"), &view)
 }
 
@@ -286,7 +287,7 @@ async fn run_changed_by_request(
     run: RunId,
 ) -> Result<RunId, Problem> {
     let newest = request.longhaul.newest_run_of_chain(run).await;
-    Ok(newest.map_err(read_problem_after_commit)?.unwrap_or(run))
+    Ok(newest.map_err(result_read_problem_after_commit)?.unwrap_or(run))
 }
 
 /// Builds the response with the run as it is after the request's change was committed.
@@ -299,7 +300,7 @@ async fn response_with_updated_run(
         .acquire_journal_read_permit()
         .await
         .map_err(|_| committed_but_unreadable_problem())?;
-    let view = request.longhaul.get_run(run).await.map_err(read_problem_after_commit)?;
+    let view = request.longhaul.get_run(run).await.map_err(result_read_problem_after_commit)?;
     ok_response(&view)
 }
 

@@ -23,7 +23,7 @@ pub(crate) async fn list_spend(
     query: Query,
 ) -> Result<Response, Problem> {
     query.allow_only_params(&[])?;
-    ok_response(&List { data: app.longhaul().spend().await?, next: None })
+    ok_response(&List { data: app.longhaul().list_spend_caps().await?, next: None })
 }
 
 /// Raises a spend cap until its current window ends. Runs that wait because of the cap continue.

@@ -21,8 +21,8 @@ use crate::params::{RunPath, SteerPath};
 use crate::problem::Problem;
 use crate::response::{json_response, ok_response};
 
-/// Sends a message to a run. An ended run of a chain stands for the newest run of the chain, which the
-/// receipt names.
+/// Sends a message to a run. If the run has ended and belongs to a chain, the newest run of the
+/// chain gets the message, and the receipt names that run.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "steer",
     params(
@@ -54,7 +54,7 @@ pub(crate) async fn send_steer(
         }
     };
     tracing::info!(run = %sent.run, steer = %sent.id, caller = caller.name(), "message queued for the run");
-    let receipt = longhaul.steer_receipt(sent, (&body.text, delivery)).await?;
+    let receipt = longhaul.receipt_for_steer_message(sent, (&body.text, delivery)).await?;
     json_response(StatusCode::ACCEPTED, &receipt)
 }
 
@@ -129,7 +129,7 @@ pub(crate) async fn withdraw_steer(
 }
 
 async fn find_steer(app: &App, run: RunId, steer: SteerId) -> Result<SteerView, Problem> {
-    let run = app.longhaul().run_to_search_for_steer(run, steer).await?;
+    let run = app.longhaul().resolve_run_of_steer_message(run, steer).await?;
     let steers = app.longhaul().list_steers(run).await?;
     let found = steers.into_iter().find(|message| message.id == steer);
     found.ok_or_else(|| longhaul_engine::Error::SteerNotFound(steer).into())

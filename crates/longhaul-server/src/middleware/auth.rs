@@ -117,7 +117,7 @@ async fn limit_public_request_rate(
         },
     };
     match name {
-        Some(name) => app.rate_limits().check_key_rate(&name).map(|()| true),
+        Some(name) => app.rate_limits().check_api_key_rate(&name).map(|()| true),
         None => counted.map(|()| false),
     }
 }
@@ -159,7 +159,7 @@ async fn authenticate_request(
         // A browser session acts only for its own user, so the header is ignored.
         (Credential::Session(_), ApiKeyRef::Local) => {}
         (Credential::Loopback, _) | (_, ApiKeyRef::Key(_)) => {
-            app.rate_limits().check_key_rate(&identity.principal.name)?;
+            app.rate_limits().check_api_key_rate(&identity.principal.name)?;
         }
     }
     Ok((credential, identity))
@@ -173,12 +173,12 @@ pub(crate) async fn identify_caller(
 ) -> Result<Option<CallerIdentity>, Problem> {
     let longhaul = app.longhaul();
     Ok(match credential {
-        Credential::Key(secret) if app.is_local_key(secret.hash()) => {
+        Credential::Key(secret) if app.is_local_machine_key(secret.hash()) => {
             Some(CallerIdentity::local_key_holder())
         }
-        Credential::Key(secret) => longhaul.authenticate_key(secret).await?,
+        Credential::Key(secret) => longhaul.authenticate_api_key(secret).await?,
         Credential::Session(secret) => {
-            longhaul.authenticate_session(secret, app.local_key_hash()).await?
+            longhaul.authenticate_session(secret, app.local_machine_key_hash()).await?
         }
         Credential::Loopback => Some(CallerIdentity {
             principal: Principal { name: "loopback".to_owned(), role: Role::Operator },

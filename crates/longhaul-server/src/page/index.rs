@@ -30,7 +30,7 @@ pub(crate) async fn serve_start_page(
     // Programs check links with HEAD; that must not consume the ticket.
     let ticket = query.param_value("t")?.filter(|_| method != Method::HEAD);
     if let Some(ticket) = ticket {
-        return open_session_with_ticket(&app, &Secret::from_text(ticket), &headers).await;
+        return open_session_with_login_ticket(&app, &Secret::from_text(ticket), &headers).await;
     }
     // Only credentials count here; the open loopback does not.
     let identity = match find_request_credential(&app, None, &headers) {
@@ -51,13 +51,13 @@ pub(crate) async fn serve_start_page(
     }
 }
 
-async fn open_session_with_ticket(
+async fn open_session_with_login_ticket(
     app: &App,
     ticket: &Secret,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let Some(session) =
-        app.longhaul().exchange_ticket_for_session(ticket, app.local_key_hash()).await?
+        app.longhaul().exchange_ticket_for_session(ticket, app.local_machine_key_hash()).await?
     else {
         let lines = [
             "It works once, within ten minutes, and only while its key is valid.".to_owned(),

@@ -104,14 +104,14 @@ pub(crate) async fn answer_gate_from_form(
         return render_link_page(&app, &secret, &link, FormSubmissionState::default()).await;
     }
     // The decision counts only for the input that the page showed.
-    if link.has_input_changed() || form.nonce != answer_form_nonce(&secret, &link) {
+    if link.has_gate_input_changed() || form.nonce != answer_form_nonce(&secret, &link) {
         let lines = ["The request has changed since this page was shown, or the form belongs to \
                       another page. Nothing was decided."
             .to_owned()];
         return render_message_page(&app, StatusCode::CONFLICT, "Please review again", &lines);
     }
     let view = gate_view(&link.gate);
-    let decision = match form.decision(view.form().as_ref())? {
+    let decision = match form.decision_or_field_problems(view.form().as_ref())? {
         Ok(decision) => decision,
         Err(problems) => {
             let state = FormSubmissionState { problems, typed: form.fields, outcome: None };
@@ -186,7 +186,7 @@ async fn render_link_page(
     let row = app.longhaul().run_row(view.run).await?;
     let deadline = view.deadline.map(|at| at.to_string());
     let digest = view.digest.map(|digest| digest.to_string());
-    let outcome = state.outcome.or_else(|| gate_outcome_text(link, &view));
+    let outcome = state.outcome.or_else(|| reason_gate_cannot_be_answered(link, &view));
     let is_question = matches!(view.kind, GateKind::Question | GateKind::Blocked);
     let page = GateLinkPage {
         title: if is_question { "A question" } else { "An approval" },
@@ -297,7 +297,7 @@ fn gate_input_text(input: &RawJson) -> String {
 
 /// Returns how a closed gate ended, or why an open gate can't be answered on this page. `None`
 /// means that the gate can be answered.
-fn gate_outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String> {
+fn reason_gate_cannot_be_answered(link: &ResolvedGateLink, view: &GateView) -> Option<String> {
     match view.status {
         GateStatus::Open if has_submit_again_tag(&view.tags) => Some(
             "An answer does not help here: cancel the run and submit the task again.".to_owned(),
@@ -305,7 +305,7 @@ fn gate_outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String>
         GateStatus::Open => {
             let own = format!("link:{}", link.recipient);
             let has_voted = view.answers.iter().any(|answer| answer.by == own);
-            match (has_voted, link.has_input_changed()) {
+            match (has_voted, link.has_gate_input_changed()) {
                 (true, _) => Some("Your vote is recorded; others must agree.".to_owned()),
                 (false, true) => {
                     Some("The request was changed. Ask for a new link to answer it.".to_owned())
@@ -419,7 +419,10 @@ impl AnswerForm {
 
     /// Returns the submitted decision. The inner error lists the problems with the fields of the
     /// question's form, to be shown on the page; the outer error means that the request is invalid.
-    fn decision(&self, form: Option<&Form>) -> Result<Result<GateDecision, Vec<String>>, Problem> {
+    fn decision_or_field_problems(
+        &self,
+        form: Option<&Form>,
+    ) -> Result<Result<GateDecision, Vec<String>>, Problem> {
         match (self.decision.as_str(), form) {
             ("approve", _) => Ok(Ok(GateDecision::Approve)),
             ("reject", _) => Ok(Ok(GateDecision::Reject)),

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use longhaul_core::access::Role;
 use longhaul_core::event::codec::EventCodecError;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::time::Millis;
 use longhaul_engine::deltas::ReplyDelta;
 use serde::Serialize;
@@ -132,7 +132,7 @@ pub(crate) fn event_stream_response(chunks: impl ChunkSource) -> Response {
 pub(crate) fn append_entry_as_sse(
     text: &mut String,
     id: u64,
-    entry: &Entry,
+    entry: &JournalEntry,
 ) -> Result<(), EventCodecError> {
     let envelope = entry.to_envelope()?;
     let data = serde_json::to_string(&envelope).unwrap_or_default();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::access::Role;
-use longhaul_core::id::{AgentName, InboxName, KeyName, RunId, Seq};
+use longhaul_core::id::{AgentName, ApiKeyName, InboxName, RunId, Seq};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
@@ -28,7 +28,7 @@ use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::deltas::DeltaBroadcast;
-use longhaul_engine::handle::CreateKeyRequest;
+use longhaul_engine::handle::NewKeyRequest;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
 use longhaul_engine::read_output::ReadOutputTool;
@@ -315,8 +315,8 @@ impl TestServer {
 
     /// Creates a key with this role.
     pub(crate) async fn create_key(&self, name: &str, role: Role) -> String {
-        let request = CreateKeyRequest {
-            name: KeyName::new(name).unwrap(),
+        let request = NewKeyRequest {
+            name: ApiKeyName::new(name).unwrap(),
             role,
             ttl: None,
             by: "a test".to_owned(),

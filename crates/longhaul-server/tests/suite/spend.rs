@@ -1,14 +1,16 @@
 //! Spend caps over HTTP.
 
-use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit, CapWindow, SpendCap};
+use longhaul_core::policy::spend_cap::{
+    CapReachedAction, CapUnit, CapUsageGrouping, CapWindowLength, SpendCap,
+};
 use serde_json::json;
 
 use crate::suite::harness::client::{get, post};
 use crate::suite::harness::{server_with, task};
 
-fn cap(per: CapScope, at_cap: AtCapAction) -> SpendCap {
+fn cap(per: CapUsageGrouping, at_cap: CapReachedAction) -> SpendCap {
     SpendCap {
-        window: CapWindow::Day,
+        window: CapWindowLength::Day,
         tz: "UTC".to_owned(),
         per,
         pattern: None,
@@ -20,7 +22,10 @@ fn cap(per: CapScope, at_cap: AtCapAction) -> SpendCap {
 
 #[tokio::test]
 async fn a_cap_refuses_tasks_until_it_is_raised() {
-    let caps = [cap(CapScope::Agent, AtCapAction::Refuse), cap(CapScope::All, AtCapAction::Wait)];
+    let caps = [
+        cap(CapUsageGrouping::Agent, CapReachedAction::Refuse),
+        cap(CapUsageGrouping::All, CapReachedAction::Wait),
+    ];
     let server = server_with([]).with_sim_clock().caps(caps).open().await;
     server.send(post("/v1/runs", &task())).await.expect(201);
     let refused = server.send(post("/v1/runs", &task())).await;

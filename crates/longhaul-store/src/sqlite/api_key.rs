@@ -3,8 +3,8 @@
 //! Invariant: a key is never deleted, so that past actions can be attributed to the name of the
 //! key.
 
-use longhaul_core::id::KeyName;
-use longhaul_core::port::auth::{KeyRow, NewKey};
+use longhaul_core::id::ApiKeyName;
+use longhaul_core::port::auth::{ApiKeyRow, NewApiKey};
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_core::time::{Millis, Timestamp};
@@ -31,9 +31,9 @@ const REVOKE_KEY: &str = "UPDATE api_key SET revoked_at = ?2 WHERE name = ?1 AND
   RETURNING name, role, hash, created_by, created_at, expires_at, revoked_at, last_used_at";
 
 /// Adds an API key. Returns false if another key has the same name.
-pub(crate) fn add_key(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
+pub(crate) fn add_api_key(tx: &Tx<'_>, key: &NewApiKey) -> Result<bool> {
     let earlier = match &key.request {
-        Some(request) => idempotency::effect_of_earlier_attempt(tx, request)?,
+        Some(request) => idempotency::change_committed_by_earlier_attempt(tx, request)?,
         None => None,
     };
     if let Some(IdempotentRequestEffect::Key(unseen)) = earlier {
@@ -59,24 +59,28 @@ pub(crate) fn add_key(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
         ],
     )?;
     if let Some(request) = &key.request {
-        idempotency::replace_request_effect(tx, request, &IdempotentRequestEffect::Key(key.hash))?;
+        idempotency::replace_change_committed_by_request(
+            tx,
+            request,
+            &IdempotentRequestEffect::Key(key.hash),
+        )?;
     }
     Ok(true)
 }
 
 /// Returns the API key with this hash. `None` means that there is no such key.
-pub(crate) fn find_key(tx: &Tx<'_>, key_hash: Hash) -> Result<Option<KeyRow>> {
+pub(crate) fn find_api_key(tx: &Tx<'_>, key_hash: Hash) -> Result<Option<ApiKeyRow>> {
     tx.query_one(SELECT_KEY, params![key_hash.bytes()], read_key_row)
 }
 
 /// Lists all API keys, oldest first.
-pub(crate) fn list_keys(tx: &Tx<'_>) -> Result<Vec<KeyRow>> {
+pub(crate) fn list_api_keys(tx: &Tx<'_>) -> Result<Vec<ApiKeyRow>> {
     tx.query_all(SELECT_KEYS, (), read_key_row)
 }
 
 /// Revokes the API key with this name and deletes all tokens that were issued for it. Returns the
 /// revoked key, or `None` if there is no such key.
-pub(crate) fn revoke_key(tx: &Tx<'_>, name: &KeyName) -> Result<Option<KeyRow>> {
+pub(crate) fn revoke_api_key(tx: &Tx<'_>, name: &ApiKeyName) -> Result<Option<ApiKeyRow>> {
     let revoked =
         tx.query_one(REVOKE_KEY, params![name.as_str(), tx.now_micros()], read_key_row)?;
     if let Some(key) = &revoked {
@@ -112,8 +116,8 @@ fn is_last_use_old(last_use: Option<Timestamp>, now: Timestamp) -> bool {
     last_use.is_none_or(|last_use| !last_use.is_within(LAST_USED_PRECISION, now))
 }
 
-fn read_key_row(row: &Row<'_>) -> Result<KeyRow> {
-    Ok(KeyRow {
+fn read_key_row(row: &Row<'_>) -> Result<ApiKeyRow> {
+    Ok(ApiKeyRow {
         name: get_parsed(row, 0)?,
         role: get_role(row, 1)?,
         hash: get_hash(row, 2)?,

@@ -1,11 +1,12 @@
-//! Appends events to journals. Each kind of author (driver, outsider, closer) may append under its
-//! own condition.
+//! Appends events to journals. The condition depends on the author: the worker that drives the run
+//! (driver), a caller that does not drive it (outsider), or a caller that ends or pauses an
+//! unclaimed run (closer).
 //!
 //! Invariant: events and the row changes that belong to them are written together. An append by a
 //! driver, the worker that has claimed the run, normally needs no reads: one update of the run's
 //! head (its scheduling row), then inserts.
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::event::RunsToWake;
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
@@ -15,7 +16,7 @@ use crate::sqlite::change::{RowChangeTarget, apply_row_change};
 use crate::sqlite::column::{ENDED, LEASED, count_to_column, get_u64};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
-use crate::sqlite::head::{is_state_woken_by, wake_run, wake_target_of_events};
+use crate::sqlite::head::{is_state_woken_by, runs_to_wake_for_events, wake_run};
 use crate::sqlite::journal::{
     EncodedEvent, JournalAppendPoint, are_events_already_written, encode_events, insert_events,
 };
@@ -31,17 +32,17 @@ pub(crate) const UPDATE_HEAD_AS_DRIVER: &str =
 
 /// A request to append events, with the events already encoded for the writer thread.
 #[derive(Debug)]
-pub(crate) struct EncodedAppend {
+pub(crate) struct EncodedAppendRequest {
     run: RunId,
     author: JournalAuthor,
     events: Vec<EncodedEvent>,
     format: u32,
     wake_target: RunsToWake,
     only_marks_timers_as_fired: bool,
-    changes: Vec<Change>,
+    changes: Vec<RowChange>,
 }
 
-impl EncodedAppend {
+impl EncodedAppendRequest {
     /// Encodes the events of an append. Refuses events that an outsider (a process that does not
     /// drive the run) may not append.
     pub(crate) fn new(
@@ -60,7 +61,7 @@ impl EncodedAppend {
             author,
             events: encode_events(run, &batch.events)?,
             format: batch.highest_event_format_number(),
-            wake_target: wake_target_of_events(&batch.events),
+            wake_target: runs_to_wake_for_events(&batch.events),
             only_marks_timers_as_fired: batch.only_marks_timers_as_fired(),
             changes: batch.changes,
         }))
@@ -71,11 +72,11 @@ impl EncodedAppend {
     }
 }
 
-/// Appends the events if the condition for their author still holds, such as a driver's claim on
+/// Appends the events if the condition for their author still holds, such as a worker's claim on
 /// the run.
 pub(crate) fn append_events(
     tx: &Tx<'_>,
-    encoded_append: &EncodedAppend,
+    encoded_append: &EncodedAppendRequest,
 ) -> Result<CommandOutcome<AppendResult>, CommandError> {
     match check_and_append_events(tx, encoded_append) {
         Ok(Ok(seq)) => Ok(CommandOutcome::Changed(AppendResult::Committed { seq, now: tx.now })),
@@ -91,7 +92,7 @@ pub(crate) fn append_events(
 /// appended.
 fn check_and_append_events(
     tx: &Tx<'_>,
-    encoded_append: &EncodedAppend,
+    encoded_append: &EncodedAppendRequest,
 ) -> Result<Result<Seq, AppendResult>, RowChangeError> {
     let may_queue = !matches!(encoded_append.author, JournalAuthor::Driver { .. });
     let tail = match encoded_append.author {
@@ -122,18 +123,19 @@ fn check_and_append_events(
 
 type AuthorCheck = Result<Result<JournalAppendPoint, AppendResult>, RowChangeError>;
 
-/// Condition of an append by a driver: the epoch of its claim, and the sequence number of the last
-/// event that the driver knows.
+/// Condition of an append by the worker that drives the run: the epoch of its claim, and the
+/// sequence number of the last event that the worker knows.
 #[derive(Clone, Copy)]
 struct DriverAppendCondition {
     epoch: Epoch,
     after: Seq,
 }
 
-/// Checks an append by a driver: its worker must still hold the claim and know all events so far.
+/// Checks an append by the worker that drives the run: it must still hold the claim and know all
+/// events so far.
 fn check_driver_append(
     tx: &Tx<'_>,
-    encoded_append: &EncodedAppend,
+    encoded_append: &EncodedAppendRequest,
     worker: WorkerId,
     condition: DriverAppendCondition,
 ) -> AuthorCheck {
@@ -171,7 +173,7 @@ fn check_driver_append(
 /// has claimed the run and `after` is the last event of the journal.
 fn check_append_to_undriven_run(
     tx: &Tx<'_>,
-    encoded_append: &EncodedAppend,
+    encoded_append: &EncodedAppendRequest,
     after: Seq,
 ) -> AuthorCheck {
     let run = encoded_append.run;
@@ -206,7 +208,7 @@ fn check_append_to_undriven_run(
 
 /// Checks an append by an outsider, a process that does not drive the run: the run must not have
 /// ended. Wakes the run if the events require it.
-fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorCheck {
+fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppendRequest) -> AuthorCheck {
     let run = encoded_append.run;
     let Some(head) = RunHeadColumns::load(tx, run)? else {
         // A timer can be left behind by a run that was deleted, and must be consumable.
@@ -237,7 +239,7 @@ fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorC
 /// repeats it. `None` means that the events are not there.
 fn repeated_append_outcome(
     tx: &Tx<'_>,
-    encoded_append: &EncodedAppend,
+    encoded_append: &EncodedAppendRequest,
     after: Seq,
     epoch: Option<Epoch>,
 ) -> Result<Option<AppendResult>, CommandError> {

@@ -17,7 +17,7 @@ use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store
 use crate::sqlite::location::{
     StoreFileKind, parent_dir, private_file_options, read_store_file_kind, resolve_symlinks,
 };
-use crate::sqlite::lock::DriverLock;
+use crate::sqlite::lock::DriverProcessLock;
 use crate::sqlite::schema;
 
 /// Number of pages copied between two progress reports.
@@ -62,7 +62,7 @@ pub fn restore_store(
     let at = store.to_string_lossy();
     let failed = |error| store_error_from_io(error, &at);
     let store = resolve_symlinks(store).map_err(failed)?;
-    let lock = DriverLock::acquire(parent_dir(&store), &at, "longhaul db restore")?;
+    let lock = DriverProcessLock::acquire(parent_dir(&store), &at, "longhaul db restore")?;
     let temp = TempFile::new(&store)?;
     copy_snapshot((from, connect::open_reader_without_side_files), &temp.0, &mut |_| ())?;
     let report = check_store(&temp.0, journals)?;
@@ -71,7 +71,7 @@ pub fn restore_store(
             CommitError::Corrupt(problem.message.clone()).to_store_error(&from.to_string_lossy())
         );
     }
-    let previous = keep_previous_store(&store).map_err(failed)?;
+    let previous = keep_previous_store_under_other_name(&store).map_err(failed)?;
     temp.persist(&store)?;
     drop(lock);
     Ok((report, previous))
@@ -163,7 +163,7 @@ fn copy_database_pages(
 /// Keeps the store that a restore is about to replace: gives its files a second name and returns
 /// that path. `None` means that there is no store. The store keeps its own name until another file
 /// replaces it.
-fn keep_previous_store(store_path: &Path) -> io::Result<Option<PathBuf>> {
+fn keep_previous_store_under_other_name(store_path: &Path) -> io::Result<Option<PathBuf>> {
     if !store_path.try_exists()? {
         return Ok(None);
     }

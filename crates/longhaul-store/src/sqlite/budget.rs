@@ -63,11 +63,11 @@ pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(
             amount_to_column(hold.amount.tokens)
         ],
     )?;
-    if queue.contains(run) { leave_budget_queue(tx, run) } else { Ok(()) }
+    if queue.contains(run) { remove_run_from_budget_queue(tx, run) } else { Ok(()) }
 }
 
-/// Releases a hold, adds the amounts that were spent or lost, and wakes the runs that wait for the
-/// released amount.
+/// Releases a reservation of budget, adds the amounts that were spent or lost (reserved for calls
+/// whose result was lost), and wakes the runs that wait for the released amount.
 pub(crate) fn settle_budget_hold(
     tx: &Tx<'_>,
     run: RunId,
@@ -144,7 +144,7 @@ pub(crate) fn raise_budget_caps(
 
 /// Wakes a parked run if the caps of its budget differ from these, on which the decision to park was
 /// based.
-pub(crate) fn wake_if_caps_differ(
+pub(crate) fn wake_run_if_budget_caps_differ(
     tx: &Tx<'_>,
     run: RunId,
     (micro_usd, tokens): (Option<MicroUsd>, Option<u64>),
@@ -163,9 +163,10 @@ pub(crate) fn wake_if_caps_differ(
 }
 
 /// Queues a parked run until the budget covers this amount. A run that is queued already keeps its
-/// place. The run is woken at once if no run of its tree waits before it and the amount is free by
-/// now, because another run has released its hold since the refusal.
-pub(crate) fn queue_for_budget(
+/// place. The run is woken at once if no run of its tree (root run and descendants) waits before it
+/// and the amount is free by now, because another run has released its reservation since the
+/// refusal.
+pub(crate) fn queue_run_for_budget(
     tx: &Tx<'_>,
     run: RunId,
     needed: BudgetAmount,
@@ -182,7 +183,7 @@ pub(crate) fn queue_for_budget(
 }
 
 /// Removes a run from the queue of its budget, and wakes the runs behind it whose turn it is.
-pub(crate) fn leave_budget_queue(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
+pub(crate) fn remove_run_from_budget_queue(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
     let sql = "DELETE FROM budget_wait WHERE run = ?1 RETURNING account";
     let account = tx.query_one(sql, params![run.bytes()], |row| row.get(0))?;
     account.map_or(Ok(()), |account| wake_runs_waiting_for_budget(tx, account))
@@ -203,7 +204,8 @@ pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.st
         AND (h.state IN (?3, ?4) OR h.state = ?2 AND h.reason = 'budget_held')
       ORDER BY w.position";
 
-/// Whether any run waits for a budget. Most budgets have no queue, which then is not read.
+/// SQL condition that a run waits for the budget. Most budgets have no queue; then the queue is not
+/// read.
 const HAS_QUEUE: &str = "EXISTS (SELECT 1 FROM budget_wait w WHERE w.account = budget.root)";
 
 fn load_budget_queue(tx: &Tx<'_>, root: [u8; 16]) -> Result<Option<BudgetQueue>> {
@@ -230,7 +232,10 @@ const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens,
 
 /// Returns the budget of a root run and its descendants. A retry has the budget of the run that it
 /// retries. `None` means that there is no such budget, for example because it was pruned.
-pub(crate) fn budget_account_of_tree(tx: &Tx<'_>, root: RunId) -> Result<Option<BudgetAccount>> {
+pub(crate) fn budget_account_of_root_run(
+    tx: &Tx<'_>,
+    root: RunId,
+) -> Result<Option<BudgetAccount>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM budget
           WHERE root = coalesce((SELECT account FROM run WHERE id = ?1 AND root = ?1), ?1)"

@@ -1,7 +1,7 @@
 //! Applies changes to rows outside the journal. The state machine decides which changes go with an
 //! event.
 
-use longhaul_core::change::{Change, OutboxRow, SandboxRow, SandboxState};
+use longhaul_core::change::{OutboxRow, RowChange, SandboxRow, SandboxState};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -32,65 +32,65 @@ pub(crate) struct RowChangeTarget {
 pub(crate) fn apply_row_change(
     tx: &Tx<'_>,
     subject: RowChangeTarget,
-    change: &Change,
+    change: &RowChange,
 ) -> Result<(), RowChangeError> {
     let run = subject.run;
     match change {
-        Change::CreateRun(new) => create_run(tx, new, RunOrigin::Run),
-        Change::CreateStep(new) => create_run(tx, new, RunOrigin::Step),
-        Change::UpdateScheduling(to) => {
+        RowChange::CreateRun(new) => create_run(tx, new, RunOrigin::Run),
+        RowChange::CreateStep(new) => create_run(tx, new, RunOrigin::Step),
+        RowChange::UpdateScheduling(to) => {
             head::update_run_scheduling(tx, run, to, subject.may_queue)?;
             if to.keeps_run_in_budget_queue() {
                 Ok(())
             } else {
-                budget::leave_budget_queue(tx, run)
+                budget::remove_run_from_budget_queue(tx, run)
             }
         }
-        Change::RaiseGate(spec) => gate::raise_gate(tx, run, spec),
-        Change::UpdateGate(closing) => gate::answer_or_close_gate(tx, closing),
-        Change::SetTimer(to) => timer::set_or_consume_timer(tx, to),
-        Change::QueueSteer(row) => steer::queue_steer(tx, run, row),
-        Change::UpdateSteer(to) => steer::update_queued_steer(tx, run, to),
-        Change::AcquireSlot(sandbox_slot) => slot::acquire_sandbox_slot(tx, run, sandbox_slot),
-        Change::ReleaseSlot(sandbox) => slot::release_sandbox_slot(tx, *sandbox),
-        Change::QueueForSlot(provider) => Ok(slot::queue_for_sandbox_slot(tx, run, provider)?),
-        Change::Hold(hold) => budget::hold_budget(tx, run, *hold),
-        Change::Settle(settlement) => budget::settle_budget_hold(tx, run, *settlement),
-        Change::WaitForHolds(needed) => budget::queue_for_budget(tx, run, *needed),
-        Change::WaitForHigherCaps { micro_usd, tokens } => {
-            budget::wake_if_caps_differ(tx, run, (*micro_usd, *tokens))
+        RowChange::RaiseGate(spec) => gate::raise_gate(tx, run, spec),
+        RowChange::UpdateGate(closing) => gate::answer_or_close_gate(tx, closing),
+        RowChange::SetTimer(to) => timer::set_or_delete_timers(tx, to),
+        RowChange::QueueSteer(row) => steer::queue_steer(tx, run, row),
+        RowChange::UpdateSteer(to) => steer::update_queued_steer(tx, run, to),
+        RowChange::AcquireSlot(sandbox_slot) => slot::acquire_sandbox_slot(tx, run, sandbox_slot),
+        RowChange::ReleaseSlot(sandbox) => slot::release_sandbox_slot(tx, *sandbox),
+        RowChange::QueueForSlot(provider) => Ok(slot::queue_for_sandbox_slot(tx, run, provider)?),
+        RowChange::Hold(hold) => budget::hold_budget(tx, run, *hold),
+        RowChange::Settle(settlement) => budget::settle_budget_hold(tx, run, *settlement),
+        RowChange::WaitForHolds(needed) => budget::queue_run_for_budget(tx, run, *needed),
+        RowChange::WaitForHigherCaps { micro_usd, tokens } => {
+            budget::wake_run_if_budget_caps_differ(tx, run, (*micro_usd, *tokens))
         }
-        Change::HoldCaps(reservations) => spend::reserve_in_spend_caps(tx, run, reservations),
-        Change::SettleCaps(settlements) => Ok(spend::settle_spend_caps(tx, settlements)?),
-        Change::WaitAtCap(row) => Ok(spend::queue_run_at_spend_cap(tx, run, row)?),
-        Change::UpdateKey(to) => effect_key::update_effect_key(tx, run, to),
-        Change::RaiseBudget(raise) => budget::raise_budget_caps(tx, (run, false), *raise),
-        Change::RaiseTreeBudget(raise) => budget::raise_budget_caps(tx, (run, true), *raise),
-        Change::AddUsage(row) => Ok(usage::add_usage(tx, run, row)?),
-        Change::AddOutbox(row) => Ok(add_outbox_row(tx, run, row)?),
-        Change::AppendThread(row) => Ok(records::extend_thread(tx, &row.thread, &row.messages)?),
-        Change::PutBlob(content) => {
+        RowChange::HoldCaps(reservations) => spend::reserve_in_spend_caps(tx, run, reservations),
+        RowChange::SettleCaps(settlements) => Ok(spend::settle_spend_caps(tx, settlements)?),
+        RowChange::WaitAtCap(row) => Ok(spend::queue_run_at_spend_cap(tx, run, row)?),
+        RowChange::UpdateKey(to) => effect_key::update_effect_key(tx, run, to),
+        RowChange::RaiseBudget(raise) => budget::raise_budget_caps(tx, (run, false), *raise),
+        RowChange::RaiseTreeBudget(raise) => budget::raise_budget_caps(tx, (run, true), *raise),
+        RowChange::AddUsage(row) => Ok(usage::add_usage(tx, run, row)?),
+        RowChange::AddOutbox(row) => Ok(add_outbox_row(tx, run, row)?),
+        RowChange::AppendThread(row) => Ok(records::extend_thread(tx, &row.thread, &row.messages)?),
+        RowChange::PutBlob(content) => {
             blob::put_blob(tx, content.hash(), &content.content)?;
             Ok(blob::add_blob_reference(tx, run, content.hash())?)
         }
-        Change::SetSandbox(row) => Ok(upsert_sandbox(tx, row)?),
-        Change::PutDefinition(content) => Ok(blob::put_agent_definition(tx, content)?),
-        Change::AddRule(row) => rule::add_rule(tx, row),
-        Change::UseRule(used) => Ok(rule::count_rule_use(tx, *used)?),
-        Change::RevokeRule { rule, by } => match rule::revoke_rule(tx, *rule, by)? {
+        RowChange::SetSandbox(row) => Ok(upsert_sandbox(tx, row)?),
+        RowChange::PutDefinition(content) => Ok(blob::put_agent_definition(tx, content)?),
+        RowChange::AddRule(row) => rule::add_rule(tx, row),
+        RowChange::UseRule(used) => Ok(rule::count_rule_use(tx, *used)?),
+        RowChange::RevokeRule { rule, by } => match rule::revoke_rule(tx, *rule, by)? {
             true => Ok(()),
             false => Err(RowChangeError::Refused(AppendRefusalReason::RuleInactive)),
         },
-        Change::MarkRequestApplied(key) => {
+        RowChange::MarkRequestApplied(key) => {
             let seq = subject.last_seq;
-            idempotency::set_request_effect_once(
+            idempotency::record_change_committed_by_request(
                 tx,
                 key,
                 &IdempotentRequestEffect::Events { run, seq },
             )
         }
-        Change::SaveSubmitKey(key) => save_idempotency_key_of_added_task(tx, run, key),
-        Change::SaveCheckpoint(state) => Ok(records::save_checkpoint(tx, run, state)?),
+        RowChange::SaveSubmitKey(key) => save_idempotency_key_of_added_task(tx, run, key),
+        RowChange::SaveCheckpoint(state) => Ok(records::save_checkpoint(tx, run, state)?),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::RepairedRowCounts;
 use longhaul_core::port::store::{JournalReadRequest, StoreError};
@@ -49,11 +49,11 @@ const ORPHAN_QUERIES: &[(&str, &str)] = &[
 /// can't check.
 pub trait JournalChecker {
     /// Checks the next event of the current journal.
-    fn check_next_entry(&mut self, entry: &Entry) -> Result<(), String>;
+    fn check_next_entry(&mut self, entry: &JournalEntry) -> Result<(), String>;
 
-    /// Ends the check of the current journal. `ended` says whether the run has ended according to
-    /// its scheduling row.
-    fn finish_journal_check(&mut self, ended: bool) -> Result<(), String>;
+    /// Ends the check of the current journal. `has_run_ended` says whether the run has ended
+    /// according to its scheduling row.
+    fn finish_journal_check(&mut self, has_run_ended: bool) -> Result<(), String>;
 }
 
 /// A problem that was found in a store.
@@ -217,7 +217,7 @@ fn check_blob_hashes(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Comman
                 report.add_problem(
                     "body",
                     None,
-                    format!("the content of {table} {hash} is corrupt"),
+                    format!("the content of the row {hash} in the table {table} is corrupt"),
                 );
             }
         }

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, Seq};
-use longhaul_core::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
-use longhaul_core::port::store::{Claim, ClaimRequest, WorkerLiveness};
+use longhaul_core::port::queue::{PeekRequest, QueuePosition, RunsToClaim};
+use longhaul_core::port::store::{Claim, RunClaimRequest, WorkerLiveness};
 use rusqlite::{Row, params};
 
 use crate::sqlite::column::{LEASED, count_to_column, get_u64, limit_to_column, liveness_code};
@@ -19,8 +19,8 @@ use crate::sqlite::error::CommandError;
 use crate::sqlite::journal::{JournalAppendPoint, encode_events, insert_events};
 use crate::sqlite::tx::Tx;
 
-/// Selects the ready runs of an inbox that come after a given position of the queue. The order of
-/// the queue is the order of the primary key, so that nothing is sorted.
+/// Selects the ready runs of an inbox (a named queue of tasks) that come after a given position of
+/// the queue. The order of the queue is the order of the primary key, so that nothing is sorted.
 pub(crate) const SELECT_READY: &str =
     "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
@@ -42,7 +42,7 @@ pub(crate) const SELECT_READY_RUN: &str =
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
       WHERE q.run = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)";
 
-/// Selects the ready runs of a tree, the oldest first.
+/// Selects the ready runs of a tree (a root run and its descendants), the oldest first.
 pub(crate) const SELECT_READY_IN_TREE: &str =
     "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM run t CROSS JOIN ready q ON q.run = t.id CROSS JOIN run_head h ON h.run = q.run
@@ -52,14 +52,14 @@ pub(crate) const SELECT_READY_IN_TREE: &str =
 /// Claims ready runs for a worker, from each inbox the same number, and returns the claims.
 pub(crate) fn claim_runs(
     tx: &Tx<'_>,
-    request: &ClaimRequest,
+    request: &RunClaimRequest,
 ) -> Result<CommandOutcome<Vec<Claim>>, CommandError> {
     if !may_worker_claim(tx, request)? {
         return Ok(CommandOutcome::Silent(Vec::new()));
     }
     let claimed = match &request.only {
-        Some(ClaimSelection::Runs(runs)) => claim_runs_by_id(tx, request, runs)?,
-        Some(ClaimSelection::Tree(root)) => claim_runs_of_tree(tx, request, *root)?,
+        Some(RunsToClaim::Runs(runs)) => claim_runs_by_id(tx, request, runs)?,
+        Some(RunsToClaim::Tree(root)) => claim_runs_with_root(tx, request, *root)?,
         None => claim_from_inboxes(tx, request)?,
     };
     Ok(if claimed.is_empty() {
@@ -71,7 +71,7 @@ pub(crate) fn claim_runs(
 
 fn claim_runs_by_id(
     tx: &Tx<'_>,
-    request: &ClaimRequest,
+    request: &RunClaimRequest,
     runs: &[RunId],
 ) -> Result<Vec<Claim>, CommandError> {
     let mut claimed = Vec::new();
@@ -88,9 +88,9 @@ fn claim_runs_by_id(
 }
 
 /// Claims ready runs of the tree of runs with this root.
-fn claim_runs_of_tree(
+fn claim_runs_with_root(
     tx: &Tx<'_>,
-    request: &ClaimRequest,
+    request: &RunClaimRequest,
     root: RunId,
 ) -> Result<Vec<Claim>, CommandError> {
     let limit = limit_to_column(request.limit);
@@ -99,8 +99,9 @@ fn claim_runs_of_tree(
     ready.into_iter().map(|ready| claim_run(tx, request, ready)).collect()
 }
 
-/// Claims an equal share from each inbox, until the limit is reached or all inboxes are exhausted.
-fn claim_from_inboxes(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Vec<Claim>, CommandError> {
+/// Claims ready runs from the inboxes (named queues of tasks) in equal shares, until the limit is
+/// reached or all inboxes are exhausted.
+fn claim_from_inboxes(tx: &Tx<'_>, request: &RunClaimRequest) -> Result<Vec<Claim>, CommandError> {
     let mut claimed = Vec::new();
     let mut inboxes: Vec<&InboxName> = request.inboxes.iter().collect();
     while !inboxes.is_empty() && claimed.len() < request.limit {
@@ -129,7 +130,7 @@ fn claim_from_inboxes(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Vec<Claim>,
     Ok(claimed)
 }
 
-/// Lists ready runs of an inbox, in queue order.
+/// Lists ready runs of an inbox (a named queue of tasks), in queue order.
 pub(crate) fn peek_queue(
     tx: &Tx<'_>,
     request: &PeekRequest,
@@ -140,7 +141,7 @@ pub(crate) fn peek_queue(
 
 /// Returns whether the worker may claim runs: it is live (neither draining nor dead), and its last
 /// heartbeat is not older than its ttl.
-fn may_worker_claim(tx: &Tx<'_>, request: &ClaimRequest) -> rusqlite::Result<bool> {
+fn may_worker_claim(tx: &Tx<'_>, request: &RunClaimRequest) -> rusqlite::Result<bool> {
     let live = tx.query_one(
         "SELECT 1 FROM worker
           WHERE id = ?1 AND liveness = ?2 AND abs(heartbeat_at - ?3) <= ttl_ms * 1000",
@@ -193,7 +194,11 @@ fn select_ready_runs(tx: &Tx<'_>, request: &PeekRequest) -> rusqlite::Result<Vec
     Ok(found)
 }
 
-fn claim_run(tx: &Tx<'_>, request: &ClaimRequest, picked: ReadyRun) -> Result<Claim, CommandError> {
+fn claim_run(
+    tx: &Tx<'_>,
+    request: &RunClaimRequest,
+    picked: ReadyRun,
+) -> Result<Claim, CommandError> {
     let QueuePosition { rank, sort_key, run } = picked.position;
     let epoch = Epoch(picked.epoch + 1);
     let claimed = Event::RunClaimed(RunClaimed { worker: request.worker, epoch });

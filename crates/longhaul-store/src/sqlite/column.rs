@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use longhaul_core::access::Role;
 use longhaul_core::policy::gate::GateStatus;
-use longhaul_core::port::auth::TokenKind;
+use longhaul_core::port::auth::LoginTokenKind;
 use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
@@ -78,7 +78,7 @@ where
     text.parse().map_err(|error| column_conversion_error(index, Type::Text, error))
 }
 
-/// Reads a name from a column that may be null.
+/// Reads a text from a column that may be null, and parses it with `FromStr`.
 pub(crate) fn get_optional_parsed<T>(row: &Row<'_>, index: usize) -> Result<Option<T>>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,
@@ -142,7 +142,7 @@ pub(crate) const fn gate_status_code(status: GateStatus) -> i64 {
 }
 
 /// Reads the liveness of a worker from a column.
-pub(crate) fn get_liveness(row: &Row<'_>, index: usize) -> Result<WorkerLiveness> {
+pub(crate) fn get_worker_liveness(row: &Row<'_>, index: usize) -> Result<WorkerLiveness> {
     match row.get(index)? {
         0 => Ok(WorkerLiveness::Live),
         1 => Ok(WorkerLiveness::Draining),
@@ -183,10 +183,10 @@ pub(crate) fn get_role(row: &Row<'_>, index: usize) -> Result<Role> {
 }
 
 /// Converts the kind of a token to a column value.
-pub(crate) const fn token_kind_code(kind: TokenKind) -> i64 {
+pub(crate) const fn token_kind_code(kind: LoginTokenKind) -> i64 {
     match kind {
-        TokenKind::Session => 0,
-        TokenKind::Ticket => 1,
+        LoginTokenKind::Session => 0,
+        LoginTokenKind::Ticket => 1,
     }
 }
 
@@ -201,5 +201,5 @@ pub(crate) fn column_conversion_error(
 
 /// Error for an unknown code in a column. Contains the kind of code, such as a status.
 #[derive(Debug, thiserror::Error)]
-#[error("the database column contains an unknown {0}")]
+#[error("the database column contains an unknown {code_kind}", code_kind = .0)]
 pub(crate) struct UnknownColumnCodeError(pub(crate) &'static str);

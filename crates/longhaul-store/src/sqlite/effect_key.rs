@@ -22,7 +22,8 @@ pub(crate) const SELECT_WAITING_RUNS: &str = "SELECT w.run FROM effect_key_wait 
        CROSS JOIN run_head h ON h.run = w.run
       WHERE w.key = ?1 AND h.state = ?2";
 
-/// Applies a change to an effect key. `run` is the run whose append makes the change.
+/// Applies a change to an effect key (name of an effect that must happen at most once). `run` is
+/// the run whose append makes the change.
 pub(crate) fn update_effect_key(
     tx: &Tx<'_>,
     run: RunId,
@@ -35,8 +36,8 @@ pub(crate) fn update_effect_key(
     }
 }
 
-/// Claims an effect key for a call that starts. Refused if another call has claimed the key, unless
-/// this call replaces that claim.
+/// Claims an effect key (name of an effect that must happen at most once) for a call that starts.
+/// Refused if another call has claimed the key, unless this call replaces that claim.
 fn claim_effect_key(tx: &Tx<'_>, run: RunId, claim: &EffectKeyClaim) -> Result<(), RowChangeError> {
     match load_effect_key(tx, claim.key)? {
         Some(taken) if !claim.may_change_key(&taken) => {
@@ -88,7 +89,8 @@ fn settle_effect_key(
     waiting.into_iter().try_for_each(|run| wake_run(tx, RunId::from_bytes(run)))
 }
 
-/// Returns the row of an effect key. `None` means that no call has claimed the key.
+/// Returns the row of an effect key (name of an effect that must happen at most once). `None` means
+/// that no call has claimed the key.
 fn load_effect_key(tx: &Tx<'_>, key: Hash) -> Result<Option<ClaimedEffectKey>> {
     let sql = "SELECT run, call, state FROM effect_key WHERE key = ?1";
     tx.query_one(sql, params![key.bytes()], |row| {

@@ -88,7 +88,7 @@ pub(crate) enum CommitError {
     ReadOnly(String),
     /// The database file is corrupt.
     Corrupt(String),
-    /// The store was closed for this reason, after which it is unknown what is on disk.
+    /// The store is closed, for this reason. It may be unknown which writes are on disk.
     Closed(String),
     /// Any other error, with its message.
     Other(String),

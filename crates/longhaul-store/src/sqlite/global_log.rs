@@ -12,7 +12,7 @@ use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{count_to_column, get_u64, limit_to_column};
 use crate::sqlite::error::CommandError;
-use crate::sqlite::journal::{JournalRow, missing_body_error};
+use crate::sqlite::journal::{JournalRow, missing_event_body_error};
 use crate::sqlite::tx::Tx;
 
 /// Selects the journal rows after a global sequence number, with their bodies.
@@ -45,7 +45,7 @@ pub(crate) fn read_global_log(
         |row| Ok((get_global_seq(row, 8)?, get_run_id(row, 7)?, JournalRow::from_row(row)?)),
     )?;
     let entries = lines.into_iter().map(|(global_seq, run, line)| {
-        let line = line.ok_or_else(|| missing_body_error(run))?;
+        let line = line.ok_or_else(|| missing_event_body_error(run))?;
         Ok((global_seq, line.into_entry(run)?))
     });
     Ok(GlobalJournalPage { entries: entries.collect::<Result<_, CommandError>>()? })

@@ -8,10 +8,10 @@ use longhaul_core::time::Clock;
 use crate::sqlite::change_watch::ChangeNotifier;
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, CommitError};
-use crate::sqlite::lock::DriverLockSlot;
+use crate::sqlite::lock::ReacquirableDriverLock;
 use crate::sqlite::reader::ReaderPool;
 use crate::sqlite::repair::RepairCursor;
-use crate::sqlite::takeover::release_runs_of_previous_driver;
+use crate::sqlite::takeover::release_runs_and_increment_boot_count;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::writer::WriterHandle;
 
@@ -26,10 +26,11 @@ pub struct SqliteStore {
     pub(crate) changes: ChangeNotifier,
     pub(crate) writer: WriterHandle,
     pub(crate) at: Arc<str>,
-    /// Driver lock. `None` means a store in memory, or one that can only be read.
-    pub(crate) driver_lock: Option<Arc<DriverLockSlot>>,
-    /// Whether this process is always the driver, because the store is in memory and no other
-    /// process can open it.
+    /// Driver lock, held by the process that executes the runs. `None` means a store in memory, or
+    /// one that can only be read.
+    pub(crate) driver_lock: Option<Arc<ReacquirableDriverLock>>,
+    /// Whether this process is always the driver (the process that executes the runs), because the
+    /// store is in memory and no other process can open it.
     pub(crate) is_always_driver: bool,
     pub(crate) boot: i64,
     pub(crate) clock: Arc<dyn Clock>,
@@ -55,7 +56,8 @@ impl SqliteStore {
         &self.at
     }
 
-    /// Returns the number of times that this store was opened as driver, including this time.
+    /// Returns the number of times that this store was opened as driver (to execute its runs),
+    /// including this time.
     pub const fn boot_count(&self) -> i64 {
         self.boot
     }
@@ -68,7 +70,7 @@ impl SqliteStore {
 
     /// Returns whether this process is the store's driver, the only process that may execute its
     /// runs.
-    pub fn is_driver(&self) -> bool {
+    pub fn is_driver_process(&self) -> bool {
         self.is_always_driver || self.driver_lock.as_ref().is_some_and(|lock| lock.is_held())
     }
 
@@ -88,7 +90,7 @@ impl SqliteStore {
     /// [`StoreError::AlreadyDriven`]: another process is the driver. Other errors: the store can't
     /// be written to.
     pub async fn acquire_driver_lock(&self) -> Result<(), StoreError> {
-        if self.is_driver() {
+        if self.is_driver_process() {
             return Ok(());
         }
         if let Some(lock) = &self.driver_lock {
@@ -96,7 +98,7 @@ impl SqliteStore {
         }
         let released = self
             .run_command(|tx| {
-                Ok(CommandOutcome::Changed(release_runs_of_previous_driver(tx.conn)?))
+                Ok(CommandOutcome::Changed(release_runs_and_increment_boot_count(tx.conn)?))
             })
             .await;
         if released.is_err() {
@@ -105,10 +107,10 @@ impl SqliteStore {
         released.map(|_| ())
     }
 
-    /// Returns an error unless this process is the driver of the store. `verb` names the refused
-    /// action.
-    pub(crate) fn require_driver_mode(&self, verb: &'static str) -> Result<(), StoreError> {
-        match self.is_driver() {
+    /// Returns an error unless this process is the driver of the store (the process that executes
+    /// its runs). `verb` names the refused action.
+    pub(crate) fn require_driver_process(&self, verb: &'static str) -> Result<(), StoreError> {
+        match self.is_driver_process() {
             true => Ok(()),
             false => Err(StoreError::NotDriver { at: self.at.to_string(), verb }),
         }

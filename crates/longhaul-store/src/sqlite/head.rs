@@ -11,7 +11,7 @@ use rusqlite::{Result, params};
 use crate::sqlite::column::{ENDED, PARKED, PAUSED, get_optional_parsed, status_to_column};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::lane::{LaneDepthLimit, enter_lane, leave_lane, set_lane_position};
-use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_run_from_queue};
+use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_run_from_ready_queue};
 use crate::sqlite::tx::Tx;
 
 /// Updates the scheduling state of a run, stored in the run's head (its scheduling row).
@@ -23,7 +23,7 @@ pub(crate) fn update_run_scheduling(
 ) -> Result<()> {
     // A run that is claimed by a driver is not in the queue.
     if may_queue {
-        remove_run_from_queue(tx, run)?;
+        remove_run_from_ready_queue(tx, run)?;
     }
     match update {
         RunSchedulingUpdate::Park { reason, blocked, release_lane } => {
@@ -57,7 +57,8 @@ pub(crate) fn update_run_scheduling(
     }
 }
 
-/// Removes the root of a run's tree from its lane, if the root and all its descendants have ended.
+/// Removes the root run of this run's tree from its lane, if the root run and all its descendants
+/// have ended.
 fn remove_ended_root_from_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let root = tx.query_one(
         "SELECT h.run FROM run r JOIN run_head h ON h.run = r.root
@@ -71,7 +72,7 @@ fn remove_ended_root_from_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
 /// Returns in which states a run is woken by the events of an outsider (a process that does not
 /// drive the run): when parked or paused, only when parked, or never. If the events differ, the one
 /// that wakes the run in the most states decides.
-pub(crate) fn wake_target_of_events(events: &[Event]) -> RunsToWake {
+pub(crate) fn runs_to_wake_for_events(events: &[Event]) -> RunsToWake {
     let has_target = |target| {
         let mut events = events.iter();
         events.any(|event| event.runs_woken_by_outside_append() == Some(target))
@@ -85,7 +86,7 @@ pub(crate) fn wake_target_of_events(events: &[Event]) -> RunsToWake {
     }
 }
 
-/// Returns whether a wake-up with this target wakes a run in this state.
+/// Returns whether an event that wakes the runs in `wake_target` wakes a run in this state.
 pub(crate) fn is_state_woken_by(state: i64, wake_target: RunsToWake) -> bool {
     match wake_target {
         RunsToWake::ParkedOrPaused => state == PARKED || state == PAUSED,

@@ -14,7 +14,8 @@ use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{
-    LEASED, count_to_column, get_json, get_liveness, get_time, get_u64, liveness_code, to_json,
+    LEASED, count_to_column, get_json, get_time, get_u64, get_worker_liveness, liveness_code,
+    to_json,
 };
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
@@ -99,7 +100,7 @@ impl WorkerState {
             params![worker.bytes()],
             |row| {
                 Ok(Self {
-                    liveness: get_liveness(row, 0)?,
+                    liveness: get_worker_liveness(row, 0)?,
                     ttl: Millis(get_u64(row, 1)?),
                     heartbeat_at: get_time(row, 2)?,
                     connected_since: get_time(row, 3)?,
@@ -111,7 +112,10 @@ impl WorkerState {
 
 /// Lists the runs claimed by a worker, each with the sequence number of the last event in its
 /// journal.
-pub(crate) fn claimed_runs(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, Seq)>> {
+pub(crate) fn claimed_runs_with_last_seq(
+    tx: &Tx<'_>,
+    worker: WorkerId,
+) -> Result<Vec<(RunId, Seq)>> {
     tx.query_all(
         "SELECT run, last_seq FROM run_head WHERE worker = ?1 AND state = ?2 ORDER BY run",
         params![worker.bytes(), LEASED],
@@ -134,7 +138,7 @@ pub(crate) fn list_workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
             worker: WorkerId::from_bytes(row.get(0)?),
             host: row.get(1)?,
             build: row.get(2)?,
-            liveness: get_liveness(row, 3)?,
+            liveness: get_worker_liveness(row, 3)?,
             heartbeat_at: get_time(row, 4)?,
             ttl: Millis(get_u64(row, 5)?),
             runs: get_u64(row, 6)?,

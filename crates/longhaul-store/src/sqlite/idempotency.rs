@@ -4,7 +4,7 @@
 //! another attempt takes over, the late result of the first attempt is ignored.
 
 use longhaul_core::port::auth::{
-    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredResponse,
+    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredHttpResponse,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -55,7 +55,7 @@ pub(crate) fn begin_idempotent_request(
 
 /// Stores which change a request in progress has committed (its effect). Refused if an effect is
 /// already stored.
-pub(crate) fn set_request_effect_once(
+pub(crate) fn record_change_committed_by_request(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
     effect: &IdempotentRequestEffect,
@@ -73,7 +73,7 @@ pub(crate) fn set_request_effect_once(
 
 /// Stores which change a request in progress has committed (its effect). Replaces an effect that
 /// was stored before.
-pub(crate) fn replace_request_effect(
+pub(crate) fn replace_change_committed_by_request(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
     effect: &IdempotentRequestEffect,
@@ -87,7 +87,7 @@ pub(crate) fn replace_request_effect(
 
 /// Returns the change that an earlier attempt at a request has committed (its effect). `None` means
 /// that no attempt has committed a change, or that the request has a stored response.
-pub(crate) fn effect_of_earlier_attempt(
+pub(crate) fn change_committed_by_earlier_attempt(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
 ) -> Result<Option<IdempotentRequestEffect>> {
@@ -119,7 +119,7 @@ fn insert_idempotent_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Resul
 pub(crate) fn complete_idempotent_request(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
-    reply: &StoredResponse,
+    reply: &StoredHttpResponse,
 ) -> Result<()> {
     tx.exec(
         "UPDATE idempotent_request SET status = ?3, location = ?4, response_body = ?5
@@ -146,10 +146,10 @@ fn read_effect_column(row: &Row<'_>, index: usize) -> Result<Option<IdempotentRe
     text.map(|_| get_json(row, index)).transpose()
 }
 
-fn read_stored_response(row: &Row<'_>) -> Result<Option<StoredResponse>> {
+fn read_stored_response(row: &Row<'_>) -> Result<Option<StoredHttpResponse>> {
     let status: Option<u16> = row.get(1)?;
     let Some(status) = status else {
         return Ok(None);
     };
-    Ok(Some(StoredResponse { status, location: row.get(2)?, body: row.get(3)? }))
+    Ok(Some(StoredHttpResponse { status, location: row.get(2)?, body: row.get(3)? }))
 }

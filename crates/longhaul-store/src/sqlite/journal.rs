@@ -4,7 +4,7 @@
 
 use longhaul_core::change::JournalPrefixCopy;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{Epoch, RunId, Seq};
 use longhaul_core::port::store::{JournalPage, JournalReadRequest};
 use longhaul_core::raw::Hash;
@@ -201,11 +201,11 @@ impl JournalRow {
     }
 
     /// Decodes the row into a journal entry of the given run.
-    pub(crate) fn into_entry(self, run: RunId) -> Result<Entry, CommandError> {
+    pub(crate) fn into_entry(self, run: RunId) -> Result<JournalEntry, CommandError> {
         let seq = self.seq;
         let event = Event::decode(&self.kind, self.version, &self.body)
             .map_err(|source| CommandError::InvalidEvent { run, seq, source })?;
-        Ok(Entry { run, seq, at: self.at, epoch: self.epoch, event })
+        Ok(JournalEntry { run, seq, at: self.at, epoch: self.epoch, event })
     }
 }
 
@@ -223,10 +223,10 @@ fn read_journal_rows(
         JournalRow::from_row,
     )?;
     let whole: Option<Vec<JournalRow>> = lines.into_iter().collect();
-    whole.ok_or_else(|| missing_body_error(run))
+    whole.ok_or_else(|| missing_event_body_error(run))
 }
 
 /// Returns the error for an event of this run without a body.
-pub(crate) fn missing_body_error(run: RunId) -> CommandError {
+pub(crate) fn missing_event_body_error(run: RunId) -> CommandError {
     CommandError::InconsistentRows(format!("the body of an event of {run} is missing"))
 }

@@ -13,7 +13,7 @@ use crate::sqlite::column::{
     ENDED, LANE_WAIT, PARKED, PAUSED, READY, get_parsed, get_u32, limit_to_column, to_json,
 };
 use crate::sqlite::error::RowChangeError;
-use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_run_from_queue};
+use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_run_from_ready_queue};
 use crate::sqlite::timer::{ArmedTimer, arm_timer, is_timer_set};
 use crate::sqlite::tx::Tx;
 
@@ -107,14 +107,14 @@ pub(crate) fn leave_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
         |row| row.get(0),
     )?;
     if is_free == Some(true) {
-        promote_next_run(tx, &lane)?;
+        give_lane_to_next_run(tx, &lane)?;
     }
     Ok(())
 }
 
 /// Gives the lane to the first run in it that has not ended. The caller must have updated the
 /// lane's row in an earlier statement, so that the order of the lane is kept.
-pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
+pub(crate) fn give_lane_to_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
     let next: Option<([u8; 16], i64, Option<i64>)> =
         tx.query_one(SELECT_NEXT_IN_LANE, params![lane], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
@@ -125,7 +125,7 @@ pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
         // A paused or parked run holds the lane from now on without becoming ready.
         Some((run, LANE_WAIT, None)) => make_run_ready(tx, RunId::from_bytes(run)),
         Some((run, LANE_WAIT, Some(window))) => {
-            start_after_collect_window(tx, RunId::from_bytes(run), window)
+            start_run_after_message_collect_window(tx, RunId::from_bytes(run), window)
         }
         Some(_) | None => Ok(()),
     }
@@ -133,7 +133,7 @@ pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
 
 /// Starts a run that collects messages: parks it until no message has arrived for `window_ms`, or
 /// makes it ready if that time has passed. The last event of such a run is its last message.
-fn start_after_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result<()> {
+fn start_run_after_message_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result<()> {
     delete_start_timer(tx, run)?;
     let last: Option<i64> = tx.query_one(
         "SELECT j.at FROM run_head h JOIN journal j ON j.run = h.run AND j.seq = h.last_seq
@@ -166,7 +166,7 @@ pub(crate) fn restart_message_collect_window(tx: &Tx<'_>, run: RunId) -> Result<
         params![run.bytes(), PARKED],
         |row| row.get(0),
     )?;
-    window_ms.map_or(Ok(()), |window_ms| start_after_collect_window(tx, run, window_ms))
+    window_ms.map_or(Ok(()), |window_ms| start_run_after_message_collect_window(tx, run, window_ms))
 }
 
 fn delete_start_timer(tx: &Tx<'_>, run: RunId) -> Result<()> {
@@ -212,7 +212,11 @@ pub(crate) fn check_lane_entry_policy(
 /// The runs are visited from the newest to the oldest. The visit stops at a run that was never
 /// claimed and has its timer already: its position never changes, so all runs before it have got
 /// timers, too. So a burst of `n` new runs sets only `n` timers.
-pub(crate) fn set_cancel_timers_in_lane(tx: &Tx<'_>, lane: &LaneKey, newer: RunId) -> Result<()> {
+pub(crate) fn set_timers_to_cancel_runs_in_lane(
+    tx: &Tx<'_>,
+    lane: &LaneKey,
+    newer: RunId,
+) -> Result<()> {
     let kind = TimerKind::LaneInterrupted(newer);
     let mut before = i64::MAX;
     loop {
@@ -254,13 +258,13 @@ pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Resu
         (Some((Some(unclaimed), Some(state))), true) => {
             let run = RunId::from_bytes(unclaimed);
             if state != PAUSED {
-                remove_run_from_queue(tx, run)?;
+                remove_run_from_ready_queue(tx, run)?;
                 delete_start_timer(tx, run)?;
                 make_run_wait_for_lane(tx, run)?;
             }
             tx.run("UPDATE lane SET head = NULL WHERE lane = ?1", params![lane.as_str()])?;
         }
-        (Some((None, _)), false) => promote_next_run(tx, lane.as_str())?,
+        (Some((None, _)), false) => give_lane_to_next_run(tx, lane.as_str())?,
         (_, true | false) => {}
     }
     let row = get_lane(tx, lane)?;
@@ -268,8 +272,8 @@ pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Resu
 }
 
 /// Lists lanes in which runs wait although no open run holds the lane, of the lanes after `after`
-/// up to and including `last`. An ended root run still holds its lane while any run of its tree is
-/// open. Paused lanes are not listed.
+/// up to and including `last`. An ended root run still holds its lane while any of its descendants
+/// is open. Paused lanes are not listed.
 pub(crate) fn list_stuck_lanes(tx: &Tx<'_>, (after, last): (&str, &str)) -> Result<Vec<String>> {
     tx.query_all(
         "SELECT l.lane FROM lane l

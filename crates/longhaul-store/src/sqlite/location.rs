@@ -126,14 +126,14 @@ pub(crate) struct OpenedDatabaseFile {
 impl OpenedDatabaseFile {
     /// Remembers the path and the current identity of the file.
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), identity: file_identity(path).ok() }
+        Self { path: path.to_owned(), identity: device_and_inode(path).ok() }
     }
 
     /// Checks that the path still leads to the same file, because writes to a deleted or replaced
     /// file are lost.
     pub(crate) fn check_not_replaced(&self) -> Result<(), String> {
         let path = self.path.display();
-        match file_identity(&self.path) {
+        match device_and_inode(&self.path) {
             Ok(found) if self.identity.is_none_or(|opened| opened == found) => Ok(()),
             Err(error) if !is_file_missing_error(&error) => {
                 tracing::warn!(store = %path, %error, "can't check whether the store file still exists");
@@ -144,7 +144,7 @@ impl OpenedDatabaseFile {
     }
 }
 
-fn file_identity(path: &Path) -> io::Result<(u64, u64)> {
+fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
     let found = fs::metadata(path)?;
     Ok((found.dev(), found.ino()))
 }
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn only_a_missing_or_replaced_store_file_is_an_error() {
-        let here = file_identity(Path::new("/")).ok();
+        let here = device_and_inode(Path::new("/")).ok();
         let too_long = format!("/{}", "a".repeat(300));
         for (path, identity, is_in_place) in [
             ("/", here, true),

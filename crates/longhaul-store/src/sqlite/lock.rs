@@ -15,7 +15,8 @@ use crate::sqlite::location::{parent_dir, private_file_options, resolve_symlinks
 
 /// Name of the lock file, in the directory of the database.
 const LOCK_FILE_NAME: &str = "driver.lock";
-/// Maximum number of attempts to acquire the driver lock, with a delay between them.
+/// Maximum number of attempts to acquire the driver lock (the right to execute the runs of a
+/// store), with a delay between them.
 const LOCK_ATTEMPTS_MAX: u32 = 5;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(4);
 /// Maximum number of bytes that are read of the description of the lock's holder.
@@ -23,11 +24,11 @@ const HOLDER_BYTES_MAX: u64 = 1_024;
 
 /// The driver lock of a store, held while this process is the store's driver (executes its runs).
 #[derive(Debug)]
-pub(crate) struct DriverLock {
+pub(crate) struct DriverProcessLock {
     file: File,
 }
 
-impl Drop for DriverLock {
+impl Drop for DriverProcessLock {
     fn drop(&mut self) {
         // Closing the file is not enough: a child process that is being spawned holds a copy of
         // the file descriptor until its exec.
@@ -35,9 +36,9 @@ impl Drop for DriverLock {
     }
 }
 
-impl DriverLock {
-    /// Acquires the driver lock in a directory and writes the holder's description into the lock
-    /// file.
+impl DriverProcessLock {
+    /// Acquires the driver lock (the right to execute the runs of a store) in a directory, and
+    /// writes the holder's description into the lock file.
     pub(crate) fn acquire(folder: &Path, location: &str, holder: &str) -> Result<Self, StoreError> {
         let mut file =
             open_lock_file(folder).map_err(|error| store_error_from_io(error, location))?;
@@ -59,16 +60,16 @@ impl DriverLock {
 /// The driver lock of an open store, which this process can release and acquire again while the
 /// store stays open.
 #[derive(Debug)]
-pub(crate) struct DriverLockSlot {
+pub(crate) struct ReacquirableDriverLock {
     folder: PathBuf,
     location: Arc<str>,
     /// Description of this process. Another process that can't get the lock shows it in its error.
     holder: String,
     /// The driver lock of the store. `None` means that this process does not hold it.
-    lock: Mutex<Option<DriverLock>>,
+    lock: Mutex<Option<DriverProcessLock>>,
 }
 
-impl DriverLockSlot {
+impl ReacquirableDriverLock {
     /// Creates the slot for the driver lock of the store in this directory, without acquiring the
     /// lock.
     pub(crate) fn new(folder: &Path, location: &Arc<str>, holder: &str) -> Self {
@@ -84,7 +85,7 @@ impl DriverLockSlot {
     pub(crate) fn acquire(&self) -> Result<(), StoreError> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if lock.is_none() {
-            *lock = Some(DriverLock::acquire(&self.folder, &self.location, &self.holder)?);
+            *lock = Some(DriverProcessLock::acquire(&self.folder, &self.location, &self.holder)?);
         }
         Ok(())
     }
@@ -102,13 +103,13 @@ impl DriverLockSlot {
 
 /// Returns whether some process is the driver of the store in this file, and so executes its runs.
 /// Writes nothing.
-pub fn store_has_driver(file: &Path) -> Result<bool, StoreError> {
-    Ok(current_driver_description(file)?.is_some())
+pub fn store_has_driver_process(file: &Path) -> Result<bool, StoreError> {
+    Ok(driver_process_description(file)?.is_some())
 }
 
 /// Returns the description of the process that is the driver of the store in this file. `None`
 /// means that the store has no driver now. Writes nothing.
-pub fn current_driver_description(file: &Path) -> Result<Option<String>, StoreError> {
+pub fn driver_process_description(file: &Path) -> Result<Option<String>, StoreError> {
     let at = file.to_string_lossy();
     let found = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &at))?;
     let mut lock = match File::open(parent_dir(&found).join(LOCK_FILE_NAME)) {

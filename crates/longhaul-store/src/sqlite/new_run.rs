@@ -16,9 +16,10 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
 use crate::sqlite::journal::{JournalAppendPoint, copy_journal, encode_events, insert_events};
 use crate::sqlite::lane::{
-    LaneDepthLimit, PositionInLane, check_lane_entry_policy, enter_lane, set_cancel_timers_in_lane,
+    LaneDepthLimit, PositionInLane, check_lane_entry_policy, enter_lane,
+    set_timers_to_cancel_runs_in_lane,
 };
-use crate::sqlite::queue::add_run_to_queue;
+use crate::sqlite::queue::add_run_to_ready_queue;
 use crate::sqlite::steer::insert_steer;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, spend, timer};
@@ -144,7 +145,7 @@ pub(crate) fn create_run(
             check_lane_entry_policy(tx, lane, new_run.lane_entry)?;
             let depth_limit = match new_run.lane_entry {
                 LaneEntryPolicy::Interrupt => {
-                    set_cancel_timers_in_lane(tx, lane, new_run.id)?;
+                    set_timers_to_cancel_runs_in_lane(tx, lane, new_run.id)?;
                     // The runs that fill the lane are about to be cancelled.
                     LaneDepthLimit::Unbounded
                 }
@@ -182,12 +183,12 @@ pub(crate) fn create_run(
             due: TimerDueTime::At(at),
             kind: TimerKind::Start,
         };
-        timer::set_or_consume_timer(tx, &start)?;
+        timer::set_or_delete_timers(tx, &start)?;
     }
     Ok(())
 }
 
-/// Adds one to the number of open runs below `root`, for a new run of that tree. Refused if the
+/// Adds one to the number of open runs below `root`, for a new descendant of `root`. Refused if the
 /// number would exceed `max`.
 fn increment_open_descendants(
     tx: &Tx<'_>,
@@ -313,7 +314,7 @@ fn insert_run_head(
         ],
     )?;
     if state == READY {
-        add_run_to_queue(tx, new_run.id)?;
+        add_run_to_ready_queue(tx, new_run.id)?;
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 
 use longhaul_core::id::{NoteId, ResourceKey, RunId};
 use longhaul_core::note::{
-    AddNoteOutcome, NOTES_MAX, NewNote, Note, insert_spaces_in_unspaced_scripts, query_words,
+    AddNoteOutcome, MemoryNote, NOTES_MAX, NewMemoryNote, insert_spaces_in_unspaced_scripts,
+    query_words,
 };
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, Row, params};
@@ -13,25 +14,26 @@ use crate::sqlite::column::{
 };
 use crate::sqlite::tx::Tx;
 
-/// Selects the notes of a resource that contain any of the given words. The token that identifies
-/// the resource does not affect the ranking.
+/// Selects the notes about a resource (a person or thing) that contain any of the given words. The
+/// token of the resource in the index does not affect the ranking.
 pub(crate) const SEARCH_NOTES: &str = "SELECT n.id, n.text, n.tags, n.run, n.at
        FROM note_fts CROSS JOIN note n ON n.number = note_fts.rowid
       WHERE note_fts MATCH ?1 AND n.resource = ?2
       ORDER BY bm25(note_fts, 0.0, 1.0, 1.0), n.number DESC LIMIT ?3";
 
-/// Selects the notes of a resource with a number below the given one, newest first.
+/// Selects the notes about a resource (a person or thing) with a number below the given one, newest
+/// first.
 pub(crate) const SELECT_NOTES: &str = "SELECT id, text, tags, run, at FROM note
       WHERE resource = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
 
 const COUNT: &str = "SELECT count(*) FROM note WHERE resource = ?1";
 
-/// Adds a note to a resource, unless a note with the same key exists or the resource already has
-/// `NOTES_MAX` notes.
+/// Adds a note about a resource (a person or thing), unless a note with the same key exists or the
+/// resource already has `NOTES_MAX` notes.
 pub(crate) fn add_note(
     tx: &Tx<'_>,
     resource: &ResourceKey,
-    note: &NewNote,
+    note: &NewMemoryNote,
 ) -> Result<AddNoteOutcome> {
     let select_id = "SELECT id FROM note WHERE resource = ?1 AND key = ?2";
     let select_id =
@@ -61,7 +63,7 @@ pub(crate) fn add_note(
         "INSERT INTO note_fts (rowid, resource, words, tags) VALUES (?1, ?2, ?3, ?4)",
         params![
             tx.conn.last_insert_rowid(),
-            resource_search_token(resource),
+            note_resource_search_token(resource),
             insert_spaces_in_unspaced_scripts(&stored.text),
             insert_spaces_in_unspaced_scripts(&stored.tags.join(" ")),
         ],
@@ -69,21 +71,21 @@ pub(crate) fn add_note(
     Ok(AddNoteOutcome::Stored(stored.id))
 }
 
-/// Returns the notes of a resource that match a query, best match first. For a query without words,
-/// returns the newest notes.
+/// Returns the notes about a resource (a person or thing) that match a query, best match first. For
+/// a query without words, returns the newest notes.
 pub(crate) fn search_notes(
     tx: &Tx<'_>,
     resource: &ResourceKey,
     query: &str,
     count: usize,
-) -> Result<Vec<Note>> {
+) -> Result<Vec<MemoryNote>> {
     let words = query_words(query);
     if words.is_empty() {
         return list_notes(tx, resource, None, count);
     }
     // Every word is quoted, and words never contain quotes.
     let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-    let token = resource_search_token(resource);
+    let token = note_resource_search_token(resource);
     let any_word = words.join(" OR ");
     let fts_query = format!("(resource : \"{token}\") AND ({{words tags}} : ({any_word}))");
     tx.query_all(
@@ -93,13 +95,13 @@ pub(crate) fn search_notes(
     )
 }
 
-/// Lists the notes of a resource, newest first.
+/// Lists the notes about a resource (a person or thing), newest first.
 pub(crate) fn list_notes(
     tx: &Tx<'_>,
     resource: &ResourceKey,
     after: Option<NoteId>,
     count: usize,
-) -> Result<Vec<Note>> {
+) -> Result<Vec<MemoryNote>> {
     let before = match after {
         None => Some(i64::MAX),
         Some(after) => {
@@ -129,7 +131,7 @@ pub(crate) fn delete_note(tx: &Tx<'_>, note: NoteId) -> Result<bool> {
     Ok(number.is_some())
 }
 
-/// Deletes all notes of a resource and returns their number.
+/// Deletes all notes about a resource (a person or thing) and returns their number.
 pub(crate) fn clear_notes(tx: &Tx<'_>, resource: &ResourceKey) -> Result<u64> {
     let params = params![resource.as_str()];
     tx.run(
@@ -140,9 +142,9 @@ pub(crate) fn clear_notes(tx: &Tx<'_>, resource: &ResourceKey) -> Result<u64> {
     Ok(deleted as u64)
 }
 
-/// Returns a token that identifies the resource in the full-text index and that no text contains by
-/// chance.
-fn resource_search_token(resource: &ResourceKey) -> String {
+/// Returns the token that marks the notes about this resource (a person or thing) in the full-text
+/// index. No text contains it by chance.
+fn note_resource_search_token(resource: &ResourceKey) -> String {
     format!("r{}", Hash::digest(resource.as_str().as_bytes()))
 }
 
@@ -150,9 +152,9 @@ fn read_note_id(row: &Row<'_>) -> Result<NoteId> {
     row.get(0).map(NoteId::from_bytes)
 }
 
-fn read_note_row(row: &Row<'_>) -> Result<Note> {
+fn read_note_row(row: &Row<'_>) -> Result<MemoryNote> {
     let run: Option<[u8; 16]> = row.get(3)?;
-    Ok(Note {
+    Ok(MemoryNote {
         id: read_note_id(row)?,
         text: row.get(1)?,
         tags: get_json(row, 2)?,

@@ -19,10 +19,10 @@ use crate::sqlite::location::{
     OpenedDatabaseFile, StoreFileKind, StoreLocation, create_database_file, create_private_dir,
     parent_dir, read_store_file_kind, reject_network_fs, resolve_symlinks,
 };
-use crate::sqlite::lock::{DriverLock, DriverLockSlot};
+use crate::sqlite::lock::{DriverProcessLock, ReacquirableDriverLock};
 use crate::sqlite::reader::ReaderPool;
 use crate::sqlite::schema;
-use crate::sqlite::takeover::take_over_store;
+use crate::sqlite::takeover::take_over_store_and_increment_boot_count;
 use crate::sqlite::writer::{Writer, WriterHandle};
 
 /// Number of threads that run queries.
@@ -88,7 +88,7 @@ fn open_writable_store(
     let dir = parent_dir(path);
     create_private_dir(dir).map_err(|error| store_error_from_io(error, location))?;
     reject_network_fs(dir, location)?;
-    let driver_lock = DriverLockSlot::new(dir, location, &options.holder);
+    let driver_lock = ReacquirableDriverLock::new(dir, location, &options.holder);
     if options.mode == OpenMode::Driver {
         driver_lock.acquire()?;
     }
@@ -148,7 +148,7 @@ fn open_read_only_store(
         outdated_schema: (found < current)
             .then(|| outdated_schema_error(&write_error, found, current)),
         repair_cursor: Mutex::default(),
-        writer: WriterHandle::new_unavailable(Arc::clone(location), write_error),
+        writer: WriterHandle::new_for_unwritable_store(Arc::clone(location), write_error),
         at: Arc::clone(location),
         driver_lock: None,
         is_always_driver: false,
@@ -223,7 +223,7 @@ fn migrate_schema_if_needed(
     }
     let driver_lock = match options.mode {
         OpenMode::Outsider if found > 0 => {
-            Some(DriverLock::acquire(dir, location, &options.holder)?)
+            Some(DriverProcessLock::acquire(dir, location, &options.holder)?)
         }
         OpenMode::Outsider | OpenMode::Driver => None,
     };
@@ -239,8 +239,8 @@ fn migrate_schema_if_needed(
 struct StoreResources {
     at: Arc<str>,
     conn: Connection,
-    /// The driver lock. `None` means a store in memory.
-    driver_lock: Option<Arc<DriverLockSlot>>,
+    /// The driver lock, held by the process that executes the runs. `None` means a store in memory.
+    driver_lock: Option<Arc<ReacquirableDriverLock>>,
     /// The database file. `None` means a store in memory.
     file: Option<OpenedDatabaseFile>,
     /// Connections of the reader threads and the file that the watcher thread watches. `None` means
@@ -254,9 +254,8 @@ fn start_store_threads(
 ) -> Result<SqliteStore, StoreError> {
     let at = resources.at;
     let boot = match options.mode {
-        OpenMode::Driver => {
-            take_over_store(&resources.conn).map_err(|error| store_error_from_sql(error, &at))?
-        }
+        OpenMode::Driver => take_over_store_and_increment_boot_count(&resources.conn)
+            .map_err(|error| store_error_from_sql(error, &at))?,
         OpenMode::Outsider => 0,
     };
     let (sender, _) = watch::channel(0);

@@ -1,8 +1,8 @@
 //! Deletes data past its retention.
 //!
-//! Invariant: runs of a tree with open runs, runs with undelivered messages and blobs that are
-//! referred to are never deleted, and neither is the run with the newest journal row, because its
-//! global sequence number would be reused.
+//! Invariant: runs of a tree (a root run and its descendants) with open runs, runs with undelivered
+//! messages and blobs that are referred to are never deleted, and neither is the run with the
+//! newest journal row, because its global sequence number would be reused.
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::spend_cap::SPEND_TTL;

@@ -14,12 +14,13 @@ const INSERT_READY: &str = "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, 
 /// Makes a run ready and adds it to the ready queue, so that any worker may claim it.
 pub(crate) fn make_run_ready(tx: &Tx<'_>, run: RunId) -> Result<()> {
     set_scheduling_state(tx, run, READY)?;
-    add_run_to_queue(tx, run)
+    add_run_to_ready_queue(tx, run)
 }
 
 /// Adds a run whose state is ready to the ready queue.
-pub(crate) fn add_run_to_queue(tx: &Tx<'_>, run: RunId) -> Result<()> {
-    tx.exec(&format!("{INSERT_READY} = ?1"), params![run.bytes()])
+pub(crate) fn add_run_to_ready_queue(tx: &Tx<'_>, run: RunId) -> Result<()> {
+    let insert_sql = format!("{INSERT_READY} = ?1");
+    tx.exec(&insert_sql, params![run.bytes()])
 }
 
 /// Makes the claimed runs of dead workers ready, and returns their number.
@@ -41,7 +42,7 @@ pub(crate) fn make_run_wait_for_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
 }
 
 /// Removes a run from the ready queue.
-pub(crate) fn remove_run_from_queue(tx: &Tx<'_>, run: RunId) -> Result<()> {
+pub(crate) fn remove_run_from_ready_queue(tx: &Tx<'_>, run: RunId) -> Result<()> {
     tx.exec("DELETE FROM ready WHERE run = ?1", params![run.bytes()])
 }
 

@@ -1,4 +1,4 @@
-//! Implements the port `RecordStore`: all records besides journals and the ready queue.
+//! Implements the trait `RecordStore`: all records besides journals and the ready queue.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
+use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_core::policy::gate::RulePattern;
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
+use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRunCounts, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
+    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -23,7 +23,7 @@ use longhaul_core::time::{Millis, Timestamp};
 
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
-use crate::sqlite::lock::store_has_driver;
+use crate::sqlite::lock::store_has_driver_process;
 use crate::sqlite::{
     blob, budget, global_log, heartbeat, inbox, lane, note, records, repair, rule, run_row, spend,
     steer, timer, usage,
@@ -32,7 +32,7 @@ use crate::sqlite::{
 #[async_trait]
 impl RecordStore for SqliteStore {
     async fn due_timers(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError> {
-        self.require_driver_mode("sweep timers")?;
+        self.require_driver_process("sweep timers")?;
         self.run_query(move |tx| timer::due_timers(tx, limit)).await
     }
 
@@ -41,7 +41,7 @@ impl RecordStore for SqliteStore {
     }
 
     async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
-        self.require_driver_mode("repair")?;
+        self.require_driver_process("repair")?;
         let after = self.repair_cursor();
         let (page, is_consistent) = self
             .run_query(move |tx| repair::check_consistency_of_next_page(tx, after.clone()))
@@ -81,21 +81,26 @@ impl RecordStore for SqliteStore {
         messages: Vec<Message>,
     ) -> Result<(), StoreError> {
         let thread = thread.clone();
-        self.run_command_no_notify(move |tx| records::extend_thread(tx, &thread, &messages)).await
+        self.run_command_without_notifying_watchers(move |tx| {
+            records::extend_thread(tx, &thread, &messages)
+        })
+        .await
     }
 
     async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError> {
         let thread = thread.clone();
-        self.run_command_no_notify(move |tx| records::clear_thread(tx, &thread)).await
+        self.run_command_without_notifying_watchers(move |tx| records::clear_thread(tx, &thread))
+            .await
     }
 
     async fn add_note(
         &self,
         resource: &ResourceKey,
-        note: NewNote,
+        note: NewMemoryNote,
     ) -> Result<AddNoteOutcome, StoreError> {
         let resource = resource.clone();
-        self.run_command_no_notify(move |tx| note::add_note(tx, &resource, &note)).await
+        self.run_command_without_notifying_watchers(move |tx| note::add_note(tx, &resource, &note))
+            .await
     }
 
     async fn search_notes(
@@ -103,10 +108,12 @@ impl RecordStore for SqliteStore {
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
+    ) -> Result<Vec<MemoryNote>, StoreError> {
         let (resource, query) = (resource.clone(), query.to_owned());
-        self.query_with_current_schema(move |tx| note::search_notes(tx, &resource, &query, limit))
-            .await
+        self.query_requiring_current_schema(move |tx| {
+            note::search_notes(tx, &resource, &query, limit)
+        })
+        .await
     }
 
     async fn list_notes(
@@ -114,40 +121,42 @@ impl RecordStore for SqliteStore {
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
+    ) -> Result<Vec<MemoryNote>, StoreError> {
         let resource = resource.clone();
-        self.query_with_current_schema(move |tx| note::list_notes(tx, &resource, after, limit))
+        self.query_requiring_current_schema(move |tx| note::list_notes(tx, &resource, after, limit))
             .await
     }
 
     async fn delete_note(&self, note: NoteId) -> Result<bool, StoreError> {
-        self.run_command_no_notify(move |tx| note::delete_note(tx, note)).await
+        self.run_command_without_notifying_watchers(move |tx| note::delete_note(tx, note)).await
     }
 
     async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError> {
         let resource = resource.clone();
-        self.run_command_no_notify(move |tx| note::clear_notes(tx, &resource)).await
+        self.run_command_without_notifying_watchers(move |tx| note::clear_notes(tx, &resource))
+            .await
     }
 
-    async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
+    async fn queued_steer_messages(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
         self.run_query(move |tx| steer::list_steers(tx, run)).await
     }
 
     async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError> {
-        self.query_with_current_schema(move |tx| rule::list_rules(tx, &filter)).await
+        self.query_requiring_current_schema(move |tx| rule::list_rules(tx, &filter)).await
     }
 
-    async fn active_rules(
+    async fn active_approval_rules(
         &self,
-        scopes: Vec<RuleScope>,
+        scopes: Vec<ApprovalRuleScope>,
         patterns: Vec<RulePattern>,
     ) -> Result<Vec<ApprovalRuleRow>, StoreError> {
-        self.run_query(move |tx| rule::active_rules(tx, &scopes, &patterns)).await
+        self.run_query(move |tx| rule::active_approval_rules(tx, &scopes, &patterns)).await
     }
 
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {
         let by = by.to_owned();
-        self.run_command_no_notify(move |tx| rule::revoke_rule(tx, rule, &by)).await
+        self.run_command_without_notifying_watchers(move |tx| rule::revoke_rule(tx, rule, &by))
+            .await
     }
 
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
@@ -155,11 +164,11 @@ impl RecordStore for SqliteStore {
     }
 
     async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError> {
-        self.run_query(move |tx| budget::budget_account_of_tree(tx, root)).await
+        self.run_query(move |tx| budget::budget_account_of_root_run(tx, root)).await
     }
 
     async fn cap_counter_rows(&self) -> Result<Vec<CapCounterRow>, StoreError> {
-        self.query_with_current_schema(spend::list_spend_rows).await
+        self.query_requiring_current_schema(spend::list_spend_rows).await
     }
 
     async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError> {
@@ -167,8 +176,9 @@ impl RecordStore for SqliteStore {
             .await
     }
 
-    async fn wake_runs_at_caps(&self) -> Result<(), StoreError> {
-        self.run_command(|tx| Ok(CommandOutcome::Changed(spend::wake_runs_at_caps(tx)?))).await
+    async fn wake_runs_waiting_at_caps(&self) -> Result<(), StoreError> {
+        self.run_command(|tx| Ok(CommandOutcome::Changed(spend::wake_runs_waiting_at_caps(tx)?)))
+            .await
     }
 
     async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
@@ -201,7 +211,7 @@ impl RecordStore for SqliteStore {
         .await
     }
 
-    async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
+    async fn runs_of_batch(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
         self.run_query(move |tx| run_row::list_batch_runs(tx, batch)).await
     }
 
@@ -213,18 +223,21 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| inbox::count_by_inbox(tx, inbox.as_ref())).await
     }
 
-    async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
-        self.run_query(move |tx| heartbeat::claimed_runs(tx, worker)).await
+    async fn claimed_runs_with_last_seq(
+        &self,
+        worker: WorkerId,
+    ) -> Result<Vec<(RunId, Seq)>, StoreError> {
+        self.run_query(move |tx| heartbeat::claimed_runs_with_last_seq(tx, worker)).await
     }
 
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
         self.run_query(heartbeat::list_workers).await
     }
 
-    async fn has_driving_process(&self) -> Result<bool, StoreError> {
-        match self.is_driver() {
+    async fn has_process_driving_runs(&self) -> Result<bool, StoreError> {
+        match self.is_driver_process() {
             true => Ok(true),
-            false => store_has_driver(Path::new(&*self.at)),
+            false => store_has_driver_process(Path::new(&*self.at)),
         }
     }
 
@@ -267,7 +280,7 @@ impl RecordStore for SqliteStore {
         &self,
         endpoint: &str,
         limit: usize,
-    ) -> Result<Vec<OutboxItem>, StoreError> {
+    ) -> Result<Vec<DueOutboxMessage>, StoreError> {
         let endpoint = endpoint.to_owned();
         self.run_query(move |tx| records::due_outbox_items(tx, &endpoint, limit)).await
     }
@@ -277,18 +290,26 @@ impl RecordStore for SqliteStore {
         id: u64,
         again: Option<Millis>,
     ) -> Result<(), StoreError> {
-        self.run_command_no_notify(move |tx| records::delete_or_retry_outbox_item(tx, id, again))
-            .await
+        self.run_command_without_notifying_watchers(move |tx| {
+            records::delete_or_retry_outbox_item(tx, id, again)
+        })
+        .await
     }
 
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {
         let account = account.to_owned();
-        self.run_command_no_notify(move |tx| records::block_provider(tx, &account, duration)).await
+        self.run_command_without_notifying_watchers(move |tx| {
+            records::block_provider(tx, &account, duration)
+        })
+        .await
     }
 
     async fn unblock_provider(&self, account: &str) -> Result<(), StoreError> {
         let account = account.to_owned();
-        self.run_command_no_notify(move |tx| records::unblock_provider(tx, &account)).await
+        self.run_command_without_notifying_watchers(move |tx| {
+            records::unblock_provider(tx, &account)
+        })
+        .await
     }
 
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
@@ -306,7 +327,7 @@ impl RecordStore for SqliteStore {
             Some(stored) if stored.fold_hash == fold_hash => Ok(Some(stored)),
             Some(_) => {
                 let fold_hash = fold_hash.to_owned();
-                self.run_command_no_notify(move |tx| {
+                self.run_command_without_notifying_watchers(move |tx| {
                     records::delete_incompatible_checkpoint(tx, run, &fold_hash)
                 })
                 .await?;

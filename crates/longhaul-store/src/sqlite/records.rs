@@ -5,7 +5,7 @@ use longhaul_core::change::{LateToolResult, OutboxRow, SandboxRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{RunId, Seq, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::port::records::OutboxItem;
+use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 
@@ -14,7 +14,8 @@ use crate::sqlite::column::{
 };
 use crate::sqlite::tx::Tx;
 
-/// Returns the newest messages of a thread, in order: the oldest of them comes first.
+/// Returns the newest messages of a thread (the conversation that successive runs share), in order:
+/// the oldest of them comes first.
 pub(crate) fn thread_messages(
     tx: &Tx<'_>,
     thread: &ThreadKey,
@@ -29,14 +30,14 @@ pub(crate) fn thread_messages(
     Ok(newest)
 }
 
-/// Returns the number of messages in a thread.
+/// Returns the number of messages in a thread (the conversation that successive runs share).
 pub(crate) fn thread_message_count(tx: &Tx<'_>, thread: &ThreadKey) -> Result<u64> {
     let sql = "SELECT count(*) FROM thread WHERE thread = ?1";
     let count = tx.query_one(sql, params![thread.as_str()], |row| get_u64(row, 0))?;
     Ok(count.unwrap_or_default())
 }
 
-/// Appends messages to the end of a thread.
+/// Appends messages to the end of a thread (the conversation that successive runs share).
 pub(crate) fn extend_thread(tx: &Tx<'_>, thread: &ThreadKey, messages: &[Message]) -> Result<()> {
     for message in messages {
         tx.run(
@@ -47,7 +48,7 @@ pub(crate) fn extend_thread(tx: &Tx<'_>, thread: &ThreadKey, messages: &[Message
     Ok(())
 }
 
-/// Deletes all messages of a thread.
+/// Deletes all messages of a thread (the conversation that successive runs share).
 pub(crate) fn clear_thread(tx: &Tx<'_>, thread: &ThreadKey) -> Result<()> {
     tx.exec("DELETE FROM thread WHERE thread = ?1", params![thread.as_str()])
 }
@@ -88,12 +89,12 @@ pub(crate) fn due_outbox_items(
     tx: &Tx<'_>,
     endpoint: &str,
     limit: usize,
-) -> Result<Vec<OutboxItem>> {
+) -> Result<Vec<DueOutboxMessage>> {
     tx.query_all(
         SELECT_DUE_OUTBOX,
         params![endpoint, tx.now_micros(), limit_to_column(limit)],
         |row| {
-            Ok(OutboxItem {
+            Ok(DueOutboxMessage {
                 id: get_u64(row, 0)?,
                 run: RunId::from_bytes(row.get(1)?),
                 row: OutboxRow { endpoint: row.get(2)?, body: row.get(3)? },
@@ -120,7 +121,8 @@ pub(crate) fn delete_or_retry_outbox_item(
     Ok(())
 }
 
-/// Blocks a provider account for the given duration. Never shortens an existing block.
+/// Blocks model calls with a provider account for the given duration. Never shortens an existing
+/// block.
 pub(crate) fn block_provider(tx: &Tx<'_>, account: &str, duration: Millis) -> Result<()> {
     tx.exec(
         "INSERT INTO provider_block (provider, blocked_until) VALUES (?1, ?2)
@@ -130,12 +132,13 @@ pub(crate) fn block_provider(tx: &Tx<'_>, account: &str, duration: Millis) -> Re
     )
 }
 
-/// Ends the block of a provider account.
+/// Ends the block of model calls with a provider account.
 pub(crate) fn unblock_provider(tx: &Tx<'_>, account: &str) -> Result<()> {
     tx.exec("DELETE FROM provider_block WHERE provider = ?1", params![account])
 }
 
-/// Returns the time until which a provider account is blocked. `None` means that it is not blocked.
+/// Returns the time until which model calls with a provider account are blocked. `None` means that
+/// they are not blocked.
 pub(crate) fn provider_blocked_until(tx: &Tx<'_>, account: &str) -> Result<Option<Timestamp>> {
     let sql = "SELECT blocked_until FROM provider_block WHERE provider = ?1";
     tx.query_one(sql, params![account], |row| get_time(row, 0))

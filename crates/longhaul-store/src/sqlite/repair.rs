@@ -2,7 +2,8 @@
 //! elsewhere.
 //!
 //! The search runs on a reader thread; the writer thread is used only if there is something to
-//! repair. Each search looks at one page of the rows, so that its cost does not grow with the store.
+//! repair. Each search looks at a limited range of rows, so that its cost does not grow with the
+//! store.
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateStatus;
@@ -13,8 +14,8 @@ use crate::sqlite::column::{ENDED, PARKED, READY, gate_status_code};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
 use crate::sqlite::head::wake_run;
-use crate::sqlite::lane::{list_stuck_lanes, promote_next_run};
-use crate::sqlite::queue::add_run_to_queue;
+use crate::sqlite::lane::{give_lane_to_next_run, list_stuck_lanes};
+use crate::sqlite::queue::add_run_to_ready_queue;
 use crate::sqlite::slot::{release_sandbox_slot, sandboxes_with_leaked_slot};
 use crate::sqlite::tx::Tx;
 
@@ -89,14 +90,14 @@ pub(crate) struct RepairPage {
 }
 
 impl RepairPage {
-    /// Returns a page that contains all rows.
+    /// Returns the range that contains all rows.
     fn of_all_rows() -> Self {
         let [run, gate] = [AFTER_ALL_IDS.to_vec(), AFTER_ALL_IDS.to_vec()];
         let last = RepairCursor { run, gate, lane: AFTER_ALL_LANES.to_owned() };
         Self { after: RepairCursor::default(), last }
     }
 
-    /// Returns the page that follows a cursor.
+    /// Returns the range of rows after a cursor that one search looks at.
     fn after_cursor(tx: &Tx<'_>, after: RepairCursor) -> Result<Self> {
         let last_id = |sql: &str, id: &[u8]| -> Result<Vec<u8>> {
             let found = tx.query_one(sql, params![id, PAGE_SIZE - 1], |row| row.get(0))?;
@@ -113,8 +114,8 @@ impl RepairPage {
         Ok(Self { after, last })
     }
 
-    /// Returns the cursor after this page. After the page with the last rows, the cursor is at the
-    /// beginning again.
+    /// Returns the cursor after this range of rows. After the last rows of the store, the cursor is
+    /// at the beginning again.
     pub(crate) fn into_next_cursor(self) -> RepairCursor {
         let next_id = |last: Vec<u8>| if last == AFTER_ALL_IDS { Vec::new() } else { last };
         let RepairCursor { run, gate, lane } = self.last;
@@ -170,7 +171,7 @@ pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairedRowCounts> 
     Ok(find_inconsistencies(tx, &RepairPage::of_all_rows())?.to_repair_counts())
 }
 
-/// Returns the page of rows that follows a cursor, and whether its rows are consistent.
+/// Returns the range of rows that follows a cursor, and whether its rows are consistent.
 pub(crate) fn check_consistency_of_next_page(
     tx: &Tx<'_>,
     after: RepairCursor,
@@ -180,7 +181,7 @@ pub(crate) fn check_consistency_of_next_page(
     Ok((page, found.is_all_zero()))
 }
 
-/// Repairs the inconsistent rows of a page and returns their number of each kind.
+/// Repairs the inconsistent rows in a range of rows and returns their number of each kind.
 pub(crate) fn repair_inconsistent_rows(
     tx: &Tx<'_>,
     page: &RepairPage,
@@ -200,7 +201,7 @@ fn apply_row_repairs(
     inconsistencies: &FoundInconsistencies,
 ) -> Result<(), RowChangeError> {
     for run in &inconsistencies.ready_without_row {
-        add_run_to_queue(tx, RunId::from_bytes(*run))?;
+        add_run_to_ready_queue(tx, RunId::from_bytes(*run))?;
     }
     for run in &inconsistencies.row_without_ready {
         tx.run("DELETE FROM ready WHERE run = ?1", params![run])?;
@@ -209,7 +210,7 @@ fn apply_row_repairs(
         wake_run(tx, RunId::from_bytes(*run))?;
     }
     for lane in &inconsistencies.lane_stuck {
-        promote_next_run(tx, lane)?;
+        give_lane_to_next_run(tx, lane)?;
     }
     for gate in &inconsistencies.gate_of_ended {
         let withdrawn = gate_status_code(GateStatus::Withdrawn);

@@ -4,7 +4,7 @@
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
-    ApprovalRuleRow, RULES_MAX, RuleFilter, RuleRevocation, RuleScope,
+    ApprovalRuleRevocation, ApprovalRuleRow, ApprovalRuleScope, RULES_MAX, RuleFilter,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 use rusqlite::{Result, params};
@@ -21,16 +21,16 @@ pub(crate) const SELECT_ACTIVE_RULE: &str =
 pub(crate) const COUNT_SHARED_RULES: &str =
     "SELECT count(*) FROM rule WHERE scope < 'run:' AND revoked = 0";
 
-/// Selects the rules that are older than a given rule, newest first: all of them, or only the
-/// active ones. A rule for a single run is not active after that run has ended.
+/// Selects the rules (remembered approvals) that are older than a given rule, newest first: all of
+/// them, or only the active ones. A rule for a single run is not active after that run has ended.
 pub(crate) const SELECT_RULES: &str = "SELECT r.data
        FROM rule r LEFT JOIN run_head h ON h.run = r.run
       WHERE r.rule < ?1
         AND (?2 OR (r.revoked = 0 AND (r.scope < 'run:' OR h.state <> 5)))
       ORDER BY r.rule DESC LIMIT ?3";
 
-/// Adds a rule. Refused if an active rule has the same scope and pattern, or if the rule applies to
-/// more than one run and `RULES_MAX` such rules are active.
+/// Adds a rule (remembered approval). Refused if an active rule has the same scope and pattern, or
+/// if the rule applies to more than one run and `RULES_MAX` such rules are active.
 pub(crate) fn add_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<(), RowChangeError> {
     if active_rule(tx, &row.scope, &row.pattern)?.is_some() {
         return Err(RowChangeError::Refused(AppendRefusalReason::RuleExists));
@@ -67,12 +67,12 @@ pub(crate) fn revoke_rule(tx: &Tx<'_>, rule: RuleId, by: &str) -> Result<bool> {
     let Some(mut row) = get_rule(tx, rule)?.filter(|row| row.revoked.is_none()) else {
         return Ok(false);
     };
-    row.revoked = Some(RuleRevocation { by: by.to_owned(), at: tx.now });
+    row.revoked = Some(ApprovalRuleRevocation { by: by.to_owned(), at: tx.now });
     update_rule(tx, &row)?;
     Ok(true)
 }
 
-/// Lists the rules that match a filter, newest first.
+/// Lists the rules (remembered approvals) that match a filter, newest first.
 pub(crate) fn list_rules(tx: &Tx<'_>, filter: &RuleFilter) -> Result<Vec<ApprovalRuleRow>> {
     if let Some(rule) = filter.rule {
         return Ok(get_rule(tx, rule)?.into_iter().collect());
@@ -85,10 +85,11 @@ pub(crate) fn list_rules(tx: &Tx<'_>, filter: &RuleFilter) -> Result<Vec<Approva
     )
 }
 
-/// Returns the active rules with one of these scopes and one of these patterns.
-pub(crate) fn active_rules(
+/// Returns the active rules (remembered approvals) with one of these scopes and one of these
+/// patterns.
+pub(crate) fn active_approval_rules(
     tx: &Tx<'_>,
-    scopes: &[RuleScope],
+    scopes: &[ApprovalRuleScope],
     patterns: &[RulePattern],
 ) -> Result<Vec<ApprovalRuleRow>> {
     let mut rows = Vec::new();
@@ -102,7 +103,7 @@ pub(crate) fn active_rules(
 
 fn active_rule(
     tx: &Tx<'_>,
-    scope: &RuleScope,
+    scope: &ApprovalRuleScope,
     pattern: &RulePattern,
 ) -> Result<Option<ApprovalRuleRow>> {
     let key = params![scope_column_text(scope), to_json(pattern)?];
@@ -119,11 +120,11 @@ fn update_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<()> {
     tx.exec(sql, params![row.rule.bytes(), row.revoked.is_some(), to_json(row)?])
 }
 
-/// Returns the text that the column `scope` stores for the scope of a rule.
-fn scope_column_text(scope: &RuleScope) -> String {
+/// Returns the text that the column `scope` stores for the scope of a rule (remembered approval).
+fn scope_column_text(scope: &ApprovalRuleScope) -> String {
     match scope {
-        RuleScope::Run(run) => format!("run:{run}"),
-        RuleScope::Agent(agent) => format!("agent:{agent}"),
-        RuleScope::Project => "project".to_owned(),
+        ApprovalRuleScope::Run(run) => format!("run:{run}"),
+        ApprovalRuleScope::Agent(agent) => format!("agent:{agent}"),
+        ApprovalRuleScope::Project => "project".to_owned(),
     }
 }

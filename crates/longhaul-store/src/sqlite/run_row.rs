@@ -12,7 +12,7 @@ use rusqlite::types::Value;
 use rusqlite::{Result, Row, params, params_from_iter};
 
 use crate::sqlite::column::{
-    LANE_WAIT, LEASED, PARKED, PAUSED, READY, get_final_status, get_optional_parsed,
+    ENDED, LANE_WAIT, LEASED, PARKED, PAUSED, READY, get_final_status, get_optional_parsed,
     get_optional_time, get_parsed, get_time, get_u32, get_u64, limit_to_column, status_to_column,
 };
 use crate::sqlite::filter::WhereClauseBuilder;
@@ -134,7 +134,7 @@ fn status_sql_condition(status: Status) -> String {
         Status::Blocked => "(h.epoch > 0 AND h.state = 2 AND h.blocked = 1)".to_owned(),
         Status::Paused => "h.state = 4".to_owned(),
         Status::Completed | Status::Failed | Status::Cancelled => {
-            format!("(h.state = 5 AND h.outcome = {})", status_to_column(status))
+            format!("(h.state = {ENDED} AND h.outcome = {})", status_to_column(status))
         }
     }
 }

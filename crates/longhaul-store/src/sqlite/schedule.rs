@@ -5,7 +5,7 @@
 
 use longhaul_core::id::{RunId, ScheduleName};
 use longhaul_core::port::schedules::{
-    FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
+    NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome,
 };
 use longhaul_core::port::store::{CreateRunsOutcome, CreateRunsRequest};
 use longhaul_core::schedule::ScheduleRow;
@@ -84,8 +84,8 @@ pub(crate) fn fire_schedule(
         return Ok(CommandOutcome::Silent(ScheduleFiringOutcome::Outdated));
     }
     match &firing.action {
-        FiringAction::Create(request) => create_scheduled_run(tx, &firing.name, request),
-        FiringAction::Skip(reason) => {
+        ScheduleFiringAction::Create(request) => create_scheduled_run(tx, &firing.name, request),
+        ScheduleFiringAction::Skip(reason) => {
             tx.run(
                 "UPDATE schedule SET last_error = ?2 WHERE name = ?1",
                 params![firing.name.as_str(), reason],

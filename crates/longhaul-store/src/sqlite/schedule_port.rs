@@ -1,4 +1,4 @@
-//! Implements the port `ScheduleStore`: schedules and their firings.
+//! Implements the trait `ScheduleStore`: schedules and their firings.
 
 use async_trait::async_trait;
 use longhaul_core::id::ScheduleName;
@@ -25,20 +25,21 @@ impl ScheduleStore for SqliteStore {
 
     async fn delete_schedule(&self, name: &ScheduleName) -> Result<bool, StoreError> {
         let name = name.clone();
-        self.run_command_no_notify(move |tx| schedule::delete_schedule(tx, &name)).await
+        self.run_command_without_notifying_watchers(move |tx| schedule::delete_schedule(tx, &name))
+            .await
     }
 
     async fn find_schedule(&self, name: &ScheduleName) -> Result<Option<ScheduleRow>, StoreError> {
         let name = name.clone();
-        self.query_with_current_schema(move |tx| schedule::find_schedule(tx, &name)).await
+        self.query_requiring_current_schema(move |tx| schedule::find_schedule(tx, &name)).await
     }
 
     async fn list_schedules(&self, limit: usize) -> Result<Vec<ScheduleRow>, StoreError> {
-        self.query_with_current_schema(move |tx| schedule::list_schedules(tx, limit)).await
+        self.query_requiring_current_schema(move |tx| schedule::list_schedules(tx, limit)).await
     }
 
     async fn due_schedules(&self, limit: usize) -> Result<Vec<ScheduleRow>, StoreError> {
-        self.require_driver_mode("fire schedules")?;
+        self.require_driver_process("fire schedules")?;
         self.run_query(move |tx| schedule::due_schedules(tx, limit)).await
     }
 

@@ -74,7 +74,7 @@ pub(crate) fn release_sandbox_slot(tx: &Tx<'_>, sandbox: SandboxId) -> Result<()
         due: TimerDueTime::Now,
         kind: TimerKind::Wake,
     };
-    timer::set_or_consume_timer(tx, &wake)
+    timer::set_or_delete_timers(tx, &wake)
 }
 
 /// Adds a run to the queue for a sandbox slot of this provider. A run that is already queued keeps

@@ -1,7 +1,8 @@
-//! Counts of spend caps: the amounts that are spent, lost and held in each time window, and the
+//! Counts of spend caps: the amounts that are spent, lost and reserved in each time window, and the
 //! runs that wait until the amount that they need fits into the rest of a cap's limit.
 //!
-//! Invariant: a hold never makes the sum of spent, lost and held amounts exceed the limit.
+//! Invariant: a reservation never makes the sum of spent, lost and reserved amounts exceed the
+//! limit.
 
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::spend_cap::{
@@ -35,7 +36,7 @@ pub(crate) fn reserve_in_spend_caps(
             return Err(RowChangeError::Refused(AppendRefusalReason::CapWindowPassed));
         }
         let row = load_or_new_spend_row(tx, reservation)?;
-        if reservation.hold.amount > row.left() {
+        if reservation.hold.amount > row.remaining_amount() {
             return Err(over_cap_refusal(&row));
         }
         let held = row.held.saturating_add(reservation.hold.amount);
@@ -54,8 +55,8 @@ pub(crate) fn count_new_run_in_caps(
     for reservation in reservations {
         let stored = load_spend_row(tx, &reservation.hold.key)?;
         let row = load_or_new_spend_row(tx, reservation)?;
-        if reservation.hold.amount > row.left()
-            || row.left() == 0
+        if reservation.hold.amount > row.remaining_amount()
+            || row.remaining_amount() == 0
             || count_runs_waiting_at_cap(tx, &row.key)? > 0
         {
             return Err(over_cap_refusal(&row));
@@ -109,9 +110,9 @@ fn save_spend_row(tx: &Tx<'_>, row: &CapCounterRow) -> Result<()> {
     )
 }
 
-/// Releases held amounts, adds the amounts that were spent or lost, and wakes waiting runs whose
-/// amounts now fit into the rest of a cap's limit. A row of amounts that was pruned in the meantime
-/// is not created again.
+/// Releases reserved amounts, adds the amounts that were spent or lost (reserved for calls whose
+/// result was lost), and wakes waiting runs whose amounts now fit into the rest of a cap's limit. A
+/// row of amounts that was pruned in the meantime is not created again.
 pub(crate) fn settle_spend_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<()> {
     for settlement in settlements {
         let Some(row) = load_spend_row(tx, &settlement.key)? else {
@@ -130,12 +131,12 @@ pub(crate) fn settle_spend_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> R
 }
 
 /// Records that a run waits because of a spend cap. A run waits because of one cap at a time. If
-/// its amount already fits into the rest of the limit, because held amounts were released since the
-/// refusal, the run is woken at once.
+/// its amount already fits into the rest of the limit, because reserved amounts were released since
+/// the refusal, the run is woken at once.
 pub(crate) fn queue_run_at_spend_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow) -> Result<()> {
     let CapHold { key, amount, .. } = &wait.reservation.hold;
     let row = load_or_new_spend_row(tx, &wait.reservation)?;
-    if *amount <= row.left() {
+    if *amount <= row.remaining_amount() {
         return make_timer_due(tx, wait.timer);
     }
     // Without a row a change of the configuration would not find the run.
@@ -159,7 +160,7 @@ pub(crate) fn queue_run_at_spend_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow)
 
 /// Wakes the runs that wait because of any spend cap, if their amounts fit into the rest of its
 /// limit.
-pub(crate) fn wake_runs_at_caps(tx: &Tx<'_>) -> Result<()> {
+pub(crate) fn wake_runs_waiting_at_caps(tx: &Tx<'_>) -> Result<()> {
     let sql = format!(
         "SELECT {COLUMNS} FROM spend s
           WHERE s.window_end > ?1 AND EXISTS (SELECT 1 FROM spend_wait w
@@ -174,7 +175,7 @@ pub(crate) fn wake_runs_at_caps(tx: &Tx<'_>) -> Result<()> {
 /// Wakes runs that wait because of this spend cap, by making their timers due: the longest waiting
 /// first, at most `max` runs, and only those whose amounts together fit into the rest of the limit.
 fn wake_runs_waiting_at_cap(tx: &Tx<'_>, row: &CapCounterRow, max: usize) -> Result<()> {
-    let mut left = row.left();
+    let mut left = row.remaining_amount();
     let sql = format!(
         "SELECT w.run, w.timer, w.amount FROM spend_wait w
           WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND w.amount <= ?5
@@ -249,8 +250,8 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
     Ok(())
 }
 
-/// Lists the amounts that are spent, lost and held in the current windows of spend caps. Rows with
-/// the most waiting runs come first, then those with the highest usage.
+/// Lists the amounts that are spent, lost and reserved in the current windows of spend caps. Rows
+/// with the most waiting runs come first, then those with the highest usage.
 pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<CapCounterRow>> {
     let sql = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM spend_wait w

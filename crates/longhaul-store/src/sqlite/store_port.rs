@@ -1,16 +1,16 @@
-//! Implements the port `Store`: journals and the ready queue.
+//! Implements the trait `Store`: journals and the ready queue.
 
 use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    GateFilter, Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest,
-    PruneOutcome, PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest, PruneOutcome,
+    PruneRequest, RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 
-use crate::sqlite::append::{EncodedAppend, append_events};
+use crate::sqlite::append::{EncodedAppendRequest, append_events};
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::{claim, gate, heartbeat, journal, new_run, prune, run_row};
 
@@ -23,8 +23,8 @@ impl Store for SqliteStore {
         self.run_command(move |tx| new_run::create_runs(tx, &request)).await
     }
 
-    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
-        self.require_driver_mode("claim runs")?;
+    async fn claim_runs(&self, request: RunClaimRequest) -> Result<Vec<Claim>, StoreError> {
+        self.require_driver_process("claim runs")?;
         self.run_command(move |tx| claim::claim_runs(tx, &request)).await
     }
 
@@ -33,7 +33,7 @@ impl Store for SqliteStore {
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
-        self.require_driver_mode("send heartbeats")?;
+        self.require_driver_process("send heartbeats")?;
         self.run_command(move |tx| heartbeat::record_heartbeat(tx, &heartbeat)).await
     }
 
@@ -43,9 +43,11 @@ impl Store for SqliteStore {
 
     async fn append_to_journal(&self, request: AppendRequest) -> Result<AppendResult, StoreError> {
         if let JournalAuthor::Driver { .. } = request.author {
-            self.require_driver_mode("append as a run's driver")?;
+            self.require_driver_process("append as a run's driver")?;
         }
-        match EncodedAppend::new(request).map_err(|error| error.into_store_error(&self.at))? {
+        match EncodedAppendRequest::new(request)
+            .map_err(|error| error.into_store_error(&self.at))?
+        {
             Ok(growth) => self.run_command(move |tx| append_events(tx, &growth)).await,
             Err(refused) => Ok(AppendResult::Refused(refused)),
         }
@@ -68,13 +70,15 @@ impl Store for SqliteStore {
     }
 
     async fn prune_old_data(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        self.require_driver_mode("prune")?;
+        self.require_driver_process("prune")?;
         let steps = self.run_query(move |tx| prune::plan_prune_steps(tx, request)).await?;
         let mut pruned = PruneOutcome::default();
         // Each step is a separate command, so that appends can run in between.
         for step in steps {
             let done = self
-                .run_command_no_notify(move |tx| prune::run_prune_step(tx, request, &step))
+                .run_command_without_notifying_watchers(move |tx| {
+                    prune::run_prune_step(tx, request, &step)
+                })
                 .await?;
             pruned.runs += done.runs;
             pruned.blobs += done.blobs;

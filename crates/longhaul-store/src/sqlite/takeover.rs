@@ -10,9 +10,9 @@ use crate::sqlite::queue::release_runs_of_dead_workers;
 
 /// Releases all claimed runs and marks all workers as dead. Also increments the boot count, the
 /// number of times that the store was opened as driver, and returns it.
-pub(crate) fn take_over_store(conn: &Connection) -> Result<i64> {
+pub(crate) fn take_over_store_and_increment_boot_count(conn: &Connection) -> Result<i64> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let taken = release_runs_of_previous_driver(conn);
+    let taken = release_runs_and_increment_boot_count(conn);
     match taken {
         Ok(boot) => conn.execute_batch("COMMIT").map(|()| boot),
         Err(error) => {
@@ -23,9 +23,9 @@ pub(crate) fn take_over_store(conn: &Connection) -> Result<i64> {
 }
 
 /// Releases all claimed runs, marks all workers as dead, ends all requests in progress and
-/// increments the boot count (see [`take_over_store`]), in the transaction of the caller. Returns
-/// the boot count.
-pub(crate) fn release_runs_of_previous_driver(conn: &Connection) -> Result<i64> {
+/// increments the boot count (the number of times that the store was opened as driver), in the
+/// transaction of the caller. Returns the boot count.
+pub(crate) fn release_runs_and_increment_boot_count(conn: &Connection) -> Result<i64> {
     let boot = conn.query_row(
         "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value",
         (),

@@ -21,7 +21,7 @@ pub(crate) const SELECT_DUE_TIMERS: &str =
 
 /// Sets a timer, consumes a timer by deleting it, or deletes the timers that approve gates of a run
 /// automatically. Refused if the timer to consume does not exist any more.
-pub(crate) fn set_or_consume_timer(
+pub(crate) fn set_or_delete_timers(
     tx: &Tx<'_>,
     timer_update: &TimerUpdate,
 ) -> Result<(), RowChangeError> {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a token is invalid after it expires or after its key is revoked.
 
-use longhaul_core::port::auth::{ApiKeyRef, NewToken, TokenKind, TokenRow};
+use longhaul_core::port::auth::{ApiKeyRef, LoginTokenKind, LoginTokenRow, NewLoginToken};
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, Row, params};
 
@@ -32,7 +32,7 @@ pub(crate) const DELETE_EXPIRED_TOKENS: &str = "DELETE FROM token WHERE rowid IN
       (SELECT rowid FROM token WHERE expires_at <= ?1 ORDER BY expires_at LIMIT 100)";
 
 /// Adds a token and deletes some expired tokens.
-pub(crate) fn add_token(tx: &Tx<'_>, token: &NewToken) -> Result<()> {
+pub(crate) fn add_login_token(tx: &Tx<'_>, token: &NewLoginToken) -> Result<()> {
     tx.run(DELETE_EXPIRED_TOKENS, params![tx.now_micros()])?;
     let holder = match &token.issuer {
         ApiKeyRef::Local => None,
@@ -52,20 +52,28 @@ pub(crate) fn add_token(tx: &Tx<'_>, token: &NewToken) -> Result<()> {
 
 /// Returns the token with this kind and hash. `None` means that there is no such token, or that it
 /// is not valid.
-pub(crate) fn find_token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
+pub(crate) fn find_login_token(
+    tx: &Tx<'_>,
+    kind: LoginTokenKind,
+    hash: Hash,
+) -> Result<Option<LoginTokenRow>> {
     let kind = token_kind_code(kind);
     tx.query_one(SELECT_TOKEN, params![hash.bytes(), kind, tx.now_micros()], read_token_row)
 }
 
 /// Consumes a token: deletes the token and returns it. `None` means that there is no such token, or
 /// that it is not valid.
-pub(crate) fn consume_token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
+pub(crate) fn consume_login_token(
+    tx: &Tx<'_>,
+    kind: LoginTokenKind,
+    hash: Hash,
+) -> Result<Option<LoginTokenRow>> {
     let kind = token_kind_code(kind);
     tx.query_one(CONSUME_TOKEN, params![hash.bytes(), kind, tx.now_micros()], read_token_row)
 }
 
-fn read_token_row(row: &Row<'_>) -> Result<TokenRow> {
-    Ok(TokenRow {
+fn read_token_row(row: &Row<'_>) -> Result<LoginTokenRow> {
+    Ok(LoginTokenRow {
         issuer: get_optional_hash(row, 0)?.map_or(ApiKeyRef::Local, ApiKeyRef::Key),
         expires_at: get_time(row, 1)?,
     })

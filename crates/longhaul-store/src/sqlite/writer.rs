@@ -20,7 +20,7 @@ use crate::options::{CommitFault, FatalHook, FaultInjector};
 use crate::sqlite::command::{CommandOutcome, CommandStatus, PendingCommand, WriteCommand};
 use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::location::OpenedDatabaseFile;
-use crate::sqlite::lock::DriverLockSlot;
+use crate::sqlite::lock::ReacquirableDriverLock;
 use crate::sqlite::tx::Tx;
 
 /// Maximum number of commands that one commit may contain.
@@ -50,8 +50,9 @@ pub(crate) struct Writer {
     pub(crate) commits: Arc<AtomicU64>,
     pub(crate) on_fatal: Option<FatalHook>,
     pub(crate) fault_injector: Option<Arc<dyn FaultInjector>>,
-    /// Driver lock, released when this thread ends. `None` means a store in memory.
-    pub(crate) driver_lock: Option<Arc<DriverLockSlot>>,
+    /// Driver lock (held by the process that executes the runs), released when this thread ends.
+    /// `None` means a store in memory.
+    pub(crate) driver_lock: Option<Arc<ReacquirableDriverLock>>,
     /// Database file. `None` means a store in memory.
     pub(crate) file: Option<OpenedDatabaseFile>,
 }
@@ -148,7 +149,7 @@ impl Writer {
     /// Runs commands as they arrive, without savepoints. A savepoint is only needed if a command
     /// must be rolled back, and costs a copy of every page that the next command changes. Returns
     /// whether watchers must be notified. `None` means that a command had to be rolled back, and
-    /// that all commands of the batch were rolled back with it.
+    /// that all commands of this commit were rolled back with it.
     fn run_command_batch(
         &self,
         commands: &mut Vec<Box<dyn WriteCommand>>,
@@ -189,7 +190,7 @@ impl Writer {
         Ok(Some(must_notify))
     }
 
-    /// Runs the commands of a batch again, each in a savepoint, so that a refused command rolls
+    /// Runs the commands of one commit again, each in a savepoint, so that a refused command rolls
     /// back only its own writes. Returns whether watchers must be notified. An error means that the
     /// whole transaction is lost.
     fn run_commands_with_savepoints(
@@ -253,10 +254,9 @@ impl Writer {
             CommitError::ReadOnly(why)
             | CommitError::Corrupt(why)
             | CommitError::Closed(why)
-            | CommitError::Other(why) => {
-                Err(self
-                    .close_after_failure(format!("a commit failed with an unknown result ({why})")))
-            }
+            | CommitError::Other(why) => Err(self.close_store_after_failure(format!(
+                "a commit failed with an unknown result ({why})"
+            ))),
         }
     }
 
@@ -265,14 +265,14 @@ impl Writer {
     fn check_file_not_replaced(&self) -> Result<(), CommitError> {
         match self.file.as_ref().map_or(Ok(()), OpenedDatabaseFile::check_not_replaced) {
             Ok(()) => Ok(()),
-            Err(why) => Err(self.close_after_failure(why)),
+            Err(why) => Err(self.close_store_after_failure(why)),
         }
     }
 
     /// Closes the store for writing and calls the fatal hook. After a failed sync the content of
     /// the disk is unknown, and further writes or moving the log into the file would build on that
     /// unknown content.
-    fn close_after_failure(&self, failure: String) -> CommitError {
+    fn close_store_after_failure(&self, failure: String) -> CommitError {
         tracing::error!(store = %self.at, "{failure}");
         _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         if let Some(fatal) = &self.on_fatal {
@@ -316,7 +316,7 @@ fn respond_to_callers(
 
 impl WriterHandle {
     /// Creates a handle for a store that can't be written to. Every command fails with this error.
-    pub(crate) fn new_unavailable(location: Arc<str>, error: CommitError) -> Self {
+    pub(crate) fn new_for_unwritable_store(location: Arc<str>, error: CommitError) -> Self {
         Self {
             at: location,
             commits: Arc::default(),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use longhaul_core::access::Role as May;
-use longhaul_core::id::KeyName;
+use longhaul_core::id::ApiKeyName;
 use longhaul_core::port::auth::{
-    ApiKeyRef, AuthStore, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, NewKey,
-    NewToken, StoredResponse, TokenKind,
+    ApiKeyRef, AuthStore, IdempotencyKey, IdempotencyRequest, IdempotentRequestState,
+    LoginTokenKind, NewApiKey, NewLoginToken, StoredHttpResponse,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
@@ -24,9 +24,9 @@ fn driver_and_outsider(folder: &StoreDir) -> [Arc<SqliteStore>; 2] {
     [Arc::new(driver), Arc::new(outsider)]
 }
 
-pub(crate) fn new_key(name: &str) -> NewKey {
-    NewKey {
-        name: KeyName::new(name).unwrap(),
+pub(crate) fn new_key(name: &str) -> NewApiKey {
+    NewApiKey {
+        name: ApiKeyName::new(name).unwrap(),
         role: May::Admin,
         hash: Hash::digest(name.as_bytes()),
         ttl: None,
@@ -35,9 +35,9 @@ pub(crate) fn new_key(name: &str) -> NewKey {
     }
 }
 
-fn ticket(name: &str) -> NewToken {
-    NewToken {
-        kind: TokenKind::Ticket,
+fn ticket(name: &str) -> NewLoginToken {
+    NewLoginToken {
+        kind: LoginTokenKind::Ticket,
         hash: Hash::digest(name.as_bytes()),
         issuer: ApiKeyRef::Local,
         ttl: Millis(50),
@@ -63,9 +63,9 @@ async fn one_of_two_processes_consumes_a_token() {
     let stores = driver_and_outsider(&folder);
     for round in 0..ROUNDS {
         let token = ticket(&format!("t{round}"));
-        stores[round % 2].add_token(token.clone()).await.unwrap();
+        stores[round % 2].add_login_token(token.clone()).await.unwrap();
         let spends = |store: Arc<SqliteStore>| async move {
-            let spent = store.consume_token(TokenKind::Ticket, token.hash).await;
+            let spent = store.consume_login_token(LoginTokenKind::Ticket, token.hash).await;
             spent.unwrap().is_some()
         };
         assert_eq!(race(&stores, spends).await, 1, "round {round}");
@@ -92,7 +92,7 @@ async fn one_of_two_processes_begins_a_request() {
             }
         };
         assert_eq!(race(&stores, begins).await, 1, "round {round}");
-        let reply = StoredResponse { status: 201, location: None, body: b"done".to_vec() };
+        let reply = StoredHttpResponse { status: 201, location: None, body: b"done".to_vec() };
         stores[0].complete_idempotent_request(key, reply.clone()).await.unwrap();
         let state = stores[1].begin_idempotent_request(request).await.unwrap();
         assert_eq!(state, IdempotentRequestState::Completed(reply));
@@ -107,15 +107,15 @@ async fn one_of_two_processes_creates_a_key_of_a_name() {
         let secrets = std::sync::atomic::AtomicUsize::new(0);
         let adds = |store: Arc<SqliteStore>| {
             let side = secrets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let key = NewKey {
+            let key = NewApiKey {
                 hash: Hash::digest(format!("{round} {side}").as_bytes()),
                 ..new_key(&format!("n{round}"))
             };
-            async move { store.add_key(key).await.unwrap() }
+            async move { store.add_api_key(key).await.unwrap() }
         };
         assert_eq!(race(&stores, adds).await, 1, "round {round}");
     }
-    assert_eq!(stores[0].list_keys().await.unwrap().len(), ROUNDS);
+    assert_eq!(stores[0].list_api_keys().await.unwrap().len(), ROUNDS);
 }
 
 #[tokio::test]
@@ -128,12 +128,12 @@ async fn expired_tokens_are_removed_when_new_ones_are_added() {
         conn.query_row(sql, (), |row| row.get(0)).unwrap()
     };
     for number in 0..150 {
-        store.add_token(ticket(&format!("old {number}"))).await.unwrap();
+        store.add_login_token(ticket(&format!("old {number}"))).await.unwrap();
     }
     assert_eq!(count(), 150);
     folder.clock.advance(Millis(50));
     for (name, left) in [("a", 51), ("b", 2), ("c", 3)] {
-        store.add_token(ticket(name)).await.unwrap();
+        store.add_login_token(ticket(name)).await.unwrap();
         assert_eq!(count(), left, "each new token deletes some expired ones");
     }
 }
@@ -143,7 +143,7 @@ async fn the_last_use_of_a_key_is_written_rarely() {
     let folder = StoreDir::new();
     let store = folder.drive();
     let key = new_key("ops");
-    store.add_key(key.clone()).await.unwrap();
+    store.add_api_key(key.clone()).await.unwrap();
     let conn = connect(&folder.file());
     let version =
         || -> i64 { conn.pragma_query_value(None, "data_version", |row| row.get(0)).unwrap() };
@@ -169,7 +169,7 @@ async fn the_last_use_of_a_key_is_written_rarely() {
 async fn changes_of_keys_and_tokens_do_not_notify_workers() {
     let folder = StoreDir::new();
     let store = folder.drive();
-    store.add_key(new_key("ops")).await.unwrap();
-    store.add_token(ticket("t")).await.unwrap();
+    store.add_api_key(new_key("ops")).await.unwrap();
+    store.add_login_token(ticket("t")).await.unwrap();
     assert_eq!(store.commit_count(), 0);
 }

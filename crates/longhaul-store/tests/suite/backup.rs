@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::status::Status;
@@ -22,7 +22,7 @@ use super::harness::{StoreDir, connect};
 struct FirstEvent(bool);
 
 impl JournalChecker for FirstEvent {
-    fn check_next_entry(&mut self, entry: &Entry) -> Result<(), String> {
+    fn check_next_entry(&mut self, entry: &JournalEntry) -> Result<(), String> {
         let is_first = !std::mem::replace(&mut self.0, true);
         match is_first == (entry.event.kind() == "run.created") {
             true => Ok(()),

@@ -129,7 +129,7 @@ async fn a_read_only_file_of_an_older_schema_is_read_unmigrated() {
     let observer =
         open_sqlite_store(newer_build(options(&file, OpenMode::Outsider, &clock))).unwrap();
     assert_eq!(observer.list_runs(RunFilter::default()).await.unwrap(), []);
-    let refused = observer.list_keys().await.unwrap_err();
+    let refused = observer.list_api_keys().await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     let message = refused.to_string();
     assert!(message.contains("must first be migrated from version 1 to 2"), "{message}");

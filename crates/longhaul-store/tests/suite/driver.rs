@@ -1,6 +1,6 @@
 //! One process drives a store, other processes are outsiders.
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::port::auth::{IdempotencyKey, IdempotencyRequest, IdempotentRequestState};
 use longhaul_core::port::records::RecordStore as _;
@@ -41,12 +41,12 @@ fn a_second_driver_is_told_who_the_first_is() {
 async fn is_driven_is_known_at_once() {
     let folder = StoreDir::new();
     let outsider = folder.open(OpenMode::Outsider).unwrap();
-    assert!(!outsider.has_driving_process().await.unwrap());
+    assert!(!outsider.has_process_driving_runs().await.unwrap());
     let driver = folder.drive();
-    assert!(driver.has_driving_process().await.unwrap());
-    assert!(outsider.has_driving_process().await.unwrap());
+    assert!(driver.has_process_driving_runs().await.unwrap());
+    assert!(outsider.has_process_driving_runs().await.unwrap());
     drop(driver);
-    assert!(!outsider.has_driving_process().await.unwrap());
+    assert!(!outsider.has_process_driving_runs().await.unwrap());
     // Checking the lock does not keep it.
     folder.drive();
 }
@@ -56,18 +56,18 @@ async fn a_released_lock_lets_another_process_drive_until_it_ends() {
     let folder = StoreDir::new();
     let first = folder.drive();
     first.release_driver_lock();
-    assert!(!first.has_driving_process().await.unwrap());
+    assert!(!first.has_process_driving_runs().await.unwrap());
     let refused = first.claim_runs(claim_request(WorkerId::from_bits(1))).await.unwrap_err();
     assert!(matches!(refused, StoreError::NotDriver { .. }), "{refused}");
     let second = folder.fixture(folder.drive());
     let held = second.open_and_claim(|_| {}).await;
     let refused = first.acquire_driver_lock().await.unwrap_err();
     assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
-    assert!(!first.is_driver());
+    assert!(!first.is_driver_process());
     let run = held.run;
     drop((second, held));
     first.acquire_driver_lock().await.unwrap();
-    assert!(first.is_driver());
+    assert!(first.is_driver_process());
     // The run that the second driver held can be claimed again.
     let row = first.get_run(run).await.unwrap().unwrap();
     assert_eq!((row.worker, row.reason.as_deref()), (None, Some("worker")));
@@ -311,7 +311,7 @@ async fn a_request_is_repeatable_at_once_after_its_server_died() {
         assert_eq!(state, IdempotentRequestState::Acquired);
     }
     let mut batch = events_batch([cancel_requested()]);
-    batch.changes.push(Change::MarkRequestApplied(new_request("after").key));
+    batch.changes.push(RowChange::MarkRequestApplied(new_request("after").key));
     let AppendResult::Committed { seq, .. } = fixture.append_outside(run, batch).await else {
         panic!("the run accepts the append");
     };

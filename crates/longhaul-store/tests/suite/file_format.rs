@@ -1,6 +1,6 @@
 //! The format of the database file, as seen by other programs.
 
-use longhaul_core::change::{Blob, Change, GateTransition, GateUpdate, JournalBatch};
+use longhaul_core::change::{Blob, GateTransition, GateUpdate, JournalBatch, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
@@ -99,7 +99,7 @@ async fn pruning_removes_every_row_of_a_run() {
     let mut held = fixture.open_and_claim(|_| {}).await;
     let blob = Blob::new(b"content".to_vec());
     let hash = blob.hash();
-    held.change(Change::PutBlob(blob)).await;
+    held.change(RowChange::PutBlob(blob)).await;
     let gate = fixture.ids.gate();
     held.append_ok(raise_gate_batch(gate_spec(gate))).await;
     let link = GateLinkRow {
@@ -199,7 +199,7 @@ async fn a_refused_append_does_not_affect_its_commit_group() {
             for _ in 0..20 {
                 if number % 4 == 0 {
                     // The gate is checked after the head was already updated.
-                    let appended = held.change(Change::UpdateGate(withdrawn.clone())).await;
+                    let appended = held.change(RowChange::UpdateGate(withdrawn.clone())).await;
                     assert_eq!(appended, AppendResult::Refused(AppendRefusalReason::GateNotFound));
                 } else {
                     held.append_ok(events_batch([progress(1)])).await;
@@ -215,20 +215,22 @@ async fn a_refused_append_does_not_affect_its_commit_group() {
 
 #[test]
 fn the_benchmark_uses_the_given_stopwatch() {
-    use longhaul_store::bench::{BareInsertOptions, measure_bare_inserts, measure_fsync};
+    use longhaul_store::bench::{
+        PlainSqlInsertBenchOptions, measure_fsync, measure_plain_sql_inserts,
+    };
     let folder = StoreDir::new();
     let ticks = std::sync::atomic::AtomicU64::new(0);
     let stopwatch = || ticks.fetch_add(1_000, std::sync::atomic::Ordering::Relaxed);
     let durations = measure_fsync(folder.dir.path(), 3, &stopwatch).unwrap();
     assert_eq!((durations.percentile(50), durations.percentile(100)), (1_000, 1_000));
-    let options = BareInsertOptions {
+    let options = PlainSqlInsertBenchOptions {
         file: folder.file(),
         runs: 4,
         events: 50,
         body_bytes: 100,
         per_commit: 16,
     };
-    let rate = measure_bare_inserts(&options, &stopwatch).unwrap();
+    let rate = measure_plain_sql_inserts(&options, &stopwatch).unwrap();
     assert_eq!((rate.events, rate.commits, rate.nanos), (50, 4, 1_000));
     let conn = connect(&folder.file());
     let sql =

@@ -112,14 +112,14 @@ async fn an_older_file_is_migrated_with_its_content() {
         assert_eq!(kinds, expected);
         assert_eq!(fixture.row(old.run).await.status, Status::Running);
         assert_eq!(old.rows_of_later(), [old.run]);
-        assert!(fixture.harness.auth.add_key(new_key("ops")).await.unwrap());
+        assert!(fixture.harness.auth.add_api_key(new_key("ops")).await.unwrap());
         drop(fixture);
 
         // The migration is applied only once, and a driver can continue the run.
         let fixture = old.folder.fixture(old.open(OpenMode::Driver).unwrap());
         assert_eq!(old.schema(), steps(&NEW_NAMES));
         assert_eq!(old.rows_of_later(), [old.run]);
-        assert_eq!(fixture.harness.auth.list_keys().await.unwrap().len(), 1);
+        assert_eq!(fixture.harness.auth.list_api_keys().await.unwrap().len(), 1);
         let mut held = fixture.claim_one(fixture.worker().await).await;
         assert_eq!(held.run, old.run);
         held.append_ok(events_batch([progress(8)])).await;
@@ -162,10 +162,10 @@ async fn an_older_file_on_a_full_disk_is_read_unmigrated() {
     // nothing.
     let hash = Hash::digest(b"ops");
     let refused = [
-        observer.list_keys().await.err(),
-        observer.find_key(hash).await.err(),
+        observer.list_api_keys().await.err(),
+        observer.find_api_key(hash).await.err(),
         observer.record_api_key_use(hash).await.err(),
-        observer.add_key(new_key("ops")).await.err(),
+        observer.add_api_key(new_key("ops")).await.err(),
     ];
     for error in refused {
         let error = error.unwrap();

@@ -24,7 +24,7 @@ impl Tx<'_> {
         }
         let held = queue.account.held.plus(hold.amount);
         self.tables.accounts.insert(root, BudgetAccount { held, ..queue.account });
-        self.leave_budget_queue(run);
+        self.remove_run_from_budget_queue(run);
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Tx<'_> {
     }
 
     /// Wakes a parked run if the caps of its budget differ from these.
-    pub(crate) fn wake_if_caps_differ(
+    pub(crate) fn wake_run_if_budget_caps_differ(
         &mut self,
         run: RunId,
         caps: (Option<MicroUsd>, Option<u64>),
@@ -74,7 +74,7 @@ impl Tx<'_> {
 
     /// Queues a parked run until the budget covers this amount, or wakes it if it is its turn. A run
     /// that is queued already keeps its place.
-    pub(crate) fn queue_for_budget(&mut self, run: RunId, needed: BudgetAmount) {
+    pub(crate) fn queue_run_for_budget(&mut self, run: RunId, needed: BudgetAmount) {
         let place = self.tables.budget_place(run);
         let place = place.unwrap_or_else(|| self.tables.next_row_id());
         self.tables.budget_waits.insert(place, (run, needed));
@@ -82,7 +82,7 @@ impl Tx<'_> {
     }
 
     /// Removes a run from the queue of its budget, and wakes the runs behind it whose turn it is.
-    pub(crate) fn leave_budget_queue(&mut self, run: RunId) {
+    pub(crate) fn remove_run_from_budget_queue(&mut self, run: RunId) {
         if let Some(place) = self.tables.budget_place(run) {
             self.tables.budget_waits.remove(&place);
             self.wake_budget_waits(self.tables.account_root(run));

@@ -2,7 +2,7 @@
 //!
 //! Invariant: events and their changes are committed together.
 
-use longhaul_core::change::{Change, JournalBatch, RunSchedulingUpdate};
+use longhaul_core::change::{JournalBatch, RowChange, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
 use longhaul_core::request::IdempotentRequestEffect;
@@ -45,7 +45,7 @@ impl Tx<'_> {
         }
         let mut request = None;
         for change in &batch.changes {
-            if let Change::MarkRequestApplied(request_key) = change {
+            if let RowChange::MarkRequestApplied(request_key) = change {
                 request = Some(request_key.clone());
             }
         }
@@ -63,7 +63,7 @@ impl Tx<'_> {
     fn apply_changes(
         &mut self,
         run: RunId,
-        changes: Vec<Change>,
+        changes: Vec<RowChange>,
     ) -> Result<(), Rollback<AppendResult>> {
         changes.into_iter().try_for_each(|change| {
             self.change(run, change).map_err(|undo| match undo {
@@ -143,6 +143,7 @@ impl Tx<'_> {
 
 fn is_park(batch: &JournalBatch) -> bool {
     let mut changes = batch.changes.iter();
-    changes
-        .any(|change| matches!(change, Change::UpdateScheduling(RunSchedulingUpdate::Park { .. })))
+    changes.any(|change| {
+        matches!(change, RowChange::UpdateScheduling(RunSchedulingUpdate::Park { .. }))
+    })
 }

@@ -3,9 +3,9 @@
 //! Invariant: a token is valid only until it expires and only as long as its key. A link exists
 //! only as long as its gate.
 
-use longhaul_core::id::KeyName;
+use longhaul_core::id::ApiKeyName;
 use longhaul_core::port::auth::{
-    ApiKeyRef, GateLinkRow, KeyRow, NewKey, NewToken, TokenKind, TokenRow,
+    ApiKeyRef, ApiKeyRow, GateLinkRow, LoginTokenKind, LoginTokenRow, NewApiKey, NewLoginToken,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -20,12 +20,12 @@ const LAST_USED_PRECISION: Millis = Millis::from_secs(5 * 60);
 
 impl Tables {
     /// Returns the key with this hash, and its row id.
-    pub(crate) fn key(&self, hash: Hash) -> Option<(&u64, &KeyRow)> {
+    pub(crate) fn key(&self, hash: Hash) -> Option<(&u64, &ApiKeyRow)> {
         self.api_keys.iter().find(|(_, row)| row.hash == hash)
     }
 
     /// Returns the key with this name that is not revoked.
-    fn active_key(&self, name: &KeyName) -> Option<(&u64, &KeyRow)> {
+    fn active_key(&self, name: &ApiKeyName) -> Option<(&u64, &ApiKeyRow)> {
         let mut rows = self.api_keys.iter();
         rows.find(|(_, row)| row.name == *name && row.revoked_at.is_none())
     }
@@ -33,7 +33,7 @@ impl Tables {
 
 impl Tx<'_> {
     /// Adds a key. Returns `false` if the name is taken.
-    pub(crate) fn add_key(&mut self, key: NewKey) -> Result<bool, StoreError> {
+    pub(crate) fn add_api_key(&mut self, key: NewApiKey) -> Result<bool, StoreError> {
         let earlier = key.request.as_ref().and_then(|request_key| self.request_effect(request_key));
         if let Some(IdempotentRequestEffect::Key(unseen)) = earlier
             && let Some((row_id, _)) = self.tables.key(unseen)
@@ -51,7 +51,7 @@ impl Tx<'_> {
                 source: "a key with this hash already exists".into(),
             });
         }
-        let row = KeyRow {
+        let row = ApiKeyRow {
             name: key.name,
             role: key.role,
             hash: key.hash,
@@ -70,7 +70,7 @@ impl Tx<'_> {
     }
 
     /// Revokes a key and deletes its tokens.
-    pub(crate) fn revoke_key(&mut self, name: &KeyName) -> Option<KeyRow> {
+    pub(crate) fn revoke_api_key(&mut self, name: &ApiKeyName) -> Option<ApiKeyRow> {
         let (row_id, row) = self.tables.active_key(name)?;
         let (row_id, mut row) = (*row_id, row.clone());
         row.revoked_at = Some(self.now);
@@ -97,15 +97,15 @@ impl Tx<'_> {
     }
 
     /// Adds a token and deletes expired ones.
-    pub(crate) fn add_token(&mut self, token: NewToken) {
+    pub(crate) fn add_login_token(&mut self, token: NewLoginToken) {
         let now = self.now;
         self.tables.tokens.remove_where(|_, row| row.expires_at <= now);
-        let row = TokenRow { issuer: token.issuer, expires_at: now.plus(token.ttl) };
+        let row = LoginTokenRow { issuer: token.issuer, expires_at: now.plus(token.ttl) };
         self.tables.tokens.insert((token.kind, token.hash), row);
     }
 
     /// Returns a token if it is valid.
-    pub(crate) fn token(&self, kind: TokenKind, hash: Hash) -> Option<TokenRow> {
+    pub(crate) fn token(&self, kind: LoginTokenKind, hash: Hash) -> Option<LoginTokenRow> {
         let row = self.tables.tokens.get(&(kind, hash))?;
         let counts = match &row.issuer {
             ApiKeyRef::Local => true,
@@ -118,7 +118,11 @@ impl Tx<'_> {
     }
 
     /// Returns a token if it is valid, and deletes it.
-    pub(crate) fn consume_token(&mut self, kind: TokenKind, hash: Hash) -> Option<TokenRow> {
+    pub(crate) fn consume_login_token(
+        &mut self,
+        kind: LoginTokenKind,
+        hash: Hash,
+    ) -> Option<LoginTokenRow> {
         let token = self.token(kind, hash)?;
         self.tables.tokens.remove(&(kind, hash));
         Some(token)

@@ -1,6 +1,6 @@
 //! Applies the individual changes of a batch.
 
-use longhaul_core::change::{Change, OutboxRow, SandboxRow, UsageRow};
+use longhaul_core::change::{OutboxRow, RowChange, SandboxRow, UsageRow};
 use longhaul_core::id::{RunId, ThreadKey};
 use longhaul_core::message::Message;
 
@@ -10,57 +10,63 @@ use crate::mem_store::tx::{ChangeResult, Tx};
 
 impl Tx<'_> {
     /// Applies one change. Returns an error if a row does not allow it.
-    pub(crate) fn change(&mut self, run: RunId, change: Change) -> ChangeResult {
+    pub(crate) fn change(&mut self, run: RunId, change: RowChange) -> ChangeResult {
         match change {
-            Change::CreateRun(new) => return self.open_run(*new, RunOrigin::Run),
-            Change::CreateStep(new) => return self.open_run(*new, RunOrigin::Step),
-            Change::UpdateGate(closing) => return self.update_gate(closing),
-            Change::SetTimer(timer) => return self.set_timer(timer),
-            Change::QueueSteer(steer) => return self.queue_steer(run, steer),
-            Change::UpdateSteer(steer) => return self.update_steer(run, &steer),
-            Change::AcquireSlot(slot) => return self.acquire_slot(run, slot),
-            Change::Hold(hold) => return self.hold(run, hold),
-            Change::HoldCaps(reservations) => return self.reserve_in_spend_caps(run, reservations),
-            Change::UpdateKey(to) => return self.update_effect_key(run, to),
-            Change::UpdateScheduling(to) => {
+            RowChange::CreateRun(new) => return self.open_run(*new, RunOrigin::Run),
+            RowChange::CreateStep(new) => return self.open_run(*new, RunOrigin::Step),
+            RowChange::UpdateGate(closing) => return self.update_gate(closing),
+            RowChange::SetTimer(timer) => return self.set_timer(timer),
+            RowChange::QueueSteer(steer) => return self.queue_steer(run, steer),
+            RowChange::UpdateSteer(steer) => return self.update_steer(run, &steer),
+            RowChange::AcquireSlot(slot) => return self.acquire_slot(run, slot),
+            RowChange::Hold(hold) => return self.hold(run, hold),
+            RowChange::HoldCaps(reservations) => {
+                return self.reserve_in_spend_caps(run, reservations);
+            }
+            RowChange::UpdateKey(to) => return self.update_effect_key(run, to),
+            RowChange::UpdateScheduling(to) => {
                 let is_queued = to.keeps_run_in_budget_queue();
                 self.set_head(run, to);
                 if !is_queued {
-                    self.leave_budget_queue(run);
+                    self.remove_run_from_budget_queue(run);
                 }
             }
-            Change::RaiseGate(spec) => return self.raise_gate(run, *spec),
-            Change::ReleaseSlot(sandbox) => self.release_slot(sandbox),
-            Change::QueueForSlot(provider) => self.queue_for_slot(run, provider),
-            Change::Settle(settlement) => self.settle(run, settlement),
-            Change::WaitForHolds(needed) => self.queue_for_budget(run, needed),
-            Change::WaitForHigherCaps { micro_usd, tokens } => {
-                self.wake_if_caps_differ(run, (micro_usd, tokens));
+            RowChange::RaiseGate(spec) => return self.raise_gate(run, *spec),
+            RowChange::ReleaseSlot(sandbox) => self.release_slot(sandbox),
+            RowChange::QueueForSlot(provider) => self.queue_for_slot(run, provider),
+            RowChange::Settle(settlement) => self.settle(run, settlement),
+            RowChange::WaitForHolds(needed) => self.queue_run_for_budget(run, needed),
+            RowChange::WaitForHigherCaps { micro_usd, tokens } => {
+                self.wake_run_if_budget_caps_differ(run, (micro_usd, tokens));
             }
-            Change::SettleCaps(settlements) => self.settle_spend_caps(settlements),
-            Change::WaitAtCap(row) => self.wait_at_cap(run, row),
-            Change::RaiseBudget(raise) if self.is_child(run) => _ = raise,
-            Change::RaiseBudget(raise) | Change::RaiseTreeBudget(raise) => {
+            RowChange::SettleCaps(settlements) => self.settle_spend_caps(settlements),
+            RowChange::WaitAtCap(row) => self.wait_at_cap(run, row),
+            RowChange::RaiseBudget(raise) if self.is_child(run) => _ = raise,
+            RowChange::RaiseBudget(raise) | RowChange::RaiseTreeBudget(raise) => {
                 self.raise_caps(run, raise);
             }
-            Change::AddUsage(row) => self.add_usage(run, row),
-            Change::AddOutbox(row) => self.add_outbox(run, row),
-            Change::AppendThread(row) => self.extend_thread(&row.thread, row.messages),
-            Change::PutBlob(blob) => {
+            RowChange::AddUsage(row) => self.add_usage(run, row),
+            RowChange::AddOutbox(row) => self.add_outbox(run, row),
+            RowChange::AppendThread(row) => self.extend_thread(&row.thread, row.messages),
+            RowChange::PutBlob(blob) => {
                 let hash = self.put_blob(blob.content);
                 self.tables.blob_refs.insert((run, hash), ());
             }
-            Change::PutDefinition(blob) => {
+            RowChange::PutDefinition(blob) => {
                 self.tables.definitions.insert(blob.hash(), blob.content)
             }
-            Change::SetSandbox(row) => self.set_sandbox(row),
-            Change::AddRule(row) => return self.add_rule(*row),
-            Change::UseRule(rule) => self.count_rule_use(rule),
-            Change::RevokeRule { rule, by } => return self.revoke_rule(rule, &by),
-            Change::SaveCheckpoint(state) => self.tables.checkpoints.insert(run, state),
-            Change::SaveSubmitKey(key) => return self.save_idempotency_key_of_added_task(run, key),
+            RowChange::SetSandbox(row) => self.set_sandbox(row),
+            RowChange::AddRule(row) => return self.add_rule(*row),
+            RowChange::UseRule(rule) => self.count_rule_use(rule),
+            RowChange::RevokeRule { rule, by } => return self.revoke_rule(rule, &by),
+            RowChange::SaveCheckpoint(state) => self.tables.checkpoints.insert(run, state),
+            RowChange::SaveSubmitKey(key) => {
+                return self.save_idempotency_key_of_added_task(run, key);
+            }
             // Stored by `append`, which knows the sequence number of the last event.
-            Change::MarkRequestApplied(request_key) => return self.check_not_applied(&request_key),
+            RowChange::MarkRequestApplied(request_key) => {
+                return self.check_not_applied(&request_key);
+            }
         }
         Ok(())
     }

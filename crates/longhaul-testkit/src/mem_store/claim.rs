@@ -7,9 +7,9 @@ use std::ops::Bound;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, WorkerId};
-use longhaul_core::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
+use longhaul_core::port::queue::{PeekRequest, QueuePosition, RunsToClaim};
 use longhaul_core::port::store::{
-    Claim, ClaimRequest, Heartbeat, HeartbeatAck, StoreError, WorkerLiveness,
+    Claim, Heartbeat, HeartbeatAck, RunClaimRequest, StoreError, WorkerLiveness,
 };
 use longhaul_core::time::Timestamp;
 
@@ -18,7 +18,7 @@ use crate::mem_store::tx::{JournalAppend, Tx};
 
 impl Tx<'_> {
     /// Claims ready runs for a worker, from each inbox the same number.
-    pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+    pub(crate) fn claim(&mut self, request: &RunClaimRequest) -> Result<Vec<Claim>, StoreError> {
         let is_live = self.tables.workers.get(&request.worker).is_some_and(|worker| {
             worker.liveness == WorkerLiveness::Live && !worker.is_stale(self.now)
         });
@@ -56,15 +56,15 @@ impl Tx<'_> {
         Ok(claimed)
     }
 
-    fn ready_runs_of_selection(&self, selection: &ClaimSelection, format: u32) -> BTreeSet<RunId> {
+    fn ready_runs_of_selection(&self, selection: &RunsToClaim, format: u32) -> BTreeSet<RunId> {
         let heads = &self.tables.heads;
         let is_ready = |run: &RunId| {
             let head = heads.get(run);
             head.is_some_and(|head| head.state == State::Ready && head.format <= format)
         };
         match selection {
-            ClaimSelection::Runs(runs) => runs.iter().copied().filter(is_ready).collect(),
-            ClaimSelection::Tree(root) => {
+            RunsToClaim::Runs(runs) => runs.iter().copied().filter(is_ready).collect(),
+            RunsToClaim::Tree(root) => {
                 let of_tree = heads.iter().filter(|(_, head)| head.task.root == *root);
                 of_tree.map(|(run, _)| *run).filter(is_ready).collect()
             }

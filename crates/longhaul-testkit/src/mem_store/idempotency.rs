@@ -4,7 +4,7 @@
 //! all does not overwrite the response of the server that took over.
 
 use longhaul_core::port::auth::{
-    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredResponse,
+    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredHttpResponse,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -82,7 +82,7 @@ impl Tx<'_> {
     }
 
     /// Stores the response of a request in progress that has none.
-    pub(crate) fn complete_request(&mut self, key: &IdempotencyKey, reply: StoredResponse) {
+    pub(crate) fn complete_request(&mut self, key: &IdempotencyKey, reply: StoredHttpResponse) {
         self.tables.requests.update(key, |request| {
             request.response.get_or_insert(reply);
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_core::change::JournalPrefixCopy;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::GlobalSeq;
 use longhaul_core::port::store::{JournalPage, JournalReadRequest, StoreError};
@@ -127,7 +127,7 @@ impl Tables {
     pub(crate) fn page(
         &self,
         request: JournalReadRequest,
-    ) -> Result<(Vec<Entry>, Seq), StoreError> {
+    ) -> Result<(Vec<JournalEntry>, Seq), StoreError> {
         let last = self.heads.get(&request.run).map_or(Seq::START, |head| head.last_seq);
         let lines =
             self.journal.range((request.run, request.after.next())..=(request.run, Seq(u64::MAX)));
@@ -142,14 +142,14 @@ impl Tables {
         run: RunId,
         seq: Seq,
         line: &JournalRow,
-    ) -> Result<Entry, StoreError> {
+    ) -> Result<JournalEntry, StoreError> {
         let body = self.body_text(line).ok_or_else(|| StoreError::Corrupt {
             at: "memory".to_owned(),
             why: format!("the body of event {seq} of {run} is missing"),
         })?;
         let event = Event::decode(line.kind, line.version, &body)
             .map_err(|source| StoreError::InvalidEvent { run, seq, source })?;
-        Ok(Entry { run, seq, at: line.at, epoch: line.epoch, event })
+        Ok(JournalEntry { run, seq, at: line.at, epoch: line.epoch, event })
     }
 
     fn body_text(&self, line: &JournalRow) -> Option<String> {

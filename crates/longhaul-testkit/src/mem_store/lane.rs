@@ -188,7 +188,7 @@ impl Tx<'_> {
     }
 
     /// Arms a timer for every run in the lane of `newer` that cancels it.
-    pub(crate) fn set_cancel_timers_in_lane(&mut self, newer: RunId) {
+    pub(crate) fn set_timers_to_cancel_runs_in_lane(&mut self, newer: RunId) {
         let lane = self.tables.heads.get(&newer).and_then(|head| head.lane.clone());
         let Some(key) = lane else {
             return;

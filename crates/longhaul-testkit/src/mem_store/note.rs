@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use longhaul_core::id::{NoteId, ResourceKey};
 use longhaul_core::note::{
-    AddNoteOutcome, NOTES_MAX, NewNote, Note, insert_spaces_in_unspaced_scripts, is_combining_mark,
-    query_words,
+    AddNoteOutcome, MemoryNote, NOTES_MAX, NewMemoryNote, insert_spaces_in_unspaced_scripts,
+    is_combining_mark, query_words,
 };
 
 use crate::mem_store::rows::{StoredNote, Tables};
@@ -21,7 +21,11 @@ const COMMON_WORD_IDF: f64 = 1e-6;
 
 impl Tx<'_> {
     /// Adds a note, unless its key exists or the limit is reached.
-    pub(crate) fn add_note(&mut self, resource: &ResourceKey, note: &NewNote) -> AddNoteOutcome {
+    pub(crate) fn add_note(
+        &mut self,
+        resource: &ResourceKey,
+        note: &NewMemoryNote,
+    ) -> AddNoteOutcome {
         let mut count = 0;
         for (_, stored) in self.tables.notes_of(resource) {
             if stored.key == note.key() {
@@ -56,7 +60,7 @@ impl Tables {
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> Vec<Note> {
+    ) -> Vec<MemoryNote> {
         let newest = self.notes_of(resource).rev().map(|(_, stored)| &stored.note);
         let from_start = after.is_none();
         let mut passed = from_start;
@@ -75,7 +79,7 @@ impl Tables {
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> Vec<Note> {
+    ) -> Vec<MemoryNote> {
         let phrases: Vec<Vec<String>> =
             query_words(query).iter().map(|word| tokens(word)).collect();
         if phrases.is_empty() {
@@ -88,7 +92,7 @@ impl Tables {
         let fits = all.iter().zip(&texts).filter(|((key, _), text)| {
             key.0 == *resource && phrases.iter().any(|phrase| text.count(phrase) > 0)
         });
-        let mut fits: Vec<(f64, u64, &Note)> = fits
+        let mut fits: Vec<(f64, u64, &MemoryNote)> = fits
             .map(|((key, stored), text)| (scale.score(text, &phrases), key.1, &stored.note))
             .collect();
         fits.sort_by(|one, other| {
@@ -107,7 +111,7 @@ struct NoteTokens {
 }
 
 impl NoteTokens {
-    fn from_note(note: &Note) -> Self {
+    fn from_note(note: &MemoryNote) -> Self {
         let tags = note.tags.join(" ");
         Self {
             columns: [

@@ -139,7 +139,7 @@ impl Tx<'_> {
             EarliestStart::Now => {
                 self.check_lane_entry(id, lane_entry)?;
                 let limit = if lane_entry == LaneEntryPolicy::Interrupt {
-                    self.set_cancel_timers_in_lane(id);
+                    self.set_timers_to_cancel_runs_in_lane(id);
                     LaneLimit::None
                 } else {
                     LaneLimit::Depth(lane_depth_max)

@@ -9,7 +9,7 @@ use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{InboxName, LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::records::{
-    InboxRunCounts, LaneRow, ModelUsage, OutboxItem, UsageQuery, WorkerRow,
+    DueOutboxMessage, InboxRunCounts, LaneRow, ModelUsage, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{RunFilter, RunRow, WorkerLiveness};
 use longhaul_core::status::Status;
@@ -146,7 +146,7 @@ impl Tables {
     }
 
     /// Returns the runs that a worker has claimed.
-    pub(crate) fn claimed_runs(&self, worker: WorkerId) -> Vec<(RunId, Seq)> {
+    pub(crate) fn claimed_runs_with_last_seq(&self, worker: WorkerId) -> Vec<(RunId, Seq)> {
         let held = self.heads.iter().filter(|(_, head)| head.state == State::Leased(worker));
         held.map(|(run, head)| (*run, head.last_seq)).collect()
     }
@@ -182,11 +182,11 @@ impl Tables {
 
 impl Tx<'_> {
     /// Returns the outbox messages of an endpoint that are due.
-    pub(crate) fn due_outbox(&self, endpoint: &str, limit: usize) -> Vec<OutboxItem> {
+    pub(crate) fn due_outbox(&self, endpoint: &str, limit: usize) -> Vec<DueOutboxMessage> {
         let entries = self.tables.outbox.iter().filter(|(_, entry)| entry.row.endpoint == endpoint);
         let due = entries.filter(|(_, entry)| entry.next_at <= self.now);
         due.take(limit)
-            .map(|(id, entry)| OutboxItem {
+            .map(|(id, entry)| DueOutboxMessage {
                 id: *id,
                 run: entry.run,
                 row: entry.row.clone(),

@@ -9,14 +9,14 @@ use longhaul_core::id::{
     ThreadKey, TimerId, WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::Note;
+use longhaul_core::note::MemoryNote;
 use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::policy::rule::ApprovalRuleRow;
 use longhaul_core::policy::spend_cap::{CapCounterKey, CapCounterRow, CapWaitRow};
 use longhaul_core::port::auth::{
-    GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
+    ApiKeyRow, GateLinkRow, IdempotencyKey, LoginTokenKind, LoginTokenRow, StoredHttpResponse,
 };
 use longhaul_core::port::queue::QueuePosition;
 use longhaul_core::port::records::GlobalSeq;
@@ -92,8 +92,8 @@ tables! {
     checkpoints: RunId => RunCheckpoint,
     schedules: ScheduleName => ScheduleRow,
     blocked_providers: String => Timestamp,
-    api_keys: u64 => KeyRow,
-    tokens: (TokenKind, Hash) => TokenRow,
+    api_keys: u64 => ApiKeyRow,
+    tokens: (LoginTokenKind, Hash) => LoginTokenRow,
     links: Hash => GateLinkRow,
     requests: IdempotencyKey => IdempotentRequest,
 }
@@ -240,7 +240,7 @@ pub(crate) struct StoredBlob {
 #[derive(Debug, Clone)]
 pub(crate) struct StoredNote {
     pub(crate) key: String,
-    pub(crate) note: Note,
+    pub(crate) note: MemoryNote,
 }
 
 /// A completed request to open runs, with its idempotency key.
@@ -259,7 +259,7 @@ pub(crate) struct IdempotentRequest {
     pub(crate) until: Timestamp,
     pub(crate) lease_until: Timestamp,
     /// Stored response. `None` means that the request is in progress.
-    pub(crate) response: Option<StoredResponse>,
+    pub(crate) response: Option<StoredHttpResponse>,
     pub(crate) effect: Option<IdempotentRequestEffect>,
 }
 

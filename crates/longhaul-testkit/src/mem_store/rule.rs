@@ -3,7 +3,7 @@
 use longhaul_core::id::{RuleId, RunId};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
-    ApprovalRuleRow, RULES_MAX, RuleFilter, RuleRevocation, RuleScope,
+    ApprovalRuleRevocation, ApprovalRuleRow, ApprovalRuleScope, RULES_MAX, RuleFilter,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 
@@ -38,7 +38,7 @@ impl Tx<'_> {
         if !self.tables.rules.get(&rule).is_some_and(|row| is_active(&row)) {
             return refuse(AppendRefusalReason::RuleInactive);
         }
-        let revocation = RuleRevocation { by: by.to_owned(), at: self.now };
+        let revocation = ApprovalRuleRevocation { by: by.to_owned(), at: self.now };
         self.tables.rules.update(&rule, |row| row.revoked = Some(revocation.clone()));
         Ok(())
     }
@@ -59,9 +59,9 @@ impl Tables {
     }
 
     /// Returns the active rules with one of these scopes and one of these patterns.
-    pub(crate) fn active_rules(
+    pub(crate) fn active_approval_rules(
         &self,
-        scopes: &[RuleScope],
+        scopes: &[ApprovalRuleScope],
         patterns: &[RulePattern],
     ) -> Vec<ApprovalRuleRow> {
         let rows = self.rules.iter().map(|(_, row)| row).filter(is_active);

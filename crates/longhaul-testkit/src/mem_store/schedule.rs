@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use longhaul_core::id::ScheduleName;
 use longhaul_core::port::schedules::{
-    FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome, ScheduleStore,
+    NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome, ScheduleStore,
 };
 use longhaul_core::port::store::{CreateRunsOutcome, StoreError};
 use longhaul_core::schedule::ScheduleRow;
@@ -85,8 +85,8 @@ impl Tx<'_> {
         }
         self.tables.schedules.update(&name, |row| row.due = firing.next_due);
         let request = match firing.action {
-            FiringAction::Create(request) => request,
-            FiringAction::Skip(reason) => {
+            ScheduleFiringAction::Create(request) => request,
+            ScheduleFiringAction::Skip(reason) => {
                 self.tables.schedules.update(&name, |row| row.last_error = Some(reason));
                 return Ok(ScheduleFiringOutcome::Skipped);
             }

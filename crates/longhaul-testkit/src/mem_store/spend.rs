@@ -27,7 +27,7 @@ impl Tx<'_> {
                 return refuse(AppendRefusalReason::CapWindowPassed);
             }
             let row = self.spend_row(&reservation);
-            if reservation.hold.amount > row.left() {
+            if reservation.hold.amount > row.remaining_amount() {
                 return refuse(AppendRefusalReason::OverCap(Box::new(row.refusal())));
             }
             let held = row.held.saturating_add(reservation.hold.amount);
@@ -45,7 +45,10 @@ impl Tx<'_> {
         for reservation in reservations {
             let row = self.spend_row(reservation);
             let amount = reservation.hold.amount;
-            if amount > row.left() || row.left() == 0 || self.count_spend_waits(&row.key) > 0 {
+            if amount > row.remaining_amount()
+                || row.remaining_amount() == 0
+                || self.count_spend_waits(&row.key) > 0
+            {
                 return refuse(AppendRefusalReason::OverCap(Box::new(row.refusal())));
             }
             let spent = row.spent.saturating_add(amount);
@@ -76,7 +79,7 @@ impl Tx<'_> {
     /// Queues a run at a spend cap, or wakes it if its amount fits by now.
     pub(crate) fn wait_at_cap(&mut self, run: RunId, row: CapWaitRow) {
         let count = self.spend_row(&row.reservation);
-        if row.reservation.hold.amount <= count.left() {
+        if row.reservation.hold.amount <= count.remaining_amount() {
             return self.make_timer_due(row.timer);
         }
         if self.tables.spend.get(&count.key).is_none() {
@@ -111,7 +114,7 @@ impl Tx<'_> {
     }
 
     /// Wakes the runs of all caps and subjects whose amounts fit into what is left.
-    pub(crate) fn wake_runs_at_caps(&mut self) {
+    pub(crate) fn wake_runs_waiting_at_caps(&mut self) {
         let open = self.tables.spend.iter().filter(|(_, row)| row.window_end > self.now);
         let rows: Vec<CapCounterRow> = open.map(|(_, row)| row.clone()).collect();
         for row in rows {
@@ -160,7 +163,7 @@ impl Tx<'_> {
     }
 
     fn wake_spend_waits(&mut self, row: &CapCounterRow, max: usize) {
-        let mut left = row.left();
+        let mut left = row.remaining_amount();
         let waits = self.tables.spend_waits.iter().filter(|(run, wait)| {
             wait.row.reservation.hold.key == row.key
                 && wait.row.reservation.hold.amount <= left

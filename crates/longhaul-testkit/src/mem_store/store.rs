@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{StoreError, StoreWatcher};
 use longhaul_core::time::{Clock, Timestamp};
@@ -52,7 +52,7 @@ impl MemStore {
     }
 
     /// Returns all journals, ordered by run id.
-    pub fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, StoreError> {
+    pub fn journals(&self) -> Result<Vec<(RunId, Vec<JournalEntry>)>, StoreError> {
         self.tables().journals()
     }
 

@@ -5,27 +5,27 @@ use async_trait::async_trait;
 use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
-    BatchId, InboxName, KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey,
+    ApiKeyName, BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey,
     WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
+use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_core::policy::gate::{GateRow, RulePattern};
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
+use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::auth::{
-    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
-    NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
+    ApiKeyRow, AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState,
+    LoginTokenKind, LoginTokenRow, NewApiKey, NewLoginToken, StoredHttpResponse,
 };
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRunCounts, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
+    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
-    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
+    RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -42,7 +42,7 @@ impl Store for MemStore {
         self.write_tx(|tx| tx.open(request))
     }
 
-    async fn claim_runs(&self, request: ClaimRequest) -> StoreResult<Vec<Claim>> {
+    async fn claim_runs(&self, request: RunClaimRequest) -> StoreResult<Vec<Claim>> {
         self.write_tx(|tx| Ok(tx.claim(&request)?))
     }
 
@@ -124,7 +124,11 @@ impl RecordStore for MemStore {
         })
     }
 
-    async fn add_note(&self, resource: &ResourceKey, note: NewNote) -> StoreResult<AddNoteOutcome> {
+    async fn add_note(
+        &self,
+        resource: &ResourceKey,
+        note: NewMemoryNote,
+    ) -> StoreResult<AddNoteOutcome> {
         self.write_tx(|tx| Ok(tx.add_note(resource, &note)))
     }
 
@@ -133,7 +137,7 @@ impl RecordStore for MemStore {
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> StoreResult<Vec<Note>> {
+    ) -> StoreResult<Vec<MemoryNote>> {
         Ok(self.read_tx(|tx| tx.tables.search_notes(resource, query, limit)))
     }
 
@@ -142,7 +146,7 @@ impl RecordStore for MemStore {
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> StoreResult<Vec<Note>> {
+    ) -> StoreResult<Vec<MemoryNote>> {
         Ok(self.read_tx(|tx| tx.tables.notes_after(resource, after, limit)))
     }
 
@@ -163,7 +167,7 @@ impl RecordStore for MemStore {
         })
     }
 
-    async fn queued_steers(&self, run: RunId) -> StoreResult<Vec<SteerRow>> {
+    async fn queued_steer_messages(&self, run: RunId) -> StoreResult<Vec<SteerRow>> {
         Ok(self.read_tx(|tx| tx.tables.steers_of(run).map(|(_, row)| row.clone()).collect()))
     }
 
@@ -171,12 +175,12 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.rules_matching(&filter)))
     }
 
-    async fn active_rules(
+    async fn active_approval_rules(
         &self,
-        scopes: Vec<RuleScope>,
+        scopes: Vec<ApprovalRuleScope>,
         patterns: Vec<RulePattern>,
     ) -> StoreResult<Vec<ApprovalRuleRow>> {
-        Ok(self.read_tx(|tx| tx.tables.active_rules(&scopes, &patterns)))
+        Ok(self.read_tx(|tx| tx.tables.active_approval_rules(&scopes, &patterns)))
     }
 
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> StoreResult<bool> {
@@ -205,9 +209,9 @@ impl RecordStore for MemStore {
         })
     }
 
-    async fn wake_runs_at_caps(&self) -> StoreResult<()> {
+    async fn wake_runs_waiting_at_caps(&self) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.wake_runs_at_caps();
+            tx.wake_runs_waiting_at_caps();
             Ok(())
         })
     }
@@ -232,7 +236,7 @@ impl RecordStore for MemStore {
         })
     }
 
-    async fn batch_runs(&self, batch: BatchId) -> StoreResult<Vec<RunId>> {
+    async fn runs_of_batch(&self, batch: BatchId) -> StoreResult<Vec<RunId>> {
         Ok(self.read_tx(|tx| {
             let heads = tx.tables.heads.iter();
             // A batch lists its chains by their first runs.
@@ -252,8 +256,8 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.count_by_inbox(inbox)))
     }
 
-    async fn claimed_runs(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {
-        Ok(self.read_tx(|tx| tx.tables.claimed_runs(worker)))
+    async fn claimed_runs_with_last_seq(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {
+        Ok(self.read_tx(|tx| tx.tables.claimed_runs_with_last_seq(worker)))
     }
 
     async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
@@ -292,7 +296,7 @@ impl RecordStore for MemStore {
         &self,
         endpoint: &str,
         limit: usize,
-    ) -> StoreResult<Vec<OutboxItem>> {
+    ) -> StoreResult<Vec<DueOutboxMessage>> {
         Ok(self.read_tx(|tx| tx.due_outbox(endpoint, limit)))
     }
 
@@ -339,20 +343,20 @@ impl RecordStore for MemStore {
 
 #[async_trait]
 impl AuthStore for MemStore {
-    async fn add_key(&self, key: NewKey) -> StoreResult<bool> {
-        self.write_tx(|tx| Ok(tx.add_key(key)?))
+    async fn add_api_key(&self, key: NewApiKey) -> StoreResult<bool> {
+        self.write_tx(|tx| Ok(tx.add_api_key(key)?))
     }
 
-    async fn find_key(&self, hash: Hash) -> StoreResult<Option<KeyRow>> {
+    async fn find_api_key(&self, hash: Hash) -> StoreResult<Option<ApiKeyRow>> {
         Ok(self.read_tx(|tx| tx.tables.key(hash).map(|(_, row)| row.clone())))
     }
 
-    async fn list_keys(&self) -> StoreResult<Vec<KeyRow>> {
+    async fn list_api_keys(&self) -> StoreResult<Vec<ApiKeyRow>> {
         Ok(self.read_tx(|tx| tx.tables.api_keys.iter().map(|(_, row)| row.clone()).collect()))
     }
 
-    async fn revoke_key(&self, name: &KeyName) -> StoreResult<Option<KeyRow>> {
-        let revoked = self.write_tx(|tx| Ok(tx.revoke_key(name).map(Box::new)))?;
+    async fn revoke_api_key(&self, name: &ApiKeyName) -> StoreResult<Option<ApiKeyRow>> {
+        let revoked = self.write_tx(|tx| Ok(tx.revoke_api_key(name).map(Box::new)))?;
         Ok(revoked.map(|row| *row))
     }
 
@@ -363,19 +367,27 @@ impl AuthStore for MemStore {
         })
     }
 
-    async fn add_token(&self, token: NewToken) -> StoreResult<()> {
+    async fn add_login_token(&self, token: NewLoginToken) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.add_token(token);
+            tx.add_login_token(token);
             Ok(())
         })
     }
 
-    async fn find_token(&self, kind: TokenKind, hash: Hash) -> StoreResult<Option<TokenRow>> {
+    async fn find_login_token(
+        &self,
+        kind: LoginTokenKind,
+        hash: Hash,
+    ) -> StoreResult<Option<LoginTokenRow>> {
         Ok(self.read_tx(|tx| tx.token(kind, hash)))
     }
 
-    async fn consume_token(&self, kind: TokenKind, hash: Hash) -> StoreResult<Option<TokenRow>> {
-        self.write_tx(|tx| Ok(tx.consume_token(kind, hash)))
+    async fn consume_login_token(
+        &self,
+        kind: LoginTokenKind,
+        hash: Hash,
+    ) -> StoreResult<Option<LoginTokenRow>> {
+        self.write_tx(|tx| Ok(tx.consume_login_token(kind, hash)))
     }
 
     async fn add_gate_link(&self, link: GateLinkRow) -> StoreResult<()> {
@@ -399,7 +411,7 @@ impl AuthStore for MemStore {
     async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
-        reply: StoredResponse,
+        reply: StoredHttpResponse,
     ) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.complete_request(&key, reply);

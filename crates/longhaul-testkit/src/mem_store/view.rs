@@ -1,6 +1,6 @@
 //! Read-only views of the store for the checks: all journals and the relevant rows.
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{JournalReadRequest, StoreError};
 
@@ -39,7 +39,7 @@ pub struct LaneView {
 }
 
 impl Tables {
-    pub(crate) fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, StoreError> {
+    pub(crate) fn journals(&self) -> Result<Vec<(RunId, Vec<JournalEntry>)>, StoreError> {
         let runs = self.heads.iter().map(|(run, _)| *run);
         runs.map(|run| {
             let whole = JournalReadRequest { run, after: Seq::START, limit: usize::MAX };

@@ -1,7 +1,8 @@
 //! Spend caps of a simulation.
 
 use longhaul_core::policy::spend_cap::{
-    AtCapAction, CapPeriod, CapScope, CapUnit, CapWindow, CapWithWindow, SpendCap,
+    CapReachedAction, CapUnit, CapUsageGrouping, CapWindowLength, CapWindowRange, CapWithWindow,
+    SpendCap,
 };
 use longhaul_core::time::{Millis, Timestamp};
 
@@ -17,25 +18,28 @@ pub fn random_caps(rng: &mut SeededRng) -> Vec<SpendCap> {
         return Vec::new();
     }
     let cap = |per, unit, limit| SpendCap {
-        window: CapWindow::Day,
+        window: CapWindowLength::Day,
         tz: "UTC".to_owned(),
         per,
         pattern: None,
         unit,
         limit,
-        at_cap: AtCapAction::Wait,
+        at_cap: CapReachedAction::Wait,
     };
     // A call holds a little more than two cents.
     let money = 45_000 + 10_000 * rng.below(6) as u64;
     let runs = 2 + rng.below(6) as u64;
-    vec![cap(CapScope::All, CapUnit::Usd, money), cap(CapScope::Key, CapUnit::Runs, runs)]
+    vec![
+        cap(CapUsageGrouping::All, CapUnit::Usd, money),
+        cap(CapUsageGrouping::Key, CapUnit::Runs, runs),
+    ]
 }
 
 /// Returns the caps with the windows that contain this time.
 pub(crate) fn current_caps(caps: &[SpendCap], now: Timestamp) -> Vec<CapWithWindow> {
     let window = 1_000 * WINDOW.0 as i64;
     let start = now.as_micros().div_euclid(window) * window;
-    let period = CapPeriod {
+    let period = CapWindowRange {
         start: Timestamp::from_micros(start),
         end: Timestamp::from_micros(start + window),
     };

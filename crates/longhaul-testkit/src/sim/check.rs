@@ -13,7 +13,7 @@ mod order;
 mod outcomes;
 mod rules;
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::RunId;
 
 pub use crate::sim::check::caps::check_caps;
@@ -28,7 +28,7 @@ use crate::sim::external_world::{ModelCall, ToolEffect};
 #[derive(Debug)]
 pub struct SimHistory {
     /// All journals.
-    pub journals: Vec<(RunId, Vec<Entry>)>,
+    pub journals: Vec<(RunId, Vec<JournalEntry>)>,
     /// All effects on the external world.
     pub effects: Vec<ToolEffect>,
     /// All model requests.
@@ -38,10 +38,11 @@ pub struct SimHistory {
 impl SimHistory {
     /// Lists the events of all runs in order of time, for debugging.
     pub fn timeline(&self) -> String {
-        let mut all: Vec<&Entry> = self.journals.iter().flat_map(|(_, entries)| entries).collect();
+        let mut all: Vec<&JournalEntry> =
+            self.journals.iter().flat_map(|(_, entries)| entries).collect();
         all.sort_by_key(|entry| (entry.at, entry.run, entry.seq));
-        let line = |entry: &&Entry| {
-            let Entry { run, seq, at, epoch, event } = entry;
+        let line = |entry: &&JournalEntry| {
+            let JournalEntry { run, seq, at, epoch, event } = entry;
             format!("{at} {run} {seq} e{epoch} {}\n", event.kind())
         };
         all.iter().map(line).collect()

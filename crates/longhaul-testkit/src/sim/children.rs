@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::RunId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
-use longhaul_run::input::{NewChild, PreparedChild};
-use longhaul_run::next::ChildRequest;
+use longhaul_run::input::{NewChildRun, PreparedChildRun};
+use longhaul_run::next::ChildRunRequest;
 use longhaul_run::submit::new_run_from_task;
 use longhaul_run::{Run, RunInput};
 use serde::Deserialize;
@@ -28,14 +28,14 @@ struct RunAgentInput {
 /// Prepares the child runs that these calls ask for.
 pub fn prepare_children(
     run: &Run,
-    requests: &[ChildRequest],
+    requests: &[ChildRunRequest],
     world: &ExternalWorld,
 ) -> Result<RunInput, SimError> {
     let prepared = requests.iter().map(|request| {
         let RunAgentInput { input, background } = serde_json::from_str(request.input.as_str())?;
         let child = new_child(run, input, world)?;
-        let child = NewChild { background, ..child };
-        Ok(PreparedChild { call: request.call, child: Ok(Box::new(child)) })
+        let child = NewChildRun { background, ..child };
+        Ok(PreparedChildRun { call: request.call, child: Ok(Box::new(child)) })
     });
     Ok(RunInput::ChildrenPrepared(prepared.collect::<Result<_, SimError>>()?))
 }
@@ -46,7 +46,7 @@ pub fn prepare_grading(run: &Run, world: &ExternalWorld) -> Result<RunInput, Sim
     Ok(RunInput::GradingPrepared(Ok(Box::new(child))))
 }
 
-fn new_child(run: &Run, input: RawJson, world: &ExternalWorld) -> Result<NewChild, SimError> {
+fn new_child(run: &Run, input: RawJson, world: &ExternalWorld) -> Result<NewChildRun, SimError> {
     let id = world.next_child_id();
     let above = run.task();
     let task = TaskSpec {
@@ -58,11 +58,11 @@ fn new_child(run: &Run, input: RawJson, world: &ExternalWorld) -> Result<NewChil
         ..TaskSpec::new(id, above.agent.clone(), input, above.inbox.clone())
     };
     let run = new_run_from_task(id, task)?;
-    Ok(NewChild { run, definition: Blob::new(b"{}".to_vec()), background: false })
+    Ok(NewChildRun { run, definition: Blob::new(b"{}".to_vec()), background: false })
 }
 
 /// Returns the runs that this journal has started: child runs, and the next step of a chain.
-pub fn started_runs(entries: &[Entry]) -> BTreeSet<RunId> {
+pub fn started_runs(entries: &[JournalEntry]) -> BTreeSet<RunId> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only these events start runs")]
     let started = entries.iter().filter_map(|entry| match &entry.event {
         Event::ChildStarted(started) => Some(started.child),

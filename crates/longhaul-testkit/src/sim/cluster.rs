@@ -5,10 +5,10 @@
 
 use longhaul_core::event::EVENT_FORMAT;
 use longhaul_core::id::{InboxName, WorkerId};
-use longhaul_core::port::store::{ClaimRequest, Heartbeat, WorkerLiveness};
+use longhaul_core::port::store::{Heartbeat, RunClaimRequest, WorkerLiveness};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock as _, Millis, Timestamp};
-use longhaul_run::DecideContext;
+use longhaul_run::DecisionContext;
 
 use crate::clock::SimClock;
 use crate::ids::SeededIds;
@@ -201,7 +201,7 @@ impl Cluster {
     }
 
     async fn claim(&mut self, index: usize) -> Result<bool, SimError> {
-        let request = ClaimRequest {
+        let request = RunClaimRequest {
             worker: self.workers[index].id,
             inboxes: vec![self.inbox.clone()],
             types: Vec::new(),
@@ -211,7 +211,7 @@ impl Cluster {
             host: None,
         };
         let claimed = self.services.store.claim_runs(request).await?;
-        let ctx = DecideContext::new(self.clock.now());
+        let ctx = DecisionContext::new(self.clock.now());
         let worker = &mut self.workers[index];
         for run in &claimed {
             let drive = worker.process.start_driver(worker.id, run, ctx.clone());

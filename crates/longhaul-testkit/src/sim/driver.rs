@@ -13,7 +13,7 @@ use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
-use longhaul_core::policy::rule::RuleScope;
+use longhaul_core::policy::rule::ApprovalRuleScope;
 use longhaul_core::policy::spend_cap::SpendCap;
 use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::model::ModelRequest;
@@ -26,14 +26,14 @@ use longhaul_core::port::store::{
 use longhaul_core::raw::{Hash, StoredText};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Usage;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
 use longhaul_run::input::{
     InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
 };
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{
-    DecideContext, EngineStep, KeyClaimOfOtherCall, Run, RunInput, decide, next_engine_step,
-    shared_approval_patterns,
+    DecisionContext, EffectKeyOfOtherCall, EngineStep, Run, RunInput, decide, next_engine_step,
+    patterns_of_rules_with_shared_approvals,
 };
 
 use crate::sim::SimError;
@@ -68,7 +68,7 @@ pub struct ReferenceDriver {
     worker: WorkerId,
     epoch: Epoch,
     run: Option<Run>,
-    ctx: DecideContext,
+    ctx: DecisionContext,
     stage: DriverStage,
 }
 
@@ -104,7 +104,7 @@ impl ReferenceDriver {
         services: SimServices,
         worker: WorkerId,
         claimed: &Claim,
-        ctx: DecideContext,
+        ctx: DecisionContext,
     ) -> Self {
         Self {
             services,
@@ -171,7 +171,7 @@ impl ReferenceDriver {
                 }
             }
             let caps = current_caps(&self.services.caps, page.now);
-            self.ctx = DecideContext { caps, ..DecideContext::new(page.now) };
+            self.ctx = DecisionContext { caps, ..DecisionContext::new(page.now) };
             if self.run.as_ref().is_none_or(|run| run.seq() >= page.last_seq) {
                 return Ok(());
             }
@@ -258,9 +258,10 @@ impl ReferenceDriver {
         };
         let task = run.task();
         for call in &mut reply.calls {
-            let scopes = vec![RuleScope::Agent(task.agent.clone()), RuleScope::Project];
-            let patterns = shared_approval_patterns(&task.policy, call);
-            let active = self.services.records.active_rules(scopes, patterns).await?;
+            let scopes =
+                vec![ApprovalRuleScope::Agent(task.agent.clone()), ApprovalRuleScope::Project];
+            let patterns = patterns_of_rules_with_shared_approvals(&task.policy, call);
+            let active = self.services.records.active_approval_rules(scopes, patterns).await?;
             call.approvals = active.into_iter().map(Into::into).collect();
         }
         Ok(())
@@ -357,7 +358,7 @@ impl ReferenceDriver {
                 self.ctx.keys_claimed_by_other_calls.retain(|known| known.key.key != key.key);
                 self.ctx
                     .keys_claimed_by_other_calls
-                    .push(KeyClaimOfOtherCall { key, result: None });
+                    .push(EffectKeyOfOtherCall { key, result: None });
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
@@ -393,7 +394,7 @@ impl ReferenceDriver {
             let surfaced = LateToolResultEvent { call, is_error: false, output: tool.output };
             let status = self.services.store.get_run(self.run_id).await?.map(|row| row.status);
             let Some(status) = status else { continue };
-            let view = RunSnapshot { run: self.run_id, status };
+            let view = RunIdAndStatus { run: self.run_id, status };
             let decided =
                 decide_command(&view, RunCommand::SurfaceResult(surfaced), self.ctx.clone());
             let appended = match decided {

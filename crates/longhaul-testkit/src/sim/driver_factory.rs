@@ -7,7 +7,7 @@ use longhaul_core::change::Blob;
 use longhaul_core::id::{RunId, WorkerId};
 use longhaul_core::port::store::{Claim, CreateRunsRequest};
 use longhaul_core::task::TaskSpec;
-use longhaul_run::DecideContext;
+use longhaul_run::DecisionContext;
 
 use crate::clock::SimClock;
 use crate::sim::SimError;
@@ -48,7 +48,7 @@ pub trait SimProcess: fmt::Debug {
         &mut self,
         worker: WorkerId,
         claimed: &Claim,
-        ctx: DecideContext,
+        ctx: DecisionContext,
     ) -> Box<dyn SimDriver>;
 }
 
@@ -96,7 +96,7 @@ impl SimProcess for ReferenceProcess {
         &mut self,
         worker: WorkerId,
         claimed: &Claim,
-        ctx: DecideContext,
+        ctx: DecisionContext,
     ) -> Box<dyn SimDriver> {
         Box::new(ReferenceDriver::new(self.0.clone(), worker, claimed, ctx))
     }

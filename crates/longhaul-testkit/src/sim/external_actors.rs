@@ -2,7 +2,7 @@
 //! as outsiders or closers.
 
 use longhaul_core::change::{LaneEntryPolicy, TimerKind};
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::environment::ChildEnded;
 use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
@@ -12,7 +12,7 @@ use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus,
 };
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter};
-use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange, CapPeriod};
+use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange, CapWindowRange};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, GateFilter,
@@ -23,10 +23,10 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{
-    RunCommand, RunSnapshot, current_gate_digest, decide_command, scope_of_added_rule,
+    RunCommand, RunIdAndStatus, current_gate_digest, decide_command, scope_of_added_rule,
 };
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
-use longhaul_run::{DecideContext, Run, RunInput, decide};
+use longhaul_run::{DecisionContext, Run, RunInput, decide};
 
 use crate::sim::SimError;
 use crate::sim::driver::SimServices;
@@ -51,8 +51,8 @@ async fn send_command_as(
     let Some(row) = services.store.get_run(run).await? else {
         return Ok(None);
     };
-    let view = RunSnapshot { run, status: row.status };
-    let Ok(batch) = decide_command(&view, command, DecideContext::new(now)) else {
+    let view = RunIdAndStatus { run, status: row.status };
+    let Ok(batch) = decide_command(&view, command, DecisionContext::new(now)) else {
         return Ok(None);
     };
     Ok(Some(services.store.append_to_journal(AppendRequest { run, author, batch }).await?))
@@ -68,15 +68,15 @@ pub async fn fire_due_timers(services: &SimServices) -> Result<bool, SimError> {
         } else {
             RunCommand::Timer(Box::new(timer.clone()))
         };
-        let view = RunSnapshot { run: timer.run, status: Status::Running };
+        let view = RunIdAndStatus { run: timer.run, status: Status::Running };
         let now = services.records.now().await?;
-        let Ok(batch) = decide_command(&view, command, DecideContext::new(now)) else {
+        let Ok(batch) = decide_command(&view, command, DecisionContext::new(now)) else {
             continue;
         };
         let author = JournalAuthor::Outsider;
         services.store.append_to_journal(AppendRequest { run: timer.run, author, batch }).await?;
     }
-    services.records.wake_runs_at_caps().await?;
+    services.records.wake_runs_waiting_at_caps().await?;
     Ok(!due.is_empty())
 }
 
@@ -151,7 +151,7 @@ pub async fn answer(
     let agent = scenario::agent()?;
     let pattern = gate.spec.pattern.clone().into_iter().collect();
     let added = scope_of_added_rule(gate, &answer, agent.clone()).into_iter().collect();
-    let has_rule = !services.records.active_rules(added, pattern).await?.is_empty();
+    let has_rule = !services.records.active_approval_rules(added, pattern).await?.is_empty();
     let gate = Box::new(gate.clone());
     send_command(services, gate.run, RunCommand::Answer { gate, answer, agent, has_rule }).await
 }
@@ -188,7 +188,7 @@ pub async fn raise_caps(services: &SimServices, within: Millis) -> Result<bool, 
         let change = CapLimitChange {
             cap: row.key.cap.clone(),
             subject: Some(row.key.subject.clone()),
-            period: CapPeriod { start: row.key.window_start, end: row.window_end },
+            period: CapWindowRange { start: row.key.window_start, end: row.window_end },
             limit,
         };
         services.records.set_cap_limit(change).await?;
@@ -269,7 +269,7 @@ async fn apply_if_undriven(
         return Ok(true);
     };
     let now = services.records.now().await?;
-    let Ok(batch) = decide(&folded, input, DecideContext::new(now)) else {
+    let Ok(batch) = decide(&folded, input, DecisionContext::new(now)) else {
         return Ok(false);
     };
     let author = JournalAuthor::Closer { after: folded.seq() };
@@ -350,8 +350,8 @@ pub async fn fold(services: &SimServices, run: RunId) -> Result<Option<Run>, Sim
 }
 
 /// Reads the whole journal of a run.
-pub async fn journal(services: &SimServices, run: RunId) -> Result<Vec<Entry>, SimError> {
-    let mut entries: Vec<Entry> = Vec::new();
+pub async fn journal(services: &SimServices, run: RunId) -> Result<Vec<JournalEntry>, SimError> {
+    let mut entries: Vec<JournalEntry> = Vec::new();
     loop {
         let after = entries.last().map_or(Seq::START, |entry| entry.seq);
         let page =

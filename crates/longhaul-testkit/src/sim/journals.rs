@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
+use longhaul_core::event::entry::{JournalEntry, JournalEntryEnvelope};
 
 use crate::sim::SimError;
 
 /// Writes a journal as text, one event per line.
-pub fn to_lines(entries: &[Entry]) -> Result<String, SimError> {
+pub fn to_lines(entries: &[JournalEntry]) -> Result<String, SimError> {
     let mut text = String::new();
     for entry in entries {
         text.push_str(&serde_json::to_string(&entry.to_envelope()?)?);
@@ -17,18 +17,18 @@ pub fn to_lines(entries: &[Entry]) -> Result<String, SimError> {
 }
 
 /// Parses a journal from text.
-pub fn from_lines(text: &str) -> Result<Vec<Entry>, SimError> {
+pub fn from_lines(text: &str) -> Result<Vec<JournalEntry>, SimError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines
         .map(|line| {
             let envelope: JournalEntryEnvelope = serde_json::from_str(line)?;
-            Ok(Entry::try_from(&envelope)?)
+            Ok(JournalEntry::try_from(&envelope)?)
         })
         .collect()
 }
 
 /// Loads all recorded journals of a directory, by name.
-pub fn load(folder: &Path) -> Result<Vec<(String, Vec<Entry>)>, SimError> {
+pub fn load(folder: &Path) -> Result<Vec<(String, Vec<JournalEntry>)>, SimError> {
     let mut found = Vec::new();
     for file in std::fs::read_dir(folder)? {
         let path = file?.path();

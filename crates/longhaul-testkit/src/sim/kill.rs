@@ -1,7 +1,7 @@
 //! Crash test: kills the driver between any two steps and checks that the run has the same
 //! outcome.
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::status::RunOutcome;
 use longhaul_core::time::Millis;
 
@@ -29,7 +29,7 @@ pub enum Crash {
 #[derive(Debug)]
 pub struct ScenarioResult {
     /// The whole journal.
-    pub journal: Vec<Entry>,
+    pub journal: Vec<JournalEntry>,
     /// The outcome of the run.
     pub outcome: RunOutcome,
     /// Tools that the model has called.

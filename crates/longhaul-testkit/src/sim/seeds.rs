@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::CreateRunsOutcome;
 use longhaul_core::time::Millis;
@@ -127,7 +127,7 @@ struct Simulation {
 
 impl Simulation {
     /// Returns the journals of all acknowledged runs, their children and the steps of their chains.
-    async fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, SimError> {
+    async fn journals(&self) -> Result<Vec<(RunId, Vec<JournalEntry>)>, SimError> {
         let mut journals = Vec::new();
         let mut todo: Vec<RunId> = self.opened.iter().rev().copied().collect();
         let mut seen: BTreeSet<RunId> = todo.iter().copied().collect();

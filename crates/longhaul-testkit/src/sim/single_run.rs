@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use longhaul_core::change::{JournalBatch, TimerKind};
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunClaimed, RunPrepared};
 use longhaul_core::event::tool::ToolVerified;
@@ -20,10 +20,10 @@ use longhaul_core::status::RunOutcome;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 use longhaul_run::commands::RunCommand;
-use longhaul_run::input::{ModelReply, PreparedChild, ToolCallResult, ToolCallStatus};
+use longhaul_run::input::{ModelReply, PreparedChildRun, ToolCallResult, ToolCallStatus};
 use longhaul_run::next::{ToolCallAction, ToolCallTask, check_message_order};
 use longhaul_run::state::control::IdleReason;
-use longhaul_run::{DecideContext, EngineStep, Run, RunInput, decide, next_engine_step};
+use longhaul_run::{DecisionContext, EngineStep, Run, RunInput, decide, next_engine_step};
 
 use crate::sim::SimError;
 use crate::sim::driver::sim_perception;
@@ -37,21 +37,21 @@ const STEPS_MAX: usize = 10_000;
 #[derive(Debug, Clone)]
 pub struct SingleRun {
     run: Run,
-    journal: Vec<Entry>,
+    journal: Vec<JournalEntry>,
     world: ExternalWorld,
     now: Timestamp,
 }
 
 impl SingleRun {
     /// Replays a journal, as a new driver would.
-    pub fn resume(journal: &[Entry]) -> Result<Self, SimError> {
+    pub fn resume(journal: &[JournalEntry]) -> Result<Self, SimError> {
         let run = Run::replay(journal)?;
         let now = journal.last().map_or_else(Timestamp::default, |entry| entry.at);
         Ok(Self { run, journal: journal.to_vec(), world: ExternalWorld::default(), now })
     }
 
     /// Drives the run to its end: every gate is answered and every timer fires.
-    pub fn finish(mut self) -> Result<(RunOutcome, Vec<Entry>), SimError> {
+    pub fn finish(mut self) -> Result<(RunOutcome, Vec<JournalEntry>), SimError> {
         self.claim()?;
         for _ in 0..STEPS_MAX {
             if let Some(outcome) = self.run.outcome() {
@@ -70,8 +70,8 @@ impl SingleRun {
         Err("the run did not end".into())
     }
 
-    fn ctx(&self) -> DecideContext {
-        DecideContext::new(self.now)
+    fn ctx(&self) -> DecisionContext {
+        DecisionContext::new(self.now)
     }
 
     fn claim(&mut self) -> Result<(), SimError> {
@@ -102,7 +102,7 @@ impl SingleRun {
                 self.run.control().epoch
             };
             let seq: Seq = self.run.seq().next();
-            let entry = Entry { run: self.run.id(), seq, at: self.now, epoch, event };
+            let entry = JournalEntry { run: self.run.id(), seq, at: self.now, epoch, event };
             self.run.apply(&entry)?;
             self.journal.push(entry);
         }
@@ -163,7 +163,7 @@ impl SingleRun {
             EngineStep::StartChildren(requests) => RunInput::ChildrenPrepared(
                 requests
                     .into_iter()
-                    .map(|request| PreparedChild {
+                    .map(|request| PreparedChildRun {
                         call: request.call,
                         child: Err("a single run has no children".to_owned()),
                     })

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_run::Run;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
@@ -33,7 +33,7 @@ fn a_driver_killed_between_any_two_steps_does_not_change_the_outcome() {
     assert!(runs > 200, "only {runs} executions");
 }
 
-fn recorded() -> Vec<(String, Vec<Entry>)> {
+fn recorded() -> Vec<(String, Vec<JournalEntry>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/journals");
     let formats = std::fs::read_dir(&folder).expect("recorded journals");
     let mut all = Vec::new();

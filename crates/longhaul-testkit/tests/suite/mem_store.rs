@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{Epoch, RunId, WorkerId};
 use longhaul_core::port::store::AppendResult;
 use longhaul_core::time::Millis;
@@ -122,7 +122,7 @@ async fn three_workers_complete_every_run() {
     assert_eq!(run_workload().await, first);
 }
 
-async fn run_workload() -> Vec<(RunId, Vec<Entry>)> {
+async fn run_workload() -> Vec<(RunId, Vec<JournalEntry>)> {
     let clock = SimClock::new();
     let store = MemStore::new(clock.clone());
     let fixture = StoreFixture::new(Harness::new(store.clone(), clock));

@@ -26,7 +26,7 @@ use crate::outbound::hop::{parse_url, redacted_url};
 pub struct HttpContextProvider {
     /// URL of the endpoint.
     pub url: String,
-    /// Guarded client for outbound requests.
+    /// HTTP client that only connects to allowed addresses.
     pub outbound: Arc<dyn OutboundHttpClient>,
     /// Timeout of a request to the endpoint.
     pub timeout: Millis,

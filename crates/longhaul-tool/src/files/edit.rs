@@ -171,7 +171,7 @@ fn edit_text(
     input: &EditFileInput,
     display_path: &str,
 ) -> Result<EditedText, String> {
-    let (old, new) = match_file_line_endings(content, input);
+    let (old, new) = old_and_new_with_file_line_endings(content, input);
     let count = content.matches(&old).count();
     if count == 0 || count > 1 && !input.all {
         return Err(old_text_mismatch_message(content, input, (display_path, count)));
@@ -200,7 +200,7 @@ fn predict_edited_content(before: &FileContent, input: &EditFileInput) -> Option
 
 /// Returns `old` and `new` with the line endings of the file, if the file's line endings are
 /// consistent. Models write LF whatever they have read.
-fn match_file_line_endings(content: &str, input: &EditFileInput) -> (String, String) {
+fn old_and_new_with_file_line_endings(content: &str, input: &EditFileInput) -> (String, String) {
     let pairs = content.matches("\r\n").count();
     if pairs == 0 || pairs < content.matches('\n').count() {
         return (input.old.clone(), input.new.clone());
@@ -250,7 +250,7 @@ fn verify_edit_happened(workspace: &Workspace, input: &EditFileInput) -> VerifyO
     let Some(content) = read_workspace_text(workspace, &target) else {
         return VerifyOutcome::Unknown;
     };
-    let (old, new) = match_file_line_endings(&content, input);
+    let (old, new) = old_and_new_with_file_line_endings(&content, input);
     match find_edit_evidence(&content, &old, &new) {
         EditVerification::Applied => {
             let message = format!("Edited `{}`: the file contains the new text.", target.display);

@@ -37,12 +37,17 @@ impl Glob {
 
     /// Returns whether the glob matches a file. Its path is passed twice: relative to the top of
     /// the workspace, and relative to the folder where the walk started.
-    pub(crate) fn is_match(&self, path_from_top: &str, path_from_start: &str) -> bool {
+    pub(crate) fn is_match(
+        &self,
+        path_from_workspace_root: &str,
+        path_from_walk_start: &str,
+    ) -> bool {
         if self.names_only {
-            let name = path_from_top.rsplit('/').next().unwrap_or(path_from_top);
+            let name =
+                path_from_workspace_root.rsplit('/').next().unwrap_or(path_from_workspace_root);
             return self.regex.is_match(name);
         }
-        self.regex.is_match(path_from_start) || self.regex.is_match(path_from_top)
+        self.regex.is_match(path_from_walk_start) || self.regex.is_match(path_from_workspace_root)
     }
 
     /// Returns whether one of the glob's path components is exactly this folder name.

@@ -79,8 +79,8 @@ const POLICY_FILES: &[&[&str]] = &[
     &[".claude", "hooks"],
 ];
 
-/// Folder at the top of a project that contains the folder inboxes. An agent that could write there
-/// could start runs of other agents and change their results.
+/// Folder at the top of a project that contains the folder inboxes, whose files become tasks. An
+/// agent that could write there could start runs of other agents and change their results.
 const INBOX_FOLDER: &str = "inbox";
 
 /// Returns why agents can't access this path. `None` if the path is not protected.

@@ -63,7 +63,7 @@ impl TypedTool for ReadFileTool {
     }
 
     async fn predict_effects(&self, input: ReadFileInput, _ctx: &ToolContext) -> PredictedEffects {
-        self.0.predict_access(&input.path, PathAccess::Read)
+        self.0.effects_of_access_without_change(&input.path, PathAccess::Read)
     }
 
     async fn call(

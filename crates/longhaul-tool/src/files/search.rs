@@ -99,7 +99,7 @@ fn search_files(
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was searched: {why}."));
-    let (pattern, plain) = compile_search_pattern(&input.pattern).map_err(refuse)?;
+    let (pattern, plain) = compile_search_pattern_with_note(&input.pattern).map_err(refuse)?;
     let start = input.path.as_deref().unwrap_or_default();
     let parts = workspace.parse_accessible_path(start, PathAccess::Read);
     let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
@@ -138,7 +138,7 @@ fn search_files(
 
 /// Compiles the search pattern. A pattern that is not a valid regular expression is searched as
 /// plain text, and the returned note says so. `None` means that there is no note.
-fn compile_search_pattern(text: &str) -> Result<(SearchPattern, Option<String>), String> {
+fn compile_search_pattern_with_note(text: &str) -> Result<(SearchPattern, Option<String>), String> {
     if text.is_empty() {
         return Err("the pattern is empty".into());
     }
@@ -258,7 +258,7 @@ impl SearchState {
                 self.has_more = true;
                 return WalkControl::Stop;
             }
-            let (text, end) = match_excerpt(line, found);
+            let (text, end) = match_excerpt_and_end(line, found);
             let has_more = end < line.len() && self.pattern.find_match(line, end).is_some();
             let more_note = if has_more { MORE_MATCHES } else { "" };
             self.lines.push(format!("{path}:{}: {text}{more_note}", index + 1));
@@ -302,7 +302,7 @@ impl SearchState {
 
 /// Returns the part of the line around the match at byte `match_start`, and the byte of the line at
 /// which that part ends.
-fn match_excerpt(line: &str, match_start: usize) -> (String, usize) {
+fn match_excerpt_and_end(line: &str, match_start: usize) -> (String, usize) {
     let lead = line[..match_start].chars().rev().take(LEAD_CHARS_MAX);
     let start = match_start - lead.map(char::len_utf8).sum::<usize>();
     let is_short = line.chars().nth(LINE_CHARS_MAX).is_none();
@@ -317,12 +317,12 @@ fn match_excerpt(line: &str, match_start: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, compile_search_pattern, match_excerpt};
+    use super::{LINE_BYTES_MAX, compile_search_pattern_with_note, match_excerpt_and_end};
 
     #[test]
     fn search_patterns_match_lines() {
         let check = |text: &str, line: &str, expected: &str| {
-            let result = match compile_search_pattern(text) {
+            let result = match compile_search_pattern_with_note(text) {
                 Ok((pattern, note)) => {
                     format!("{} {note:?}", pattern.find_match(line, 0).is_some())
                 }
@@ -342,9 +342,9 @@ mod tests {
 
     #[test]
     fn long_lines_are_shown_around_the_match() {
-        assert_eq!(match_excerpt("short", 3), ("short".into(), 5));
+        assert_eq!(match_excerpt_and_end("short", 3), ("short".into(), 5));
         let long = format!("{}needle{}", "ü".repeat(300), "é".repeat(300));
-        let (text, end) = match_excerpt(&long, 600);
+        let (text, end) = match_excerpt_and_end(&long, 600);
         assert_eq!(&long[end..], "é".repeat(300 - 154));
         assert!(text.starts_with("...ü") && text.ends_with("é..."));
         assert!(text.contains("needle") && text.chars().count() == 246);
@@ -353,17 +353,18 @@ mod tests {
     #[test]
     fn a_large_pattern_is_matched_across_chunks() {
         let long_line = "b".repeat(LINE_BYTES_MAX) + "needle";
-        let check = |text: &str, line: &str, lean: bool, expected: Option<usize>| {
-            let (pattern, _) = compile_search_pattern(text).unwrap();
-            assert_eq!(pattern.is_small, lean, "{text}");
-            assert_eq!(pattern.find_match(line, 0), expected, "{text}");
-        };
+        let assert_is_small_and_match =
+            |text: &str, line: &str, lean: bool, expected: Option<usize>| {
+                let (pattern, _) = compile_search_pattern_with_note(text).unwrap();
+                assert_eq!(pattern.is_small, lean, "{text}");
+                assert_eq!(pattern.find_match(line, 0), expected, "{text}");
+            };
         let large_pattern = r"\w{8}";
-        check("needle$", &long_line, true, Some(LINE_BYTES_MAX));
-        check("b$", &long_line, true, None);
-        check(&format!("{large_pattern}xx|b$"), &long_line, false, None);
-        check(&format!("{large_pattern}xx|needle"), &long_line, false, None);
-        check(&format!("{large_pattern}xx|^bb"), &long_line, false, Some(0));
-        check(&format!("{large_pattern}xx|b$"), "aab", false, Some(2));
+        assert_is_small_and_match("needle$", &long_line, true, Some(LINE_BYTES_MAX));
+        assert_is_small_and_match("b$", &long_line, true, None);
+        assert_is_small_and_match(&format!("{large_pattern}xx|b$"), &long_line, false, None);
+        assert_is_small_and_match(&format!("{large_pattern}xx|needle"), &long_line, false, None);
+        assert_is_small_and_match(&format!("{large_pattern}xx|^bb"), &long_line, false, Some(0));
+        assert_is_small_and_match(&format!("{large_pattern}xx|b$"), "aab", false, Some(2));
     }
 }

@@ -94,17 +94,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Visits the entries of this folder or, if `deep` is true, all files in it and in its
-    /// subfolders.
+    /// Visits the entries of this folder or, if `visits_subfolders` is true, all files in it and
+    /// in its subfolders.
     pub(crate) fn visit_entries(
         &mut self,
         parts: &[String],
-        deep: bool,
+        visits_subfolders: bool,
         visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
     ) -> Result<(), FsError> {
         let folder = self.workspace.open_folder(parts)?;
         self.start_depth = parts.len();
-        self.walk_dir((&folder, parts), deep, visit).map(drop)
+        self.walk_dir((&folder, parts), visits_subfolders, visit).map(drop)
     }
 
     /// Returns whether the walk has exceeded its timeout.
@@ -117,7 +117,9 @@ impl<'a> Walk<'a> {
     pub(crate) fn omission_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(when) = self.stop_reason {
-            notes.push(format!("Incomplete: the walk stopped {when}; use a more specific path."));
+            notes.push(format!(
+                "Incomplete: the walk through the folders stopped {when}; use a more specific path."
+            ));
         }
         if !self.skipped_dirs.is_empty() {
             let names: Vec<&str> = self.skipped_dirs.iter().map(String::as_str).collect();
@@ -138,7 +140,7 @@ impl<'a> Walk<'a> {
     fn walk_dir(
         &mut self,
         (folder, parts): (&DirHandle, &[String]),
-        deep: bool,
+        visits_subfolders: bool,
         visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
     ) -> Result<WalkControl, FsError> {
         let remaining = ENTRIES_MAX.saturating_sub(self.entry_count);
@@ -168,12 +170,13 @@ impl<'a> Walk<'a> {
             let path = parts.join("/");
             let entry = WalkEntry { folder, name, path, kind: *kind };
             let is_folder = *kind == FileType::Directory;
-            if self.is_entry_match(&entry, &parts, deep) && visit(self, &entry) == WalkControl::Stop
+            if self.is_entry_match(&entry, &parts, visits_subfolders)
+                && visit(self, &entry) == WalkControl::Stop
             {
                 return Ok(WalkControl::Stop);
             }
             if is_folder
-                && deep
+                && visits_subfolders
                 && self.walk_child_folder((folder, name), &parts, visit) == WalkControl::Stop
             {
                 return Ok(WalkControl::Stop);
@@ -182,8 +185,13 @@ impl<'a> Walk<'a> {
         Ok(if self.stop_reason.is_some() { WalkControl::Stop } else { WalkControl::Continue })
     }
 
-    fn is_entry_match(&self, entry: &WalkEntry<'_>, parts: &[String], deep: bool) -> bool {
-        if deep && entry.kind == FileType::Directory {
+    fn is_entry_match(
+        &self,
+        entry: &WalkEntry<'_>,
+        parts: &[String],
+        visits_subfolders: bool,
+    ) -> bool {
+        if visits_subfolders && entry.kind == FileType::Directory {
             return false;
         }
         let from_start = || parts[self.start_depth..].join("/");

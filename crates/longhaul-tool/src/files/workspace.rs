@@ -125,7 +125,10 @@ impl Workspace {
             Ok(target) => target,
             Err(why) => {
                 let undo = Some(format!("nothing to undo, because the call fails: {why}"));
-                return PredictedEffects { undo, ..self.predict_access(path, PathAccess::Write) };
+                return PredictedEffects {
+                    undo,
+                    ..self.effects_of_access_without_change(path, PathAccess::Write)
+                };
             }
         };
         let predicted = prediction::read_file_content(self.open_file(&target)).and_then(|before| {
@@ -152,7 +155,11 @@ impl Workspace {
 
     /// Returns the effects of a call that changes nothing: it only reads this path, or it fails
     /// because the path is invalid or protected.
-    pub(crate) fn predict_access(&self, path: &str, access: PathAccess) -> PredictedEffects {
+    pub(crate) fn effects_of_access_without_change(
+        &self,
+        path: &str,
+        access: PathAccess,
+    ) -> PredictedEffects {
         let parts = path::parse_path_parts(&self.roots, path).unwrap_or_default();
         let is_protected = self.workspace_protection_reason(&parts, access).is_some();
         let protected = is_protected.then(|| path::join_path_parts(&parts));

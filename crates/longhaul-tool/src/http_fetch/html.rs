@@ -33,10 +33,10 @@ pub(super) fn html_to_text(html: &str, base: &Url) -> String {
     }
 }
 
-fn parse_html_page<'a>(html: &str, base: &'a Url, skip_noise: bool) -> HtmlPageReader<'a> {
+fn parse_html_page<'a>(html: &str, base: &'a Url, skip_non_content: bool) -> HtmlPageReader<'a> {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut page = HtmlPageReader::new(base, skip_noise);
+    let mut page = HtmlPageReader::new(base, skip_non_content);
     for token in Tokenizer::new_with_emitter(html, emitter) {
         let Ok(token) = token;
         match token {
@@ -83,11 +83,11 @@ struct TableState {
 }
 
 impl<'a> HtmlPageReader<'a> {
-    fn new(base: &'a Url, skip_noise: bool) -> Self {
+    fn new(base: &'a Url, skip_non_content: bool) -> Self {
         Self {
             base,
             base_override: None,
-            is_noise_skipped: skip_noise,
+            is_noise_skipped: skip_non_content,
             title: String::new(),
             in_title: false,
             writer: TextWriter::default(),

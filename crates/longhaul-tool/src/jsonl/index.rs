@@ -32,7 +32,7 @@ const CHECK_BYTES: u64 = 256;
 
 /// The open index of one JSON lines file. The caller holds the lock of that file.
 #[derive(Debug)]
-pub(super) struct KeyIndex<'a> {
+pub(super) struct LineKeyIndex<'a> {
     slots: File,
     lines: &'a File,
     header: IndexHeader,
@@ -91,7 +91,7 @@ impl IndexHeader {
     }
 }
 
-impl<'a> KeyIndex<'a> {
+impl<'a> LineKeyIndex<'a> {
     /// Opens the index file `name` in `folder`. The index is cleared if it does not match the
     /// current content of `lines`.
     pub(super) fn open((folder, name): (&OwnedFd, &OsStr), lines: &'a File) -> io::Result<Self> {

@@ -42,7 +42,7 @@ impl JsonLinesFixture {
 
     /// Returns how many lines have the key `line_key(number)`, and how many bytes were read to find
     /// them.
-    fn count_key_matches(&self, number: u32) -> (usize, u64) {
+    fn count_key_matches_and_bytes_read(&self, number: u32) -> (usize, u64) {
         let found =
             self.lines.lock_or_create().unwrap().find_lines_by_key(&line_key(number)).unwrap();
         assert!(found.lines.iter().all(|line| line["key"] == line_key(number)));
@@ -51,10 +51,18 @@ impl JsonLinesFixture {
 
     fn check_key_lookups(&self, present: &[u32], missing: &[u32]) {
         for number in present {
-            assert_eq!(self.count_key_matches(*number).0, 1, "line {number} was not found");
+            assert_eq!(
+                self.count_key_matches_and_bytes_read(*number).0,
+                1,
+                "line {number} was not found"
+            );
         }
         for number in missing {
-            assert_eq!(self.count_key_matches(*number).0, 0, "line {number} was found");
+            assert_eq!(
+                self.count_key_matches_and_bytes_read(*number).0,
+                0,
+                "line {number} was found"
+            );
         }
     }
 }
@@ -75,9 +83,9 @@ fn a_lookup_reads_as_little_of_a_long_file_as_of_a_short_one() {
         fixture.append_lines(count..total);
         count = total;
         // The first lookup adds the new lines to the index.
-        fixture.count_key_matches(0);
+        fixture.count_key_matches_and_bytes_read(0);
         for number in [0, total / 2, total - 1, total + 1] {
-            let (lines, bytes) = fixture.count_key_matches(number);
+            let (lines, bytes) = fixture.count_key_matches_and_bytes_read(number);
             assert_eq!(lines, usize::from(number < total));
             reads.push(bytes);
         }

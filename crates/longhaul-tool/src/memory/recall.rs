@@ -12,13 +12,13 @@ use serde::Deserialize;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::ResourceKey;
-use longhaul_core::note::{Note, query_words};
+use longhaul_core::note::{MemoryNote, query_words};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::memory::scope::memory_scope;
+use crate::memory::scope::resource_key_of_notes;
 use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
 
@@ -54,7 +54,7 @@ impl TypedTool for RecallTool {
 
     async fn call(&self, input: RecallInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let RecallInput { query, limit } = input;
-        let resource = memory_scope(ctx)?;
+        let resource = resource_key_of_notes(ctx)?;
         let limit = limit.unwrap_or(NOTES_DEFAULT).clamp(1, NOTES_MAX);
         let found = self.0.search_notes(&resource, &query, limit).await;
         let found = found.map_err(|error| {
@@ -64,7 +64,7 @@ impl TypedTool for RecallTool {
     }
 }
 
-fn render_notes(found: &[Note], query: &str, resource: &ResourceKey) -> String {
+fn render_notes(found: &[MemoryNote], query: &str, resource: &ResourceKey) -> String {
     let lists = query_words(query).is_empty();
     if found.is_empty() {
         return match lists {
@@ -90,7 +90,7 @@ fn render_notes(found: &[Note], query: &str, resource: &ResourceKey) -> String {
     text
 }
 
-fn render_note(note: &Note, number: usize) -> String {
+fn render_note(note: &MemoryNote, number: usize) -> String {
     let at = note.at.to_string();
     let day = at.get(..10).unwrap_or(&at);
     let tags = match note.tags.is_empty() {

@@ -9,14 +9,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::note::{AddNoteOutcome, NOTE_BYTES_MAX, NOTE_TAGS_MAX, NOTES_MAX, NewNote};
+use longhaul_core::note::{
+    AddNoteOutcome, NOTE_BYTES_MAX, NOTE_TAGS_MAX, NOTES_MAX, NewMemoryNote,
+};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::memory::scope::memory_scope;
+use crate::memory::scope::resource_key_of_notes;
 use crate::prediction::no_effects;
 use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
@@ -58,10 +60,10 @@ impl TypedTool for RememberTool {
         input: RememberInput,
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
-        let resource = memory_scope(ctx)?;
+        let resource = resource_key_of_notes(ctx)?;
         let refuse = |why: String| ToolFailure::new(format!("The note was not saved: {why}."));
         let tags = input.tags.unwrap_or_default();
-        let note = NewNote::new(ctx.idempotency_key.clone(), input.text, tags, Some(ctx.run));
+        let note = NewMemoryNote::new(ctx.idempotency_key.clone(), input.text, tags, Some(ctx.run));
         let note = note.map_err(|bad| refuse(bad.to_string()))?;
         let noted = self.0.add_note(&resource, note).await;
         match noted.map_err(|error| refuse(error.to_string()))? {

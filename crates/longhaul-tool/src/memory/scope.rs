@@ -1,12 +1,14 @@
-//! The scope of a run's notes: the resource or thread that the notes belong to.
+//! The scope of a run's notes: the resource (the person or thing that the notes are about), or else
+//! the thread (the conversation that successive runs share).
 //!
 //! Invariant: the runtime sets the scope, not the model.
 
 use longhaul_core::id::ResourceKey;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 
-/// Returns the scope of a run's notes: the run's resource, or else its thread.
-pub(super) fn memory_scope(ctx: &ToolContext) -> Result<ResourceKey, ToolFailure> {
+/// Returns the scope of a run's notes: the run's resource (the person or thing that the notes are
+/// about), or else its thread (the conversation that successive runs share).
+pub(super) fn resource_key_of_notes(ctx: &ToolContext) -> Result<ResourceKey, ToolFailure> {
     if let Some(resource) = &ctx.resource {
         return Ok(resource.clone());
     }

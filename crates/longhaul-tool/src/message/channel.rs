@@ -16,7 +16,7 @@ use longhaul_core::time::{Clock, Millis};
 use crate::command::{Command, CommandError, CommandOutput, ProgramExit};
 use crate::jsonl::JsonLinesFile;
 use crate::message::delivery_log::{DeliveryLog, DeliveryState};
-use crate::message::envelope::{Envelope, not_delivered_failure};
+use crate::message::envelope::{MessageEnvelope, not_delivered_failure};
 use crate::message::target::DeliveryTarget;
 use crate::outbound::{GuardedClient, REQUEST_TIMEOUT_MAX};
 use crate::safe_dir::FsError;
@@ -54,7 +54,7 @@ impl DeliveryChannel {
     /// Delivers the message through the configured channel. Returns the response of the receiver.
     pub(super) async fn deliver_message(
         &self,
-        envelope: &Envelope,
+        envelope: &MessageEnvelope,
         record: &DeliveryLog,
         epoch: Epoch,
     ) -> Result<String, DeliveryError> {
@@ -71,7 +71,7 @@ impl DeliveryChannel {
     async fn run_command(
         &self,
         argv: Vec<String>,
-        envelope: &Envelope,
+        envelope: &MessageEnvelope,
     ) -> Result<String, DeliveryError> {
         let command = Command {
             stdin: format!("{}\n", envelope.to_json()).into_bytes(),
@@ -92,7 +92,11 @@ impl DeliveryChannel {
         }
     }
 
-    async fn post_webhook(&self, url: &Url, envelope: &Envelope) -> Result<String, DeliveryError> {
+    async fn post_webhook(
+        &self,
+        url: &Url,
+        envelope: &MessageEnvelope,
+    ) -> Result<String, DeliveryError> {
         let request = OutboundRequest {
             method: "POST".into(),
             url: url.to_string(),
@@ -145,7 +149,7 @@ impl OutboxFile {
     /// Appends a message to the outbox (the JSON lines file of messages) on a blocking thread.
     async fn append_on_blocking_thread(
         self,
-        envelope: Envelope,
+        envelope: MessageEnvelope,
         record: DeliveryLog,
         epoch: Epoch,
     ) -> Result<String, DeliveryError> {
@@ -153,15 +157,15 @@ impl OutboxFile {
         let added = run_on_blocking_thread(move || {
             Ok(self.append_message_unless_present(&envelope, &record, epoch))
         });
-        let (why, certain) = match added.await {
+        let (why, certainly_unsent) = match added.await {
             Ok(Ok(answer)) => return Ok(answer.to_owned()),
             Ok(Err(OutboxError::Superseded)) => (TAKEN_OVER.to_owned(), true),
-            Ok(Err(OutboxError::Fs(why, certain))) => {
-                (format!("the outbox `{path}`: {why}"), certain)
+            Ok(Err(OutboxError::Fs(why, certainly_unsent))) => {
+                (format!("the outbox `{path}`: {why}"), certainly_unsent)
             }
             Err(why) => (why.to_string(), false),
         };
-        Err(DeliveryError { reason: why, is_certain: certain })
+        Err(DeliveryError { reason: why, is_certain: certainly_unsent })
     }
 
     /// Appends the message to the outbox (the JSON lines file of messages), unless the message is
@@ -169,7 +173,7 @@ impl OutboxFile {
     /// so no other process can append the message in between.
     fn append_message_unless_present(
         &self,
-        envelope: &Envelope,
+        envelope: &MessageEnvelope,
         record: &DeliveryLog,
         epoch: Epoch,
     ) -> Result<&'static str, OutboxError> {

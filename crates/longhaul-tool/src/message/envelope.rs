@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::raw::RawJson;
 
-/// Name of the injected context value that holds the recipient.
+/// Name of the context value, set by the runtime and not by the model, that holds the recipient.
 const RECIPIENT: &str = "recipient";
 /// Maximum length of a message in characters.
 pub(super) const TEXT_LENGTH_MAX: usize = 20_000;
@@ -17,7 +17,7 @@ const RECIPIENT_BYTES_MAX: usize = 1_000;
 
 /// A message with its recipient and metadata.
 #[derive(Debug, Clone)]
-pub(super) struct Envelope {
+pub(super) struct MessageEnvelope {
     pub(super) key: String,
     run: String,
     call: String,
@@ -26,7 +26,7 @@ pub(super) struct Envelope {
     pub(super) text: String,
 }
 
-impl Envelope {
+impl MessageEnvelope {
     pub(super) fn new(text: String, ctx: &ToolContext) -> Result<Self, ToolFailure> {
         let recipient = find_recipient(&text, &ctx.context).map_err(not_delivered_failure)?;
         Ok(Self {

@@ -38,8 +38,11 @@ pub(super) struct FilteringResolver {
 }
 
 impl FilteringResolver {
-    async fn lookup_allowed_addresses(self, name: String) -> Result<Vec<SocketAddr>, ResolveError> {
-        let found = self.resolver.lookup(&name).await.map_err(ResolveError::LookupFailed)?;
+    async fn lookup_allowed_addresses(
+        self,
+        name: String,
+    ) -> Result<Vec<SocketAddr>, HostLookupError> {
+        let found = self.resolver.lookup(&name).await.map_err(HostLookupError::LookupFailed)?;
         let count = found.len();
         let may = |ip: &IpAddr| match zone(*ip) {
             NetworkZone::Public => true,
@@ -50,8 +53,8 @@ impl FilteringResolver {
         let good: Vec<SocketAddr> = good.map(|ip| SocketAddr::new(ip, 0)).collect();
         match (good.is_empty(), count) {
             (false, _) => Ok(good),
-            (true, 0) => Err(ResolveError::NoAddress),
-            (true, _) => Err(ResolveError::PrivateAddress),
+            (true, 0) => Err(HostLookupError::NoAddress),
+            (true, _) => Err(HostLookupError::PrivateAddress),
         }
     }
 }
@@ -68,7 +71,7 @@ impl Resolve for FilteringResolver {
 
 /// Why a host name can't be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ResolveError {
+pub(super) enum HostLookupError {
     /// The DNS lookup of the host failed.
     #[error("the host was not found ({0})")]
     LookupFailed(#[source] io::Error),

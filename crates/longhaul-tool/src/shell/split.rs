@@ -42,7 +42,7 @@ pub(super) fn split_commands(line: &str) -> Vec<String> {
 fn split_outside_quotes(line: &str) -> Vec<String> {
     let line = line.replace("\\\n", "");
     let (mut quote, mut escaped) = (None, false);
-    let mut is_inside = |c: char| {
+    let mut is_quoted_or_escaped = |c: char| {
         let is_escaped = std::mem::take(&mut escaped);
         match (quote, c) {
             _ if is_escaped => return true,
@@ -53,7 +53,7 @@ fn split_outside_quotes(line: &str) -> Vec<String> {
         }
         quote.is_some()
     };
-    let parts = split_at_command_ends(&line, &mut is_inside);
+    let parts = split_at_command_ends(&line, &mut is_quoted_or_escaped);
     let parts: Vec<String> = parts.into_iter().filter_map(strip_prefix_words).collect();
     // In comments and here-documents a quote has no special meaning.
     let is_text = line.contains('#') || line.contains("<<");
@@ -61,8 +61,11 @@ fn split_outside_quotes(line: &str) -> Vec<String> {
 }
 
 /// Splits a command line at the characters that end a command, such as `;`, `|`, `&` and newlines,
-/// except where `is_inside` says that a character is quoted or escaped.
-fn split_at_command_ends(line: &str, mut is_inside: impl FnMut(char) -> bool) -> Vec<&str> {
+/// except where `is_quoted_or_escaped` says that a character is quoted or escaped.
+fn split_at_command_ends(
+    line: &str,
+    mut is_quoted_or_escaped: impl FnMut(char) -> bool,
+) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut from = 0;
     let mut before = ' ';
@@ -74,7 +77,7 @@ fn split_at_command_ends(line: &str, mut is_inside: impl FnMut(char) -> bool) ->
             '|' => before != '>',
             _ => false,
         };
-        if !is_inside(c) && ends {
+        if !is_quoted_or_escaped(c) && ends {
             parts.push(&line[from..at]);
             from = at + c.len_utf8();
         }

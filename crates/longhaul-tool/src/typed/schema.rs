@@ -42,7 +42,7 @@ fn remove_unsupported_keywords(schema: &mut Schema) {
     };
     // `uint8` and the like are not JSON Schema formats. The limits stay.
     let is_number = |kind: &Value| kind == "integer" || kind == "number";
-    if schema.get("type").is_some_and(any_type_satisfies(is_number)) {
+    if schema.get("type").is_some_and(any_json_type_satisfies(is_number)) {
         schema.remove("format");
     }
     // Line breaks of a wrapped comment are removed, paragraphs are kept.
@@ -67,7 +67,7 @@ fn remove_unsupported_keywords(schema: &mut Schema) {
 
 /// Creates a predicate for the value of a `type` keyword: whether that type, or any type in its
 /// list, satisfies `fits`.
-fn any_type_satisfies(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
+fn any_json_type_satisfies(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
     move |kind| match kind {
         Value::Array(kinds) => kinds.iter().any(&fits),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {

@@ -67,7 +67,7 @@ fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFa
             folder.read_file(&locate::entry_name_as_stored_on_disk(&folder, &file)?, READ_BYTES_MAX)
         });
     let snapshot = found.map_err(|error| {
-        let subject =
+        let note_path =
             name::normalize_nfc(&note_input::note_rule_match_text(&input.folder, &input.title));
         let hint = if matches!(error, FsError::NotFound) {
             "; use vault_list to see which notes exist"
@@ -75,7 +75,7 @@ fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFa
             ""
         };
         let error = note_input::replace_file_name_by_title(error);
-        refuse(format!("`{subject}`: {error}{hint}"))
+        refuse(format!("`{note_path}`: {error}{hint}"))
     })?;
     let mut text = snapshot.lossy_text();
     if snapshot.is_truncated {

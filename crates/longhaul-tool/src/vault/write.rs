@@ -128,7 +128,7 @@ fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, ToolFail
 }
 
 fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOutput, ToolFailure> {
-    let subject = note_input::note_rule_match_text(&draft.folder, &draft.title);
+    let note_path = note_input::note_rule_match_text(&draft.folder, &draft.title);
     let parts = name::parse_note_folder(&draft.folder).map_err(note_write_failure)?;
     let file = name::note_file_name(&draft.title).map_err(note_write_failure)?;
     let folder_error =
@@ -137,7 +137,7 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     let writer = AtomicWriter::open_and_lock_dir(dir, &parts).map_err(folder_error)?;
     let error = |error| {
         note_write_failure(format!(
-            "`{subject}`: {}",
+            "`{note_path}`: {}",
             note_input::replace_file_name_by_title(error)
         ))
     };
@@ -147,13 +147,14 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
         .map_err(error)?;
     let before = writer.read_current_file(&file, READ_BYTES_MAX).map_err(error)?;
     if let Some(reason) = before.as_ref().and_then(data_loss_reason) {
-        let why = format!("`{subject}` can't be replaced: {reason}; a person's text would be lost");
+        let why =
+            format!("`{note_path}` can't be replaced: {reason}; a person's text would be lost");
         return Err(note_write_failure(format!("{why}: {REPLACE_HINT}")));
     }
     let content = before.as_ref().map(FileSnapshot::lossy_text);
     let text = draft.render_updated_note(content.as_deref(), now);
     let Some(text) = text else {
-        let message = format!("`{subject}` already has exactly this content.");
+        let message = format!("`{note_path}` already has exactly this content.");
         return Ok(ToolOutput::text(message));
     };
     if !draft.equals_note_parsed_from(&text) {
@@ -162,7 +163,7 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     }
     writer.replace_file(&file, text.as_bytes(), before.as_ref()).map_err(error)?;
     let verb = if before.is_some() { "Updated" } else { "Created" };
-    Ok(ToolOutput::text(format!("{verb} the note `{subject}`.")))
+    Ok(ToolOutput::text(format!("{verb} the note `{note_path}`.")))
 }
 
 /// Returns what writing a note would change. `None` if the call would fail, or nothing is known.
@@ -184,8 +185,8 @@ fn predict_note_write(
         FileContent::Unknown => return None,
     };
     let after = text.map_or_else(|| before.clone(), FileContent::Text);
-    let subject = note_input::note_rule_match_text(&draft.folder, &draft.title);
-    Some(prediction::effects_of_one_file_change(format!("{subject}.md"), before, after))
+    let note_path = note_input::note_rule_match_text(&draft.folder, &draft.title);
+    Some(prediction::effects_of_one_file_change(format!("{note_path}.md"), before, after))
 }
 
 /// Returns why replacing the existing note would lose data. `None` if nothing would be lost.

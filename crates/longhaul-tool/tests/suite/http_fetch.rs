@@ -6,12 +6,12 @@ use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
-use longhaul_tool::HttpFetch;
+use longhaul_tool::HttpFetchTool;
 
 use crate::suite::harness::{Server, http_response, shared_client};
 
-fn tool() -> HttpFetch {
-    HttpFetch::new(shared_client()).unwrap()
+fn tool() -> HttpFetchTool {
+    HttpFetchTool::new(shared_client()).unwrap()
 }
 
 async fn fetch(input: Value) -> Result<String, String> {

@@ -11,7 +11,7 @@ use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::LogInteraction;
+use longhaul_tool::LogInteractionTool;
 
 fn tool_context(index: u16) -> ToolContext {
     let call = CallId { turn: 2, index };
@@ -23,7 +23,7 @@ fn tool_context(index: u16) -> ToolContext {
 
 fn tool(dir: &tempfile::TempDir) -> Arc<dyn Tool> {
     let clock: Arc<dyn Clock> = Arc::new(SimClock::new());
-    LogInteraction::tool(dir.path().join(".longhaul/interactions.jsonl"), clock).unwrap()
+    LogInteractionTool::tool(dir.path().join(".longhaul/interactions.jsonl"), clock).unwrap()
 }
 
 fn lines(dir: &tempfile::TempDir) -> Vec<String> {

@@ -18,7 +18,7 @@ use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::message::{MessageConfig, SendMessage};
+use longhaul_tool::message::{MessageConfig, SendMessageTool};
 
 use crate::suite::harness::{Server, http_response, shared_client};
 
@@ -32,7 +32,7 @@ impl Fixture {
         Self { dir: tempfile::tempdir().unwrap(), clock: SimClock::new() }
     }
 
-    fn tool(&self, deliver: &str) -> SendMessage {
+    fn tool(&self, deliver: &str) -> SendMessageTool {
         let messages = MessageConfig {
             target: deliver.parse().unwrap(),
             log: ".longhaul/deliveries.jsonl".into(),
@@ -40,7 +40,7 @@ impl Fixture {
             allow_private: false,
         };
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        SendMessage::new(messages, clock, shared_client()).unwrap()
+        SendMessageTool::new(messages, clock, shared_client()).unwrap()
     }
 
     fn path(&self, below: &str) -> PathBuf {
@@ -78,7 +78,7 @@ fn tool_context(index: u16, epoch: u64) -> ToolContext {
     ctx
 }
 
-async fn send(tool: &SendMessage, ctx: &ToolContext) -> Result<String, String> {
+async fn send(tool: &SendMessageTool, ctx: &ToolContext) -> Result<String, String> {
     match tool.call(json!({ "text": "Hello ü" }), ctx).await {
         Ok(output) => match &output.content[..] {
             [Part::Text(text)] => Ok(text.to_string()),
@@ -88,7 +88,7 @@ async fn send(tool: &SendMessage, ctx: &ToolContext) -> Result<String, String> {
     }
 }
 
-async fn verify(tool: &SendMessage, ctx: &ToolContext) -> &'static str {
+async fn verify(tool: &SendMessageTool, ctx: &ToolContext) -> &'static str {
     match tool.verify(json!({ "text": "Hello ü" }), ctx).await {
         VerifyOutcome::Happened(_) => "happened",
         VerifyOutcome::NotHappened => "not happened",

@@ -11,8 +11,8 @@ use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
-use longhaul_tool::message::{MessageConfig, SendMessage};
-use longhaul_tool::{FileTools, HttpFetch, MemoryTools, Shell, VaultTools};
+use longhaul_tool::message::{MessageConfig, SendMessageTool};
+use longhaul_tool::{FileTools, HttpFetchTool, MemoryTools, ShellTool, VaultTools};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -42,9 +42,9 @@ impl Fixture {
         tools.extend(vault.tools().unwrap());
         let records = Arc::new(MemStore::new(sim_clock));
         tools.extend(MemoryTools::new(records).tools().unwrap());
-        tools.push(Arc::new(HttpFetch::new(shared_client()).unwrap()));
-        tools.push(Arc::new(Shell::new(dir.path(), [], Arc::clone(&clock)).unwrap()));
-        tools.push(Arc::new(SendMessage::new(messages, clock, shared_client()).unwrap()));
+        tools.push(Arc::new(HttpFetchTool::new(shared_client()).unwrap()));
+        tools.push(Arc::new(ShellTool::new(dir.path(), [], Arc::clone(&clock)).unwrap()));
+        tools.push(Arc::new(SendMessageTool::new(messages, clock, shared_client()).unwrap()));
         Self { dir, tools }
     }
 

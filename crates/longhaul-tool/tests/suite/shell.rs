@@ -12,7 +12,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Progress, Tool as _, ToolContext};
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::Shell;
+use longhaul_tool::ShellTool;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ use crate::suite::harness::wait_until_gone;
 struct Fixture {
     dir: TempDir,
     clock: SimClock,
-    shell: Shell,
+    shell: ShellTool,
     ctx: ToolContext,
 }
 
@@ -30,7 +30,7 @@ impl Fixture {
         let dir = tempfile::tempdir().unwrap();
         let clock = SimClock::new();
         let protected = [dir.path().join(".longhaul")];
-        let shell = Shell::new(dir.path(), protected, Arc::new(clock.clone())).unwrap();
+        let shell = ShellTool::new(dir.path(), protected, Arc::new(clock.clone())).unwrap();
         let call = CallId { turn: 1, index: 1 };
         let ctx = ToolContext::new(RunId::from_bits(7), call, Epoch(3));
         Self { dir, clock, shell, ctx }

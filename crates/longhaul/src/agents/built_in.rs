@@ -62,7 +62,7 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
 ];
 
 /// Returns the script of the built-in agent with this name.
-pub(crate) fn built_in_script(name: &str) -> Option<&'static str> {
+pub(crate) fn built_in_model_script(name: &str) -> Option<&'static str> {
     let shipped = BUILT_IN_AGENTS.iter().find(|shipped| shipped.name == name);
     shipped.map(|shipped| shipped.script)
 }

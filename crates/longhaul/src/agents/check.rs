@@ -5,7 +5,7 @@ use longhaul_engine::agent::Agent;
 use wildmatch::WildMatch;
 
 use crate::agents::shell_check::SHELL_TOOL;
-use crate::mcp::name::parse_mcp_tool_name;
+use crate::mcp::name::split_mcp_server_and_tool;
 
 /// Returns the warnings about an agent. `is_once_tool` returns for a tool name whether a call of
 /// the tool must not be repeated, or `None` if that is unknown.
@@ -26,7 +26,7 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
     }
     for rule in &agent.rules {
         if !agent.tools.iter().any(|tool| rule_applies_to(&rule.tool, tool)) {
-            let suggestion = longhaul_core::suggest::closest_match(
+            let suggestion = longhaul_core::suggest::most_similar_name(
                 &rule.tool,
                 agent.tools.iter().map(String::as_str),
             );
@@ -54,7 +54,7 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
     if agent.sandbox.is_some() && !agent.tools.iter().any(|tool| tool == SHELL_TOOL) {
         notes.push("`sandbox` has no effect: the agent has no tool that runs commands".to_owned());
     }
-    if agent.tools.iter().any(|tool| parse_mcp_tool_name(tool).is_some()) {
+    if agent.tools.iter().any(|tool| split_mcp_server_and_tool(tool).is_some()) {
         notes.push(
             "the MCP servers of the agent run outside any sandbox: see them with `longhaul mcp`"
                 .to_owned(),
@@ -67,7 +67,7 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
 /// server, to one of that server's tools.
 fn rule_applies_to(glob: &str, tool: &str) -> bool {
     let part = glob.strip_prefix(tool).is_some_and(|rest| rest.starts_with('/'));
-    matches_glob(glob, tool) || parse_mcp_tool_name(tool).is_some() && part
+    matches_glob(glob, tool) || split_mcp_server_and_tool(tool).is_some() && part
 }
 
 /// Whether the agent's `effects` declare that every call of this tool may be repeated.

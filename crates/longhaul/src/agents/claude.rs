@@ -9,7 +9,7 @@ use longhaul_engine::agent::Agent;
 
 use crate::agents::diagnostics::Diagnostics;
 use crate::agents::files;
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::shell_check::{self, SHELL_TOOL};
 use crate::agents::split;
 use crate::agents::{escape, runtime_fields, tools};
@@ -38,7 +38,7 @@ pub(crate) fn parse_claude_agent(
     diagnostics: &mut Diagnostics,
     stem: &str,
     bytes: &[u8],
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Option<Option<Agent>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if !bytes.starts_with(b"---") {
@@ -92,7 +92,7 @@ impl ClaudeFields {
         &self,
         diagnostics: &mut Diagnostics,
         agent: &mut Agent,
-        ctx: &LoadContext<'_>,
+        ctx: &AgentLoadContext<'_>,
     ) {
         if let Some(entry) = self.find_field("description") {
             agent.description = node_to_text(&entry.node);
@@ -122,7 +122,7 @@ impl ClaudeFields {
         &self,
         diagnostics: &mut Diagnostics,
         agent: &Agent,
-        ctx: &LoadContext<'_>,
+        ctx: &AgentLoadContext<'_>,
     ) -> Vec<String> {
         let mut granted =
             resolve_claude_tool_list(diagnostics, agent, self.find_field("tools"), ctx);
@@ -138,7 +138,7 @@ impl ClaudeFields {
                 !forbidden.iter().flatten().any(|forbidden_tool| forbidden_tool == tool)
             });
             let names = disallowed.join(", ");
-            diagnostics.add_note(format!("`disallowedTools` removes {names}"));
+            diagnostics.add_note(format!("`disallowedTools` removes the tools {names}"));
         }
         granted
     }
@@ -177,7 +177,7 @@ fn parse_front_matter_entries(
 fn convert_claude_model(
     diagnostics: &mut Diagnostics,
     model_name: &str,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Vec<String> {
     let (models, note) = if model_name.is_empty() || model_name == "inherit" {
         (Vec::new(), "the project's default model is used".to_owned())
@@ -235,7 +235,7 @@ impl ClaudeTool {
         let name = name.trim();
         let own_name = tools::longhaul_tool_name(name).map(str::to_owned);
         Self {
-            native_name: own_name.or_else(|| tools::parse_claude_mcp_tool_name(name)),
+            native_name: own_name.or_else(|| tools::convert_claude_mcp_tool_name(name)),
             is_limited: !limit.is_empty(),
         }
     }
@@ -247,7 +247,7 @@ fn resolve_claude_tool_list(
     diagnostics: &mut Diagnostics,
     agent: &Agent,
     entry: Option<&TableEntry>,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Vec<String> {
     let named = entry.filter(|entry| entry.node.value != NodeValue::Null);
     let named = named.map(|entry| node_to_text_items(&entry.node));
@@ -261,22 +261,24 @@ fn resolve_claude_tool_list(
         return readers;
     };
     let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    for name in named {
-        match resolve_claude_tool_name(&name, agent, ctx) {
+    for claude_name in named {
+        match resolve_claude_tool_name(&claude_name, agent, ctx) {
             Ok(tool) => {
-                if tool != name {
-                    mappings.push(format!("`{name}` maps to {tool}"));
+                if tool != claude_name {
+                    mappings.push(format!("`{claude_name}` maps to {tool}"));
                 }
                 if let (Some(message), Some(entry)) =
                     (tools::missing_mcp_server_message(&tool, ctx), entry)
                 {
-                    diagnostics.report_missing(entry.node.position, message);
+                    diagnostics.report_missing_reference(entry.node.position, message);
                 }
                 if !granted.contains(&tool) {
                     granted.push(tool);
                 }
             }
-            Err(why) => diagnostics.add_note(format!("`tools`: `{name}` is left out: {why}")),
+            Err(why) => {
+                diagnostics.add_note(format!("`tools`: `{claude_name}` is left out: {why}"))
+            }
         }
     }
     if !mappings.is_empty() {
@@ -288,7 +290,7 @@ fn resolve_claude_tool_list(
 fn resolve_claude_tool_name(
     name: &str,
     agent: &Agent,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Result<String, String> {
     let named = ClaudeTool::parse_listed_tool(name);
     let own_name = named.native_name.unwrap_or_else(|| name.to_owned());
@@ -296,9 +298,9 @@ fn resolve_claude_tool_name(
         return Err("such limits are not supported; define the agent with rules in agents/NAME.md"
             .to_owned());
     }
-    match tools::mcp_tool_name_error(&own_name, ctx.servers) {
-        Some(None) => return Ok(own_name),
-        Some(Some(why)) => return Err(why),
+    match tools::check_mcp_tool_name(&own_name, ctx.servers) {
+        Some(Ok(())) => return Ok(own_name),
+        Some(Err(why)) => return Err(why),
         None => {}
     }
     if own_name == SHELL_TOOL && !shell_check::is_unsandboxed(agent) {

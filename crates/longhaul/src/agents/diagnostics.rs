@@ -59,7 +59,8 @@ pub(crate) struct FieldReader<'s, 'a> {
 
 impl<'s, 'a> FieldReader<'s, 'a> {
     /// Creates a reader for the fields of the table in `entry`. `None` means that the value is not
-    /// a table, which is reported with an example of a table that has the key `example_key`.
+    /// a table. This is reported, and the message shows a table with the key `example_key` as an
+    /// example.
     pub(crate) fn new(
         diagnostics: &'s mut Diagnostics,
         entry: &'a TableEntry,
@@ -92,7 +93,7 @@ impl<'s, 'a> FieldReader<'s, 'a> {
         read(self.diagnostics, entry)
     }
 
-    /// Reports the fields with these keys as not supported by this build.
+    /// Reports each of these keys that the table contains as not supported by this build.
     pub(crate) fn report_unsupported_fields(&mut self, keys: &[&'static str]) {
         for key in keys {
             if let Some(entry) = self.get(key) {
@@ -131,12 +132,16 @@ impl Diagnostics {
     }
 
     /// Reports that the file refers to something that does not exist.
-    pub(crate) fn report_missing(&mut self, position: Position, message: impl Into<String>) {
+    pub(crate) fn report_missing_reference(
+        &mut self,
+        position: Position,
+        message: impl Into<String>,
+    ) {
         self.missing.push(Diagnostic::new(ProblemKind::Missing, position, message));
     }
 
     /// Records that the file `name` of the project in `root` was read.
-    pub(crate) fn record_read_file(&mut self, root: &Path, name: &str) {
+    pub(crate) fn add_path_of_read_file(&mut self, root: &Path, name: &str) {
         let plain = Path::new(name).components().filter(|part| *part != Component::CurDir);
         self.files.push(root.join(plain.collect::<PathBuf>()));
     }
@@ -204,7 +209,10 @@ impl Diagnostics {
     }
 
     /// Parses a list of texts without duplicates, with the position of each text.
-    pub(crate) fn parse_positioned_texts(&mut self, entry: &TableEntry) -> Vec<(Position, String)> {
+    pub(crate) fn parse_texts_with_positions(
+        &mut self,
+        entry: &TableEntry,
+    ) -> Vec<(Position, String)> {
         let mut texts: Vec<(Position, String)> = Vec::new();
         for element in self.parse_list_entries(entry).unwrap_or_default() {
             let Some(text) = self.parse_nonempty_text(&element) else {
@@ -222,7 +230,7 @@ impl Diagnostics {
 
     /// Parses a list of texts without duplicates.
     pub(crate) fn parse_unique_texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
-        let texts = self.parse_positioned_texts(entry);
+        let texts = self.parse_texts_with_positions(entry);
         Some(texts.into_iter().map(|(_, text)| text).collect())
     }
 
@@ -281,10 +289,10 @@ impl Diagnostics {
         let found = choices.iter().find(|(name, _)| *name == text);
         if found.is_none() {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            let kind = format!("value for `{}`:", entry.key);
+            let message_subject = format!("value for `{}`:", entry.key);
             self.report_invalid(
                 entry.node.position,
-                suggest::unknown_name_message(&kind, &text, &names),
+                suggest::unknown_name_message(&message_subject, &text, &names),
             );
         }
         found.map(|(_, meaning)| *meaning)

@@ -23,7 +23,7 @@ impl AgentChanges {
 
 /// Returns the first eight characters of an agent version (the hash of the agent's definition), for
 /// display.
-pub fn short_version(version: &longhaul_core::raw::Hash) -> String {
+pub fn short_agent_version(version: &longhaul_core::raw::Hash) -> String {
     let mut version = version.to_string();
     version.truncate(8);
     version
@@ -46,7 +46,7 @@ pub fn compare_agents(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges
         match find_agent(before, one.agent.name.as_str()) {
             None => messages.push(describe_agent_change(one, "is ready")),
             Some(old) if old.agent.definition_hash() == one.agent.definition_hash() => {}
-            Some(old) if ruled && differs_only_in_project_rules(old, one) => {}
+            Some(old) if ruled && differs_only_in_agents_md(old, one) => {}
             Some(_) => messages.push(format!(
                 "{}; existing runs keep the old version",
                 describe_agent_change(one, "changed")
@@ -73,11 +73,12 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> Option<&'a LoadedAgen
 
 /// Returns a message such as `agents/a.md changed: version 1234abcd`.
 fn describe_agent_change(agent: &LoadedAgent, change: &str) -> String {
-    let (path, version) = (agent.path.display(), short_version(&agent.agent.definition_hash()));
+    let (path, version) =
+        (agent.path.display(), short_agent_version(&agent.agent.definition_hash()));
     format!("{path} {change}: version {version}")
 }
 
-fn differs_only_in_project_rules(old: &LoadedAgent, new: &LoadedAgent) -> bool {
+fn differs_only_in_agents_md(old: &LoadedAgent, new: &LoadedAgent) -> bool {
     let mut ruled = old.agent.clone();
     ruled.project_rules.clone_from(&new.agent.project_rules);
     ruled == new.agent

@@ -13,7 +13,8 @@ pub(crate) fn escape_template_syntax(text: &str) -> String {
     if !["{{", "{%", "{#"].iter().any(|mark| text.contains(mark)) {
         return text.to_owned();
     }
-    format!("{RAW_OPEN}{}{RAW_CLOSE}", text.replace(ENDRAW, ENDRAW_SPLIT))
+    let escaped_text = text.replace(ENDRAW, ENDRAW_SPLIT);
+    format!("{RAW_OPEN}{escaped_text}{RAW_CLOSE}")
 }
 
 /// Returns the text that was escaped to this template. A template that is not an escaped text is

@@ -35,7 +35,7 @@ pub(crate) fn check_program_executable(
         true => {
             diagnostics.add_note(format!("at {position}: `{program}` {problem} on this machine"))
         }
-        false => diagnostics.report_missing(
+        false => diagnostics.report_missing_reference(
             position,
             format!("`{program}` {problem}, relative to the project root"),
         ),

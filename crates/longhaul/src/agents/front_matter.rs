@@ -8,7 +8,7 @@ use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 use longhaul_engine::agent::{Agent, BudgetPatch, RetryPatch};
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::rule;
 use crate::agents::shell_check;
 use crate::agents::split::{self, AgentFileParts};
@@ -35,7 +35,7 @@ pub(crate) fn parse_project_agent(
     diagnostics: &mut Diagnostics,
     stem: &AgentName,
     bytes: &[u8],
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Agent {
     let mut agent = Agent::new(stem.clone());
     let parts = match split::split_agent_file(bytes) {
@@ -62,7 +62,7 @@ fn parse_agent_fields(
     diagnostics: &mut Diagnostics,
     agent: &mut Agent,
     node: Node,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> bool {
     if node.value == NodeValue::Null {
         return false;

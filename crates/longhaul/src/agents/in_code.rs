@@ -4,7 +4,7 @@
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::GradingConfig;
 
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::shell_check;
 use crate::agents::template::{self, AllowedVariables, LANE_VARIABLES, prompt_variable_names};
 use crate::agents::tools;
@@ -14,7 +14,7 @@ use crate::agents::{outcome, output};
 /// files.
 pub(crate) fn check_agent_and_canonicalize_schema(
     agent: &mut Agent,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Vec<String> {
     let mut problems = Vec::new();
     for tool in &agent.tools {

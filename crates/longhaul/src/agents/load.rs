@@ -13,7 +13,7 @@ use crate::agents::claude;
 use crate::agents::diagnostics::{Diagnostic, Diagnostics};
 use crate::agents::files::{self, AgentFile};
 use crate::agents::front_matter;
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::loaded_agents::{
     AgentSource, BrokenAgent, LoadedAgent, LoadedAgents, ShadowedAgent,
 };
@@ -28,7 +28,7 @@ pub const AGENTS_FOLDER: &str = "agents";
 pub const CLAUDE_AGENTS_FOLDER: &str = ".claude/agents";
 
 /// Loads all agents of the project that `ctx` describes.
-pub fn load_all_agents(ctx: &LoadContext<'_>) -> LoadedAgents {
+pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
     let mut loading = AgentLoader::new(ctx);
     for (dir, source) in
         [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)]
@@ -63,7 +63,11 @@ pub fn agent_file_paths(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the problems that a project agent `name` would have if `text` were its file.
-pub fn find_agent_text_problems(ctx: &LoadContext<'_>, name: &str, text: &str) -> Vec<Problem> {
+pub fn find_agent_text_problems(
+    ctx: &AgentLoadContext<'_>,
+    name: &str,
+    text: &str,
+) -> Vec<Problem> {
     let file = AgentFile {
         stem: name.to_owned(),
         path: ctx.display_root.join(AGENTS_FOLDER).join(format!("{name}.md")),
@@ -75,7 +79,7 @@ pub fn find_agent_text_problems(ctx: &LoadContext<'_>, name: &str, text: &str) -
 }
 
 struct AgentLoader<'a> {
-    ctx: &'a LoadContext<'a>,
+    ctx: &'a AgentLoadContext<'a>,
     loaded: LoadedAgents,
     /// Text of the project rules in `AGENTS.md`. `None` means that the file can't be read.
     rules: Option<String>,
@@ -84,9 +88,9 @@ struct AgentLoader<'a> {
 }
 
 impl<'a> AgentLoader<'a> {
-    fn new(ctx: &'a LoadContext<'a>) -> Self {
+    fn new(ctx: &'a AgentLoadContext<'a>) -> Self {
         let mut loaded = LoadedAgents::default();
-        let rules = match project_rules::load_project_rules(ctx) {
+        let rules = match project_rules::load_agents_md_rules(ctx) {
             Ok(rules) => Some(rules),
             Err(problem) => {
                 loaded.unreadable_rules = Some(problem.path.clone());
@@ -144,7 +148,8 @@ impl<'a> AgentLoader<'a> {
         file: &AgentFile,
         bytes: &[u8],
     ) -> Option<(String, Option<Agent>)> {
-        let ctx = LoadContext { is_built_in: file.source == AgentSource::BuiltIn, ..*self.ctx };
+        let ctx =
+            AgentLoadContext { is_built_in: file.source == AgentSource::BuiltIn, ..*self.ctx };
         if file.source == AgentSource::Claude {
             let agent = claude::parse_claude_agent(diagnostics, &file.stem, bytes, &ctx)?;
             let name = agent.as_ref().map(|agent| agent.name.to_string());

@@ -18,7 +18,7 @@ pub enum McpUnavailableReason<'a> {
 
 /// The project whose agents are loaded, and the names that its agent files may refer to.
 #[derive(Debug, Clone, Copy)]
-pub struct LoadContext<'a> {
+pub struct AgentLoadContext<'a> {
     /// Root folder of the project.
     pub root: &'a Path,
     /// Path of the root folder as shown to people. Empty if it is the working directory.
@@ -43,7 +43,7 @@ pub struct LoadContext<'a> {
     pub is_built_in: bool,
 }
 
-impl<'a> LoadContext<'a> {
+impl<'a> AgentLoadContext<'a> {
     /// Creates a context with these tools, and without built-in agents, MCP servers, skills and
     /// model aliases.
     pub const fn new(root: &'a Path, tools: &'a [&'a str]) -> Self {

@@ -62,7 +62,7 @@ pub struct ShadowedAgent {
     pub name: String,
     /// Path of the file of the agent that is not used.
     pub path: PathBuf,
-    /// Where the hidden agent's file was found.
+    /// Where the file of the agent that is not used was found.
     pub source: AgentSource,
     /// Path of the file that is used instead, because it has higher precedence.
     pub hidden_by: PathBuf,
@@ -80,7 +80,7 @@ pub struct LoadedAgents {
     /// References in agent files to things that do not exist, such as MCP servers. The agents can
     /// be used, but their runs wait until the things exist.
     pub missing_references: Vec<Problem>,
-    /// Agents that are hidden by an agent of higher precedence with the same name.
+    /// Agents that are not used because an agent of higher precedence has the same name.
     pub hidden: Vec<ShadowedAgent>,
     /// Remarks about files that are not agents, with the path of each file.
     pub notes: Vec<(PathBuf, String)>,

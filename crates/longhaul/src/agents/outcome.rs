@@ -6,7 +6,7 @@ use std::path::Path;
 use longhaul_engine::agent::config::GradingConfig;
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::project_file;
 use crate::spanned::TableEntry;
 
@@ -14,7 +14,7 @@ use crate::spanned::TableEntry;
 pub(crate) fn parse_outcome_field(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Option<GradingConfig> {
     let mut fields = FieldReader::new(diagnostics, entry, "rubric")?;
     if fields.get("rubric").is_none() {
@@ -49,12 +49,12 @@ fn parse_max_rounds(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option
 fn parse_rubric(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Option<String> {
     let text = diagnostics.parse_nonempty_text(entry)?;
     let read = match is_file_path(&text) {
         true => {
-            diagnostics.record_read_file(ctx.root, &text);
+            diagnostics.add_path_of_read_file(ctx.root, &text);
             load_rubric_file(&text, ctx)
         }
         false => Ok(text),
@@ -86,7 +86,7 @@ fn is_file_path(text: &str) -> bool {
     is_word && (text.starts_with("./") || has_text_ending)
 }
 
-fn load_rubric_file(name: &str, ctx: &LoadContext<'_>) -> Result<String, String> {
+fn load_rubric_file(name: &str, ctx: &AgentLoadContext<'_>) -> Result<String, String> {
     let max = GradingConfig::RUBRIC_BYTES_MAX;
     let unusable = |why: String| format!("the rubric `{name}` can't be used: {why}");
     let bytes = project_file::read_file_in_project(ctx.root, Path::new(name), max)

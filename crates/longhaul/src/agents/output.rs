@@ -11,7 +11,7 @@ use longhaul_engine::validation::SchemaValidator;
 use serde_json::Value;
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::project_file;
 use crate::spanned::TableEntry;
 
@@ -22,7 +22,7 @@ const SCHEMA_BYTES_MAX: usize = 256 << 10;
 pub(crate) fn parse_output_field(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Option<RawJson> {
     let mut fields = FieldReader::new(diagnostics, entry, "schema")?;
     let schema = fields.get("schema");
@@ -38,7 +38,7 @@ pub(crate) fn parse_output_field(
         validate_output_schema(schema.node.to_json()).map_err(|why| format!("`schema`: {why}"))
     } else {
         let name = diagnostics.parse_nonempty_text(schema)?;
-        diagnostics.record_read_file(ctx.root, &name);
+        diagnostics.add_path_of_read_file(ctx.root, &name);
         load_schema_file(&name, ctx)
     };
     match read {
@@ -50,7 +50,7 @@ pub(crate) fn parse_output_field(
     }
 }
 
-fn load_schema_file(name: &str, ctx: &LoadContext<'_>) -> Result<RawJson, String> {
+fn load_schema_file(name: &str, ctx: &AgentLoadContext<'_>) -> Result<RawJson, String> {
     let bytes = project_file::read_file_in_project(ctx.root, Path::new(name), SCHEMA_BYTES_MAX)
         .map_err(|why| format!("the schema `{name}` can't be used: {why}"))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);

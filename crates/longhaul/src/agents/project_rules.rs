@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::problem::{Problem, ProblemKind};
 use crate::project_file::{self, ProjectFileError};
 
@@ -15,7 +15,7 @@ pub(crate) const RULES_FILE: &str = "AGENTS.md";
 const RULES_BYTES_MAX: usize = 256 << 10;
 
 /// Loads the project rules. If there is no file, the rules are empty.
-pub(crate) fn load_project_rules(ctx: &LoadContext<'_>) -> Result<String, Problem> {
+pub(crate) fn load_agents_md_rules(ctx: &AgentLoadContext<'_>) -> Result<String, Problem> {
     let problem = |message: String| Problem {
         path: ctx.display_root.join(RULES_FILE),
         line: 1,

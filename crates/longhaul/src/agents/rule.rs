@@ -4,7 +4,7 @@
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
     ApprovalRequirement, EscalationStep, GATE_TIMEOUT_MAX, GateRule, GateRuleAction, GateTimeout,
-    GateTimeoutAction, ResultApprovalGate, check_tags,
+    GateTimeoutAction, ResultApprovalGate, check_gate_tags,
 };
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
@@ -25,11 +25,12 @@ const ON_TIMEOUT: &[(&str, GateTimeoutAction)] = &[
     ("pause", GateTimeoutAction::Pause),
 ];
 
-/// Maximum number of elements of `then:`, the people or groups that are notified later about an
-/// open gate.
+/// Maximum number of elements of `then:`, the people or groups that are notified later about a gate
+/// (a wait for a person's approval) that is still open.
 const ESCALATION_STEPS_MAX: usize = 10;
 
-/// Minimum interval of the reminders about a gate that is still open.
+/// Minimum interval of the reminders about a gate (a wait for a person's approval) that is still
+/// open.
 const REMIND_MIN: Millis = Millis::from_secs(60);
 
 /// Default question of a result gate, at which a person must approve the result of a run.
@@ -205,7 +206,7 @@ fn parse_escalation_step(
 /// Parses the tags of a gate, by which people can search for the gate.
 fn parse_tags(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<String>> {
     let tags = diagnostics.parse_list_items(entry, Diagnostics::parse_nonempty_text)?;
-    if let Err(message) = check_tags(&tags) {
+    if let Err(message) = check_gate_tags(&tags) {
         diagnostics.report_invalid(entry.node.position, message);
     }
     Some(tags)

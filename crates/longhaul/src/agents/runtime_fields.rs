@@ -9,13 +9,13 @@ use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_core::suggest;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
+    ChildRunsConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
     PerceptionSource, SandboxConfig, Skill,
 };
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
 use crate::agents::executable;
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::template::AllowedVariables;
 use crate::config::settings::fraction_to_percent;
 use crate::spanned::TableEntry;
@@ -61,7 +61,7 @@ const OFF_VALUE: &[(&str, ())] = &[("off", ())];
 pub(crate) fn parse_execution_fields(
     fields: &mut FieldReader<'_, '_>,
     agent: &mut Agent,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) {
     agent.skills = fields
         .parse_field_with("skills", |diagnostics, entry| {
@@ -81,12 +81,12 @@ pub(crate) fn parse_execution_fields(
 fn parse_skills(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Vec<Skill> {
     if entry.node.as_text() == Some(ALL_SKILLS) {
         return ctx.skills.to_vec();
     }
-    let named = diagnostics.parse_positioned_texts(entry);
+    let named = diagnostics.parse_texts_with_positions(entry);
     if named.iter().any(|(_, name)| name == ALL_SKILLS) {
         return ctx.skills.to_vec();
     }
@@ -101,7 +101,7 @@ fn parse_skills(
 }
 
 /// Returns the project's skill with this name. The error says that the skill is unknown or invalid.
-pub(crate) fn find_skill(name: &str, ctx: &LoadContext<'_>) -> Result<Skill, String> {
+pub(crate) fn find_skill(name: &str, ctx: &AgentLoadContext<'_>) -> Result<Skill, String> {
     if let Some(skill) = ctx.skills.iter().find(|skill| skill.name == name) {
         return Ok(skill.clone());
     }
@@ -177,7 +177,7 @@ fn parse_number_or_off(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Opt
 fn parse_children_config(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-) -> Option<ChildrenConfig> {
+) -> Option<ChildRunsConfig> {
     let mut fields = FieldReader::new(diagnostics, entry, "agents")?;
     let agents = fields.parse_field_with("agents", |diagnostics, entry| {
         let agents = diagnostics.parse_unique_texts(entry)?;
@@ -192,7 +192,7 @@ fn parse_children_config(
     });
     fields.report_unknown_fields();
     let (agents, on_cancel) = (agents.unwrap_or_default(), on_cancel.unwrap_or_default());
-    Some(ChildrenConfig { agents, on_cancel })
+    Some(ChildRunsConfig { agents, on_cancel })
 }
 
 fn parse_compaction_policy(
@@ -221,7 +221,7 @@ fn parse_compaction_policy(
 fn parse_perception_config(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Option<PerceptionConfig> {
     let mut fields = FieldReader::new(diagnostics, entry, "command")?;
     let source = match (fields.get("command"), fields.get("url")) {
@@ -243,7 +243,7 @@ fn parse_perception_config(
 fn parse_perception_command(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Option<PerceptionSource> {
     let elements = diagnostics.parse_list_entries(entry)?;
     // All elements are parsed before an invalid one returns, so that every problem is reported.

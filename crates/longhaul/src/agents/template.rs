@@ -28,7 +28,7 @@ pub(crate) enum AllowedVariables<'a> {
 pub(crate) const LANE_VARIABLES: &[&str] = &["input", "context"];
 
 /// Returns the names of the variables that a prompt template may use. They include `perception`
-/// only if the agent has that field.
+/// (data about the outside world) only if the agent has that field.
 pub(crate) fn prompt_variable_names(has_perception: bool) -> Vec<&'static str> {
     let mut names = vec!["input", "context", "memory", "previous", "steps"];
     names.extend(has_perception.then_some("perception"));

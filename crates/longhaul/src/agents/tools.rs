@@ -4,7 +4,7 @@
 use longhaul_core::suggest;
 
 use crate::agents::diagnostics::Diagnostics;
-use crate::agents::load_context::{LoadContext, McpUnavailableReason};
+use crate::agents::load_context::{AgentLoadContext, McpUnavailableReason};
 use crate::mcp::name::ALL_SERVERS;
 use crate::spanned::TableEntry;
 
@@ -37,8 +37,8 @@ pub(crate) fn longhaul_tool_name(claude_tool_name: &str) -> Option<&'static str>
 
 /// Converts the name `mcp__server__tool`, as Claude Code writes it, to Longhaul's name
 /// `mcp:server/tool`. `None` means that the name does not start with `mcp__`.
-pub(crate) fn parse_claude_mcp_tool_name(wire_name: &str) -> Option<String> {
-    let qualified_name = wire_name.strip_prefix("mcp__")?;
+pub(crate) fn convert_claude_mcp_tool_name(model_api_name: &str) -> Option<String> {
+    let qualified_name = model_api_name.strip_prefix("mcp__")?;
     Some(match qualified_name.split_once("__") {
         Some((server, "*")) => format!("{MCP_PREFIX}{server}"),
         Some((server, tool)) => format!("{MCP_PREFIX}{server}/{tool}"),
@@ -46,12 +46,12 @@ pub(crate) fn parse_claude_mcp_tool_name(wire_name: &str) -> Option<String> {
     })
 }
 
-/// Checks the name of an MCP server or of one of its tools. The outer `None` means that the name is
-/// not an MCP name; the inner `None` means that it is valid.
-pub(crate) fn mcp_tool_name_error(tool: &str, servers: &[&str]) -> Option<Option<String>> {
+/// Checks the name of an MCP server or of one of its tools. `None` means that the name is not an
+/// MCP name; the error says why an MCP name is invalid.
+pub(crate) fn check_mcp_tool_name(tool: &str, servers: &[&str]) -> Option<Result<(), String>> {
     let named = tool.strip_prefix(MCP_PREFIX)?;
     if named == ALL_SERVERS {
-        return Some(None);
+        return Some(Ok(()));
     }
     let fits = |part: &str| {
         let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -63,16 +63,17 @@ pub(crate) fn mcp_tool_name_error(tool: &str, servers: &[&str]) -> Option<Option
     };
     if !fits(server) || !one.is_none_or(fits) {
         let hint = "write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`";
-        return Some(Some(format!("`{tool}` is not a valid MCP tool name: {hint}")));
+        return Some(Err(format!("`{tool}` is not a valid MCP tool name: {hint}")));
     }
     if servers.is_empty() || servers.contains(&server) {
-        return Some(None);
+        return Some(Ok(()));
     }
-    Some(Some(suggest::unknown_name_message("MCP server", server, servers)))
+    Some(Err(suggest::unknown_name_message("MCP server", server, servers)))
 }
 
-/// Returns the reason why the MCP server of this tool is not available, if known.
-pub(crate) fn missing_mcp_server_message(tool: &str, ctx: &LoadContext<'_>) -> Option<String> {
+/// Returns a message that says why the MCP server of this tool is not available. `None` means that
+/// the tool is not an MCP tool or that no problem is known.
+pub(crate) fn missing_mcp_server_message(tool: &str, ctx: &AgentLoadContext<'_>) -> Option<String> {
     let named = tool.strip_prefix(MCP_PREFIX)?;
     let why = match ctx.servers_unavailable? {
         // `mcp:*` is valid in a project without servers.
@@ -87,28 +88,28 @@ pub(crate) fn missing_mcp_server_message(tool: &str, ctx: &LoadContext<'_>) -> O
 pub(crate) fn tool_name_error(
     tool: &str,
     written_name: &str,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Option<String> {
-    match mcp_tool_name_error(tool, ctx.servers) {
-        Some(error) => error,
+    match check_mcp_tool_name(tool, ctx.servers) {
+        Some(checked) => checked.err(),
         None if ctx.tools.contains(&tool) => None,
         None => Some(suggest::unknown_name_message("tool", written_name, ctx.tools)),
     }
 }
 
-/// Parses the list of tools of a project agent, and which of them are deferred: those whose name ends
-/// with `?`.
+/// Parses the list of tools of a project agent. Returns all tools, and those of them that are
+/// deferred (the model loads their schemas on demand): those written with `?` at the end.
 pub(crate) fn parse_tools_field(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    ctx: &LoadContext<'_>,
+    ctx: &AgentLoadContext<'_>,
 ) -> Option<(Vec<String>, Vec<String>)> {
     let (mut tools, mut deferred) = (Vec::new(), Vec::new());
-    for (position, written) in diagnostics.parse_positioned_texts(entry) {
+    for (position, written) in diagnostics.parse_texts_with_positions(entry) {
         let named = written.strip_suffix(DEFERRED_SUFFIX).unwrap_or(&written);
         let tool = match longhaul_tool_name(named) {
             Some(native) => native.to_owned(),
-            None => parse_claude_mcp_tool_name(named).unwrap_or_else(|| named.to_owned()),
+            None => convert_claude_mcp_tool_name(named).unwrap_or_else(|| named.to_owned()),
         };
         let is_deferred = named != written;
         match tool_name_error(&tool, named, ctx) {
@@ -124,7 +125,7 @@ pub(crate) fn parse_tools_field(
                     deferred.push(tool.clone());
                 }
                 if let Some(message) = missing_mcp_server_message(&tool, ctx) {
-                    diagnostics.report_missing(position, message);
+                    diagnostics.report_missing_reference(position, message);
                 }
                 tools.push(tool);
             }
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn claude_names_of_mcp_tools_are_converted() {
         let check = |wire: &str, name: Option<&str>| {
-            assert_eq!(parse_claude_mcp_tool_name(wire).as_deref(), name)
+            assert_eq!(convert_claude_mcp_tool_name(wire).as_deref(), name)
         };
         check("mcp__github__create_issue", Some("mcp:github/create_issue"));
         check("mcp__github", Some("mcp:github"));
@@ -150,21 +151,21 @@ mod tests {
 
     #[test]
     fn servers_missing_from_a_known_list_are_refused() {
-        let check = |tool: &str, servers: &[&str], expected: Option<Option<&str>>| {
-            let error = mcp_tool_name_error(tool, servers);
-            assert_eq!(error.as_ref().map(Option::as_deref), expected, "{tool}");
+        let check = |tool: &str, servers: &[&str], expected: Option<Result<(), &str>>| {
+            let expected = expected.map(|expected| expected.map_err(str::to_owned));
+            assert_eq!(check_mcp_tool_name(tool, servers), expected, "{tool}");
         };
         check("read_file", &[], None);
-        check("mcp:github", &[], Some(None));
-        check("mcp:*", &["github"], Some(None));
-        check("mcp:github/x", &["github"], Some(None));
+        check("mcp:github", &[], Some(Ok(())));
+        check("mcp:*", &["github"], Some(Ok(())));
+        check("mcp:github/x", &["github"], Some(Ok(())));
         let unknown = "unknown MCP server `githup`, did you mean `github`?";
-        check("mcp:githup/x", &["github"], Some(Some(unknown)));
+        check("mcp:githup/x", &["github"], Some(Err(unknown)));
         for wrong in ["mcp:", "mcp:/x", "mcp:a/", "mcp:a/b/c", "mcp:a b"] {
             let expected = format!(
                 "`{wrong}` is not a valid MCP tool name: write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`"
             );
-            check(wrong, &[], Some(Some(&expected)));
+            check(wrong, &[], Some(Err(&expected)));
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct ModelSpec<'a> {
 
 /// HTTP client, clock and image source that the adapter of a model uses to call the provider's API.
 #[derive(Debug)]
-pub(crate) struct AdapterContext {
+pub(crate) struct ModelAdapterContext {
     /// HTTP client, shared by all models of a provider.
     pub(crate) http: HttpClient,
     /// Clock that gives the current time to the adapter.
@@ -46,7 +46,7 @@ pub(crate) struct AdapterContext {
 /// for people.
 pub(crate) fn create_model_adapter(
     spec: ModelSpec<'_>,
-    ctx: AdapterContext,
+    ctx: ModelAdapterContext,
 ) -> Result<Arc<dyn Model>, String> {
     let provider = spec.provider;
     let fields = (!provider.fields.is_empty()).then(|| RawJson::from_serialize(&provider.fields));
@@ -69,5 +69,5 @@ pub(crate) fn create_model_adapter(
             chat::new_model(ctx.http, settings, quirks, ctx.clock)
         }
     };
-    model.map_err(|why| format!("`{}` can't be used: {why}.", provider.name))
+    model.map_err(|why| format!("The provider `{}` can't be used: {why}.", provider.name))
 }

@@ -14,17 +14,18 @@ use crate::assemble::redactor::build_redactor;
 use crate::config::built_in_providers::CASSETTE_PROVIDER;
 use crate::config::settings::Config;
 
-/// Suffix of a cassette name that allows requests that differ from the recorded ones.
+/// Suffix of a cassette name that makes the replay accept requests that differ from the recorded
+/// ones.
 const LOOSE_SUFFIX: &str = "+loose";
 
-/// Maximum length of a cassette name in characters.
+/// Maximum length in characters of the name of a cassette (a file with recorded model responses).
 const NAME_CHARS_MAX: usize = 100;
 
 /// Number of hash characters in the name of a copied cassette file. They distinguish files with the
 /// same name.
 const HASH_CHARS: usize = 8;
 
-/// Returns the path of the cassette file with this name.
+/// Returns the path of the cassette (a file with recorded model responses) that has this name.
 ///
 /// # Errors
 /// The name is not valid.
@@ -41,9 +42,9 @@ pub fn cassette_file_path(config: &Config, name: &str) -> Result<PathBuf, String
     Ok(cassette_folder(config).join(format!("{name}.jsonl")))
 }
 
-/// Returns the name of the model that replays a cassette of this project, given by its name, or a
-/// cassette file, given by its path. A file is copied into the cassette folder, so that the run can
-/// continue if the original file is deleted.
+/// Returns the name of the model that replays a cassette (recorded model responses), given by its
+/// name in this project or by the path of a file. A file is copied into the cassette folder, so
+/// that the run can continue if the original file is deleted.
 ///
 /// # Errors
 /// There is no such cassette or file, or the file can't be copied.
@@ -52,11 +53,11 @@ pub fn prepare_cassette_replay_model(
     cassette_or_path: &str,
     is_loose: bool,
 ) -> Result<String, String> {
-    let suffix = if is_loose { LOOSE_SUFFIX } else { "" };
+    let loose_replay_suffix = if is_loose { LOOSE_SUFFIX } else { "" };
     if let Ok(path) = cassette_file_path(config, cassette_or_path)
         && path.exists()
     {
-        return Ok(format!("{CASSETTE_PROVIDER}/{cassette_or_path}{suffix}"));
+        return Ok(format!("{CASSETTE_PROVIDER}/{cassette_or_path}{loose_replay_suffix}"));
     }
     let file = Path::new(cassette_or_path);
     if !file.exists() {
@@ -68,8 +69,8 @@ pub fn prepare_cassette_replay_model(
     }
     // A file that is not a valid cassette is not copied.
     Cassette::load(file).map_err(|bad| bad.to_string())?;
-    let unreadable = |why: std::io::Error| format!("{cassette_or_path} can't be copied: {why}");
-    let bytes = std::fs::read(file).map_err(unreadable)?;
+    let copy_error = |why: std::io::Error| format!("{cassette_or_path} can't be copied: {why}");
+    let bytes = std::fs::read(file).map_err(copy_error)?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let stem: String = stem
         .chars()
@@ -79,19 +80,19 @@ pub fn prepare_cassette_replay_model(
     let hash = Hash::digest(&bytes).to_string();
     let name = format!("{stem}-{}", &hash[..HASH_CHARS]);
     let path = cassette_file_path(config, &name)?;
-    create_folder_and_reject_symlinks(config, &path).map_err(unreadable)?;
+    create_cassette_folder_and_check_file(config, &path).map_err(copy_error)?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let written = options.open(&path).and_then(|mut file| file.write_all(&bytes));
-    written.map_err(unreadable)?;
-    Ok(format!("{CASSETTE_PROVIDER}/{name}{suffix}"))
+    written.map_err(copy_error)?;
+    Ok(format!("{CASSETTE_PROVIDER}/{name}{loose_replay_suffix}"))
 }
 
 /// Opens the model that replays the cassette (recorded responses) to which `model_name` refers.
 pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<CassetteModel, String> {
-    let (name, loose) = split_loose_replay_suffix(model_name);
+    let (name, loose) = split_cassette_name_and_loose_flag(model_name);
     let path = cassette_file_path(config, name)?;
-    create_folder_and_reject_symlinks(config, &path)
+    create_cassette_folder_and_check_file(config, &path)
         .map_err(|why| format!("The cassette can't be played: {why}."))?;
     let cassette =
         Cassette::load(&path).map_err(|why| format!("The cassette can't be played: {why}."))?;
@@ -102,8 +103,8 @@ pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<Cassett
 
 /// Creates the cassette folder without following symbolic links of the project, and checks that the
 /// cassette file, if it exists, is a regular file.
-fn create_folder_and_reject_symlinks(config: &Config, file: &Path) -> std::io::Result<()> {
-    config.data_location().join("cassettes").create_and_open_folder()?;
+fn create_cassette_folder_and_check_file(config: &Config, file: &Path) -> std::io::Result<()> {
+    config.data_folder_location().join("cassettes").create_and_open_folder()?;
     match std::fs::symlink_metadata(file) {
         Ok(found) if !found.is_file() => {
             let message = format!("{} is not a regular file", file.display());
@@ -113,14 +114,15 @@ fn create_folder_and_reject_symlinks(config: &Config, file: &Path) -> std::io::R
     }
 }
 
-/// Returns the path of the cassette file that a model name refers to. `None` means that the name is
-/// invalid.
+/// Returns the path of the cassette (a file with recorded model responses) that a model name refers
+/// to. `None` means that the name is invalid.
 pub(crate) fn cassette_path_of_model(config: &Config, model_name: &str) -> Option<PathBuf> {
-    cassette_file_path(config, split_loose_replay_suffix(model_name).0).ok()
+    cassette_file_path(config, split_cassette_name_and_loose_flag(model_name).0).ok()
 }
 
-/// Splits a model name into the cassette name and whether requests may differ from the recording.
-fn split_loose_replay_suffix(model_name: &str) -> (&str, bool) {
+/// Splits a model name into the cassette name and whether the suffix `+loose` allows requests that
+/// differ from the recorded ones.
+fn split_cassette_name_and_loose_flag(model_name: &str) -> (&str, bool) {
     match model_name.strip_suffix(LOOSE_SUFFIX) {
         Some(name) => (name, true),
         None => (model_name, false),
@@ -146,11 +148,11 @@ impl ModelResolver for RecordingModelResolver {
         Ok(ResolvedModel { name, model })
     }
 
-    fn idle_models_override(&self) -> Option<String> {
-        self.models.idle_models_override()
+    fn idle_tick_model_override(&self) -> Option<String> {
+        self.models.idle_tick_model_override()
     }
 
-    fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
-        self.models.idle_tick_model_of_same_provider(name)
+    fn idle_tick_model_of_same_provider(&self, model_name: Option<&str>) -> Option<String> {
+        self.models.idle_tick_model_of_same_provider(model_name)
     }
 }

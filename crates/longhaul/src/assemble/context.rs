@@ -1,5 +1,5 @@
-//! Context providers of a project: trusted commands, and URLs that are fetched through an HTTP
-//! client that connects only to allowed addresses.
+//! Context providers of a project (sources of data about the outside world): trusted commands, and
+//! URLs that are fetched through an HTTP client that connects only to allowed addresses.
 //!
 //! Invariant: a command is not run before a person has trusted it.
 
@@ -18,7 +18,8 @@ use crate::trust::decisions::TrustDecisions;
 use crate::trust::egress;
 use crate::trust::item::TrustItem;
 
-/// Timeout of one request to a context URL.
+/// Timeout of one request to the URL of a context provider (a source of data about the outside
+/// world).
 const FETCH_TIMEOUT: Millis = Millis::from_secs(30);
 
 /// The context providers (commands and URLs that describe the outside world to agents) of a

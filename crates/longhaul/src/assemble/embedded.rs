@@ -13,7 +13,7 @@ use longhaul_engine::spend_caps::SpendCaps;
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_store::{OpenMode, StoreOptions};
 
-use crate::agents::load_context::{LoadContext, McpUnavailableReason};
+use crate::agents::load_context::{AgentLoadContext, McpUnavailableReason};
 use crate::agents::loaded_agents::LoadedAgents;
 use crate::assemble::images::StoreImageSource;
 use crate::assemble::mcp_servers;
@@ -46,7 +46,7 @@ pub(crate) fn open_project(
         Some(url) if url == IN_MEMORY_URL => url,
         Some(_) | None => store_url(&config)?,
     };
-    let runtime = open_with_store_url(url, config, driver_open_options(), registered)?;
+    let runtime = open_with_store_url(url, config, open_options_of_library_program(), registered)?;
     for problem in runtime.loaded.problems.iter().chain(&runtime.loaded.missing_references) {
         tracing::warn!("{problem}");
     }
@@ -89,7 +89,7 @@ pub(crate) fn open_without_project(
     let config = config::load::load_from_environment(here).map_err(invalid_settings_error)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = StoreOptions {
-        holder: driver_open_options().holder,
+        holder: open_options_of_library_program().holder,
         ..StoreOptions::new(store, OpenMode::Driver, Arc::clone(&clock))
     };
     let store = Arc::new(longhaul_store::open_sqlite_store(store)?);
@@ -102,9 +102,9 @@ pub(crate) fn open_without_project(
     let why = "only a project has servers: set its folder with `.project(..)`";
     registered.check_registered_agents(
         &config,
-        &LoadContext {
+        &AgentLoadContext {
             servers_unavailable: Some(McpUnavailableReason::Invalid(why)),
-            ..LoadContext::new(&config.root, &names)
+            ..AgentLoadContext::new(&config.root, &names)
         },
     )?;
     let images = StoreImageSource(Arc::clone(&store) as Arc<dyn RecordStore>);
@@ -136,7 +136,7 @@ fn invalid_settings_error(error: ConfigError) -> AssembleError {
 
 /// Returns the options with which a program that uses the library opens its runtime: the program
 /// drives runs, and requests to models are not recorded.
-fn driver_open_options() -> ProjectOpenOptions {
+fn open_options_of_library_program() -> ProjectOpenOptions {
     let program = std::env::args().next().unwrap_or_default();
     ProjectOpenOptions {
         mode: OpenMode::Driver,

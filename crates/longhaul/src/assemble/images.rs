@@ -18,7 +18,7 @@ pub(crate) struct StoreImageSource(pub(crate) Arc<dyn RecordStore>);
 
 #[async_trait]
 impl ImageSource for StoreImageSource {
-    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+    async fn load_image_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
         if image.blob.size > IMAGE_BYTES_MAX {
             return None;
         }

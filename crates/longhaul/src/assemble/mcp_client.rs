@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{ClaimId, Tool};
+use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::Millis;
 
 /// Client for MCP servers, which are identified by name.
@@ -15,7 +15,7 @@ pub trait McpClient: Send + Sync + std::fmt::Debug {
         &self,
         server: &str,
         tool: Option<&str>,
-        claim: ClaimId,
+        claim: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 
     /// Connects to a server and returns its description.
@@ -23,7 +23,7 @@ pub trait McpClient: Send + Sync + std::fmt::Debug {
 
     /// Closes the connections that were opened only for this claim (a worker's exclusive right to
     /// drive a run).
-    async fn close_claim_connections(&self, claim: ClaimId);
+    async fn close_connections_of_run_claim(&self, claim: RunClaimId);
 
     /// Closes the connections to all servers.
     async fn close_all_connections(&self);
@@ -43,7 +43,7 @@ pub struct McpServerReport {
     /// MCP protocol version that was negotiated with the server.
     pub protocol: String,
     /// Tools that the MCP server offers.
-    pub tools: Vec<ReportedTool>,
+    pub tools: Vec<McpReportedTool>,
     /// Remarks about the MCP server that are not errors.
     pub notes: Vec<String>,
     /// Time it took to connect to the MCP server and list its tools.
@@ -61,7 +61,7 @@ pub struct McpCheckError {
 
 /// A tool as its MCP server describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReportedTool {
+pub struct McpReportedTool {
     /// Name of the tool as agent files write it.
     pub name: String,
     /// Effect class of the tool's calls: whether they may be repeated after a crash.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::oauth::OAuthConfig;
-use longhaul_core::port::tool::{ClaimId, Tool};
+use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::Clock;
 use longhaul_mcp::{
-    LoginContext, McpError, ServerCheckReport, ServerSpec, ServerTransport, Servers,
+    LoginContext, McpError, McpServers, ServerCheckReport, ServerSpec, ServerTransport,
 };
 pub(crate) use longhaul_mcp::{partial_token_suffix_len, redact_tokens};
 
-use crate::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport, ReportedTool};
+use crate::assemble::mcp_client::{McpCheckError, McpClient, McpReportedTool, McpServerReport};
 use crate::assemble::mcp_tools::resolve_enabled_servers;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
@@ -34,8 +34,9 @@ pub fn create_mcp_client(
     Arc::new(McpServersClient(create_mcp_servers(config, file, clock)))
 }
 
-/// Creates all usable MCP servers of this `.mcp.json`, with their login settings.
-pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Servers {
+/// Returns the usable MCP servers of this `.mcp.json`, with their login settings. No server is
+/// started here.
+pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> McpServers {
     let mut ready = resolve_enabled_servers(config, file);
     let specs = file.servers.iter().filter_map(|server| {
         let filled = ready.remove(&server.name)?.ok()?;
@@ -46,7 +47,7 @@ pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock
         };
         Some(to_server_spec(server, filled, login))
     });
-    Servers::new(specs.collect(), Arc::clone(clock))
+    McpServers::new(specs.collect(), Arc::clone(clock))
 }
 
 /// Converts the settings of an MCP server to the format of the MCP client. `login` creates the
@@ -83,7 +84,7 @@ fn resolve_command_path(command: String, cwd: &Path) -> String {
 }
 
 #[derive(Debug)]
-struct McpServersClient(Servers);
+struct McpServersClient(McpServers);
 
 #[async_trait]
 impl McpClient for McpServersClient {
@@ -91,7 +92,7 @@ impl McpClient for McpServersClient {
         &self,
         server: &str,
         tool: Option<&str>,
-        claim_id: ClaimId,
+        claim_id: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let result = self.0.server_tools(server, tool, claim_id).await;
         result.map_err(|error| match matches!(error, McpError::LoginRequired { .. }) {
@@ -108,8 +109,8 @@ impl McpClient for McpServersClient {
         })
     }
 
-    async fn close_claim_connections(&self, claim_id: ClaimId) {
-        self.0.close_claim_servers(claim_id).await;
+    async fn close_connections_of_run_claim(&self, claim_id: RunClaimId) {
+        self.0.close_servers_of_claim(claim_id).await;
     }
 
     async fn close_all_connections(&self) {
@@ -122,7 +123,7 @@ impl McpClient for McpServersClient {
 }
 
 fn to_server_report(checked: ServerCheckReport) -> McpServerReport {
-    let tools = checked.tools.into_iter().map(|listed| ReportedTool {
+    let tools = checked.tools.into_iter().map(|listed| McpReportedTool {
         name: listed.spec.name.as_str().to_owned(),
         class: listed.class,
     });

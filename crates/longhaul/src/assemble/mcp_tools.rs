@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_engine::services::ExternalToolSource;
 use longhaul_engine::tool_registry::RegisteredTool;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::assemble::mcp_client::McpClient;
-use crate::assemble::slow_notice::SlowServerNotifier;
+use crate::assemble::slow_notice::SlowMcpServerNotifier;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
-use crate::mcp::name::{ALL_SERVERS, FILE_NAME, parse_mcp_tool_name};
+use crate::mcp::name::{ALL_SERVERS, FILE_NAME, split_mcp_server_and_tool};
 use crate::mcp::resolved::ResolvedServer;
 use crate::trust::decisions::TrustDecisions;
 use crate::trust::item::TrustItem;
@@ -41,7 +41,7 @@ pub struct McpTools {
     /// it.
     retired: Mutex<Vec<Arc<McpServerSet>>>,
     closing: Mutex<ClosingMcpClients>,
-    slow_notice: SlowServerNotifier,
+    slow_notice: SlowMcpServerNotifier,
 }
 
 /// MCP clients that no run uses any more and that are being closed.
@@ -59,7 +59,7 @@ struct McpServerSet {
     client: Arc<dyn McpClient>,
     /// Claims of the runs that use this client. A claim is a worker's exclusive right to drive a
     /// run.
-    claims: Mutex<BTreeSet<ClaimId>>,
+    claims: Mutex<BTreeSet<RunClaimId>>,
 }
 
 impl McpServerSet {
@@ -67,7 +67,7 @@ impl McpServerSet {
         Arc::new(Self { file, resolved: ready, client, claims: Mutex::default() })
     }
 
-    fn lock_claims(&self) -> MutexGuard<'_, BTreeSet<ClaimId>> {
+    fn lock_run_claims(&self) -> MutexGuard<'_, BTreeSet<RunClaimId>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,17 +94,17 @@ impl McpTools {
             current: Mutex::new(McpServerSet::new(file, ready, client)),
             retired: Mutex::default(),
             closing: Mutex::default(),
-            slow_notice: SlowServerNotifier::default(),
+            slow_notice: SlowMcpServerNotifier::default(),
         }
     }
 
     /// Sets a callback that receives the name of an MCP server that is slow to respond.
-    pub fn set_slow_server_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
+    pub fn set_slow_mcp_server_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
         self.slow_notice.set_callback(callback);
     }
 
     /// Returns the version of `.mcp.json` that is in use.
-    pub fn current_file(&self) -> McpFile {
+    pub fn current_mcp_file(&self) -> McpFile {
         self.current_server_set().file.clone()
     }
 
@@ -115,9 +115,9 @@ impl McpTools {
 
     /// Returns the MCP client for the run that has this claim. The claim is registered while the
     /// lock is held, so that the client is not closed as unused when `.mcp.json` changes.
-    fn client_for_claim(&self, claim_id: ClaimId) -> Arc<dyn McpClient> {
+    fn client_for_run_claim(&self, claim_id: RunClaimId) -> Arc<dyn McpClient> {
         let now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        now.lock_claims().insert(claim_id);
+        now.lock_run_claims().insert(claim_id);
         Arc::clone(&now.client)
     }
 
@@ -206,13 +206,13 @@ impl McpTools {
     /// returns them.
     fn take_unused_clients(&self) -> Vec<Arc<dyn McpClient>> {
         let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        let unneeded = before.extract_if(.., |state| state.lock_claims().is_empty());
+        let unneeded = before.extract_if(.., |state| state.lock_run_claims().is_empty());
         unneeded.map(|state| Arc::clone(&state.client)).collect()
     }
 
     /// Returns the current and the earlier versions of `.mcp.json` whose MCP clients are not closed
     /// yet.
-    fn unclosed_server_sets(&self) -> Vec<Arc<McpServerSet>> {
+    fn server_sets_with_open_clients(&self) -> Vec<Arc<McpServerSet>> {
         let before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         before.iter().cloned().chain([self.current_server_set()]).collect()
     }
@@ -224,7 +224,7 @@ impl McpTools {
             // Holding the lock makes sure that a concurrently released client is found in one of
             // the two lists.
             let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-            (std::mem::take(&mut *closing), self.unclosed_server_sets())
+            (std::mem::take(&mut *closing), self.server_sets_with_open_clients())
         };
         close_all_clients(closing, &states).await;
     }
@@ -247,10 +247,10 @@ impl McpTools {
         &self,
         server: &str,
         tool: Option<&str>,
-        claim_id: ClaimId,
+        claim_id: RunClaimId,
     ) -> Result<Vec<RegisteredTool>, String> {
         self.check_server_usable(server)?;
-        let line = self.client_for_claim(claim_id);
+        let line = self.client_for_run_claim(claim_id);
         let result = self
             .slow_notice
             .wait_and_report_server_if_slow(server, line.list_server_tools(server, tool, claim_id))
@@ -285,7 +285,7 @@ impl McpTools {
     /// Returns the tools of all MCP servers that are not disabled.
     async fn load_tools_of_all_servers(
         &self,
-        claim_id: ClaimId,
+        claim_id: RunClaimId,
     ) -> Result<Vec<RegisteredTool>, String> {
         let state = self.current_server_set();
         // With an invalid file the list of servers is unknown.
@@ -305,19 +305,20 @@ impl ExternalToolSource for McpTools {
     async fn load_tools(
         &self,
         name: &str,
-        claim_id: ClaimId,
+        claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        Some(match parse_mcp_tool_name(name)? {
+        Some(match split_mcp_server_and_tool(name)? {
             (ALL_SERVERS, None) => self.load_tools_of_all_servers(claim_id).await,
             (server, tool) => self.load_server_tools(server, tool, claim_id).await,
         })
     }
 
-    async fn release_tools(&self, claim_id: ClaimId) {
-        let states = self.unclosed_server_sets();
-        join_all(states.iter().map(|state| state.client.close_claim_connections(claim_id))).await;
+    async fn release_tools(&self, claim_id: RunClaimId) {
+        let states = self.server_sets_with_open_clients();
+        join_all(states.iter().map(|state| state.client.close_connections_of_run_claim(claim_id)))
+            .await;
         for state in &states {
-            state.lock_claims().remove(&claim_id);
+            state.lock_run_claims().remove(&claim_id);
         }
         // An error means that `close_mcp_clients` has taken over the closing.
         join_all(self.close_unused_clients()).await;

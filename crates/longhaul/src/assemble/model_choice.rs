@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::suggest::closest_match;
+use longhaul_core::suggest::most_similar_name;
 use longhaul_core::usage::{MicroUsd, ModelPricing};
 use longhaul_model::prices::{PriceTable, format_usd};
 
@@ -75,26 +75,26 @@ impl ModelSelector {
         }
         let env = config.env.clone();
         if let Some((model, origin)) = choose_moonshot_model(&env, IDLE_MODEL_VAR, || {
-            prices.model_for_idle_ticks(MOONSHOT_PROVIDER)
+            prices.model_for_idle_tick_events(MOONSHOT_PROVIDER)
         }) {
             names.entry(IDLE_ALIAS.to_owned()).or_insert((model, origin));
         }
         Ok(Self { providers: Providers::from_config(config), prices, aliases: names, env })
     }
 
-    /// Returns the model that the environment sets for runs that an `idle_tick` event starts. It
-    /// overrides the model in the agent's file.
-    pub fn idle_models_override(&self) -> Option<String> {
+    /// Returns the model that the environment sets for runs that an `idle_tick` event (the agent
+    /// has nothing else to do) starts. It overrides the model in the agent's file.
+    pub fn idle_tick_model_override(&self) -> Option<String> {
         choose_moonshot_model(&self.env, IDLE_MODEL_VAR, || None).map(|(model, _)| model)
     }
 
-    /// Returns the idle model of the provider that has this model: the model for runs that an
-    /// `idle_tick` event starts, if the agent's file sets none. `None` as the name means the default
-    /// model.
-    pub fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
-        let choice = self.choose_model(name, |_| None).ok()?;
+    /// Returns a provider's model for runs that an `idle_tick` event (the agent has nothing else to
+    /// do) starts, which is used if the agent's file sets none. The provider is that of the model
+    /// `name`, or of the default model if `name` is `None`.
+    pub fn idle_tick_model_of_same_provider(&self, model_name: Option<&str>) -> Option<String> {
+        let choice = self.choose_model(model_name, |_| None).ok()?;
         let (provider, _) = choice.name.split_once('/')?;
-        let listed_idle_model = || self.prices.model_for_idle_ticks(provider);
+        let listed_idle_model = || self.prices.model_for_idle_tick_events(provider);
         if provider == MOONSHOT_PROVIDER {
             return choose_moonshot_model(&self.env, IDLE_MODEL_VAR, listed_idle_model)
                 .map(|(model, _)| model);
@@ -178,7 +178,7 @@ impl ModelSelector {
             )),
             (_, None) => {
                 let suggestion =
-                    closest_match(name_or_alias, self.aliases.keys().map(String::as_str));
+                    most_similar_name(name_or_alias, self.aliases.keys().map(String::as_str));
                 let suggestion = suggestion
                     .map_or(String::new(), |suggestion| format!(" Did you mean `{suggestion}`?"));
                 Err(format!(
@@ -255,8 +255,8 @@ impl ModelSelector {
     }
 }
 
-/// Returns the Moonshot model that this environment variable names or, if it is not set, that
-/// `listed` returns. The second text says where the model comes from.
+/// Returns the Moonshot model that this environment variable names or, if the variable is not set,
+/// the default that `listed` returns. The second text says which of the two was used.
 fn choose_moonshot_model<'a>(
     env: &Env,
     variable: &str,

@@ -16,7 +16,7 @@ use longhaul_model::image_source::ImageSource;
 use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script, ScriptedModel};
 
 use crate::agents::built_in;
-use crate::assemble::adapter::{self, AdapterContext, ModelSpec};
+use crate::assemble::adapter::{self, ModelAdapterContext, ModelSpec};
 use crate::assemble::cassettes;
 use crate::assemble::model_choice::ModelSelector;
 use crate::assemble::ollama;
@@ -37,11 +37,11 @@ const OPEN_MODELS_MAX: usize = 256;
 #[derive(Debug)]
 struct OpenedModel {
     model: Arc<dyn Model>,
-    stamp: Option<FileStamp>,
+    stamp: Option<FileTimeAndSize>,
 }
 
 /// Modification time and size of a file, to detect that it has changed.
-type FileStamp = (std::time::SystemTime, u64);
+type FileTimeAndSize = (std::time::SystemTime, u64);
 
 /// Opens the models of a project by name and keeps them open.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl ModelRegistry {
             key: key.map(|(_, key)| key),
             pricing: selector.pricing(&provider.name, model),
         };
-        let ctx = AdapterContext {
+        let ctx = ModelAdapterContext {
             http: self.provider_http_client(provider)?,
             clock: Arc::clone(&self.clock),
             image_source: self.image_source.clone(),
@@ -132,7 +132,7 @@ impl ModelRegistry {
 
     /// Returns the modification time and size of the script or cassette file of a model. `None`
     /// means that the model has no file.
-    fn model_file_time_and_size(&self, name: &str) -> Option<FileStamp> {
+    fn model_file_time_and_size(&self, name: &str) -> Option<FileTimeAndSize> {
         let file = match name.split_once('/')? {
             (SCRIPTED_PROVIDER, script) => {
                 let folder = self.config.root.join(SCRIPTS_FOLDER);
@@ -155,8 +155,8 @@ impl ModelRegistry {
             return Ok(client.clone());
         }
         let client = HttpClient::new(&provider.base_url, provider.limits);
-        let client =
-            client.map_err(|error| format!("`{}` can't be used: {error}.", provider.name))?;
+        let client = client
+            .map_err(|error| format!("The provider `{}` can't be used: {error}.", provider.name))?;
         clients.insert(provider.name.clone(), client.clone());
         Ok(client)
     }
@@ -174,12 +174,12 @@ impl ModelRegistry {
         let now = self.clock.monotonic_time();
         let cached = lock_ignoring_poison(&self.ollama_cache).clone();
         if let Some((at, answer)) = cached
-            && now.minus(at) < ollama::first_model_cache_ttl(answer.as_deref())
+            && now.minus(at) < ollama::first_ollama_model_cache_ttl(answer.as_deref())
         {
             return answer;
         }
         // The lock is not held during the request.
-        let answer = ollama::fetch_first_model(provider, self.clock.now());
+        let answer = ollama::fetch_first_ollama_model(provider, self.clock.now());
         *lock_ignoring_poison(&self.ollama_cache) = Some((now, answer.clone()));
         answer
     }
@@ -193,7 +193,7 @@ pub fn load_model_script(root: &Path, name: &str) -> Option<Result<Script, Strin
     let bytes = match project_file::read_file_in_project(root, &path, SCRIPT_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(ProjectFileError::Missing) => {
-            let text = built_in::built_in_script(name)?;
+            let text = built_in::built_in_model_script(name)?;
             let script = Script::parse_yaml(&format!("built-in/{name}.yaml"), text);
             return Some(script.map_err(|why| why.to_string()));
         }
@@ -246,11 +246,11 @@ impl ModelResolver for ModelRegistry {
         Ok(ResolvedModel { name, model })
     }
 
-    fn idle_models_override(&self) -> Option<String> {
-        self.selector.as_ref().ok()?.idle_models_override()
+    fn idle_tick_model_override(&self) -> Option<String> {
+        self.selector.as_ref().ok()?.idle_tick_model_override()
     }
 
-    fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
-        self.selector.as_ref().ok()?.idle_tick_model_of_same_provider(name)
+    fn idle_tick_model_of_same_provider(&self, model_name: Option<&str>) -> Option<String> {
+        self.selector.as_ref().ok()?.idle_tick_model_of_same_provider(model_name)
     }
 }

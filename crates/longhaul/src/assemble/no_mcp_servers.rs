@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::port::tool::{ClaimId, Tool};
+use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::Clock;
 
 use crate::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
@@ -45,7 +45,7 @@ impl McpClient for NoMcpServers {
         &self,
         _: &str,
         _: Option<&str>,
-        _: ClaimId,
+        _: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         Err(NO_CLIENT.to_owned())
     }
@@ -54,7 +54,7 @@ impl McpClient for NoMcpServers {
         Err(McpCheckError { message: NO_CLIENT.to_owned(), needs_login: false })
     }
 
-    async fn close_claim_connections(&self, _: ClaimId) {}
+    async fn close_connections_of_run_claim(&self, _: RunClaimId) {}
 
     async fn close_all_connections(&self) {}
 

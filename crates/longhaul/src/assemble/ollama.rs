@@ -27,9 +27,9 @@ const FOUND_MODEL_TTL: Millis = Millis::from_secs(5);
 /// model, since each query waits for the timeout.
 const NO_MODEL_TTL: Millis = Millis::from_secs(30);
 
-/// Returns how long the name of Ollama's first model is cached. `None` means that Ollama has no
+/// Returns how long the name of Ollama's first model is cached. `model` is `None` if Ollama has no
 /// model or does not respond, which is cached, too.
-pub(crate) fn first_model_cache_ttl(model: Option<&str>) -> Millis {
+pub(crate) fn first_ollama_model_cache_ttl(model: Option<&str>) -> Millis {
     match model {
         Some(_) => FOUND_MODEL_TTL,
         None => NO_MODEL_TTL,
@@ -38,7 +38,7 @@ pub(crate) fn first_model_cache_ttl(model: Option<&str>) -> Millis {
 
 /// Returns the first model that the Ollama server lists. `None` means that the server does not
 /// respond or has no model. The request runs on its own thread, because the caller is synchronous.
-pub(crate) fn fetch_first_model(provider: &Provider, now: Timestamp) -> Option<String> {
+pub(crate) fn fetch_first_ollama_model(provider: &Provider, now: Timestamp) -> Option<String> {
     let limits = HttpLimits {
         connect: CONNECT_TIMEOUT,
         first_byte: RESPONSE_TIMEOUT,

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_tool::outbound::{Allowlist, GuardedClient};
-use longhaul_tool::{FileLocation, HttpFetch, LogInteraction};
+use longhaul_tool::{FileLocation, HttpFetchTool, LogInteractionTool};
 
-use crate::assemble::trusted_tools::{MessageSender, create_send_message_tool};
+use crate::assemble::trusted_tools::{MessageToolWithTarget, create_send_message_tool};
 use crate::config::layer::{self, ConfigFileScope};
 use crate::config::schema::LOG_FILE_KEY;
 use crate::config::settings::Config;
@@ -32,7 +32,7 @@ pub struct OutboundTools {
     /// Tools that agents may use without a trust decision of a person.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The tool that sends messages. A person may have to trust its delivery target first.
-    pub sender: MessageSender,
+    pub sender: MessageToolWithTarget,
 }
 
 impl OutboundTools {
@@ -50,11 +50,11 @@ impl OutboundTools {
         if egress::outbound_trust_item(config)
             .is_some_and(|item| TrustDecisions::new(config).check_trusted(&item).is_err())
         {
-            open = allowlist(&hosts_allowed_in_user_file(config))?;
+            open = allowlist(&hosts_allowed_in_user_config(config))?;
         }
         let guarded = Arc::new(GuardedClient::new(open, Arc::clone(clock)));
-        let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
-        let log = LogInteraction::tool(interaction_log_file(config)?, Arc::clone(clock));
+        let fetch = HttpFetchTool::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
+        let log = LogInteractionTool::tool(interaction_log_file(config)?, Arc::clone(clock));
         let log = log.map_err(|bad| bad.to_string())?;
         let sender = create_send_message_tool(config, clock, &guarded)?;
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];
@@ -67,7 +67,7 @@ impl OutboundTools {
 
 /// Returns the outbound allowlist of the user's own settings file. In the effective settings, the
 /// list of the project replaces it.
-fn hosts_allowed_in_user_file(config: &Config) -> Vec<String> {
+fn hosts_allowed_in_user_config(config: &Config) -> Vec<String> {
     let file = config.user_file.as_ref();
     let layer = file.and_then(|file| layer::load_config_layer(file, file, ConfigFileScope::User));
     let allow_value = layer.and_then(|mut layer| layer.values.remove(ALLOW_KEY));
@@ -80,8 +80,10 @@ fn hosts_allowed_in_user_file(config: &Config) -> Vec<String> {
 fn interaction_log_file(config: &Config) -> Result<FileLocation, String> {
     let set = config.tool_settings("log_interaction").remove("file");
     match set.as_ref().map(serde_json::Value::as_str) {
-        None => Ok(config.data_location().join(INTERACTIONS_FILE)),
-        Some(Some(file)) if !file.trim().is_empty() => Ok(config.file_location(Path::new(file))),
+        None => Ok(config.data_folder_location().join(INTERACTIONS_FILE)),
+        Some(Some(file)) if !file.trim().is_empty() => {
+            Ok(config.resolve_configured_path(Path::new(file)))
+        }
         Some(_) => Err(format!("`{LOG_FILE_KEY}` must be a string: write a file path")),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::suggest::closest_match;
+use longhaul_core::suggest::most_similar_name;
 use longhaul_core::time::Millis;
 use longhaul_model::http::HttpLimits;
 use longhaul_model::key::ApiKey;
@@ -68,14 +68,14 @@ impl Provider {
     }
 
     fn from_config(name: &str, config: &Config) -> Option<Self> {
-        let path = |key: &str| format!("providers.{name}.{key}");
+        let setting_path = |key: &str| format!("providers.{name}.{key}");
         let built_in = built_in_providers::find_built_in_provider(name);
-        let api = config.text(&path("api")).and_then(ApiFormat::from_name);
+        let api = config.text(&setting_path("api")).and_then(ApiFormat::from_name);
         let host = (name == "ollama").then(|| config.env.var(ollama_host::HOST_VAR));
         let host = host.flatten().and_then(ollama_host::ollama_base_url);
-        let base_url = config.text(&path("base_url")).map(str::to_owned);
-        let key_env = match config.settings.contains_key(&path("key_env")) {
-            true => config.text_list(&path("key_env")),
+        let base_url = config.text(&setting_path("base_url")).map(str::to_owned);
+        let key_env = match config.settings.contains_key(&setting_path("key_env")) {
+            true => config.text_list(&setting_path("key_env")),
             false => {
                 let names = built_in.map_or(&[][..], |built_in| built_in.key_env);
                 names.iter().map(|name| (*name).to_owned()).collect()
@@ -83,19 +83,20 @@ impl Provider {
         };
         let standard = HttpLimits::default();
         let duration_or = |key: &str, standard: Duration| {
-            let duration_or = config.duration(&path(key));
+            let duration_or = config.duration(&setting_path(key));
             duration_or.map_or(standard, |Millis(millis)| Duration::from_millis(millis))
         };
-        let prefix = format!("providers.{name}");
+        let settings_prefix = format!("providers.{name}");
         Some(Self {
             name: name.to_owned(),
             api: api.or(built_in.map(|built_in| built_in.api))?,
-            is_configured: host.is_some() || config.settings_below(&prefix).next().is_some(),
+            is_configured: host.is_some()
+                || config.settings_below(&settings_prefix).next().is_some(),
             base_url: base_url.or(host).or(built_in.map(|built_in| built_in.base_url.to_owned()))?,
             key_env,
-            headers: configured_request_headers(config, &path("headers")),
-            fields: configured_request_fields(config, &path("fields")),
-            quirks: config.text_list(&path("quirks")),
+            headers: configured_request_headers(config, &setting_path("headers")),
+            fields: configured_request_fields(config, &setting_path("fields")),
+            quirks: config.text_list(&setting_path("quirks")),
             limits: HttpLimits {
                 connect: duration_or("connect_timeout", standard.connect),
                 first_byte: duration_or("first_byte_timeout", standard.first_byte),
@@ -161,7 +162,7 @@ impl Providers {
 
     fn unknown_provider_message(&self, name: &str) -> String {
         let names = self.0.iter().map(|provider| provider.name.as_str());
-        let suggestion = closest_match(name, names.chain([SCRIPTED_PROVIDER]));
+        let suggestion = most_similar_name(name, names.chain([SCRIPTED_PROVIDER]));
         let suggestion =
             suggestion.map_or(String::new(), |suggestion| format!(" Did you mean `{suggestion}`?"));
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -20,7 +20,7 @@ use longhaul_engine::services::{
 use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
 
 use crate::agents::in_code;
-use crate::agents::load_context::LoadContext;
+use crate::agents::load_context::AgentLoadContext;
 use crate::assemble::model_choice::ModelSelector;
 use crate::config::built_in_providers::{CASSETTE_PROVIDER, DEFAULT_ALIAS, SCRIPTED_PROVIDER};
 use crate::config::settings::Config;
@@ -58,7 +58,7 @@ impl RuntimeRegistrations {
 
     /// Returns the kind (such as `agent`) and the name of the first registration whose name is used
     /// twice. `None` means that all names are unique.
-    pub(crate) fn find_duplicate_name(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn find_duplicate_kind_and_name(&self) -> Option<(&'static str, String)> {
         let agents = self.agents.iter().map(|agent| agent.name.as_str());
         let handlers = self.handlers.iter().map(|handler| handler.name.as_str());
         let mut seen = BTreeSet::new();
@@ -74,7 +74,7 @@ impl RuntimeRegistrations {
     pub(crate) fn check_registered_agents(
         &mut self,
         config: &Config,
-        ctx: &LoadContext<'_>,
+        ctx: &AgentLoadContext<'_>,
     ) -> Result<(), (String, Vec<String>)> {
         let selector = ModelSelector::from_config(config);
         let providers = self.context_providers_with_fallback(Arc::new(NoContextProviders));
@@ -147,8 +147,8 @@ impl RuntimeRegistrations {
         Arc::new(RegisteredModelResolver { models: self.models.clone(), fallback: others })
     }
 
-    /// Returns the registered context providers. Providers that are not registered are looked up in
-    /// `others`.
+    /// Returns the registered context providers (sources of data about the outside world).
+    /// Providers that are not registered are looked up in `others`.
     pub(crate) fn context_providers_with_fallback(
         &self,
         others: Arc<dyn ContextProviders>,
@@ -194,14 +194,14 @@ impl ModelResolver for RegisteredModelResolver {
         }
     }
 
-    fn idle_models_override(&self) -> Option<String> {
-        self.fallback.idle_models_override()
+    fn idle_tick_model_override(&self) -> Option<String> {
+        self.fallback.idle_tick_model_override()
     }
 
-    fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
-        match name.is_some_and(|name| self.models.contains_key(name)) {
+    fn idle_tick_model_of_same_provider(&self, model_name: Option<&str>) -> Option<String> {
+        match model_name.is_some_and(|name| self.models.contains_key(name)) {
             true => None,
-            false => self.fallback.idle_tick_model_of_same_provider(name),
+            false => self.fallback.idle_tick_model_of_same_provider(model_name),
         }
     }
 }

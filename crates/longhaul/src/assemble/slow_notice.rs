@@ -13,16 +13,16 @@ type NoticeFn = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Reports slow MCP servers to a callback, or to the log if no callback is set.
 #[derive(Default)]
-pub(crate) struct SlowServerNotifier(OnceLock<NoticeFn>);
+pub(crate) struct SlowMcpServerNotifier(OnceLock<NoticeFn>);
 
-impl fmt::Debug for SlowServerNotifier {
+impl fmt::Debug for SlowMcpServerNotifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_set = self.0.get().is_some();
-        f.debug_tuple("SlowServerNotifier").field(&is_set).finish()
+        f.debug_tuple("SlowMcpServerNotifier").field(&is_set).finish()
     }
 }
 
-impl SlowServerNotifier {
+impl SlowMcpServerNotifier {
     /// Sets the callback that receives the name of a slow server. Only the first call has an
     /// effect.
     pub(crate) fn set_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::port::tool::{ClaimId, Tool};
+use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::services::ExternalToolSource;
 use longhaul_engine::tool_registry::RegisteredTool;
-use longhaul_tool::message::{DeliveryTarget, MessageConfig, SendMessage};
+use longhaul_tool::message::{DeliveryTarget, MessageConfig, SendMessageTool};
 use longhaul_tool::outbound::GuardedClient;
 
 use crate::assemble::mcp_tools::McpTools;
@@ -24,15 +24,15 @@ use crate::trust::egress;
 use crate::trust::item::TrustItem;
 use crate::trust::items::{self, SEND_MESSAGE_TOOL, SHELL_TOOL};
 
-/// File that records the delivered messages, in the data folder.
+/// Name of the log file of delivered messages, in the project's data folder.
 const DELIVERY_LOG_FILE: &str = "deliveries.jsonl";
 
-/// Default file to which messages are delivered, in the data folder.
+/// Name of the file to which messages are delivered by default, in the project's data folder.
 const OUTBOX_FILE: &str = "outbox.jsonl";
 
 /// The tool that sends messages, and its delivery target if a person must trust that first.
 #[derive(Debug, Clone)]
-pub struct MessageSender {
+pub struct MessageToolWithTarget {
     /// The tool `send_message`.
     pub tool: Arc<dyn Tool>,
     /// Delivery target that the project itself sets, so that a person must trust it. `None` means
@@ -46,13 +46,15 @@ pub(crate) fn create_send_message_tool(
     config: &Config,
     clock: &Arc<dyn Clock>,
     out: &Arc<GuardedClient>,
-) -> Result<MessageSender, String> {
-    let data = config.data_location();
+) -> Result<MessageToolWithTarget, String> {
+    let data = config.data_folder_location();
     let set = config.tool_settings(SEND_MESSAGE_TOOL).remove("deliver");
     let deliver = match set.as_ref().map(serde_json::Value::as_str) {
         None => DeliveryTarget::File(data.join(OUTBOX_FILE)),
         Some(Some(text)) => match text.parse().map_err(|why| format!("`{DELIVER_KEY}`: {why}"))? {
-            DeliveryTarget::File(file) => DeliveryTarget::File(config.file_location(&file.path())),
+            DeliveryTarget::File(file) => {
+                DeliveryTarget::File(config.resolve_configured_path(&file.path()))
+            }
             other @ (DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) => other,
         },
         Some(None) => return Err(format!("`{DELIVER_KEY}` must be a string, such as `file:PATH`")),
@@ -63,8 +65,8 @@ pub(crate) fn create_send_message_tool(
         root: config.root.clone(),
         allow_private: false,
     };
-    let tool = SendMessage::new(messages, Arc::clone(clock), Arc::clone(out));
-    Ok(MessageSender {
+    let tool = SendMessageTool::new(messages, Arc::clone(clock), Arc::clone(out));
+    Ok(MessageToolWithTarget {
         tool: Arc::new(tool.map_err(|bad| bad.to_string())?),
         project_target: egress::project_delivery_target(config),
     })
@@ -75,7 +77,7 @@ pub(crate) fn create_send_message_tool(
 #[derive(Debug)]
 pub struct TrustCheckedTools {
     mcp_tools: Arc<McpTools>,
-    sender: MessageSender,
+    sender: MessageToolWithTarget,
     shell: Arc<dyn Tool>,
     root: PathBuf,
     decisions: TrustDecisions,
@@ -86,7 +88,7 @@ impl TrustCheckedTools {
     pub fn new(
         config: &Config,
         served: Arc<McpTools>,
-        sender: MessageSender,
+        sender: MessageToolWithTarget,
         shell: Arc<dyn Tool>,
     ) -> Self {
         Self {
@@ -135,7 +137,7 @@ impl ExternalToolSource for TrustCheckedTools {
     async fn load_tools(
         &self,
         name: &str,
-        claim_id: ClaimId,
+        claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         match self.tool_requiring_trust(name, None) {
             Some(held) => Some(self.tool_if_trusted(held)),
@@ -147,7 +149,7 @@ impl ExternalToolSource for TrustCheckedTools {
         &self,
         agent: &Agent,
         name: &str,
-        claim_id: ClaimId,
+        claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         match self.tool_requiring_trust(name, Some(agent)) {
             Some(held) => Some(self.tool_if_trusted(held)),
@@ -155,7 +157,7 @@ impl ExternalToolSource for TrustCheckedTools {
         }
     }
 
-    async fn release_tools(&self, claim_id: ClaimId) {
+    async fn release_tools(&self, claim_id: RunClaimId) {
         self.mcp_tools.release_tools(claim_id).await;
     }
 }

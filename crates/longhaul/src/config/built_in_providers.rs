@@ -15,7 +15,8 @@ pub const CASSETTE_PROVIDER: &str = "cassette";
 /// Alias of the model that is used if no model is named.
 pub const DEFAULT_ALIAS: &str = "default";
 
-/// Alias of the model for runs that an `idle_tick` event starts. It is always defined.
+/// Alias of the model for runs that an `idle_tick` event (the agent has nothing else to do) starts.
+/// It exists even if the settings do not define it.
 pub const IDLE_ALIAS: &str = "idle";
 
 /// API format of a model provider.

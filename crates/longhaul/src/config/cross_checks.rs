@@ -80,8 +80,8 @@ pub(crate) fn setting_error_location(origin: &SettingOrigin) -> ErrorLocation {
 fn check_provider_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let mut faults = Vec::new();
     let mut keys_by_provider: BTreeMap<&str, (BTreeSet<&str>, &Setting)> = BTreeMap::new();
-    for (path, setting) in settings {
-        let below = path.strip_prefix("providers.");
+    for (setting_path, setting) in settings {
+        let below = setting_path.strip_prefix("providers.");
         let Some((name, key)) = below.and_then(|below| below.split_once('.')) else {
             continue;
         };
@@ -93,9 +93,9 @@ fn check_provider_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingE
                 key,
                 &setting.value,
             )?;
-            Some(format!("`{path}`: {why}"))
+            Some(format!("`{setting_path}`: {why}"))
         };
-        if let Some(message) = provider_setting_error(path, key, setting).or_else(unsaid) {
+        if let Some(message) = provider_setting_error(setting_path, key, setting).or_else(unsaid) {
             faults.push(setting_error(setting, &message));
         }
     }

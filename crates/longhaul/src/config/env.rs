@@ -39,8 +39,9 @@ impl Env {
         Self { dotenv_secrets: Arc::new(values), ..self }
     }
 
-    /// Returns a copy in which the variables that only `.env` sets have the values of `other`,
-    /// which were read together with `.mcp.json`. A variable that `other` does not have is removed.
+    /// Returns a copy in which the variables that only `.env` sets have the values of `other` (the
+    /// values of `.env` that were read together with `.mcp.json`). A variable that `other` does not
+    /// have is removed.
     pub(crate) fn with_dotenv_values_of(&self, other: &Self) -> Self {
         let mut all = (*self.vars).clone();
         for name in &*self.from_dotenv {

@@ -24,7 +24,7 @@ pub struct InboxFolderConfig {
 /// Returns the folder inboxes of the project: the folders in `inbox/`, ordered by name. Symbolic
 /// links and folders whose names are not valid names of inboxes are left out.
 pub fn inbox_folders(config: &Config) -> Vec<InboxFolderConfig> {
-    let agents = config.inbox_agents();
+    let agents = config.default_agents_by_inbox();
     let folder = |name: String| {
         let agent = agents.get(&name).cloned();
         Some(InboxFolderConfig { name: InboxName::new(name).ok()?, agent })

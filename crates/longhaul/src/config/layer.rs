@@ -38,14 +38,14 @@ pub(crate) enum ConfigFileScope {
 pub(crate) fn load_config_layer(
     path: &Path,
     display_path: &Path,
-    owner: ConfigFileScope,
+    scope: ConfigFileScope,
 ) -> Option<ConfigLayer> {
     let setting_error = |position, message| SettingError {
         location: ErrorLocation::File(display_path.to_path_buf(), position),
         message,
     };
     let mut layer = ConfigLayer::default();
-    let text = match read_config_file(path, owner) {
+    let text = match read_config_file(path, scope) {
         Ok(Some(text)) => text,
         Ok(None) => return None,
         Err(message) => {
@@ -55,7 +55,7 @@ pub(crate) fn load_config_layer(
     };
     match toml::parse(&text) {
         Ok(node) => {
-            let mut walk = LayerParser { layer: &mut layer, display_path };
+            let mut walk = ConfigLayerParser { layer: &mut layer, display_path };
             walk.collect_table_settings(&[], &node);
         }
         Err(ParseError { position, message }) => {
@@ -65,13 +65,13 @@ pub(crate) fn load_config_layer(
     Some(layer)
 }
 
-fn read_config_file(path: &Path, owner: ConfigFileScope) -> Result<Option<String>, String> {
-    let bytes = match (owner, path.parent(), path.file_name()) {
+fn read_config_file(path: &Path, scope: ConfigFileScope) -> Result<Option<String>, String> {
+    let bytes = match (scope, path.parent(), path.file_name()) {
         (ConfigFileScope::Project, Some(root), Some(name)) => {
             project_file::read_file_in_project(root, Path::new(name), FILE_BYTES_MAX)
         }
         (ConfigFileScope::Project | ConfigFileScope::User, _, _) => {
-            project_file::read_user_file(path, FILE_BYTES_MAX)
+            project_file::read_file_following_symlinks(path, FILE_BYTES_MAX)
         }
     };
     let bytes = match bytes {
@@ -83,12 +83,12 @@ fn read_config_file(path: &Path, owner: ConfigFileScope) -> Result<Option<String
     Ok(Some(text))
 }
 
-struct LayerParser<'a> {
+struct ConfigLayerParser<'a> {
     layer: &'a mut ConfigLayer,
     display_path: &'a Path,
 }
 
-impl LayerParser<'_> {
+impl ConfigLayerParser<'_> {
     fn add_setting_error(&mut self, position: Position, message: String) {
         self.layer.errors.push(SettingError {
             location: ErrorLocation::File(self.display_path.to_path_buf(), Some(position)),
@@ -146,7 +146,8 @@ fn unknown_key_message(key_path: &[&str]) -> String {
         "" => name.to_owned(),
         _ => format!("{parent}.{name}"),
     };
-    let suggestion = longhaul_core::suggest::closest_match(name, names.iter().map(String::as_str));
+    let suggestion =
+        longhaul_core::suggest::most_similar_name(name, names.iter().map(String::as_str));
     let suggestion = suggestion.map(whole);
     let elsewhere = || schema::SETTING_KEYS.iter().find(|key| last(key.path) == name);
     match suggestion.or_else(|| elsewhere().map(|key| key.path.to_owned())) {

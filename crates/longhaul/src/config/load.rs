@@ -47,7 +47,7 @@ pub fn load(process_env: &ProcessEnv, flags: &[SettingOverride]) -> Result<Confi
     }
     let project = process_env.project_root().map(Path::to_path_buf);
     let root = project.clone().unwrap_or_else(|| process_env.cwd.clone());
-    if let Some(error) = foreign_owner_error(process_env, &root, &loader) {
+    if let Some(error) = project_of_other_user_error(process_env, &root, &loader) {
         return Err(ConfigError { errors: vec![error] });
     }
     // If the user file is also the project file, it must not be loaded twice.
@@ -110,12 +110,12 @@ pub fn load_from_environment(process_env: &ProcessEnv) -> Result<Config, ConfigE
 
 /// Returns an error if the project belongs to another user: its settings and agents would act with
 /// the rights of the user who runs this command.
-fn foreign_owner_error(
+fn project_of_other_user_error(
     process_env: &ProcessEnv,
     root: &Path,
     loader: &ConfigLoader,
 ) -> Option<SettingError> {
-    let owner = process_env.foreign_owner(root)?;
+    let owner = process_env.uid_of_other_owner(root)?;
     let variable =
         |name: &str| process_env.var(name).filter(|_| !process_env.from_dotenv.contains(name));
     let named = loader.settings.get(TRUST_FOLDERS_KEY);
@@ -188,14 +188,14 @@ impl ConfigLoader {
         self.settings.insert(setting_path.to_owned(), setting);
     }
 
-    fn add_config_file(&mut self, process_env: &ProcessEnv, path: &Path, owner: ConfigFileScope) {
+    fn add_config_file(&mut self, process_env: &ProcessEnv, path: &Path, scope: ConfigFileScope) {
         let display_path = process_env.display_path(path);
-        let Some(layer) = layer::load_config_layer(path, &display_path, owner) else {
+        let Some(layer) = layer::load_config_layer(path, &display_path, scope) else {
             return;
         };
         self.errors.extend(layer.errors);
         for (path, (value, line)) in layer.values {
-            let origin = match owner {
+            let origin = match scope {
                 ConfigFileScope::User => SettingOrigin::UserFile(display_path.clone(), line),
                 ConfigFileScope::Project => SettingOrigin::ProjectFile(display_path.clone(), line),
             };

@@ -45,7 +45,7 @@ pub(crate) fn check_project_paths(config: &Config) -> Vec<SettingError> {
 /// continued, and its API keys would give access to the server.
 fn git_tracked_data_folder_error(config: &Config) -> Option<SettingError> {
     let mut paths = Vec::new();
-    if let FileLocation::Below { relative, .. } = config.data_location().join("local.key") {
+    if let FileLocation::Below { relative, .. } = config.data_folder_location().join("local.key") {
         paths.push(relative);
     }
     if let StoreUrl::Sqlite(FileLocation::Below { relative, .. }) = config.store_url() {
@@ -129,7 +129,7 @@ fn is_json_lines_file(path: &Path) -> bool {
 /// Returns the paths of the runtime's files and folders that are inside the project.
 fn data_paths_in_project(config: &Config) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    if let FileLocation::Below { relative, .. } = config.data_location() {
+    if let FileLocation::Below { relative, .. } = config.data_folder_location() {
         paths.extend(DATA_FILES.map(|name| relative.join(name)));
     }
     if let StoreUrl::Sqlite(FileLocation::Below { relative, .. }) = config.store_url() {

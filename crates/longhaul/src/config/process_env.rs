@@ -61,7 +61,7 @@ impl ProcessEnv {
 
     /// Returns the owner's user id if the folder, or a file in it that the runtime uses, belongs to
     /// another user. Root and the user who called `sudo` do not count as other users.
-    pub fn foreign_owner(&self, folder: &Path) -> Option<u32> {
+    pub fn uid_of_other_owner(&self, folder: &Path) -> Option<u32> {
         let uid = self.uid?;
         let sudo = self.var("SUDO_UID");
         let sudo = sudo.filter(|_| uid == ROOT_UID && !self.from_dotenv.contains("SUDO_UID"));

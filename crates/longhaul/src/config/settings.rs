@@ -78,8 +78,8 @@ pub struct ServerSettings {
     pub listen: String,
     /// Host names that are allowed in the `Host` header, besides the listen address.
     pub hosts: Vec<String>,
-    /// Maximum number of requests per second and API key. `None` means that the setting is out of
-    /// range.
+    /// Maximum number of requests per second and API key. `None` means that the setting is missing
+    /// or 0.
     pub rate: Option<NonZeroU32>,
     /// Whether programs on this machine may submit and steer runs without an API key.
     pub open_loopback: bool,
@@ -97,19 +97,19 @@ pub struct ModelAliases {
 impl Config {
     /// Returns the path of the project's data folder, in which the runtime keeps its own files.
     pub fn data_folder(&self) -> PathBuf {
-        self.data_location().path()
+        self.data_folder_location().path()
     }
 
     /// Returns the location of the data folder for file access that does not follow the project's
     /// symbolic links.
-    pub fn data_location(&self) -> FileLocation {
+    pub fn data_folder_location(&self) -> FileLocation {
         let data = self.text("data").unwrap_or_default();
-        self.file_location(Path::new(data))
+        self.resolve_configured_path(Path::new(data))
     }
 
     /// Returns the location of a file that a setting names. A relative path is resolved below the
     /// root without following symbolic links. Only the user can choose a path outside the root.
-    pub(crate) fn file_location(&self, path: &Path) -> FileLocation {
+    pub(crate) fn resolve_configured_path(&self, path: &Path) -> FileLocation {
         let below = FileLocation::below_root(&self.root, path);
         below.unwrap_or_else(|| FileLocation::Anywhere(self.root.join(path)))
     }
@@ -117,12 +117,12 @@ impl Config {
     /// Returns the location of the store. A relative path is resolved below the root.
     pub fn store_url(&self) -> StoreUrl {
         match self.text("store.url") {
-            None => StoreUrl::Sqlite(self.data_location().join("longhaul.db")),
+            None => StoreUrl::Sqlite(self.data_folder_location().join("longhaul.db")),
             Some(url) => match url.strip_prefix("sqlite:") {
                 Some(path) => {
                     // Other programs write an absolute path as `sqlite:///x`.
                     let path = path.strip_prefix("//").unwrap_or(path);
-                    StoreUrl::Sqlite(self.file_location(Path::new(path)))
+                    StoreUrl::Sqlite(self.resolve_configured_path(Path::new(path)))
                 }
                 None => StoreUrl::Postgres(url.to_owned()),
             },
@@ -221,7 +221,7 @@ impl Config {
     }
 
     /// Returns the default agent of each inbox, for tasks that name no agent.
-    pub fn inbox_agents(&self) -> BTreeMap<String, String> {
+    pub fn default_agents_by_inbox(&self) -> BTreeMap<String, String> {
         let agents = self.settings_below("inboxes").filter_map(|(path, setting)| {
             let SettingValue::Text(agent) = &setting.value else {
                 return None;

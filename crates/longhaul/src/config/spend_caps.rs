@@ -1,6 +1,8 @@
 //! Parses `[[caps]]`: limits on money, tokens or runs per day, week or month.
 
-use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit, CapWindow, SpendCap};
+use longhaul_core::policy::spend_cap::{
+    CapReachedAction, CapUnit, CapUsageGrouping, CapWindowLength, SpendCap,
+};
 use longhaul_core::suggest;
 use longhaul_engine::spend_caps::SpendCaps;
 use serde_json::{Map, Value as Json};
@@ -46,13 +48,17 @@ fn parse_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
     if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(suggest::unknown_name_message("key", unknown, KEYS));
     }
-    let window = parse_choice_index(table, "window", &CapWindow::ALL.map(CapWindow::as_str))?;
+    let window =
+        parse_choice_index(table, "window", &CapWindowLength::ALL.map(CapWindowLength::as_str))?;
     let window = window.ok_or("`window` is missing: write \"day\", \"week\" or \"month\"")?;
-    let per = parse_choice_index(table, "per", &CapScope::ALL.map(CapScope::as_str))?.unwrap_or(0);
-    let at_cap = parse_choice_index(table, "at_cap", &AtCapAction::ALL.map(AtCapAction::as_str))?
-        .unwrap_or(0);
-    let (per, at_cap) = (CapScope::ALL[per], AtCapAction::ALL[at_cap]);
-    if (per, at_cap) == (CapScope::Model, AtCapAction::Refuse) {
+    let per =
+        parse_choice_index(table, "per", &CapUsageGrouping::ALL.map(CapUsageGrouping::as_str))?
+            .unwrap_or(0);
+    let at_cap =
+        parse_choice_index(table, "at_cap", &CapReachedAction::ALL.map(CapReachedAction::as_str))?
+            .unwrap_or(0);
+    let (per, at_cap) = (CapUsageGrouping::ALL[per], CapReachedAction::ALL[at_cap]);
+    if (per, at_cap) == (CapUsageGrouping::Model, CapReachedAction::Refuse) {
         return Err(
             "`at_cap = \"refuse\"` can't be used with `per = \"model\"`: which model a run \
                     calls is known only when it has started"
@@ -60,12 +66,12 @@ fn parse_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
         );
     }
     let pattern = parse_optional_text(table, "match")?;
-    if pattern.is_some() && per == CapScope::All {
+    if pattern.is_some() && per == CapUsageGrouping::All {
         return Err("`match` needs `per`: \"key\", \"actor\", \"agent\" or \"model\"".to_owned());
     }
     let (unit, limit) = parse_limit(table)?;
     let tz = parse_optional_text(table, "tz")?.unwrap_or_else(|| "UTC".to_owned());
-    Ok(SpendCap { window: CapWindow::ALL[window], tz, per, pattern, unit, limit, at_cap })
+    Ok(SpendCap { window: CapWindowLength::ALL[window], tz, per, pattern, unit, limit, at_cap })
 }
 
 /// Parses the value of `key`, which must be one of `choices`, and returns its index in `choices`.
@@ -130,7 +136,7 @@ mod tests {
     use super::*;
     use crate::config::value_kind::SettingValueKind;
 
-    fn parse(caps: &str) -> Result<Vec<SpendCap>, String> {
+    fn parse_caps_text(caps: &str) -> Result<Vec<SpendCap>, String> {
         let value = SettingValueKind::SpendCaps.parse_plain_text(caps)?;
         let crate::config::value::SettingValue::Any(json) = value else {
             panic!("{value:?}");
@@ -140,31 +146,31 @@ mod tests {
 
     #[test]
     fn caps_are_parsed_with_their_defaults() {
-        let caps = parse(
+        let caps = parse_caps_text(
             r#"[{ window = "day", usd = 50.0 },
                 { window = "month", tokens = 5_000_000, per = "agent", match = "research_*",
                   at_cap = "refuse", tz = "Europe/Berlin" }]"#,
         );
         let day = SpendCap {
-            window: CapWindow::Day,
+            window: CapWindowLength::Day,
             tz: "UTC".to_owned(),
-            per: CapScope::All,
+            per: CapUsageGrouping::All,
             pattern: None,
             unit: CapUnit::Usd,
             limit: 50_000_000,
-            at_cap: AtCapAction::Wait,
+            at_cap: CapReachedAction::Wait,
         };
         let month = SpendCap {
-            window: CapWindow::Month,
+            window: CapWindowLength::Month,
             tz: "Europe/Berlin".to_owned(),
-            per: CapScope::Agent,
+            per: CapUsageGrouping::Agent,
             pattern: Some("research_*".to_owned()),
             unit: CapUnit::Tokens,
             limit: 5_000_000,
-            at_cap: AtCapAction::Refuse,
+            at_cap: CapReachedAction::Refuse,
         };
         assert_eq!(caps, Ok(vec![day, month]));
-        assert_eq!(parse("[]"), Ok(Vec::new()));
+        assert_eq!(parse_caps_text("[]"), Ok(Vec::new()));
     }
 
     #[test]
@@ -206,10 +212,10 @@ mod tests {
             ),
             (r#"[{ window = "day", runs = 1 }, { window = "day", runs = 0 }]"#, "cap 2: "),
         ] {
-            let error = parse(cap).unwrap_err();
+            let error = parse_caps_text(cap).unwrap_err();
             assert!(error.contains(why), "{cap}: {error}");
         }
         let many = vec![r#"{ window = "day", runs = 1 }"#; CAPS_MAX + 1].join(", ");
-        assert!(parse(&format!("[{many}]")).unwrap_err().contains("at most 32"));
+        assert!(parse_caps_text(&format!("[{many}]")).unwrap_err().contains("at most 32"));
     }
 }

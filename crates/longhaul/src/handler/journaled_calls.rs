@@ -42,30 +42,30 @@ pub(crate) enum DecodedHandlerResult<'a> {
     Response(Box<RunOutput>),
 }
 
-/// Encodes a value that a handler has returned.
+/// Converts a value that a handler has returned to the JSON that the journal stores.
 pub(crate) fn encode_handler_value(
     value: &impl Serialize,
 ) -> Result<EncodedHandlerResult, HandlerError> {
     encode_result_with_prefix(VALUE_PREFIX, serde_json::to_string(value)?)
 }
 
-/// Encodes a response that a handler has returned.
+/// Converts a response that a handler has returned to the JSON that the journal stores.
 pub(crate) fn encode_run_output(output: &RunOutput) -> Result<EncodedHandlerResult, HandlerError> {
     encode_result_with_prefix(RESPONSE_PREFIX, serde_json::to_string(output)?)
 }
 
 fn encode_result_with_prefix(
-    object_start: &str,
-    json: String,
+    prefix_with_key: &str,
+    result_json: String,
 ) -> Result<EncodedHandlerResult, HandlerError> {
-    if json.len() > RESULT_BYTES_MAX {
+    if result_json.len() > RESULT_BYTES_MAX {
         return Err(HandlerError::permanent(format!(
             "the result has {} bytes as JSON, but the maximum is {RESULT_BYTES_MAX}: write it to a \
              file, and return the file's name",
-            json.len()
+            result_json.len()
         )));
     }
-    let result_object = format!("{object_start}{json}}}");
+    let result_object = format!("{prefix_with_key}{result_json}}}");
     // Checked in a form as deep as that which `finish` receives: a result that can't be parsed then
     // must fail now.
     serde_json::from_str::<Value>(&result_object)

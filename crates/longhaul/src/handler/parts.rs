@@ -21,8 +21,8 @@ use crate::handler::tool::HandlerTool;
 /// Maximum duration of one call of a handler, unless its hard timeout is longer.
 const CALL_TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// Maximum active time of a handler's run: enough for every call that a crash may repeat, plus a
-/// margin.
+/// Maximum active time (time in model and tool calls, without waits) of a handler's run: enough for
+/// every call that a crash may repeat, plus a margin.
 const ACTIVE_MAX: Millis = Millis::from_secs(10 * 24 * 60 * 60);
 
 /// Maximum number of turns of a handler's run. Two turns are needed; crashes, retries and messages
@@ -68,7 +68,7 @@ pub(crate) fn handler_to_agent_parts(
     };
     let model = HandlerModel {
         name: model_name.clone(),
-        tool: tool.wire_name().into_owned(),
+        tool: tool.model_api_name().into_owned(),
         store: Arc::clone(&store),
         records,
     };

@@ -29,8 +29,8 @@ pub struct Response {
 
 impl Response {
     /// Creates a response with this text.
-    pub fn text(text: impl Into<String>) -> Self {
-        let output = RunOutput { text: text.into(), ..RunOutput::default() };
+    pub fn text(response_text: impl Into<String>) -> Self {
+        let output = RunOutput { text: response_text.into(), ..RunOutput::default() };
         Self { output, error: None }
     }
 

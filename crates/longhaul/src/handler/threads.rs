@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Time after the abort of a function until it counts as stuck, if it has not yielded before.
+/// Time after which an aborted call of a handler's function counts as stuck if it has not ended.
 const ABORT_GRACE: Millis = Millis::from_secs(1);
 
 /// Name of the threads, as debuggers and panic messages show it.
@@ -104,7 +104,7 @@ impl HandlerThreads {
             let stuck = counters.count_stuck_handler();
             _ = result.await;
             drop(stuck);
-            tracing::warn!(handler, %run, "the stuck handler has returned; its result is dropped");
+            tracing::warn!(handler, %run, "the aborted handler has returned late; its result is dropped");
         };
         watchers.spawn_on(watcher, &runtime);
     }

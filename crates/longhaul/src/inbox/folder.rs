@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::config::inbox_folders::INBOX_FOLDER;
 use crate::inbox::folder_files::{
-    FILE_BYTES_MAX, FileStamp, FinishedTaskFolder, InboxFolder, WaitingFile,
+    FILE_BYTES_MAX, FileTimeAndSize, FinishedTaskFolder, InboxFolder, WaitingFile,
 };
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 use crate::task::Task;
@@ -106,8 +106,8 @@ impl FolderInbox {
         Self { scanner: Arc::new(scanner), ..self }
     }
 
-    /// Moves the file of an ended task to the folder `end`, and writes the task's result beside the
-    /// file.
+    /// Moves the file of an ended task to the folder of completed or of failed tasks (`end`), and
+    /// writes the task's result beside the file.
     async fn move_to_finished_folder(
         &self,
         id: &str,
@@ -170,7 +170,7 @@ struct FolderScanner {
 /// A waiting file, as the last scan found it.
 #[derive(Debug, Clone, Copy)]
 struct ScannedFile {
-    stamp: FileStamp,
+    stamp: FileTimeAndSize,
     /// Monotonic time of the first scan that found the file with this `stamp`.
     unchanged_since: Millis,
     /// Whether a warning that the file can't be claimed was logged.
@@ -301,10 +301,10 @@ fn unique_file_name(name: &str, id_bits: u128) -> String {
         Some(_) | None => (name, None),
     };
     // The first bits are the time and the last ones random.
-    let id = format!("{:012x}{:08x}", id_bits >> 80, id_bits & 0xffff_ffff);
+    let unique_id = format!("{:012x}{:08x}", id_bits >> 80, id_bits & 0xffff_ffff);
     let end = match extension {
-        Some(extension) => format!(".{id}.{extension}"),
-        None => format!(".{id}"),
+        Some(extension) => format!(".{unique_id}.{extension}"),
+        None => format!(".{unique_id}"),
     };
     let mut length = stem.len().min(NAME_BYTES_MAX - end.len());
     while !stem.is_char_boundary(length) {

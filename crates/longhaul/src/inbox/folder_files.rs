@@ -43,7 +43,7 @@ impl FinishedTaskFolder {
 
 /// Size and modification time of a file, which change while the file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FileStamp {
+pub(crate) struct FileTimeAndSize {
     modified: (i128, i128),
     size: i128,
 }
@@ -52,7 +52,7 @@ pub(crate) struct FileStamp {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaitingFile {
     /// Size and modification time of the file. Older files are ordered first.
-    pub(crate) stamp: FileStamp,
+    pub(crate) stamp: FileTimeAndSize,
     /// Name of the file.
     pub(crate) name: OsString,
 }
@@ -128,9 +128,9 @@ impl InboxFolder {
         Ok(bytes)
     }
 
-    /// Ends a task: writes its result, and moves its file to the folder `end`. The file is in the
-    /// folder of claimed tasks, or in that of failed tasks if the run was retried. Does nothing if
-    /// it is in neither of them.
+    /// Ends a task: writes its result, and moves its file to the folder of completed or of failed
+    /// tasks (`end`). The file is in the folder of claimed tasks, or in that of failed tasks if the
+    /// run was retried. Does nothing if it is in neither of them.
     pub(crate) fn move_claimed_file(
         &self,
         name: &str,
@@ -236,7 +236,7 @@ fn list_files(folder: &OwnedFd) -> io::Result<Vec<WaitingFile>> {
             continue;
         }
         // The types of these fields differ between systems; all of them fit.
-        let stamp = FileStamp {
+        let stamp = FileTimeAndSize {
             modified: (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec)),
             size: i128::from(stat.st_size),
         };

@@ -1,4 +1,5 @@
-//! The interface of external inboxes, and the types that it uses.
+//! The interface of external inboxes (sources of tasks outside the store), and the types that it
+//! uses.
 
 use async_trait::async_trait;
 use longhaul_api::run::RunView;
@@ -8,7 +9,8 @@ use serde::Serialize;
 
 use crate::task::Task;
 
-/// Error of an external inbox. Any error and any text can be converted with `?` or `into()`.
+/// Error that an external inbox (a source of tasks outside the store) returns. Any error and any
+/// text can be converted with `?` or `into()`.
 pub type InboxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A source of tasks outside the store. See the [module](crate::inbox) for the order of the
@@ -59,7 +61,7 @@ pub trait Inbox: std::fmt::Debug + Send + Sync + 'static {
     async fn on_error(&self, _id: &str, _failure: &TaskFailure) {}
 }
 
-/// Task of an external inbox.
+/// Task of an external inbox (a source of tasks outside the store).
 ///
 /// ```
 /// use longhaul::inbox::InboxTask;
@@ -86,7 +88,8 @@ impl InboxTask {
     }
 }
 
-/// Types and number of the tasks that a worker claims from an external inbox.
+/// Filter for the tasks that a worker claims from an external inbox: their types, and their maximum
+/// number.
 ///
 /// ```
 /// # use longhaul::inbox::ClaimFilter;
@@ -108,7 +111,7 @@ impl ClaimFilter {
     }
 }
 
-/// Failure of the task of an external inbox.
+/// Failure of a task of an external inbox (a source of tasks outside the store).
 ///
 /// ```
 /// # fn log(failure: &longhaul::inbox::TaskFailure) {

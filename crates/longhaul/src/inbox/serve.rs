@@ -1,5 +1,5 @@
-//! Serves external inboxes: submits their tasks as runs, and reports to the inboxes how the runs
-//! ended, from messages in the store's outbox.
+//! Serves external inboxes (sources of tasks outside the store): submits their tasks as runs, and
+//! reports to the inboxes how the runs ended, from messages in the store's outbox.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use longhaul_core::event::EVENT_FORMAT;
 use longhaul_core::id::{IdError, InboxName, LaneKey, RunId};
 use longhaul_core::port::queue::PeekRequest;
-use longhaul_core::port::records::OutboxItem;
+use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::port::store::StoreWatcher;
 use longhaul_core::status::{RunError, Status};
 use longhaul_core::task::TaskSource;
@@ -32,8 +32,8 @@ const CLAIM_MAX: usize = 64;
 /// full. No further tasks are claimed while it is reached.
 const POSTPONED_MAX: usize = 256;
 
-/// Interval at which an inbox is asked for new tasks, and maximum interval at which the store is
-/// read for due reports to the inbox about ended runs.
+/// Interval at which an inbox is asked for new tasks. The store is also read at least this often
+/// for ended runs that must be reported to the inbox.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
 /// Delay before a change of the store is handled. It limits how often the store is read.
@@ -42,7 +42,8 @@ const MIN_WATCH_INTERVAL: Millis = Millis(20);
 /// Maximum duration of a call to an inbox.
 const CALL_TIMEOUT: Millis = Millis::from_secs(30);
 
-/// Adds the names of external inboxes to the inboxes from which a worker takes runs.
+/// Adds the names of external inboxes (sources of tasks outside the store) to the inboxes from
+/// which a worker takes runs.
 ///
 /// # Errors
 /// The name of an inbox is invalid.
@@ -91,7 +92,8 @@ pub async fn serve_inboxes(
     }
 }
 
-/// An external inbox whose tasks this process submits as runs, if they are of the listed types.
+/// An external inbox (a source of tasks outside the store). This process submits its tasks of the
+/// listed types as runs; an empty list means all types.
 struct ServedInbox {
     longhaul: Longhaul,
     inbox: Arc<dyn Inbox>,
@@ -123,7 +125,7 @@ impl ServedInbox {
         let mut postponed: Vec<UnsubmittedTask> = Vec::new();
         while !shutdown.is_draining() {
             let free_places = match postponed.len() < POSTPONED_MAX {
-                true => self.free_queue_places().await,
+                true => self.count_free_queue_places().await,
                 false => 0,
             };
             let mut waiting = std::mem::take(&mut postponed);
@@ -148,7 +150,7 @@ impl ServedInbox {
 
     /// Returns how many more runs may wait in the inbox until `CLAIM_MAX` is reached, or 0 if the
     /// queue can't be read.
-    async fn free_queue_places(&self) -> usize {
+    async fn count_free_queue_places(&self) -> usize {
         let request = PeekRequest {
             inbox: self.name.clone(),
             types: self.types.clone(),
@@ -233,7 +235,8 @@ impl ServedInbox {
             ));
         }
         let source = TaskSource { inbox: self.name.clone(), id: id.clone() };
-        let submitter = built.submitter.unwrap_or_else(|| TaskSource::outbox_endpoint(&self.name));
+        let submitter =
+            built.submitter.unwrap_or_else(|| TaskSource::outbox_endpoint_of_inbox(&self.name));
         let built =
             longhaul_engine::Task { source: Some(source), submitter: Some(submitter), ..built };
         // Not by the `lane_busy` policy of the agent: each task has a run whose end is reported.
@@ -282,8 +285,8 @@ impl ServedInbox {
     async fn report_task_failure(&self, id: &str, error: RunError) -> SubmissionOutcome {
         let failure = TaskFailure { run: None, status: Status::Failed, error };
         let RunError { message, hint, .. } = &failure.error;
-        if let Err(reason) = self.call_inbox_method(self.inbox.fail(id, &failure)).await {
-            return SubmissionOutcome::Postponed(format!("{message}: {reason}. {hint}"));
+        if let Err(report_error) = self.call_inbox_method(self.inbox.fail(id, &failure)).await {
+            return SubmissionOutcome::Postponed(format!("{message}: {report_error}. {hint}"));
         }
         tracing::warn!(inbox = %self.name, task = id, %message, "a task can't become a run");
         let hook = async {
@@ -299,11 +302,11 @@ impl ServedInbox {
     /// returns.
     async fn deliver_task_results(&self) {
         let services = self.longhaul.services();
-        let endpoint = TaskSource::outbox_endpoint(&self.name);
+        let endpoint = TaskSource::outbox_endpoint_of_inbox(&self.name);
         let mut watch = services.store.watch_for_changes();
         loop {
             if let Err(error) = deliver_due_messages(services, &endpoint, self).await {
-                tracing::warn!(inbox = %self.name, %error, "the outbox can't be read");
+                tracing::warn!(inbox = %self.name, %error, "the messages about ended runs can't be read from the store");
             }
             self.wait_for_store_change(&mut *watch).await;
         }
@@ -363,7 +366,7 @@ enum InboxTaskOutcome {
 
 #[async_trait]
 impl OutboxReceiver for ServedInbox {
-    async fn deliver(&self, message: &OutboxItem) -> Result<(), String> {
+    async fn deliver(&self, message: &DueOutboxMessage) -> Result<(), String> {
         let id = &message.row.body;
         let delivered = match self.load_task_outcome(message.run).await? {
             InboxTaskOutcome::Completed(view) => self.inbox.complete(id, &view).await,
@@ -372,7 +375,7 @@ impl OutboxReceiver for ServedInbox {
         delivered.map_err(|error| error.to_string())
     }
 
-    async fn delivered(&self, message: &OutboxItem) {
+    async fn on_delivered(&self, message: &DueOutboxMessage) {
         let id = &message.row.body;
         match self.load_task_outcome(message.run).await {
             Ok(InboxTaskOutcome::Completed(view)) => self.inbox.on_complete(id, &view).await,

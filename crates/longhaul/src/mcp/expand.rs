@@ -11,7 +11,7 @@ pub(crate) const EXPANDED_BYTES_MAX: usize = 128 << 10;
 
 /// Reason why the variables in a text can't be expanded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ExpandError {
+pub enum ExpandVariablesError {
     /// The variable with this name is not set and has no default.
     #[error("the variable {0} is not set, and no default is written as `${{{0}:-...}}`")]
     Missing(String),
@@ -33,15 +33,18 @@ enum TextSegment<'a> {
 ///
 /// # Errors
 /// A variable is not set, or the result is too long.
-pub fn expand_variables(text: &str, env: &Env) -> Result<String, ExpandError> {
+pub fn expand_variables(text: &str, env: &Env) -> Result<String, ExpandVariablesError> {
     expand_variables_with_fallback(text, env, |name, default| match default {
         Some(default) => Ok(default.to_owned()),
-        None => Err(ExpandError::Missing(name.to_owned())),
+        None => Err(ExpandVariablesError::Missing(name.to_owned())),
     })
 }
 
 /// Replaces the variables that `env` sets with their values. Other variables stay as written.
-pub(crate) fn expand_known_variables(text: &str, env: &Env) -> Result<String, ExpandError> {
+pub(crate) fn expand_variables_set_in_env(
+    text: &str,
+    env: &Env,
+) -> Result<String, ExpandVariablesError> {
     expand_variables_with_fallback(text, env, |name, default| {
         Ok(match default {
             Some(default) => format!("${{{name}:-{default}}}"),
@@ -53,15 +56,15 @@ pub(crate) fn expand_known_variables(text: &str, env: &Env) -> Result<String, Ex
 fn expand_variables_with_fallback(
     text: &str,
     env: &Env,
-    unset: impl Fn(&str, Option<&str>) -> Result<String, ExpandError>,
-) -> Result<String, ExpandError> {
+    unset: impl Fn(&str, Option<&str>) -> Result<String, ExpandVariablesError>,
+) -> Result<String, ExpandVariablesError> {
     let mut whole = String::new();
     for piece in split_text_segments(text) {
         match piece {
             TextSegment::Literal(plain) => whole.push_str(plain),
             TextSegment::Variable(name, default) => match env.var(name) {
                 Some(value) if whole.len() + value.len() > EXPANDED_BYTES_MAX => {
-                    return Err(ExpandError::TooLong(name.to_owned()));
+                    return Err(ExpandVariablesError::TooLong(name.to_owned()));
                 }
                 Some(value) => whole.push_str(value),
                 None => whole.push_str(&unset(name, default)?),
@@ -145,14 +148,14 @@ mod tests {
         ] {
             let got = expand_variables(text, &env);
             let expect = expect.map(str::to_owned);
-            let expect = expect.map_err(|name| ExpandError::Missing(name.to_owned()));
+            let expect = expect.map_err(|name| ExpandVariablesError::Missing(name.to_owned()));
             assert_eq!(got, expect, "{text}");
         }
-        let expanded = expand_known_variables("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
+        let expanded = expand_variables_set_in_env("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
         assert_eq!(expanded.unwrap(), "at0k ${MISSING} ${EMPTY:-y}${1}");
         let names: Vec<&str> = referenced_variable_names("${A}-${B:-x}${1}").collect();
         assert_eq!(names, ["A", "B"]);
-        let message = ExpandError::Missing("A".to_owned()).to_string();
+        let message = ExpandVariablesError::Missing("A".to_owned()).to_string();
         assert_eq!(message, "the variable A is not set, and no default is written as `${A:-...}`");
     }
 
@@ -162,9 +165,9 @@ mod tests {
         let env = Env::from_vars([("A".to_owned(), long)].into());
         assert!(expand_variables("${A}${A}", &env).is_ok());
         for text in ["${A}${A}b${A}", "b${A}${A}"] {
-            let long = Err(ExpandError::TooLong("A".to_owned()));
+            let long = Err(ExpandVariablesError::TooLong("A".to_owned()));
             assert_eq!(expand_variables(text, &env), long);
-            assert_eq!(expand_known_variables(text, &env), long);
+            assert_eq!(expand_variables_set_in_env(text, &env), long);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::raw::Hash;
-use longhaul_core::suggest::closest_match;
+use longhaul_core::suggest::most_similar_name;
 
 use crate::config::dotenv;
 use crate::config::env::Env;
@@ -131,7 +131,7 @@ impl McpFile {
                 );
             }
             let names = self.servers.iter().map(|server| server.name.as_str());
-            let hint = match closest_match(name, names.clone()) {
+            let hint = match most_similar_name(name, names.clone()) {
                 Some(suggestion) => format!("Did you mean `{suggestion}`?"),
                 None => format!("The servers are: {}.", names.collect::<Vec<_>>().join(", ")),
             };

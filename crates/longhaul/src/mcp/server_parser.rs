@@ -92,7 +92,7 @@ impl<'a> McpServerParser<'a> {
         value: &'a RawValue,
         allowed: &[&str],
     ) -> Option<Object<'a>> {
-        let (subject, prefix) = match under {
+        let (subject, parent_key_prefix) = match under {
             Some(key) => (format!("`{key}` "), format!("`{key}`: ")),
             None => (String::new(), String::new()),
         };
@@ -106,9 +106,10 @@ impl<'a> McpServerParser<'a> {
             let at = self.position_of(value);
             if !allowed.contains(&key.as_str()) {
                 let message = suggest::unknown_name_message("key", &key, allowed);
-                self.add_note(at, &format!("{prefix}{message}; the key is ignored"));
+                self.add_note(at, &format!("{parent_key_prefix}{message}; the key is ignored"));
             } else if object.insert(key.clone(), value).is_some() {
-                let message = format!("{prefix}`{key}` is a duplicate; the last one is used");
+                let message =
+                    format!("{parent_key_prefix}`{key}` is a duplicate; the last one is used");
                 self.add_note(at, &message);
             }
         }

@@ -106,7 +106,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Adds a context provider under a name that agents refer to.
+    /// Adds a context provider (a source of data about the outside world) under a name that agents
+    /// refer to.
     pub fn context_provider(
         mut self,
         name: impl Into<String>,
@@ -140,7 +141,7 @@ impl RuntimeBuilder {
             self.registrations.agents.push(definition);
             self.registrations.tools.extend(tools);
         }
-        if let Some((kind, name)) = self.registrations.find_duplicate_name() {
+        if let Some((kind, name)) = self.registrations.find_duplicate_kind_and_name() {
             return Err(Error::Duplicate { kind, name });
         }
         let (project, store, registered) = (self.project, self.store, self.registrations);

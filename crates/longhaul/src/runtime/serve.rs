@@ -6,8 +6,8 @@
 use std::future::pending;
 
 use longhaul_core::access::Role;
-use longhaul_core::id::KeyName;
-use longhaul_engine::handle::CreateKeyRequest;
+use longhaul_core::id::ApiKeyName;
+use longhaul_engine::handle::NewKeyRequest;
 use longhaul_engine::secret::KEY_PREFIX;
 use longhaul_server::App;
 use tokio::net::TcpListener;
@@ -26,8 +26,8 @@ impl Runtime {
     /// # Errors
     /// The name is invalid, an active key has the same name, or the store failed.
     pub async fn create_key(&self, name: &str, role: Role) -> Result<String, Error> {
-        let request = CreateKeyRequest {
-            name: KeyName::new(name)?,
+        let request = NewKeyRequest {
+            name: ApiKeyName::new(name)?,
             role,
             ttl: None,
             by: DEFAULT_ACTOR.to_owned(),
@@ -71,7 +71,7 @@ impl Runtime {
         let (longhaul, config) = (self.longhaul(), &self.0.runtime.config);
         // The program chose the address, so trust is needed only for the other settings of the
         // table. A decision covers the whole table.
-        let access = egress::describe_extra_server_access(config);
+        let access = egress::describe_server_access_added_by_project(config);
         if let Some(item) = egress::server_trust_item(config).filter(|_| !access.is_empty()) {
             let checked = TrustDecisions::new(config).check_trusted(&item);
             checked.map_err(|why| {

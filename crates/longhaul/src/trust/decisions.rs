@@ -12,7 +12,7 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::config::settings::Config;
-use crate::private_file::{self, AccessCheck, PrivateFileError};
+use crate::private_file::{self, FileAccessCheck, PrivateFileError};
 use crate::trust::TRUST_VAR;
 use crate::trust::item::{TrustItem, TrustKind};
 
@@ -102,7 +102,8 @@ impl TrustStatus {
     }
 }
 
-/// A decision of a person to trust one version of an item.
+/// A decision of a person to trust one version of an item (an action of a project that needs
+/// approval).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct TrustDecision {
     /// Canonical path of the project's folder.
@@ -119,7 +120,7 @@ struct TrustDecision {
 
 impl TrustDecision {
     /// Whether the settings and files of the item are still those that the person saw.
-    fn covers_item(&self, item: &TrustItem) -> bool {
+    fn is_item_unchanged(&self, item: &TrustItem) -> bool {
         self.hash == item.settings_digest && Ok(&self.files) == item.files.as_ref()
     }
 
@@ -169,7 +170,7 @@ impl TrustDecisions {
     pub fn trust_status(&self, item: &TrustItem) -> TrustStatus {
         match item.files.is_ok() && self.trusts_all {
             true => TrustStatus::TrustedByVariable,
-            false => self.recorded_trust_status(item),
+            false => self.trust_status_by_decisions(item),
         }
     }
 
@@ -186,7 +187,7 @@ impl TrustDecisions {
     }
 
     /// Returns the trust status by the stored decisions, ignoring `LONGHAUL_TRUST`.
-    pub fn recorded_trust_status(&self, item: &TrustItem) -> TrustStatus {
+    pub fn trust_status_by_decisions(&self, item: &TrustItem) -> TrustStatus {
         if let Err(why) = &item.files {
             return TrustStatus::Unknown(why.clone());
         }
@@ -198,7 +199,7 @@ impl TrustDecisions {
             decisions.iter().filter(|one| self.is_for_same_item(one, item)).collect();
         match about.last() {
             None => TrustStatus::Undecided,
-            Some(_) if about.iter().any(|one| one.covers_item(item)) => TrustStatus::Trusted,
+            Some(_) if about.iter().any(|one| one.is_item_unchanged(item)) => TrustStatus::Trusted,
             Some(last) => TrustStatus::Changed(last.changed_files(item)),
         }
     }
@@ -215,7 +216,9 @@ impl TrustDecisions {
         self.update_decision_file(|decisions| {
             for item in items {
                 let Ok(files) = &item.files else { continue };
-                decisions.retain(|one| !self.is_for_same_item(one, item) || !one.covers_item(item));
+                decisions.retain(|one| {
+                    !self.is_for_same_item(one, item) || !one.is_item_unchanged(item)
+                });
                 let keep_count = match item.kind {
                     TrustKind::Shell => SHELL_VERSIONS_MAX,
                     TrustKind::Run | TrustKind::Send | TrustKind::Open => 1,
@@ -257,7 +260,7 @@ impl TrustDecisions {
     ///
     /// # Errors
     /// There is no state folder, or the file can't be read.
-    pub fn readable_decision_file_path(&self) -> Result<&Path, PrivateFileError> {
+    pub fn decision_file_path_if_readable(&self) -> Result<&Path, PrivateFileError> {
         let file = self.decision_file_path()?;
         load_decisions(file).map(|_| file)
     }
@@ -289,7 +292,8 @@ impl TrustDecisions {
 
 /// Loads the decisions about all projects. If there is no file, there are no decisions.
 fn load_decisions(file: &Path) -> Result<Vec<TrustDecision>, PrivateFileError> {
-    let Some(text) = private_file::read_private_file(file, BYTES_MAX, AccessCheck::Owned)? else {
+    let Some(text) = private_file::read_private_file(file, BYTES_MAX, FileAccessCheck::Owned)?
+    else {
         return Ok(Vec::new());
     };
     match serde_json::from_str::<TrustDecisionFile>(&text) {
@@ -338,7 +342,7 @@ mod tests {
         let other = TrustDecisions { project: "/q".into(), ..decisions.clone() };
         assert_eq!(other.trust_status(&run), TrustStatus::Undecided);
         assert_eq!(other.revoke_all().unwrap(), 0);
-        let file = decisions.readable_decision_file_path().unwrap();
+        let file = decisions.decision_file_path_if_readable().unwrap();
         assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 2);
         assert_eq!(decisions.revoke_all().unwrap(), 2);

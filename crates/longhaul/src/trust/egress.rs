@@ -31,27 +31,27 @@ const FROM_OLLAMA_HOST: &str = "the address in OLLAMA_HOST";
 /// that no trust is needed: the project does not change where keys and conversations are sent, or
 /// they stay on this machine and no key is sent.
 pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
-    let path = |key: &str| format!("providers.{name}.{key}");
-    let is_theirs = |key: &str| is_set_by_project(config, &path(key));
+    let setting_path = |key: &str| format!("providers.{name}.{key}");
+    let is_theirs = |key: &str| is_set_by_project(config, &setting_path(key));
     let (additions, bound) = headers_and_fields_set_by_project(config, name);
     if !is_theirs("base_url") && !is_theirs("key_env") && additions.is_empty() {
         return None;
     }
     let built_in = built_in_providers::find_built_in_provider(name);
-    let set = config.text(&path("base_url"));
+    let set = config.text(&setting_path("base_url"));
     let address = match set {
         None if name == OLLAMA => None,
         None => Some(built_in?.base_url),
         Some(set) => Some(set),
     };
-    let key_variables = match config.settings.contains_key(&path("key_env")) {
-        true => config.text_list(&path("key_env")),
+    let key_variables = match config.settings.contains_key(&setting_path("key_env")) {
+        true => config.text_list(&setting_path("key_env")),
         false => {
             let names = built_in.map_or(&[][..], |built_in| built_in.key_env);
             names.iter().map(|name| (*name).to_owned()).collect()
         }
     };
-    let headers = path("headers");
+    let headers = setting_path("headers");
     let user_values: Vec<&str> = config
         .settings_below(&headers)
         .filter(|(_, header)| !header.origin.is_from_project())
@@ -96,12 +96,12 @@ fn headers_and_fields_set_by_project(
 ) -> (Vec<String>, Vec<String>) {
     let mut lines = Vec::new();
     let mut digest_parts = Vec::new();
-    for (kind, table) in [("header", "headers"), ("field", "fields")] {
+    for (header_or_field, table) in [("header", "headers"), ("field", "fields")] {
         let table = format!("providers.{provider}.{table}");
         let additions =
             config.settings_below(&table).filter(|(_, setting)| setting.origin.is_from_project());
         for (name, setting) in additions {
-            lines.push(format!("the {kind} `{name}`"));
+            lines.push(format!("the {header_or_field} `{name}`"));
             let value = match &setting.value {
                 SettingValue::Secret(value) => value.reveal().to_owned(),
                 SettingValue::Any(json) => json.to_string(),
@@ -143,7 +143,7 @@ pub fn delivery_trust_item(root: &Path, target: &DeliveryTarget) -> Option<Trust
             // The path of a webhook URL may be a secret.
             let name = format!("{target:?}");
             let title = format!("the address `{name}` that receives messages");
-            let line = format!("posts every message of send_message to {name}");
+            let line = format!("posts every message of the tool send_message to {name}");
             Some(
                 TrustItem::new(TrustKind::Send, &name, title, &[url.as_str()])
                     .with_description_lines([line]),
@@ -178,7 +178,7 @@ pub fn server_trust_item(config: &Config) -> Option<TrustItem> {
     if is_set_by_project(config, "server.listen") && !is_loopback_url(&format!("http://{listen}")) {
         lines.push(format!("listens on {listen}, which other machines may reach"));
     }
-    lines.extend(describe_extra_server_access(config));
+    lines.extend(describe_server_access_added_by_project(config));
     if lines.is_empty() {
         return None;
     }
@@ -195,7 +195,7 @@ pub fn server_trust_item(config: &Config) -> Option<TrustItem> {
 
 /// Returns lines that describe the access to the server that the project's settings allow in
 /// addition to the defaults, whatever the listen address is.
-pub(crate) fn describe_extra_server_access(config: &Config) -> Vec<String> {
+pub(crate) fn describe_server_access_added_by_project(config: &Config) -> Vec<String> {
     let is_theirs = |key: &str| is_set_by_project(config, key);
     let hosts = config.text_list("server.hosts").join(", ");
     let mut lines = Vec::new();
@@ -221,7 +221,8 @@ pub fn folder_inbox_trust_item(name: &str, agent: &str) -> TrustItem {
         .with_description_lines([line])
 }
 
-/// Returns the trust item that a person must approve before requests are sent to a perception URL.
+/// Returns the trust item that a person must approve before requests are sent to a perception URL,
+/// which returns data about the outside world.
 pub fn perception_url_trust_item(url: &str) -> TrustItem {
     let title = format!("the perception address `{url}`");
     let line = format!("posts the input of every run to {url}");

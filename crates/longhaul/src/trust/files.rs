@@ -13,7 +13,8 @@ use crate::config::env::Env;
 use crate::mcp::expand::expand_variables;
 use crate::project_file;
 
-/// Maximum size in bytes of all project files of one trust item together.
+/// Maximum total size in bytes of the project files that one trust item (an action that needs
+/// approval) runs.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Characters at which a shell splits a word, or an option is separated from its value.

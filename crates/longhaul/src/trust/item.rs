@@ -10,10 +10,11 @@ use longhaul_core::raw::Hash;
 use crate::mcp::server::format_argv;
 use crate::trust::files::ProjectFiles;
 
-/// Maximum number of characters of a line that describes a trust item.
+/// Maximum number of characters of a line that describes a trust item (an action that needs
+/// approval).
 const LINE_CHARS_MAX: usize = 2_000;
 
-/// Kind of action that a trust item allows.
+/// Kind of action that a person allows by trusting an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrustKind {
     /// Starts a program of the project.
@@ -22,7 +23,7 @@ pub enum TrustKind {
     Shell,
     /// Sends conversations, API keys or messages to a URL.
     Send,
-    /// Opens network access: to the server, or to additional hosts.
+    /// Opens access to the server or to additional hosts, or lets the files of a folder start runs.
     Open,
 }
 
@@ -85,7 +86,8 @@ impl fmt::Display for TrustItem {
 }
 
 impl TrustItem {
-    /// Creates an item whose action runs no project files. The title includes the name.
+    /// Creates a trust item whose action runs no project files. Trust decisions identify the item
+    /// by `title`.
     pub(crate) fn new(kind: TrustKind, name: &str, title: String, settings: &[&str]) -> Self {
         Self {
             kind,
@@ -98,18 +100,20 @@ impl TrustItem {
         }
     }
 
-    /// Creates the item for a perception command, which is started in the folder `root`.
+    /// Creates the trust item for a perception command, which returns data about the outside world.
+    /// It is started in the folder `root`.
     pub fn for_perception_command(root: &Path, args: &[String]) -> Self {
         Self::for_command(root, args, |name| format!("the perception command `{name}`"))
     }
 
-    /// Creates the item for a command that receives the messages of agents. It is started in the
-    /// folder `root`.
+    /// Creates the trust item for a command that receives the messages of agents. It is started in
+    /// the folder `root`.
     pub fn for_delivery_command(root: &Path, args: &[String]) -> Self {
         Self::for_command(root, args, |name| format!("the command `{name}` that receives messages"))
     }
 
-    /// Creates the item for a command. `title` returns the title for the formatted command.
+    /// Creates the trust item for a command. `title` makes the item's title from the formatted
+    /// command.
     fn for_command(root: &Path, args: &[String], title: impl Fn(&str) -> String) -> Self {
         let name = format_argv(args);
         let mut files = ProjectFiles::new(root);
@@ -119,17 +123,17 @@ impl TrustItem {
         Self { files: files.file_digests(), ..item.with_description_lines([name]) }
     }
 
-    /// Sets the lines that describe the action.
+    /// Sets the lines that describe the action of the trust item.
     #[must_use]
     pub(crate) fn with_description_lines(self, lines: impl IntoIterator<Item = String>) -> Self {
         let truncated = lines.into_iter().map(|line| truncate_line(&line)).collect();
         Self { lines: truncated, ..self }
     }
 
-    /// Sets the names of the agents or commands that use the item.
+    /// Sets the names of the agents or commands that use the trust item.
     #[must_use]
-    pub(crate) fn with_used_by(self, used_by: Vec<String>) -> Self {
-        Self { used_by, ..self }
+    pub(crate) fn with_used_by(self, agents_or_commands: Vec<String>) -> Self {
+        Self { used_by: agents_or_commands, ..self }
     }
 
     /// Returns the paths of the project files that the action runs, as one text. `None` means that

@@ -12,7 +12,7 @@ use crate::agents::loaded_agents::{AgentSource, LoadedAgent, LoadedAgents};
 use crate::config::inbox_folders::inbox_folders;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
-use crate::mcp::name::parse_mcp_tool_name;
+use crate::mcp::name::split_mcp_server_and_tool;
 use crate::trust::egress;
 use crate::trust::item::{TrustItem, TrustKind};
 
@@ -38,7 +38,7 @@ pub fn discover_trust_items(
     };
     let mut items = Vec::new();
     let asks_server =
-        |agent: &Agent| agent.tools.iter().any(|tool| parse_mcp_tool_name(tool).is_some());
+        |agent: &Agent| agent.tools.iter().any(|tool| split_mcp_server_and_tool(tool).is_some());
     items.extend(
         TrustItem::for_mcp_servers(file).map(|item| item.with_used_by(users(&asks_server))),
     );
@@ -89,8 +89,8 @@ pub fn discover_trust_items(
     items
 }
 
-/// Returns the trust item of a perception command or URL. `None` means a context provider that the
-/// program registers, which needs no trust.
+/// Returns the trust item of a perception command or URL, which returns data about the outside
+/// world. `None` means a context provider that the program registers, which needs no trust.
 fn perception_trust_item(config: &Config, perception: &PerceptionConfig) -> Option<TrustItem> {
     match &perception.source {
         PerceptionSource::Command(args) => {

@@ -9,7 +9,7 @@ use longhaul_core::raw::Hash;
 use longhaul_core::redact::is_secret_name;
 
 use crate::config::env::Env;
-use crate::mcp::expand::{expand_known_variables, referenced_variable_names};
+use crate::mcp::expand::{expand_variables_set_in_env, referenced_variable_names};
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
 use crate::mcp::server::{McpServerConfig, Transport, format_argv, url_origin};
@@ -49,8 +49,8 @@ fn files_run_by_servers(file: &McpFile) -> Result<ProjectFiles, String> {
     let mut left = EXPANDED_BYTES_MAX;
     // Expands variables that the project's `.env` sets.
     let mut fill = |text: &String| {
-        let filled =
-            expand_known_variables(text, &file.dotenv_values).map_err(|why| why.to_string())?;
+        let filled = expand_variables_set_in_env(text, &file.dotenv_values)
+            .map_err(|why| why.to_string())?;
         if filled != *text {
             let rest = left.checked_sub(filled.len());
             left = rest.ok_or_else(|| {
@@ -141,7 +141,7 @@ fn describe_expanded_url(transport: &Transport, dotenv: &Env) -> Option<String> 
         return None;
     };
     referenced_variable_names(url).find_map(|name| dotenv.var(name))?;
-    let expanded_url = expand_known_variables(url, dotenv).ok()?;
+    let expanded_url = expand_variables_set_in_env(url, dotenv).ok()?;
     Some(format!(
         "  URL of the server after expansion: {}",
         format_argv([&url_origin(&expanded_url)])

@@ -14,7 +14,7 @@ use longhaul_engine::agent::config::{IsolationLevel, SandboxConfig};
 use longhaul_engine::agent::{Agent, EffectRule};
 use longhaul_engine::clock::SystemClock;
 use longhaul_model::scripted::{Script, ScriptedModel};
-use longhaul_tool::Shell;
+use longhaul_tool::ShellTool;
 use longhaul_tool::typed::{TypedTool, typed};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -177,7 +177,7 @@ async fn a_recursive_input_type_is_validated_at_every_level() {
 async fn the_shell_tool_needs_an_explicit_unsandboxed_setting() {
     let folder = tempfile::tempdir().unwrap();
     let replies = "- tools: [{ name: shell, input: { command: 'echo hi > a; cat a; exit 3' } }]\n- text: '{{ last_result }}'";
-    let shell = Shell::new(folder.path(), [], Arc::new(SystemClock)).unwrap();
+    let shell = ShellTool::new(folder.path(), [], Arc::new(SystemClock)).unwrap();
     let ephemeral_runtime = ephemeral(replies, vec![Arc::new(shell)]);
     let error = ephemeral_runtime.ask(agent(&["shell"]), Vec::new(), "go").await;
     let error = error.unwrap_err().to_string();

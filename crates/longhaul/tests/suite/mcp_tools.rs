@@ -16,7 +16,7 @@ use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::item::TrustItem;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{Epoch, RunId, ToolName};
-use longhaul_core::port::tool::{ClaimId, Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::port::tool::{RunClaimId, Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::{Clock, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::services::ExternalToolSource;
@@ -71,7 +71,7 @@ impl McpClient for NeverClosingClient {
         &self,
         server: &str,
         name: Option<&str>,
-        claim_id: ClaimId,
+        claim_id: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         self.0.list_server_tools(server, name, claim_id).await
     }
@@ -80,8 +80,8 @@ impl McpClient for NeverClosingClient {
         self.0.check_server(server).await
     }
 
-    async fn close_claim_connections(&self, claim_id: ClaimId) {
-        self.0.close_claim_connections(claim_id).await;
+    async fn close_connections_of_run_claim(&self, claim_id: RunClaimId) {
+        self.0.close_connections_of_run_claim(claim_id).await;
     }
 
     async fn close_all_connections(&self) {
@@ -106,7 +106,7 @@ impl McpClient for RecordingClient {
         &self,
         server: &str,
         name: Option<&str>,
-        _claim: ClaimId,
+        _claim: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         self.record(format!("{server} {name:?}"));
         match (server, name) {
@@ -124,7 +124,7 @@ impl McpClient for RecordingClient {
         Err(McpCheckError { message: "not used in this test".to_owned(), needs_login: false })
     }
 
-    async fn close_claim_connections(&self, _claim: ClaimId) {
+    async fn close_connections_of_run_claim(&self, _claim: RunClaimId) {
         self.record("let go".to_owned());
     }
 
@@ -152,7 +152,7 @@ async fn a_run_gets_the_tools_of_trusted_servers() {
     let file = McpFile::load(&config);
     let client = Arc::new(RecordingClient::default());
     let served = McpTools::new(&config, file.clone(), Arc::clone(&client) as Arc<dyn McpClient>);
-    let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+    let run = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
     let refused = async |name: &str| {
         let found = ExternalToolSource::load_tools(&served, name, run).await;
         found.expect(name).unwrap_err()
@@ -218,7 +218,7 @@ async fn closing_a_client_continues_when_its_waiter_is_dropped() {
     decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
     let old = Arc::new(NeverClosingClient::default());
     let served = McpTools::new(&config, file.clone(), Arc::clone(&old) as Arc<dyn McpClient>);
-    let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+    let run = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
     let found = ExternalToolSource::load_tools(&served, "mcp:github", run).await;
     found.unwrap().unwrap();
     served.replace_servers(file, Arc::new(RecordingClient::default()));
@@ -266,7 +266,7 @@ async fn a_missing_login_names_how_runs_resume() {
     fs::write(folder.path().join(".mcp.json"), mcp.to_string()).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let line = mcp_servers::create_mcp_client(&config, &McpFile::load(&config), &clock);
-    let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+    let run = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
     let why = line.list_server_tools("far", None, run).await.unwrap_err();
     for helps in ["run `longhaul mcp login far`", "`longhaul resume`."] {
         assert!(why.contains(helps), "{why}");
@@ -293,7 +293,7 @@ async fn a_replaced_client_is_closed_when_its_last_claim_is_released() {
     };
     let served = McpTools::new(&config, file.clone(), line(0));
     let [one, other] =
-        [1, 2].map(|epoch| ClaimId { run: RunId::from_bits(7), epoch: Epoch(epoch) });
+        [1, 2].map(|epoch| RunClaimId { run: RunId::from_bits(7), epoch: Epoch(epoch) });
     for claim_id in [one, other] {
         let found = ExternalToolSource::load_tools(&served, "mcp:github", claim_id).await;
         found.unwrap().unwrap();
@@ -320,7 +320,7 @@ async fn a_replaced_client_is_closed_when_its_last_claim_is_released() {
 async fn a_missing_or_invalid_mcp_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
-    let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+    let run = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
     for (text, expected) in
         [(None, "There is no `.mcp.json`"), (Some("{"), ".mcp.json:1:1: EOF while parsing")]
     {

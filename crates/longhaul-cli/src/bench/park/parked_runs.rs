@@ -30,14 +30,15 @@ use crate::cpu::cpu_time_us;
 /// Number of runs that are driven at the same time.
 const CONCURRENCY: usize = 32;
 
-/// Number of runs that are submitted at once. One such batch is parked before the memory is
-/// measured, so that one-time costs of the process are not measured.
+/// Number of runs that are submitted at once. One such batch is parked (waits for a person) before
+/// the memory is measured, so that one-time costs of the process are not measured.
 const BATCH: u32 = 1_000;
 
 /// Maximum number of runs that are resumed.
 const RESUMED_RUNS: u32 = 200;
 
-/// Maximum time in which no run is parked, resumed or ended. After it the benchmark fails.
+/// Maximum time until the next run is parked (waits for a person), resumed or ended. If it is
+/// exceeded, the benchmark fails.
 const STEP_TIMEOUT: Millis = Millis::from_secs(120);
 
 /// Script of the model: the first reply asks a person, the reply after the answer ends the run.
@@ -46,12 +47,12 @@ const SCRIPT: &str = "replies:
   - text: Done.
 ";
 
-/// Measured costs of parked runs.
+/// Measured costs of parked runs, which wait for a person.
 #[derive(Debug, Serialize)]
 pub(super) struct ParkedRunCosts {
     pub(super) added_memory_mb: f64,
     pub(super) memory_bytes_per_run: f64,
-    /// CPU time while all runs were parked and nothing happened, in percent of one core.
+    /// CPU time while all runs waited for a person and nothing happened, in percent of one core.
     pub(super) idle_cpu_percent: f64,
     pub(super) resume: ResumeCost,
 }
@@ -74,7 +75,8 @@ enum RunMilestone {
     Failed,
 }
 
-/// A store for parked runs, the worker that drives them, and the channel that reports their steps.
+/// A store for parked runs (which wait for a person), the worker that drives them, and the channel
+/// that reports their steps.
 pub(super) struct ParkBench {
     fixture: BenchFixture,
     longhaul: Longhaul,
@@ -98,8 +100,8 @@ impl ParkBench {
         Ok(Self { fixture, longhaul, worker, steps })
     }
 
-    /// Runs the worker while `runs` runs are parked, left waiting for the time `idle`, and some of
-    /// them are resumed. Returns the measured costs.
+    /// Runs the worker while `runs` runs are parked (made to wait for a person), left waiting for
+    /// the time `idle`, and some of them are resumed. Returns the measured costs.
     pub(super) async fn drive_and_measure_parked_runs(
         self,
         (runs, idle): (u32, Millis),
@@ -130,7 +132,8 @@ struct ParkedRuns {
 }
 
 impl ParkedRuns {
-    /// Measures the memory of parked runs, their CPU time while nothing happens, and their resume.
+    /// Measures the memory of parked runs (which wait for a person), their CPU time while nothing
+    /// happens, and the cost of resuming them.
     async fn park_resume_and_measure(
         &mut self,
         (runs, idle): (u32, Millis),
@@ -156,8 +159,8 @@ impl ParkedRuns {
         })
     }
 
-    /// Submits this many runs and waits until all of them are parked. One of `resumed_every` runs
-    /// is resumed later, none if `resumed_every` is 0.
+    /// Submits this many runs and waits until all of them are parked (wait for a person). One of
+    /// every `resumed_every` runs is resumed later, none if `resumed_every` is 0.
     async fn park_runs(&mut self, count: u32, resumed_every: u32) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {
@@ -254,7 +257,8 @@ impl Model for MilestoneReportingModel {
     }
 }
 
-/// Hooks that report when runs are parked and when they end.
+/// Hooks (callbacks of the worker) that report when runs are parked (wait for a person) and when
+/// they end.
 #[derive(Debug)]
 struct MilestoneReportingHooks {
     steps: UnboundedSender<RunMilestone>,

@@ -70,9 +70,9 @@ impl QueueBench {
     /// Drives this many tasks and returns their average cost.
     pub(super) async fn measure_task_cost(&self, count: u32) -> anyhow::Result<QueuedTaskCost> {
         let warm_up = count.min(BATCH);
-        self.queue_tasks(warm_up).await?;
+        self.queue_tasks_and_get_first_run(warm_up).await?;
         self.drive_queued_runs(warm_up).await?;
-        let first = self.queue_tasks(count).await?;
+        let first = self.queue_tasks_and_get_first_run(count).await?;
         let store = &self.fixture.store;
         let before = store.last_global_seq().await?;
         let meter = TurnMeter::start_metering(store);
@@ -103,7 +103,7 @@ impl QueueBench {
     ) -> anyhow::Result<f64> {
         let count = count.min(BATCH);
         self.queue_tasks_behind_busy_lanes(behind_lanes).await?;
-        self.queue_tasks(in_queue + ROUNDS * count).await?;
+        self.queue_tasks_and_get_first_run(in_queue + ROUNDS * count).await?;
         let mut best = 0.0_f64;
         for _ in 0..ROUNDS {
             best = best.max(self.drive_queued_runs(count).await?);
@@ -138,7 +138,7 @@ impl QueueBench {
     }
 
     /// Submits tasks and returns the run of the first one.
-    async fn queue_tasks(&self, count: u32) -> anyhow::Result<RunId> {
+    async fn queue_tasks_and_get_first_run(&self, count: u32) -> anyhow::Result<RunId> {
         let mut first = None;
         let mut left = count;
         while left > 0 {
@@ -210,8 +210,8 @@ impl QueueBench {
     }
 }
 
-/// Hooks that stop the worker when a given number of runs has completed, and record the time of the
-/// last completion.
+/// Hooks (callbacks of the worker) that stop the worker when a given number of runs has completed,
+/// and record the time of the last completion.
 #[derive(Debug)]
 struct CompletionCountHooks {
     stop: Shutdown,
@@ -229,7 +229,8 @@ impl WorkerHooks for CompletionCountHooks {
     }
 }
 
-/// Hooks that report the times at which runs are claimed and the queue is empty.
+/// Hooks (callbacks of the worker) that report the times at which the worker claims a run or finds
+/// none.
 #[derive(Debug)]
 struct ClaimTimeHooks {
     claims: UnboundedSender<u64>,

@@ -57,10 +57,10 @@ pub(crate) async fn fill_store_with_runs(
     for round in 0..rounds {
         let task = |index: usize| {
             // The texts differ, because the store deduplicates equal ones.
-            let repeated_text = format!("{round}.{index} ");
+            let unique_text = format!("{round}.{index} ");
             Task {
                 inbox: Some(inbox.clone()),
-                ..Task::new("busy", repeated_text.repeat(FILL_TASK_BYTES / repeated_text.len()))
+                ..Task::new("busy", unique_text.repeat(FILL_TASK_BYTES / unique_text.len()))
             }
         };
         runtime.longhaul.submit_all((0..FILL_BATCH_TASKS).map(task).collect()).await?;
@@ -85,7 +85,8 @@ impl BenchServer {
         let start = SystemClock.monotonic_nanos();
         let args = ["serve", "--listen", "127.0.0.1:0", "--until-eof", "--log", "json"];
         let mut command = project.longhaul_command(&args)?;
-        let (process, url) = ChildProcess::start_server(command.stderr(Stdio::piped()))?;
+        let (process, url) =
+            ChildProcess::start_server_and_get_url(command.stderr(Stdio::piped()))?;
         let ready_ms = nanos_to_micros(SystemClock.monotonic_nanos() - start) / 1e3;
         let key = fs::read_to_string(project.root().join(".longhaul/local.key"))?;
         Ok(Self { process, url, key: key.trim().to_owned(), ready_ms })

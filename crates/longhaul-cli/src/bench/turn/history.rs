@@ -123,7 +123,7 @@ struct TimeSample {
 }
 
 impl TimeSamplingModel {
-    async fn take_sample(&self) -> anyhow::Result<()> {
+    async fn take_time_sample(&self) -> anyhow::Result<()> {
         let clocks = || (cpu_time_us(), nanos_to_micros(SystemClock.monotonic_nanos()));
         let before = clocks();
         let body_bytes = fetch_mock_model_stats(&self.url).await?.body_bytes as f64;
@@ -145,7 +145,7 @@ impl Model for TimeSamplingModel {
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
         if self.edges.contains(&request.turn.saturating_sub(1)) {
-            let sampled = self.take_sample().await;
+            let sampled = self.take_time_sample().await;
             sampled.map_err(|why| Failure::new(FailureClass::InvalidRequest, why.to_string()))?;
         }
         self.model.generate(request, sink).await

@@ -22,7 +22,7 @@ const LATENCY: Millis = Millis(100);
 /// Target CPU time of a turn, in microseconds.
 const CPU_US_TARGET: f64 = 300.0;
 
-/// Target ratio of the CPU time per turn of concurrent runs to that of a single run.
+/// Maximum ratio of the CPU time per turn of concurrent runs to that of a single run.
 const CONCURRENT_CPU_TARGET: f64 = 1.2;
 
 /// Minimum ratio of the measured turns per second to those that the CPU cores allow.
@@ -44,7 +44,10 @@ pub(crate) struct HttpBench<'a> {
 
 impl HttpBench<'_> {
     /// Runs all measurements over HTTP, one after another, and adds the results to the report.
-    pub(crate) async fn measure_over_http(&self, report: &mut BenchReport) -> anyhow::Result<()> {
+    pub(crate) async fn measure_turns_over_http(
+        &self,
+        report: &mut BenchReport,
+    ) -> anyhow::Result<()> {
         let (wire, bytes, folder) = (self.wire, self.result_bytes, self.folder);
         report.print_progress(&format!("executing {ONE_RUN_TURNS} turns over HTTP"));
         let mock = MockModelProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, ONE_RUN_TURNS])?;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::id::{CallId, Epoch, GateId};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{GateDecision, GateKind};
 
-/// Prefix of the names of probe tools, which record each effect in the probe file.
+/// Prefix of the names of probe tools (tools for crash tests), which record each effect in a file.
 pub(crate) const PROBE_PREFIX: &str = "probe_";
 
 /// What the journal says about one tool call.
@@ -17,13 +17,13 @@ pub(crate) const PROBE_PREFIX: &str = "probe_";
 pub(crate) struct CallHistory {
     pub(crate) tool: String,
     pub(crate) class: EffectClass,
-    /// Epoch of the driver at each start of the call. The epoch grows when another worker takes
-    /// over.
+    /// Epoch of the worker's claim at each start of the call. The epoch grows when another worker
+    /// takes over the run.
     pub(crate) start_epochs: Vec<Epoch>,
     /// Number of times that a verification or a person allowed the call to be repeated.
     pub(crate) allowed_repeats: usize,
     pub(crate) doubt_count: u32,
-    /// Epoch of the driver at each recorded result of the call; more than one result is a
+    /// Epoch of the worker's claim at each recorded result of the call; more than one result is a
     /// violation.
     end_epochs: Vec<Epoch>,
     started_after_end: bool,
@@ -34,7 +34,7 @@ pub(crate) struct CallHistory {
 }
 
 /// Returns the history of every tool call of a run, by call id.
-pub(crate) fn collect_call_histories(entries: &[Entry]) -> BTreeMap<CallId, CallHistory> {
+pub(crate) fn collect_call_histories(entries: &[JournalEntry]) -> BTreeMap<CallId, CallHistory> {
     let mut histories: BTreeMap<CallId, CallHistory> = BTreeMap::new();
     let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();
     for entry in entries {
@@ -90,7 +90,8 @@ pub(crate) fn collect_call_histories(entries: &[Entry]) -> BTreeMap<CallId, Call
 }
 
 impl CallHistory {
-    /// Returns whether the call's tool records each effect in the probe file.
+    /// Returns whether the call is one of a probe tool, which is a tool for crash tests that
+    /// records its effects in a file.
     pub(crate) fn is_effect_logging_tool_call(&self) -> bool {
         self.tool.starts_with(PROBE_PREFIX)
     }
@@ -106,7 +107,7 @@ impl CallHistory {
     }
 
     /// Returns a violation message if the call was repeated after its result was recorded.
-    /// `effect_epochs` has the driver's epoch at each recorded effect of the call.
+    /// `effect_epochs` has the epoch of the worker's claim at each recorded effect of the call.
     pub(crate) fn repeat_after_result_message(&self, effect_epochs: &[Epoch]) -> Option<String> {
         let tool = &self.tool;
         if self.started_after_end {
@@ -122,8 +123,9 @@ impl CallHistory {
         ))
     }
 
-    /// Returns a violation message if the call had more effects than starts in one epoch of a
-    /// driver. `effect_epochs` has the driver's epoch at each recorded effect of the call.
+    /// Returns a violation message if the call had more effects than starts in one epoch, that is,
+    /// under one claim of a worker. `effect_epochs` has the epoch of each recorded effect of the
+    /// call.
     pub(crate) fn effect_without_start_message(&self, effect_epochs: &[Epoch]) -> Option<String> {
         let count = |all: &[Epoch], one: &Epoch| all.iter().filter(|epoch| *epoch == one).count();
         let more = |epoch: &&Epoch| count(effect_epochs, epoch) > count(&self.start_epochs, epoch);
@@ -151,12 +153,12 @@ impl CallHistory {
             let has_begun =
                 !effect_epochs.is_empty() || (run_ended && !self.start_epochs.is_empty());
             return has_begun.then(|| {
-                format!("{tool} was started and has neither a result nor an in-doubt event")
+                format!("{tool} was started and has neither a result nor an event that its outcome is unknown")
             });
         };
         let start = self.start_epochs.last()?;
         (end > start).then(|| {
-            format!("{tool} was started in epoch {start} and got a result in epoch {end} without an in-doubt event")
+            format!("{tool} was started in epoch {start} and got a result in epoch {end} without an event that its outcome is unknown")
         })
     }
 }

@@ -72,7 +72,8 @@ pub(crate) struct InDoubtCall {
     pub(crate) run: RunId,
     pub(crate) call: CallId,
     pub(crate) tool: String,
-    /// Whether the probe file has a record of the call. `None` if the tool writes no records.
+    /// Whether the file in which probe tools record their effects has a record of the call. `None`
+    /// if the tool writes no records.
     pub(crate) happened: Option<bool>,
     /// How the outcome of the call was decided, such as `verified` or a person's decision.
     pub(crate) settled_by: String,

@@ -2,7 +2,7 @@
 //! the verification must detect it. There is no store and no process; a journal here is a list of
 //! events.
 
-use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
+use longhaul_core::event::entry::{JournalEntry, JournalEntryEnvelope};
 use longhaul_core::id::RunId;
 use serde_json::{Value, json};
 
@@ -14,23 +14,23 @@ const RUN: &str = "run_01kdvdna000000000004000001";
 const OTHER_RUN: &str = "run_01kdvdna000000000004000002";
 const GATE: &str = "gate_01kdvdp2dkgcz106mbrfw16wtm";
 
-/// An event of a test journal: driver epoch, kind and data.
+/// An event of a test journal: epoch of the worker's claim, kind and data.
 type EventSpec = (u64, &'static str, Value);
 
 fn test_run_id() -> RunId {
     RUN.parse().unwrap()
 }
 
-fn journal_entry(seq: usize, (epoch, kind, data): &EventSpec) -> Entry {
+fn journal_entry(seq: usize, (epoch, kind, data): &EventSpec) -> JournalEntry {
     let envelope: JournalEntryEnvelope = serde_json::from_value(json!({
         "run": RUN, "seq": seq, "at": "2026-01-01T00:00:00.000000Z",
         "type": kind, "v": 1, "epoch": epoch, "data": data,
     }))
     .unwrap();
-    Entry::try_from(&envelope).unwrap()
+    JournalEntry::try_from(&envelope).unwrap()
 }
 
-fn journal_entries(events: &[EventSpec]) -> Vec<Entry> {
+fn journal_entries(events: &[EventSpec]) -> Vec<JournalEntry> {
     (1..).zip(events).map(|(seq, event)| journal_entry(seq, event)).collect()
 }
 
@@ -281,7 +281,7 @@ fn two_model_calls_lost_by_one_kill_are_reported() {
 
 #[test]
 fn a_journal_out_of_order_is_reported() {
-    let gap: Vec<Entry> = (1..)
+    let gap: Vec<JournalEntry> = (1..)
         .zip(&valid_journal())
         .map(|(seq, event)| journal_entry(seq + usize::from(seq > 9), event))
         .collect();

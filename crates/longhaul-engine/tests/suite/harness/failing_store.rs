@@ -11,19 +11,19 @@ use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
+use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_core::policy::gate::{GateRow, RulePattern};
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
+use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRunCounts, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
+    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    GateFilter, Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest,
-    PruneOutcome, PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest, PruneOutcome,
+    PruneRequest, RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -171,7 +171,7 @@ impl Store for FailingStore {
         self.inner.create_runs(request).await
     }
 
-    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+    async fn claim_runs(&self, request: RunClaimRequest) -> Result<Vec<Claim>, StoreError> {
         let fewer = |count: usize| count.checked_sub(1);
         if self.refused_claims.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok() {
             return Ok(Vec::new());
@@ -299,7 +299,7 @@ impl RecordStore for FailingStore {
     async fn add_note(
         &self,
         resource: &ResourceKey,
-        note: NewNote,
+        note: NewMemoryNote,
     ) -> Result<AddNoteOutcome, StoreError> {
         self.inner.add_note(resource, note).await
     }
@@ -309,7 +309,7 @@ impl RecordStore for FailingStore {
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
+    ) -> Result<Vec<MemoryNote>, StoreError> {
         self.inner.search_notes(resource, query, limit).await
     }
 
@@ -318,7 +318,7 @@ impl RecordStore for FailingStore {
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
+    ) -> Result<Vec<MemoryNote>, StoreError> {
         self.inner.list_notes(resource, after, limit).await
     }
 
@@ -334,20 +334,20 @@ impl RecordStore for FailingStore {
         self.inner.clear_thread(thread).await
     }
 
-    async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
-        self.inner.queued_steers(run).await
+    async fn queued_steer_messages(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
+        self.inner.queued_steer_messages(run).await
     }
 
     async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError> {
         self.inner.list_rules(filter).await
     }
 
-    async fn active_rules(
+    async fn active_approval_rules(
         &self,
-        scopes: Vec<RuleScope>,
+        scopes: Vec<ApprovalRuleScope>,
         patterns: Vec<RulePattern>,
     ) -> Result<Vec<ApprovalRuleRow>, StoreError> {
-        self.inner.active_rules(scopes, patterns).await
+        self.inner.active_approval_rules(scopes, patterns).await
     }
 
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {
@@ -366,8 +366,8 @@ impl RecordStore for FailingStore {
         self.inner.cap_counter_rows().await
     }
 
-    async fn wake_runs_at_caps(&self) -> Result<(), StoreError> {
-        self.inner.wake_runs_at_caps().await
+    async fn wake_runs_waiting_at_caps(&self) -> Result<(), StoreError> {
+        self.inner.wake_runs_waiting_at_caps().await
     }
 
     async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError> {
@@ -398,8 +398,8 @@ impl RecordStore for FailingStore {
         self.inner.set_lane_pause_state(lane, paused).await
     }
 
-    async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
-        self.inner.batch_runs(batch).await
+    async fn runs_of_batch(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
+        self.inner.runs_of_batch(batch).await
     }
 
     async fn count_runs_by_inbox(
@@ -409,8 +409,11 @@ impl RecordStore for FailingStore {
         self.inner.count_runs_by_inbox(inbox).await
     }
 
-    async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
-        RecordStore::claimed_runs(&self.inner, worker).await
+    async fn claimed_runs_with_last_seq(
+        &self,
+        worker: WorkerId,
+    ) -> Result<Vec<(RunId, Seq)>, StoreError> {
+        RecordStore::claimed_runs_with_last_seq(&self.inner, worker).await
     }
 
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
@@ -454,7 +457,7 @@ impl RecordStore for FailingStore {
         &self,
         endpoint: &str,
         limit: usize,
-    ) -> Result<Vec<OutboxItem>, StoreError> {
+    ) -> Result<Vec<DueOutboxMessage>, StoreError> {
         self.inner.due_outbox_messages(endpoint, limit).await
     }
 

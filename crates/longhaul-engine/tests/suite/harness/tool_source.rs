@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::ClaimId;
+use longhaul_core::port::tool::RunClaimId;
 use longhaul_engine::services::ExternalToolSource;
 use longhaul_engine::tool_registry::RegisteredTool;
 use longhaul_testkit::latch::Latch;
@@ -67,7 +67,7 @@ impl ExternalToolSource for FakeToolSource {
     async fn load_tools(
         &self,
         name: &str,
-        _claim: ClaimId,
+        _claim: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         let latch = self.0.lock().unwrap().load_latch.clone();
         if let Some(latch) = latch {
@@ -86,7 +86,7 @@ impl ExternalToolSource for FakeToolSource {
         Some(Ok(registered.collect()))
     }
 
-    async fn release_tools(&self, claim: ClaimId) {
+    async fn release_tools(&self, claim: RunClaimId) {
         let exit = {
             let mut state = self.0.lock().unwrap();
             state.released.push(claim.run);

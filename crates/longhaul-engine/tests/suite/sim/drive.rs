@@ -14,13 +14,13 @@ use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claim;
 use longhaul_engine::Error;
 use longhaul_engine::crash_limiter::RunCrashLimiter;
-use longhaul_engine::drive::{DriveOutcome, RunAssignment, drive_run};
+use longhaul_engine::drive::{DriveRunOutcome, RunAssignment, drive_run};
 use longhaul_engine::drive_permit::DrivePermit;
 use longhaul_engine::lease::Lease;
 use longhaul_engine::notifier::DriverNotifier;
 use longhaul_engine::services::EngineServices;
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_run::DecideContext;
+use longhaul_run::DecisionContext;
 use longhaul_testkit::sim::SimError;
 use longhaul_testkit::sim::cluster::TTL;
 use longhaul_testkit::sim::driver::DriveProgress;
@@ -62,7 +62,7 @@ impl SimProcess for EngineProcess {
         self.ctx.register_worker(worker);
         // Changes by others are noticed now, later or never.
         if self.ctx.random.below(2) == 0 {
-            let heads = self.store.records().claimed_runs(worker).await?;
+            let heads = self.store.records().claimed_runs_with_last_seq(worker).await?;
             self.services.notifier.notify_outdated_drivers(&heads);
         }
         Ok(())
@@ -77,7 +77,7 @@ impl SimProcess for EngineProcess {
         &mut self,
         worker: WorkerId,
         claimed: &Claim,
-        _: DecideContext,
+        _: DecisionContext,
     ) -> Box<dyn SimDriver> {
         let assignment = RunAssignment {
             claim: claimed.clone(),
@@ -117,7 +117,7 @@ impl WakeFlag {
 
 /// The real driver of one run.
 struct EngineDriver {
-    future: BoxFuture<'static, Result<DriveOutcome, Error>>,
+    future: BoxFuture<'static, Result<DriveRunOutcome, Error>>,
     claim: Claim,
     woken: Arc<WakeFlag>,
     ctx: SimContext,

@@ -11,19 +11,19 @@ use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
+use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_core::policy::gate::{GateRow, RulePattern};
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
+use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRunCounts, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
+    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    GateFilter, Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest,
-    PruneOutcome, PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest, PruneOutcome,
+    PruneRequest, RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -77,7 +77,7 @@ impl Store for YieldingStore {
         yield_around(self.store.create_runs(request)).await
     }
 
-    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+    async fn claim_runs(&self, request: RunClaimRequest) -> Result<Vec<Claim>, StoreError> {
         yield_around(self.store.claim_runs(request)).await
     }
 
@@ -171,7 +171,7 @@ impl RecordStore for YieldingStore {
     async fn add_note(
         &self,
         resource: &ResourceKey,
-        note: NewNote,
+        note: NewMemoryNote,
     ) -> Result<AddNoteOutcome, StoreError> {
         yield_around(self.records.add_note(resource, note)).await
     }
@@ -181,7 +181,7 @@ impl RecordStore for YieldingStore {
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
+    ) -> Result<Vec<MemoryNote>, StoreError> {
         yield_around(self.records.search_notes(resource, query, limit)).await
     }
 
@@ -190,7 +190,7 @@ impl RecordStore for YieldingStore {
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
+    ) -> Result<Vec<MemoryNote>, StoreError> {
         yield_around(self.records.list_notes(resource, after, limit)).await
     }
 
@@ -206,20 +206,20 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.clear_thread(thread)).await
     }
 
-    async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
-        yield_around(self.records.queued_steers(run)).await
+    async fn queued_steer_messages(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
+        yield_around(self.records.queued_steer_messages(run)).await
     }
 
     async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError> {
         yield_around(self.records.list_rules(filter)).await
     }
 
-    async fn active_rules(
+    async fn active_approval_rules(
         &self,
-        scopes: Vec<RuleScope>,
+        scopes: Vec<ApprovalRuleScope>,
         patterns: Vec<RulePattern>,
     ) -> Result<Vec<ApprovalRuleRow>, StoreError> {
-        yield_around(self.records.active_rules(scopes, patterns)).await
+        yield_around(self.records.active_approval_rules(scopes, patterns)).await
     }
 
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {
@@ -238,8 +238,8 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.cap_counter_rows()).await
     }
 
-    async fn wake_runs_at_caps(&self) -> Result<(), StoreError> {
-        yield_around(self.records.wake_runs_at_caps()).await
+    async fn wake_runs_waiting_at_caps(&self) -> Result<(), StoreError> {
+        yield_around(self.records.wake_runs_waiting_at_caps()).await
     }
 
     async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError> {
@@ -270,8 +270,8 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.set_lane_pause_state(lane, paused)).await
     }
 
-    async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
-        yield_around(self.records.batch_runs(batch)).await
+    async fn runs_of_batch(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
+        yield_around(self.records.runs_of_batch(batch)).await
     }
 
     async fn count_runs_by_inbox(
@@ -281,8 +281,11 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.count_runs_by_inbox(inbox)).await
     }
 
-    async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
-        yield_around(self.records.claimed_runs(worker)).await
+    async fn claimed_runs_with_last_seq(
+        &self,
+        worker: WorkerId,
+    ) -> Result<Vec<(RunId, Seq)>, StoreError> {
+        yield_around(self.records.claimed_runs_with_last_seq(worker)).await
     }
 
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
@@ -325,7 +328,7 @@ impl RecordStore for YieldingStore {
         &self,
         endpoint: &str,
         limit: usize,
-    ) -> Result<Vec<OutboxItem>, StoreError> {
+    ) -> Result<Vec<DueOutboxMessage>, StoreError> {
         yield_around(self.records.due_outbox_messages(endpoint, limit)).await
     }
 

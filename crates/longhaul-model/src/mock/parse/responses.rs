@@ -69,7 +69,7 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     read.map_err(|bad| ApiError::invalid_field("input", bad))?;
     let instructions = ContentValue::parse_content_field(request.instructions, "instructions");
     let instructions = instructions.map_err(|bad| ApiError::invalid_field("instructions", bad))?;
-    let (conversation, system) = reading.finish_conversation();
+    let (conversation, system) = reading.into_conversation_and_system_prompt();
     Ok(ParsedRequest {
         model,
         stream: request.stream.unwrap_or_default(),
@@ -151,7 +151,7 @@ impl InputItemParser {
         match role {
             "assistant" => {
                 let blocks = self.assistant_blocks.get_or_insert_default();
-                blocks.push(Block::text(inside.into_joined_text()));
+                blocks.push(Block::from_text(inside.into_joined_text()));
             }
             "user" => {
                 self.flush_assistant_message();
@@ -174,7 +174,7 @@ impl InputItemParser {
         }
     }
 
-    fn finish_conversation(mut self) -> (ConversationBuilder, String) {
+    fn into_conversation_and_system_prompt(mut self) -> (ConversationBuilder, String) {
         self.flush_assistant_message();
         (self.conversation, self.system)
     }

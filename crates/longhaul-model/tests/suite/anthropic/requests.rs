@@ -123,7 +123,7 @@ struct SingleImage(BlobRef);
 
 #[async_trait]
 impl ImageSource for SingleImage {
-    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+    async fn load_image_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
         (image.blob == self.0).then(|| b"\x89PNG".to_vec())
     }
 }
@@ -206,7 +206,7 @@ struct CountingImages(AtomicUsize);
 
 #[async_trait]
 impl ImageSource for CountingImages {
-    async fn load_bytes(&self, _: &ImageRef) -> Option<Vec<u8>> {
+    async fn load_image_bytes(&self, _: &ImageRef) -> Option<Vec<u8>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Some(b"png".to_vec())
     }

@@ -208,7 +208,7 @@ struct SingleImage(BlobRef);
 
 #[async_trait]
 impl ImageSource for SingleImage {
-    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+    async fn load_image_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
         (image.blob == self.0).then(|| b"\x89PNG".to_vec())
     }
 }

@@ -9,7 +9,7 @@ use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 use longhaul_core::task::TaskSpec;
 use longhaul_run::RunInput;
 use longhaul_run::commands::RunCommand;
-use longhaul_run::input::{NewChild, PreparedChild};
+use longhaul_run::input::{NewChildRun, PreparedChildRun};
 use longhaul_run::submit::new_run_from_task;
 
 use super::{START, TestRun};
@@ -43,7 +43,7 @@ impl TestRun {
         (background, problem): (bool, Option<&str>),
     ) -> RunInput {
         let first = self.rows.children.len() + 1;
-        let prepared = calls.zip(first..).map(|(call, number)| PreparedChild {
+        let prepared = calls.zip(first..).map(|(call, number)| PreparedChildRun {
             call: call.parse::<CallId>().unwrap(),
             child: match problem {
                 Some(problem) => Err(problem.to_owned()),
@@ -63,7 +63,7 @@ impl TestRun {
         })
     }
 
-    fn new_child(&self, number: usize, background: bool) -> NewChild {
+    fn new_child(&self, number: usize, background: bool) -> NewChildRun {
         let (agent, inbox) = (AgentName::new("reader"), InboxName::new("default"));
         let input = RawJson::parse(r#""Read.""#).unwrap();
         let task = TaskSpec {
@@ -73,7 +73,7 @@ impl TestRun {
             ..TaskSpec::new(child_id(number), agent.unwrap(), input, inbox.unwrap())
         };
         let run = new_run_from_task(child_id(number), task).unwrap();
-        NewChild { run, definition: Blob::new(b"{}".to_vec()), background }
+        NewChildRun { run, definition: Blob::new(b"{}".to_vec()), background }
     }
 
     /// Parses `child 1 TEXT`, `child 1 JSON`, `child 1 !ERROR` and `child 1 cancelled`: the end of a

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::change::{
-    BudgetHold, Change, GateTransition, RunSchedulingUpdate, SteerRow, SteerStatus, TimerDueTime,
-    TimerKind, TimerUpdate,
+    BudgetHold, GateTransition, RowChange, RunSchedulingUpdate, SteerRow, SteerStatus,
+    TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::id::{CallId, RuleId, RunId, TimerId};
@@ -13,7 +13,7 @@ use longhaul_core::policy::effect_key::{
     ClaimedEffectKey, EffectKeyChange, EffectKeyHolder, EffectKeyState,
 };
 use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleRevocation};
+use longhaul_core::policy::rule::{ApprovalRuleRevocation, ApprovalRuleRow};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::raw::Hash;
 use longhaul_core::task::TaskSpec;
@@ -176,10 +176,10 @@ impl Rows {
         };
     }
 
-    pub(crate) fn change(&mut self, change: Change, now: Timestamp) -> Result<(), RowConflict> {
+    pub(crate) fn change(&mut self, change: RowChange, now: Timestamp) -> Result<(), RowConflict> {
         match change {
-            Change::UpdateScheduling(to) => self.update_scheduling(&to),
-            Change::RaiseGate(spec) => {
+            RowChange::UpdateScheduling(to) => self.update_scheduling(&to),
+            RowChange::RaiseGate(spec) => {
                 assert!(self.gate_index(spec.id).is_none(), "a gate is raised only once");
                 self.gates.push(GateRow {
                     run: self.run,
@@ -191,18 +191,18 @@ impl Rows {
                     spec: *spec,
                 });
             }
-            Change::UpdateGate(closing) => {
+            RowChange::UpdateGate(closing) => {
                 return self.close_gate(closing.gate, closing.transition, now);
             }
-            Change::SetTimer(to) => return self.set_timer(to, now),
-            Change::QueueSteer(row) => {
+            RowChange::SetTimer(to) => return self.set_timer(to, now),
+            RowChange::QueueSteer(row) => {
                 let waiting = self.steers.iter().filter(|row| is_queued(row)).count();
                 if waiting >= longhaul_core::change::STEERS_MAX {
                     return Err(RowConflict::Row("steers full"));
                 }
                 self.steers.push(row);
             }
-            Change::UpdateSteer(to) => {
+            RowChange::UpdateSteer(to) => {
                 let mut rows = self.steers.iter_mut();
                 let row = rows.find(|row| row.steer == to.steer);
                 let Some(row) = row.filter(|row| is_queued(row)) else {
@@ -214,19 +214,19 @@ impl Rows {
                 }
                 row.status = to.status;
             }
-            Change::Hold(hold) => return self.hold(hold),
-            Change::Settle(settled) => {
+            RowChange::Hold(hold) => return self.hold(hold),
+            RowChange::Settle(settled) => {
                 let account = &mut self.account;
                 account.held = minus(account.held, settled.held);
                 account.spent = plus(account.spent, settled.spent);
                 account.lost = plus(account.lost, settled.lost);
                 account.settled_ever = plus(account.settled_ever, settled.held);
             }
-            Change::WaitForHolds(needed) => self.queue_for_budget(needed),
-            Change::WaitForHigherCaps { micro_usd, tokens } => {
+            RowChange::WaitForHolds(needed) => self.queue_run_for_budget(needed),
+            RowChange::WaitForHigherCaps { micro_usd, tokens } => {
                 assert_eq!(RemainingBudget { micro_usd, tokens }, self.account.cap);
             }
-            Change::AddUsage(row) => {
+            RowChange::AddUsage(row) => {
                 let used = &mut self.used;
                 used.usage = used.usage.plus(row.usage);
                 used.cost = used.cost.plus(row.cost.unwrap_or_default());
@@ -234,14 +234,14 @@ impl Rows {
                 used.turns += row.turns;
                 used.active = used.active.plus(row.active);
             }
-            Change::AddRule(row) => self.rules.push(*row),
-            Change::UseRule(rule) => self.count_rule_use(rule),
-            Change::RevokeRule { rule, by } => return self.revoke_rule(rule, by, now),
-            Change::UpdateKey(to) => return self.update_effect_key(to),
-            Change::RaiseBudget(raise) => self.account.raise_caps(raise),
-            Change::AppendThread(row) => self.remembered += row.messages.len(),
-            Change::CreateRun(new) | Change::CreateStep(new) => self.add_child(new.id),
-            Change::PutBlob(_) | Change::PutDefinition(_) => {}
+            RowChange::AddRule(row) => self.rules.push(*row),
+            RowChange::UseRule(rule) => self.count_rule_use(rule),
+            RowChange::RevokeRule { rule, by } => return self.revoke_rule(rule, by, now),
+            RowChange::UpdateKey(to) => return self.update_effect_key(to),
+            RowChange::RaiseBudget(raise) => self.account.raise_caps(raise),
+            RowChange::AppendThread(row) => self.remembered += row.messages.len(),
+            RowChange::CreateRun(new) | RowChange::CreateStep(new) => self.add_child(new.id),
+            RowChange::PutBlob(_) | RowChange::PutDefinition(_) => {}
             other => panic!("the state machine does not make this change yet: {other:?}"),
         }
         Ok(())
@@ -333,7 +333,7 @@ impl Rows {
     }
 
     /// Returns the rules that nobody has revoked.
-    pub(crate) fn active_rules(&self) -> impl Iterator<Item = &ApprovalRuleRow> {
+    pub(crate) fn active_approval_rules(&self) -> impl Iterator<Item = &ApprovalRuleRow> {
         self.rules.iter().filter(|rule| rule.revoked.is_none())
     }
 
@@ -345,7 +345,8 @@ impl Rows {
     ) -> Result<(), RowConflict> {
         let mut rules = self.rules.iter_mut();
         let active = rules.find(|known| known.rule == rule && known.revoked.is_none());
-        active.ok_or(RowConflict::Row("rule revoked"))?.revoked = Some(RuleRevocation { by, at });
+        active.ok_or(RowConflict::Row("rule revoked"))?.revoked =
+            Some(ApprovalRuleRevocation { by, at });
         Ok(())
     }
 
@@ -420,7 +421,7 @@ impl Rows {
         self.wake_if_budget_fits();
     }
 
-    fn queue_for_budget(&mut self, needed: BudgetAmount) {
+    fn queue_run_for_budget(&mut self, needed: BudgetAmount) {
         assert_eq!(self.head, Head::Parked, "a run waits for holds after it was parked");
         self.waits_for = Some(needed);
         self.wake_if_budget_fits();
@@ -429,7 +430,7 @@ impl Rows {
     fn wake_if_budget_fits(&mut self) {
         let tree = self.account.of_tree();
         let waits = |needed: &BudgetAmount| {
-            !tree.free().covers(*needed) && tree.unspent_budget().covers(*needed)
+            !tree.unreserved_budget().covers(*needed) && tree.unspent_budget().covers(*needed)
         };
         if self.head == Head::Parked && self.waits_for.take_if(|needed| !waits(needed)).is_some() {
             self.head = Head::Ready;

@@ -19,7 +19,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{RunCommand, scope_of_added_rule};
 use longhaul_run::input::ToolCallStatus;
-use longhaul_run::{RunInput, shared_approval_patterns};
+use longhaul_run::{RunInput, patterns_of_rules_with_shared_approvals};
 
 use super::children::replace_child_names;
 use super::inputs;
@@ -116,8 +116,10 @@ impl TestRun {
     pub(crate) fn with_shared_approvals(&self, mut input: RunInput) -> RunInput {
         if let RunInput::ModelReplied(reply) = &mut input {
             for call in &mut reply.calls {
-                let patterns = shared_approval_patterns(&self.run.task().policy, call);
-                let rules = self.rows.active_rules().filter(|rule| rule.scope.run().is_none());
+                let patterns =
+                    patterns_of_rules_with_shared_approvals(&self.run.task().policy, call);
+                let rules =
+                    self.rows.active_approval_rules().filter(|rule| rule.scope.run().is_none());
                 let rules = rules.filter(|rule| patterns.contains(&rule.pattern));
                 call.approvals = rules.cloned().map(Into::into).collect();
             }
@@ -169,7 +171,7 @@ impl TestRun {
             "resume" => RunCommand::Resume { by: by(), raise: raise(rest) },
             "raise" => RunCommand::RaiseBudget { raise: raise(rest).unwrap_or_default(), by: by() },
             "revoke" => {
-                let mut rows: Vec<_> = self.rows.active_rules().cloned().collect();
+                let mut rows: Vec<_> = self.rows.active_approval_rules().cloned().collect();
                 rows.sort_by_key(|row| row.scope.run().is_none());
                 let row = rows.into_iter().next()?;
                 if row.scope.run().is_none() {
@@ -241,7 +243,7 @@ impl TestRun {
         };
         let agent = self.run.task().agent.clone();
         let scope = scope_of_added_rule(gate, &answer, agent.clone());
-        let has_rule = self.rows.active_rules().any(|rule| {
+        let has_rule = self.rows.active_approval_rules().any(|rule| {
             Some(&rule.scope) == scope.as_ref() && Some(&rule.pattern) == gate.spec.pattern.as_ref()
         });
         Some(RunCommand::Answer { gate: Box::new(gate.clone()), answer, agent, has_rule })

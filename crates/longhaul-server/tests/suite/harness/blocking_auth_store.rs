@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::id::KeyName;
+use longhaul_core::id::ApiKeyName;
 use longhaul_core::port::auth::{
-    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
-    NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
+    ApiKeyRow, AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState,
+    LoginTokenKind, LoginTokenRow, NewApiKey, NewLoginToken, StoredHttpResponse,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -88,49 +88,49 @@ impl BlockingAuthStore {
 
 #[async_trait]
 impl AuthStore for BlockingAuthStore {
-    async fn add_key(&self, key: NewKey) -> Result<bool, StoreError> {
-        self.inner.add_key(key).await
+    async fn add_api_key(&self, key: NewApiKey) -> Result<bool, StoreError> {
+        self.inner.add_api_key(key).await
     }
 
-    async fn find_key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError> {
-        self.inner.find_key(hash).await
+    async fn find_api_key(&self, hash: Hash) -> Result<Option<ApiKeyRow>, StoreError> {
+        self.inner.find_api_key(hash).await
     }
 
-    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+    async fn list_api_keys(&self) -> Result<Vec<ApiKeyRow>, StoreError> {
         self.wait_at(BlockPoint::Keys).await;
         let fails = *self.failure.lock().unwrap();
         match fails {
             Some(why) => Err(why()),
-            None => self.inner.list_keys().await,
+            None => self.inner.list_api_keys().await,
         }
     }
 
-    async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError> {
-        self.inner.revoke_key(name).await
+    async fn revoke_api_key(&self, name: &ApiKeyName) -> Result<Option<ApiKeyRow>, StoreError> {
+        self.inner.revoke_api_key(name).await
     }
 
     async fn record_api_key_use(&self, hash: Hash) -> Result<(), StoreError> {
         self.inner.record_api_key_use(hash).await
     }
 
-    async fn add_token(&self, token: NewToken) -> Result<(), StoreError> {
-        self.inner.add_token(token).await
+    async fn add_login_token(&self, token: NewLoginToken) -> Result<(), StoreError> {
+        self.inner.add_login_token(token).await
     }
 
-    async fn find_token(
+    async fn find_login_token(
         &self,
-        kind: TokenKind,
+        kind: LoginTokenKind,
         hash: Hash,
-    ) -> Result<Option<TokenRow>, StoreError> {
-        self.inner.find_token(kind, hash).await
+    ) -> Result<Option<LoginTokenRow>, StoreError> {
+        self.inner.find_login_token(kind, hash).await
     }
 
-    async fn consume_token(
+    async fn consume_login_token(
         &self,
-        kind: TokenKind,
+        kind: LoginTokenKind,
         hash: Hash,
-    ) -> Result<Option<TokenRow>, StoreError> {
-        self.inner.consume_token(kind, hash).await
+    ) -> Result<Option<LoginTokenRow>, StoreError> {
+        self.inner.consume_login_token(kind, hash).await
     }
 
     async fn add_gate_link(&self, link: GateLinkRow) -> Result<(), StoreError> {
@@ -154,7 +154,7 @@ impl AuthStore for BlockingAuthStore {
     async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
-        reply: StoredResponse,
+        reply: StoredHttpResponse,
     ) -> Result<(), StoreError> {
         self.wait_at(BlockPoint::BeforeComplete).await;
         if self.loses_responses.load(Ordering::SeqCst) {

@@ -4,10 +4,10 @@ use tokio::task::JoinSet;
 
 use longhaul_core::access::Role;
 use longhaul_core::change::GateTransition;
-use longhaul_core::id::KeyName;
+use longhaul_core::id::ApiKeyName;
 use longhaul_core::port::auth::{
-    ApiKeyRef, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
-    NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
+    ApiKeyRef, ApiKeyRow, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState,
+    LoginTokenKind, LoginTokenRow, NewApiKey, NewLoginToken, StoredHttpResponse,
 };
 use longhaul_core::port::store::PruneRequest;
 use longhaul_core::raw::Hash;
@@ -33,8 +33,8 @@ pub async fn a_key_is_found_by_its_hash(world: StoreFixture) {
     {
         world.advance(Millis(7));
         let now = world.harness.clock.now();
-        assert!(add_key(&world, name, span, role).await);
-        expected.push(KeyRow {
+        assert!(add_api_key(&world, name, span, role).await);
+        expected.push(ApiKeyRow {
             name: key_name(name),
             role,
             hash: hash(name),
@@ -44,11 +44,11 @@ pub async fn a_key_is_found_by_its_hash(world: StoreFixture) {
             revoked_at: None,
             last_used_at: None,
         });
-        let found = ring.find_key(hash(name)).await.expect("key");
+        let found = ring.find_api_key(hash(name)).await.expect("key");
         assert_eq!(found.as_ref(), expected.last());
     }
-    assert_eq!(ring.list_keys().await.expect("keys"), expected);
-    assert_eq!(ring.find_key(hash("nobody")).await.expect("key"), None);
+    assert_eq!(ring.list_api_keys().await.expect("keys"), expected);
+    assert_eq!(ring.find_api_key(hash("nobody")).await.expect("key"), None);
 }
 
 /// A name belongs to one key until that key is revoked, even after it has expired. The old key
@@ -56,11 +56,12 @@ pub async fn a_key_is_found_by_its_hash(world: StoreFixture) {
 pub async fn a_name_is_free_when_its_key_is_revoked(world: StoreFixture) {
     let ring = &world.harness.auth;
     let name = key_name("ops");
-    let revoke = async || ring.revoke_key(&name).await.expect("revoke");
+    let revoke = async || ring.revoke_api_key(&name).await.expect("revoke");
     assert_eq!(revoke().await, None, "there is no such key");
     let add = async |secret: &str| {
-        let key = NewKey { hash: hash(secret), ..new_key("ops", Some(Millis(50)), Role::Viewer) };
-        ring.add_key(key).await.expect("add key")
+        let key =
+            NewApiKey { hash: hash(secret), ..new_key("ops", Some(Millis(50)), Role::Viewer) };
+        ring.add_api_key(key).await.expect("add key")
     };
     assert!(add("one").await);
     assert!(!add("two").await);
@@ -71,31 +72,31 @@ pub async fn a_name_is_free_when_its_key_is_revoked(world: StoreFixture) {
     assert_eq!((revoked.hash, revoked.revoked_at), (hash("one"), Some(now)));
     assert_eq!(revoke().await, None, "the key is revoked already");
     assert!(add("two").await);
-    let found = ring.find_key(hash("one")).await.expect("key");
+    let found = ring.find_api_key(hash("one")).await.expect("key");
     assert_eq!(found, Some(revoked));
-    let keys = ring.list_keys().await.expect("keys");
+    let keys = ring.list_api_keys().await.expect("keys");
     let counting: Vec<_> = keys.iter().map(|key| key.is_valid_at(now)).collect();
     assert_eq!(counting, [false, true], "{keys:?}");
 }
 
 /// Each secret belongs to one key.
 pub async fn a_key_hash_is_unique(world: StoreFixture) {
-    assert!(add_key(&world, "ops", None, Role::Viewer).await);
-    let again = NewKey { name: key_name("other"), ..new_key("ops", None, Role::Admin) };
-    assert!(world.harness.auth.add_key(again).await.is_err());
-    let keys = world.harness.auth.list_keys().await.expect("keys");
+    assert!(add_api_key(&world, "ops", None, Role::Viewer).await);
+    let again = NewApiKey { name: key_name("other"), ..new_key("ops", None, Role::Admin) };
+    assert!(world.harness.auth.add_api_key(again).await.is_err());
+    let keys = world.harness.auth.list_api_keys().await.expect("keys");
     assert_eq!(keys.len(), 1, "{keys:?}");
     // A retry after a lost response reports that the key exists.
-    assert!(!add_key(&world, "ops", None, Role::Viewer).await);
+    assert!(!add_api_key(&world, "ops", None, Role::Viewer).await);
 }
 
 /// The last use of a key is recorded, but not every use.
 pub async fn the_last_use_of_a_key_is_recorded_within_minutes(world: StoreFixture) {
     let ring = &world.harness.auth;
-    assert!(add_key(&world, "ops", None, Role::Viewer).await);
+    assert!(add_api_key(&world, "ops", None, Role::Viewer).await);
     let touch = async |name| {
         ring.record_api_key_use(hash(name)).await.expect("touch");
-        let found = ring.find_key(hash("ops")).await.expect("key");
+        let found = ring.find_api_key(hash("ops")).await.expect("key");
         found.expect("the key exists").last_used_at
     };
     assert_eq!(touch("nobody").await, None);
@@ -111,58 +112,58 @@ pub async fn the_last_use_of_a_key_is_recorded_within_minutes(world: StoreFixtur
 /// A token is valid for one purpose until it expires, any number of times.
 pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
     let until = world.harness.clock.now().plus(Millis(50));
-    add_token(&world, TokenKind::Session, "s", ApiKeyRef::Local).await;
-    let expected = TokenRow { issuer: ApiKeyRef::Local, expires_at: until };
+    add_login_token(&world, LoginTokenKind::Session, "s", ApiKeyRef::Local).await;
+    let expected = LoginTokenRow { issuer: ApiKeyRef::Local, expires_at: until };
     for _ in 0..2 {
-        let found = find_token(&world, TokenKind::Session, "s").await;
+        let found = find_login_token(&world, LoginTokenKind::Session, "s").await;
         assert_eq!(found.as_ref(), Some(&expected));
-        assert_eq!(find_token(&world, TokenKind::Ticket, "s").await, None);
-        assert_eq!(find_token(&world, TokenKind::Session, "t").await, None);
+        assert_eq!(find_login_token(&world, LoginTokenKind::Ticket, "s").await, None);
+        assert_eq!(find_login_token(&world, LoginTokenKind::Session, "t").await, None);
         world.advance(Millis(24));
     }
     world.advance(Millis(2));
-    assert_eq!(find_token(&world, TokenKind::Session, "s").await, None);
-    assert_eq!(consume_token(&world, TokenKind::Session, "s").await, None);
+    assert_eq!(find_login_token(&world, LoginTokenKind::Session, "s").await, None);
+    assert_eq!(consume_login_token(&world, LoginTokenKind::Session, "s").await, None);
     // Adding tokens deletes the expired ones, and no others.
     for name in ["a", "b"] {
-        add_token(&world, TokenKind::Session, name, ApiKeyRef::Local).await;
+        add_login_token(&world, LoginTokenKind::Session, name, ApiKeyRef::Local).await;
     }
     for (name, is_there) in [("a", true), ("b", true), ("s", false)] {
-        let found = find_token(&world, TokenKind::Session, name).await;
+        let found = find_login_token(&world, LoginTokenKind::Session, name).await;
         assert_eq!(found.is_some(), is_there, "{name}");
     }
 }
 
 /// A consumed token is deleted; a token of another kind is not affected.
 pub async fn a_token_is_consumed_once(world: StoreFixture) {
-    for kind in [TokenKind::Ticket, TokenKind::Session] {
-        add_token(&world, kind, "t", ApiKeyRef::Local).await;
+    for kind in [LoginTokenKind::Ticket, LoginTokenKind::Session] {
+        add_login_token(&world, kind, "t", ApiKeyRef::Local).await;
     }
-    let whole = find_token(&world, TokenKind::Ticket, "t").await;
+    let whole = find_login_token(&world, LoginTokenKind::Ticket, "t").await;
     assert!(whole.is_some());
-    assert_eq!(consume_token(&world, TokenKind::Ticket, "t").await, whole);
-    assert_eq!(consume_token(&world, TokenKind::Ticket, "t").await, None);
-    assert_eq!(find_token(&world, TokenKind::Ticket, "t").await, None);
-    assert_eq!(find_token(&world, TokenKind::Session, "t").await, whole);
+    assert_eq!(consume_login_token(&world, LoginTokenKind::Ticket, "t").await, whole);
+    assert_eq!(consume_login_token(&world, LoginTokenKind::Ticket, "t").await, None);
+    assert_eq!(find_login_token(&world, LoginTokenKind::Ticket, "t").await, None);
+    assert_eq!(find_login_token(&world, LoginTokenKind::Session, "t").await, whole);
 }
 
 /// A token ends with its key, whether the key expires or is revoked.
 pub async fn tokens_end_with_their_key(world: StoreFixture) {
-    assert!(add_key(&world, "revoked", None, Role::Admin).await);
-    assert!(add_key(&world, "expiring", Some(Millis(20)), Role::Admin).await);
-    assert!(add_key(&world, "good", None, Role::Admin).await);
+    assert!(add_api_key(&world, "revoked", None, Role::Admin).await);
+    assert!(add_api_key(&world, "expiring", Some(Millis(20)), Role::Admin).await);
+    assert!(add_api_key(&world, "good", None, Role::Admin).await);
     let names = ["revoked", "expiring", "good", "unknown"];
     let give_all = async || {
         for name in names {
             let holder = ApiKeyRef::Key(hash(name));
-            add_token(&world, TokenKind::Session, name, holder.clone()).await;
-            add_token(&world, TokenKind::Ticket, name, holder).await;
+            add_login_token(&world, LoginTokenKind::Session, name, holder.clone()).await;
+            add_login_token(&world, LoginTokenKind::Ticket, name, holder).await;
         }
     };
     let good = async || {
         let mut good = Vec::new();
         for name in names {
-            if let Some(row) = find_token(&world, TokenKind::Session, name).await {
+            if let Some(row) = find_login_token(&world, LoginTokenKind::Session, name).await {
                 assert_eq!(row.issuer, ApiKeyRef::Key(hash(name)));
                 good.push(name);
             }
@@ -172,18 +173,18 @@ pub async fn tokens_end_with_their_key(world: StoreFixture) {
     give_all().await;
     assert_eq!(good().await, ["revoked", "expiring", "good"]);
     let name = key_name("revoked");
-    let revoked = world.harness.auth.revoke_key(&name).await.expect("revoke");
+    let revoked = world.harness.auth.revoke_api_key(&name).await.expect("revoke");
     assert!(revoked.is_some());
     assert_eq!(good().await, ["expiring", "good"]);
     world.advance(Millis(20));
     assert_eq!(good().await, ["good"]);
     // A request that began before its key ended, and a new key with the same name.
     give_all().await;
-    let again = NewKey { hash: hash("another secret"), ..new_key("revoked", None, Role::Admin) };
-    assert!(world.harness.auth.add_key(again).await.expect("add key"));
+    let again = NewApiKey { hash: hash("another secret"), ..new_key("revoked", None, Role::Admin) };
+    assert!(world.harness.auth.add_api_key(again).await.expect("add key"));
     assert_eq!(good().await, ["good"]);
     for name in names {
-        let spent = consume_token(&world, TokenKind::Ticket, name).await;
+        let spent = consume_login_token(&world, LoginTokenKind::Ticket, name).await;
         assert_eq!(spent.is_some(), name == "good", "{name}");
     }
 }
@@ -252,7 +253,7 @@ pub async fn a_request_counts_once(world: StoreFixture) {
     // A failed request may be sent again, also with another body.
     abort_request(&world, "bert").await;
     assert_eq!(begun("bert", "z").await, IdempotentRequestState::Acquired);
-    let bare = StoredResponse { location: None, body: Vec::new(), ..response(204) };
+    let bare = StoredHttpResponse { location: None, body: Vec::new(), ..response(204) };
     complete_request(&world, "bert", bare.clone()).await;
     assert_eq!(begun("bert", "z").await, IdempotentRequestState::Completed(bare));
 }
@@ -311,10 +312,10 @@ pub async fn stored_responses_expire(world: StoreFixture) {
 pub async fn one_of_many_consumes_a_token(world: StoreFixture) {
     for round in 0..world.harness.rounds / 20 {
         let name = format!("t{round}");
-        add_token(&world, TokenKind::Ticket, &name, ApiKeyRef::Local).await;
+        add_login_token(&world, LoginTokenKind::Ticket, &name, ApiKeyRef::Local).await;
         let spends = |world: StoreFixture| {
             let name = name.clone();
-            async move { consume_token(&world, TokenKind::Ticket, &name).await.is_some() }
+            async move { consume_login_token(&world, LoginTokenKind::Ticket, &name).await.is_some() }
         };
         assert_eq!(count_concurrent(&world, spends).await, 1, "round {round}");
     }
@@ -350,13 +351,13 @@ where
     done.into_iter().filter(|won| *won).count()
 }
 
-async fn add_key(world: &StoreFixture, name: &str, span: Option<Millis>, role: Role) -> bool {
-    let added = world.harness.auth.add_key(new_key(name, span, role)).await;
+async fn add_api_key(world: &StoreFixture, name: &str, span: Option<Millis>, role: Role) -> bool {
+    let added = world.harness.auth.add_api_key(new_key(name, span, role)).await;
     added.expect("add key")
 }
 
-pub(super) fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewKey {
-    NewKey {
+pub(super) fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewApiKey {
+    NewApiKey {
         name: key_name(name),
         role,
         hash: hash(name),
@@ -366,18 +367,31 @@ pub(super) fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewKey {
     }
 }
 
-async fn add_token(world: &StoreFixture, kind: TokenKind, name: &str, holder: ApiKeyRef) {
-    let token = NewToken { kind, hash: hash(name), issuer: holder, ttl: Millis(50) };
-    world.harness.auth.add_token(token).await.expect("add token");
+async fn add_login_token(
+    world: &StoreFixture,
+    kind: LoginTokenKind,
+    name: &str,
+    holder: ApiKeyRef,
+) {
+    let token = NewLoginToken { kind, hash: hash(name), issuer: holder, ttl: Millis(50) };
+    world.harness.auth.add_login_token(token).await.expect("add token");
 }
 
-async fn find_token(world: &StoreFixture, kind: TokenKind, name: &str) -> Option<TokenRow> {
-    let found = world.harness.auth.find_token(kind, hash(name)).await;
+async fn find_login_token(
+    world: &StoreFixture,
+    kind: LoginTokenKind,
+    name: &str,
+) -> Option<LoginTokenRow> {
+    let found = world.harness.auth.find_login_token(kind, hash(name)).await;
     found.expect("pass")
 }
 
-async fn consume_token(world: &StoreFixture, kind: TokenKind, name: &str) -> Option<TokenRow> {
-    let spent = world.harness.auth.consume_token(kind, hash(name)).await;
+async fn consume_login_token(
+    world: &StoreFixture,
+    kind: LoginTokenKind,
+    name: &str,
+) -> Option<LoginTokenRow> {
+    let spent = world.harness.auth.consume_login_token(kind, hash(name)).await;
     spent.expect("consume token")
 }
 
@@ -395,7 +409,11 @@ pub(super) async fn begin_request(
     world.harness.auth.begin_idempotent_request(ask).await.expect("begin")
 }
 
-pub(super) async fn complete_request(world: &StoreFixture, principal: &str, reply: StoredResponse) {
+pub(super) async fn complete_request(
+    world: &StoreFixture,
+    principal: &str,
+    reply: StoredHttpResponse,
+) {
     let kept = world.harness.auth.complete_idempotent_request(request_key(principal), reply).await;
     kept.expect("keep");
 }
@@ -409,8 +427,8 @@ pub(super) fn request_key(principal: &str) -> IdempotencyKey {
     IdempotencyKey { principal: principal.to_owned(), key: "k".to_owned() }
 }
 
-pub(super) fn response(status: u16) -> StoredResponse {
-    StoredResponse { status, location: Some("/v1/runs/1".to_owned()), body: vec![0, 255, 10] }
+pub(super) fn response(status: u16) -> StoredHttpResponse {
+    StoredHttpResponse { status, location: Some("/v1/runs/1".to_owned()), body: vec![0, 255, 10] }
 }
 
 /// Prunes everything that can be pruned and returns the numbers of runs and keys.
@@ -421,8 +439,8 @@ async fn prune(world: &StoreFixture) -> (usize, usize) {
     (pruned.runs, pruned.idempotency_keys)
 }
 
-fn key_name(name: &str) -> KeyName {
-    KeyName::new(name).expect("a valid name")
+fn key_name(name: &str) -> ApiKeyName {
+    ApiKeyName::new(name).expect("a valid name")
 }
 
 fn hash(secret: &str) -> Hash {

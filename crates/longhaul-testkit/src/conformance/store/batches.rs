@@ -1,8 +1,8 @@
 //! Constructors for events and batches of the checks.
 
 use longhaul_core::change::{
-    Change, GateTransition, GateUpdate, JournalBatch, RunSchedulingUpdate, SteerRow, SteerStatus,
-    TimerDueTime, TimerKind, TimerUpdate,
+    GateTransition, GateUpdate, JournalBatch, RowChange, RunSchedulingUpdate, SteerRow,
+    SteerStatus, TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{ProgressReported, TimerFired};
@@ -20,11 +20,11 @@ use longhaul_core::time::Millis;
 pub trait BatchExt {
     /// Adds one change to the batch.
     #[must_use]
-    fn with_change(self, change: Change) -> Self;
+    fn with_change(self, change: RowChange) -> Self;
 }
 
 impl BatchExt for JournalBatch {
-    fn with_change(mut self, change: Change) -> Self {
+    fn with_change(mut self, change: RowChange) -> Self {
         self.changes.push(change);
         self
     }
@@ -36,7 +36,7 @@ pub fn events_batch(events: impl IntoIterator<Item = Event>) -> JournalBatch {
 }
 
 /// Returns a batch of one change and no event.
-pub fn change_batch(change: Change) -> JournalBatch {
+pub fn change_batch(change: RowChange) -> JournalBatch {
     JournalBatch::default().with_change(change)
 }
 
@@ -48,8 +48,8 @@ pub fn park_batch(reason: &'static str) -> JournalBatch {
 }
 
 /// Returns the head update that parks a run.
-pub fn park_head(reason: &'static str) -> Change {
-    Change::UpdateScheduling(RunSchedulingUpdate::Park {
+pub fn park_head(reason: &'static str) -> RowChange {
+    RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
         reason,
         blocked: false,
         release_lane: false,
@@ -59,12 +59,13 @@ pub fn park_head(reason: &'static str) -> Change {
 /// Returns the batch that pauses a run.
 pub fn pause_batch() -> JournalBatch {
     events_batch([Event::RunPaused(run_request())])
-        .with_change(Change::UpdateScheduling(RunSchedulingUpdate::Pause))
+        .with_change(RowChange::UpdateScheduling(RunSchedulingUpdate::Pause))
 }
 
 /// Returns the batch with which a driver releases a run.
 pub fn release_batch() -> JournalBatch {
-    events_batch([progress(2)]).with_change(Change::UpdateScheduling(RunSchedulingUpdate::Release))
+    events_batch([progress(2)])
+        .with_change(RowChange::UpdateScheduling(RunSchedulingUpdate::Release))
 }
 
 /// Returns the batch that completes a run and releases its lane.
@@ -73,7 +74,7 @@ pub fn end_batch() -> JournalBatch {
     let end =
         RunSchedulingUpdate::End { status: Status::Completed, code: None, releases_lane: true };
     events_batch([Event::RunCompleted(Box::new(completed))])
-        .with_change(Change::UpdateScheduling(end))
+        .with_change(RowChange::UpdateScheduling(end))
 }
 
 /// Returns the batch that cancels a run without a driver.
@@ -81,7 +82,7 @@ pub fn cancel_batch() -> JournalBatch {
     let cancelled = RunCancelled { reason: "not needed".to_owned() };
     let end =
         RunSchedulingUpdate::End { status: Status::Cancelled, code: None, releases_lane: true };
-    events_batch([Event::RunCancelled(cancelled)]).with_change(Change::UpdateScheduling(end))
+    events_batch([Event::RunCancelled(cancelled)]).with_change(RowChange::UpdateScheduling(end))
 }
 
 /// Returns an event that only a driver may append.
@@ -113,7 +114,7 @@ pub fn gate_spec(id: GateId) -> GateSpec {
 pub fn raise_gate_batch(spec: GateSpec) -> JournalBatch {
     let raised = GateRaised { gate: spec.clone() };
     events_batch([Event::GateRaised(Box::new(raised))])
-        .with_change(Change::RaiseGate(Box::new(spec)))
+        .with_change(RowChange::RaiseGate(Box::new(spec)))
 }
 
 /// Returns the batch that answers and closes a gate.
@@ -140,8 +141,8 @@ pub fn expire_batch(gate: GateId) -> JournalBatch {
 }
 
 /// Returns the change that closes or updates a gate.
-pub fn close_gate(gate: GateId, transition: GateTransition) -> Change {
-    Change::UpdateGate(GateUpdate { gate, seen_answers: None, transition })
+pub fn close_gate(gate: GateId, transition: GateTransition) -> RowChange {
+    RowChange::UpdateGate(GateUpdate { gate, seen_answers: None, transition })
 }
 
 /// Returns an approval.
@@ -157,8 +158,8 @@ pub fn approval(by: &str) -> Answer {
 }
 
 /// Returns the change that arms a timer of a run after a delay.
-pub fn arm_timer(timer: TimerId, run: RunId, after: Millis) -> Change {
-    Change::SetTimer(TimerUpdate::Arm {
+pub fn arm_timer(timer: TimerId, run: RunId, after: Millis) -> RowChange {
+    RowChange::SetTimer(TimerUpdate::Arm {
         timer,
         run,
         due: TimerDueTime::After(after),
@@ -172,8 +173,8 @@ pub fn fire_timer_batch(timer: TimerId) -> JournalBatch {
 }
 
 /// Returns the change that consumes a timer.
-pub fn spend_timer(timer: TimerId) -> Change {
-    Change::SetTimer(TimerUpdate::Consume(timer))
+pub fn spend_timer(timer: TimerId) -> RowChange {
+    RowChange::SetTimer(TimerUpdate::Consume(timer))
 }
 
 /// Returns the batch that sends a message to a run.
@@ -183,5 +184,5 @@ pub fn steer_batch(steer: SteerId, text: &str) -> JournalBatch {
     let message =
         SteerMessage { steer, text: text.to_owned(), delivery, by: by.clone(), is_task: false };
     let row = SteerRow { steer, text: text.to_owned(), delivery, by, status: SteerStatus::Queued };
-    events_batch([Event::SteerQueued(message)]).with_change(Change::QueueSteer(row))
+    events_batch([Event::SteerQueued(message)]).with_change(RowChange::QueueSteer(row))
 }

@@ -1,7 +1,7 @@
 //! Budgets: a hold never exceeds the remaining cap, over a whole tree of runs. Turns and active
 //! time are limited by the state machine, not by the store.
 
-use longhaul_core::change::{BudgetHold, BudgetHoldSettlement, Change, JournalBatch, UsageRow};
+use longhaul_core::change::{BudgetHold, BudgetHoldSettlement, JournalBatch, RowChange, UsageRow};
 use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
 use longhaul_core::port::records::{ModelUsage, UsageQuery};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
@@ -18,14 +18,14 @@ use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_append
 /// A hold is created, and then spent, lost or released.
 pub async fn a_hold_is_settled(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    assert_appended(&held.change(Change::Hold(hold_of(60, 500).into())).await);
+    assert_appended(&held.change(RowChange::Hold(hold_of(60, 500).into())).await);
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
     let settlement = BudgetHoldSettlement {
         held: hold_of(60, 500),
         spent: hold_of(20, 100),
         lost: hold_of(5, 50),
     };
-    assert_appended(&held.change(Change::Settle(settlement)).await);
+    assert_appended(&held.change(RowChange::Settle(settlement)).await);
     let expected = BudgetAccount {
         cap_micro_usd: Some(MicroUsd(100)),
         cap_tokens: Some(1_000),
@@ -36,53 +36,57 @@ pub async fn a_hold_is_settled(fixture: StoreFixture) {
     assert_eq!(account(&fixture, &held).await, expected);
     let too_much =
         BudgetHoldSettlement { held: hold_of(900, 900), spent: hold_of(0, 0), lost: hold_of(0, 0) };
-    assert_appended(&held.change(Change::Settle(too_much)).await);
+    assert_appended(&held.change(RowChange::Settle(too_much)).await);
     assert_eq!(account(&fixture, &held).await.held, hold_of(0, 0));
 }
 
 /// A hold above the cap is refused with the remaining budget, and nothing is held.
 pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    assert_appended(&held.change(Change::Hold(hold_of(60, 500).into())).await);
+    assert_appended(&held.change(RowChange::Hold(hold_of(60, 500).into())).await);
     let left = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
     let all = RemainingBudget { micro_usd: Some(MicroUsd(100)), tokens: Some(1_000) };
     for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
-        let account = refusing_account(held.change(Change::Hold(hold.into())).await);
-        assert_eq!((account.free(), account.unspent_budget()), (left, all));
+        let account = refusing_account(held.change(RowChange::Hold(hold.into())).await);
+        assert_eq!((account.unreserved_budget(), account.unspent_budget()), (left, all));
     }
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
-    assert_appended(&held.change(Change::Hold(hold_of(40, 500).into())).await);
+    assert_appended(&held.change(RowChange::Hold(hold_of(40, 500).into())).await);
     let lost = BudgetHoldSettlement {
         held: hold_of(100, 1_000),
         spent: hold_of(0, 1_000),
         lost: hold_of(100, 0),
     };
-    assert_appended(&held.change(Change::Settle(lost)).await);
+    assert_appended(&held.change(RowChange::Settle(lost)).await);
     let none = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
-    let account = refusing_account(held.change(Change::Hold(hold_of(1, 0).into())).await);
-    assert_eq!((account.free(), account.unspent_budget()), (none, none), "lost amounts count");
+    let account = refusing_account(held.change(RowChange::Hold(hold_of(1, 0).into())).await);
+    assert_eq!(
+        (account.unreserved_budget(), account.unspent_budget()),
+        (none, none),
+        "lost amounts count"
+    );
 }
 
 /// A missing cap means no limit, and the remaining budget says so.
 pub async fn a_budget_without_a_cap_is_unlimited(fixture: StoreFixture) {
     let mut free = fixture.open_and_claim(|_| {}).await;
-    assert_appended(&free.change(Change::Hold(hold_of(1 << 40, 1 << 40).into())).await);
+    assert_appended(&free.change(RowChange::Hold(hold_of(1 << 40, 1 << 40).into())).await);
     let mut half = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
-    let account = refusing_account(half.change(Change::Hold(hold_of(5, 11).into())).await);
-    assert_eq!(account.free(), RemainingBudget { micro_usd: None, tokens: Some(10) });
+    let account = refusing_account(half.change(RowChange::Hold(hold_of(5, 11).into())).await);
+    assert_eq!(account.unreserved_budget(), RemainingBudget { micro_usd: None, tokens: Some(10) });
 }
 
 /// Raised caps apply immediately; the other caps do not change.
 pub async fn caps_can_be_raised(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    refused(held.change(Change::Hold(hold_of(150, 0).into())).await);
+    refused(held.change(RowChange::Hold(hold_of(150, 0).into())).await);
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
     assert_appended(
-        &fixture.append_outside(held.run, change_batch(Change::RaiseBudget(raise))).await,
+        &fixture.append_outside(held.run, change_batch(RowChange::RaiseBudget(raise))).await,
     );
     let account = account(&fixture, &held).await;
     assert_eq!((account.cap_micro_usd, account.cap_tokens), (Some(MicroUsd(200)), Some(1_000)));
-    assert_appended(&held.change(Change::Hold(hold_of(150, 0).into())).await);
+    assert_appended(&held.change(RowChange::Hold(hold_of(150, 0).into())).await);
 }
 
 /// A raise does not lower a cap, and does not add a cap that is missing.
@@ -102,9 +106,9 @@ pub async fn a_raise_before_the_park_wakes_the_run(fixture: StoreFixture) {
     {
         let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
         let raise = BudgetRaise { micro_usd: Some(MicroUsd(raised_to)), ..BudgetRaise::default() };
-        assert_appended(&held.change(Change::RaiseBudget(raise)).await);
+        assert_appended(&held.change(RowChange::RaiseBudget(raise)).await);
         let (micro_usd, tokens) = (Some(MicroUsd(100)), Some(1_000));
-        let wait = Change::WaitForHigherCaps { micro_usd, tokens };
+        let wait = RowChange::WaitForHigherCaps { micro_usd, tokens };
         held.append_ok(park_batch("budget").with_change(wait)).await;
         fixture.assert_status(held.run, status, reason).await;
     }
@@ -117,13 +121,13 @@ pub async fn the_caps_of_a_tree_can_be_raised_through_a_child(fixture: StoreFixt
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
     assert_appended(&fixture.append_outside(child.run, raise_batch(raise)).await);
     assert_eq!(account(&fixture, &root).await.cap_micro_usd, Some(MicroUsd(100)));
-    let of_tree = change_batch(Change::RaiseTreeBudget(raise));
+    let of_tree = change_batch(RowChange::RaiseTreeBudget(raise));
     assert_appended(&fixture.append_outside(child.run, of_tree).await);
     assert_eq!(account(&fixture, &root).await.cap_micro_usd, Some(MicroUsd(200)));
 }
 
 fn raise_batch(raise: BudgetRaise) -> JournalBatch {
-    change_batch(Change::RaiseBudget(raise))
+    change_batch(RowChange::RaiseBudget(raise))
 }
 
 /// Child runs use the account of their root and have none of their own.
@@ -135,17 +139,17 @@ pub async fn a_tree_has_one_account(fixture: StoreFixture) {
         caps(1 << 40, 1 << 40)(task);
     });
     let child_id = child.id;
-    assert_appended(&root.change(Change::CreateRun(Box::new(child))).await);
+    assert_appended(&root.change(RowChange::CreateRun(Box::new(child))).await);
     let mut child = fixture.claim_one(root.worker).await;
     assert_eq!(child.run, child_id);
     assert_eq!(fixture.harness.records.budget_account(child_id).await.expect("account"), None);
-    assert_appended(&child.change(Change::Hold(hold_of(70, 0).into())).await);
+    assert_appended(&child.change(RowChange::Hold(hold_of(70, 0).into())).await);
     assert_eq!(account(&fixture, &root).await.held, hold_of(70, 0));
-    refused(root.change(Change::Hold(hold_of(40, 0).into())).await);
+    refused(root.change(RowChange::Hold(hold_of(40, 0).into())).await);
     let settlement =
         BudgetHoldSettlement { held: hold_of(70, 0), spent: hold_of(10, 0), lost: hold_of(0, 0) };
-    child.append_ok(end_batch().with_change(Change::Settle(settlement))).await;
-    assert_appended(&root.change(Change::Hold(hold_of(40, 0).into())).await);
+    child.append_ok(end_batch().with_change(RowChange::Settle(settlement))).await;
+    assert_appended(&root.change(RowChange::Hold(hold_of(40, 0).into())).await);
     assert_eq!(account(&fixture, &root).await.spent, hold_of(10, 0));
 }
 
@@ -155,13 +159,13 @@ pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) 
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     let hold = |warn_money_at, warn_tokens_at| {
         let (amount, reserve) = (hold_of(1, 1), hold_of(0, 0));
-        Change::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
+        RowChange::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
     };
     let spend = |spent| {
         let settlement = BudgetHoldSettlement { held: spent, spent, lost: hold_of(0, 0) };
-        Change::Settle(settlement)
+        RowChange::Settle(settlement)
     };
-    assert_appended(&held.change(Change::Hold(hold_of(95, 0).into())).await);
+    assert_appended(&held.change(RowChange::Hold(hold_of(95, 0).into())).await);
     assert_appended(&held.change(hold(Some(90), Some(90))).await);
     assert_appended(&held.change(spend(hold_of(89, 0))).await);
     assert_appended(&held.change(hold(Some(90), Some(90))).await);
@@ -181,18 +185,18 @@ pub async fn a_hold_leaves_a_reserve_until_the_model_is_warned(fixture: StoreFix
     let hold = |micros, warn_at| {
         let (amount, reserve) = (hold_of(micros, 1), hold_of(30, 10));
         let (warn_money_at, warn_tokens_at) = (warn_at, Some(90));
-        Change::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
+        RowChange::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
     };
     assert_appended(&held.change(hold(80, Some(90))).await);
     let (amount, spent) = (hold_of(80, 1), hold_of(10, 1));
     let lost = hold_of(0, 0);
     let settlement = BudgetHoldSettlement { held: amount, spent, lost };
-    assert_appended(&held.change(Change::Settle(settlement)).await);
+    assert_appended(&held.change(RowChange::Settle(settlement)).await);
     refusing_account(held.change(hold(61, Some(90))).await);
     assert_appended(&held.change(hold(60, Some(90))).await);
     assert_appended(&held.change(hold(30, Some(90))).await);
     let settlement = BudgetHoldSettlement { held: hold_of(90, 2), spent: hold_of(10, 0), lost };
-    assert_appended(&held.change(Change::Settle(settlement)).await);
+    assert_appended(&held.change(RowChange::Settle(settlement)).await);
     refusing_account(held.change(hold(61, Some(90))).await);
     assert_appended(&held.change(hold(80, None)).await);
 }
@@ -205,7 +209,7 @@ pub async fn a_raise_of_the_root_reaches_its_tree(fixture: StoreFixture) {
     waiting.park("budget").await;
     let raise = |tokens| {
         let tokens = Some(tokens);
-        Change::RaiseBudget(BudgetRaise { tokens, ..BudgetRaise::default() })
+        RowChange::RaiseBudget(BudgetRaise { tokens, ..BudgetRaise::default() })
     };
     for tokens in [50, 200] {
         assert_appended(&raised.change(raise(tokens)).await);
@@ -273,8 +277,8 @@ pub async fn usage_is_summed_by_model(fixture: StoreFixture) {
     assert_eq!(usage_rows(Some(second.run), Some(since)).await, []);
 }
 
-fn add_usage(model: &str, cost: Option<u64>) -> Change {
-    Change::AddUsage(UsageRow {
+fn add_usage(model: &str, cost: Option<u64>) -> RowChange {
+    RowChange::AddUsage(UsageRow {
         model: model.to_owned(),
         usage: Usage {
             input_tokens: 100,
@@ -306,7 +310,7 @@ pub(super) async fn child_of(parent: &ClaimedRun) -> ClaimedRun {
         task.root = parent.run;
         task.parent = Some(parent.run);
     });
-    let created = change_batch(Change::CreateRun(Box::new(child)));
+    let created = change_batch(RowChange::CreateRun(Box::new(child)));
     assert_appended(&fixture.append_outside(parent.run, created).await);
     fixture.claim_one(parent.worker).await
 }

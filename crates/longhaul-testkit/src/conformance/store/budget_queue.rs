@@ -1,7 +1,7 @@
 //! The queue of a budget: runs that wait for the holds of other runs get the budget in the order in
 //! which they began to wait.
 
-use longhaul_core::change::{BudgetHoldSettlement, Change, JournalBatch};
+use longhaul_core::change::{BudgetHoldSettlement, JournalBatch, RowChange};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
@@ -142,26 +142,26 @@ pub async fn a_run_that_waits_for_holds_too_late_is_woken(fixture: StoreFixture)
 }
 
 async fn hold(run: &mut ClaimedRun, micros: u64) {
-    assert_appended(&run.change(Change::Hold(hold_of(micros, 0).into())).await);
+    assert_appended(&run.change(RowChange::Hold(hold_of(micros, 0).into())).await);
 }
 
 async fn settle(run: &mut ClaimedRun, held: u64, spent: u64) {
     let (held, spent) = (hold_of(held, 0), hold_of(spent, 0));
     let settlement = BudgetHoldSettlement { held, spent, lost: BudgetAmount::default() };
-    assert_appended(&run.change(Change::Settle(settlement)).await);
+    assert_appended(&run.change(RowChange::Settle(settlement)).await);
 }
 
 async fn raise(root: &ClaimedRun, micros: u64) {
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(micros)), ..BudgetRaise::default() };
-    let raised = change_batch(Change::RaiseBudget(raise));
+    let raised = change_batch(RowChange::RaiseBudget(raise));
     assert_appended(&root.fixture.append_outside(root.run, raised).await);
 }
 
 /// Checks that a hold is refused, and how much the run could hold instead.
 async fn assert_refused(run: &mut ClaimedRun, micros: u64, free: u64) {
-    let account = refusing_account(run.change(Change::Hold(hold_of(micros, 0).into())).await);
+    let account = refusing_account(run.change(RowChange::Hold(hold_of(micros, 0).into())).await);
     let free = RemainingBudget { micro_usd: Some(MicroUsd(free)), tokens: Some(1_000) };
-    assert_eq!(account.free(), free);
+    assert_eq!(account.unreserved_budget(), free);
 }
 
 async fn assert_waiting<const N: usize>(fixture: &StoreFixture, runs: [&ClaimedRun; N]) {
@@ -178,5 +178,5 @@ async fn assert_woken<const N: usize>(fixture: &StoreFixture, runs: [&ClaimedRun
 
 /// Returns the batch that parks a run until other runs release what they hold.
 pub(super) fn budget_wait_batch(micros: u64) -> JournalBatch {
-    park_batch("budget_held").with_change(Change::WaitForHolds(hold_of(micros, 0)))
+    park_batch("budget_held").with_change(RowChange::WaitForHolds(hold_of(micros, 0)))
 }

@@ -1,12 +1,12 @@
 //! Chains: the rows of their runs name the newest run and its status.
 
 use longhaul_core::chain::{Chain, ChainRow, ChainStep, ChainStepCondition, PositionInChain};
-use longhaul_core::change::{Change, LaneEntryPolicy, NewRun, RunSchedulingUpdate};
+use longhaul_core::change::{LaneEntryPolicy, NewRun, RowChange, RunSchedulingUpdate};
 use longhaul_core::id::RunId;
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
-use longhaul_core::task::{BatchMode, BatchPosition, RetriedRun};
+use longhaul_core::task::{RetriedRun, RunBatchMode, RunBatchPosition};
 
 use crate::conformance::store::batches::{BatchExt as _, end_batch, events_batch};
 use crate::conformance::store::fixture::{StoreFixture, agent, lane_key};
@@ -28,7 +28,8 @@ fn position(step: usize, first_run: RunId) -> Box<PositionInChain> {
 /// All runs of a chain name its newest run and its status. A run that interrupts the lane of the
 /// chain cancels the newest run, and a batch lists only the first one.
 pub async fn the_runs_of_a_chain_name_the_newest_one(fixture: StoreFixture) {
-    let batch = BatchPosition { id: fixture.ids.batch(), mode: BatchMode::Parallel, next: None };
+    let batch =
+        RunBatchPosition { id: fixture.ids.batch(), mode: RunBatchMode::Parallel, next: None };
     let mut first = fixture.new_run(|task| {
         task.lane = Some(lane_key("a"));
         task.batch = Some(batch);
@@ -49,13 +50,13 @@ pub async fn the_runs_of_a_chain_name_the_newest_one(fixture: StoreFixture) {
         task.chain = Some(position(1, root));
     });
     let second = next.id;
-    let keeps = Change::UpdateScheduling(RunSchedulingUpdate::End {
+    let keeps = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
         status: Status::Completed,
         code: None,
         releases_lane: false,
     });
     let ends = events_batch(end_batch().events).with_change(keeps);
-    held.append_ok(ends.with_change(Change::CreateStep(Box::new(next)))).await;
+    held.append_ok(ends.with_change(RowChange::CreateStep(Box::new(next)))).await;
     assert_eq!(fixture.row(root).await.chain, row(0, second, Status::Pending));
     let mut held = fixture.claim_one(worker).await;
     assert_eq!(held.run, second);
@@ -64,7 +65,7 @@ pub async fn the_runs_of_a_chain_name_the_newest_one(fixture: StoreFixture) {
         assert_eq!(fixture.row(run).await.chain, row(step, second, Status::Waiting));
     }
     assert_eq!(fixture.open(|_| {}).await, fixture.claim_one(worker).await.run);
-    let runs = fixture.harness.records.batch_runs(batch.id).await.expect("runs");
+    let runs = fixture.harness.records.runs_of_batch(batch.id).await.expect("runs");
     assert_eq!(runs, [root]);
     let newer = fixture.new_run(|task| task.lane = Some(lane_key("a")));
     let newer = NewRun { lane_entry: LaneEntryPolicy::Interrupt, ..newer };
@@ -103,13 +104,13 @@ pub async fn a_retry_is_the_newest_run_of_its_chain(fixture: StoreFixture) {
         task.chain = Some(position(1, failed));
     });
     let second = next.id;
-    let keeps = Change::UpdateScheduling(RunSchedulingUpdate::End {
+    let keeps = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
         status: Status::Completed,
         code: None,
         releases_lane: false,
     });
     let ends = events_batch(end_batch().events).with_change(keeps);
-    held.append_ok(ends.with_change(Change::CreateStep(Box::new(next)))).await;
+    held.append_ok(ends.with_change(RowChange::CreateStep(Box::new(next)))).await;
     for (run, step) in [(failed, 0), (retry_id, 0), (second, 1)] {
         assert_eq!(current(run).await, (step, second, Status::Pending));
     }

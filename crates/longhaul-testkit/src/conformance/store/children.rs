@@ -1,6 +1,6 @@
 //! Child runs: created with the event of their start, and announced with their end.
 
-use longhaul_core::change::{Blob, Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{Blob, RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{ChildEnded, ChildStarted};
 use longhaul_core::id::{CallId, RunId};
@@ -30,8 +30,8 @@ pub async fn a_child_starts_and_ends_with_its_events(fixture: StoreFixture) {
     let started =
         ChildStarted { child, agent: agent("reader"), call: Some(call), background: false };
     let batch = events_batch([Event::ChildStarted(started)])
-        .with_change(Change::PutDefinition(definition))
-        .with_change(Change::CreateRun(Box::new(new)));
+        .with_change(RowChange::PutDefinition(definition))
+        .with_change(RowChange::CreateRun(Box::new(new)));
     let author = parent.author();
     parent.append_ok(batch.clone()).await;
     assert_appended(&fixture.append(parent.run, author, batch).await);
@@ -46,7 +46,7 @@ pub async fn a_child_starts_and_ends_with_its_events(fixture: StoreFixture) {
     let timer = fixture.ids.timer();
     let kind = TimerKind::ChildEnded(child);
     let arm = TimerUpdate::Arm { timer, run: parent.run, due: TimerDueTime::Now, kind };
-    held.append_ok(end_batch().with_change(Change::SetTimer(arm))).await;
+    held.append_ok(end_batch().with_change(RowChange::SetTimer(arm))).await;
     let due = fixture.harness.records.due_timers(9).await.expect("due");
     assert_eq!(
         due.iter().map(|due| (due.timer, due.run)).collect::<Vec<_>>(),
@@ -69,14 +69,14 @@ pub async fn the_open_runs_of_a_tree_are_limited(fixture: StoreFixture) {
             task.root = root_id;
             task.parent = Some(parent);
         });
-        Change::CreateRun(Box::new(new))
+        RowChange::CreateRun(Box::new(new))
     };
     let first = fixture.new_run(|task| {
         task.root = root.run;
         task.parent = Some(root.run);
     });
     let first_id = first.id;
-    root.append_ok(change_batch(Change::CreateRun(Box::new(first)))).await;
+    root.append_ok(change_batch(RowChange::CreateRun(Box::new(first)))).await;
     let mut child = fixture.claim_one(root.worker).await;
     assert_eq!(child.run, first_id);
     let mut too_many = events_batch([progress(1)]);

@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
-use longhaul_core::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
-use longhaul_core::port::store::{Claim, ClaimRequest, Heartbeat};
+use longhaul_core::port::queue::{PeekRequest, QueuePosition, RunsToClaim};
+use longhaul_core::port::store::{Claim, Heartbeat, RunClaimRequest};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 
@@ -48,7 +48,7 @@ pub async fn claims_go_by_priority_then_by_age(fixture: StoreFixture) {
     let worker = fixture.worker().await;
     let mut got = Vec::new();
     for limit in [2, 0, 2, 9] {
-        let request = ClaimRequest { limit, ..claim_request(worker) };
+        let request = RunClaimRequest { limit, ..claim_request(worker) };
         let claimed = fixture.claim_with(request).await;
         assert!(claimed.len() <= limit);
         got.extend(run_ids(&claimed));
@@ -62,7 +62,7 @@ pub async fn claims_go_through_the_inboxes_in_order(fixture: StoreFixture) {
     for name in ["a", "b", "c"] {
         runs.insert(name, fixture.open(|task| task.inbox = inbox(name)).await);
     }
-    let request = ClaimRequest {
+    let request = RunClaimRequest {
         inboxes: vec![inbox("c"), inbox("none"), inbox("a")],
         ..claim_request(fixture.worker().await)
     };
@@ -83,7 +83,7 @@ pub async fn a_claim_is_shared_evenly_by_the_inboxes(fixture: StoreFixture) {
     let worker = fixture.worker().await;
     let claim = async |limit| {
         let inboxes = vec![inbox("a"), inbox("b"), inbox("c")];
-        let request = ClaimRequest { inboxes, limit, ..claim_request(worker) };
+        let request = RunClaimRequest { inboxes, limit, ..claim_request(worker) };
         run_ids(&fixture.claim_with(request).await)
     };
     let (a, b, c) = (&runs["a"], &runs["b"], &runs["c"]);
@@ -103,7 +103,7 @@ pub async fn several_types_are_claimed_in_queue_order(fixture: StoreFixture) {
         runs.push(open.await);
     }
     let types = ["y", "x", "y"].map(str::to_owned).to_vec();
-    let request = ClaimRequest { types, limit: 4, ..claim_request(fixture.worker().await) };
+    let request = RunClaimRequest { types, limit: 4, ..claim_request(fixture.worker().await) };
     let expected = [runs[4], runs[5], runs[0], runs[1]];
     assert_eq!(run_ids(&fixture.claim_with(request).await), expected);
 }
@@ -151,8 +151,8 @@ pub async fn given_runs_are_claimed_if_they_are_ready(fixture: StoreFixture) {
     }
     let worker = fixture.worker().await;
     let claim = async |runs: Vec<RunId>, limit| {
-        let only = Some(ClaimSelection::Runs(runs));
-        let request = ClaimRequest { only, limit, ..claim_request(worker) };
+        let only = Some(RunsToClaim::Runs(runs));
+        let request = RunClaimRequest { only, limit, ..claim_request(worker) };
         run_ids(&fixture.claim_with(request).await)
     };
     assert_eq!(claim(vec![runs[2]], 9).await, [runs[2]]);
@@ -169,8 +169,8 @@ pub async fn a_tree_is_claimed_without_other_runs(fixture: StoreFixture) {
     let root = fixture.open(|task| task.inbox = inbox("mail")).await;
     let worker = fixture.worker().await;
     let claim = async |limit| {
-        let only = Some(ClaimSelection::Tree(root));
-        run_ids(&fixture.claim_with(ClaimRequest { only, limit, ..claim_request(worker) }).await)
+        let only = Some(RunsToClaim::Tree(root));
+        run_ids(&fixture.claim_with(RunClaimRequest { only, limit, ..claim_request(worker) }).await)
     };
     assert_eq!(claim(9).await, [root]);
     let mut children = Vec::new();
@@ -195,7 +195,7 @@ pub async fn claims_filter_by_type(fixture: StoreFixture) {
         runs.push(fixture.open(|task| task.kind = kind.map(str::to_owned)).await);
     }
     let worker = fixture.worker().await;
-    let wants = |types: &[&str]| ClaimRequest {
+    let wants = |types: &[&str]| RunClaimRequest {
         types: types.iter().map(|kind| (*kind).to_owned()).collect(),
         limit: 1,
         ..claim_request(worker)
@@ -210,9 +210,9 @@ pub async fn claims_filter_by_type(fixture: StoreFixture) {
 pub async fn claims_filter_by_format(fixture: StoreFixture) {
     let run = fixture.open(|_| {}).await;
     let worker = fixture.worker().await;
-    let old = ClaimRequest { format: 0, ..claim_request(worker) };
+    let old = RunClaimRequest { format: 0, ..claim_request(worker) };
     assert_eq!(fixture.claim_with(old).await, []);
-    let somewhere = ClaimRequest { host: Some("there".to_owned()), ..claim_request(worker) };
+    let somewhere = RunClaimRequest { host: Some("there".to_owned()), ..claim_request(worker) };
     assert_eq!(
         run_ids(&fixture.claim_with(somewhere).await),
         [run],
@@ -264,7 +264,7 @@ pub async fn a_run_is_claimed_by_one_worker_only(fixture: StoreFixture) {
 async fn claim_all(fixture: StoreFixture, worker: WorkerId) -> (WorkerId, Vec<Claim>) {
     let mut got = Vec::new();
     loop {
-        let request = ClaimRequest { limit: 2, ..claim_request(worker) };
+        let request = RunClaimRequest { limit: 2, ..claim_request(worker) };
         let claimed = fixture.claim_with(request).await;
         if claimed.is_empty() {
             return (worker, got);

@@ -1,8 +1,8 @@
 //! Runs that start with the events of another run.
 
 use longhaul_core::change::{
-    Blob, BudgetHoldSettlement, Change, JournalPrefixCopy, NewRun, RunSchedulingUpdate, SteerRow,
-    SteerStatus,
+    Blob, BudgetHoldSettlement, JournalPrefixCopy, NewRun, RowChange, RunSchedulingUpdate,
+    SteerRow, SteerStatus,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
@@ -32,7 +32,7 @@ pub async fn a_retry_starts_with_a_copied_journal(fixture: StoreFixture) {
     let at = fixture.harness.clock.now();
     let blob = Blob::new(b"a long result".to_vec());
     let batch = events_batch([progress(1), long.clone()]);
-    failed.append_ok(batch.with_change(Change::PutBlob(blob.clone()))).await;
+    failed.append_ok(batch.with_change(RowChange::PutBlob(blob.clone()))).await;
     fixture.advance(Millis(5));
     let through = failed.last;
     fail(&mut failed).await;
@@ -64,7 +64,7 @@ pub async fn a_retry_starts_with_a_copied_journal(fixture: StoreFixture) {
     assert_eq!((page.entries[2].at, page.entries[2].epoch), (at, failed.epoch));
     assert_eq!((page.entries[2].run, &page.entries[2].event), (retry, &long));
     let records = &fixture.harness.records;
-    assert_eq!(records.queued_steers(retry).await.expect("steers"), steers);
+    assert_eq!(records.queued_steer_messages(retry).await.expect("steers"), steers);
     fixture.assert_status(retry, Status::Pending, "worker").await;
     // Blobs live as long as the retry.
     fixture.advance(Millis(100));
@@ -95,30 +95,30 @@ pub async fn an_incomplete_journal_is_not_copied(fixture: StoreFixture) {
 pub async fn retries_share_the_account_of_the_first_run(fixture: StoreFixture) {
     let capped = |task: &mut TaskSpec| task.policy.budget.micro_usd = Some(MicroUsd(100));
     let mut first = fixture.open_and_claim(capped).await;
-    assert_appended(&first.change(Change::Hold(money(60).into())).await);
+    assert_appended(&first.change(RowChange::Hold(money(60).into())).await);
     fail(&mut first).await;
     let second = retry_of(&fixture, first.run, capped);
     fixture.open_runs(vec![second]).await;
     let mut second = fixture.claim_one(first.worker).await;
-    let why = refused(second.change(Change::Hold(money(50).into())).await);
+    let why = refused(second.change(RowChange::Hold(money(50).into())).await);
     assert!(
-        matches!(why, AppendRefusalReason::OverBudget(account) if account.free().micro_usd == Some(MicroUsd(40)))
+        matches!(why, AppendRefusalReason::OverBudget(account) if account.unreserved_budget().micro_usd == Some(MicroUsd(40)))
     );
     let child = fixture.new_run(|task| {
         task.root = second.run;
         task.parent = Some(second.run);
     });
-    assert_appended(&second.change(Change::CreateRun(Box::new(child))).await);
+    assert_appended(&second.change(RowChange::CreateRun(Box::new(child))).await);
     let mut child = fixture.claim_one(first.worker).await;
-    assert_appended(&child.change(Change::Hold(money(30).into())).await);
+    assert_appended(&child.change(RowChange::Hold(money(30).into())).await);
     assert_eq!(held(&fixture, first.run).await, Some(money(90)));
     assert_eq!(held(&fixture, second.run).await, Some(money(90)));
     assert_eq!(held(&fixture, child.run).await, None, "only a root has an account");
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
     assert_appended(
-        &fixture.append_outside(second.run, change_batch(Change::RaiseBudget(raise))).await,
+        &fixture.append_outside(second.run, change_batch(RowChange::RaiseBudget(raise))).await,
     );
-    assert_appended(&second.change(Change::Hold(money(50).into())).await);
+    assert_appended(&second.change(RowChange::Hold(money(50).into())).await);
     // The first run is deleted, and a retry of its retry still has the same account.
     fixture.advance(Millis(10));
     prune(&fixture).await;
@@ -155,22 +155,22 @@ pub async fn a_retry_does_not_wait_for_kept_children(fixture: StoreFixture) {
     fixture.open_runs(vec![retry_of(&fixture, first.run, capped)]).await;
     let mut retry = fixture.claim_one(first.worker).await;
     let mut child = child_of(&retry).await;
-    assert_appended(&retry.change(Change::Hold(money(90).into())).await);
+    assert_appended(&retry.change(RowChange::Hold(money(90).into())).await);
     woken.append_ok(budget_wait_batch(60)).await;
     parked.append_ok(budget_wait_batch(60)).await;
     child.append_ok(budget_wait_batch(50)).await;
     let settlement = BudgetHoldSettlement { held: money(90), spent: money(0), lost: money(0) };
-    assert_appended(&retry.change(Change::Settle(settlement)).await);
+    assert_appended(&retry.change(RowChange::Settle(settlement)).await);
     for (run, status) in
         [(&woken, Status::Running), (&parked, Status::Waiting), (&child, Status::Running)]
     {
         assert_eq!(fixture.row(run.run).await.status, status, "{}", run.run);
     }
-    assert_appended(&retry.change(Change::Hold(money(50).into())).await);
+    assert_appended(&retry.change(RowChange::Hold(money(50).into())).await);
     exhausted.append_ok(park_batch("budget")).await;
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
     assert_appended(
-        &fixture.append_outside(retry.run, change_batch(Change::RaiseBudget(raise))).await,
+        &fixture.append_outside(retry.run, change_batch(RowChange::RaiseBudget(raise))).await,
     );
     fixture.assert_status(exhausted.run, Status::Running, "worker").await;
     fixture.assert_consistent().await;
@@ -195,7 +195,8 @@ fn failed_batch() -> longhaul_core::change::JournalBatch {
         code: Some("auth".to_owned()),
         releases_lane: true,
     };
-    events_batch([Event::RunFailed(RunFailed { error })]).with_change(Change::UpdateScheduling(end))
+    events_batch([Event::RunFailed(RunFailed { error })])
+        .with_change(RowChange::UpdateScheduling(end))
 }
 
 async fn fail(claimed: &mut ClaimedRun) {

@@ -1,7 +1,7 @@
 //! Effect keys: one call holds a key, waiting runs are woken when it is settled, and a settled key
 //! outlives its run.
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect_key::{
     ClaimedEffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState,
@@ -28,7 +28,7 @@ fn claim_of(run: &ClaimedRun) -> EffectKeyClaim {
 }
 
 async fn change(run: &mut ClaimedRun, change: EffectKeyChange) -> AppendResult {
-    run.append(events_batch([progress(1)]).with_change(Change::UpdateKey(change))).await
+    run.append(events_batch([progress(1)]).with_change(RowChange::UpdateKey(change))).await
 }
 
 async fn claim(run: &mut ClaimedRun) -> AppendResult {
@@ -108,7 +108,7 @@ pub async fn a_settled_key_wakes_the_waiting_runs(fixture: StoreFixture) {
         let key = Hash::digest(name.as_bytes());
         let claim = EffectKeyClaim { key, ..claim_of(&holder) };
         let wait = EffectKeyChange::Wait { key, holder: claim.holder };
-        let park = || park_batch("key").with_change(Change::UpdateKey(wait));
+        let park = || park_batch("key").with_change(RowChange::UpdateKey(wait));
         assert_eq!(refused(waiting.append(park()).await), AppendRefusalReason::KeyNotHeld);
         assert_appended(&change(&mut holder, EffectKeyChange::Claim(claim)).await);
         waiting.append_ok(park()).await;

@@ -1,7 +1,7 @@
 //! Fencing: only the current driver that has read all events may append, or a closer if the run
 //! has no driver. Appends of outsiders are in `outsider`.
 
-use longhaul_core::change::{Blob, Change, TimerUpdate};
+use longhaul_core::change::{Blob, RowChange, TimerUpdate};
 use longhaul_core::id::{Epoch, Seq};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult, JournalAuthor};
 use longhaul_core::status::Status;
@@ -185,9 +185,9 @@ pub async fn a_refused_batch_leaves_no_trace(fixture: StoreFixture) {
     let hash = blob.hash();
     let timer = fixture.ids.timer();
     let batch = park_batch("child")
-        .with_change(Change::CreateRun(Box::new(child)))
-        .with_change(Change::PutBlob(blob))
-        .with_change(Change::SetTimer(TimerUpdate::Consume(timer)));
+        .with_change(RowChange::CreateRun(Box::new(child)))
+        .with_change(RowChange::PutBlob(blob))
+        .with_change(RowChange::SetTimer(TimerUpdate::Consume(timer)));
     assert_eq!(refused(held.append(batch).await), AppendRefusalReason::TimerConsumed);
     fixture.assert_status(held.run, Status::Running, "").await;
     assert_eq!(fixture.row(held.run).await.last_seq, held.last);

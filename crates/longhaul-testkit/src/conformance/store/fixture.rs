@@ -1,12 +1,12 @@
 //! Fixture for the checks: a store, and helpers to act on it.
 
-use longhaul_core::change::{Change, JournalBatch, LANE_DEPTH_MAX, LaneEntryPolicy, NewRun};
+use longhaul_core::change::{JournalBatch, LANE_DEPTH_MAX, LaneEntryPolicy, NewRun, RowChange};
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{
-    AppendRefusalReason, AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome,
-    CreateRunsRequest, Heartbeat, HeartbeatAck, JournalAuthor, JournalReadRequest, RunRow,
+    AppendRefusalReason, AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest,
+    Heartbeat, HeartbeatAck, JournalAuthor, JournalReadRequest, RunClaimRequest, RunRow,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
@@ -113,13 +113,13 @@ impl StoreFixture {
     }
 
     /// Sends this claim request.
-    pub async fn claim_with(&self, request: ClaimRequest) -> Vec<Claim> {
+    pub async fn claim_with(&self, request: RunClaimRequest) -> Vec<Claim> {
         self.harness.store.claim_runs(request).await.expect("claim")
     }
 
     /// Claims the next run, if there is one.
     pub async fn try_claim_one(&self, worker: WorkerId) -> Option<ClaimedRun> {
-        let request = ClaimRequest { limit: 1, ..claim_request(worker) };
+        let request = RunClaimRequest { limit: 1, ..claim_request(worker) };
         let claimed = self.claim_with(request).await.pop()?;
         Some(ClaimedRun::new(self, worker, &claimed))
     }
@@ -242,7 +242,7 @@ impl ClaimedRun {
     }
 
     /// Applies a change, together with an event so that the append can be retried.
-    pub async fn change(&mut self, change: Change) -> AppendResult {
+    pub async fn change(&mut self, change: RowChange) -> AppendResult {
         self.append(events_batch([progress(1)]).with_change(change)).await
     }
 
@@ -271,8 +271,8 @@ pub fn heartbeat(worker: WorkerId) -> Heartbeat {
 }
 
 /// Returns a claim request for all ready runs in the inbox `main`.
-pub fn claim_request(worker: WorkerId) -> ClaimRequest {
-    ClaimRequest {
+pub fn claim_request(worker: WorkerId) -> RunClaimRequest {
+    RunClaimRequest {
         worker,
         inboxes: vec![inbox("main")],
         types: Vec::new(),

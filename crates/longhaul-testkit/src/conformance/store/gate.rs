@@ -1,7 +1,7 @@
 //! Gates: answered once, before the deadline, and never after the end of the run. Races are in
 //! `race`.
 
-use longhaul_core::change::{Change, GateTransition, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{GateTransition, RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{CallId, GateId};
 use longhaul_core::policy::gate::{
     GateKind, GateRow, GateSpec, GateStatus, GateTimeoutAction, RecordedAnswer,
@@ -110,7 +110,7 @@ pub async fn an_answer_to_an_ended_run_is_rolled_back(fixture: StoreFixture) {
 pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     let (held, gate) = park_at_gate(&fixture, |spec| spec.timeout = Some(HOUR)).await;
     let timer = fixture.ids.timer();
-    let arm = Change::SetTimer(TimerUpdate::Arm {
+    let arm = RowChange::SetTimer(TimerUpdate::Arm {
         timer,
         run: held.run,
         due: TimerDueTime::After(HOUR),
@@ -159,7 +159,7 @@ pub async fn a_gate_timer_carries_its_gate(fixture: StoreFixture) {
         let run = held.run;
         let due = TimerDueTime::Now;
         let arm = TimerUpdate::Arm { timer, run, due, kind: what };
-        assert_appended(&fixture.append_outside(run, change_batch(Change::SetTimer(arm))).await);
+        assert_appended(&fixture.append_outside(run, change_batch(RowChange::SetTimer(arm))).await);
         let due = fixture.harness.records.due_timers(9).await.expect("due");
         assert_eq!((due.len(), due[0].open_gate.as_deref()), (1, means));
         assert_appended(&fixture.append_outside(run, change_batch(spend_timer(timer))).await);
@@ -172,7 +172,7 @@ pub async fn an_answer_is_refused_after_another_answer(fixture: StoreFixture) {
     let vote = |by: &str, seen: usize| {
         let mut batch = vote_batch(gate, by);
         for change in &mut batch.changes {
-            if let Change::UpdateGate(update) = change {
+            if let RowChange::UpdateGate(update) = change {
                 update.seen_answers = Some(seen);
             }
         }

@@ -4,7 +4,7 @@
 use tokio::task::{JoinSet, yield_now};
 
 use longhaul_core::change::GateTransition;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::{ChangedRuns, GlobalSeq};
 use longhaul_core::port::store::{JournalReadRequest, PruneRequest};
@@ -29,7 +29,7 @@ pub async fn the_global_log_is_in_write_order(world: StoreFixture) {
     assert!(places.is_sorted_by(|one, other| one < other), "{places:?}");
     assert_eq!(places.last(), Some(&last_global_seq(&world).await));
     for run in runs {
-        let own: Vec<&Entry> = tail.iter().map(|(_, entry)| entry).collect();
+        let own: Vec<&JournalEntry> = tail.iter().map(|(_, entry)| entry).collect();
         let own = own.into_iter().filter(|entry| entry.run == run);
         let ask = JournalReadRequest { run, after: Seq::START, limit: 99 };
         let page = world.harness.store.read_journal(ask).await.expect("read");
@@ -182,7 +182,11 @@ async fn write_two_runs(world: &StoreFixture) -> [RunId; 2] {
     runs
 }
 
-async fn read_all(world: &StoreFixture, after: GlobalSeq, limit: usize) -> Vec<(GlobalSeq, Entry)> {
+async fn read_all(
+    world: &StoreFixture,
+    after: GlobalSeq,
+    limit: usize,
+) -> Vec<(GlobalSeq, JournalEntry)> {
     let tail = world.harness.records.read_all_journals(after, limit).await;
     tail.expect("tail").entries
 }

@@ -1,6 +1,6 @@
 //! Lanes: one run at a time, in the order in which they entered. Races are in `lane_race`.
 
-use longhaul_core::change::{Change, NewRun, RunSchedulingUpdate};
+use longhaul_core::change::{NewRun, RowChange, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, WorkerId};
 use longhaul_core::port::records::LaneRow;
 use longhaul_core::port::store::{AppendRefusalReason, CreateRunsOutcome, PruneRequest};
@@ -65,7 +65,7 @@ pub async fn a_lane_has_a_depth(fixture: StoreFixture) {
     assert_eq!(fixture.harness.store.get_run(ids[2]).await.expect("row"), None);
     let worker = fixture.worker().await;
     let mut held = claim_run(&fixture, worker, ids[0]).await;
-    let open = Change::CreateRun(Box::new(third.clone()));
+    let open = RowChange::CreateRun(Box::new(third.clone()));
     let last = held.last;
     assert_eq!(refused(held.change(open).await), AppendRefusalReason::LaneFull(lane_key("a")));
     assert_eq!(held.last, last);
@@ -212,13 +212,14 @@ pub async fn a_chain_keeps_its_lane_to_the_end(fixture: StoreFixture) {
         })
     };
     let step_id = step.id;
-    let keeps = Change::UpdateScheduling(RunSchedulingUpdate::End {
+    let keeps = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
         status: Status::Completed,
         code: None,
         releases_lane: false,
     });
     let events = events_batch(end_batch().events);
-    root.append_ok(events.with_change(keeps).with_change(Change::CreateStep(Box::new(step)))).await;
+    root.append_ok(events.with_change(keeps).with_change(RowChange::CreateStep(Box::new(step))))
+        .await;
     assert_lane(&fixture, "a", Some(runs[0]), 2).await;
     fixture.assert_consistent().await;
     let mut held = claim_run(&fixture, worker, step_id).await;
@@ -246,7 +247,7 @@ pub async fn a_tree_keeps_its_lane_until_its_last_run_ends(fixture: StoreFixture
     });
     let [first, last] = [children[0].id, children[1].id];
     for child in children {
-        assert_appended(&root.change(Change::CreateRun(Box::new(child))).await);
+        assert_appended(&root.change(RowChange::CreateRun(Box::new(child))).await);
     }
     let mut first = claim_run(&fixture, worker, first).await;
     let mut last = claim_run(&fixture, worker, last).await;
@@ -296,13 +297,16 @@ pub async fn a_paused_lane_starts_no_run(fixture: StoreFixture) {
     let worker = fixture.worker().await;
     let runs = fixture.open_in_lane("a", 2).await;
     let paused = set_paused(&fixture, "a", true).await;
-    assert_eq!((paused.head, paused.waiting(), paused.paused), (None, 2, true));
+    assert_eq!((paused.head, paused.waiting_run_count(), paused.paused), (None, 2, true));
     fixture.assert_status(runs[0], Status::Pending, "lane").await;
     let later = fixture.open_in_lane("a", 1).await;
     assert_nothing_ready(&fixture, worker).await;
     fixture.assert_consistent().await;
     let resumed = set_paused(&fixture, "a", false).await;
-    assert_eq!((resumed.head, resumed.waiting(), resumed.paused), (Some(runs[0]), 2, false));
+    assert_eq!(
+        (resumed.head, resumed.waiting_run_count(), resumed.paused),
+        (Some(runs[0]), 2, false)
+    );
     for run in [runs[0], runs[1], later[0]] {
         claim_run(&fixture, worker, run).await.end().await;
     }
@@ -352,7 +356,7 @@ pub async fn a_paused_lane_lets_its_started_run_go_on(fixture: StoreFixture) {
     let mut held = claim_run(&fixture, worker, runs[0]).await;
     held.park("child").await;
     let paused = set_paused(&fixture, "a", true).await;
-    assert_eq!((paused.head, paused.waiting()), (Some(runs[0]), 1));
+    assert_eq!((paused.head, paused.waiting_run_count()), (Some(runs[0]), 1));
     assert_appended(&fixture.append_outside(runs[0], events_batch([resumed()])).await);
     claim_run(&fixture, worker, runs[0]).await.end().await;
     assert_lane(&fixture, "a", None, 1).await;
@@ -367,7 +371,7 @@ async fn set_paused(fixture: &StoreFixture, key: &str, paused: bool) -> LaneRow 
 }
 
 fn park_releasing_lane() -> longhaul_core::change::JournalBatch {
-    let lets_go = Change::UpdateScheduling(RunSchedulingUpdate::Park {
+    let lets_go = RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
         reason: "child",
         blocked: false,
         release_lane: true,

@@ -1,6 +1,6 @@
 //! Conditions under which a new run enters its lane, and tasks that are added to runs in it.
 
-use longhaul_core::change::{Change, LaneEntryPolicy, NewRun, TimerKind};
+use longhaul_core::change::{LaneEntryPolicy, NewRun, RowChange, TimerKind};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest,
@@ -128,11 +128,11 @@ pub async fn an_added_task_has_a_key(fixture: StoreFixture) {
     let run = create(&fixture, LaneEntryPolicy::Enqueue).await;
     let add = async |key: IdempotencyRecord| {
         let batch = steer_batch(fixture.ids.steer(), "more");
-        fixture.append_outside(run, batch.with_change(Change::SaveSubmitKey(key))).await
+        fixture.append_outside(run, batch.with_change(RowChange::SaveSubmitKey(key))).await
     };
     assert_appended(&add(key("body")).await);
     assert_eq!(refused(add(key("body")).await), AppendRefusalReason::SubmitKeyUsed);
-    let steers = fixture.harness.records.queued_steers(run).await.expect("steers");
+    let steers = fixture.harness.records.queued_steer_messages(run).await.expect("steers");
     assert_eq!(steers.len(), 1);
     let open = async |key: IdempotencyRecord| {
         let runs = vec![fixture.new_run(|_| {})];

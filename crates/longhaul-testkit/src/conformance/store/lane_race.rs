@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{Change, RunSchedulingUpdate};
+use longhaul_core::change::{RowChange, RunSchedulingUpdate};
 use longhaul_core::id::{LaneKey, RunId, WorkerId};
 use longhaul_core::port::store::{AppendResult, RunFilter};
 use longhaul_core::status::Status;
@@ -225,7 +225,7 @@ async fn park_and_return(fixture: StoreFixture, worker: WorkerId) -> usize {
     while let Some(mut held) = fixture.try_claim_one(worker).await {
         yield_now().await;
         if held.epoch.0 == 1 {
-            let lets_go = Change::UpdateScheduling(RunSchedulingUpdate::Park {
+            let lets_go = RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
                 reason: "child",
                 blocked: false,
                 release_lane: true,

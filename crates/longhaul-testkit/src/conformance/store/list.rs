@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::change::{Change, JournalBatch, NewRun, RunSchedulingUpdate};
+use longhaul_core::change::{JournalBatch, NewRun, RowChange, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::InboxRunCounts;
 use longhaul_core::port::store::{RunFilter, RunRow, StoreWatcher};
@@ -24,7 +24,7 @@ pub async fn rows_have_the_status_of_a_run(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
     fixture.assert_status(held.run, Status::Running, "").await;
     let blocked = RunSchedulingUpdate::Park { reason: "child", blocked: true, release_lane: false };
-    held.append_ok(events_batch([progress(1)]).with_change(Change::UpdateScheduling(blocked)))
+    held.append_ok(events_batch([progress(1)]).with_change(RowChange::UpdateScheduling(blocked)))
         .await;
     fixture.assert_status(held.run, Status::Blocked, "child").await;
     assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
@@ -143,7 +143,7 @@ fn failed_batch() -> JournalBatch {
         code: Some("turn_limit".to_owned()),
         releases_lane: true,
     };
-    events_batch(end_batch().events).with_change(Change::UpdateScheduling(failed))
+    events_batch(end_batch().events).with_change(RowChange::UpdateScheduling(failed))
 }
 
 /// A list contains the same row as a single lookup.

@@ -3,7 +3,7 @@
 
 use futures_util::future::join_all;
 use longhaul_core::id::{NoteId, ResourceKey, RunId};
-use longhaul_core::note::{AddNoteOutcome, NOTES_MAX, NewNote, Note};
+use longhaul_core::note::{AddNoteOutcome, MemoryNote, NOTES_MAX, NewMemoryNote};
 use longhaul_core::port::store::PruneRequest;
 use longhaul_core::time::Millis;
 
@@ -17,12 +17,12 @@ fn resource_key(name: &str) -> ResourceKey {
     ResourceKey::new(name).expect("a valid name")
 }
 
-fn new_note(key: &str, text: &str, tags: &[&str]) -> NewNote {
+fn new_note(key: &str, text: &str, tags: &[&str]) -> NewMemoryNote {
     let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
-    NewNote::new(key, text, tags, None).expect("a valid note")
+    NewMemoryNote::new(key, text, tags, None).expect("a valid note")
 }
 
-async fn remember(fixture: &StoreFixture, resource: &str, note: NewNote) -> AddNoteOutcome {
+async fn remember(fixture: &StoreFixture, resource: &str, note: NewMemoryNote) -> AddNoteOutcome {
     let noted = fixture.harness.records.add_note(&resource_key(resource), note).await;
     noted.expect("remember")
 }
@@ -41,12 +41,16 @@ async fn recall(fixture: &StoreFixture, query: &str) -> Vec<String> {
     texts(found.expect("recall"))
 }
 
-async fn list_notes(fixture: &StoreFixture, after: Option<NoteId>, limit: usize) -> Vec<Note> {
+async fn list_notes(
+    fixture: &StoreFixture,
+    after: Option<NoteId>,
+    limit: usize,
+) -> Vec<MemoryNote> {
     let notes = fixture.harness.records.list_notes(&resource_key("ada"), after, limit).await;
     notes.expect("notes")
 }
 
-fn texts(notes: Vec<Note>) -> Vec<String> {
+fn texts(notes: Vec<MemoryNote>) -> Vec<String> {
     notes.into_iter().map(|note| note.text).collect()
 }
 
@@ -54,7 +58,7 @@ fn texts(notes: Vec<Note>) -> Vec<String> {
 pub async fn a_note_is_added_once_per_key(fixture: StoreFixture) {
     let run = RunId::from_bits(7);
     let tags = vec!["food".to_owned(), "taste".to_owned()];
-    let new = NewNote::new("k1", "likes tea", tags.clone(), Some(run)).expect("a note");
+    let new = NewMemoryNote::new("k1", "likes tea", tags.clone(), Some(run)).expect("a note");
     let now = fixture.harness.records.now().await.expect("now");
     let AddNoteOutcome::Stored(id) = remember(&fixture, "ada", new.clone()).await else {
         panic!("a new note is added");
@@ -63,7 +67,7 @@ pub async fn a_note_is_added_once_per_key(fixture: StoreFixture) {
     for again in [new, new_note("k1", "likes coffee", &[])] {
         assert_eq!(remember(&fixture, "ada", again).await, AddNoteOutcome::Existing(id));
     }
-    let expected = Note { id, text: "likes tea".to_owned(), tags, run: Some(run), at: now };
+    let expected = MemoryNote { id, text: "likes tea".to_owned(), tags, run: Some(run), at: now };
     assert_eq!(list_notes(&fixture, None, 9).await, [expected]);
     // Keys are scoped to a resource.
     let other = remember(&fixture, "bob", new_note("k1", "likes tea", &[])).await;
@@ -254,7 +258,7 @@ pub async fn a_deleted_note_is_not_found(fixture: StoreFixture) {
 /// Pruning a run does not delete its notes.
 pub async fn notes_outlive_the_run_that_wrote_them(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
-    let new = NewNote::new("k", "likes tea", Vec::new(), Some(held.run)).expect("a note");
+    let new = NewMemoryNote::new("k", "likes tea", Vec::new(), Some(held.run)).expect("a note");
     remember(&fixture, "ada", new).await;
     held.append_ok(end_batch()).await;
     // The run with the newest event is never pruned.

@@ -1,7 +1,7 @@
 //! Appends of outsiders: which events are accepted, and which runs they wake. Gates and timers
 //! are in their own modules.
 
-use longhaul_core::change::{Blob, Change};
+use longhaul_core::change::{Blob, RowChange};
 use longhaul_core::event::environment::{
     BudgetRaised, ChildEnded, RuleAdded, SandboxEvent, TimerFired,
 };
@@ -123,7 +123,7 @@ pub async fn changes_without_events_do_not_move_the_head(world: StoreFixture) {
     let before = world.row(held.run).await;
     let put = async |text: &str| {
         let blob = Blob::new(text.as_bytes().to_vec());
-        let change = change_batch(Change::PutBlob(blob.clone()));
+        let change = change_batch(RowChange::PutBlob(blob.clone()));
         let appended = world.append_outside(held.run, change).await;
         let kept = world.harness.records.blob(blob.hash()).await.expect("blob");
         assert_eq!(kept.as_deref(), Some(text.as_bytes()));

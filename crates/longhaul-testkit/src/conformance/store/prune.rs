@@ -1,6 +1,6 @@
 //! Long bodies, and pruning of old runs, unreferenced blobs and keys.
 
-use longhaul_core::change::{Blob, Change, OutboxRow};
+use longhaul_core::change::{Blob, OutboxRow, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
@@ -72,7 +72,7 @@ pub async fn a_tree_is_pruned_when_all_its_runs_have_ended(fixture: StoreFixture
         task.parent = Some(root.run);
     });
     let child_id = child.id;
-    root.append_ok(end_batch().with_change(Change::CreateRun(Box::new(child)))).await;
+    root.append_ok(end_batch().with_change(RowChange::CreateRun(Box::new(child)))).await;
     fixture.advance(Millis(DAY.0 * 2));
     assert_eq!(prune(&fixture, DAY, DAY).await.runs, 0);
     assert_appended(&fixture.append_as_closer(child_id, Seq(1), cancel_batch()).await);
@@ -102,9 +102,11 @@ pub async fn pruning_is_batched(fixture: StoreFixture) {
 pub async fn unreferenced_blobs_are_pruned(fixture: StoreFixture) {
     let [run, other] = [fixture.open(|_| {}).await, fixture.open(|_| {}).await];
     let [own, shared] = [b"own".to_vec(), b"shared".to_vec()].map(Blob::new);
-    let puts = |blob: &Blob| change_batch(Change::PutBlob(blob.clone()));
+    let puts = |blob: &Blob| change_batch(RowChange::PutBlob(blob.clone()));
     assert_appended(
-        &fixture.append_outside(run, puts(&own).with_change(Change::PutBlob(shared.clone()))).await,
+        &fixture
+            .append_outside(run, puts(&own).with_change(RowChange::PutBlob(shared.clone())))
+            .await,
     );
     assert_appended(&fixture.append_outside(other, puts(&shared)).await);
     fixture.advance(Millis(DAY.0 * 2));
@@ -199,7 +201,7 @@ pub async fn a_run_with_undelivered_messages_is_kept(fixture: StoreFixture) {
     };
     fixture.harness.store.create_runs(request.clone()).await.expect("created");
     let message = OutboxRow { endpoint: "inbox:mail".to_owned(), body: "letter-1".to_owned() };
-    let end = cancel_batch().with_change(Change::AddOutbox(message));
+    let end = cancel_batch().with_change(RowChange::AddOutbox(message));
     assert_appended(&fixture.append_as_closer(run, Seq(1), end).await);
     write_newer_run(&fixture).await;
     fixture.advance(Millis(DAY.0 * 2));

@@ -4,7 +4,7 @@
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{BudgetHoldSettlement, Change};
+use longhaul_core::change::{BudgetHoldSettlement, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
 use longhaul_core::id::{GateId, RunId, Seq};
@@ -247,7 +247,7 @@ async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u6
     let used = BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 };
     let mut spent = 0;
     for _ in 0..rounds {
-        if !is_appended(&held.change(Change::Hold(hold.into())).await) {
+        if !is_appended(&held.change(RowChange::Hold(hold.into())).await) {
             yield_now().await;
             continue;
         }
@@ -258,7 +258,7 @@ async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u6
         yield_now().await;
         let settlement =
             BudgetHoldSettlement { held: hold, spent: used, lost: BudgetAmount::default() };
-        assert_appended(&held.change(Change::Settle(settlement)).await);
+        assert_appended(&held.change(RowChange::Settle(settlement)).await);
         spent += 1;
     }
     spent

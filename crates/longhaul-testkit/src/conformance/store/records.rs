@@ -2,12 +2,12 @@
 //! providers and checkpoints. Budgets and sandbox slots are in their own modules.
 
 use longhaul_core::change::{
-    Blob, Change, LateToolResult, NewThreadMessages, OutboxRow, SandboxRow, SandboxState,
+    Blob, LateToolResult, NewThreadMessages, OutboxRow, RowChange, SandboxRow, SandboxState,
 };
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{CallId, Seq, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::port::records::OutboxItem;
+use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::conformance::store::batches::{
@@ -21,7 +21,7 @@ pub async fn thread_messages_keep_their_order(world: StoreFixture) {
     let messages_batch = |thread: &str, texts: &[&str]| {
         let messages = texts.iter().map(|text| Message::user(*text)).collect();
         let thread = thread_key(thread);
-        change_batch(Change::AppendThread(NewThreadMessages { thread, messages }))
+        change_batch(RowChange::AppendThread(NewThreadMessages { thread, messages }))
     };
     assert_appended(&world.append_outside(one, messages_batch("t", &["a", "b"])).await);
     assert_appended(&world.append_outside(two, messages_batch("t", &["c"])).await);
@@ -49,9 +49,9 @@ pub async fn blobs_are_found_by_hash(world: StoreFixture) {
     let definition = Blob::new(b"an agent".to_vec());
     let blob = Blob::new(vec![0_u8, 255, 10]);
     let empty = Blob::new(Vec::new());
-    let batch = change_batch(Change::PutDefinition(definition.clone()))
-        .with_change(Change::PutBlob(blob.clone()))
-        .with_change(Change::PutBlob(empty.clone()));
+    let batch = change_batch(RowChange::PutDefinition(definition.clone()))
+        .with_change(RowChange::PutBlob(blob.clone()))
+        .with_change(RowChange::PutBlob(empty.clone()));
     for _ in 0..2 {
         assert_appended(&world.append_outside(run, batch.clone()).await);
     }
@@ -85,7 +85,7 @@ pub async fn sandboxes_are_stored(world: StoreFixture) {
         (SandboxState::Lost, None),
     ] {
         assert_appended(
-            &world.append_outside(run, change_batch(Change::SetSandbox(row(state, host)))).await,
+            &world.append_outside(run, change_batch(RowChange::SetSandbox(row(state, host)))).await,
         );
         let rows = world.harness.records.sandboxes(run).await.expect("sandboxes");
         assert_eq!(rows, [row(state, host)]);
@@ -99,7 +99,7 @@ pub async fn a_worker_lists_its_claimed_runs(world: StoreFixture) {
     let mut first = world.open_and_claim(|_| {}).await;
     let second = world.open_and_claim(|_| {}).await;
     let others = world.open_and_claim(|_| {}).await;
-    let heads = |worker| world.harness.records.claimed_runs(worker);
+    let heads = |worker| world.harness.records.claimed_runs_with_last_seq(worker);
     let seen = heads(first.worker).await.expect("heads");
     assert_eq!(seen, [(first.run, first.last)]);
     let appended = world.append_outside(second.run, events_batch([cancel_requested()])).await;
@@ -136,8 +136,8 @@ pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
         body: body.to_owned(),
     };
     let batch = events_batch([progress(1)])
-        .with_change(Change::AddOutbox(outbox_row("one")))
-        .with_change(Change::AddOutbox(outbox_row("two")));
+        .with_change(RowChange::AddOutbox(outbox_row("one")))
+        .with_change(RowChange::AddOutbox(outbox_row("two")));
     held.append_ok(batch).await;
     let due = async |limit| {
         let endpoint = "https://example.org/hook";
@@ -145,7 +145,7 @@ pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
     };
     let other = world.harness.records.due_outbox_messages("inbox:mail", 9).await;
     assert_eq!(other.expect("outbox"), []);
-    let bodies = |rows: &[OutboxItem]| -> Vec<(String, u32)> {
+    let bodies = |rows: &[DueOutboxMessage]| -> Vec<(String, u32)> {
         let rows = rows.iter();
         rows.map(|row| (row.row.body.clone(), row.attempts)).collect()
     };
@@ -202,7 +202,7 @@ pub async fn checkpoints_belong_to_a_build(world: StoreFixture) {
     let found = async |fold| records.newest_checkpoint(run, fold).await.expect("checkpoint");
     assert_eq!(found("f1").await, None);
     let save = async |checkpoint| {
-        let batch = change_batch(Change::SaveCheckpoint(checkpoint));
+        let batch = change_batch(RowChange::SaveCheckpoint(checkpoint));
         assert_appended(&world.append_outside(run, batch).await);
     };
     for seq in [10, 20] {

@@ -1,7 +1,7 @@
 //! Repairs of rows that were made inconsistent on purpose. After every other check, a repair
 //! must find nothing.
 
-use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::change::{RowChange, SandboxRow, SandboxSlot, SandboxState};
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder};
 use longhaul_core::port::records::RepairedRowCounts;
@@ -56,7 +56,7 @@ pub async fn valid_waits_are_not_repaired(fixture: StoreFixture) {
     let timer = arm_timer(fixture.ids.timer(), held.run, Millis(10));
     held.append_ok(park_batch("retry").with_change(timer)).await;
     let mut held = fixture.open_and_claim(|_| {}).await;
-    let queues = Change::QueueForSlot("local".to_owned());
+    let queues = RowChange::QueueForSlot("local".to_owned());
     held.append_ok(park_batch("sandbox_slot").with_change(queues)).await;
     fixture.advance(Millis(20));
     fixture.assert_consistent().await;
@@ -71,8 +71,8 @@ pub async fn wait_for_key_of(holder: &mut ClaimedRun, waiting: &mut ClaimedRun) 
     let call = EffectKeyHolder { run: holder.run, call: CallId { turn: 1, index: 1 } };
     let key = Hash::digest(b"invoice:18");
     let claim = EffectKeyChange::Claim(EffectKeyClaim { key, holder: call, replaces: None });
-    holder.append_ok(change_batch(Change::UpdateKey(claim))).await;
-    let wait = Change::UpdateKey(EffectKeyChange::Wait { key, holder: call });
+    holder.append_ok(change_batch(RowChange::UpdateKey(claim))).await;
+    let wait = RowChange::UpdateKey(EffectKeyChange::Wait { key, holder: call });
     waiting.append_ok(park_batch("key").with_change(wait)).await;
 }
 
@@ -81,7 +81,7 @@ pub async fn a_repair_respects_lanes(fixture: StoreFixture) {
     let first = fixture.open_in_lane("a", 1).await;
     let worker = fixture.worker().await;
     let mut held = fixture.claim_one(worker).await;
-    let lets_go = Change::UpdateScheduling(longhaul_core::change::RunSchedulingUpdate::Park {
+    let lets_go = RowChange::UpdateScheduling(longhaul_core::change::RunSchedulingUpdate::Park {
         reason: "timer",
         blocked: false,
         release_lane: true,
@@ -118,16 +118,16 @@ pub async fn leaked_slots_are_released(fixture: StoreFixture) {
         };
         let slot = SandboxSlot { sandbox, provider: "local".to_owned(), capacity: 1 };
         let batch = events_batch([progress(1)])
-            .with_change(Change::SetSandbox(row))
-            .with_change(Change::AcquireSlot(slot));
+            .with_change(RowChange::SetSandbox(row))
+            .with_change(RowChange::AcquireSlot(slot));
         held.append_ok(batch).await;
         assert_eq!(repair(&fixture).await.slot_leaked, leaked, "{state:?}");
         fixture.assert_consistent().await;
-        assert_appended(&held.change(Change::ReleaseSlot(sandbox)).await);
+        assert_appended(&held.change(RowChange::ReleaseSlot(sandbox)).await);
     }
     let nowhere =
         SandboxSlot { sandbox: fixture.ids.sandbox(), provider: "local".to_owned(), capacity: 1 };
-    assert_appended(&held.change(Change::AcquireSlot(nowhere)).await);
+    assert_appended(&held.change(RowChange::AcquireSlot(nowhere)).await);
     assert_eq!(repair(&fixture).await.slot_leaked, 1, "the sandbox does not exist");
 }
 
@@ -142,7 +142,7 @@ pub async fn open_gates_of_ended_runs_are_withdrawn(fixture: StoreFixture) {
     assert_eq!(repair(&fixture).await.gate_of_ended, 2);
     assert_appended(
         &fixture
-            .append_outside(held.run, change_batch(Change::ReleaseSlot(fixture.ids.sandbox())))
+            .append_outside(held.run, change_batch(RowChange::ReleaseSlot(fixture.ids.sandbox())))
             .await,
     );
 }

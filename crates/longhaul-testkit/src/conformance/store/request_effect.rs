@@ -2,8 +2,8 @@
 //! attempt can be repeated wherever it was interrupted.
 
 use longhaul_core::access::Role;
-use longhaul_core::change::{Change, JournalBatch};
-use longhaul_core::port::auth::{IdempotentRequestState, NewKey};
+use longhaul_core::change::{JournalBatch, RowChange};
+use longhaul_core::port::auth::{IdempotentRequestState, NewApiKey};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -34,7 +34,7 @@ async fn end_attempt(world: &StoreFixture, end: AttemptEnd) {
 
 /// Marks a batch as the effect of the request of `principal`.
 fn with_request_mark(mut batch: JournalBatch, principal: &str) -> JournalBatch {
-    batch.changes.push(Change::MarkRequestApplied(request_key(principal)));
+    batch.changes.push(RowChange::MarkRequestApplied(request_key(principal)));
     batch
 }
 
@@ -140,13 +140,13 @@ pub async fn a_refused_batch_has_no_effect(world: StoreFixture) {
 /// is not.
 pub async fn a_repeated_request_replaces_its_own_key(world: StoreFixture) {
     let ring = &world.harness.auth;
-    let key = |secret: &str, principal: &str| NewKey {
+    let key = |secret: &str, principal: &str| NewApiKey {
         hash: Hash::digest(secret.as_bytes()),
         request: Some(request_key(principal)),
         ..new_key("ci", None, Role::Viewer)
     };
     let add = async |secret: &str, principal: &str| {
-        let added = ring.add_key(key(secret, principal)).await;
+        let added = ring.add_api_key(key(secret, principal)).await;
         added.expect("add key")
     };
     assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Acquired);
@@ -156,7 +156,7 @@ pub async fn a_repeated_request_replaces_its_own_key(world: StoreFixture) {
     assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Applied(first));
     assert!(add("second", "anna").await);
     let counts = async |secret: &str| {
-        let row = ring.find_key(Hash::digest(secret.as_bytes())).await.expect("key");
+        let row = ring.find_api_key(Hash::digest(secret.as_bytes())).await.expect("key");
         row.is_some_and(|row| row.revoked_at.is_none())
     };
     assert_eq!((counts("first").await, counts("second").await), (false, true));

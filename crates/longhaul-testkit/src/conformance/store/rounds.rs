@@ -3,7 +3,7 @@
 use tokio::task::{JoinSet, yield_now};
 
 use longhaul_core::id::{InboxName, RunId, WorkerId};
-use longhaul_core::port::store::{AppendResult, ClaimRequest};
+use longhaul_core::port::store::{AppendResult, RunClaimRequest};
 
 use crate::conformance::store::batches::{
     change_batch, end_batch, events_batch, fire_timer_batch, resumed, spend_timer,
@@ -81,7 +81,7 @@ impl Round {
 
     /// Claims the run of the round, if it is ready.
     pub(crate) async fn claim_one(&self) -> Option<ClaimedRun> {
-        let request = ClaimRequest { inboxes: vec![self.inbox()], ..claim_request(self.worker) };
+        let request = RunClaimRequest { inboxes: vec![self.inbox()], ..claim_request(self.worker) };
         let claimed = self.fixture.claim_with(request).await.pop()?;
         Some(ClaimedRun::new(&self.fixture, self.worker, &claimed))
     }

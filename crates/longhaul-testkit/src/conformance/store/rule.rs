@@ -1,10 +1,10 @@
 //! Remembered approvals: added once, counted, revoked and listed.
 
-use longhaul_core::change::Change;
+use longhaul_core::change::RowChange;
 use longhaul_core::id::{GateId, RuleId, RunId};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
-    ApprovalRuleRow, RULES_MAX, RuleFilter, RuleRevocation, RuleScope,
+    ApprovalRuleRevocation, ApprovalRuleRow, ApprovalRuleScope, RULES_MAX, RuleFilter,
 };
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult, PruneRequest};
 use longhaul_core::time::Millis;
@@ -16,7 +16,7 @@ fn pattern(tool: &str) -> RulePattern {
     RulePattern { tool: tool.to_owned(), subject: Some("ls *".to_owned()) }
 }
 
-async fn new_rule(fixture: &StoreFixture, run: RunId, scope: RuleScope) -> ApprovalRuleRow {
+async fn new_rule(fixture: &StoreFixture, run: RunId, scope: ApprovalRuleScope) -> ApprovalRuleRow {
     ApprovalRuleRow {
         rule: fixture.ids.rule(),
         scope,
@@ -32,7 +32,7 @@ async fn new_rule(fixture: &StoreFixture, run: RunId, scope: RuleScope) -> Appro
 }
 
 async fn add(fixture: &StoreFixture, row: &ApprovalRuleRow) -> AppendResult {
-    let add = Change::AddRule(Box::new(row.clone()));
+    let add = RowChange::AddRule(Box::new(row.clone()));
     fixture.append_outside(row.run, change_batch(add)).await
 }
 
@@ -52,10 +52,10 @@ fn one(rule: RuleId) -> RuleFilter {
 async fn add_all_scopes(fixture: &StoreFixture) -> Vec<ApprovalRuleRow> {
     let run = fixture.open(|_| {}).await;
     let scopes = [
-        RuleScope::Run(run),
-        RuleScope::Agent(agent("helper")),
-        RuleScope::Agent(agent("other")),
-        RuleScope::Project,
+        ApprovalRuleScope::Run(run),
+        ApprovalRuleScope::Agent(agent("helper")),
+        ApprovalRuleScope::Agent(agent("other")),
+        ApprovalRuleScope::Project,
     ];
     let mut rows = Vec::new();
     for scope in scopes {
@@ -79,7 +79,7 @@ pub async fn a_rule_is_added_once_per_scope_and_pattern(fixture: StoreFixture) {
         assert_appended(&add(&fixture, &again).await);
         let scope = vec![row.scope.clone()];
         let patterns = vec![row.pattern.clone(), pattern("nothing")];
-        let active = fixture.harness.records.active_rules(scope, patterns).await;
+        let active = fixture.harness.records.active_approval_rules(scope, patterns).await;
         assert_eq!(active.expect("rules"), [again]);
     }
 }
@@ -90,19 +90,19 @@ pub async fn a_rule_is_used_and_revoked(fixture: StoreFixture) {
     fixture.advance(Millis(5));
     let used = fixture.harness.records.now().await.expect("now");
     for _ in 0..2 {
-        let batch = change_batch(Change::UseRule(row.rule));
+        let batch = change_batch(RowChange::UseRule(row.rule));
         assert_appended(&fixture.append_outside(row.run, batch).await);
     }
     let used = ApprovalRuleRow { used: 2, last_used: Some(used), ..row.clone() };
     assert_eq!(list(&fixture, one(row.rule)).await, std::slice::from_ref(&used));
     let revoke = || {
-        let revoke = Change::RevokeRule { rule: row.rule, by: "cli:bob".to_owned() };
+        let revoke = RowChange::RevokeRule { rule: row.rule, by: "cli:bob".to_owned() };
         fixture.append_outside(row.run, change_batch(revoke))
     };
     fixture.advance(Millis(5));
     let at = fixture.harness.records.now().await.expect("now");
     assert_appended(&revoke().await);
-    let revoked = Some(RuleRevocation { by: "cli:bob".to_owned(), at });
+    let revoked = Some(ApprovalRuleRevocation { by: "cli:bob".to_owned(), at });
     assert_eq!(list(&fixture, one(row.rule)).await, [ApprovalRuleRow { revoked, ..used }]);
     assert_eq!(refused(revoke().await), AppendRefusalReason::RuleInactive);
     let unknown = RuleId::from_bits(9);
@@ -111,7 +111,7 @@ pub async fn a_rule_is_used_and_revoked(fixture: StoreFixture) {
         assert!(!revoked.expect("not revoked"));
     }
     assert_eq!(list(&fixture, one(unknown)).await, []);
-    let unknown = change_batch(Change::UseRule(unknown));
+    let unknown = change_batch(RowChange::UseRule(unknown));
     assert_appended(&fixture.append_outside(row.run, unknown).await);
 }
 
@@ -142,13 +142,13 @@ pub async fn shared_rules_are_bounded(fixture: StoreFixture) {
     };
     let mut batch = longhaul_core::change::JournalBatch::default();
     for index in 0..RULES_MAX {
-        let row = row(index, RuleScope::Project).await;
-        batch = batch.with_change(Change::AddRule(Box::new(row)));
+        let row = row(index, ApprovalRuleScope::Project).await;
+        batch = batch.with_change(RowChange::AddRule(Box::new(row)));
     }
     assert_appended(&fixture.append_outside(run, batch).await);
-    let more = row(RULES_MAX, RuleScope::Agent(agent("helper"))).await;
+    let more = row(RULES_MAX, ApprovalRuleScope::Agent(agent("helper"))).await;
     assert_eq!(refused(add(&fixture, &more).await), AppendRefusalReason::RulesFull);
-    assert_appended(&add(&fixture, &row(RULES_MAX, RuleScope::Run(run)).await).await);
+    assert_appended(&add(&fixture, &row(RULES_MAX, ApprovalRuleScope::Run(run)).await).await);
 }
 
 /// A rule of the agent or the project stays when the run is pruned in which it was added.

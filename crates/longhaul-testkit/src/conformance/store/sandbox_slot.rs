@@ -1,6 +1,6 @@
 //! Sandbox slots: never more in use than there are, and the queue for them.
 
-use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState, TimerKind};
+use longhaul_core::change::{RowChange, SandboxRow, SandboxSlot, SandboxState, TimerKind};
 use longhaul_core::id::{RunId, SandboxId};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
@@ -21,8 +21,8 @@ pub async fn slots_are_limited(world: StoreFixture) {
     assert_appended(&acquire_slot(&mut held, second, "local").await);
     assert_eq!(refused(acquire_slot(&mut held, third, "local").await), AppendRefusalReason::NoSlot);
     assert_appended(&acquire_slot(&mut held, third, "remote").await);
-    assert_appended(&held.change(Change::ReleaseSlot(first)).await);
-    assert_appended(&held.change(Change::ReleaseSlot(first)).await);
+    assert_appended(&held.change(RowChange::ReleaseSlot(first)).await);
+    assert_appended(&held.change(RowChange::ReleaseSlot(first)).await);
     let [fourth, fifth, _] = sandbox_ids(&world);
     assert_appended(&acquire_slot(&mut held, fourth, "local").await);
     assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), AppendRefusalReason::NoSlot);
@@ -47,8 +47,8 @@ pub async fn a_released_slot_wakes_the_first_waiter(world: StoreFixture) {
     elsewhere.append_ok(queue_batch("remote")).await;
     world.assert_consistent().await;
     for (sandbox, next) in [(first, waiting[1]), (second, waiting[2])] {
-        assert_appended(&holder.change(Change::ReleaseSlot(sandbox)).await);
-        assert_appended(&holder.change(Change::ReleaseSlot(sandbox)).await);
+        assert_appended(&holder.change(RowChange::ReleaseSlot(sandbox)).await);
+        assert_appended(&holder.change(RowChange::ReleaseSlot(sandbox)).await);
         let due = due(&world).await;
         assert_eq!(due.len(), 1, "one slot, one wake-up");
         assert_eq!((due[0].run, &due[0].kind), (next, &TimerKind::Wake));
@@ -64,7 +64,7 @@ pub async fn acquiring_a_slot_leaves_the_queue(world: StoreFixture) {
     let [first, second, third] = sandbox_ids(&world);
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
     let mut quick = world.open_and_claim(|task| task.priority = 9).await;
-    assert_appended(&quick.change(Change::QueueForSlot("local".to_owned())).await);
+    assert_appended(&quick.change(RowChange::QueueForSlot("local".to_owned())).await);
     assert_appended(&acquire_slot(&mut quick, second, "local").await);
     let mut slow = world.open_and_claim(|_| {}).await;
     slow.append_ok(queue_batch("local")).await;
@@ -72,7 +72,7 @@ pub async fn acquiring_a_slot_leaves_the_queue(world: StoreFixture) {
         refused(acquire_slot(&mut holder, third, "local").await),
         AppendRefusalReason::NoSlot
     );
-    assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
+    assert_appended(&holder.change(RowChange::ReleaseSlot(first)).await);
     assert_eq!(woken_runs(&world).await, [slow.run]);
 }
 
@@ -86,7 +86,7 @@ pub async fn a_released_slot_skips_ended_runs(world: StoreFixture) {
     let mut next = world.open_and_claim(|_| {}).await;
     next.append_ok(queue_batch("local")).await;
     assert_appended(&world.append_as_closer(gone.run, gone.last, cancel_batch()).await);
-    assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
+    assert_appended(&holder.change(RowChange::ReleaseSlot(first)).await);
     assert_eq!(woken_runs(&world).await, [next.run]);
 }
 
@@ -96,19 +96,19 @@ pub async fn queueing_twice_keeps_the_queue_position(world: StoreFixture) {
     let [first, ..] = sandbox_ids(&world);
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
     let mut early = world.open_and_claim(|_| {}).await;
-    assert_appended(&early.change(Change::QueueForSlot("local".to_owned())).await);
+    assert_appended(&early.change(RowChange::QueueForSlot("local".to_owned())).await);
     world.advance(Millis(10));
     let mut late = world.open_and_claim(|_| {}).await;
     late.append_ok(queue_batch("local")).await;
     world.advance(Millis(10));
     early.append_ok(queue_batch("local")).await;
-    assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
+    assert_appended(&holder.change(RowChange::ReleaseSlot(first)).await);
     assert_eq!(woken_runs(&world).await, [early.run]);
     assert_appended(
         &world.append_outside(early.run, fire_timer_batch(due(&world).await[0].timer)).await,
     );
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
-    assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
+    assert_appended(&holder.change(RowChange::ReleaseSlot(first)).await);
     assert_eq!(woken_runs(&world).await, [late.run], "the run was in the queue once");
 }
 
@@ -125,13 +125,13 @@ async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str)
     };
     let seat = SandboxSlot { sandbox, provider, capacity: 2 };
     let batch = events_batch([progress(1)])
-        .with_change(Change::SetSandbox(row))
-        .with_change(Change::AcquireSlot(seat));
+        .with_change(RowChange::SetSandbox(row))
+        .with_change(RowChange::AcquireSlot(seat));
     held.append(batch).await
 }
 
 fn queue_batch(provider: &str) -> longhaul_core::change::JournalBatch {
-    park_batch("sandbox_slot").with_change(Change::QueueForSlot(provider.to_owned()))
+    park_batch("sandbox_slot").with_change(RowChange::QueueForSlot(provider.to_owned()))
 }
 
 fn sandbox_ids(world: &StoreFixture) -> [SandboxId; 3] {

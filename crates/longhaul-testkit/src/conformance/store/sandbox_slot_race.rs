@@ -2,7 +2,7 @@
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{Change, JournalBatch, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::change::{JournalBatch, RowChange, SandboxRow, SandboxSlot, SandboxState};
 use longhaul_core::id::{RunId, SandboxId, WorkerId};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 
@@ -52,13 +52,13 @@ async fn acquire_or_park(mut held: ClaimedRun) -> bool {
         held.last = held.fixture.row(held.run).await.last_seq;
         if sits {
             if is_appended(
-                &held.append(end_batch().with_change(Change::ReleaseSlot(sandbox))).await,
+                &held.append(end_batch().with_change(RowChange::ReleaseSlot(sandbox))).await,
             ) {
                 return true;
             }
             continue;
         }
-        let queues = Change::QueueForSlot("local".to_owned());
+        let queues = RowChange::QueueForSlot("local".to_owned());
         if !is_appended(&held.change(queues).await) {
             continue;
         }
@@ -86,6 +86,6 @@ fn acquire_slot_batch(sandbox: SandboxId, owner: RunId) -> JournalBatch {
     };
     let seat = SandboxSlot { sandbox, provider, capacity: 2 };
     events_batch([progress(1)])
-        .with_change(Change::AcquireSlot(seat))
-        .with_change(Change::SetSandbox(row))
+        .with_change(RowChange::AcquireSlot(seat))
+        .with_change(RowChange::SetSandbox(row))
 }

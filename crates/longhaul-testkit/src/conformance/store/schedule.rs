@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use longhaul_core::id::{RunId, ScheduleName};
 use longhaul_core::port::schedules::{
-    FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
+    NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome,
 };
 use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord, RunFilter};
 use longhaul_core::raw::{Hash, RawJson};
@@ -100,7 +100,7 @@ pub async fn a_skipped_firing_keeps_the_last_run(world: StoreFixture) {
         name: name("daily"),
         due,
         next_due: due,
-        action: FiringAction::Skip("busy".to_owned()),
+        action: ScheduleFiringAction::Skip("busy".to_owned()),
     };
     assert_eq!(fire(&world, skip).await, ScheduleFiringOutcome::Skipped);
     let row = find(&world, "daily").await.expect("the schedule exists");
@@ -115,7 +115,7 @@ pub async fn a_skipped_firing_keeps_the_last_run(world: StoreFixture) {
 pub async fn a_firing_into_a_full_lane_changes_nothing(world: StoreFixture) {
     let due = Some(create(&world, "daily", 60).await);
     let (mut full, run) = firing(&world, due, None, |task| task.lane = Some(lane_key("l")));
-    if let FiringAction::Create(request) = &mut full.action {
+    if let ScheduleFiringAction::Create(request) = &mut full.action {
         request.runs[0].lane_depth_max = 0;
     }
     assert_eq!(fire(&world, full).await, ScheduleFiringOutcome::LaneFull(lane_key("l")));
@@ -129,7 +129,7 @@ pub async fn a_firing_with_a_used_key_changes_nothing(world: StoreFixture) {
     let due = Some(create(&world, "daily", 60).await);
     let with_key = |body: &str| {
         let (mut firing, run) = firing(&world, due, due, |_| {});
-        if let FiringAction::Create(request) = &mut firing.action {
+        if let ScheduleFiringAction::Create(request) = &mut firing.action {
             request.idempotency = Some(IdempotencyRecord {
                 principal: "ops".to_owned(),
                 key: "k".to_owned(),
@@ -220,7 +220,7 @@ fn firing(
     let new = world.new_run(change);
     let run = new.id;
     let request = CreateRunsRequest { runs: vec![new], blobs: Vec::new(), idempotency: None };
-    let action = FiringAction::Create(Box::new(request));
+    let action = ScheduleFiringAction::Create(Box::new(request));
     (ScheduleFiring { name: name("daily"), due, next_due, action }, run)
 }
 

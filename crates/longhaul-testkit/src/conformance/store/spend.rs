@@ -1,10 +1,10 @@
 //! Spend caps: parallel runs never exceed a limit, a hold is settled in the window that it was made
 //! in, and waiting runs are woken when their amounts fit.
 
-use longhaul_core::change::{Change, NewRun, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{NewRun, RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::policy::spend_cap::{
-    CapCounterKey, CapCounterRow, CapHold, CapLimitChange, CapPeriod, CapReservation,
-    CapSettlement, CapUnit, CapWaitRow, SPEND_TTL,
+    CapCounterKey, CapCounterRow, CapHold, CapLimitChange, CapReservation, CapSettlement, CapUnit,
+    CapWaitRow, CapWindowRange, SPEND_TTL,
 };
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendResult, CreateRunsOutcome, PruneRequest,
@@ -51,8 +51,8 @@ pub async fn a_hold_that_does_not_fit_holds_nothing(fixture: StoreFixture) {
     let period = current_period(&fixture);
     let (fits, too_much) = (reservation(period, "anna", 1), reservation(period, "bert", 101));
     let batch = events_batch([progress(1)])
-        .with_change(Change::Hold(BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 }.into()))
-        .with_change(Change::HoldCaps(vec![fits, too_much.clone()]));
+        .with_change(RowChange::Hold(BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 }.into()))
+        .with_change(RowChange::HoldCaps(vec![fits, too_much.clone()]));
     let refusal = new_row(&too_much).refusal();
     let why = refused(run.append(batch).await);
     assert_eq!(why, AppendRefusalReason::OverCap(Box::new(refusal)));
@@ -68,7 +68,7 @@ pub async fn a_hold_is_bound_to_the_current_window(fixture: StoreFixture) {
     fixture.advance(WINDOW);
     let why = refused(hold(&mut run, &[&reservation(period, "anna", 1)]).await);
     assert_eq!(why, AppendRefusalReason::CapWindowPassed);
-    let next = CapPeriod { start: period.end.plus(WINDOW), end: period.end.plus(WINDOW) };
+    let next = CapWindowRange { start: period.end.plus(WINDOW), end: period.end.plus(WINDOW) };
     let why = refused(hold(&mut run, &[&reservation(next, "anna", 1)]).await);
     assert_eq!(why, AppendRefusalReason::CapWindowPassed);
 }
@@ -140,7 +140,7 @@ pub async fn a_forgotten_run_is_woken(fixture: StoreFixture) {
         due.into_iter().map(|due| due.timer).collect::<Vec<_>>()
     };
     assert_eq!(due().await, timers[..1]);
-    fixture.harness.records.wake_runs_at_caps().await.expect("wake");
+    fixture.harness.records.wake_runs_waiting_at_caps().await.expect("wake");
     let mut woken = due().await;
     woken.sort();
     let mut expected = timers.to_vec();
@@ -278,12 +278,12 @@ async fn hold_and_settle(mut run: ClaimedRun, rounds: usize) -> u64 {
 }
 
 /// Returns the window that begins now.
-fn current_period(fixture: &StoreFixture) -> CapPeriod {
+fn current_period(fixture: &StoreFixture) -> CapWindowRange {
     let start = fixture.harness.clock.now();
-    CapPeriod { start, end: start.plus(WINDOW) }
+    CapWindowRange { start, end: start.plus(WINDOW) }
 }
 
-fn reservation(period: CapPeriod, subject: &str, amount: u64) -> CapReservation {
+fn reservation(period: CapWindowRange, subject: &str, amount: u64) -> CapReservation {
     let (cap, subject) = ("day-tokens-actor".to_owned(), subject.to_owned());
     let key = CapCounterKey { cap, subject, window_start: period.start };
     let hold = CapHold { key, unit: CapUnit::Tokens, amount };
@@ -302,13 +302,13 @@ async fn claim_all(fixture: &StoreFixture, worker: longhaul_core::id::WorkerId) 
 
 async fn hold(run: &mut ClaimedRun, reservations: &[&CapReservation]) -> AppendResult {
     let reservations = reservations.iter().map(|one| (*one).clone()).collect();
-    run.change(Change::HoldCaps(reservations)).await
+    run.change(RowChange::HoldCaps(reservations)).await
 }
 
 async fn settle(run: &mut ClaimedRun, held: &CapReservation, (spent, lost): (u64, u64)) {
     let CapHold { key, amount, .. } = held.hold.clone();
     let settlement = CapSettlement { key, held: amount, spent, lost };
-    assert_appended(&run.change(Change::SettleCaps(vec![settlement])).await);
+    assert_appended(&run.change(RowChange::SettleCaps(vec![settlement])).await);
 }
 
 /// Parks a run that waits for an amount, and returns its timer.
@@ -318,8 +318,8 @@ async fn wait(run: &mut ClaimedRun, amount: &CapReservation) -> longhaul_core::i
     let due = TimerDueTime::After(WINDOW);
     let arm = TimerUpdate::Arm { timer, run: run.run, due, kind: TimerKind::Wake };
     let batch = events_batch([progress(1)])
-        .with_change(Change::SetTimer(arm))
-        .with_change(Change::WaitAtCap(CapWaitRow { reservation, timer }))
+        .with_change(RowChange::SetTimer(arm))
+        .with_change(RowChange::WaitAtCap(CapWaitRow { reservation, timer }))
         .with_change(park_head("cap"));
     run.append_ok(batch).await;
     timer

@@ -1,7 +1,7 @@
 //! Messages to a run: limited, in order, settled once. The state machine decides when they are
 //! read.
 
-use longhaul_core::change::{Change, STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
+use longhaul_core::change::{RowChange, STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::port::store::AppendRefusalReason;
@@ -54,7 +54,7 @@ pub async fn a_message_is_settled_once(fixture: StoreFixture) {
     let run = fixture.open(|_| {}).await;
     let steer = fixture.ids.steer();
     assert_appended(&fixture.append_outside(run, steer_batch(steer, "hello")).await);
-    let changed = Change::UpdateSteer(SteerUpdate {
+    let changed = RowChange::UpdateSteer(SteerUpdate {
         steer,
         edit: Some(("goodbye".to_owned(), SteerDelivery::FollowUp)),
         status: SteerStatus::Queued,
@@ -77,10 +77,10 @@ pub async fn a_message_is_settled_once(fixture: StoreFixture) {
     assert_eq!(refused(appended), AppendRefusalReason::SteerSettled);
 }
 
-fn settle_steer(steer: SteerId, status: SteerStatus) -> Change {
-    Change::UpdateSteer(SteerUpdate { steer, edit: None, status })
+fn settle_steer(steer: SteerId, status: SteerStatus) -> RowChange {
+    RowChange::UpdateSteer(SteerUpdate { steer, edit: None, status })
 }
 
 async fn rows(fixture: &StoreFixture, run: RunId) -> Vec<SteerRow> {
-    fixture.harness.records.queued_steers(run).await.expect("steers")
+    fixture.harness.records.queued_steer_messages(run).await.expect("steers")
 }

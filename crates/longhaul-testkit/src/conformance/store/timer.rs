@@ -1,11 +1,11 @@
 //! Timers: due in order, fired once. Deadlines of gates are in `gate`.
 
-use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::gate::{AutoApproval, GateRow, GateSpec};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult, GateFilter};
 use longhaul_core::status::Status;
-use longhaul_core::task::{BatchMode, BatchPosition, EarliestStart};
+use longhaul_core::task::{EarliestStart, RunBatchMode, RunBatchPosition};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::conformance::store::batches::{
@@ -20,7 +20,7 @@ pub async fn timers_come_due_in_order(fixture: StoreFixture) {
     assert_eq!(fixture.harness.records.next_timer_due().await.expect("next"), None);
     let start = fixture.harness.clock.now();
     let timers: Vec<TimerId> = (0..4).map(|_| fixture.ids.timer()).collect();
-    let at = Change::SetTimer(TimerUpdate::Arm {
+    let at = RowChange::SetTimer(TimerUpdate::Arm {
         timer: timers[3],
         run: held.run,
         due: TimerDueTime::At(start.plus(Millis(15))),
@@ -66,7 +66,7 @@ pub async fn automatic_approvals_can_be_stopped(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
     let [approval, other] = [fixture.ids.timer(), fixture.ids.timer()];
     let arm = |timer, kind| {
-        Change::SetTimer(TimerUpdate::Arm { timer, run: held.run, due: TimerDueTime::Now, kind })
+        RowChange::SetTimer(TimerUpdate::Arm { timer, run: held.run, due: TimerDueTime::Now, kind })
     };
     let gate = fixture.ids.gate();
     let auto = AutoApproval { after: Millis(10), by: "chain".to_owned() };
@@ -74,7 +74,7 @@ pub async fn automatic_approvals_can_be_stopped(fixture: StoreFixture) {
     let batch = raise_gate_batch(spec)
         .with_change(arm(approval, TimerKind::GateAutoApprove(gate)))
         .with_change(arm(other, TimerKind::GateDeadline(gate)));
-    let stop = change_batch(Change::SetTimer(TimerUpdate::StopAutoApproval(held.run)));
+    let stop = change_batch(RowChange::SetTimer(TimerUpdate::StopAutoApproval(held.run)));
     let approves_at = async || {
         let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
         let gates = fixture.harness.store.list_gates(filter).await.expect("gates");
@@ -101,7 +101,7 @@ pub async fn a_timer_set_again_moves(fixture: StoreFixture) {
     assert_eq!(due(&fixture, 9).await, [timer]);
     held.change(spend_timer(timer)).await;
     assert_eq!(due(&fixture, 9).await, []);
-    let now = Change::SetTimer(TimerUpdate::Arm {
+    let now = RowChange::SetTimer(TimerUpdate::Arm {
         timer,
         run: held.run,
         due: TimerDueTime::Now,
@@ -158,7 +158,8 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
     let batch = fixture.ids.batch();
     let in_batch = |start| {
         move |task: &mut longhaul_core::task::TaskSpec| {
-            task.batch = Some(BatchPosition { id: batch, mode: BatchMode::Sequential, next: None });
+            task.batch =
+                Some(RunBatchPosition { id: batch, mode: RunBatchMode::Sequential, next: None });
             task.start = start;
         }
     };
@@ -170,7 +171,7 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
     assert_eq!(held.run, first);
     assert!(fixture.try_claim_one(worker).await.is_none());
     let timer = fixture.ids.timer();
-    let turn = Change::SetTimer(TimerUpdate::Arm {
+    let turn = RowChange::SetTimer(TimerUpdate::Arm {
         timer,
         run: second,
         due: TimerDueTime::Now,
@@ -180,7 +181,7 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
     assert_eq!(due(&fixture, 9).await, [timer]);
     assert_appended(&fixture.append_outside(second, fire_timer_batch(timer)).await);
     assert_eq!(fixture.claim_one(worker).await.run, second);
-    let listed = async |batch| fixture.harness.records.batch_runs(batch).await.expect("runs");
+    let listed = async |batch| fixture.harness.records.runs_of_batch(batch).await.expect("runs");
     assert_eq!(listed(batch).await, [first, second]);
     assert_eq!(listed(fixture.ids.batch()).await, []);
 }

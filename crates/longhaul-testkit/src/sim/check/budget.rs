@@ -1,12 +1,12 @@
 //! I8: at every point of a journal, spent, lost and held money together do not exceed the cap.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::failure::FailureClass;
 
 /// Checks one journal. `raised` is the highest cap that was set through other runs with the account
 /// of this run: child runs, and runs of its chain.
-pub(super) fn check(entries: &[Entry], raised: u64) -> Result<(), String> {
+pub(super) fn check(entries: &[JournalEntry], raised: u64) -> Result<(), String> {
     let (mut held, mut used, mut cap) = (0_u64, 0_u64, None);
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only money matters here")]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::effect::EffectClass;
@@ -20,7 +20,7 @@ struct CallStats {
     resumes: usize,
 }
 
-pub(super) fn check(entries: &[Entry], effects: &[ToolEffect]) -> Result<(), String> {
+pub(super) fn check(entries: &[JournalEntry], effects: &[ToolEffect]) -> Result<(), String> {
     let stats_by_call = call_stats(entries)?;
     // A retry and the failed runs whose events it has copied make each call once, together.
     let retried = entries.iter().filter_map(|entry| {
@@ -46,7 +46,7 @@ pub(super) fn check(entries: &[Entry], effects: &[ToolEffect]) -> Result<(), Str
     check_cancel(entries)
 }
 
-fn call_stats(entries: &[Entry]) -> Result<BTreeMap<CallId, CallStats>, String> {
+fn call_stats(entries: &[JournalEntry]) -> Result<BTreeMap<CallId, CallStats>, String> {
     let mut stats_by_call: BTreeMap<CallId, CallStats> = BTreeMap::new();
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only calls matter here")]
@@ -104,7 +104,7 @@ fn check_effects(
     Ok(())
 }
 
-fn check_cancel(entries: &[Entry]) -> Result<(), String> {
+fn check_cancel(entries: &[JournalEntry]) -> Result<(), String> {
     let cancelled =
         entries.iter().skip_while(|entry| !matches!(entry.event, Event::RunCancelRequested(_)));
     for entry in cancelled {

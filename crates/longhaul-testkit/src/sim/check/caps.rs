@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::spend_cap::{CapCounterKey, CapHold, CapUnit};
 
@@ -20,7 +20,7 @@ struct Count {
 
 /// Checks the spend caps of all runs together.
 pub async fn check_caps(services: &SimServices, history: &SimHistory) -> Result<(), SimError> {
-    let mut entries: Vec<&Entry> = history.journals.iter().flat_map(own_entries).collect();
+    let mut entries: Vec<&JournalEntry> = history.journals.iter().flat_map(own_entries).collect();
     entries.sort_by_key(|entry| (entry.at, entry.run, entry.seq));
     let raised = services.world.raised_caps();
     let limit = |key: &CapCounterKey| {
@@ -61,7 +61,7 @@ pub async fn check_caps(services: &SimServices, history: &SimHistory) -> Result<
 }
 
 /// Returns the entries without those that a retry has copied from the failed run.
-fn own_entries((_, entries): &(RunId, Vec<Entry>)) -> &[Entry] {
+fn own_entries((_, entries): &(RunId, Vec<JournalEntry>)) -> &[JournalEntry] {
     let forked = entries.iter().position(|entry| matches!(entry.event, Event::RunForked(_)));
     &entries[forked.map_or(0, |index| index + 1)..]
 }

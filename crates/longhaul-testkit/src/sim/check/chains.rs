@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::chain::{
-    Chain, ChainRepeatEndCondition, ChainStepCondition, CompletedStep, PositionInChain,
+    Chain, ChainRepeatEndCondition, ChainStepCondition, CompletedChainStep, PositionInChain,
 };
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::environment::ChainStepStarted;
 use longhaul_core::id::RunId;
 use longhaul_core::raw::RawJson;
@@ -21,7 +21,7 @@ use crate::sim::SimError;
 use crate::sim::check::SimHistory;
 use crate::sim::driver::SimServices;
 
-type Journals<'a> = BTreeMap<RunId, &'a [Entry]>;
+type Journals<'a> = BTreeMap<RunId, &'a [JournalEntry]>;
 
 /// Checks all chains against the journals and the rows of their runs.
 pub async fn check_chains(services: &SimServices, history: &SimHistory) -> Result<(), SimError> {
@@ -87,9 +87,9 @@ fn check_run(
 
 /// Checks that a run was opened by the last append of the journal, with its place in the chain.
 fn check_opened_run(
-    entries: &[Entry],
+    entries: &[JournalEntry],
     started: &ChainStepStarted,
-    path: &[CompletedStep],
+    path: &[CompletedChainStep],
     journals: &Journals<'_>,
 ) -> Result<(), String> {
     let run = started.run;
@@ -110,10 +110,14 @@ fn check_opened_run(
 }
 
 /// Returns the step that the outputs of a path lead to. `None` means that the chain ends.
-fn step_after(chain: &Chain, path: &[CompletedStep], journals: &Journals<'_>) -> Option<usize> {
-    let goes_back = |pair: &[CompletedStep]| pair[1].step <= pair[0].step;
+fn step_after(
+    chain: &Chain,
+    path: &[CompletedChainStep],
+    journals: &Journals<'_>,
+) -> Option<usize> {
+    let goes_back = |pair: &[CompletedChainStep]| pair[1].step <= pair[0].step;
     let current = path.last()?.step;
-    let output_of = |done: &CompletedStep| {
+    let output_of = |done: &CompletedChainStep| {
         completed_output(journals.get(&done.run)?)?.data.as_ref().map(RawJson::to_value)
     };
     let last = path.last().and_then(output_of).unwrap_or_default();
@@ -141,7 +145,7 @@ fn step_after(chain: &Chain, path: &[CompletedStep], journals: &Journals<'_>) ->
     (current + 1..chain.steps.len()).find(|index| holds(chain.steps[*index].condition))
 }
 
-fn position_of(entries: &[Entry]) -> Option<(&TaskSpec, &PositionInChain)> {
+fn position_of(entries: &[JournalEntry]) -> Option<(&TaskSpec, &PositionInChain)> {
     let Event::RunCreated(created) = &entries.first()?.event else {
         return None;
     };
@@ -149,20 +153,20 @@ fn position_of(entries: &[Entry]) -> Option<(&TaskSpec, &PositionInChain)> {
 }
 
 /// Returns the runs of a chain up to this one.
-fn path_of(run: RunId, position: &PositionInChain) -> Vec<CompletedStep> {
-    let current = CompletedStep { step: position.step, run };
+fn path_of(run: RunId, position: &PositionInChain) -> Vec<CompletedChainStep> {
+    let current = CompletedChainStep { step: position.step, run };
     position.completed.iter().copied().chain([current]).collect()
 }
 
 /// Returns the output that a run has completed with. `None` means that it did not complete.
-fn completed_output(entries: &[Entry]) -> Option<&RunOutput> {
+fn completed_output(entries: &[JournalEntry]) -> Option<&RunOutput> {
     let Event::RunCompleted(completed) = &entries.last()?.event else {
         return None;
     };
     Some(&completed.output)
 }
 
-fn started_step(entries: &[Entry]) -> Option<&ChainStepStarted> {
+fn started_step(entries: &[JournalEntry]) -> Option<&ChainStepStarted> {
     entries.iter().find_map(|entry| {
         let Event::ChainStepStarted(started) = &entry.event else {
             return None;

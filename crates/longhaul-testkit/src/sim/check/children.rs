@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::RunId;
 use longhaul_core::task::TaskSpec;
 
-pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
+pub(super) fn check(journals: &[(RunId, Vec<JournalEntry>)]) -> Result<(), String> {
     let tasks = tasks_of(journals);
     for (run, entries) in journals {
         check_reports(*run, entries, &tasks)?;
@@ -27,7 +27,7 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
 
 /// Returns for each run the highest cap that child runs and runs of its chain have set for its
 /// account.
-pub(super) fn raises_by_others(journals: &[(RunId, Vec<Entry>)]) -> BTreeMap<RunId, u64> {
+pub(super) fn raises_by_others(journals: &[(RunId, Vec<JournalEntry>)]) -> BTreeMap<RunId, u64> {
     let tasks = tasks_of(journals);
     let mut raises: BTreeMap<RunId, u64> = BTreeMap::new();
     for (run, entries) in journals {
@@ -42,7 +42,7 @@ pub(super) fn raises_by_others(journals: &[(RunId, Vec<Entry>)]) -> BTreeMap<Run
     tasks.iter().map(|(run, task)| (*run, of_account(task))).collect()
 }
 
-fn tasks_of(journals: &[(RunId, Vec<Entry>)]) -> BTreeMap<RunId, &TaskSpec> {
+fn tasks_of(journals: &[(RunId, Vec<JournalEntry>)]) -> BTreeMap<RunId, &TaskSpec> {
     journals.iter().filter_map(|(run, entries)| Some((*run, task_of(entries)?))).collect()
 }
 
@@ -56,7 +56,7 @@ fn account_of(task: &TaskSpec, tasks: &BTreeMap<RunId, &TaskSpec>) -> RunId {
 /// it completed.
 fn check_reports(
     run: RunId,
-    entries: &[Entry],
+    entries: &[JournalEntry],
     tasks: &BTreeMap<RunId, &TaskSpec>,
 ) -> Result<(), String> {
     let completed = entries.iter().any(|entry| matches!(entry.event, Event::RunCompleted(_)));
@@ -82,7 +82,7 @@ fn check_reports(
 /// Checks that the runs of a tree, with their retries, have spent no more than the highest cap that
 /// their account has had.
 fn check_trees(
-    journals: &[(RunId, Vec<Entry>)],
+    journals: &[(RunId, Vec<JournalEntry>)],
     tasks: &BTreeMap<RunId, &TaskSpec>,
 ) -> Result<(), String> {
     let mut used: BTreeMap<RunId, u64> = BTreeMap::new();
@@ -106,8 +106,8 @@ fn check_trees(
 }
 
 /// Returns the money that a run has used, without what a retry has copied.
-fn spent_after_fork(entries: &[Entry]) -> u64 {
-    let is_fork = |entry: &Entry| matches!(entry.event, Event::RunForked(_));
+fn spent_after_fork(entries: &[JournalEntry]) -> u64 {
+    let is_fork = |entry: &JournalEntry| matches!(entry.event, Event::RunForked(_));
     let own = entries.iter().position(is_fork).map_or(0, |index| index + 1);
     entries[own..].iter().map(|entry| spent(&entry.event)).sum()
 }
@@ -124,7 +124,7 @@ fn spent(event: &Event) -> u64 {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "only raises matter here")]
-fn highest_raise(entries: &[Entry]) -> u64 {
+fn highest_raise(entries: &[JournalEntry]) -> u64 {
     let raises = entries.iter().filter_map(|entry| match &entry.event {
         Event::RunResumed(data) => data.raise?.micro_usd,
         Event::BudgetRaised(data) => data.raise.micro_usd,
@@ -133,7 +133,7 @@ fn highest_raise(entries: &[Entry]) -> u64 {
     raises.map(|cap| cap.0).max().unwrap_or_default()
 }
 
-fn task_of(entries: &[Entry]) -> Option<&TaskSpec> {
+fn task_of(entries: &[JournalEntry]) -> Option<&TaskSpec> {
     let Event::RunCreated(created) = &entries.first()?.event else {
         return None;
     };
@@ -144,6 +144,6 @@ fn starts_child(event: &Event, child: RunId) -> bool {
     matches!(event, Event::ChildStarted(started) if started.child == child)
 }
 
-fn count(entries: &[Entry], matches: impl Fn(&Event) -> bool) -> usize {
+fn count(entries: &[JournalEntry], matches: impl Fn(&Event) -> bool) -> usize {
     entries.iter().filter(|entry| matches(&entry.event)).count()
 }

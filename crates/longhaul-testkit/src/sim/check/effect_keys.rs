@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{CallId, GateId, RunId};
 use longhaul_core::policy::effect_key::{EffectKeyHolder, EffectKeyState};
 use longhaul_core::policy::gate::GateDecision;
@@ -27,7 +27,7 @@ struct KeyedCall {
 /// A call, by the run whose model made it.
 type CallKey = (RunId, CallId);
 
-pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
+pub(super) fn check(journals: &[(RunId, Vec<JournalEntry>)]) -> Result<(), String> {
     let mut keys: BTreeMap<Hash, BTreeMap<CallKey, KeyedCall>> = BTreeMap::new();
     for (run, entries) in journals {
         for (call, hash, state) in keyed_calls(entries) {
@@ -57,7 +57,7 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
 }
 
 /// Returns the calls of a journal that have a key.
-fn keyed_calls(entries: &[Entry]) -> Vec<(CallId, Hash, KeyedCall)> {
+fn keyed_calls(entries: &[JournalEntry]) -> Vec<(CallId, Hash, KeyedCall)> {
     let mut calls: BTreeMap<CallId, (Hash, KeyedCall)> = BTreeMap::new();
     let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();
     for entry in entries {
@@ -106,7 +106,7 @@ fn keyed_calls(entries: &[Entry]) -> Vec<(CallId, Hash, KeyedCall)> {
 }
 
 /// Returns the run whose model made a call. A retry has copied the calls of the failed run.
-fn original_run(journals: &[(RunId, Vec<Entry>)], run: RunId, call: CallId) -> RunId {
+fn original_run(journals: &[(RunId, Vec<JournalEntry>)], run: RunId, call: CallId) -> RunId {
     let entries = journals.iter().find(|(id, _)| *id == run).map(|(_, entries)| entries);
     let mut is_copied = false;
     for entry in entries.into_iter().flatten() {

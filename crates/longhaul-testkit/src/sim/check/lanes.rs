@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::time::Timestamp;
@@ -17,7 +17,7 @@ struct LaneHold {
     to: Timestamp,
 }
 
-pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
+pub(super) fn check(journals: &[(RunId, Vec<JournalEntry>)]) -> Result<(), String> {
     let mut lanes: BTreeMap<LaneKey, Vec<LaneHold>> = BTreeMap::new();
     for (run, entries) in journals {
         for (lane, hold) in lane_holds(*run, entries) {
@@ -47,7 +47,7 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
 
 /// Returns the periods in which a run held its lane: from its first claim to its end or, if it
 /// releases the lane while it is parked, from each claim to the next park.
-fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
+fn lane_holds(run: RunId, entries: &[JournalEntry]) -> Vec<(LaneKey, LaneHold)> {
     let Some(Event::RunCreated(created)) = entries.first().map(|entry| &entry.event) else {
         return Vec::new();
     };

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, RunId};
 
@@ -15,7 +15,7 @@ use crate::sim::external_world::ExternalWorld;
 /// Checks the reported violations and the results that drivers had received.
 pub async fn check_lost_results(
     services: &SimServices,
-    journals: &[(RunId, Vec<Entry>)],
+    journals: &[(RunId, Vec<JournalEntry>)],
 ) -> Result<(), SimError> {
     if let Some(wrong) = services.world.violations().first() {
         return Err(wrong.as_str().into());

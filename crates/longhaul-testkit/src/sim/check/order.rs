@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{GateId, SteerId};
 
-pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
+pub(super) fn check(entries: &[JournalEntry]) -> Result<(), String> {
     check_sequence(entries)?;
     check_epochs(entries)?;
     check_gates(entries)?;
@@ -16,7 +16,7 @@ pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
     check_end(entries)
 }
 
-fn check_sequence(entries: &[Entry]) -> Result<(), String> {
+fn check_sequence(entries: &[JournalEntry]) -> Result<(), String> {
     for (index, entry) in entries.iter().enumerate() {
         if entry.seq.0 != index as u64 + 1 {
             return Err(format!("I1: position {} has event {}", index + 1, entry.seq));
@@ -25,7 +25,7 @@ fn check_sequence(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-fn check_epochs(entries: &[Entry]) -> Result<(), String> {
+fn check_epochs(entries: &[JournalEntry]) -> Result<(), String> {
     let mut highest = 0;
     let mut workers = BTreeMap::new();
     for entry in entries {
@@ -50,7 +50,7 @@ fn check_epochs(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-fn check_gates(entries: &[Entry]) -> Result<(), String> {
+fn check_gates(entries: &[JournalEntry]) -> Result<(), String> {
     let mut open: BTreeSet<GateId> = BTreeSet::new();
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only gates matter here")]
@@ -79,7 +79,7 @@ fn check_gates(entries: &[Entry]) -> Result<(), String> {
     }
 }
 
-fn check_steers(entries: &[Entry]) -> Result<(), String> {
+fn check_steers(entries: &[JournalEntry]) -> Result<(), String> {
     let mut open: BTreeSet<SteerId> = BTreeSet::new();
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only messages matter here")]
@@ -108,7 +108,7 @@ fn check_steers(entries: &[Entry]) -> Result<(), String> {
     }
 }
 
-fn check_end(entries: &[Entry]) -> Result<(), String> {
+fn check_end(entries: &[JournalEntry]) -> Result<(), String> {
     let end = entries.iter().position(|entry| entry.event.is_terminal());
     match end {
         None => Err("the run never ended".into()),

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::Entry;
+use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::environment::{ChildStarted, RuleUsed};
 use longhaul_core::event::tool::ToolStarted;
 use longhaul_core::id::{AgentName, CallId, GateId, RuleId};
 use longhaul_core::policy::gate::{GateDecision, GateRule, GateRuleAction, GateTimeoutAction};
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
+use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
 use longhaul_core::time::Timestamp;
 
 use crate::sim::SimError;
@@ -66,7 +66,7 @@ impl ApprovalCheck {
     /// Checks one entry. Returns the rule that it uses.
     fn check_entry(
         &mut self,
-        entry: &Entry,
+        entry: &JournalEntry,
         rows: &BTreeMap<RuleId, ApprovalRuleRow>,
     ) -> Result<Option<RuleId>, String> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only approvals matter here")]
@@ -128,7 +128,7 @@ impl ApprovalCheck {
         let is_allowed = !rule.always
             && row.pattern.tool == rule.tool
             && row.pattern.subject == rule.subject
-            && (!needs_each || matches!(row.scope, RuleScope::Run(_)))
+            && (!needs_each || matches!(row.scope, ApprovalRuleScope::Run(_)))
             && row.scope.agent().is_none_or(|agent| Some(agent) == self.agent.as_ref());
         let was_revoked = self.revoked.contains(&used.rule)
             || row.revoked.as_ref().is_some_and(|revoked| revoked.at < *since);

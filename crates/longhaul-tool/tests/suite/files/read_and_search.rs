@@ -212,7 +212,10 @@ async fn a_walk_ends_at_its_timeout() {
     }
     let list = fixture.list(json!({})).await;
     assert!(list.contains("19.txt") && !list.contains("40.txt"));
-    assert!(list.contains("[Incomplete: the walk stopped after 20 seconds"), "{list}");
+    assert!(
+        list.contains("[Incomplete: the walk through the folders stopped after 20 seconds"),
+        "{list}"
+    );
     fixture.write_file("00.txt", "y\n".repeat(2_000_000));
     let found = fixture.search(json!({ "pattern": "z", "path": "00.txt" })).await;
     assert!(found.contains("the search timed out"), "{found}");

@@ -129,7 +129,7 @@ mod tests {
                 "none".to_owned()
             };
             assert_eq!(
-                format!("position {entry_position}: {}", node.to_json()),
+                format!("line:column {entry_position}: {}", node.to_json()),
                 expected,
                 "{yaml}"
             );
@@ -137,21 +137,21 @@ mod tests {
         let table_json = r#"{"isolation":"none"}"#;
         assert_parsed_fields(
             "a: b: c\nsandbox: { isolation: none }",
-            &format!("position 2:12: {table_json}"),
+            &format!("line:column 2:12: {table_json}"),
         );
         assert_parsed_fields(
             "sandbox: { isolation: none } # comment",
-            &format!("position 1:12: {table_json}"),
+            &format!("line:column 1:12: {table_json}"),
         );
         assert_parsed_fields(
             "sandbox:\n  isolation: none\n",
-            &format!("position 2:3: {table_json}"),
+            &format!("line:column 2:3: {table_json}"),
         );
         // A field that is not valid YAML by itself, and the description, stay text.
-        assert_parsed_fields("tools: a\nmy key: b", "position none: \"a\\nmy key: b\"");
-        assert_parsed_fields("sandbox: { isolation", "position none: \"{ isolation\"");
-        assert_parsed_fields("description: { a: b }", "position none: \"{ a: b }\"");
-        assert_parsed_fields("description:\n  Note: this", "position none: \"Note: this\"");
+        assert_parsed_fields("tools: a\nmy key: b", "line:column none: \"a\\nmy key: b\"");
+        assert_parsed_fields("sandbox: { isolation", "line:column none: \"{ isolation\"");
+        assert_parsed_fields("description: { a: b }", "line:column none: \"{ a: b }\"");
+        assert_parsed_fields("description:\n  Note: this", "line:column none: \"Note: this\"");
     }
 
     #[test]
