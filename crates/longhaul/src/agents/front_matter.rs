@@ -12,12 +12,14 @@ use crate::agents::load_context::AgentLoadContext;
 use crate::agents::rule;
 use crate::agents::shell_check;
 use crate::agents::split::{self, AgentFileParts};
-use crate::agents::template::{self, AllowedVariables, LANE_VARIABLES, prompt_variable_names};
+use crate::agents::template::{
+    self, AllowedTemplateVariables, LANE_VARIABLES, prompt_variable_names,
+};
 use crate::agents::tools;
 use crate::agents::{outcome, output, runtime_fields};
 use crate::config::settings::{factor_to_percent, fraction_to_percent, usd_to_micros};
 use crate::config::value_kind::USD_MIN;
-use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
+use crate::spanned::{Node, NodeValue, ParseError, Position, TableEntry, yaml};
 
 const LANE_BUSY: &[(&str, LaneBusyPolicy)] = &[
     ("enqueue", LaneBusyPolicy::Enqueue),
@@ -30,12 +32,27 @@ const LANE_BUSY: &[(&str, LaneBusyPolicy)] = &[
 const LANE_ON_PARK: &[(&str, ParkedLanePolicy)] =
     &[("keep", ParkedLanePolicy::Keep), ("release", ParkedLanePolicy::Release)];
 
-/// Parses an agent file; `stem` is the file's name without `.md`.
+/// Parses an agent file; `stem` is the file's name without `.md`. The diagnostics must be empty.
 pub(crate) fn parse_project_agent(
     diagnostics: &mut Diagnostics,
     stem: &AgentName,
     bytes: &[u8],
     ctx: &AgentLoadContext<'_>,
+) -> Agent {
+    let agent = parse_agent_file(diagnostics, stem, bytes, (ctx, yaml::parse_without_positions));
+    if diagnostics.problems.is_empty() && diagnostics.missing.is_empty() {
+        return agent;
+    }
+    // Only a message about a problem needs positions, and finding them takes most of the time.
+    *diagnostics = Diagnostics::default();
+    parse_agent_file(diagnostics, stem, bytes, (ctx, yaml::parse))
+}
+
+fn parse_agent_file(
+    diagnostics: &mut Diagnostics,
+    stem: &AgentName,
+    bytes: &[u8],
+    (ctx, parse_yaml): (&AgentLoadContext<'_>, fn(&str) -> Result<Node, ParseError>),
 ) -> Agent {
     let mut agent = Agent::new(stem.clone());
     let parts = match split::split_agent_file(bytes) {
@@ -45,7 +62,7 @@ pub(crate) fn parse_project_agent(
             return agent;
         }
     };
-    let perceives = match yaml::parse(&parts.front_matter) {
+    let perceives = match parse_yaml(&parts.front_matter) {
         Ok(node) => parse_agent_fields(diagnostics, &mut agent, node, ctx),
         Err(malformed) => {
             diagnostics.report_invalid(malformed.position, malformed.message);
@@ -68,7 +85,7 @@ fn parse_agent_fields(
         return false;
     }
     let whole = TableEntry { key: "front matter".to_owned(), position: node.position, node };
-    let Some(mut fields) = FieldReader::new(diagnostics, &whole, "name") else {
+    let Some(mut fields) = FieldReader::for_table_fields(diagnostics, &whole, "name") else {
         return false;
     };
     parse_name_and_models(&mut fields, agent);
@@ -144,7 +161,7 @@ fn parse_limit_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
 }
 
 fn parse_budget(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<BudgetPatch> {
-    let mut fields = FieldReader::new(diagnostics, entry, "usd")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "usd")?;
     let usd = fields.parse_field_with("usd", |diagnostics, entry| {
         diagnostics.parse_number(entry, USD_MIN, 1e9)
     });
@@ -164,7 +181,7 @@ fn parse_budget(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Bud
 }
 
 fn parse_retry_patch(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<RetryPatch> {
-    let mut fields = FieldReader::new(diagnostics, entry, "max_retries")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "max_retries")?;
     let multiplier = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
         diagnostics.parse_number(entry, 1.0, 1_000.0)
     };
@@ -201,7 +218,7 @@ fn parse_approval_rules(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
 
 fn parse_lane_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     agent.lane = fields.parse_field_with("lane", |diagnostics, entry| {
-        diagnostics.parse_template(entry, AllowedVariables::Only(LANE_VARIABLES))
+        diagnostics.parse_template(entry, AllowedTemplateVariables::Only(LANE_VARIABLES))
     });
     let on_park = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
         diagnostics.parse_one_of(entry, LANE_ON_PARK)
@@ -219,7 +236,9 @@ fn parse_prompt_body(
     parts: AgentFileParts,
     names: &[&str],
 ) {
-    if let Some(error) = template::find_template_error(&parts.body, AllowedVariables::Only(names)) {
+    if let Some(error) =
+        template::find_template_error(&parts.body, AllowedTemplateVariables::Only(names))
+    {
         let position =
             Position { line: parts.body_line + error.position.line - 1, ..error.position };
         diagnostics.report_invalid(position, error.message);
