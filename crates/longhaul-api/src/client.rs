@@ -161,7 +161,7 @@ impl Client {
 
     /// Streams the events of a run that follow the sequence number `after`.
     pub async fn follow_events(&self, run: RunId, after: Seq) -> Result<EventStream, Problem> {
-        EventStream::new(Arc::clone(&self.connection), run, after).await
+        EventStream::open_for_run(Arc::clone(&self.connection), run, after).await
     }
 
     /// Returns the runs that match the filter in short form, newest first.

@@ -128,7 +128,7 @@ impl GateView {
 
     /// Returns the values that the input takes from outputs of earlier calls: for each value a
     /// description and the beginning of the value.
-    pub fn values_from_earlier_calls(&self) -> Vec<(String, &str)> {
+    pub fn labeled_values_from_earlier_calls(&self) -> Vec<(String, &str)> {
         let outputs = self.outputs.iter();
         outputs.map(|output| (output.description(self.run), output.preview.as_str())).collect()
     }

@@ -40,7 +40,7 @@ pub struct Problem {
 
 impl Problem {
     /// Creates a problem that the client itself detected, with only a code and a description.
-    pub fn new(code: &str, detail: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), detail: detail.into(), ..Self::default() }
+    pub fn new(error_code: &str, detail: impl Into<String>) -> Self {
+        Self { code: error_code.to_owned(), detail: detail.into(), ..Self::default() }
     }
 }

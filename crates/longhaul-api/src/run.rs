@@ -299,15 +299,15 @@ pub struct RunBriefView {
 }
 
 impl RunBriefView {
-    /// Builds the short form of a run from its row in the store. `activity`
+    /// Builds the short form of a run from its row in the store. `current_activity`
     /// describes what the run does now.
-    pub fn new(row: &RunRow, activity: String) -> Self {
+    pub fn brief_view_of_row(row: &RunRow, current_activity: String) -> Self {
         Self {
             id: row.id,
             agent: row.agent.to_string(),
             status: row.status,
             reason: row.reason.clone(),
-            now: activity,
+            now: current_activity,
             turns: row.turns,
             cost_usd: row.cost.map(micro_usd_to_usd),
             active_ms: row.active.0,

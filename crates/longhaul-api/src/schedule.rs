@@ -65,13 +65,13 @@ pub struct NewScheduleBody {
 impl NewScheduleBody {
     /// Creates a schedule for an agent, without a time, an input and an event. The caller sets
     /// them.
-    pub fn new(name: impl Into<String>, agent: impl Into<String>) -> Self {
+    pub fn new(schedule_name: impl Into<String>, agent_name: impl Into<String>) -> Self {
         Self {
-            name: name.into(),
+            name: schedule_name.into(),
             cron: None,
             tz: None,
             every_ms: None,
-            agent: Some(agent.into()),
+            agent: Some(agent_name.into()),
             input: None,
             event: None,
             lane: None,

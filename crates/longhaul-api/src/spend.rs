@@ -86,10 +86,10 @@ pub enum SpendCapAmount {
 
 impl SpendCapAmount {
     /// Converts an amount from the unit of the store: micro-dollars, tokens or runs.
-    pub fn new(unit: CapUnit, amount: u64) -> Self {
+    pub fn new(unit: CapUnit, amount_in_store_unit: u64) -> Self {
         match unit {
-            CapUnit::Usd => Self::Usd(micro_usd_to_usd(MicroUsd(amount))),
-            CapUnit::Tokens | CapUnit::Runs => Self::Count(amount),
+            CapUnit::Usd => Self::Usd(micro_usd_to_usd(MicroUsd(amount_in_store_unit))),
+            CapUnit::Tokens | CapUnit::Runs => Self::Count(amount_in_store_unit),
         }
     }
 }

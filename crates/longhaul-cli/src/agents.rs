@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use crate::agents::check::CheckAgentsCommand;
 use crate::agents::ls::ListAgentsCommand;
 use crate::agents::new::NewAgentCommand;
-use crate::agents::project::AgentsProject;
+use crate::agents::project::ProjectWithAgents;
 use crate::agents::show::ShowAgentCommand;
 use crate::agents::stats::AgentStatsCommand;
 
@@ -58,7 +58,7 @@ impl AgentsCommand {
         if let Some(AgentsSubcommand::Stats(stats)) = &self.command {
             return stats.run();
         }
-        let project = AgentsProject::load()?;
+        let project = ProjectWithAgents::load()?;
         match &self.command {
             None => self.list.run(&project.loaded),
             Some(AgentsSubcommand::Ls(ls)) => ls.run(&project.loaded),

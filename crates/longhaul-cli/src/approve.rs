@@ -87,7 +87,7 @@ impl From<ApprovalScope> for AnswerScope {
 
 impl ApproveCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        resolve::with_resolved_gate(&self.gate, async |client, gate| {
+        resolve::resolve_gate_and_call(&self.gate, async |client, gate| {
             check_gate_approvable(&gate)?;
             let decision = match &self.edit {
                 Some(edit) => GateDecision::Edit(parse_json_option("--edit", edit)?),
@@ -131,9 +131,9 @@ impl ApproveCommand {
         if let (Some(pattern), AnswerScope::Run | AnswerScope::Agent | AnswerScope::Project) =
             (&gate.pattern, self.scope.into())
         {
-            let (rule_scope_text, calls) =
+            let (for_run_or_agent, calls) =
                 (scope_phrase(self.scope.into()), rule_pattern_text(pattern));
-            output::eprint_line(&format!("  {rule_scope_text}, this also allows: {calls}"));
+            output::eprint_line(&format!("  also allowed {for_run_or_agent}: {calls}"));
         }
         let digest = output::ask_for_line("approve? [y/N]").unwrap_or_default();
         Ok(is_yes_answer(&digest))

@@ -73,16 +73,16 @@ impl ChainsCommand {
         let config = environment::load_config(&process_env)?;
         let loaded = environment::load_agents(&config)?.chains;
         match &self.command {
-            None => self.list.run(&loaded),
-            Some(ChainsSubcommand::Ls(ls)) => ls.run(&loaded),
-            Some(ChainsSubcommand::Show(show)) => show.run(&loaded),
-            Some(ChainsSubcommand::Check(check)) => check.run(&loaded),
+            None => self.list.print_chain_list(&loaded),
+            Some(ChainsSubcommand::Ls(ls)) => ls.print_chain_list(&loaded),
+            Some(ChainsSubcommand::Show(show)) => show.print_chain_steps(&loaded),
+            Some(ChainsSubcommand::Check(check)) => check.print_chain_problems(&loaded),
         }
     }
 }
 
 impl ListChainsCommand {
-    fn run(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
+    fn print_chain_list(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
         if self.json {
             let chains: Value = loaded.chains.iter().map(chain_to_json).collect();
             return output::print_json(&json!({ "chains": chains }));
@@ -104,7 +104,7 @@ impl ListChainsCommand {
 }
 
 impl ShowChainCommand {
-    fn run(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
+    fn print_chain_steps(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
         let one = find_chain(loaded, &self.name)?;
         if self.json {
             return output::print_json(&chain_to_json(one));
@@ -122,7 +122,7 @@ impl ShowChainCommand {
 }
 
 impl CheckChainsCommand {
-    fn run(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
+    fn print_chain_problems(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
         let problems: Vec<_> = match &self.name {
             None => loaded.problems.iter().collect(),
             Some(name) => loaded.problems_of_chain(name).collect(),

@@ -81,15 +81,15 @@ struct ChaosResult {
 impl ChaosCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let scratch = match &self.agent {
-            Some(agent) => ScratchProject::copy_project(agent)?,
-            None => ScratchProject::create_built_in()?,
+            Some(agent) => ScratchProject::copy_current_project(agent)?,
+            None => ScratchProject::create_built_in_project()?,
         };
-        let plan = self.build_plan();
+        let plan = self.build_chaos_plan();
         let left = self.run_kill_loop(&scratch, &plan)?;
         let Some(ChaosResult { log, counts, duration_ms: took_ms }) = left else {
             return Ok(Exit::Interrupted);
         };
-        let folder = (self.keep || !counts.has_passed()).then(|| scratch.keep_folder());
+        let folder = (self.keep || !counts.has_test_passed()).then(|| scratch.keep_folder());
         let scorecard = Scorecard {
             agent: &plan.task.agent,
             plan: &plan,
@@ -102,13 +102,13 @@ impl ChaosCommand {
             true => output::print_json(&scorecard.as_json())?,
             false => output::print_line(&scorecard.as_text())?,
         }
-        Ok(match counts.has_passed() {
+        Ok(match counts.has_test_passed() {
             true => Exit::Done,
             false => Exit::RunFailed,
         })
     }
 
-    fn build_plan(&self) -> ChaosPlan {
+    fn build_chaos_plan(&self) -> ChaosPlan {
         let agent = self.agent.as_deref().unwrap_or(built_in::AGENT_NAME);
         let mut task = Task::new(agent, "");
         task.input = parse_task_input(&self.input.join(" "));
@@ -128,7 +128,7 @@ impl ChaosCommand {
         plan: &ChaosPlan,
     ) -> anyhow::Result<Option<ChaosResult>> {
         let runtime = scratch.open_runtime()?;
-        self.check_agent_and_confirm(&runtime, plan)?;
+        self.check_agent_and_confirm_chaos(&runtime, plan)?;
         runtime::build_single_thread_tokio()?.block_on(async {
             let start = SystemClock.monotonic_nanos();
             let mut terminated = signal(SignalKind::terminate())?;
@@ -146,7 +146,7 @@ impl ChaosCommand {
         })
     }
 
-    fn check_agent_and_confirm(
+    fn check_agent_and_confirm_chaos(
         &self,
         runtime: &ProjectRuntime,
         plan: &ChaosPlan,

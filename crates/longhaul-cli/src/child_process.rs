@@ -27,7 +27,7 @@ pub(crate) struct ChildProcess(Child);
 
 impl ChildProcess {
     /// Builds a command that runs this program in a folder, with only these environment variables.
-    pub(crate) fn longhaul_command<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+    pub(crate) fn build_longhaul_command<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         args: &[&str],
         folder: &Path,
         env: impl IntoIterator<Item = (K, V)>,
@@ -79,7 +79,7 @@ impl ChildProcess {
         }
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    pub(crate) fn process_id(&self) -> u32 {
         self.0.id()
     }
 

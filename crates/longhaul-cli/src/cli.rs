@@ -47,13 +47,13 @@ commands! {
     /// Runs a demo: an agent, an approval, a SIGKILL and a recovery; needs no API key
     Demo(demo::DemoCommand),
     /// Runs the server and a worker for development; reloads agents when their files change
-    Dev(serve::DevCommand),
+    Dev(serve::DevServerCommand),
     /// Runs the server and a worker for production
     Serve(serve::ServeCommand),
     /// Submits a task and follows its run to the end; drives the run if no worker is running
     Run(run::RunTaskCommand),
     /// Submits a task and returns as soon as the task is on disk
-    Submit(submit::SubmitCommand),
+    Submit(submit::SubmitTaskCommand),
     /// Submits a file of tasks as a batch, or shows a batch
     Batch(batch::BatchCommand),
     /// Drives the runs of this project until the worker is stopped
@@ -63,25 +63,25 @@ commands! {
     /// Shows one run: a summary page, the conversation or the journal
     Show(show::ShowRunCommand),
     /// Exports a run as a cassette, a recording that can be replayed
-    Export(export::ExportCommand),
+    Export(export::ExportRunCommand),
     /// Follows a run to its end; drives the run if no worker is running
-    Watch(watch::WatchCommand),
+    Watch(watch::WatchRunCommand),
     /// Explains a run's status in one sentence, with the command that helps
     Why(why::WhyCommand),
     /// Sends a message to a run, or shows whether earlier messages were delivered
-    Steer(steer::SteerCommand),
+    Steer(steer::SteerRunCommand),
     /// Pauses runs
-    Pause(run_commands::PauseCommand),
+    Pause(run_commands::PauseRunsCommand),
     /// Resumes runs, optionally with a larger budget
-    Resume(run_commands::ResumeCommand),
+    Resume(run_commands::ResumeRunsCommand),
     /// Cancels runs
-    Cancel(run_commands::CancelCommand),
+    Cancel(run_commands::CancelRunsCommand),
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
     Lanes(lanes::LanesCommand),
     /// Shows what spend caps have counted, and raises a cap
     Spend(spend::SpendCommand),
     /// Retries failed runs from the last event before the failure, as new runs
-    Retry(run_commands::RetryCommand),
+    Retry(run_commands::RetryRunsCommand),
     /// Lists inboxes, posts tasks to them, and shows tasks and dead letters (failed, not retried)
     Inbox(inbox::InboxCommand),
     /// Lists gates: approvals and questions that wait for a person

@@ -45,7 +45,7 @@ use crate::output;
 /// Maximum number of open gates that are read for one run.
 const OPEN_GATES_MAX: usize = 100;
 
-fn print_note_if_added_to_run(run: &RunView) {
+fn print_note_if_task_added(run: &RunView) {
     if run.added {
         let note = format!("note: the task was added to {}, because its lane is busy", run.id);
         output::eprint_line(&note);
@@ -53,7 +53,7 @@ fn print_note_if_added_to_run(run: &RunView) {
 }
 
 /// Returns the default agent of each inbox, from the project's settings.
-pub(crate) fn default_agents_of_inboxes() -> anyhow::Result<BTreeMap<String, String>> {
+pub(crate) fn default_agent_by_inbox() -> anyhow::Result<BTreeMap<String, String>> {
     let process_env = environment::current_process_env()?;
     Ok(environment::load_config_quietly(&process_env)?.default_agents_by_inbox())
 }
@@ -88,7 +88,7 @@ macro_rules! either {
 impl EventStream {
     /// Returns the next events, in order and each once. `None` means that the run has ended and all
     /// its events were returned. Cancel safe: no event is lost if the future is dropped.
-    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Vec<JournalEntry>>> {
+    pub(crate) async fn next_entries(&mut self) -> anyhow::Result<Option<Vec<JournalEntry>>> {
         either!(EventStream::self, stream => stream.next())
     }
 }
@@ -111,7 +111,7 @@ impl RunClient {
             }
         };
         let run = submitted.fill_hint_placeholder("AGENT", agent)?;
-        print_note_if_added_to_run(&run);
+        print_note_if_task_added(&run);
         Ok(run.id)
     }
 
@@ -418,7 +418,7 @@ impl RunClient {
     /// Returns the inboxes with the number of their tasks.
     pub(crate) async fn list_inboxes(&self) -> anyhow::Result<Vec<InboxView>> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.inboxes(&default_agents_of_inboxes()?).await?,
+            Self::Local(longhaul) => longhaul.inboxes(&default_agent_by_inbox()?).await?,
             Self::Remote(client) => client.inboxes().await?,
         })
     }
@@ -426,7 +426,7 @@ impl RunClient {
     /// Returns an inbox with its newest tasks and its failed tasks that nobody has retried.
     pub(crate) async fn get_inbox(&self, name: &InboxName) -> anyhow::Result<InboxDetailView> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.inbox(name, &default_agents_of_inboxes()?).await?,
+            Self::Local(longhaul) => longhaul.inbox(name, &default_agent_by_inbox()?).await?,
             Self::Remote(client) => client.inbox(name).await?,
         })
     }
@@ -440,14 +440,14 @@ impl RunClient {
     ) -> anyhow::Result<RunView> {
         let run = match self {
             Self::Local(longhaul) => {
-                let mut task = build_inbox_task(inbox, task, &default_agents_of_inboxes()?)?;
+                let mut task = build_inbox_task(inbox, task, &default_agent_by_inbox()?)?;
                 task.submitter = Some(caller_name());
                 let agent = task.agent.clone();
                 longhaul.submit_and_view_run(task).await.fill_hint_placeholder("AGENT", agent)?
             }
             Self::Remote(client) => client.post_task(&inbox, &task).await?,
         };
-        print_note_if_added_to_run(&run);
+        print_note_if_task_added(&run);
         Ok(run)
     }
 

@@ -27,7 +27,7 @@ pub(crate) enum ConfigCommand {
     Show(ShowConfigCommand),
     /// Prints the folders and files that are used
     #[command(after_help = PATH_EXAMPLES)]
-    Path(ConfigPathCommand),
+    Path(ShowConfigPathsCommand),
 }
 
 /// Arguments of `longhaul config show`.
@@ -44,7 +44,7 @@ pub(crate) struct ShowConfigCommand {
 
 /// Arguments of `longhaul config path`.
 #[derive(Debug, Args)]
-pub(crate) struct ConfigPathCommand {
+pub(crate) struct ShowConfigPathsCommand {
     /// Print the paths as one JSON object
     #[arg(long)]
     json: bool,
@@ -53,14 +53,14 @@ pub(crate) struct ConfigPathCommand {
 impl ConfigCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
-            Self::Show(show) => show.run(),
-            Self::Path(path) => path.run(),
+            Self::Show(show) => show.print_settings(),
+            Self::Path(path) => path.print_config_paths(),
         }
     }
 }
 
 impl ShowConfigCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_settings(&self) -> anyhow::Result<()> {
         let config = environment::load_config(&environment::current_process_env()?)?;
         for note in secrets::unredactable_secret_warnings(&config) {
             output::eprint_line(&format!("note: {note}"));
@@ -122,8 +122,8 @@ fn display_store_url(config: &LoadedConfig) -> String {
     }
 }
 
-impl ConfigPathCommand {
-    fn run(&self) -> anyhow::Result<()> {
+impl ShowConfigPathsCommand {
+    fn print_config_paths(&self) -> anyhow::Result<()> {
         let process_env = environment::current_process_env()?;
         // The path of an invalid file is printed too.
         let root = process_env.project_root().unwrap_or(&process_env.cwd).to_path_buf();

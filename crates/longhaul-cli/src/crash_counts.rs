@@ -9,7 +9,7 @@ use longhaul_core::id::Seq;
 
 /// Numbers of recorded replies and results, and of repeated calls, in a journal with a crash.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct CrashCounts {
+pub(crate) struct CrashRecoveryCounts {
     /// Number of model replies that were recorded before the crash.
     pub(crate) recorded_replies: usize,
     /// Number of tool results that were recorded before the crash.
@@ -23,7 +23,7 @@ pub(crate) struct CrashCounts {
     pub(crate) in_doubt: usize,
 }
 
-impl CrashCounts {
+impl CrashRecoveryCounts {
     /// Counts replies, results and repeated calls in a journal. The event with the given sequence
     /// number is the last one before the crash.
     pub(crate) fn from_journal(journal: &[JournalEntry], crash_seq: Seq) -> Self {

@@ -32,7 +32,7 @@ impl DemoCommand {
     #[expect(clippy::unused_self, reason = "every command is run the same way")]
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let project = DemoProject::create_or_open(&environment::current_process_env()?)?;
-        let config = environment::load_config(&project.process_env())?;
+        let config = environment::load_config(&project.isolated_process_env())?;
         let runtime = open_runtime(config, store_open_options(OpenMode::Outsider))?;
         print_banner(&project)?;
         runtime::build_multi_thread_tokio()?.block_on(async {
@@ -48,7 +48,7 @@ impl DemoCommand {
                 biased;
                 exit = stage.run_to_end() => exit,
                 _ = tokio::signal::ctrl_c() => {
-                    output::eprint_line(&format!("Stopped. The run is saved: cd {} && longhaul watch {run}", project.display_path()));
+                    output::eprint_line(&format!("Stopped. The run is saved. To continue it: cd {} && longhaul watch {run}", project.display_path()));
                     return Ok(Exit::Interrupted);
                 }
             }?;

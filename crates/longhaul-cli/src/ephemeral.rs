@@ -18,23 +18,23 @@ pub(crate) const STOPPED_MESSAGE: &str =
     "stopped: an ephemeral run ends with its command, and nothing is stored";
 
 /// Returns the error message for an ephemeral run (one that stores nothing) that would have to
-/// wait. `reason` says why it would have to wait.
-pub(crate) fn ephemeral_wait_error_message(reason: &str) -> String {
+/// wait. `wait_reason` says why it would have to wait.
+pub(crate) fn ephemeral_wait_error_message(wait_reason: &str) -> String {
     format!(
-        "{reason} An ephemeral run can't wait, because nothing is stored: run it on a \
+        "{wait_reason} An ephemeral run can't wait, because nothing is stored: run it on a \
          terminal, or without --ephemeral"
     )
 }
 
 /// Command-line options of a run that stores nothing.
 #[derive(Debug, Args)]
-pub(crate) struct EphemeralArgs {
+pub(crate) struct EphemeralRunArgs {
     /// Store nothing: no store, no journal, no lock. Files that tools write are kept
     #[arg(long, conflicts_with_all = ["record", "thread", "inbox", "idempotency_key"])]
     ephemeral: bool,
 }
 
-impl EphemeralArgs {
+impl EphemeralRunArgs {
     pub(crate) const fn is_enabled(&self) -> bool {
         self.ephemeral
     }

@@ -44,9 +44,9 @@ impl CliError {
     }
 
     /// Adds several hints, each with a description and a command.
-    fn with_hints(self, hints: &[(&str, &str)]) -> Self {
+    fn with_hints(self, labels_and_commands: &[(&str, &str)]) -> Self {
         let add = |error: Self, (label, command): &(&str, &str)| error.with_hint(label, *command);
-        hints.iter().fold(self, add)
+        labels_and_commands.iter().fold(self, add)
     }
 
     /// Replaces a placeholder such as `RUN` with an id in the commands of the hints.
@@ -59,7 +59,7 @@ impl CliError {
 
     /// Converts one error of an error's chain of causes to an error with hints. `None` means that
     /// no hints are known for it, so it is printed as it is.
-    fn from_known_cause(error: &(dyn StdError + 'static)) -> Option<Self> {
+    fn from_cause_with_hints(error: &(dyn StdError + 'static)) -> Option<Self> {
         if let Some(error) = error.downcast_ref::<Self>() {
             return Some(error.clone());
         }
@@ -116,7 +116,7 @@ impl StdError for CliError {}
 pub(crate) fn message_with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
-        let cli_error = CliError::from_known_cause(cause);
+        let cli_error = CliError::from_cause_with_hints(cause);
         let separator = if text.is_empty() { "" } else { ": " };
         match cli_error {
             Some(cli_error) => return format!("{text}{separator}{cli_error}"),
@@ -128,7 +128,7 @@ pub(crate) fn message_with_causes(error: &anyhow::Error) -> String {
 
 /// Returns the exit code of a command that fails with this error.
 pub(crate) fn exit_for_error(error: &anyhow::Error) -> Exit {
-    let cli_error = error.chain().find_map(CliError::from_known_cause);
+    let cli_error = error.chain().find_map(CliError::from_cause_with_hints);
     cli_error.map_or(Exit::Usage, |cli_error| cli_error.exit)
 }
 
@@ -142,7 +142,7 @@ impl<T, E: Into<anyhow::Error>> HintResultExt<T> for Result<T, E> {
     fn fill_hint_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T> {
         self.map_err(|error| {
             let error = error.into();
-            match error.chain().find_map(CliError::from_known_cause) {
+            match error.chain().find_map(CliError::from_cause_with_hints) {
                 Some(cli_error) => {
                     cli_error.fill_hint_placeholder(placeholder, &id.to_string()).into()
                 }

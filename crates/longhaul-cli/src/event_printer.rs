@@ -339,9 +339,10 @@ fn in_doubt_reason_suffix(reason: Option<&str>) -> String {
 fn indent_following_lines(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = first_line(lines.next().unwrap_or_default());
+    let indent = " ".repeat(20);
     let rest = lines.take(LINES_MAX).map(|line| {
         let line = sanitize::truncate(&sanitize::sanitize_line(line), LINE_CHARS_MAX);
-        format!("\n{:20}{line}", "")
+        format!("\n{indent}{line}")
     });
     std::iter::once(first).chain(rest).collect()
 }

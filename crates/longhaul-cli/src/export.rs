@@ -26,7 +26,7 @@ the run are not on a cassette: a replay reports the difference at that turn.";
 /// Arguments of `longhaul export`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct ExportCommand {
+pub(crate) struct ExportRunCommand {
     /// Run to export: its id, the last six characters of the id, or @last
     run: String,
     /// Name of the cassette, i.e. of the recording; without a name the run's id is used
@@ -37,7 +37,7 @@ pub(crate) struct ExportCommand {
     json: bool,
 }
 
-impl ExportCommand {
+impl ExportRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let runtime =
             store_access::open_existing_as_observer()?.ok_or_else(store_access::no_runs_error)?;
@@ -75,7 +75,7 @@ impl ExportCommand {
                     ModelCallOutcome::Interrupted => recorder.record_interruption(request),
                 });
             exchanges.await?;
-            let written = recorder.finish_recording().with_context(file_message)?;
+            let written = recorder.finish_and_count_exchanges().with_context(file_message)?;
             let Some((path, exchanges)) = written else {
                 let message = format!("{run} has called no model, so there is nothing to export");
                 return Err(CliError::usage_error(message).into());

@@ -15,7 +15,7 @@ use longhaul_core::status::{Status, WaitReason};
 
 use crate::client::{EventStream, RunClient};
 use crate::event_printer::EventPrinter;
-use crate::gate_card::will_chain_approve;
+use crate::gate_card::will_chain_auto_approve;
 use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
@@ -30,7 +30,7 @@ const OPEN_RUNS_MAX: usize = 1_000;
 
 /// Options for following a run: what to print, and when to stop.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct FollowOptions {
+pub(crate) struct RunFollowOptions {
     /// True if nothing but the final output is printed.
     pub(crate) silent: bool,
     /// True if each event is printed as a line of JSON on stdout.
@@ -58,7 +58,7 @@ pub(crate) enum FinalOutputFormat {
 
 /// Why a follower stopped following the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FollowOutcome {
+pub(crate) enum RunFollowOutcome {
     /// The run has ended.
     Ended,
     /// The run waits for a person, but nobody at this terminal can be asked, or no answer can help.
@@ -79,7 +79,7 @@ pub(crate) struct RunFollower<'a> {
     /// Pairs of parent and child run: the child has ended, and the parent's journal does not say so
     /// yet.
     unreported_ends: Vec<(RunId, RunId)>,
-    pub(crate) options: FollowOptions,
+    pub(crate) options: RunFollowOptions,
     prompt: TerminalPrompt,
     /// Run of the chain's next step. `None` means that the followed run has not started that step.
     next_step: Option<RunId>,
@@ -107,7 +107,7 @@ struct FollowedEventStream {
 }
 
 impl FollowedEventStream {
-    async fn open(client: &RunClient, run: RunId, after: Seq) -> anyhow::Result<Self> {
+    async fn open_events_after(client: &RunClient, run: RunId, after: Seq) -> anyhow::Result<Self> {
         let entries = client.follow_events(run, after).await?;
         let printer = EventPrinter::default();
         Ok(Self { run, parent: None, entries, printer, last_seq: after, needs_person: false })
@@ -119,9 +119,9 @@ impl<'a> RunFollower<'a> {
         client: &'a RunClient,
         run: RunId,
         after: Seq,
-        options: FollowOptions,
+        options: RunFollowOptions,
     ) -> anyhow::Result<Self> {
-        let mut stream = FollowedEventStream::open(client, run, after).await?;
+        let mut stream = FollowedEventStream::open_events_after(client, run, after).await?;
         // Events up to `after` are not read, so the run's status tells whether it waits for a
         // person.
         let view = client.get_run(run).await?;
@@ -146,12 +146,12 @@ impl<'a> RunFollower<'a> {
     }
 
     /// Follows the run until it ends, needs a person or the user detaches.
-    pub(crate) async fn follow(&mut self) -> anyhow::Result<FollowOutcome> {
+    pub(crate) async fn follow(&mut self) -> anyhow::Result<RunFollowOutcome> {
         loop {
             // A wait in the middle of the journal is over. Only a wait at its end counts, however
             // many pages the journal has.
             if let Some(view) = self.load_run_waiting_for_person().await?
-                && let Some(outcome) = self.ask_person_or_stop(&view).await?
+                && let Some(outcome) = self.ask_person_or_stop_following(&view).await?
             {
                 return Ok(outcome);
             }
@@ -161,13 +161,13 @@ impl<'a> RunFollower<'a> {
                 (index, batch) = next_entries(&mut self.streams) => match batch? {
                     None if self.streams[index].run == self.run => match self.next_step.take() {
                         Some(step) => self.follow_next_chain_step(index, step).await?,
-                        None => return Ok(FollowOutcome::Ended),
+                        None => return Ok(RunFollowOutcome::Ended),
                     },
                     None => self.remove_ended_stream(index),
                     Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
                 input = self.prompt.next_input(), if is_asking => match input {
-                    PromptInput::Detach => return Ok(FollowOutcome::Detached),
+                    PromptInput::Detach => return Ok(RunFollowOutcome::Detached),
                     PromptInput::Empty => {}
                     PromptInput::Unknown => self.prompt.print_commands(),
                     input @ (PromptInput::Approve(_)
@@ -184,7 +184,8 @@ impl<'a> RunFollower<'a> {
     /// Replaces the stream at this index with that of `step`, the run of the next step of the chain
     /// (a sequence of runs).
     async fn follow_next_chain_step(&mut self, index: usize, step: RunId) -> anyhow::Result<()> {
-        self.streams[index] = FollowedEventStream::open(self.client, step, Seq::START).await?;
+        self.streams[index] =
+            FollowedEventStream::open_events_after(self.client, step, Seq::START).await?;
         (self.run, self.asked) = (step, step);
         if !self.options.silent && !self.options.as_json {
             let view = self.client.get_run(step).await?;
@@ -212,10 +213,10 @@ impl<'a> RunFollower<'a> {
 
     /// Prints what the run needs from a person. Returns why following stops, or `None` if it
     /// continues.
-    async fn ask_person_or_stop(
+    async fn ask_person_or_stop_following(
         &mut self,
         view: &RunView,
-    ) -> anyhow::Result<Option<FollowOutcome>> {
+    ) -> anyhow::Result<Option<RunFollowOutcome>> {
         self.asked = view.id;
         let gates = self.client.list_open_gates(view.id).await?;
         // A gate whose deadline has passed is closed without a person, and the run continues.
@@ -226,7 +227,7 @@ impl<'a> RunFollower<'a> {
         let stops = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
         // A result that its chain approves needs no person.
         let stops =
-            stops && !(view.status == Status::Waiting && gates.iter().any(will_chain_approve));
+            stops && !(view.status == Status::Waiting && gates.iter().any(will_chain_auto_approve));
         if stops && !self.can_other_runs_continue(view.id).await? {
             // A gate that was closed since the run was loaded is not in the list.
             let still_waiting = self.load_run_waiting_for_person().await?;
@@ -234,8 +235,8 @@ impl<'a> RunFollower<'a> {
                 return Ok(None);
             }
             return Ok(Some(match is_session {
-                true => FollowOutcome::OpenForMessages,
-                false => FollowOutcome::NeedsPerson,
+                true => RunFollowOutcome::OpenForMessages,
+                false => RunFollowOutcome::NeedsPerson,
             }));
         }
         if self.prompt.is_interactive() && is_session {
@@ -308,7 +309,7 @@ impl<'a> RunFollower<'a> {
         for entry in entries {
             stream.last_seq = entry.seq;
             stream.needs_person =
-                needs_person_after_event(&entry.event, self.options.is_only_client)
+                needs_person_if_changed(&entry.event, self.options.is_only_client)
                     .unwrap_or(stream.needs_person);
             if let Event::ChildStarted(started) = &entry.event {
                 children.push(started.child);
@@ -334,7 +335,9 @@ impl<'a> RunFollower<'a> {
         }
         for child in children {
             // The journal of a child that ended long ago may be deleted.
-            if let Ok(stream) = FollowedEventStream::open(self.client, child, Seq::START).await {
+            if let Ok(stream) =
+                FollowedEventStream::open_events_after(self.client, child, Seq::START).await
+            {
                 self.streams.push(FollowedEventStream { parent: Some(run), ..stream });
             }
         }
@@ -396,7 +399,7 @@ impl<'a> RunFollower<'a> {
 async fn next_entries(
     streams: &mut [FollowedEventStream],
 ) -> (usize, anyhow::Result<Option<Vec<JournalEntry>>>) {
-    let next = streams.iter_mut().map(|stream| Box::pin(stream.entries.next()));
+    let next = streams.iter_mut().map(|stream| Box::pin(stream.entries.next_entries()));
     let (batch, index, _) = futures_util::future::select_all(next).await;
     (index, batch)
 }
@@ -414,9 +417,9 @@ fn is_open_for_messages(view: &RunView) -> bool {
 
 /// Returns whether a wait with this reason ends only through a person, another client of the store
 /// or another run.
-fn waits_for_outside_event(reason: &str) -> bool {
+fn waits_for_outside_event(wait_reason: &str) -> bool {
     let others = ["approval", "question", "signal", "blocked", "budget", "message", "child", "key"];
-    others.contains(&reason)
+    others.contains(&wait_reason)
 }
 
 /// Returns whether no event follows this sequence number in the journal. Then a run status that was
@@ -432,7 +435,7 @@ async fn is_last_event(client: &RunClient, run: RunId, seq: Seq) -> anyhow::Resu
     clippy::wildcard_enum_match_arm,
     reason = "most events do not change whether a person is needed"
 )]
-fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool> {
+fn needs_person_if_changed(event: &Event, is_only_client: bool) -> Option<bool> {
     match event {
         Event::RunWaiting(waiting) => Some(match waiting.wait {
             WaitReason::Approval(_)

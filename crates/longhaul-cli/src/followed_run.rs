@@ -11,7 +11,7 @@ use longhaul_run::explain::StateExplanation;
 use crate::client::RunClient;
 use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
-use crate::follow::{FinalOutputFormat, FollowOptions, FollowOutcome, RunFollower};
+use crate::follow::{FinalOutputFormat, RunFollowOptions, RunFollowOutcome, RunFollower};
 use crate::interrupts::InterruptListener;
 use crate::local_driver::LocalDriver;
 use crate::{ephemeral, output};
@@ -38,7 +38,7 @@ pub(crate) struct FollowedRun<'a> {
 }
 
 /// Registers a callback that prints the name of an MCP server if the run waits long for it.
-fn register_slow_mcp_server_printer(runtime: &ProjectRuntime, options: FollowOptions) {
+fn register_slow_mcp_server_printer(runtime: &ProjectRuntime, options: RunFollowOptions) {
     if options.silent || options.as_json {
         return;
     }
@@ -50,7 +50,7 @@ fn register_slow_mcp_server_printer(runtime: &ProjectRuntime, options: FollowOpt
 
 /// Why this command stopped following the run.
 enum FollowEndReason {
-    Followed(FollowOutcome),
+    Followed(RunFollowOutcome),
     /// No worker will start the run, for this reason.
     NotStarted(StateExplanation),
     TimedOut,
@@ -63,9 +63,13 @@ impl FollowEndReason {
     const fn detached_exit(&self) -> Option<Exit> {
         match self {
             Self::TimedOut => Some(Exit::TimedOut),
-            Self::Interrupted | Self::Followed(FollowOutcome::Detached) => Some(Exit::Interrupted),
+            Self::Interrupted | Self::Followed(RunFollowOutcome::Detached) => {
+                Some(Exit::Interrupted)
+            }
             Self::Followed(
-                FollowOutcome::Ended | FollowOutcome::NeedsPerson | FollowOutcome::OpenForMessages,
+                RunFollowOutcome::Ended
+                | RunFollowOutcome::NeedsPerson
+                | RunFollowOutcome::OpenForMessages,
             )
             | Self::NotStarted(_) => None,
         }
@@ -76,7 +80,7 @@ impl FollowedRun<'_> {
     /// Follows the run, drives it if necessary, and returns the exit code.
     pub(crate) async fn follow_to_end(
         &self,
-        options: FollowOptions,
+        options: RunFollowOptions,
         mut interrupts: InterruptListener,
     ) -> anyhow::Result<Exit> {
         let mut driver = match self.runtime {
@@ -89,7 +93,7 @@ impl FollowedRun<'_> {
         let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
         let end = self.follow_and_drive(&mut follower, driver.as_mut(), &mut interrupts).await;
         // The result is printed before the worker stops, because stopping may wait for other runs.
-        let is_over = matches!(end, Ok(FollowEndReason::Followed(FollowOutcome::Ended)));
+        let is_over = matches!(end, Ok(FollowEndReason::Followed(RunFollowOutcome::Ended)));
         if is_over {
             self.print_final_output(&follower).await?;
         }
@@ -179,7 +183,7 @@ impl FollowedRun<'_> {
         &self,
         end: FollowEndReason,
         run: RunId,
-        options: FollowOptions,
+        options: RunFollowOptions,
     ) -> anyhow::Result<Exit> {
         let view = self.view_of_newest_run_in_chain(run).await?;
         let notify = |message: String| {
@@ -188,17 +192,17 @@ impl FollowedRun<'_> {
             }
         };
         Ok(match end {
-            FollowEndReason::Followed(FollowOutcome::Ended) => Exit::from_run(&view),
+            FollowEndReason::Followed(RunFollowOutcome::Ended) => Exit::from_run(&view),
             FollowEndReason::NotStarted(StateExplanation { message, command }) => {
                 let line = format!("{run}: {message}   {command}   then: longhaul watch {run}");
                 output::eprint_line(&line);
                 Exit::NeedsPerson
             }
-            FollowEndReason::Followed(FollowOutcome::OpenForMessages) => {
+            FollowEndReason::Followed(RunFollowOutcome::OpenForMessages) => {
                 notify(format!("{run}: {}   longhaul steer {run} TEXT", view.now));
                 Exit::Done
             }
-            FollowEndReason::Followed(FollowOutcome::NeedsPerson) => {
+            FollowEndReason::Followed(RunFollowOutcome::NeedsPerson) => {
                 let why = self.client.explain_run(run).await?;
                 // Printed even if silent: otherwise nothing would tell why the command stops.
                 output::eprint_line(&match options.is_only_client {
@@ -210,13 +214,13 @@ impl FollowedRun<'_> {
             // The run ended while the worker stopped.
             FollowEndReason::TimedOut
             | FollowEndReason::Interrupted
-            | FollowEndReason::Followed(FollowOutcome::Detached)
+            | FollowEndReason::Followed(RunFollowOutcome::Detached)
                 if view.status.is_terminal() =>
             {
                 Exit::from_run(&view)
             }
             FollowEndReason::TimedOut
-            | FollowEndReason::Followed(FollowOutcome::Detached)
+            | FollowEndReason::Followed(RunFollowOutcome::Detached)
             | FollowEndReason::Interrupted
                 if options.is_only_client =>
             {
@@ -224,11 +228,12 @@ impl FollowedRun<'_> {
                 end.detached_exit().unwrap_or(Exit::Interrupted)
             }
             FollowEndReason::TimedOut => {
-                notify(self.detached_message(view.status.as_str()).await?);
+                notify(self.message_after_detaching(view.status.as_str()).await?);
                 Exit::TimedOut
             }
-            FollowEndReason::Followed(FollowOutcome::Detached) | FollowEndReason::Interrupted => {
-                notify(self.detached_message(view.status.as_str()).await?);
+            FollowEndReason::Followed(RunFollowOutcome::Detached)
+            | FollowEndReason::Interrupted => {
+                notify(self.message_after_detaching(view.status.as_str()).await?);
                 Exit::Interrupted
             }
         })
@@ -301,7 +306,7 @@ impl FollowedRun<'_> {
     }
 
     /// Describes what happens to a run after this command has stopped following it.
-    async fn detached_message(&self, status: &str) -> anyhow::Result<String> {
+    async fn message_after_detaching(&self, status: &str) -> anyhow::Result<String> {
         let run = self.run;
         if let Some(runtime) = self.runtime {
             let row = runtime.longhaul.run_row(run).await?;

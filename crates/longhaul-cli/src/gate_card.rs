@@ -92,7 +92,7 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     if !gate.tags.is_empty() {
         footer.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
     }
-    if let Some(at) = gate.auto_approves_at.filter(|_| will_chain_approve(gate)) {
+    if let Some(at) = gate.auto_approves_at.filter(|_| will_chain_auto_approve(gate)) {
         let (at, run) = (format_date_time(at), gate.run);
         lines.push(format!(
             "  The chain approves the result at {at}; stop it: longhaul pause {run}"
@@ -120,7 +120,7 @@ fn call_effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     lines.extend(gate.call_effect_rows().into_iter().map(|(label, text)| {
         format!("  {}: {}", label.to_lowercase(), sanitize::sanitize_line(&text))
     }));
-    for (description, value) in gate.values_from_earlier_calls() {
+    for (description, value) in gate.labeled_values_from_earlier_calls() {
         lines.push(format!(
             "  passes on an earlier result: {}",
             sanitize::sanitize_line(&description)
@@ -182,7 +182,7 @@ fn wrap_line(line: &str) -> Vec<String> {
 
 /// Returns whether the run's chain will approve the gate automatically. False if the gate is still
 /// open long after that approval was due, because a pause of the run has stopped the approval.
-pub(crate) fn will_chain_approve(gate: &GateView) -> bool {
+pub(crate) fn will_chain_auto_approve(gate: &GateView) -> bool {
     let is_recent = |at: Timestamp| at.plus(AUTO_APPROVAL_DELAY_MAX) > SystemClock.now();
     gate.auto_approves_at.is_some_and(is_recent)
 }

@@ -100,21 +100,21 @@ struct ShowGateCommand {
 impl GatesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.run(),
-            Some(GatesSubcommand::Ls(ls)) => ls.run(),
-            Some(GatesSubcommand::Show(show)) => show.run(),
-            Some(GatesSubcommand::Complete(complete)) => complete.run(),
+            None => self.list.load_and_print_gates(),
+            Some(GatesSubcommand::Ls(ls)) => ls.load_and_print_gates(),
+            Some(GatesSubcommand::Show(show)) => show.print_gate(),
+            Some(GatesSubcommand::Complete(complete)) => complete.complete_gate(),
         }
     }
 }
 
 impl CompleteGateCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn complete_gate(&self) -> anyhow::Result<()> {
         let payload = self.payload.as_deref();
         let payload = payload.map(|json| parse_json_option("--payload", json)).transpose()?;
         let note = self.note.clone();
         let answer = Answer { note, payload, ..new_answer(GateDecision::Complete) };
-        resolve::with_resolved_gate(&self.gate, async |client, gate| {
+        resolve::resolve_gate_and_call(&self.gate, async |client, gate| {
             GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await?;
             Ok(())
         })
@@ -122,7 +122,7 @@ impl CompleteGateCommand {
 }
 
 impl ListGatesCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn load_and_print_gates(&self) -> anyhow::Result<()> {
         let client = match &self.run {
             // Without a store there is no such run, which is an error.
             Some(_) => Some(connect_run_client()?),
@@ -198,8 +198,8 @@ fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
 }
 
 impl ShowGateCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        resolve::with_resolved_gate(&self.gate, async |_, gate| {
+    fn print_gate(&self) -> anyhow::Result<()> {
+        resolve::resolve_gate_and_call(&self.gate, async |_, gate| {
             if self.json {
                 return output::print_json(&gate);
             }
@@ -238,11 +238,17 @@ fn format_status(gate: &GateView) -> String {
         .collect();
     match gate.status {
         GateStatus::Open if has_submit_again_tag(&gate.tags) => {
-            format!("open; {run} waits, but no answer can unblock the run: longhaul cancel {run}")
+            format!(
+                "open; {run} waits, but no answer can unblock the run. To cancel it: longhaul cancel {run}"
+            )
         }
-        GateStatus::Open => format!("open; {run} waits: {}", commands.join(" | ")),
-        GateStatus::Answered => format!("answered: longhaul show {run}"),
-        GateStatus::Expired => format!("expired, as nobody answered in time: longhaul why {run}"),
-        GateStatus::Withdrawn => format!("withdrawn, as no answer is needed: longhaul why {run}"),
+        GateStatus::Open => format!("open; {run} waits. To answer: {}", commands.join(" | ")),
+        GateStatus::Answered => format!("answered. To see the run: longhaul show {run}"),
+        GateStatus::Expired => {
+            format!("expired, as nobody answered in time. State of the run: longhaul why {run}")
+        }
+        GateStatus::Withdrawn => {
+            format!("withdrawn, as no answer is needed. State of the run: longhaul why {run}")
+        }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::client::connect::{
     connect_or_create_store, find_configured_or_local_server, try_connect_run_client,
 };
-use crate::client::default_agents_of_inboxes;
+use crate::client::default_agent_by_inbox;
 use crate::error::CliError;
 use crate::status_label::status_label;
 use crate::table::{self, TableCell};
@@ -133,22 +133,22 @@ struct PostTaskCommand {
 impl InboxCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.run(),
-            Some(InboxSubcommand::Ls(ls)) => ls.run(),
-            Some(InboxSubcommand::Post(post)) => post.run(),
-            Some(InboxSubcommand::Show(show)) => show.run(),
+            None => self.list.print_inbox_list(),
+            Some(InboxSubcommand::Ls(ls)) => ls.print_inbox_list(),
+            Some(InboxSubcommand::Post(post)) => post.post_task(),
+            Some(InboxSubcommand::Show(show)) => show.print_inbox(),
         }
     }
 }
 
 impl ListInboxesCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_inbox_list(&self) -> anyhow::Result<()> {
         let inboxes = match try_connect_run_client()? {
             Some(client) => {
                 runtime::build_single_thread_tokio()?.block_on(client.list_inboxes())?
             }
             None => {
-                let agents = default_agents_of_inboxes()?;
+                let agents = default_agent_by_inbox()?;
                 agents
                     .into_iter()
                     .map(|(name, agent)| inbox_without_tasks(name, Some(agent)))
@@ -183,13 +183,13 @@ fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
 }
 
 impl ShowInboxCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_inbox(&self) -> anyhow::Result<()> {
         let shown = match try_connect_run_client()? {
             Some(client) => {
                 runtime::build_single_thread_tokio()?.block_on(client.get_inbox(&self.name))?
             }
             None => {
-                let agent = default_agents_of_inboxes()?.remove(self.name.as_str());
+                let agent = default_agent_by_inbox()?.remove(self.name.as_str());
                 InboxDetailView {
                     inbox: inbox_without_tasks(self.name.to_string(), agent),
                     tasks: Vec::new(),
@@ -245,7 +245,7 @@ fn task_row(run: &RunBriefView) -> Vec<TableCell> {
 }
 
 impl PostTaskCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn post_task(&self) -> anyhow::Result<()> {
         let body = self.build_task_body()?;
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
         runtime::build_single_thread_tokio()?.block_on(async {

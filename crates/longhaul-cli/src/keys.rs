@@ -99,16 +99,16 @@ fn role_parser() -> impl TypedValueParser<Value = Role> {
 impl KeysCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            KeysSubcommand::New(new) => new.run(),
-            KeysSubcommand::Ls(ls) => ls.run(),
-            KeysSubcommand::Revoke(revoke) => revoke.run(),
+            KeysSubcommand::New(new) => new.create_and_print_key(),
+            KeysSubcommand::Ls(ls) => ls.print_key_list(),
+            KeysSubcommand::Revoke(revoke) => revoke.revoke_key(),
             KeysSubcommand::Link => print_browser_link(),
         }
     }
 }
 
 impl NewKeyCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn create_and_print_key(&self) -> anyhow::Result<()> {
         let request = NewKeyRequest {
             name: self.name.clone(),
             role: self.role,
@@ -141,7 +141,7 @@ impl NewKeyCommand {
 }
 
 impl ListKeysCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_key_list(&self) -> anyhow::Result<()> {
         let keys = match try_connect_run_client()? {
             Some(client) => {
                 runtime::build_single_thread_tokio()?.block_on(client.list_api_keys())?
@@ -181,7 +181,7 @@ fn key_row(key: &KeyView) -> Vec<TableCell> {
 }
 
 impl RevokeKeyCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn revoke_key(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
         let revoked =
             runtime::build_single_thread_tokio()?.block_on(client.revoke_api_key(&self.name))?;

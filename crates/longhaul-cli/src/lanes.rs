@@ -71,8 +71,8 @@ struct LaneArgs {
 impl LanesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.run(),
-            Some(LanesSubcommand::Ls(list)) => list.run(),
+            None => self.list.print_lane_list(),
+            Some(LanesSubcommand::Ls(list)) => list.print_lane_list(),
             Some(LanesSubcommand::Show(lane)) => lane.show_lane(),
             Some(LanesSubcommand::Pause(lane)) => {
                 lane.change_and_print_lane(async |client| client.pause_lane(&lane.lane).await)
@@ -85,7 +85,7 @@ impl LanesCommand {
 }
 
 impl ListLanesCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_lane_list(&self) -> anyhow::Result<()> {
         let lanes = match try_connect_run_client()? {
             Some(client) => {
                 runtime::build_single_thread_tokio()?.block_on(client.list_lanes(ROWS_MAX))?
@@ -156,7 +156,7 @@ fn describe_lane(lane: &LaneView) -> String {
         (Some(active_run), true) => format!("is paused; {active_run} goes on"),
         (None, true) => "is paused".to_owned(),
     };
-    format!("The lane `{name}` {state}; {waiting} waiting.")
+    format!("The lane `{name}` {state}; waiting runs: {waiting}.")
 }
 
 fn lane_row(lane: &LaneView) -> Vec<TableCell> {

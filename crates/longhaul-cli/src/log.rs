@@ -79,9 +79,10 @@ pub(crate) fn report_error(error: &anyhow::Error) {
 }
 
 /// Sets up the full log of a server, with these secrets redacted.
-pub(crate) fn init_server_log(style: LogStyle, secrets: Vec<(String, String)>) {
+pub(crate) fn init_server_log(style: LogStyle, secret_names_and_values: Vec<(String, String)>) {
     IS_JSON_LOG.store(style == LogStyle::Json, Ordering::Relaxed);
-    let lines = LogLineFormatter { style, filter: LogSecretRedactor::new(&secrets) };
+    let lines =
+        LogLineFormatter { style, filter: LogSecretRedactor::new(&secret_names_and_values) };
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(Level::INFO)
@@ -110,8 +111,8 @@ fn server_log_targets(style: LogStyle) -> Targets {
 struct LogSecretRedactor(ProjectRedactor);
 
 impl LogSecretRedactor {
-    fn new(secrets: &[(String, String)]) -> Self {
-        let secrets = secrets.iter();
+    fn new(secret_names_and_values: &[(String, String)]) -> Self {
+        let secrets = secret_names_and_values.iter();
         let secrets = secrets.map(|(name, value)| (&**name, &**value));
         Self(ProjectRedactor(Redactor::new(secrets)))
     }

@@ -174,7 +174,7 @@ impl ListRunsCommand {
             foot.push_str("   Waiting for you: longhaul gates");
         }
         if is_left {
-            foot.push_str("   No worker is running: longhaul worker");
+            foot.push_str("   No worker is running.   Start one: longhaul worker");
         }
         output::eprint_line(&foot);
         Ok(())

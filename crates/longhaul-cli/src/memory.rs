@@ -107,10 +107,10 @@ struct ForgetNotesCommand {
 impl MemoryCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            MemorySubcommand::Show(show) => show.run(),
-            MemorySubcommand::Clear(clear) => clear.run(),
-            MemorySubcommand::Notes(notes) => notes.run(),
-            MemorySubcommand::Forget(forget) => forget.run(),
+            MemorySubcommand::Show(show) => show.print_thread(),
+            MemorySubcommand::Clear(clear) => clear.clear_thread(),
+            MemorySubcommand::Notes(notes) => notes.print_notes(),
+            MemorySubcommand::Forget(forget) => forget.forget_notes(),
         }
     }
 }
@@ -131,7 +131,7 @@ fn clamp_list_limit(limit: usize) -> usize {
 }
 
 impl ShowThreadCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_thread(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
         let runtime = open_local_store()?;
         let (messages, count) = match &runtime {
@@ -173,7 +173,7 @@ impl ShowThreadCommand {
 }
 
 impl ClearThreadCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn clear_thread(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
         let count = match open_local_store()? {
             None => 0,
@@ -195,7 +195,7 @@ impl ClearThreadCommand {
 }
 
 impl ListNotesCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_notes(&self) -> anyhow::Result<()> {
         let resource = &self.resource;
         let query = self.query.join(" ");
         let notes = match open_local_store()? {
@@ -248,7 +248,7 @@ fn note_json(note: &MemoryNote) -> Value {
 }
 
 impl ForgetNotesCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn forget_notes(&self) -> anyhow::Result<()> {
         let count = match open_local_store()? {
             None => 0,
             Some(runtime) => runtime::build_single_thread_tokio()?

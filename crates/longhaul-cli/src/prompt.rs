@@ -175,7 +175,7 @@ impl TerminalPrompt {
             // A value of a form or an option may read like a command.
             let command = line.trim().strip_prefix('/');
             if self.form.is_some() && command.is_none() {
-                if let Some(answer) = self.enter_form_line(&line) {
+                if let Some(answer) = self.fill_form_and_take_answer(&line) {
                     return PromptInput::Text(answer);
                 }
                 continue;
@@ -189,7 +189,7 @@ impl TerminalPrompt {
 
     /// Enters a line into the form of the shown gate. Returns the answer when the form is filled
     /// in, and `None` before that.
-    fn enter_form_line(&mut self, line: &str) -> Option<String> {
+    fn fill_form_and_take_answer(&mut self, line: &str) -> Option<String> {
         let form = self.form.as_mut()?;
         if let Err(input_error) = form.enter_field_value(line) {
             output::eprint_line(&format!("          {input_error}"));

@@ -109,7 +109,8 @@ impl RecordingSession {
     /// Finishes the cassette (the file in which model calls are recorded) and prints its path,
     /// unless `silent`.
     pub(crate) fn finish_cassette(&self, silent: bool) -> anyhow::Result<()> {
-        let written = self.recorder.finish_recording().context("the cassette is incomplete")?;
+        let written =
+            self.recorder.finish_and_count_exchanges().context("the cassette is incomplete")?;
         if silent {
             return Ok(());
         }

@@ -25,7 +25,7 @@ const SUFFIX_CHARS_MIN: usize = 6;
 
 /// Connects to the store, finds the run that the command line names, and calls `act` with the
 /// client and the run.
-pub(crate) fn with_resolved_run<T>(
+pub(crate) fn resolve_run_and_call<T>(
     id: &str,
     act: impl AsyncFnOnce(&RunClient, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
@@ -38,7 +38,7 @@ pub(crate) fn with_resolved_run<T>(
 
 /// Connects to the store, finds the gate that the command line names, and calls `act` with the
 /// client and the gate.
-pub(crate) fn with_resolved_gate<T>(
+pub(crate) fn resolve_gate_and_call<T>(
     id: &str,
     act: impl AsyncFnOnce(&RunClient, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
@@ -103,7 +103,7 @@ pub(crate) async fn resolve_gate_by_gate_or_run_id(
     }
     let is_run = gate_or_run == "@last" || gate_or_run.starts_with(RunId::PREFIX);
     if is_run {
-        return only_open_gate(client, resolve_run_id(client, gate_or_run).await?).await;
+        return find_only_open_gate(client, resolve_run_id(client, gate_or_run).await?).await;
     }
     let end = parse_id_suffix(gate_or_run, GateId::PREFIX)?;
     let filter = GateFilter { limit: SEARCHED_MAX, ..GateFilter::default() };
@@ -116,13 +116,13 @@ pub(crate) async fn resolve_gate_by_gate_or_run_id(
             "gate or run",
             &runs_with_id_suffix(client, end).await?,
         )?;
-        return only_open_gate(client, run).await;
+        return find_only_open_gate(client, run).await;
     }
     let id = expect_one_id_match(gate_or_run, "gate", &fits)?;
     client.get_gate(id).await
 }
 
-async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
+async fn find_only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
     let mut open = client.list_open_gates(run).await?;
     // An ended run of a chain stands for the newest run of the chain.
     if open.is_empty() {
@@ -166,8 +166,8 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
 
 /// Returns a hint, as description and command, for listing all runs, remembered approvals or open
 /// gates.
-fn hint_to_list_candidates(kind: &str) -> (&'static str, &'static str) {
-    match kind {
+fn hint_to_list_candidates(id_prefix: &str) -> (&'static str, &'static str) {
+    match id_prefix {
         RunId::PREFIX => ("all runs", "longhaul ls --all"),
         RuleId::PREFIX => ("remembered approvals", "longhaul rules --all"),
         _ => ("what waits for an answer", "longhaul gates"),

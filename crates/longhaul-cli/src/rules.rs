@@ -65,15 +65,15 @@ struct RevokeRuleCommand {
 impl RulesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.run(),
-            Some(RulesSubcommand::Ls(list)) => list.run(),
-            Some(RulesSubcommand::Rm(revoke)) => revoke.run(),
+            None => self.list.print_rule_list(),
+            Some(RulesSubcommand::Ls(list)) => list.print_rule_list(),
+            Some(RulesSubcommand::Rm(revoke)) => revoke.revoke_rule(),
         }
     }
 }
 
 impl ListRulesCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_rule_list(&self) -> anyhow::Result<()> {
         let filter =
             RuleFilter { include_inactive: self.all, limit: ROWS_MAX, ..RuleFilter::default() };
         let rules = match try_connect_run_client()? {
@@ -95,7 +95,7 @@ impl ListRulesCommand {
 }
 
 impl RevokeRuleCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn revoke_rule(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
         let rule = runtime::build_single_thread_tokio()?.block_on(async {
             let rule = resolve::resolve_rule_id(&client, &self.rule).await?;

@@ -12,10 +12,10 @@ use longhaul_core::time::Millis;
 
 use crate::client::RunClient;
 use crate::client::connect::{connect_or_create_store, find_configured_or_local_server};
-use crate::ephemeral::EphemeralArgs;
+use crate::ephemeral::EphemeralRunArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::follow::{FinalOutputFormat, FollowOptions};
+use crate::follow::{FinalOutputFormat, RunFollowOptions};
 use crate::followed_run::FollowedRun;
 use crate::format::parse_duration;
 use crate::interrupts::InterruptListener;
@@ -49,7 +49,7 @@ pub(crate) struct RunTaskCommand {
     #[command(flatten)]
     task: TaskArgs,
     #[command(flatten)]
-    follow: FollowArgs,
+    follow: RunFollowArgs,
     /// If nobody can be asked at a terminal, wait until a person answers elsewhere, instead of
     /// exiting with 3
     #[arg(long, conflicts_with_all = ["no_input", "ephemeral"])]
@@ -57,12 +57,12 @@ pub(crate) struct RunTaskCommand {
     #[command(flatten)]
     record_replay: CassetteArgs,
     #[command(flatten)]
-    ephemeral: EphemeralArgs,
+    ephemeral: EphemeralRunArgs,
 }
 
 /// Command-line options for following a run.
 #[derive(Debug, Args)]
-pub(crate) struct FollowArgs {
+pub(crate) struct RunFollowArgs {
     /// Print JSON: `run` prints the run as one object at the end, `watch` prints one line per event
     #[arg(long)]
     json: bool,
@@ -78,9 +78,9 @@ pub(crate) struct FollowArgs {
     quiet: bool,
 }
 
-impl FollowArgs {
-    pub(crate) fn follow_options(&self) -> FollowOptions {
-        FollowOptions {
+impl RunFollowArgs {
+    pub(crate) fn follow_options(&self) -> RunFollowOptions {
+        RunFollowOptions {
             silent: self.quiet || self.json,
             as_json: false,
             stop_at_person: self.no_input,
@@ -94,12 +94,14 @@ impl FollowArgs {
 
     /// Returns the options for following a run. With `--json`, each event is printed as a line of
     /// JSON.
-    pub(crate) fn follow_options_with_json_events(&self) -> FollowOptions {
+    pub(crate) fn follow_options_with_json_events(&self) -> RunFollowOptions {
         let options = self.follow_options();
         match self.json {
-            true => {
-                FollowOptions { as_json: true, final_output: FinalOutputFormat::Nothing, ..options }
-            }
+            true => RunFollowOptions {
+                as_json: true,
+                final_output: FinalOutputFormat::Nothing,
+                ..options
+            },
             false => options,
         }
     }
@@ -108,7 +110,7 @@ impl FollowArgs {
 impl RunTaskCommand {
     /// Returns the options for following the run. If nobody can be asked, following stops when a
     /// person is needed, unless `--wait` is set.
-    fn follow_options(&self) -> FollowOptions {
+    fn follow_options(&self) -> RunFollowOptions {
         let mut options = self.follow.follow_options();
         let can_ask = !options.silent && output::is_interactive();
         options.stop_at_person |= !can_ask && !self.wait;
@@ -166,7 +168,7 @@ impl RunTaskCommand {
         };
         let local = match &listening {
             Some(listening) => Some(&listening.runtime),
-            None => opened.as_ref().map(|opened| opened.runtime_with_driver_note(options.silent)),
+            None => opened.as_ref().map(|open| open.note_driver_and_get_runtime(options.silent)),
         };
         let client: RunClient = match (server, local) {
             (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),
@@ -217,7 +219,7 @@ impl RunTaskCommand {
 impl RunTaskCommand {
     /// Runs the task on an in-memory store, which is lost when this command ends.
     fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
-        let options = FollowOptions { is_only_client: true, ..self.follow_options() };
+        let options = RunFollowOptions { is_only_client: true, ..self.follow_options() };
         let quiet = self.follow.quiet;
         let opened =
             self.ephemeral.open_runtime_and_prepare_task(&self.task, &self.record_replay, quiet);

@@ -40,7 +40,7 @@ version and budget, and joins the end of the same lane.";
 
 /// The runs that a command acts on, and its output format.
 #[derive(Debug, Args)]
-struct RunsArgs {
+struct RunIdArgs {
     /// Runs to act on: ids, the last six characters of ids, or @last
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
@@ -52,9 +52,9 @@ struct RunsArgs {
 /// Arguments of `longhaul cancel`.
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_EXAMPLES)]
-pub(crate) struct CancelCommand {
+pub(crate) struct CancelRunsCommand {
     #[command(flatten)]
-    args: RunsArgs,
+    args: RunIdArgs,
     /// Reason for the cancellation, recorded in the journal
     #[arg(long, default_value = "cancelled from the command line")]
     reason: String,
@@ -66,17 +66,17 @@ const CHILDREN_MAX: usize = 1_000;
 /// Arguments of `longhaul pause`.
 #[derive(Debug, Args)]
 #[command(after_help = PAUSE_EXAMPLES)]
-pub(crate) struct PauseCommand {
+pub(crate) struct PauseRunsCommand {
     #[command(flatten)]
-    args: RunsArgs,
+    args: RunIdArgs,
 }
 
 /// Arguments of `longhaul resume`.
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_EXAMPLES)]
-pub(crate) struct ResumeCommand {
+pub(crate) struct ResumeRunsCommand {
     #[command(flatten)]
-    args: RunsArgs,
+    args: RunIdArgs,
     /// Higher caps of the budget: dollars, or a list such as
     /// usd=20,turns=500,tokens=1000000,active_time=8h
     #[arg(long, value_parser = parse_budget_caps)]
@@ -86,32 +86,32 @@ pub(crate) struct ResumeCommand {
 /// Arguments of `longhaul retry`.
 #[derive(Debug, Args)]
 #[command(after_help = RETRY_EXAMPLES)]
-pub(crate) struct RetryCommand {
+pub(crate) struct RetryRunsCommand {
     #[command(flatten)]
-    args: RunsArgs,
+    args: RunIdArgs,
 }
 
-impl CancelCommand {
+impl CancelRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Cancel(&self.reason).connect_and_apply(&self.args)
+        RunAction::Cancel(&self.reason).connect_and_apply_to_runs(&self.args)
     }
 }
 
-impl PauseCommand {
+impl PauseRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Pause.connect_and_apply(&self.args)
+        RunAction::Pause.connect_and_apply_to_runs(&self.args)
     }
 }
 
-impl ResumeCommand {
+impl ResumeRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Resume(self.budget).connect_and_apply(&self.args)
+        RunAction::Resume(self.budget).connect_and_apply_to_runs(&self.args)
     }
 }
 
-impl RetryCommand {
+impl RetryRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Retry.connect_and_apply(&self.args)
+        RunAction::Retry.connect_and_apply_to_runs(&self.args)
     }
 }
 
@@ -127,12 +127,12 @@ enum RunAction<'a> {
 }
 
 impl RunAction<'_> {
-    fn connect_and_apply(&self, args: &RunsArgs) -> anyhow::Result<Exit> {
+    fn connect_and_apply_to_runs(&self, args: &RunIdArgs) -> anyhow::Result<Exit> {
         let client = connect_run_client()?;
         runtime::build_single_thread_tokio()?.block_on(self.apply_to_runs(&client, args))
     }
 
-    async fn apply_to_runs(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
+    async fn apply_to_runs(&self, client: &RunClient, args: &RunIdArgs) -> anyhow::Result<Exit> {
         let mut runs: Vec<(RunId, RunExplanation)> = Vec::new();
         for name in &args.runs {
             let run = resolve::resolve_run_id(client, name).await?;
@@ -151,7 +151,7 @@ impl RunAction<'_> {
             match self.apply_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
-                        let chain_note = self.other_run_changed_text(run, &view);
+                        let chain_note = self.note_if_other_run_changed(run, &view);
                         let outcome = self.action_outcome_text(&view, (was, &why), driven);
                         let children_note = self.open_children_text(client, view.id).await?;
                         output::print_text(&format!("{chain_note}{outcome}{children_note}"))?;
@@ -181,7 +181,7 @@ impl RunAction<'_> {
 
     /// Returns a sentence that says that the given run has ended and that the command has changed
     /// the newest run of its chain instead. Empty if the given run itself was changed.
-    fn other_run_changed_text(&self, requested_run: RunId, changed: &RunView) -> String {
+    fn note_if_other_run_changed(&self, requested_run: RunId, changed: &RunView) -> String {
         let chain_run = match self {
             Self::Retry => changed.retry_of.unwrap_or(requested_run),
             Self::Cancel(_) | Self::Pause | Self::Resume(_) => changed.id,
@@ -226,7 +226,8 @@ impl RunAction<'_> {
         let (old_status, why) = before;
         let id = run.id;
         let is_parked = matches!(old_status, Status::Waiting | Status::Blocked);
-        let no_worker = format!("No worker executes the run now: longhaul watch {id}");
+        let no_worker =
+            format!("No worker executes the run now. To execute it: longhaul watch {id}");
         match (self, run.status) {
             (Self::Cancel(_), Status::Cancelled) => format!("{id} is cancelled."),
             (Self::Cancel(_), _) if has_process_driving_runs => {
@@ -251,14 +252,18 @@ impl RunAction<'_> {
                 )
             }
             (Self::Resume(_), _) if old_status == Status::Blocked && has_process_driving_runs => {
-                format!("{id} is resumed. If it is blocked again: longhaul why {id}")
+                format!("{id} is resumed. To see why, if it is blocked again: longhaul why {id}")
             }
             (Self::Retry, Status::Failed) => {
-                format!("{id} has already retried this run and failed: longhaul retry {id}")
+                format!(
+                    "{id} has already retried this run and failed. To retry it: longhaul retry {id}"
+                )
             }
             (Self::Retry, status) if status.is_terminal() => {
                 let status = status.as_str();
-                format!("{id} has already retried this run and is {status}: longhaul show {id}")
+                format!(
+                    "{id} has already retried this run and is {status}. To see it: longhaul show {id}"
+                )
             }
             (Self::Retry, _) if has_process_driving_runs => {
                 format!("{id} retries {}.", format_retried_run(run))

@@ -142,24 +142,24 @@ fn format_attempt_number(run: &RunView) -> String {
         (retries.takeovers, "takeovers"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
-    counts.fold(run.attempt.to_string(), |text, (count, count_name)| {
-        format!("{text}, {count_name}: {count}")
+    counts.fold(run.attempt.to_string(), |attempt_text, (count, count_name)| {
+        format!("{attempt_text}, {count_name}: {count}")
     })
 }
 
-fn usage_with_cap_text(amount: u64, cap: Option<u64>) -> String {
+fn usage_with_cap_text(used: u64, cap: Option<u64>) -> String {
     match cap {
-        Some(cap) => format!("{amount} of {cap}"),
-        None => amount.to_string(),
+        Some(cap) => format!("{used} of {cap}"),
+        None => used.to_string(),
     }
 }
 
 /// Formats all token counts that cost money, so that the cost can be verified by hand.
 fn token_usage_text(usage: &UsageView) -> String {
     let mut text = format!("{} in, {} out", usage.input_tokens, usage.output_tokens);
-    for (count, from_or_to) in [(usage.cached_tokens, "from"), (usage.cache_write_tokens, "to")] {
-        if count > 0 {
-            text.push_str(&format!(", {count} {from_or_to} cache"));
+    for (tokens, from_or_to) in [(usage.cached_tokens, "from"), (usage.cache_write_tokens, "to")] {
+        if tokens > 0 {
+            text.push_str(&format!(", {tokens} {from_or_to} cache"));
         }
     }
     text

@@ -30,7 +30,7 @@ pub(crate) async fn print_run_tree(
     runs.reverse();
     let Some(top) = runs.iter().find(|brief| brief.id == run) else {
         anyhow::bail!(
-            "the tree of {run} has more than {RUNS_MAX} runs: longhaul ls --parent {run}"
+            "the tree of {run} has more than {RUNS_MAX} runs. List its children: longhaul ls --parent {run}"
         );
     };
     if as_json {

@@ -141,17 +141,17 @@ fn overlap_parser() -> impl TypedValueParser<Value = Overlap> {
 impl SchedulesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.run(),
-            Some(SchedulesSubcommand::Ls(ls)) => ls.run(),
-            Some(SchedulesSubcommand::Add(add)) => add.run(),
-            Some(SchedulesSubcommand::Rm(rm)) => rm.run(),
-            Some(SchedulesSubcommand::Run(run)) => run.run(),
+            None => self.list.print_schedule_list(),
+            Some(SchedulesSubcommand::Ls(ls)) => ls.print_schedule_list(),
+            Some(SchedulesSubcommand::Add(add)) => add.add_schedule(),
+            Some(SchedulesSubcommand::Rm(rm)) => rm.remove_schedule(),
+            Some(SchedulesSubcommand::Run(run)) => run.run_schedule(),
         }
     }
 }
 
 impl AddScheduleCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn add_schedule(&self) -> anyhow::Result<()> {
         let body = NewScheduleBody {
             cron: self.cron.clone(),
             tz: self.tz.clone(),
@@ -176,7 +176,9 @@ impl AddScheduleCommand {
             let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_time_with_zone);
             output::print_text(&format!("The schedule `{}` fires next: {next}", schedule.name))?;
             if !client.has_process_driving_runs().await? {
-                output::eprint_line("No worker is running, so it does not fire: longhaul worker");
+                output::eprint_line(
+                    "No worker is running, so it does not fire.   Start one: longhaul worker",
+                );
             }
             Ok(())
         })
@@ -184,7 +186,7 @@ impl AddScheduleCommand {
 }
 
 impl ListSchedulesCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn print_schedule_list(&self) -> anyhow::Result<()> {
         let schedules = match try_connect_run_client()? {
             Some(client) => {
                 runtime::build_single_thread_tokio()?.block_on(client.list_schedules())?
@@ -234,7 +236,7 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
 }
 
 impl RemoveScheduleCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn remove_schedule(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
         let removed =
             runtime::build_single_thread_tokio()?.block_on(client.delete_schedule(&self.name))?;
@@ -243,7 +245,7 @@ impl RemoveScheduleCommand {
 }
 
 impl RunScheduleCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn run_schedule(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
         let run =
             runtime::build_single_thread_tokio()?.block_on(client.run_schedule(&self.name))?;

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::environment;
 use crate::exit::Exit;
-use crate::server::{ServeArgs, ServeMode, ServeSession};
+use crate::server::{PreparedServer, ServeArgs, ServeMode};
 
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve                              http://127.0.0.1:4180, drives this project's runs
@@ -38,19 +38,21 @@ pub(crate) struct ServeCommand {
 /// Arguments of `longhaul dev`, which runs the server and a worker for development.
 #[derive(Debug, Args)]
 #[command(after_help = DEV_EXAMPLES)]
-pub(crate) struct DevCommand {
+pub(crate) struct DevServerCommand {
     #[command(flatten)]
     args: ServeArgs,
 }
 
 impl ServeCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        ServeSession::open(&self.args, environment::current_process_env()?, ServeMode::Serve)?.run()
+        let process_env = environment::current_process_env()?;
+        PreparedServer::bind_and_open_store(&self.args, process_env, ServeMode::Serve)?.run()
     }
 }
 
-impl DevCommand {
+impl DevServerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        ServeSession::open(&self.args, environment::current_process_env()?, ServeMode::Dev)?.run()
+        let process_env = environment::current_process_env()?;
+        PreparedServer::bind_and_open_store(&self.args, process_env, ServeMode::Dev)?.run()
     }
 }

@@ -83,7 +83,7 @@ impl ServeMode {
 
 /// A server that has opened its store and bound its address, but serves no requests yet.
 #[derive(Debug)]
-pub(crate) struct ServeSession {
+pub(crate) struct PreparedServer {
     // Dropped before the store is released, because the next driver writes its own marker.
     _marker: RunningServerRecordGuard,
     runtime: ProjectRuntime,
@@ -99,10 +99,10 @@ pub(crate) struct ServeSession {
     is_interactive: bool,
 }
 
-impl ServeSession {
+impl PreparedServer {
     /// Binds the address, opens the store and reads the local API key, in this order, so that a
     /// failure leaves nothing changed.
-    pub(crate) fn open(
+    pub(crate) fn bind_and_open_store(
         args: &ServeArgs,
         process_env: ProcessEnv,
         mode: ServeMode,
@@ -110,7 +110,7 @@ impl ServeSession {
         let config = load_config_and_init_log(args, process_env, mode)?;
         let is_seen = LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
         let unattended = mode == ServeMode::Serve || !is_seen;
-        let agent_files = FileTimesAndSizes::capture(&config, &[]);
+        let agent_files = FileTimesAndSizes::read_times_and_sizes(&config, &[]);
         let agents = environment::load_agents(&config)?;
         let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, unattended)?;
         check_server_settings_trusted(&config)?;
@@ -164,7 +164,7 @@ impl ServeSession {
         for problem in problems {
             tracing::warn!("{problem}");
         }
-        let (worker, types) = self.build_worker(&inboxes)?;
+        let (worker, types) = self.build_worker_with_task_types(&inboxes)?;
         let options = server_options(&self.runtime.config, self.local_key.clone());
         let app = App::new(self.runtime.longhaul.clone(), options, self.address);
         self.listener.set_nonblocking(true)?;
@@ -220,7 +220,10 @@ impl ServeSession {
     }
 
     /// Returns the worker, and the types of the tasks that it takes. An empty list means all types.
-    fn build_worker(&self, inboxes: &[Arc<dyn Inbox>]) -> anyhow::Result<(Worker, Vec<String>)> {
+    fn build_worker_with_task_types(
+        &self,
+        inboxes: &[Arc<dyn Inbox>],
+    ) -> anyhow::Result<(Worker, Vec<String>)> {
         let mut options = self.inbox.worker_options(&self.runtime.config)?;
         add_inbox_names(&mut options, inboxes)?;
         let types = options.types.clone();
@@ -232,7 +235,9 @@ impl ServeSession {
     async fn reload_files_in_dev_mode(&self) {
         match self.mode {
             ServeMode::Dev => {
-                ProjectReloader::new(&self.runtime, self.agent_files.clone()).run().await
+                ProjectReloader::new(&self.runtime, self.agent_files.clone())
+                    .watch_and_reload()
+                    .await
             }
             ServeMode::Serve => std::future::pending().await,
         }

@@ -72,15 +72,15 @@ struct RaiseCapCommand {
 impl SpendCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.run(),
-            Some(SpendSubcommand::Ls(list)) => list.run(),
-            Some(SpendSubcommand::Raise(raise)) => raise.run(),
+            None => self.list.load_and_print_caps(),
+            Some(SpendSubcommand::Ls(list)) => list.load_and_print_caps(),
+            Some(SpendSubcommand::Raise(raise)) => raise.raise_cap(),
         }
     }
 }
 
 impl ListSpendCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn load_and_print_caps(&self) -> anyhow::Result<()> {
         let caps = match try_connect_run_client()? {
             Some(client) => {
                 Some(runtime::build_single_thread_tokio()?.block_on(client.list_spend_caps())?)
@@ -108,7 +108,7 @@ impl ListSpendCommand {
 }
 
 impl RaiseCapCommand {
-    fn run(&self) -> anyhow::Result<()> {
+    fn raise_cap(&self) -> anyhow::Result<()> {
         let Self { usd, tokens, runs, subject, .. } = self;
         let raise =
             RaiseCapBody { usd: *usd, tokens: *tokens, runs: *runs, subject: subject.clone() };
@@ -127,8 +127,10 @@ impl RaiseCapCommand {
         print_caps(std::slice::from_ref(&cap))?;
         output::eprint_line(&match waiting {
             0 => "No run waited at the cap.".to_owned(),
-            1 => "1 run waited at the cap; it goes on if its next call fits.".to_owned(),
-            runs => format!("{runs} runs waited at the cap; those whose next call fits go on."),
+            1 => "1 run waited at the cap; it goes on if the cap covers its next call.".to_owned(),
+            runs => format!(
+                "{runs} runs waited at the cap; those whose next call the cap covers go on."
+            ),
         });
         Ok(())
     }

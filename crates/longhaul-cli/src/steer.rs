@@ -40,7 +40,7 @@ A message can be changed and withdrawn until it is delivered.";
 /// Arguments of `longhaul steer`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct SteerCommand {
+pub(crate) struct SteerRunCommand {
     /// Run to send the message to: its id, the last six characters of the id, or @last
     run: String,
     /// Text of the message; `-` reads it from stdin
@@ -91,9 +91,9 @@ impl From<DeliveryArg> for SteerDelivery {
     }
 }
 
-impl SteerCommand {
+impl SteerRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::with_resolved_run(&self.run, async |client, run| {
+        resolve::resolve_run_and_call(&self.run, async |client, run| {
             if self.status {
                 return self.print_delivery_status(client, run).await;
             }
@@ -106,7 +106,7 @@ impl SteerCommand {
     }
 
     /// Returns the text of the message, and its delivery if an option sets it.
-    fn read_message(&self) -> anyhow::Result<(String, Option<SteerDelivery>)> {
+    fn read_text_and_delivery(&self) -> anyhow::Result<(String, Option<SteerDelivery>)> {
         let text = output::join_args_or_read_stdin(&self.text, TEXT_BYTES_MAX, "the message")?;
         let delivery = match self.interrupt {
             true => Some(SteerDelivery::Interrupt),
@@ -116,7 +116,7 @@ impl SteerCommand {
     }
 
     async fn edit_message(&self, client: &RunClient, run: RunId, id: &str) -> anyhow::Result<()> {
-        let message = self.read_message()?;
+        let message = self.read_text_and_delivery()?;
         let steer = find_message(client, run, id).await?;
         client.update_steer(run, &steer, message).await?;
         self.print_changed_message(client, run, steer.id).await
@@ -150,7 +150,7 @@ impl SteerCommand {
     }
 
     async fn send_message(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let (text, delivery) = self.read_message()?;
+        let (text, delivery) = self.read_text_and_delivery()?;
         let delivery = delivery.unwrap_or_default();
         let receipt = client.steer_run(run, text, delivery).await?;
         if self.json {
@@ -166,7 +166,9 @@ impl SteerCommand {
             "{steer}   Was the message read? longhaul steer {run} --status"
         ))?;
         if !client.has_process_driving_runs().await? {
-            output::eprint_line(&format!("No worker executes the run now: longhaul watch {run}"));
+            output::eprint_line(&format!(
+                "No worker executes the run now. To execute it: longhaul watch {run}"
+            ));
         }
         Ok(())
     }
@@ -259,10 +261,10 @@ fn delivery_status_text(steer: &SteerView, now: Timestamp) -> String {
         }
         (_, _, Some(why)) => format!("{id}  not delivered: {why}: {text}"),
         (SteerState::Queued, ..) => {
-            let since = steer.sent_at.map_or_else(String::new, |sent| {
-                format!(" since {}", format_duration(now.duration_since(sent)))
+            let for_duration = steer.sent_at.map_or_else(String::new, |sent| {
+                format!(" for {}", format_duration(now.duration_since(sent)))
             });
-            format!("{id}  queued{since}: {text}")
+            format!("{id}  queued{for_duration}: {text}")
         }
         (SteerState::Delivered, None, None) => format!("{id}  delivered{delay_note}: {text}"),
         (SteerState::Dropped, _, None) => format!("{id}  dropped{delay_note}: {text}"),

@@ -32,7 +32,7 @@ pub(crate) enum StoreAccess {
 impl StoreAccess {
     /// Returns the opened project. If another process executes the runs of its store, prints which
     /// one, unless `silent`.
-    pub(crate) fn runtime_with_driver_note(&self, silent: bool) -> &ProjectRuntime {
+    pub(crate) fn note_driver_and_get_runtime(&self, silent: bool) -> &ProjectRuntime {
         match self {
             Self::Driving(runtime) => runtime,
             Self::Observing(runtime, holder) => {

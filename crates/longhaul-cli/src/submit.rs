@@ -36,7 +36,7 @@ The run starts when a worker drives it: longhaul worker";
 /// Arguments of `longhaul submit`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct SubmitCommand {
+pub(crate) struct SubmitTaskCommand {
     #[command(flatten)]
     task: TaskArgs,
     /// Print the run as one JSON object
@@ -44,7 +44,7 @@ pub(crate) struct SubmitCommand {
     json: bool,
 }
 
-impl SubmitCommand {
+impl SubmitTaskCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let server = find_configured_or_local_server()?;
         let bare = environment::current_process_env()?;
@@ -173,7 +173,7 @@ pub(crate) fn prepare_task(
     let replaced: Vec<String> = replaced.collect();
     let of_env_file = requested_models.iter().filter_map(|model| {
         let provider = selector.providers.find_provider(model.split_once('/')?.0).ok()?;
-        let (variable, _) = provider.api_key(&config.env)?;
+        let (variable, _) = provider.variable_and_api_key(&config.env)?;
         let is_theirs = config.env.is_from_dotenv(variable);
         is_theirs
             .then(|| format!("`{model}` is called with the key {variable} from the project's .env"))
@@ -191,7 +191,7 @@ fn requested_models_of_agent(
     agent: &Agent,
     (config, server, selector): (&Config, Option<&ServerConnection>, &ModelSelector),
 ) -> anyhow::Result<Vec<String>> {
-    let named = candidate_model_names(args, agent);
+    let named = model_names_or_default(args, agent);
     // A server has its own keys and checks them itself.
     if server.is_some() {
         let named = named.into_iter().flatten();
@@ -237,7 +237,7 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a Lo
         // The same error as from the engine and from a server.
         AgentError::Unknown(_) => longhaul_engine::Error::AgentNotFound {
             name: name.to_owned(),
-            suggestion: loaded.to_agent_registry().find_similar_name(name).map(str::to_owned),
+            suggestion: loaded.to_agent_registry().find_similar_agent_name(name).map(str::to_owned),
         }
         .into(),
         AgentError::Broken { .. } => anyhow::Error::from(
@@ -269,7 +269,7 @@ fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow:
 
 /// Returns the names of the models that the run may call, first choice first. `None` in the list
 /// means the project's default model.
-fn candidate_model_names<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
+fn model_names_or_default<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
     match (args.model_name(), agent.models.as_slice()) {
         (Some(model), _) => vec![Some(model)],
         (None, []) => vec![None],

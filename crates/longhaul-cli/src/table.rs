@@ -12,8 +12,8 @@ pub(crate) struct TableCell {
 
 impl TableCell {
     /// Creates a cell with this text.
-    pub(crate) fn new(text: impl AsRef<str>) -> Self {
-        Self { text: sanitize::sanitize_line(text.as_ref()), tone: None }
+    pub(crate) fn new(cell_text: impl AsRef<str>) -> Self {
+        Self { text: sanitize::sanitize_line(cell_text.as_ref()), tone: None }
     }
 
     /// Truncates the cell's text to this many characters.

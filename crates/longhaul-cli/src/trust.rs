@@ -173,7 +173,7 @@ fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
 }
 
 fn revoke_trust(project: &ProjectTrust) -> anyhow::Result<()> {
-    let revoked = project.decisions.revoke_all().map_err(decision_file_error)?;
+    let revoked = project.decisions.revoke_all_and_count().map_err(decision_file_error)?;
     output::print_text(&match revoked {
         0 => "Nothing of this project was trusted.".to_owned(),
         1 => "1 decision about this project is deleted.".to_owned(),

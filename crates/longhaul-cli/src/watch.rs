@@ -9,7 +9,7 @@ use crate::client::connect::{connect_or_open_store, find_configured_or_local_ser
 use crate::exit::Exit;
 use crate::followed_run::FollowedRun;
 use crate::interrupts::InterruptListener;
-use crate::run::FollowArgs;
+use crate::run::RunFollowArgs;
 use crate::store_access::open_as_driver_or_observer;
 use crate::trust::confirm;
 use crate::{environment, output, resolve, runtime};
@@ -25,17 +25,17 @@ The exit codes are those of `longhaul run`.";
 /// Arguments of `longhaul watch`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct WatchCommand {
+pub(crate) struct WatchRunCommand {
     /// Run to follow: its id, the last six characters of the id, or @last
     run: String,
     /// Print only events after this sequence number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: u64,
     #[command(flatten)]
-    follow: FollowArgs,
+    follow: RunFollowArgs,
 }
 
-impl WatchCommand {
+impl WatchRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
         let runtime = runtime::build_multi_thread_tokio()?;
@@ -81,7 +81,8 @@ impl WatchCommand {
                 Some(open_as_driver_or_observer(&process_env, Some(agents))?)
             }
         };
-        let local = opened.as_ref().map(|opened| opened.runtime_with_driver_note(options.silent));
+        let local =
+            opened.as_ref().map(|opened| opened.note_driver_and_get_runtime(options.silent));
         let client: RunClient = match local {
             None => beside,
             Some(project_runtime) => RunClient::for_local_store(&project_runtime.longhaul),

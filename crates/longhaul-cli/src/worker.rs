@@ -46,10 +46,10 @@ pub(crate) struct WorkerCommand {
 /// Prints a line when a run is claimed by the worker, completes, fails, is cancelled, or stops
 /// being driven because it is parked (waits), paused or released.
 #[derive(Debug)]
-struct RunPrintHooks;
+struct RunStatusPrinter;
 
 #[async_trait::async_trait]
-impl WorkerHooks for RunPrintHooks {
+impl WorkerHooks for RunStatusPrinter {
     async fn on_run_claimed(&self, run: RunId) {
         output::eprint_line(&format!("{run}  claimed"));
     }
@@ -95,7 +95,7 @@ impl WorkerCommand {
         let longhaul = &runtime.longhaul;
         let mut worker = EngineWorker::new(longhaul.services(), options).with_schedules(longhaul);
         if !self.quiet {
-            worker = worker.with_hooks(Arc::new(RunPrintHooks));
+            worker = worker.with_hooks(Arc::new(RunStatusPrinter));
         }
         runtime::build_multi_thread_tokio()?.block_on(async {
             let stop = Shutdown::new();

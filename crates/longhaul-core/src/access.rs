@@ -21,8 +21,8 @@ string_enum! {
 
 impl Role {
     /// Parses a role name. Returns `None` if the name is unknown.
-    pub fn from_name(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.as_str() == text)
+    pub fn from_name(role_name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == role_name)
     }
 }
 

@@ -56,10 +56,10 @@ pub struct ChainStepSpec {
 
 impl ChainStepSpec {
     /// Creates a step that always runs this agent.
-    pub fn new(agent: impl Into<String>) -> Self {
+    pub fn new(step_agent: impl Into<String>) -> Self {
         Self {
             name: None,
-            agent: agent.into(),
+            agent: step_agent.into(),
             auto_approve: false,
             condition: ChainStepCondition::Always,
             repeat: None,
@@ -163,18 +163,18 @@ impl ChainSpec {
         })
     }
 
-    /// Returns the index of the step named `from`, to which the chain goes back after step `index`.
-    /// The error says why `from` is invalid.
-    pub fn find_repeat_start_step(&self, index: usize, from: &str) -> Result<usize, String> {
+    /// Returns the index of the step named `start_name`, to which the chain goes back after step
+    /// `index`. The error says why this name is invalid.
+    pub fn find_repeat_start_step(&self, index: usize, start_name: &str) -> Result<usize, String> {
         let named = |steps: &[ChainStepSpec]| {
-            let found = steps.iter().enumerate().filter(|(_, step)| step.step_name() == from);
+            let found = steps.iter().enumerate().filter(|(_, step)| step.step_name() == start_name);
             found.map(|(found, _)| found).collect::<Vec<_>>()
         };
         let reachable = &self.steps[..=index];
         match named(reachable)[..] {
             [start] => Ok(start),
             [] if !named(&self.steps).is_empty() => Err(format!(
-                "`from` names the step `{from}`, which comes after this step: a chain only goes back"
+                "`from` names the step `{start_name}`, which comes after this step: a chain only goes back"
             )),
             [] => {
                 let names: Vec<&str> = reachable.iter().map(ChainStepSpec::step_name).collect();
@@ -184,7 +184,7 @@ impl ChainSpec {
                 ))
             }
             _ => Err(format!(
-                "`from` names several steps: give each step `{from}` a `name` of its own"
+                "`from` names several steps: give each step `{start_name}` a `name` of its own"
             )),
         }
     }
@@ -273,7 +273,7 @@ pub struct StepVerdict {
 impl StepVerdict {
     /// Reads the fields `success` and `issues_found` from the data of a step's output. A field that
     /// is not a boolean becomes `None`.
-    pub fn from_output(output: &RunOutput) -> Self {
+    pub fn from_step_output(output: &RunOutput) -> Self {
         let data = output.data.as_ref().map(crate::raw::RawJson::to_value).unwrap_or_default();
         let field = |name: &str| data.get(name).and_then(serde_json::Value::as_bool);
         Self { success: field("success"), issues_found: field("issues_found") }
@@ -295,11 +295,11 @@ impl StepVerdict {
     }
 
     /// Returns this verdict, with each missing field (`success` or `issues_found`) taken from the
-    /// verdict `older`.
-    fn with_missing_fields_from(self, older: Self) -> Self {
+    /// older verdict.
+    fn with_missing_fields_from(self, older_verdict: Self) -> Self {
         Self {
-            success: self.success.or(older.success),
-            issues_found: self.issues_found.or(older.issues_found),
+            success: self.success.or(older_verdict.success),
+            issues_found: self.issues_found.or(older_verdict.issues_found),
         }
     }
 }
@@ -347,8 +347,8 @@ impl PositionInChain {
     /// Returns the position of the run that follows this run, which has completed with this output:
     /// the step that its `repeat` goes back to, or the first later step whose condition holds. `None`
     /// means that the chain ends.
-    pub fn position_of_next_run(&self, run: RunId, output: &RunOutput) -> Option<Self> {
-        let verdict_of_step = StepVerdict::from_output(output);
+    pub fn position_of_next_run(&self, ended_run: RunId, output: &RunOutput) -> Option<Self> {
+        let verdict_of_step = StepVerdict::from_step_output(output);
         let verdict = verdict_of_step.with_missing_fields_from(self.verdict);
         let (step, verdict) = match self.step_to_go_back_to(verdict) {
             Some(from) => (from, StepVerdict::default()),
@@ -359,7 +359,7 @@ impl PositionInChain {
             }
         };
         let mut completed = self.completed.clone();
-        completed.push(CompletedChainStep { step: self.step, run });
+        completed.push(CompletedChainStep { step: self.step, run: ended_run });
         (completed.len() < CHAIN_RUNS_MAX).then(|| Self {
             chain: self.chain.clone(),
             step,

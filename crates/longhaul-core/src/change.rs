@@ -475,8 +475,8 @@ pub struct Blob {
 
 impl Blob {
     /// Creates a blob from its content and computes the hash of the content.
-    pub fn new(content: impl Into<std::sync::Arc<[u8]>>) -> Self {
-        let content = content.into();
+    pub fn new(blob_content: impl Into<std::sync::Arc<[u8]>>) -> Self {
+        let content = blob_content.into();
         Self { blob_ref: BlobRef::for_content(&content), content }
     }
 

@@ -162,8 +162,8 @@ macro_rules! names {
 
         impl $name {
             /// Creates a name. Fails unless the text has 1 to 256 bytes and no control characters.
-            pub fn new(text: impl AsRef<str>) -> Result<Self, IdError> {
-                let text = text.as_ref();
+            pub fn new(name_text: impl AsRef<str>) -> Result<Self, IdError> {
+                let text = name_text.as_ref();
                 if text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control) {
                     return Err(IdError::Name { kind: $what, max: NAME_BYTES_MAX });
                 }
@@ -172,8 +172,8 @@ macro_rules! names {
 
             /// Converts an untrusted text to a valid name: truncates it, removes
             /// control characters, and never returns an empty name.
-            pub fn from_text_lossy(text: &str) -> Self {
-                let clean = text.chars().filter(|c| !c.is_control());
+            pub fn from_text_lossy(name_text: &str) -> Self {
+                let clean = name_text.chars().filter(|c| !c.is_control());
                 let mut name = String::new();
                 for c in clean {
                     if name.len() + c.len_utf8() > NAME_BYTES_MAX {
@@ -242,7 +242,7 @@ impl ToolName {
     /// Returns the name for model APIs: letters, digits, `_` and `-`, at most 64 characters, unique
     /// per tool. `mcp:server/tool` becomes `mcp__server__tool`. Where characters are lost,
     /// six digits of a hash are appended.
-    pub fn model_api_name(&self) -> Cow<'_, str> {
+    pub fn name_for_model_api(&self) -> Cow<'_, str> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if self.0.chars().all(fits) && self.0.len() <= MODEL_API_NAME_MAX {
             return Cow::Borrowed(&self.0);
@@ -323,7 +323,7 @@ pub struct CallId {
 impl CallId {
     /// Returns the idempotency key that tools receive for the call. It is identical for all
     /// attempts of the call.
-    pub fn idempotency_key(self, run: RunId) -> String {
+    pub fn call_idempotency_key(self, run: RunId) -> String {
         let call = self;
         format!("{run}:{call}")
     }
@@ -372,9 +372,9 @@ mod tests {
             (&long, "mcp__server__xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_151d80"),
         ] {
             let name = ToolName::new(name).unwrap();
-            assert_eq!(name.model_api_name(), wire, "{name}");
-            assert!(name.model_api_name().len() <= MODEL_API_NAME_MAX);
-            assert!(seen.insert(name.model_api_name().into_owned()), "{name}");
+            assert_eq!(name.name_for_model_api(), wire, "{name}");
+            assert!(name.name_for_model_api().len() <= MODEL_API_NAME_MAX);
+            assert!(seen.insert(name.name_for_model_api().into_owned()), "{name}");
         }
     }
 }

@@ -99,8 +99,8 @@ pub struct Reply {
 
 impl Reply {
     /// Creates a reply that consists of one text and does not come from a provider.
-    pub fn from_text(text: impl Into<Arc<str>>) -> Self {
-        Self { api: "longhaul".to_owned(), blocks: vec![Block::from_text(text)] }
+    pub fn from_text(reply_text: impl Into<Arc<str>>) -> Self {
+        Self { api: "longhaul".to_owned(), blocks: vec![Block::from_text(reply_text)] }
     }
 
     /// Returns the tool calls of the reply, in the order in which the model made them.
@@ -137,8 +137,8 @@ pub enum Block {
 
 impl Block {
     /// Creates a block that contains only this text.
-    pub fn from_text(text: impl Into<Arc<str>>) -> Self {
-        Self::Text(TextBlock { text: text.into(), extra: None })
+    pub fn from_text(block_text: impl Into<Arc<str>>) -> Self {
+        Self::Text(TextBlock { text: block_text.into(), extra: None })
     }
 
     fn estimated_bytes(&self) -> u64 {
@@ -245,7 +245,7 @@ impl StopReason {
     /// Applies `change` to the text of a stop reason that Longhaul does not know. Known stop
     /// reasons are returned unchanged.
     #[must_use]
-    pub fn map_unknown_reason(self, change: impl FnOnce(String) -> String) -> Self {
+    pub fn map_unknown_stop_reason(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::Other(text) => Self::Other(change(text)),
             Self::EndTurn | Self::ToolUse | Self::MaxTokens | Self::PauseTurn | Self::Refusal => {

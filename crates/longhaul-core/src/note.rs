@@ -85,12 +85,12 @@ impl NewMemoryNote {
     }
 
     /// Returns the key of the note, which its author chose.
-    pub fn key(&self) -> &str {
+    pub fn note_key(&self) -> &str {
         &self.key
     }
 
     /// Returns the note as it is stored: with an id and the time.
-    pub fn to_note(&self, resource: &ResourceKey, now: Timestamp) -> MemoryNote {
+    pub fn to_stored_note(&self, resource: &ResourceKey, now: Timestamp) -> MemoryNote {
         let hash = Hash::digest(resource.as_str().as_bytes());
         let parent = hash.bytes().iter().take(16);
         let parent = parent.fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));

@@ -186,8 +186,8 @@ pub struct BlobRef {
 
 impl BlobRef {
     /// Creates the reference to the given content.
-    pub fn for_content(content: &[u8]) -> Self {
-        Self { hash: Hash::digest(content), size: content.len() as u64 }
+    pub fn for_content(blob_content: &[u8]) -> Self {
+        Self { hash: Hash::digest(blob_content), size: blob_content.len() as u64 }
     }
 }
 
@@ -208,7 +208,7 @@ impl StoredText {
     }
 
     /// Returns the length of the text in bytes.
-    pub fn size_bytes(&self) -> u64 {
+    pub fn text_size_bytes(&self) -> u64 {
         match self {
             Self::Inline(text) => text.len() as u64,
             Self::Blob(blob) => blob.size,

@@ -57,9 +57,11 @@ impl Redactor {
     /// Creates a redactor for secrets given as pairs of name and value. Long lines of a multi-line
     /// secret are secrets too, and so are strings in a JSON secret whose name or length suggests
     /// it.
-    pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let secrets = secrets.into_iter();
-        Self::with_placeholders(secrets.map(|(name, value)| (secret_placeholder(name), value)))
+    pub fn new<'a>(named_secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let named_secrets = named_secrets.into_iter();
+        Self::with_placeholders(
+            named_secrets.map(|(name, value)| (secret_placeholder(name), value)),
+        )
     }
 
     /// Creates a redactor for secrets given as pairs of placeholder and value.
@@ -92,10 +94,10 @@ impl Redactor {
         })
     }
 
-    fn find_matches(&self, text: &str) -> Vec<SecretMatch<'_>> {
+    fn find_secret_matches(&self, text: &str) -> Vec<SecretMatch<'_>> {
         match &self.0 {
             SecretPatterns::Empty => Vec::new(),
-            SecretPatterns::Patterns(patterns) => patterns.find_matches(text),
+            SecretPatterns::Patterns(patterns) => patterns.find_secret_matches(text),
             SecretPatterns::Unsearchable => vec![SecretMatch {
                 range: 0..text.len(),
                 longest_secret: text.len(),
@@ -118,7 +120,7 @@ impl Redactor {
         }
         let end = text.len() - partial;
         // A complete secret may end like it begins. In that case it is removed as a whole.
-        let mut found = self.find_matches(text).into_iter();
+        let mut found = self.find_secret_matches(text).into_iter();
         let split = found.find(|one| one.range.start < end && end < one.range.end);
         &text[..split.map_or(end, |one| one.range.start)]
     }
@@ -126,7 +128,7 @@ impl Redactor {
 
 impl Redact for Redactor {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let found = self.find_matches(text);
+        let found = self.find_secret_matches(text);
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
@@ -152,16 +154,16 @@ impl Redact for Redactor {
 
 impl SearchPatterns {
     /// Returns all parts of the text that contain secrets, in order and without overlaps.
-    fn find_matches(&self, text: &str) -> Vec<SecretMatch<'_>> {
+    fn find_secret_matches(&self, text: &str) -> Vec<SecretMatch<'_>> {
         let mut found = Vec::new();
         let mut decoded = DecodedText::new(text);
         loop {
             self.find_matches_in_decoded(&decoded, text, &mut found);
-            if !decoded.decode_escape_layer() {
+            if !decoded.try_decode_escape_layer() {
                 break;
             }
         }
-        if let Some(line) = DecodedText::with_joined_lines(text) {
+        if let Some(line) = DecodedText::try_join_lines(text) {
             self.find_matches_in_decoded(&line, text, &mut found);
         }
         found.sort_by_key(|found| found.range.start);
@@ -207,9 +209,9 @@ impl SearchPatterns {
         loop {
             let start = self.partial_secret_start_in_decoded(&decoded, 0);
             first = first.min(start.unwrap_or(text.len()));
-            let escape_start = decoded.truncate_partial_escape();
+            let escape_start = decoded.truncate_partial_escape_and_get_offset();
             first = first.min(escape_start.unwrap_or(text.len()));
-            if decoded.decode_escape_layer() {
+            if decoded.try_decode_escape_layer() {
                 continue;
             }
             // The text before a partial escape may be the beginning of a secret too.
@@ -218,7 +220,7 @@ impl SearchPatterns {
             first = first.min(start.unwrap_or(text.len()));
             break;
         }
-        let line = DecodedText::with_joined_lines(text);
+        let line = DecodedText::try_join_lines(text);
         let start =
             line.and_then(|line| self.partial_secret_start_in_decoded(&line, WRAPPED_BYTES_MIN));
         first.min(start.unwrap_or(text.len()))

@@ -136,7 +136,7 @@ pub struct RetriedRun {
 
 impl RetriedRun {
     /// Returns the first run of the task, which all retries of the task go back to.
-    pub fn first_run(&self) -> RunId {
+    pub fn first_run_of_task(&self) -> RunId {
         self.first.unwrap_or(self.run)
     }
 }

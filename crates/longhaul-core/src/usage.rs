@@ -151,7 +151,7 @@ impl ModelPricing {
     /// Combines the pricing of two models of which either may be used: the higher price and the
     /// lower limits. If one price is unknown, the other price is used.
     #[must_use]
-    pub fn merge_most_restrictive(self, other: Self) -> Self {
+    pub fn merge_most_restrictive_pricing(self, other: Self) -> Self {
         let price = match (self.price, other.price) {
             (Some(one), Some(two)) => Some(Price {
                 input: one.input.max(two.input),
@@ -247,14 +247,14 @@ pub struct RemainingBudget {
 
 impl RemainingBudget {
     /// Returns whether the remaining budget covers the amount to be held (reserved).
-    pub fn covers(self, amount: BudgetAmount) -> bool {
-        self.micro_usd.is_none_or(|left| amount.micro_usd <= left)
-            && self.tokens.is_none_or(|left| amount.tokens <= left)
+    pub fn covers(self, needed_amount: BudgetAmount) -> bool {
+        self.micro_usd.is_none_or(|left| needed_amount.micro_usd <= left)
+            && self.tokens.is_none_or(|left| needed_amount.tokens <= left)
     }
 
     /// Returns the lower of both remaining amounts, separately for money and tokens.
     #[must_use]
-    pub fn min(self, other: Self) -> Self {
+    pub fn min_of_each(self, other: Self) -> Self {
         Self {
             micro_usd: self.micro_usd.into_iter().chain(other.micro_usd).min(),
             tokens: self.tokens.into_iter().chain(other.tokens).min(),

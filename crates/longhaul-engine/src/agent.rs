@@ -346,7 +346,7 @@ impl AgentRegistry {
 
     /// Returns the registered agent name that is most similar to `name`, for error messages. `None`
     /// if no registered name is similar.
-    pub fn find_similar_name(&self, name: &str) -> Option<&str> {
+    pub fn find_similar_agent_name(&self, name: &str) -> Option<&str> {
         most_similar_name(name, self.0.keys().map(AgentName::as_str))
     }
 }
@@ -386,7 +386,7 @@ mod tests {
     fn a_misspelled_agent_name_gets_a_suggestion() {
         let mut registry = AgentRegistry::default();
         registry.register(test_agent());
-        assert_eq!(registry.find_similar_name("tidi"), Some("tidy"));
-        assert_eq!(registry.find_similar_name("research"), None);
+        assert_eq!(registry.find_similar_agent_name("tidi"), Some("tidy"));
+        assert_eq!(registry.find_similar_agent_name("research"), None);
     }
 }

@@ -70,7 +70,7 @@ impl AgentDirectory {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         match agents.find_agent(name) {
             Some(agent) => Ok(Arc::clone(agent)),
-            None => Err(agents.find_similar_name(name).map(str::to_owned)),
+            None => Err(agents.find_similar_agent_name(name).map(str::to_owned)),
         }
     }
 }

@@ -16,7 +16,7 @@ use longhaul_run::{
     DecisionContext, EffectKeyOfOtherCall, Run, RunInput, output_of_duplicate_call,
 };
 
-use crate::drive::truncate::truncate_output_text;
+use crate::drive::truncate::truncate_output_and_get_full_text;
 use crate::error::Error;
 use crate::recorded_outputs::RecordedToolOutputReader;
 use crate::services::EngineServices;
@@ -65,7 +65,7 @@ impl AppendRefusals {
     /// Records that the tool call for which the run wanted to wait no longer holds the effect key
     /// (at most one call with the same key takes effect). Forgets the recorded claims of other
     /// calls, which are outdated.
-    pub(crate) fn set_effect_keys_changed(&mut self) {
+    pub(crate) fn record_effect_keys_changed(&mut self) {
         self.keys_claimed_by_other_calls.clear();
         self.keys_changed = true;
     }
@@ -123,11 +123,11 @@ pub(crate) async fn load_other_effect_key_claim(
         return Ok(EffectKeyOfOtherCall { key: taken, result: None });
     };
     let outputs = RecordedToolOutputReader::new(services.store.clone(), services.records.clone());
-    let recorded = outputs.read(taken.holder.run, taken.holder.call).await?;
+    let recorded = outputs.read_tool_output(taken.holder.run, taken.holder.call).await?;
     let text = recorded.and_then(|recorded| recorded.text);
     let result = text.map(|text| {
         let output = output_of_duplicate_call(key, taken.holder, &ToolOutput::text(text));
-        truncate_output_text(call, output)
+        truncate_output_and_get_full_text(call, output)
     });
     Ok(EffectKeyOfOtherCall { key: taken, result })
 }

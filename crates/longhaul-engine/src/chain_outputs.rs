@@ -59,14 +59,14 @@ impl ChainOutputs {
 
     /// Adds the outputs of the earlier chain steps to the values of a template, under the names
     /// `previous` and `steps`.
-    pub(crate) fn add_to_template_values(&self, values: &mut Value) {
+    pub(crate) fn add_outputs_to_template_values(&self, values: &mut Value) {
         values["previous"] = self.previous.as_ref().map_or(Value::Null, |(_, value)| value.clone());
         values["steps"] = Value::Object(self.steps.clone());
     }
 
     /// Returns the task text with the text of the previous chain step under a heading, unless a
     /// template of the agent uses the outputs of earlier steps itself.
-    pub(crate) fn add_to_task_text(&self, agent: &Agent, text: String) -> String {
+    pub(crate) fn add_outputs_to_task_text(&self, agent: &Agent, text: String) -> String {
         let sources = || agent.events.values().chain([&agent.prompt]);
         let uses = |name| sources().any(|source| template_uses_value(source, name));
         let Some((step, value)) = &self.previous else {

@@ -49,21 +49,21 @@ struct ChangeSubscribers {
 }
 
 impl ChangeSubscribers {
-    fn is_empty(&self) -> bool {
+    fn has_no_subscribers(&self) -> bool {
         let unused = self.all.as_ref().is_none_or(|sender| sender.receiver_count() == 0);
         unused && self.runs.is_empty()
     }
 }
 
 impl JournalChangeFeed {
-    fn with_subscribers<T>(&self, f: impl FnOnce(&mut ChangeSubscribers) -> T) -> T {
+    fn with_locked_subscribers<T>(&self, f: impl FnOnce(&mut ChangeSubscribers) -> T) -> T {
         f(&mut self.subscribers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Subscribes to changes of one run. `None` if no reader is active in this process, so that the
     /// caller has to poll the store.
     pub fn subscribe_to_run(&self, run: RunId) -> Option<RunSubscription> {
-        let receiver = self.with_subscribers(|subscribers| {
+        let receiver = self.with_locked_subscribers(|subscribers| {
             let subscribe_run = |subscribers: &mut ChangeSubscribers| {
                 let made = subscribers.runs.entry(run);
                 made.or_insert_with(|| watch::Sender::new(Seq::START)).subscribe()
@@ -76,7 +76,7 @@ impl JournalChangeFeed {
 
     /// Subscribes to changes of all journals. `None` if no reader is active in this process.
     pub fn subscribe_to_all_runs(&self) -> Option<watch::Receiver<GlobalSeq>> {
-        let receiver = self.with_subscribers(|subscribers| {
+        let receiver = self.with_locked_subscribers(|subscribers| {
             let subscribe_to = |all: &mut Option<watch::Sender<GlobalSeq>>| {
                 all.get_or_insert_with(|| watch::Sender::new(GlobalSeq::default())).subscribe()
             };
@@ -88,7 +88,7 @@ impl JournalChangeFeed {
 
     /// Returns the number of active subscriptions, to single runs and to all journals.
     pub fn subscriber_count(&self) -> usize {
-        self.with_subscribers(|subscribers| {
+        self.with_locked_subscribers(|subscribers| {
             let runs: usize = subscribers.runs.values().map(watch::Sender::receiver_count).sum();
             let all = subscribers.all.as_ref().map_or(0, watch::Sender::receiver_count);
             runs + all
@@ -98,15 +98,15 @@ impl JournalChangeFeed {
     /// Reads changes and notifies subscribers until the future is dropped. Waits while there are no
     /// subscribers. If several readers are started, one of them reads and the others wait for their
     /// turn.
-    pub async fn read_and_notify_subscribers(
+    pub async fn read_changes_and_notify_subscribers(
         &self,
         source: JournalChangeSource<'_>,
     ) -> Result<(), Error> {
         let _turn = self.reader.lock().await;
-        let _reading = ActiveReaderGuard::new(self);
+        let _reading = ActiveReaderGuard::mark_reader_active(self);
         let mut changes = source.store.watch_for_changes();
         loop {
-            while self.with_subscribers(|subscribers| subscribers.is_empty()) {
+            while self.with_locked_subscribers(|subscribers| subscribers.has_no_subscribers()) {
                 self.subscribed.notified().await;
             }
             let mut at = match source.records.last_global_seq().await {
@@ -119,7 +119,7 @@ impl JournalChangeFeed {
             };
             // Changes between a subscription and this read count, too.
             self.notify_all_subscribers();
-            while !self.with_subscribers(|subscribers| subscribers.is_empty()) {
+            while !self.with_locked_subscribers(|subscribers| subscribers.has_no_subscribers()) {
                 tokio::select! {
                     biased;
                     changed = changes.wait_for_change() => changed?,
@@ -147,7 +147,7 @@ impl JournalChangeFeed {
                 return Ok(at);
             }
             at = grown.end;
-            self.with_subscribers(|subscribers| {
+            self.with_locked_subscribers(|subscribers| {
                 for (run, seq) in &grown.runs {
                     if let Some(sender) = subscribers.runs.get(run) {
                         sender.send_replace(*seq);
@@ -161,7 +161,7 @@ impl JournalChangeFeed {
     }
 
     fn notify_all_subscribers(&self) {
-        self.with_subscribers(|subscribers| {
+        self.with_locked_subscribers(|subscribers| {
             for sender in subscribers.runs.values() {
                 sender.send_modify(|_| {});
             }
@@ -177,15 +177,15 @@ impl JournalChangeFeed {
 struct ActiveReaderGuard<'a>(&'a JournalChangeFeed);
 
 impl<'a> ActiveReaderGuard<'a> {
-    fn new(feed: &'a JournalChangeFeed) -> Self {
-        feed.with_subscribers(|subscribers| subscribers.has_reader = true);
+    fn mark_reader_active(feed: &'a JournalChangeFeed) -> Self {
+        feed.with_locked_subscribers(|subscribers| subscribers.has_reader = true);
         Self(feed)
     }
 }
 
 impl Drop for ActiveReaderGuard<'_> {
     fn drop(&mut self) {
-        self.0.with_subscribers(|subscribers| *subscribers = ChangeSubscribers::default());
+        self.0.with_locked_subscribers(|subscribers| *subscribers = ChangeSubscribers::default());
     }
 }
 
@@ -200,14 +200,14 @@ pub struct RunSubscription {
 impl RunSubscription {
     /// Waits until the journal of the run has grown. Returns `false` if no reader is active any
     /// more.
-    pub async fn wait_for_change(&mut self) -> bool {
+    pub async fn wait_for_journal_growth(&mut self) -> bool {
         self.receiver.changed().await.is_ok()
     }
 }
 
 impl Drop for RunSubscription {
     fn drop(&mut self) {
-        self.feed.with_subscribers(|subscribers| {
+        self.feed.with_locked_subscribers(|subscribers| {
             // This subscriber is still counted.
             let last =
                 subscribers.runs.get(&self.run).is_some_and(|sender| sender.receiver_count() <= 1);

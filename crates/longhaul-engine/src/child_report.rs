@@ -10,7 +10,7 @@ use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 use longhaul_run::commands::RunCommand;
 use longhaul_run::state::control::OpenChildRun;
 
-use crate::drive::truncate::truncate_output_text;
+use crate::drive::truncate::truncate_output_and_get_full_text;
 use crate::error::Error;
 use crate::replay::replay_run_without_transcript;
 use crate::services::EngineServices;
@@ -40,7 +40,7 @@ pub(crate) async fn build_child_end_command(
     let open = parent.control().children.iter().find(|open| open.id == child);
     let (outcome, full) = match (outcome, open) {
         (RunOutcome::Completed(output), Some(OpenChildRun { call: Some(call), .. })) => {
-            truncate_child_output(*call, output)
+            truncate_child_output_and_get_full_text(*call, output)
         }
         // The result of a grading run is bounded by its schema.
         (outcome, _) => (outcome, None),
@@ -52,9 +52,12 @@ pub(crate) async fn build_child_end_command(
 
 /// Returns the outcome of a completed child with a long text truncated, and the full text as a blob
 /// to be stored. `None` means that the text was not truncated.
-fn truncate_child_output(call: CallId, output: RunOutput) -> (RunOutcome, Option<Blob>) {
+fn truncate_child_output_and_get_full_text(
+    call: CallId,
+    output: RunOutput,
+) -> (RunOutcome, Option<Blob>) {
     let data = output.data.filter(|data| data.as_str().len() <= DATA_BYTES_MAX);
-    let (shown, full) = truncate_output_text(call, ToolOutput::text(output.text));
+    let (shown, full) = truncate_output_and_get_full_text(call, ToolOutput::text(output.text));
     let texts: Vec<&str> = shown.content.iter().filter_map(Part::text).collect();
     let text = texts.join("\n");
     (RunOutcome::Completed(RunOutput { text, data, ..RunOutput::default() }), full)

@@ -149,16 +149,16 @@ impl Tool for ChildTool {
 }
 
 impl ChildTool {
-    /// Returns the row of the child run `child`. Fails if it is not a child of `run`.
-    async fn find_child(&self, run: RunId, child: RunId) -> Result<RunRow, ToolFailure> {
+    /// Returns the row of the child run `child`. Fails if it is not a child of `parent`.
+    async fn find_child(&self, parent: RunId, child: RunId) -> Result<RunRow, ToolFailure> {
         let row = self.services.store.get_run(child).await.map_err(tool_failure_from_error)?;
-        row.filter(|row| row.parent == Some(run) && row.agent.as_str() != GRADER)
+        row.filter(|row| row.parent == Some(parent) && row.agent.as_str() != GRADER)
             .ok_or_else(|| ToolFailure::new(format!("{child} is not a child run of this run")))
     }
 
-    async fn list_children(&self, run: RunId) -> Result<Vec<RunRow>, ToolFailure> {
+    async fn list_children(&self, parent: RunId) -> Result<Vec<RunRow>, ToolFailure> {
         let filter =
-            RunFilter { parent: Some(run), limit: CHILDREN_SHOWN_MAX, ..RunFilter::default() };
+            RunFilter { parent: Some(parent), limit: CHILDREN_SHOWN_MAX, ..RunFilter::default() };
         let mut rows =
             self.services.store.list_runs(filter).await.map_err(tool_failure_from_error)?;
         rows.retain(|row| row.agent.as_str() != GRADER);
@@ -166,17 +166,17 @@ impl ChildTool {
     }
 
     /// Describes a child run in one line: its state and the progress that it has reported.
-    async fn describe_child(&self, row: &RunRow) -> Result<String, Error> {
-        let (id, agent, status) = (row.id, &row.agent, row.status.as_str());
+    async fn describe_child(&self, child: &RunRow) -> Result<String, Error> {
+        let (id, agent, status) = (child.id, &child.agent, child.status.as_str());
         let (run, _) = replay_run_without_transcript(&self.services, id).await?;
         let message = explain_run_state(&run).message;
-        let progress = match self.last_progress_of_child(row).await? {
-            Some(ProgressReported { percent, message }) if !row.status.is_terminal() => {
+        let progress = match self.last_progress_of_child(child).await? {
+            Some(ProgressReported { percent, message }) if !child.status.is_terminal() => {
                 format!(" Progress: {percent} %, {message}")
             }
             Some(_) | None => String::new(),
         };
-        let turns = match row.turns {
+        let turns = match child.turns {
             1 => "1 turn".to_owned(),
             turns => format!("{turns} turns"),
         };
@@ -216,7 +216,7 @@ impl ChildTool {
             .await
             .map_err(tool_failure_from_error)?;
         if sent.iter().all(|known| known.steer != steer) {
-            let (delivery, by) = (SteerDelivery::AfterBatch, run_principal(ctx));
+            let (delivery, by) = (SteerDelivery::AfterBatch, calling_run_principal(ctx));
             let message = SteerMessage { steer, text, delivery, by, is_task: false };
             self.send_command(row, RunCommand::Steer(message)).await?;
         }
@@ -233,15 +233,16 @@ impl ChildTool {
         if row.status.is_terminal() {
             return Ok(format!("{} has ended: {}", row.id, row.status.as_str()));
         }
-        self.send_command(row, RunCommand::Cancel { by: run_principal(ctx), reason }).await?;
+        self.send_command(row, RunCommand::Cancel { by: calling_run_principal(ctx), reason })
+            .await?;
         Ok(format!("{} is being cancelled", row.id))
     }
 
-    async fn send_command(&self, row: &RunRow, command: RunCommand) -> Result<(), ToolFailure> {
+    async fn send_command(&self, child: &RunRow, command: RunCommand) -> Result<(), ToolFailure> {
         let EngineServices { store, records, notifier, .. } = &self.services;
-        let run = row.id;
+        let run = child.id;
         let now = records.now().await.map_err(tool_failure_from_error)?;
-        let snapshot = RunIdAndStatus { run, status: row.status };
+        let snapshot = RunIdAndStatus { run, status: child.status };
         let batch = decide_command(&snapshot, command, DecisionContext::new(now));
         let batch = batch.map_err(tool_failure_from_error)?;
         let append = AppendRequest { run, author: JournalAuthor::Outsider, batch };
@@ -266,7 +267,7 @@ impl ChildTool {
 
 /// Returns the name of the calling run, which is recorded as the author of the commands that it
 /// sends to its child runs.
-fn run_principal(ctx: &ToolContext) -> String {
+fn calling_run_principal(ctx: &ToolContext) -> String {
     format!("run:{}", ctx.run)
 }
 

@@ -31,7 +31,7 @@ use crate::recorded_outputs::OutputReferenceError;
 use crate::run_env::RunDependencies;
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::EngineServices;
-use crate::template::render_identifier;
+use crate::template::render_identifier_template;
 use crate::tool_registry::RegisteredTool;
 
 /// Maximum length of the input of a tool call, in bytes.
@@ -71,7 +71,7 @@ pub(crate) async fn classify_call_effects(
         // redacted.
         Some(secret) if registered.tool.is_some() => Ok(rejected_call_classification(
             registered.spec().name.as_str(),
-            &secret_in_input_message(secret),
+            &tool_input_has_secret_message(secret),
         )),
         Some(_) | None => classify_effects_of_input(env, run, registered, &call.input).await,
     }
@@ -112,7 +112,7 @@ pub(crate) async fn add_remembered_approvals(
 
 /// Returns the error message for a tool call whose input contains the secret with this name. Such a
 /// call is not made, because without the secret it would be a different call.
-pub(crate) fn secret_in_input_message(secret_name: &str) -> String {
+pub(crate) fn tool_input_has_secret_message(secret_name: &str) -> String {
     format!(
         "the input holds the secret `{secret_name}`, which is not passed to tools; leave it out"
     )
@@ -152,7 +152,7 @@ async fn classify_effects_of_resolved_input(
 ) -> ToolCallClassification {
     let spec = registered.spec();
     let problem = registered.find_input_error(&input, &*env.clock).await;
-    let model_api_name = spec.name.model_api_name();
+    let model_api_name = spec.name.name_for_model_api();
     let is_unknown =
         env.is_deferred_tool(&model_api_name) && !run.transcript().has_loaded_tool(&model_api_name);
     let problem = problem.map(|why| match is_unknown {
@@ -347,7 +347,7 @@ fn render_effect_key(
     let context: serde_json::Map<_, _> =
         context.map(|(name, value)| (name, value.to_value())).collect();
     let values = json!({ "input": input, "context": context });
-    let text = render_identifier(template, &values).map_err(|why| {
+    let text = render_identifier_template(template, &values).map_err(|why| {
         format!("the effect key `{template}` of this call can't be rendered: {why}")
     })?;
     match text.len() {
@@ -364,9 +364,9 @@ fn render_effect_key(
     }
 }
 
-fn rejected_call_classification(name: &str, problem: &str) -> ToolCallClassification {
+fn rejected_call_classification(tool_name: &str, problem: &str) -> ToolCallClassification {
     ToolCallClassification {
-        tool: ToolName::from_text_lossy(name),
+        tool: ToolName::from_text_lossy(tool_name),
         class: EffectClass::Pure,
         subjects: Vec::new(),
         injected_subjects: Vec::new(),

@@ -18,7 +18,7 @@ struct CounterValues {
 impl EngineCounters {
     /// Returns the number of handlers (functions that are registered as agents) that were aborted
     /// and have not returned yet.
-    pub fn stuck_handlers(&self) -> usize {
+    pub fn stuck_handler_count(&self) -> usize {
         self.0.stuck_handlers.load(Ordering::Relaxed)
     }
 
@@ -31,7 +31,7 @@ impl EngineCounters {
 
     /// Returns the number of runs that were released because their driver (the async task that
     /// executes a run) had stalled.
-    pub fn stalled_runs(&self) -> u64 {
+    pub fn stalled_run_count(&self) -> u64 {
         self.0.stalled_runs.load(Ordering::Relaxed)
     }
 

@@ -40,10 +40,10 @@ pub(crate) enum RunAdmission {
 }
 
 impl RunCrashLimiter {
-    /// Creates a limiter that blocks a run after `limit` crashes at the same point.
-    pub fn new(limit: Option<u32>) -> Self {
+    /// Creates a limiter that blocks a run after `crash_limit` crashes at the same point.
+    pub fn new(crash_limit: Option<u32>) -> Self {
         Self {
-            limit: limit.filter(|limit| *limit > 0),
+            limit: crash_limit.filter(|crash_limit| *crash_limit > 0),
             permits: Arc::new(Semaphore::new(PERMITS as usize)),
         }
     }

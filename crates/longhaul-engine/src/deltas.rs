@@ -36,7 +36,7 @@ pub struct ReplyDelta {
 /// Broadcast of the replies that models generate in this process. Cheap to clone; clones share
 /// state.
 #[derive(Debug, Clone, Default)]
-pub struct DeltaBroadcast {
+pub struct ReplyDeltaBroadcast {
     channels: Arc<Mutex<HashMap<RunId, ReplyChannel>>>,
 }
 
@@ -75,21 +75,21 @@ impl LiveReply {
     }
 }
 
-impl DeltaBroadcast {
-    fn with_channels<T>(&self, f: impl FnOnce(&mut HashMap<RunId, ReplyChannel>) -> T) -> T {
+impl ReplyDeltaBroadcast {
+    fn with_locked_channels<T>(&self, f: impl FnOnce(&mut HashMap<RunId, ReplyChannel>) -> T) -> T {
         f(&mut self.channels.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Subscribes to the model output of one run, starting at the beginning of the current reply.
-    pub fn subscribe(&self, run: RunId) -> DeltaStream {
-        let (receiver, at) = self.with_channels(|channels| {
+    pub fn subscribe(&self, run: RunId) -> ReplyDeltaStream {
+        let (receiver, at) = self.with_locked_channels(|channels| {
             let channel = channels.entry(run).or_default();
             let receiver = channel.changed.get_or_insert_with(|| watch::Sender::new(()));
             // A reply that was complete before the subscription is in the journal.
             let past = channel.reply.as_ref().filter(|reply| reply.is_complete);
             (receiver.subscribe(), past.map(LiveReply::end))
         });
-        DeltaStream { broadcast: self.clone(), run, changed: receiver, position: at }
+        ReplyDeltaStream { broadcast: self.clone(), run, changed: receiver, position: at }
     }
 
     /// Returns the text that the run's model has generated so far in the current turn. `None` if
@@ -99,14 +99,18 @@ impl DeltaBroadcast {
             let reply = channels.get(&run)?.reply.as_ref();
             reply.filter(|reply| !reply.is_complete).map(drop)
         };
-        self.with_channels(under_way)?;
-        self.delta_since(run, None)
+        self.with_locked_channels(under_way)?;
+        self.reply_delta_since(run, None)
     }
 
     /// Returns the text of the run's current reply after a position. If the position is `None` or
     /// belongs to an earlier reply, returns the whole text. `None` if the run has no current reply.
-    fn delta_since(&self, run: RunId, position: Option<ReplyReadPosition>) -> Option<ReplyDelta> {
-        self.with_channels(|channels| {
+    fn reply_delta_since(
+        &self,
+        run: RunId,
+        position: Option<ReplyReadPosition>,
+    ) -> Option<ReplyDelta> {
+        self.with_locked_channels(|channels| {
             let reply = channels.get(&run)?.reply.as_ref()?;
             let offset = match position {
                 Some(position)
@@ -128,11 +132,11 @@ impl DeltaBroadcast {
 
     /// Creates the sink that receives the streamed output of one model request. The sink redacts
     /// secrets before it publishes the output.
-    pub(crate) fn create_request_sink(
+    pub(crate) fn create_model_output_sink(
         &self,
         request: &ModelRequest,
         redact: Arc<dyn Redact>,
-    ) -> BroadcastSink {
+    ) -> ReplyBroadcastSink {
         self.create_sink_for_reply((request.run, request.turn, request.attempt), redact)
     }
 
@@ -140,10 +144,10 @@ impl DeltaBroadcast {
         &self,
         (run, turn, attempt): (RunId, u32, u32),
         redact: Arc<dyn Redact>,
-    ) -> BroadcastSink {
+    ) -> ReplyBroadcastSink {
         let reply = LiveReply { turn, attempt, text: String::new(), is_complete: false };
-        self.with_channels(|channels| channels.entry(run).or_default().reply = Some(reply));
-        BroadcastSink { broadcast: self.clone(), run, redact, holdback: Mutex::default() }
+        self.with_locked_channels(|channels| channels.entry(run).or_default().reply = Some(reply));
+        ReplyBroadcastSink { broadcast: self.clone(), run, redact, holdback: Mutex::default() }
     }
 
     /// Adds text to the current reply of a run and notifies the subscribers.
@@ -151,7 +155,7 @@ impl DeltaBroadcast {
         if text.is_empty() {
             return;
         }
-        self.with_channels(|channels| {
+        self.with_locked_channels(|channels| {
             let Some(channel) = channels.get_mut(&run) else {
                 return;
             };
@@ -173,14 +177,14 @@ struct ReplyReadPosition {
 
 /// Subscription to the model output of one run. A slow subscriber receives fewer, larger deltas.
 #[derive(Debug)]
-pub struct DeltaStream {
-    broadcast: DeltaBroadcast,
+pub struct ReplyDeltaStream {
+    broadcast: ReplyDeltaBroadcast,
     run: RunId,
     changed: watch::Receiver<()>,
     position: Option<ReplyReadPosition>,
 }
 
-impl DeltaStream {
+impl ReplyDeltaStream {
     /// Returns the part of the turn's reply that this subscriber has not received yet. `None` if
     /// nothing of the turn is left.
     pub fn take_rest_of_turn(&mut self, turn: u32) -> Option<ReplyDelta> {
@@ -188,7 +192,7 @@ impl DeltaStream {
     }
 
     fn take_delta_if(&mut self, predicate: impl Fn(&ReplyDelta) -> bool) -> Option<ReplyDelta> {
-        let delta = self.broadcast.delta_since(self.run, self.position)?;
+        let delta = self.broadcast.reply_delta_since(self.run, self.position)?;
         if delta.text.is_empty() || !predicate(&delta) {
             return None;
         }
@@ -214,9 +218,9 @@ impl DeltaStream {
     }
 }
 
-impl Drop for DeltaStream {
+impl Drop for ReplyDeltaStream {
     fn drop(&mut self) {
-        self.broadcast.with_channels(|channels| {
+        self.broadcast.with_locked_channels(|channels| {
             let last = channels.get(&self.run).is_some_and(|channel| {
                 let under_way = channel.reply.as_ref().is_some_and(|reply| !reply.is_complete);
                 // This subscriber is still counted.
@@ -232,8 +236,8 @@ impl Drop for DeltaStream {
 /// Receives the text of one reply from the model adapter. When the sink is dropped, the reply is
 /// removed, unless there are subscribers that have not received all of it yet.
 #[derive(Debug)]
-pub(crate) struct BroadcastSink {
-    broadcast: DeltaBroadcast,
+pub(crate) struct ReplyBroadcastSink {
+    broadcast: ReplyDeltaBroadcast,
     run: RunId,
     redact: Arc<dyn Redact>,
     /// End of the streamed text, held back while it may be the beginning of a secret. It has its
@@ -241,7 +245,7 @@ pub(crate) struct BroadcastSink {
     holdback: Mutex<HoldbackBuffer>,
 }
 
-impl BroadcastSink {
+impl ReplyBroadcastSink {
     /// Publishes the text that `take` removes from the holdback buffer. The lock on the buffer
     /// keeps concurrent calls in order.
     fn publish_held_back_text(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
@@ -253,21 +257,23 @@ impl BroadcastSink {
     /// Publishes the text that is still held back and returns the complete text of the reply.
     /// Called when no more text will follow.
     pub(crate) fn flush_and_get_text(&self) -> Arc<str> {
-        self.publish_held_back_text(|held| held.drain(&*self.redact));
+        self.publish_held_back_text(|held| held.drain_redacted(&*self.redact));
         self.broadcast.partial_reply(self.run).map_or_else(|| "".into(), |delta| delta.text)
     }
 }
 
-impl DeltaSink for BroadcastSink {
+impl DeltaSink for ReplyBroadcastSink {
     fn on_text(&self, text: &str) {
-        self.publish_held_back_text(|held| held.push(text, &*self.redact, REPLY_BYTES_MAX));
+        self.publish_held_back_text(|held| {
+            held.push_and_take_clean_text(text, &*self.redact, REPLY_BYTES_MAX)
+        });
     }
 }
 
-impl Drop for BroadcastSink {
+impl Drop for ReplyBroadcastSink {
     fn drop(&mut self) {
-        self.publish_held_back_text(|held| held.drain(&*self.redact));
-        self.broadcast.with_channels(|channels| {
+        self.publish_held_back_text(|held| held.drain_redacted(&*self.redact));
+        self.broadcast.with_locked_channels(|channels| {
             let Some(channel) = channels.get_mut(&self.run) else {
                 return;
             };
@@ -288,9 +294,9 @@ mod tests {
 
     use super::*;
 
-    impl DeltaBroadcast {
+    impl ReplyDeltaBroadcast {
         /// Creates a sink for a run that has no secrets to redact.
-        fn sink_without_redaction(&self, run: RunId, turn: u32) -> BroadcastSink {
+        fn sink_without_redaction(&self, run: RunId, turn: u32) -> ReplyBroadcastSink {
             self.create_sink_for_reply((run, turn, 1), Arc::new(NoRedaction))
         }
     }
@@ -319,7 +325,7 @@ mod tests {
     #[test]
     fn no_secret_is_streamed_however_the_text_is_chunked() {
         fn assert_streamed_text(pieces: &[&str], streamed: &str, complete: &str) {
-            let broadcast = DeltaBroadcast::default();
+            let broadcast = ReplyDeltaBroadcast::default();
             let run = RunId::from_bits(7);
             let sink = broadcast.create_sink_for_reply((run, 1, 1), Arc::new(TwoSecretsRedactor));
             for piece in pieces {
@@ -341,7 +347,7 @@ mod tests {
 
     #[tokio::test]
     async fn deltas_are_streamed_in_order_and_dropped_at_the_end() {
-        let broadcast = DeltaBroadcast::default();
+        let broadcast = ReplyDeltaBroadcast::default();
         let run = RunId::from_bits(7);
         let mut early = broadcast.subscribe(run);
         let sink = broadcast.sink_without_redaction(run, 3);
@@ -361,12 +367,12 @@ mod tests {
         assert_eq!(fields(early.next().await), (4, 0, "four".to_owned()));
         drop((early, late));
         drop(sink);
-        assert!(broadcast.with_channels(|channels| channels.is_empty()));
+        assert!(broadcast.with_locked_channels(|channels| channels.is_empty()));
     }
 
     #[test]
     fn subscribers_receive_the_last_delta() {
-        let broadcast = DeltaBroadcast::default();
+        let broadcast = ReplyDeltaBroadcast::default();
         let run = RunId::from_bits(7);
         let mut early = broadcast.subscribe(run);
         let sink = broadcast.sink_without_redaction(run, 1);
@@ -379,12 +385,12 @@ mod tests {
         assert_eq!(&*early.take_rest_of_turn(1).unwrap().text, "all at once");
         assert_eq!(early.take_rest_of_turn(1), None);
         drop((early, late));
-        assert!(broadcast.with_channels(|channels| channels.is_empty()));
+        assert!(broadcast.with_locked_channels(|channels| channels.is_empty()));
     }
 
     #[test]
     fn the_delta_buffer_is_limited() {
-        let broadcast = DeltaBroadcast::default();
+        let broadcast = ReplyDeltaBroadcast::default();
         let sink = broadcast.sink_without_redaction(RunId::from_bits(7), 1);
         for _ in 0..100 {
             sink.on_text(&"x".repeat(8 * 1024));

@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    fn text(text: &str) -> FileContent {
+    fn text_content(text: &str) -> FileContent {
         Text(text.to_owned())
     }
 
@@ -239,46 +239,50 @@ mod tests {
     fn changes_have_line_counts_and_a_diff() {
         let reverse = "apply the diff in reverse (patch -R -p1)";
         assert_effect_facts(
-            vec![("a b", text("x\ry\n"), text("x\rz\n"))],
+            vec![("a b", text_content("x\ry\n"), text_content("x\rz\n"))],
             &format!(
                 "change a b (+1 -1 lines); {reverse}\n--- a/a b\t\n+++ b/a b\t\n@@ -1 +1 @@\n\
                  -x\ry\n+x\rz\n"
             ),
         );
         assert_effect_facts(
-            vec![("a.md", text("one\ntwo\nthree\n"), text("one\n2\nthree\nfour"))],
+            vec![("a.md", text_content("one\ntwo\nthree\n"), text_content("one\n2\nthree\nfour"))],
             &format!(
                 "change a.md (+2 -1 lines); {reverse}\n--- a/a.md\n+++ b/a.md\n@@ -1,3 +1,4 @@\n \
                  one\n-two\n+2\n three\n+four\n\\ No newline at end of file\n"
             ),
         );
         assert_effect_facts(
-            vec![("a\n+x", Absent, text("1\n")), ("b", text("1\n2\n"), Absent)],
+            vec![("a\n+x", Absent, text_content("1\n")), ("b", text_content("1\n2\n"), Absent)],
             &format!(
                 "create a\u{fffd}+x (+1 -0 lines), delete b (+0 -2 lines); {reverse}\n--- /dev/null\n+++ \
                  b/a\u{fffd}+x\n@@ -0,0 +1 @@\n+1\n--- a/b\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-2\n"
             ),
         );
         assert_effect_facts(
-            vec![("a", text("same"), text("same"))],
+            vec![("a", text_content("same"), text_content("same"))],
             "none; not known before the call\n(no diff)\n",
         );
         let unknown = "change a (lines not known); not known before the call\n(no diff)\n";
-        assert_effect_facts(vec![("a", Unknown, text("x"))], unknown);
+        assert_effect_facts(vec![("a", Unknown, text_content("x"))], unknown);
         assert_effect_facts(vec![("a", Unknown, Unknown)], unknown);
         let long = "x\n".repeat(600_000);
-        assert_effect_facts(vec![("a", text(&long), text("x"))], unknown);
+        assert_effect_facts(vec![("a", text_content(&long), text_content("x"))], unknown);
     }
 
     #[test]
     fn a_secret_of_several_lines_is_not_in_the_diff() {
         assert_effect_facts(
-            vec![("a", text(&format!("a\n{KEY}\nb\n")), text(&format!("a\n{KEY}\nc\n")))],
+            vec![(
+                "a",
+                text_content(&format!("a\n{KEY}\nb\n")),
+                text_content(&format!("a\n{KEY}\nc\n")),
+            )],
             "change a (+1 -1 lines); not known before the call\n--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n \
              a\n {{secret:KEY}}\n-b\n+c\n",
         );
         assert_effect_facts(
-            vec![("a", text(&format!("{KEY}\n")), text("x\n"))],
+            vec![("a", text_content(&format!("{KEY}\n")), text_content("x\n"))],
             "change a (+1 -2 lines); not known before the call\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n\
              -{{secret:KEY}}\n+x\n",
         );
@@ -289,8 +293,8 @@ mod tests {
         let lines: String = (0..3_000).map(|line| format!("line {line}\n")).collect();
         let files = vec![PredictedFileChange {
             path: "a".to_owned(),
-            before: text("x\n"),
-            after: text(&lines),
+            before: text_content("x\n"),
+            after: text_content(&lines),
         }];
         let effects = PredictedEffects { files: Some(files), ..PredictedEffects::default() };
         let facts = describe_effects(effects, &TwoLineSecretRedactor);

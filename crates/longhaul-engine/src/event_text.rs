@@ -70,7 +70,7 @@ fn default_event_text(kind: &str, input: &Value, actor: Option<&Value>) -> Strin
         IDLE_TICK => "You have a moment to yourself. What do you do?".to_owned(),
         PLAYER_ACTION => format!("{} is talking to you.", describe_game_player(input, actor)),
         PLAYER_PROXIMITY => format!("{} has approached.", describe_game_player(input, actor)),
-        other => format!("Something has happened: `{other}`."),
+        other_kind => format!("Something has happened: `{other_kind}`."),
     };
     let mut sentences = vec![first];
     match input {

@@ -218,7 +218,7 @@ mod tests {
     async fn a_query_loads_the_tools_it_names_or_a_limited_number_of_matches() {
         let names = (0..40).map(|index| format!("mcp:git/issue_{index}"));
         let specs = names.map(|name| spec(&name, "Reads an issue."));
-        let specs = specs.map(|spec| (spec.name.model_api_name().into_owned(), spec));
+        let specs = specs.map(|spec| (spec.name.name_for_model_api().into_owned(), spec));
         let tool = FindToolsTool { spec: spec(FIND_TOOLS, ""), deferred: specs.collect() };
         for (query, loaded, text) in [
             ("mcp:git/issue_3, `mcp__git__issue_7`.", 2, "issue_3, mcp__git__issue_7."),

@@ -39,9 +39,9 @@ without what the rubric asks for does not meet it.
 sentences why: for each point that is not met, what is missing and what would meet it. The other
 agent reads the note and tries again.";
 
-/// Returns the agent that grades the results of runs. `models` are the models of the graded run,
-/// used if `outcome` names no other model. `None` if the agent's built-in name is invalid.
-pub(crate) fn grader_agent(outcome: &GradingConfig, models: &[String]) -> Option<Agent> {
+/// Returns the agent that grades the results of runs. `run_models` are the models of the graded
+/// run, used if `config` names no other model. `None` if the agent's built-in name is invalid.
+pub(crate) fn grader_agent(config: &GradingConfig, run_models: &[String]) -> Option<Agent> {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -51,10 +51,10 @@ pub(crate) fn grader_agent(outcome: &GradingConfig, models: &[String]) -> Option
         "required": ["satisfied", "note"],
         "additionalProperties": false,
     });
-    let own = outcome.grader.as_ref().map(|grader| vec![grader.clone()]);
+    let own = config.grader.as_ref().map(|grader| vec![grader.clone()]);
     Some(Agent {
         description: "Grades the result of a run against a rubric.".to_owned(),
-        models: own.unwrap_or_else(|| models.to_vec()),
+        models: own.unwrap_or_else(|| run_models.to_vec()),
         max_turns: Some(TURNS_MAX),
         retry: RetryPatch { hard_timeout: Some(DEFAULT_HARD_TIMEOUT), ..RetryPatch::default() },
         output: Some(RawJson::from_serialize(&schema)),
@@ -65,13 +65,13 @@ pub(crate) fn grader_agent(outcome: &GradingConfig, models: &[String]) -> Option
 
 /// Returns what the grader reads: the rubric, the task and the result of the run. `None` means that
 /// the run has no result to grade.
-pub(crate) fn grader_input(outcome: &GradingConfig, run: &Run) -> Option<RawJson> {
+pub(crate) fn grader_input(config: &GradingConfig, run: &Run) -> Option<RawJson> {
     let RunStage::Concluding(concluding) = &run.control().stage else {
         return None;
     };
     let tasks: Vec<String> = run.transcript().all_task_messages().map(message_text).collect();
     Some(RawJson::from_serialize(&json!({
-        "rubric": outcome.rubric,
+        "rubric": config.rubric,
         "task": remove_middle(&tasks.join("\n\n"), TASK_BYTES_MAX),
         "result": remove_middle(&result_text(&concluding.output), RESULT_BYTES_MAX),
     })))

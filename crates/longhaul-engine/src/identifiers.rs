@@ -24,7 +24,7 @@ const UNITS: &[&str] = &[
 /// Kind of text that is searched. Quoted names count as identifiers only in prose, because in data
 /// everything is quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TextKind {
+pub(crate) enum SearchedTextKind {
     /// Text written by people or models.
     Prose,
     /// Inputs and outputs of tools.
@@ -32,10 +32,10 @@ pub(crate) enum TextKind {
 }
 
 /// Returns the identifiers of a text in order, without duplicates.
-pub(crate) fn find_identifiers(text: &str, kind: TextKind) -> Vec<String> {
+pub(crate) fn find_identifiers(text: &str, kind: SearchedTextKind) -> Vec<String> {
     let text = truncate_str(text, TEXT_BYTES_MAX);
     let mut found = FoundIdentifiers::default();
-    if kind == TextKind::Prose {
+    if kind == SearchedTextKind::Prose {
         for line in text.lines() {
             add_quoted_names(line, &mut found);
         }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn identifiers_are_recognized_by_their_characters() {
         let check = |text: &str, expect: &[&str]| {
-            assert_eq!(find_identifiers(text, TextKind::Prose), expect, "{text}");
+            assert_eq!(find_identifiers(text, SearchedTextKind::Prose), expect, "{text}");
         };
         check("", &[]);
         check("Plain words and nothing else, he said. And/or so.", &[]);
@@ -195,14 +195,17 @@ mod tests {
     #[test]
     fn quoted_names_in_data_are_not_identifiers() {
         let data = r#"{"path": "src/main.rs", "mode": "fast", "size": 1200}"#;
-        assert_eq!(find_identifiers(data, TextKind::Data), ["src/main.rs", "1200"]);
+        assert_eq!(find_identifiers(data, SearchedTextKind::Data), ["src/main.rs", "1200"]);
     }
 
     #[test]
     fn identifier_search_in_long_texts_is_limited() {
         let long = format!("{} x_y", "é".repeat(TEXT_BYTES_MAX));
-        assert_eq!(find_identifiers(&long, TextKind::Data), [""; 0]);
-        assert_eq!(find_identifiers(&format!("a_{}", "b".repeat(300)), TextKind::Data), [""; 0]);
+        assert_eq!(find_identifiers(&long, SearchedTextKind::Data), [""; 0]);
+        assert_eq!(
+            find_identifiers(&format!("a_{}", "b".repeat(300)), SearchedTextKind::Data),
+            [""; 0]
+        );
         assert_eq!(truncate_str("aé", 2), "a");
     }
 }

@@ -34,8 +34,8 @@ impl Lease {
 
     /// Renews the lease after a successful heartbeat. The parameter is the time on the monotonic
     /// clock at which the heartbeat was sent.
-    pub fn renew(&self, sent_at_nanos: u64) {
-        self.state.send_modify(|state| state.renewed_nanos = sent_at_nanos);
+    pub fn renew(&self, heartbeat_sent_at_nanos: u64) {
+        self.state.send_modify(|state| state.renewed_nanos = heartbeat_sent_at_nanos);
     }
 
     /// Marks the lease as lost: the store treats this worker as dead.
@@ -56,7 +56,7 @@ impl Lease {
 
     /// Waits until the lease was renewed recently enough for the worker to start new work, such as
     /// a tool call. Returns `false` if the lease is lost.
-    pub async fn wait_until_valid(&self) -> bool {
+    pub async fn wait_until_valid_or_lost(&self) -> bool {
         let mut receiver = self.state.subscribe();
         loop {
             if self.is_lost() {

@@ -31,7 +31,10 @@ struct DriverEntry {
 }
 
 impl DriverNotifier {
-    fn with_drivers<T>(&self, f: impl FnOnce(&mut HashMap<RunId, Arc<DriverEntry>>) -> T) -> T {
+    fn with_locked_drivers<T>(
+        &self,
+        f: impl FnOnce(&mut HashMap<RunId, Arc<DriverEntry>>) -> T,
+    ) -> T {
         f(&mut self.drivers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -39,14 +42,14 @@ impl DriverNotifier {
     /// driver.
     pub fn register(&self, run: RunId) -> DriverRegistration {
         let entry = Arc::new(DriverEntry::default());
-        self.with_drivers(|drivers| drivers.insert(run, Arc::clone(&entry)));
+        self.with_locked_drivers(|drivers| drivers.insert(run, Arc::clone(&entry)));
         DriverRegistration { notifier: self.clone(), run, entry }
     }
 
     /// Notifies the driver of this run, and signals that this run or another one may be ready to be
     /// claimed.
     pub fn notify_run_changed(&self, run: RunId) {
-        let entry = self.with_drivers(|drivers| drivers.get(&run).cloned());
+        let entry = self.with_locked_drivers(|drivers| drivers.get(&run).cloned());
         if let Some(entry) = entry {
             entry.changed.notify_one();
         }
@@ -64,7 +67,7 @@ impl DriverNotifier {
         ReadyRunsSubscription { _sender: self.ready.clone(), receiver: self.ready.subscribe() }
     }
 
-    fn with_driven_claims<T>(
+    fn with_locked_driven_claims<T>(
         &self,
         f: impl FnOnce(&mut BTreeMap<RunClaimId, Arc<Notify>>) -> T,
     ) -> T {
@@ -72,21 +75,21 @@ impl DriverNotifier {
     }
 
     /// Registers that a driver of this process drives a run under a claim. Dropping the returned
-    /// [`DrivenClaim`] removes the claim.
-    pub(crate) fn register_driven_claim(&self, claim: RunClaimId) -> DrivenClaim {
+    /// [`DrivenClaimRegistration`] removes the claim.
+    pub(crate) fn register_driven_claim(&self, claim: RunClaimId) -> DrivenClaimRegistration {
         let stopped = Arc::<Notify>::default();
-        self.with_driven_claims(|claims| claims.insert(claim, Arc::clone(&stopped)));
-        DrivenClaim { notifier: self.clone(), claim, stopped }
+        self.with_locked_driven_claims(|claims| claims.insert(claim, Arc::clone(&stopped)));
+        DrivenClaimRegistration { notifier: self.clone(), claim, stopped }
     }
 
     /// Returns whether a driver of this process drives a run under this claim.
-    pub(crate) fn is_driven(&self, claim: RunClaimId) -> bool {
-        self.with_driven_claims(|claims| claims.contains_key(&claim))
+    pub(crate) fn is_claim_driven(&self, claim: RunClaimId) -> bool {
+        self.with_locked_driven_claims(|claims| claims.contains_key(&claim))
     }
 
     /// Stops the driver that drives a run under this claim, if it belongs to this process.
     pub(crate) fn stop_driver(&self, claim: RunClaimId) {
-        let stopped = self.with_driven_claims(|claims| claims.get(&claim).cloned());
+        let stopped = self.with_locked_driven_claims(|claims| claims.get(&claim).cloned());
         if let Some(stopped) = stopped {
             stopped.notify_one();
         }
@@ -95,7 +98,7 @@ impl DriverNotifier {
     /// Notifies every driver that has not replayed its run's journal up to the last entry.
     /// `last_seqs` has the sequence number of the last entry of each run's journal.
     pub fn notify_outdated_drivers(&self, last_seqs: &[(RunId, Seq)]) {
-        self.with_drivers(|drivers| {
+        self.with_locked_drivers(|drivers| {
             for (run, last) in last_seqs {
                 if let Some(entry) = drivers.get(run)
                     && entry.folded_seq.load(Ordering::Acquire) < last.0
@@ -108,7 +111,7 @@ impl DriverNotifier {
 
     /// Whether no driver is registered in this process.
     pub fn has_no_drivers(&self) -> bool {
-        self.with_drivers(|drivers| drivers.is_empty())
+        self.with_locked_drivers(|drivers| drivers.is_empty())
     }
 }
 
@@ -134,7 +137,7 @@ impl DriverRegistration {
 
 impl Drop for DriverRegistration {
     fn drop(&mut self) {
-        self.notifier.with_drivers(|drivers| {
+        self.notifier.with_locked_drivers(|drivers| {
             // The next driver of the same run may have registered already.
             if drivers.get(&self.run).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry)) {
                 drivers.remove(&self.run);
@@ -162,22 +165,22 @@ impl ReadyRunsSubscription {
 
 /// Registration of a claim under which a driver drives a run, removed when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct DrivenClaim {
+pub(crate) struct DrivenClaimRegistration {
     notifier: DriverNotifier,
     claim: RunClaimId,
     stopped: Arc<Notify>,
 }
 
-impl DrivenClaim {
+impl DrivenClaimRegistration {
     /// Waits for the signal that the driver has to stop, because its claim was released.
     pub(crate) async fn wait_for_stop(&self) {
         self.stopped.notified().await;
     }
 }
 
-impl Drop for DrivenClaim {
+impl Drop for DrivenClaimRegistration {
     fn drop(&mut self) {
-        self.notifier.with_driven_claims(|claims| claims.remove(&self.claim));
+        self.notifier.with_locked_driven_claims(|claims| claims.remove(&self.claim));
     }
 }
 
@@ -206,7 +209,7 @@ mod tests {
         let _new = notifier.register_driven_claim(claim(2));
         old.wait_for_stop().await;
         drop(old);
-        assert!(!notifier.is_driven(claim(1)));
-        assert!(notifier.is_driven(claim(2)));
+        assert!(!notifier.is_claim_driven(claim(1)));
+        assert!(notifier.is_claim_driven(claim(2)));
     }
 }

@@ -84,10 +84,10 @@ async fn deliver_message(
     Ok(())
 }
 
-/// Returns the delay after a failed attempt to deliver a message. `earlier` is the number of
-/// attempts before it.
-fn retry_delay(earlier: u32) -> Millis {
-    let factor = 1_u64.checked_shl(earlier).unwrap_or(u64::MAX);
+/// Returns the delay after a failed attempt to deliver a message. `earlier_attempts` is the number
+/// of attempts before it.
+fn retry_delay(earlier_attempts: u32) -> Millis {
+    let factor = 1_u64.checked_shl(earlier_attempts).unwrap_or(u64::MAX);
     Millis(FIRST_DELAY.0.saturating_mul(factor).min(MAX_DELAY.0))
 }
 

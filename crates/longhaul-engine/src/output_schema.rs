@@ -91,7 +91,7 @@ impl OutputSchema {
         }
         let inner = strip_code_fence(text);
         let Ok(value) = serde_json::from_str::<Value>(inner) else {
-            if let Some(output) = self.text_as_json_string(text, clock).await {
+            if let Some(output) = self.text_as_json_string_if_allowed(text, clock).await {
                 return OutputCheckResult::Valid(output);
             }
             let why = "the answer is not JSON, but the result must be data that matches the schema";
@@ -102,7 +102,7 @@ impl OutputSchema {
         };
         let is_plain = !value.is_object() && !value.is_array();
         let output = match is_plain {
-            true => self.text_as_json_string(text, clock).await,
+            true => self.text_as_json_string_if_allowed(text, clock).await,
             false => None,
         };
         match output {
@@ -115,7 +115,11 @@ impl OutputSchema {
 
     /// Returns the text of an answer as a JSON string, if the schema explicitly allows a string. A
     /// schema without a type would accept any text, even a text that only talks about the result.
-    async fn text_as_json_string(&self, text: &str, clock: &dyn Clock) -> Option<RawJson> {
+    async fn text_as_json_string_if_allowed(
+        &self,
+        text: &str,
+        clock: &dyn Clock,
+    ) -> Option<RawJson> {
         let schema = self.schema.to_value();
         let may_be = match &schema["type"] {
             Value::String(kind) => kind == "string",

@@ -19,7 +19,7 @@ const STATUS_TURNS_MAX: usize = 2;
 pub(crate) fn refusal_message_for_polling(run: &Run, tool: &str, input: &Value) -> Option<String> {
     match tool {
         "shell" => {
-            let secs = longest_sleep(input.get("command")?.as_str()?);
+            let secs = longest_sleep_secs(input.get("command")?.as_str()?);
             (secs > SLEEP_SECS_MAX).then(|| {
                 format!(
                     "not run: a command may sleep for at most {SLEEP_SECS_MAX} s. To wait longer, call \
@@ -48,19 +48,19 @@ pub(crate) fn refusal_message_for_polling(run: &Run, tool: &str, input: &Value) 
 }
 
 /// Returns the longest time in seconds that a part of a command sleeps.
-fn longest_sleep(command: &str) -> f64 {
+fn longest_sleep_secs(command: &str) -> f64 {
     let parts = command.split([';', '&', '|', '\n', '(', ')']);
     let sleeps = parts.filter_map(|part| {
         let mut args = part.split_whitespace().skip_while(|arg| {
             matches!(*arg, "do" | "then" | "else" | "exec" | "command" | "time" | "{")
         });
-        (args.next()? == "sleep").then(|| args.map_while(sleep_secs).sum::<f64>())
+        (args.next()? == "sleep").then(|| args.map_while(parse_sleep_secs).sum::<f64>())
     });
     sleeps.fold(0.0, f64::max)
 }
 
 /// Parses a duration of `sleep`, such as `90`, `1.5m` or `infinity`.
-fn sleep_secs(arg: &str) -> Option<f64> {
+fn parse_sleep_secs(arg: &str) -> Option<f64> {
     let (number, unit) = match arg.strip_suffix(['s', 'm', 'h', 'd']) {
         Some(number) => (number, &arg[number.len()..]),
         None => (arg, "s"),
@@ -94,8 +94,8 @@ mod tests {
             ("sleep $N", 0.0),
         ] {
             assert!(
-                (longest_sleep(command) - expected).abs() < 1e-9
-                    || expected.is_infinite() && longest_sleep(command).is_infinite(),
+                (longest_sleep_secs(command) - expected).abs() < 1e-9
+                    || expected.is_infinite() && longest_sleep_secs(command).is_infinite(),
                 "{command}"
             );
         }

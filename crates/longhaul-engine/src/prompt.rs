@@ -90,7 +90,7 @@ impl PromptSections<'_> {
                 lines.push(format!("- This is the conversation `{thread}`, about `{resource}`."))
             }
             (Some(thread), None) => lines.push(format!("- This is the conversation `{thread}`.")),
-            (None, Some(resource)) => lines.push(format!("- This is about `{resource}`.")),
+            (None, Some(resource)) => lines.push(format!("- This run is about `{resource}`.")),
             (None, None) => {}
         }
         if let Some(event) = self.event {

@@ -78,7 +78,7 @@ pub(crate) async fn build_run_prepared_event(
     };
     let pricings = env.models().iter();
     let pricings = pricings.map(|found| found.model.estimate(&request).pricing);
-    let pricing = pricings.reduce(ModelPricing::merge_most_restrictive).unwrap_or_default();
+    let pricing = pricings.reduce(ModelPricing::merge_most_restrictive_pricing).unwrap_or_default();
     let (world, context) =
         perception.map(|perception| (perception.world, perception.context)).unzip();
     let guards = repetition_limits(env, &request.model);
@@ -131,7 +131,7 @@ fn render_prompt(
     if let Some(perception) = perception {
         values["perception"] = perception.world.to_value();
     }
-    outputs.add_to_template_values(&mut values);
+    outputs.add_outputs_to_template_values(&mut values);
     let render_blocker = |template: &str, why: &str| {
         let name = &agent.name;
         let problem = format!("{template} of agent `{name}` can't be rendered: {why}.");
@@ -153,7 +153,7 @@ fn render_prompt(
         let event = event.unwrap_or_default();
         render_blocker(&format!("The text for the event `{event}`"), &why)
     })?;
-    let user = outputs.add_to_task_text(agent, user);
+    let user = outputs.add_outputs_to_task_text(agent, user);
     let speaks_of = |name| template::template_uses_value(&agent.prompt, name);
     let world = perception.map(|perception| &perception.world);
     let notes = |name: &str| env.tool(name).is_some();

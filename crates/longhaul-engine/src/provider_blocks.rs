@@ -125,7 +125,7 @@ impl BlockedProviderCache {
         let provider = provider_of_model(model);
         let stored = match news {
             ProviderAvailability::Available(duration) => {
-                match self.end_block_after_reply(provider, duration, now) {
+                match self.try_end_block_after_reply(provider, duration, now) {
                     true => records.unblock_provider(provider).await,
                     false => Ok(()),
                 }
@@ -149,7 +149,7 @@ impl BlockedProviderCache {
     /// Ends the block of a provider that has replied to a request. Does nothing if the request was
     /// sent before the block was known, because such a reply does not show that the block is over.
     /// `duration` is how long the request took. Returns whether a block has ended.
-    fn end_block_after_reply(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
+    fn try_end_block_after_reply(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
         self.with_locked_blocks(|blocks| {
             let block = blocks.get_mut(provider).filter(|known| known.until.is_some());
             let Some(known) = block.filter(|known| known.since.plus(duration) <= now) else {

@@ -77,7 +77,7 @@ impl ReadOutputTool {
     }
 
     async fn load_output_text(&self, run: RunId, call: CallId) -> Result<String, ToolFailure> {
-        let output = self.outputs.read(run, call).await;
+        let output = self.outputs.read_tool_output(run, call).await;
         let output = output
             .map_err(|error| ToolFailure::new(format!("the result can't be read: {error}")))?
             .ok_or_else(|| ToolFailure::new(format!("the call {call} has no result yet")))?;

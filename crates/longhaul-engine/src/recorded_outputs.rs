@@ -54,7 +54,8 @@ pub(crate) struct RecordedToolOutput {
 /// by these outputs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputReferenceError {
-    /// A reference is invalid. The text is a message for the model.
+    /// A reference to the output of an earlier call can't be replaced by that output. The text is a
+    /// message for the model.
     #[error("{0}")]
     Invalid(String),
     /// The store can't be read.
@@ -86,13 +87,13 @@ impl RecordedToolOutputReader {
 
     /// Returns the output of a tool call from the journal of the run. `None` if the journal
     /// contains no output of the call.
-    pub(crate) async fn read(
+    pub(crate) async fn read_tool_output(
         &self,
         run: RunId,
         call: CallId,
     ) -> Result<Option<RecordedToolOutput>, StoreError> {
         let Some(JournaledToolOutput { output, is_completed, is_duplicate }) =
-            self.find_output(run, call).await?
+            self.find_journaled_output(run, call).await?
         else {
             return Ok(None);
         };
@@ -111,7 +112,7 @@ impl RecordedToolOutputReader {
 
     /// Returns the output of a call. The output of a call that started a child run in the background
     /// is that of the child, once the child has ended.
-    async fn find_output(
+    async fn find_journaled_output(
         &self,
         run: RunId,
         call: CallId,
@@ -204,7 +205,7 @@ impl RecordedToolOutputReader {
         run: RunId,
         call: CallId,
     ) -> Result<Result<String, String>, StoreError> {
-        Ok(match self.read(run, call).await? {
+        Ok(match self.read_tool_output(run, call).await? {
             None => Err(format!(
                 "the call {call} has no recorded output; refer to a call of an earlier turn of this run"
             )),
@@ -255,15 +256,15 @@ fn to_output_reference(reference: FoundOutputReference, content: &str) -> Output
 }
 
 /// Returns the value that replaces a reference to an output: the whole text of the output, or the
-/// value at the JSON pointer `path` in an output that is JSON.
-fn value_at_path(text: &str, path: Option<&str>) -> Result<Value, String> {
-    let Some(path) = path else {
-        return Ok(Value::String(text.to_owned()));
+/// value at `json_pointer` in an output that is JSON.
+fn value_at_path(output_text: &str, json_pointer: Option<&str>) -> Result<Value, String> {
+    let Some(json_pointer) = json_pointer else {
+        return Ok(Value::String(output_text.to_owned()));
     };
-    let json: Value = serde_json::from_str(text)
+    let json: Value = serde_json::from_str(output_text)
         .map_err(|_| "the output is not JSON; leave out `path` to pass on its text".to_owned())?;
-    let value = json.pointer(path);
-    value.cloned().ok_or_else(|| format!("the output has nothing at the path `{path}`"))
+    let value = json.pointer(json_pointer);
+    value.cloned().ok_or_else(|| format!("the output has nothing at the path `{json_pointer}`"))
 }
 
 /// Collects the references to outputs of earlier calls in a value. An object is such a reference if
@@ -331,7 +332,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn references(input: &Value) -> Result<Vec<(String, String, Option<String>)>, String> {
+    fn reference_fields(input: &Value) -> Result<Vec<(String, String, Option<String>)>, String> {
         let mut found = Vec::new();
         find_output_refs(input, String::new(), &mut found)?;
         Ok(found.into_iter().map(|one| (one.at, one.call.to_string(), one.path)).collect())
@@ -348,13 +349,13 @@ mod tests {
             ("/a~1b/1".to_owned(), "t3.1".to_owned(), Some("/body".to_owned())),
             ("/c".to_owned(), "t1.2".to_owned(), None),
         ];
-        assert_eq!(references(&input).unwrap(), expected);
+        assert_eq!(reference_fields(&input).unwrap(), expected);
         for bad in [
             json!({ "$output": "t3" }),
             json!([{ "$output": "t3.1", "offset": 1 }]),
             json!({ "$output": "t3.1", "path": 1 }),
         ] {
-            assert!(references(&bad).unwrap_err().contains("is invalid: write"), "{bad}");
+            assert!(reference_fields(&bad).unwrap_err().contains("is invalid: write"), "{bad}");
         }
     }
 

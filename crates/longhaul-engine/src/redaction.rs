@@ -154,7 +154,8 @@ impl Redaction<'_> {
 
     fn redact_reply(self, reply: &Arc<Reply>) -> Arc<Reply> {
         let blocks = reply.blocks.iter();
-        let blocks: Vec<Block> = blocks.filter_map(|block| self.redact_block(block)).collect();
+        let blocks: Vec<Block> =
+            blocks.filter_map(|block| self.redact_or_drop_block(block)).collect();
         if blocks == reply.blocks {
             return Arc::clone(reply);
         }
@@ -163,7 +164,7 @@ impl Redaction<'_> {
 
     /// Redacts secrets in a block of a reply. `None` drops a thinking block with a secret: the
     /// block is signed, and providers reject a changed block.
-    fn redact_block(self, block: &Block) -> Option<Block> {
+    fn redact_or_drop_block(self, block: &Block) -> Option<Block> {
         Some(match block {
             Block::Text(text_block) => Block::Text(TextBlock {
                 text: self.redact_shared_text(&text_block.text),
@@ -188,7 +189,7 @@ impl Redaction<'_> {
     pub(crate) fn redact_response(self, response: ModelResponse) -> ModelResponse {
         ModelResponse {
             reply: self.redact_reply(&response.reply),
-            stop: response.stop.map_unknown_reason(|text| self.redact_text(text)),
+            stop: response.stop.map_unknown_stop_reason(|text| self.redact_text(text)),
             model: self.redact_text(response.model),
             output: response.output.map(|output| self.redact_run_output(output)),
             ..response

@@ -8,7 +8,7 @@ use longhaul_core::port::store::{JournalPage, JournalReadRequest};
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
 use longhaul_run::checkpoint::{
-    CheckpointWriter, restore_conversation_replay_start, restore_state_without_messages,
+    CheckpointWriter, restore_state_to_replay_conversation, restore_state_without_messages,
 };
 use longhaul_run::state::{FOLD_HASH, ReplayError};
 
@@ -36,7 +36,8 @@ pub(crate) async fn replay_driven_run(
     run: RunId,
 ) -> Result<(Run, CheckpointWriter, Timestamp), Error> {
     let checkpoint = load_checkpoint(services, run).await;
-    let start = checkpoint.as_ref().and_then(|saved| restore_conversation_replay_start(run, saved));
+    let start =
+        checkpoint.as_ref().and_then(|saved| restore_state_to_replay_conversation(run, saved));
     let saved_seq = checkpoint.map_or(Seq::START, |saved| saved.seq);
     let mut checkpoints = CheckpointWriter::new(start.as_ref(), saved_seq);
     let (folded, now) = replay_journal(services, run, start, |run, entry| {
@@ -65,7 +66,7 @@ pub(crate) async fn replay_run(
     run: RunId,
 ) -> Result<(Run, Timestamp), Error> {
     let checkpoint = load_checkpoint(services, run).await;
-    let start = checkpoint.and_then(|saved| restore_conversation_replay_start(run, &saved));
+    let start = checkpoint.and_then(|saved| restore_state_to_replay_conversation(run, &saved));
     replay_journal(services, run, start, Run::apply).await
 }
 

@@ -148,7 +148,7 @@ impl RunDependencies {
         let CollectedTools { mut tools, external: external_names, deferred } =
             collect_run_tools(services, run, &agent, external_tools)?;
         if let Some(tool) = find_tools_tool(deferred.clone()).filter(|_| !deferred.is_empty()) {
-            let tool = RegisteredTool::new(tool).map_err(|bad| bad.to_string())?;
+            let tool = RegisteredTool::from_tool(tool).map_err(|bad| bad.to_string())?;
             tools.insert(FIND_TOOLS.to_owned(), tool);
         }
         let output_schema = compile_output_schema(&agent)?;
@@ -168,7 +168,7 @@ impl RunDependencies {
             tools.extend(tool.map(|tool| (RUN_AGENT.to_owned(), tool)));
             for tool in child_tools(services) {
                 let name = tool.spec().name.to_string();
-                tools.insert(name, RegisteredTool::new(tool).map_err(|bad| bad.to_string())?);
+                tools.insert(name, RegisteredTool::from_tool(tool).map_err(|bad| bad.to_string())?);
             }
         }
         // A provider that is asked only once is not needed after the run was prepared.
@@ -269,16 +269,16 @@ impl RunDependencies {
         &self,
         perception: Option<&Perception>,
     ) -> BTreeMap<String, RawJson> {
-        self.merge_context(perception.map(|perception| &perception.context))
+        self.merge_perceived_and_task_context(perception.map(|perception| &perception.context))
     }
 
     /// Returns the context values that the runtime injects into the tool calls of a run: those in
     /// the context provider's last answer, as journaled, overridden by those of the task.
     pub(crate) fn injected_context(&self, run: &Run) -> BTreeMap<String, RawJson> {
-        self.merge_context(Some(run.perception().context()))
+        self.merge_perceived_and_task_context(Some(run.perception().context()))
     }
 
-    fn merge_context(
+    fn merge_perceived_and_task_context(
         &self,
         perceived: Option<&BTreeMap<String, RawJson>>,
     ) -> BTreeMap<String, RawJson> {
@@ -333,7 +333,7 @@ impl RunDependencies {
         let key_run = origin.map_or(run.id(), |origin| origin.run);
         let epoch = Epoch(origin.map_or(0, |origin| origin.epochs.0).saturating_add(epoch.0));
         ToolContext {
-            idempotency_key: call.idempotency_key(key_run),
+            idempotency_key: call.call_idempotency_key(key_run),
             context: self.injected_context(run),
             thread: run.task().thread.clone(),
             resource: run.task().resource.clone(),
@@ -392,7 +392,7 @@ struct CollectedTools {
 impl CollectedTools {
     /// Adds a tool. A tool that is listed twice is deferred only if it is deferred both times.
     fn insert(&mut self, name: String, tool: RegisteredTool, is_deferred: bool) {
-        let wire = tool.spec().name.model_api_name().into_owned();
+        let wire = tool.spec().name.name_for_model_api().into_owned();
         if !is_deferred {
             self.deferred.remove(&wire);
         } else if !self.tools.contains_key(&name) {
@@ -447,7 +447,7 @@ fn tool_names_by_model_api_name(
     tools: &BTreeMap<String, RegisteredTool>,
 ) -> BTreeMap<String, String> {
     let wired = |(name, tool): (&String, &RegisteredTool)| {
-        let wire = tool.spec().name.model_api_name().into_owned();
+        let wire = tool.spec().name.name_for_model_api().into_owned();
         (wire, name.clone())
     };
     tools.iter().map(wired).collect()

@@ -167,7 +167,7 @@ impl RunSession {
             let ctx = DecisionContext {
                 provider_blocked_until: blocked_until,
                 random: self.random_for_retry_jitter(&input),
-                ..self.decide_context()
+                ..self.decision_context()
             };
             let ctx = refusals.add_refusals_to_context(ctx);
             let (now, calls_other_model) = (ctx.now, calls_other_model(&self.run));
@@ -207,7 +207,7 @@ impl RunSession {
                     let claim = self.load_effect_key_claim_with_retries(&input, &claims, taken);
                     refusals.add_effect_key_refusal(claim.await?);
                 }
-                AppendAttemptOutcome::KeyNotHeld => refusals.set_effect_keys_changed(),
+                AppendAttemptOutcome::KeyNotHeld => refusals.record_effect_keys_changed(),
                 AppendAttemptOutcome::Fenced => {
                     self.submit_late_tool_results(input).await?;
                     return Ok(CommitOutcome::Lost);
@@ -238,7 +238,7 @@ impl RunSession {
 
     /// Returns the context for the state machine: the current time, the spend caps, and the budget
     /// account if the run waited for a higher cap of it.
-    fn decide_context(&self) -> DecisionContext {
+    fn decision_context(&self) -> DecisionContext {
         let now = self.now();
         let is_at_cap = self.run.control().exhausted_shared_cap_and_value().is_some();
         let budget_account = self.account_at_claim.filter(|_| is_at_cap);
@@ -271,7 +271,7 @@ impl RunSession {
             if !self.holds_claim() {
                 return Ok(CommitOutcome::Lost);
             }
-            let Ok(batch) = decide(&self.run, input.clone(), self.decide_context()) else {
+            let Ok(batch) = decide(&self.run, input.clone(), self.decision_context()) else {
                 return Ok(CommitOutcome::Applied);
             };
             if batch.is_empty() {
@@ -299,7 +299,7 @@ impl RunSession {
         if !self.holds_claim() {
             return Ok(CommitOutcome::Lost);
         }
-        let Ok(batch) = decide(&self.run, input, self.decide_context()) else {
+        let Ok(batch) = decide(&self.run, input, self.decision_context()) else {
             return Ok(CommitOutcome::Applied);
         };
         if batch.is_empty() {

@@ -139,7 +139,7 @@ pub(crate) struct FiringPlan {
 impl FiringPlan {
     /// Returns which firings of a schedule start a run now. `due` is the time at which the schedule
     /// was due, which is not after `now`.
-    pub(crate) fn new(
+    pub(crate) fn for_due_schedule(
         calendar: &ParsedScheduleTiming,
         catch_up: CatchUp,
         due: Timestamp,
@@ -315,12 +315,17 @@ mod tests {
             ("2026-01-01T01:30:00Z", CatchUp::Once, &[1]),
             ("2026-01-01T04:30:00Z", CatchUp::All, &[1, 2, 3, 4]),
         ] {
-            let plan = FiringPlan::new(&calendar, catch_up, due, time(now));
+            let plan = FiringPlan::for_due_schedule(&calendar, catch_up, due, time(now));
             assert_eq!(plan.times, hours(expected), "{now} {catch_up:?}");
             assert!(!plan.is_truncated, "{now} {catch_up:?}");
             assert!(plan.next > Some(time(now)), "{now} {catch_up:?}");
         }
-        let plan = FiringPlan::new(&calendar, CatchUp::All, due, time("2027-01-01T00:30:00Z"));
+        let plan = FiringPlan::for_due_schedule(
+            &calendar,
+            CatchUp::All,
+            due,
+            time("2027-01-01T00:30:00Z"),
+        );
         assert_eq!((plan.times.len(), plan.is_truncated), (CATCH_UP_MAX, true));
         assert_eq!(plan.times.last(), Some(&time("2027-01-01T00:00:00Z")));
     }

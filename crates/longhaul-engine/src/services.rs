@@ -26,7 +26,7 @@ use crate::agent::config::PerceptionSource;
 use crate::agent_directory::AgentDirectory;
 use crate::changes::JournalChangeFeed;
 use crate::counters::EngineCounters;
-use crate::deltas::DeltaBroadcast;
+use crate::deltas::ReplyDeltaBroadcast;
 use crate::error::Error;
 use crate::id_gen::{IdGenerator, UuidV7Generator};
 use crate::notifier::DriverNotifier;
@@ -82,10 +82,10 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
     }
 
     /// Returns the model for `idle_tick` events (sent when an agent has nothing else to do) of
-    /// agents without `idle_models`: the idle model of the provider of the model `name`, or of the
-    /// project's default model if `name` is `None`. Returns `None` if that provider has no idle
-    /// model.
-    fn idle_tick_model_of_same_provider(&self, _name: Option<&str>) -> Option<String> {
+    /// agents without `idle_models`: the idle model of the provider of the model with this name, or
+    /// of the project's default model if the name is `None`. Returns `None` if that provider has no
+    /// idle model.
+    fn idle_tick_model_of_same_provider(&self, _model_name: Option<&str>) -> Option<String> {
         None
     }
 }
@@ -219,7 +219,7 @@ pub struct EngineServices {
     /// Redactor that removes secrets from everything that the model reads or the journal stores.
     pub redact: Arc<dyn Redact>,
     /// Broadcast of model output while it is generated.
-    pub deltas: DeltaBroadcast,
+    pub deltas: ReplyDeltaBroadcast,
     /// Change feed, which notifies subscribers of runs whose journals have grown.
     pub changes: JournalChangeFeed,
     /// Notifier that tells the drivers in this process when their runs have changed.
@@ -257,7 +257,7 @@ impl EngineServices {
             tool_source: Arc::new(NoExternalTools),
             context_providers: Arc::new(NoContextProviders),
             redact: Arc::new(NoRedaction),
-            deltas: DeltaBroadcast::default(),
+            deltas: ReplyDeltaBroadcast::default(),
             changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),

@@ -26,8 +26,8 @@ impl SpendCaps {
     /// which two caps limit the same usage.
     pub fn new(caps: Vec<SpendCap>) -> Result<Self, String> {
         for (index, cap) in caps.iter().enumerate() {
-            let id = cap.id();
-            if caps.iter().take(index).any(|earlier| earlier.id() == id) {
+            let id = cap.cap_id();
+            if caps.iter().take(index).any(|earlier| earlier.cap_id() == id) {
                 return Err(format!("two caps limit the same usage (`{id}`): remove one"));
             }
         }
@@ -90,12 +90,12 @@ pub(crate) async fn store_configured_cap_limits(
     let rows = records.cap_counter_rows().await?;
     let caps = caps.caps_with_windows_at(records.now().await?);
     let configured = caps.iter().map(|current| CapLimitChange {
-        cap: current.cap.id(),
+        cap: current.cap.cap_id(),
         subject: None,
         period: current.period,
         limit: current.cap.limit,
     });
-    let removed = rows.iter().filter(|row| caps.iter().all(|one| one.cap.id() != row.key.cap));
+    let removed = rows.iter().filter(|row| caps.iter().all(|one| one.cap.cap_id() != row.key.cap));
     let removed = removed.map(|row| CapLimitChange {
         cap: row.key.cap.clone(),
         subject: None,

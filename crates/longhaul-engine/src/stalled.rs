@@ -65,7 +65,7 @@ impl StalledRunDetector {
                 continue;
             }
             // An error concerns one run, for example its journal; the others are still released.
-            if let Err(error) = release_if_stalled(services, *run, *seen).await {
+            if let Err(error) = release_run_if_stalled(services, *run, *seen).await {
                 tracing::warn!(%run, %error, "could not check whether the driver of the run has stalled");
             }
         }
@@ -74,7 +74,7 @@ impl StalledRunDetector {
 }
 
 /// Releases a claimed run whose journal has not grown for too long, unless a call is running.
-async fn release_if_stalled(
+async fn release_run_if_stalled(
     services: &EngineServices,
     run: RunId,
     seen: LastCheckedRun,

@@ -11,7 +11,7 @@ use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::StoredText;
 
-use crate::identifiers::{TextKind, find_identifiers, truncate_str};
+use crate::identifiers::{SearchedTextKind, find_identifiers, truncate_str};
 use crate::prompt::WORLD_UPDATE_HEADING;
 
 /// Number of the newest messages that are not summarized.
@@ -70,13 +70,13 @@ pub(crate) struct ConversationSplit<'a> {
     pub(crate) kept_messages: &'a [Arc<Message>],
 }
 
-/// Builds the request for a summary from the model request whose conversation is too long. `keep` is
-/// the agent's own text about what the summary has to keep.
-pub(crate) fn to_summary_request(request: ModelRequest, keep: Option<&str>) -> ModelRequest {
+/// Builds the request for a summary from the model request whose conversation is too long.
+/// `keep_text` is the agent's own text about what the summary has to keep.
+pub(crate) fn to_summary_request(request: ModelRequest, keep_text: Option<&str>) -> ModelRequest {
     let older = &request.messages[..count_messages_to_summarize(&request.messages)];
     let mut messages: Vec<Arc<Message>> = older.iter().map(truncate_tool_results).collect();
-    let instruction = match keep {
-        Some(keep) => format!("{SUMMARY_INSTRUCTION} Also keep: {keep}"),
+    let instruction = match keep_text {
+        Some(keep_text) => format!("{SUMMARY_INSTRUCTION} Also keep: {keep_text}"),
         None => SUMMARY_INSTRUCTION.to_owned(),
     };
     messages.push(Arc::new(Message::user(instruction)));
@@ -199,10 +199,10 @@ fn is_summary_message(message: &Message) -> bool {
 }
 
 fn is_runtime_message_part(part: &Part) -> bool {
-    matches!(part, Part::Text(text) if starts_with_runtime_prefix(text))
+    matches!(part, Part::Text(text) if starts_with_runtime_message_prefix(text))
 }
 
-fn starts_with_runtime_prefix(text: &str) -> bool {
+fn starts_with_runtime_message_prefix(text: &str) -> bool {
     RUNTIME_PREFIXES.iter().any(|head| text.starts_with(head))
 }
 
@@ -222,7 +222,8 @@ fn format_user_texts(split: ConversationSplit<'_>) -> Option<String> {
     for (at, message) in rest.iter().enumerate() {
         match &**message {
             Message::User(parts) => {
-                let texts = part_texts(parts).filter(|text| !starts_with_runtime_prefix(text));
+                let texts =
+                    part_texts(parts).filter(|text| !starts_with_runtime_message_prefix(text));
                 bullets.extend(texts.map(|text| format!("{BULLET}{text}")));
             }
             Message::Assistant(reply) => {
@@ -312,7 +313,7 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
     match (message, source) {
         (Message::User(parts), IdentifierSource::Conversation) => {
             let texts = part_texts(parts);
-            texts.flat_map(|text| find_identifiers(text, TextKind::Prose)).collect()
+            texts.flat_map(|text| find_identifiers(text, SearchedTextKind::Prose)).collect()
         }
         (Message::Assistant(reply), IdentifierSource::Conversation) => {
             let blocks = reply.blocks.iter();
@@ -320,7 +321,7 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
         }
         (Message::Results(results), IdentifierSource::Results) => {
             let texts = results.iter().flat_map(|result| part_texts(&result.content));
-            texts.flat_map(|text| find_identifiers(text, TextKind::Data)).collect()
+            texts.flat_map(|text| find_identifiers(text, SearchedTextKind::Data)).collect()
         }
         (Message::Results(_), IdentifierSource::Conversation)
         | (Message::User(_) | Message::Assistant(_), IdentifierSource::Results) => Vec::new(),
@@ -329,8 +330,8 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
 
 fn block_identifiers(block: &Block) -> Vec<String> {
     match block {
-        Block::Text(text_block) => find_identifiers(&text_block.text, TextKind::Prose),
-        Block::ToolCall(call) => find_identifiers(call.input.as_str(), TextKind::Data),
+        Block::Text(text_block) => find_identifiers(&text_block.text, SearchedTextKind::Prose),
+        Block::ToolCall(call) => find_identifiers(call.input.as_str(), SearchedTextKind::Data),
         Block::Thinking(_) | Block::Other(_) => Vec::new(),
     }
 }

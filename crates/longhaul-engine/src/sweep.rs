@@ -134,7 +134,7 @@ async fn fire_due_timers(services: &EngineServices) -> Result<TimerBatchOutcome,
     let count = due.len();
     let mut fired = 0;
     for timer in due {
-        fired += usize::from(fire_timer(services, timer).await?);
+        fired += usize::from(try_fire_timer(services, timer).await?);
     }
     Ok(match (count, fired) {
         (0, _) => TimerBatchOutcome::All,
@@ -145,7 +145,7 @@ async fn fire_due_timers(services: &EngineServices) -> Result<TimerBatchOutcome,
 }
 
 /// Fires one timer. Returns `false` if the timer could not be fired.
-async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Error> {
+async fn try_fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Error> {
     if cancel_run_if_no_driver(services, &due).await? {
         return Ok(true);
     }

@@ -30,7 +30,7 @@ pub(crate) fn render_template(source: &str, values: &Value) -> Result<String, St
 
 /// Renders the template of an identifier, in which a value that is `null` is an error: all calls
 /// without the value would have the same identifier.
-pub(crate) fn render_identifier(source: &str, values: &Value) -> Result<String, String> {
+pub(crate) fn render_identifier_template(source: &str, values: &Value) -> Result<String, String> {
     render_with_format(source, values, |value| match value.is_none() {
         true => Err(Error::new(ErrorKind::InvalidOperation, "one of its values is null")),
         false => Ok(value.to_string()),

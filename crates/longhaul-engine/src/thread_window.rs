@@ -240,16 +240,18 @@ mod tests {
     /// `m12*` for a message of the model that was truncated from 12 characters.
     fn roles_and_sizes_of_messages(messages: &[Message]) -> String {
         let labels = messages.iter().map(|message| {
-            let role_mark = match message {
+            let u_or_m = match message {
                 Message::User(_) => "u",
                 Message::Assistant(_) | Message::Results(_) => "m",
             };
             let text = text_of_text_only_message(message).unwrap();
             let mark = text.split_once(" characters are left out here.");
-            match mark.and_then(|(before, _)| before.rsplit_once(" of ")) {
-                Some((_, full_length)) => format!("{role_mark}{full_length}*"),
-                None => format!("{role_mark}{}", char_count(text)),
-            }
+            let (length, star_if_truncated) =
+                match mark.and_then(|(before, _)| before.rsplit_once(" of ")) {
+                    Some((_, full_length)) => (full_length.to_owned(), "*"),
+                    None => (char_count(text).to_string(), ""),
+                };
+            format!("{u_or_m}{length}{star_if_truncated}")
         });
         labels.collect::<Vec<_>>().join(" ")
     }

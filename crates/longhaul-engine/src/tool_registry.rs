@@ -40,7 +40,7 @@ pub struct RegisteredTool {
 impl RegisteredTool {
     /// Wraps a tool together with the validator for its input. Fails if its input schema is
     /// invalid.
-    pub fn new(tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
+    pub fn from_tool(tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
         let spec = tool.spec().clone();
         Self::from_spec(spec, Some(tool))
     }
@@ -55,7 +55,7 @@ impl RegisteredTool {
         tool: Option<Arc<dyn Tool>>,
     ) -> Result<Self, ToolRegistrationError> {
         let registered = Self::with_uncompiled_schema(spec, tool);
-        registered.compile_schema()?;
+        registered.compile_input_schema()?;
         Ok(registered)
     }
 
@@ -67,8 +67,8 @@ impl RegisteredTool {
     ///
     /// # Errors
     /// The schema is invalid, or too complex.
-    pub fn compile_schema(&self) -> Result<(), ToolRegistrationError> {
-        match self.validator() {
+    pub fn compile_input_schema(&self) -> Result<(), ToolRegistrationError> {
+        match self.input_validator() {
             Ok(_) => Ok(()),
             Err(reason) => Err(ToolRegistrationError::InvalidSchema {
                 tool: self.spec.name.clone(),
@@ -77,7 +77,7 @@ impl RegisteredTool {
         }
     }
 
-    fn validator(&self) -> &Result<SchemaValidator, String> {
+    fn input_validator(&self) -> &Result<SchemaValidator, String> {
         self.validator.get_or_init(|| SchemaValidator::new(&self.spec.schema))
     }
 
@@ -107,7 +107,7 @@ impl RegisteredTool {
     /// input is valid.
     pub async fn find_input_error(&self, input: &Value, clock: &dyn Clock) -> Option<String> {
         let name = &self.spec.name;
-        let checked = match self.validator() {
+        let checked = match self.input_validator() {
             Ok(validator) => validator.validate_value(input, "the input", clock).await,
             Err(reason) => return Some(format!("the input schema of {name} is invalid: {reason}")),
         };
@@ -155,7 +155,7 @@ impl ToolRegistry {
     /// Returns the registry with this tool added. Fails if the tool's input schema is invalid or
     /// another tool has the same name.
     pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
-        self.insert_tool(RegisteredTool::new(tool)?)?;
+        self.insert_tool(RegisteredTool::from_tool(tool)?)?;
         Ok(self)
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         },
         active_ms: row.active.0,
         waiting_ms: elapsed.saturating_sub(row.active.0),
-        attempt: run.attempt(),
+        attempt: run.attempt_number(),
         retries: RetryCountsView {
             model_calls: control.retries.model_calls,
             tool_calls: control.retries.tool_calls,

@@ -121,7 +121,7 @@ async fn log_in(servers: &McpServers) -> Result<(), String> {
         open_in_browser(began.authorization_url())
     );
     browsed?;
-    let login = began.finish(&callback_url).await;
+    let login = began.finish_login(&callback_url).await;
     login.map(|_| ()).map_err(|why| why.to_string())
 }
 

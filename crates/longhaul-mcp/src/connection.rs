@@ -32,7 +32,7 @@ use crate::http_auth::HttpError;
 use crate::listing::{TOOLS_MAX, ToolListing};
 use crate::observe::{ObservedConnectionState, ObservedTransport, ProgressSink};
 use crate::request_error::{RequestError, RequiredCredentials};
-use crate::spec::{ServerSpec, ServerTransport, is_server_name};
+use crate::spec::{ServerSpec, ServerTransport, is_valid_server_name};
 use crate::stdio::StdioTransport;
 
 /// Timeout for fetching the tool list of a server.
@@ -87,7 +87,7 @@ impl ServerRequestError {
 }
 
 /// A connection to a server.
-pub(super) struct Connection {
+pub(super) struct McpConnection {
     spec: ServerSpec,
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, McpClientHandler>>>,
@@ -106,7 +106,7 @@ pub(super) struct Connection {
     background_tasks: Mutex<JoinSet<()>>,
 }
 
-impl Connection {
+impl McpConnection {
     /// Starts a server or connects to it, and performs the handshake.
     pub(super) async fn connect_to_server(
         spec: &ServerSpec,
@@ -116,7 +116,7 @@ impl Connection {
             server: spec.name.chars().take(64).collect(),
             reason: why,
         };
-        if !is_server_name(&spec.name) {
+        if !is_valid_server_name(&spec.name) {
             let why = "the server name must be 1 to 64 letters, digits, `_`, `-` or `.`";
             return Err(config(why.to_owned()));
         }

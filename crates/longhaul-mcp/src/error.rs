@@ -92,8 +92,8 @@ pub enum McpError {
 }
 
 impl McpError {
-    pub(super) fn server_not_found(server: &str, names: &[String]) -> Self {
-        let available = match names {
+    pub(super) fn server_not_found(server: &str, known_names: &[String]) -> Self {
+        let available = match known_names {
             [] => "no server is configured".to_owned(),
             names => format!("the configured servers are {}", names.join(", ")),
         };
@@ -103,7 +103,7 @@ impl McpError {
 
     pub(super) fn tool_not_found(server: &str, tool: &str, listing: &ToolListing) -> Self {
         let left_out = listing.notes.iter().find(|note| note.contains(tool));
-        let lead = crate::spec::tool_name(server, "");
+        let lead = crate::spec::prefixed_tool_name(server, "");
         let names = listing.tools.iter().map(|listed| {
             let name = listed.spec.name.as_str();
             name.strip_prefix(&lead).unwrap_or(name)

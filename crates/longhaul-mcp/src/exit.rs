@@ -49,11 +49,11 @@ pub(super) struct ServerExitReason {
 }
 
 impl ServerExitRecord {
-    pub(super) fn new(secrets: &[String]) -> Self {
-        let hidden = secrets.iter().map(|secret| ("***".to_owned(), &**secret));
+    pub(super) fn new(secrets_to_redact: &[String]) -> Self {
+        let hidden = secrets_to_redact.iter().map(|secret| ("***".to_owned(), &**secret));
         Self {
             redactor: Redactor::with_placeholders(hidden),
-            longest_secret_bytes: secrets.iter().map(String::len).max().unwrap_or(0),
+            longest_secret_bytes: secrets_to_redact.iter().map(String::len).max().unwrap_or(0),
             ..Self::default()
         }
     }
@@ -115,7 +115,7 @@ impl ServerExitRecord {
     }
 
     /// Returns a reason, followed by the server's last stderr line if there is one.
-    pub(super) fn reason_with_stderr(&self, why: &str) -> String {
+    pub(super) fn reason_with_last_stderr_line(&self, why: &str) -> String {
         let why = self.sanitize_server_text(why);
         match self.last_stderr_line() {
             Some(line) => format!("{why}; last stderr line: {line}"),
@@ -154,7 +154,7 @@ mod tests {
         let end = exit.reason().unwrap();
         assert_eq!(end.reason, "it said *** and left");
         assert!(!end.is_violation);
-        let text = exit.reason_with_stderr("gone");
+        let text = exit.reason_with_last_stderr_line("gone");
         assert_eq!(text, "gone; last stderr line: bad key ***");
     }
 
@@ -195,6 +195,6 @@ mod tests {
         for _ in 0..100 {
             exit.append_stderr(&[b'x'; 1_000]);
         }
-        assert!(exit.reason_with_stderr("gone").chars().count() < 700);
+        assert!(exit.reason_with_last_stderr_line("gone").chars().count() < 700);
     }
 }

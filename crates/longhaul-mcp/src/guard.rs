@@ -21,7 +21,7 @@ pub(super) struct ProcessGroupGuard {
 impl ProcessGroupGuard {
     /// Starts the helper for the process group that `leader` leads. Returns `None` if no shell can
     /// be started. Then the server has to notice by itself that its stdin was closed.
-    pub(super) fn new(leader: &Child) -> Option<Self> {
+    pub(super) fn start_for_group_leader(leader: &Child) -> Option<Self> {
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", SCRIPT, "longhaul-guard", &leader.id()?.to_string()])

@@ -41,14 +41,14 @@ pub(super) struct HandshakeModeCache(Arc<AtomicBool>);
 
 impl HandshakeModeCache {
     /// Returns `Legacy` if the server is known to need the legacy handshake, otherwise `None`.
-    pub(super) fn get(&self) -> Option<HandshakeMode> {
+    pub(super) fn cached_mode(&self) -> Option<HandshakeMode> {
         let is_older = self.0.load(Ordering::Acquire);
         is_older.then_some(HandshakeMode::Legacy)
     }
 
     /// Stores the mode of a successful handshake. `None`, after a failed handshake, clears the
     /// stored mode, because the server may have been replaced.
-    pub(super) fn set(&self, mode: Option<HandshakeMode>) {
+    pub(super) fn set_cached_mode(&self, mode: Option<HandshakeMode>) {
         self.0.store(mode == Some(HandshakeMode::Legacy), Ordering::Release);
     }
 }
@@ -193,7 +193,7 @@ pub(super) fn server_start_error(
     }
     let reason = match exit.reason() {
         Some(end) => end.reason,
-        None => exit.reason_with_stderr(&error.reason),
+        None => exit.reason_with_last_stderr_line(&error.reason),
     };
     let hint = match (&spec.transport, error.required_credentials) {
         (ServerTransport::Stdio { .. }, _) => {

@@ -26,7 +26,8 @@ use sse_stream::SseByteStream;
 
 use crate::auth::token_provider::TokenProvider;
 use crate::http_auth::{
-    AuthorizedClient, HttpError, challenge_header, map_permanent_login_error, transport_error,
+    AuthorizedClient, HttpError, permanent_login_error_to_auth_required, transport_error,
+    www_authenticate_header,
 };
 use crate::lines::MESSAGE_BYTES_MAX;
 use crate::request_error::RequestError;
@@ -89,7 +90,7 @@ pub(super) fn build_transport(
     let client = build_client(&at).map_err(|error| RequestError::from(error).reason)?;
     let login = spec.transport.login_context();
     let provider = login.map(|login| Arc::new(TokenProvider::new(&spec.name, &at, login)));
-    let bounded = AuthorizedClient::new(client, provider, spec.setup_timeout());
+    let bounded = AuthorizedClient::with_token_provider(client, provider, spec.setup_timeout());
     let worker = StreamableHttpClientWorker::new(bounded, config);
     Ok(WorkerTransport::spawn(worker))
 }
@@ -184,8 +185,8 @@ async fn read_body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, 
 
 /// Parses a response body as a stream of server-sent events, each limited to the maximum size of a
 /// message.
-fn sse_events(response: Response) -> BoxedSseResponse {
-    let bytes = limit_event_size(response.bytes_stream(), MESSAGE_BYTES_MAX);
+fn parse_sse_events(response: Response) -> BoxedSseResponse {
+    let bytes = limit_sse_event_size(response.bytes_stream(), MESSAGE_BYTES_MAX);
     let events = SseByteStream::new(bytes.boxed());
     let events = events.map(|event| {
         let event = event.map_err(|error| SseError::Body(error.to_string().into()))?;
@@ -209,7 +210,7 @@ impl<T, E> ResultOkType for Result<T, E> {
 
 /// Passes the bytes of an event stream through until one event, which ends with an empty line,
 /// exceeds `max` bytes.
-fn limit_event_size(
+fn limit_sse_event_size(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
     max: usize,
 ) -> impl Stream<Item = Result<Bytes, RequestError>> + Send + 'static {
@@ -233,8 +234,8 @@ fn limit_event_size(
 
 /// Returns the error for the HTTP status of a response without a JSON-RPC message. `None` if the
 /// status is neither 401, 403 or 429, nor a redirect or a server error.
-fn status_error(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
-    let challenge = challenge_header(headers);
+fn error_for_http_status(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
+    let challenge = www_authenticate_header(headers);
     if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
         let challenge = AuthRequiredError::new(challenge.chars().take(500).collect());
         return Some(StreamableHttpError::AuthRequired(challenge));
@@ -246,7 +247,7 @@ fn status_error(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
 /// Translates the rejection of a `server/discover` request into a JSON-RPC error. Servers without
 /// that method reject it in various ways. The SDK recognizes only this form and then falls back to
 /// `initialize`.
-fn convert_discovery_rejection(
+fn discovery_rejection_to_json_rpc_error(
     message: &ClientJsonRpcMessage,
     status: StatusCode,
     body: &[u8],
@@ -283,13 +284,13 @@ async fn read_response(
     let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
     let is_request = matches!(message, JsonRpcMessage::Request(_));
     if !status.is_success() {
-        let refused = status_error(status, response.headers());
+        let refused = error_for_http_status(status, response.headers());
         if let Some(refused @ StreamableHttpError::AuthRequired(_)) = refused {
             return Err(refused);
         }
         // The response may contain the server's own error message.
         let body = read_body(response, ERROR_BODY_BYTES_MAX).await.unwrap_or_default();
-        if let Some(answer) = convert_discovery_rejection(message, status, &body) {
+        if let Some(answer) = discovery_rejection_to_json_rpc_error(message, status, &body) {
             return Ok(answer);
         }
         if let Ok(parsed @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body) {
@@ -299,7 +300,7 @@ async fn read_response(
         return Err(refused.unwrap_or_else(plain));
     }
     if has_content_type(&response, "text/event-stream") {
-        return Ok(StreamableHttpPostResponse::Sse(sse_events(response), session));
+        return Ok(StreamableHttpPostResponse::Sse(parse_sse_events(response), session));
     }
     let is_json = has_content_type(&response, "application/json");
     let body = read_body(response, MESSAGE_BYTES_MAX).await?;
@@ -327,7 +328,7 @@ impl StreamableHttpClient for AuthorizedClient {
         let json = serde_json::to_vec(&message)?;
         let request = self.client.post(&*uri).header(ACCEPT, ACCEPTED_TYPES);
         let request = request.header(CONTENT_TYPE, "application/json").body(json);
-        let patience = self.token_timeout(&message);
+        let patience = self.max_token_wait(&message);
         let sent = self.send_with_token(
             add_session_and_headers(request, session.as_deref(), headers),
             patience,
@@ -362,17 +363,17 @@ impl StreamableHttpClient for AuthorizedClient {
         }
         let request = add_session_and_headers(request, session.as_deref(), headers);
         let sent = self.send_with_token(request, self.login_timeout);
-        let response = sent.await.map_err(map_permanent_login_error)?;
+        let response = sent.await.map_err(permanent_login_error_to_auth_required)?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
-        if let Some(refused) = status_error(status, response.headers()) {
+        if let Some(refused) = error_for_http_status(status, response.headers()) {
             return Err(refused);
         }
         if !status.is_success() || !has_content_type(&response, "text/event-stream") {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
-        Ok(sse_events(response))
+        Ok(parse_sse_events(response))
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct AuthorizedClient {
 }
 
 impl AuthorizedClient {
-    pub(super) fn new(
+    pub(super) fn with_token_provider(
         client: Client,
         provider: Option<Arc<TokenProvider>>,
         max_wait: Duration,
@@ -56,7 +56,7 @@ impl AuthorizedClient {
     /// Returns how long to wait for an access token before this message is sent. Before the first
     /// handshake is finished, no call can be in doubt (sent, but with an unknown outcome), so the
     /// wait is longer. A later handshake is part of the call that needs it.
-    pub(super) fn token_timeout(&self, message: &ClientJsonRpcMessage) -> Duration {
+    pub(super) fn max_token_wait(&self, message: &ClientJsonRpcMessage) -> Duration {
         if !is_handshake(message) {
             self.is_past_handshake.store(true, Ordering::Release);
         }
@@ -96,7 +96,7 @@ impl AuthorizedClient {
         }
         match provider.explain_rejection(
             status,
-            challenge_header(response.headers()),
+            www_authenticate_header(response.headers()),
             &current_token,
         ) {
             Some(why) => {
@@ -141,7 +141,7 @@ fn is_handshake(message: &ClientJsonRpcMessage) -> bool {
 
 /// Maps a permanent login error to `AuthRequired`, so that the SDK stops reopening the event
 /// stream. After a transient error the SDK tries again.
-pub(super) fn map_permanent_login_error(error: HttpError) -> HttpError {
+pub(super) fn permanent_login_error_to_auth_required(error: HttpError) -> HttpError {
     if let StreamableHttpError::Client(failed) = &error
         && failed.required_credentials == (RequiredCredentials::Login { is_transient: false })
     {
@@ -151,7 +151,7 @@ pub(super) fn map_permanent_login_error(error: HttpError) -> HttpError {
 }
 
 /// Returns the `WWW-Authenticate` header of a response, or an empty string.
-pub(super) fn challenge_header(headers: &HeaderMap) -> &str {
+pub(super) fn www_authenticate_header(headers: &HeaderMap) -> &str {
     let header = headers.get(WWW_AUTHENTICATE);
     header.and_then(|header| header.to_str().ok()).unwrap_or_default()
 }
@@ -175,7 +175,7 @@ mod tests {
             (RequiredCredentials::None, false),
         ] {
             let error = RequestError { required_credentials: wants, ..RequestError::new("why") };
-            let error = map_permanent_login_error(StreamableHttpError::Client(error));
+            let error = permanent_login_error_to_auth_required(StreamableHttpError::Client(error));
             let given_up = matches!(error, StreamableHttpError::AuthRequired(_));
             assert_eq!(given_up, is_given_up, "{wants:?}");
         }

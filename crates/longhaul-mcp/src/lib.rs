@@ -44,7 +44,7 @@ use tokio::time::timeout;
 use crate::auth::login_flow::{self, LoginTarget};
 use crate::auth::rejection::login_command;
 use crate::auth::token_provider::TokenProvider;
-use crate::connection::Connection;
+use crate::connection::McpConnection;
 use crate::handshake::{HandshakeMode, HandshakeModeCache};
 use crate::http_auth::LOGIN_TIMEOUT_MAX;
 use crate::reconnect::ReconnectingServer;
@@ -103,14 +103,14 @@ struct ConfiguredServer {
 
 impl fmt::Debug for McpServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("McpServers").field(&self.names()).finish()
+        f.debug_tuple("McpServers").field(&self.server_names()).finish()
     }
 }
 
 impl ConfiguredServer {
     /// Calls `action` with the locked map of the server instances that were started for one claim
     /// of a run each.
-    fn with_run_servers<T>(
+    fn lock_and_access_run_servers<T>(
         &self,
         action: impl FnOnce(&mut BTreeMap<RunClaimId, Arc<ReconnectingServer>>) -> T,
     ) -> T {
@@ -127,7 +127,7 @@ impl ConfiguredServer {
             let known_mode = self.known_mode.clone();
             Arc::new(ReconnectingServer::new(Arc::clone(&self.spec), known_mode, Arc::clone(clock)))
         };
-        self.with_run_servers(|runs| Arc::clone(runs.entry(claim).or_insert_with(new)))
+        self.lock_and_access_run_servers(|runs| Arc::clone(runs.entry(claim).or_insert_with(new)))
     }
 }
 
@@ -153,7 +153,7 @@ impl McpServers {
     }
 
     /// Returns the names of the configured servers, sorted.
-    pub fn names(&self) -> Vec<String> {
+    pub fn server_names(&self) -> Vec<String> {
         self.0.servers.keys().cloned().collect()
     }
 
@@ -180,7 +180,7 @@ impl McpServers {
         let Some(tool_name) = tool else {
             return Ok(listing.tools.iter().map(made).collect());
         };
-        let name = spec::tool_name(server, tool_name);
+        let name = spec::prefixed_tool_name(server, tool_name);
         let found = listing.tools.iter().find(|listed| {
             let its = listed.spec.name.as_str();
             its == name
@@ -261,7 +261,7 @@ impl McpServers {
     /// Returns whether a server publishes OAuth metadata, even if it also accepts anonymous
     /// clients.
     pub async fn advertises_login(&self, server: &str) -> Result<bool, LoginError> {
-        let (url, login) = self.login_target(server)?;
+        let (url, login) = self.login_url_and_context(server)?;
         let (url, login) = (&url, &login);
         login_flow::advertises_login(LoginTarget { server, url, login }).await
     }
@@ -273,7 +273,7 @@ impl McpServers {
         server: &str,
         visit: &LoginRequest,
     ) -> Result<PendingLogin, LoginError> {
-        let (url, login) = self.login_target(server)?;
+        let (url, login) = self.login_url_and_context(server)?;
         let (url, login) = (&url, &login);
         login_flow::start_login(LoginTarget { server, url, login }, visit).await
     }
@@ -294,12 +294,12 @@ impl McpServers {
     }
 
     fn token_provider(&self, server: &str) -> Result<TokenProvider, LoginError> {
-        let (url, login) = self.login_target(server)?;
+        let (url, login) = self.login_url_and_context(server)?;
         Ok(TokenProvider::new(server, &url, &login))
     }
 
     /// Returns the URL of a server and the context for logging in there.
-    fn login_target(&self, server: &str) -> Result<(Url, LoginContext), LoginError> {
+    fn login_url_and_context(&self, server: &str) -> Result<(Url, LoginContext), LoginError> {
         let spec = &self.find_server(server)?.spec;
         let none = |why: &str| LoginError::Unsupported {
             server: server.to_owned(),
@@ -321,7 +321,8 @@ impl McpServers {
     /// drive a run).
     pub async fn close_servers_of_claim(&self, claim: RunClaimId) {
         let servers = self.0.servers.values();
-        let mine = servers.filter_map(|server| server.with_run_servers(|runs| runs.remove(&claim)));
+        let mine = servers
+            .filter_map(|server| server.lock_and_access_run_servers(|runs| runs.remove(&claim)));
         let mine: Vec<Arc<ReconnectingServer>> = mine.collect();
         join_all(mine.iter().map(|slot| slot.close())).await;
     }
@@ -331,7 +332,7 @@ impl McpServers {
         let mut all = Vec::new();
         for server in self.0.servers.values() {
             all.push(Arc::clone(&server.shared));
-            all.extend(server.with_run_servers(std::mem::take).into_values());
+            all.extend(server.lock_and_access_run_servers(std::mem::take).into_values());
         }
         join_all(all.iter().map(|slot| slot.close())).await;
     }
@@ -341,12 +342,12 @@ impl McpServers {
     pub async fn finish_token_refreshes(&self) {
         let servers = self.0.servers.values();
         let logins = servers.filter_map(|server| server.spec.transport.login_context());
-        join_all(logins.map(LoginContext::finish_token_refresh)).await;
+        join_all(logins.map(LoginContext::wait_for_token_refresh)).await;
     }
 
     fn find_server(&self, server: &str) -> Result<&ConfiguredServer, McpError> {
         let found = self.0.servers.get(server);
-        found.ok_or_else(|| McpError::server_not_found(server, &self.names()))
+        found.ok_or_else(|| McpError::server_not_found(server, &self.server_names()))
     }
 }
 
@@ -355,18 +356,18 @@ impl McpServers {
 async fn connect_with_handshake_retry(
     spec: &ServerSpec,
     known_mode: &HandshakeModeCache,
-) -> Result<Connection, McpError> {
-    let mode = known_mode.get().unwrap_or(HandshakeMode::Auto);
-    let started = match Connection::connect_to_server(spec, mode).await {
+) -> Result<McpConnection, McpError> {
+    let mode = known_mode.cached_mode().unwrap_or(HandshakeMode::Auto);
+    let started = match McpConnection::connect_to_server(spec, mode).await {
         Err(error) if error.may_need_other_handshake() => {
             let other = match mode {
                 HandshakeMode::Auto => HandshakeMode::Legacy,
                 HandshakeMode::Legacy => HandshakeMode::Auto,
             };
-            Connection::connect_to_server(spec, other).await.map_err(|_| error)
+            McpConnection::connect_to_server(spec, other).await.map_err(|_| error)
         }
         started => started,
     };
-    known_mode.set(started.as_ref().ok().map(Connection::handshake_mode));
+    known_mode.set_cached_mode(started.as_ref().ok().map(McpConnection::handshake_mode));
     started
 }

@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 /// Maximum length of a server's message in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Reads lines of limited length. `next` is cancel safe.
+/// Reads lines of limited length. `next_line` is cancel safe.
 #[derive(Debug)]
 pub(super) struct BoundedLineReader<R> {
     reader: BufReader<R>,
@@ -25,12 +25,16 @@ pub(super) enum LineReadOutcome {
 }
 
 impl<R: AsyncRead + Unpin> BoundedLineReader<R> {
-    pub(super) fn new(source: R, max_bytes: usize) -> Self {
-        Self { reader: BufReader::with_capacity(64 * 1024, source), line: Vec::new(), max_bytes }
+    pub(super) fn new(source: R, max_line_bytes: usize) -> Self {
+        Self {
+            reader: BufReader::with_capacity(64 * 1024, source),
+            line: Vec::new(),
+            max_bytes: max_line_bytes,
+        }
     }
 
     /// Reads the next line. Reports the end of the output or a line that is too long instead.
-    pub(super) async fn next(&mut self) -> LineReadOutcome {
+    pub(super) async fn next_line(&mut self) -> LineReadOutcome {
         loop {
             // A read error is treated like the end of the output.
             let Ok(some) = self.reader.fill_buf().await else {
@@ -77,7 +81,7 @@ mod tests {
         ] {
             let mut read = BoundedLineReader::new(text.as_bytes(), 8);
             for line in lines {
-                assert_eq!(read.next().await, line, "{text:?}");
+                assert_eq!(read.next_line().await, line, "{text:?}");
             }
         }
     }

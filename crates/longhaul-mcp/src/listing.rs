@@ -11,7 +11,7 @@ use longhaul_core::port::tool::ToolSpec;
 use serde_json::Value;
 
 use crate::schema_check::SchemaChecker;
-use crate::spec::{ServerSpec, is_tool_name, tool_name};
+use crate::spec::{ServerSpec, is_valid_tool_name, prefixed_tool_name};
 
 /// Maximum number of tools per server.
 pub(super) const TOOLS_MAX: usize = 256;
@@ -46,10 +46,10 @@ pub(super) struct ToolListing {
 
 impl ToolListing {
     /// Adds one page of a server's tool list.
-    pub(super) fn add_page(&mut self, spec: &ServerSpec, page: &[Value]) {
+    pub(super) fn add_page(&mut self, spec: &ServerSpec, tool_page: &[Value]) {
         let mut names: BTreeSet<String> =
             self.tools.iter().map(|listed| listed.spec.name.as_str().to_owned()).collect();
-        for tool in page {
+        for tool in tool_page {
             if self.tools.len() >= TOOLS_MAX {
                 self.add_tool_list_note(format!("tools after the first {TOOLS_MAX} are left out"));
                 return;
@@ -100,10 +100,10 @@ fn parse_tool(
     checker: &mut SchemaChecker,
 ) -> Result<(ListedTool, Option<String>), String> {
     let name = tool["name"].as_str().ok_or("the tool has no name")?;
-    if !is_tool_name(name) {
+    if !is_valid_tool_name(name) {
         return Err("a tool name must be 1 to 128 letters, digits, `_`, `-`, `.` or `/`".to_owned());
     }
-    let name = tool_name(&spec.name, name);
+    let name = prefixed_tool_name(&spec.name, name);
     let name = ToolName::new(name).map_err(|bad| bad.to_string())?;
     let schema = tool.get("inputSchema").ok_or("the tool has no input schema")?;
     if !schema.is_object() {
@@ -123,7 +123,7 @@ fn parse_tool(
     let listed = ListedTool {
         spec: ToolSpec {
             name,
-            description: sanitize_description(description),
+            description: sanitize_tool_description(description),
             schema: schema.clone(),
             can_verify: false,
             // A model that gets the result "unknown" simply calls again, so a person is asked.
@@ -165,7 +165,7 @@ fn effect_class(spec: &ServerSpec, annotations: &Value) -> EffectClass {
     }
 }
 
-fn sanitize_description(text: &str) -> String {
+fn sanitize_tool_description(text: &str) -> String {
     let fits = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     let mut short: String = text.chars().filter(fits).take(DESCRIPTION_CHARS_MAX).collect();
     if text.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {

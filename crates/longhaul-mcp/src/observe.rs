@@ -58,7 +58,7 @@ impl ObservedConnectionState {
     }
 
     /// Calls `action` with the locked map of the tool calls in flight.
-    fn with_pending_calls<T>(
+    fn lock_and_access_pending_calls<T>(
         &self,
         action: impl FnOnce(&mut HashMap<RequestId, (ProgressToken, ProgressSink)>) -> T,
     ) -> T {
@@ -69,7 +69,7 @@ impl ObservedConnectionState {
     /// stdio it is unknown for which of several calls the server asks, and the calls may belong to
     /// different runs. Then the text of the question is left out.
     pub(super) fn report_question_to_calls(&self, text: &str) {
-        let all = self.with_pending_calls(|calls| {
+        let all = self.lock_and_access_pending_calls(|calls| {
             let sinks = calls.values().map(|(_, sinks)| sinks.clone());
             sinks.collect::<Vec<_>>()
         });
@@ -89,12 +89,12 @@ impl ObservedConnectionState {
         }
     }
 
-    fn remove_call(&self, id: &RequestId) {
-        self.with_pending_calls(|calls| calls.remove(id));
+    fn remove_pending_call(&self, id: &RequestId) {
+        self.lock_and_access_pending_calls(|calls| calls.remove(id));
     }
 
     fn report_progress(&self, params: &ProgressNotificationParam) {
-        let mut calls = self.with_pending_calls(|calls| {
+        let mut calls = self.lock_and_access_pending_calls(|calls| {
             let its = calls.values().filter(|(token, _)| *token == params.progress_token);
             its.map(|(_, sink)| sink.clone()).collect::<Vec<_>>()
         });
@@ -140,7 +140,7 @@ impl ObservedConnectionState {
                 let token = request.request.get_meta().get_progress_token();
                 let sink = call.extensions().get::<ProgressSink>().cloned();
                 if let (Some(token), Some(sink)) = (token, sink) {
-                    self.with_pending_calls(|calls| {
+                    self.lock_and_access_pending_calls(|calls| {
                         calls.insert(request.id.clone(), (token, sink))
                     });
                 }
@@ -151,7 +151,7 @@ impl ObservedConnectionState {
                     &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.remove_call(id);
+                    self.remove_pending_call(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
@@ -168,31 +168,31 @@ impl ObservedConnectionState {
 
     /// Handles an incoming message. Returns whether to pass the message on to the SDK; `None` means
     /// the server has too many open requests.
-    fn track_incoming_message(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
+    fn track_incoming_and_should_forward(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
         match message {
             JsonRpcMessage::Request(_) => {
                 let pending = self.pending_server_requests.fetch_add(1, Ordering::AcqRel);
                 (pending < SERVER_REQUESTS_MAX).then_some(true)
             }
             JsonRpcMessage::Response(answer) => {
-                self.remove_call(&answer.id);
+                self.remove_pending_call(&answer.id);
                 Some(!self.is_abandoned_discover_response(&answer.id))
             }
             JsonRpcMessage::Error(answer) => {
                 let Some(id) = &answer.id else {
                     return Some(true);
                 };
-                self.remove_call(id);
+                self.remove_pending_call(id);
                 Some(!self.is_abandoned_discover_response(id))
             }
             JsonRpcMessage::Notification(notification) => {
-                Some(self.track_notification(&notification.notification))
+                Some(self.track_notification_and_should_forward(&notification.notification))
             }
         }
     }
 
     /// Handles a notification of the server. Returns whether to pass it on to the SDK.
-    fn track_notification(&self, notification: &ServerNotification) -> bool {
+    fn track_notification_and_should_forward(&self, notification: &ServerNotification) -> bool {
         if let ServerNotification::ProgressNotification(progress) = notification {
             self.report_progress(&progress.params);
             return false;
@@ -248,7 +248,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
             let sent = sent.await;
             // The request was not sent, so no response will remove the call.
             if let (Err(_), Some(call)) = (&sent, call) {
-                observations.remove_call(&call);
+                observations.remove_pending_call(&call);
             }
             sent
         }
@@ -260,7 +260,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
                 self.exit.record_exit("the server closed the connection");
                 return None;
             };
-            match self.observations.track_incoming_message(&message) {
+            match self.observations.track_incoming_and_should_forward(&message) {
                 Some(true) => return Some(message),
                 Some(false) => {}
                 None => {
@@ -299,8 +299,10 @@ mod tests {
         }
     }
 
-    /// A fake transport whose sends succeed (`true`) or fail.
-    struct FakeTransport(bool);
+    /// A fake transport whose sends succeed or fail.
+    struct FakeTransport {
+        sends_succeed: bool,
+    }
 
     impl Transport<RoleClient> for FakeTransport {
         type Error = std::io::Error;
@@ -309,7 +311,7 @@ mod tests {
             &mut self,
             _: ClientJsonRpcMessage,
         ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-            let sent = match self.0 {
+            let sent = match self.sends_succeed {
                 true => Ok(()),
                 false => Err(std::io::ErrorKind::BrokenPipe.into()),
             };
@@ -345,7 +347,7 @@ mod tests {
         let progress = Arc::new(ProgressRecorder::default());
         for (is_sent, expect) in [(false, Vec::new()), (true, vec!["asked".to_owned()])] {
             let mut tap = ObservedTransport::new(
-                FakeTransport(is_sent),
+                FakeTransport { sends_succeed: is_sent },
                 Arc::clone(&observations),
                 Arc::default(),
             );
@@ -360,8 +362,11 @@ mod tests {
     async fn a_question_is_reported_without_text_if_its_call_is_unknown() {
         let observations = Arc::new(ObservedConnectionState::default());
         let diaries: [Arc<ProgressRecorder>; 2] = Default::default();
-        let mut tap =
-            ObservedTransport::new(FakeTransport(true), Arc::clone(&observations), Arc::default());
+        let mut tap = ObservedTransport::new(
+            FakeTransport { sends_succeed: true },
+            Arc::clone(&observations),
+            Arc::default(),
+        );
         tap.send(tool_call_message(1, &diaries[0])).await.unwrap();
         observations.report_question_to_calls("it asked \"secret?\"");
         assert_eq!(diaries[0].take_messages(), ["it asked \"secret?\""]);

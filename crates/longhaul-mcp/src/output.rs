@@ -38,7 +38,7 @@ pub(super) fn parse_tool_output(
     // A failed call has text only.
     let mut parts: Vec<Part> = match failed {
         true => blocks.iter().map(|block| text_part(content_block_text(block))).collect(),
-        false => blocks.iter().map(|block| content_block_part(block, sink)).collect(),
+        false => blocks.iter().map(|block| content_block_to_part(block, sink)).collect(),
     };
     if let Some(structured) = answer.get("structuredContent")
         && !blocks.iter().any(|block| repeats_structured_content(block, structured))
@@ -102,7 +102,7 @@ fn joined_text(parts: &[Part]) -> String {
 }
 
 /// Converts a content block of a response: an image if it can be shown, else text.
-fn content_block_part(block: &Value, sink: &ImageSink) -> Part {
+fn content_block_to_part(block: &Value, sink: &ImageSink) -> Part {
     if block["type"] != "image" {
         return text_part(content_block_text(block));
     }

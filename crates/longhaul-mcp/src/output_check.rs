@@ -21,13 +21,14 @@ const ERROR_CHARS_MAX: usize = 300;
 pub(super) fn is_validation_expensive(answer: &Value, output_schema: Option<&Value>) -> bool {
     output_schema.is_some_and(|output_schema| {
         has_backtracking_pattern(output_schema)
-            || validation_cost(output_schema, answer).is_some_and(|work| work > INLINE_WORK_MAX)
+            || estimated_validation_cost(output_schema, answer)
+                .is_some_and(|work| work > INLINE_WORK_MAX)
     })
 }
 
 /// Returns the estimated cost of checking a value against the schema. `None` if the schema can't be
 /// used.
-fn validation_cost(output_schema: &Value, value: &Value) -> Option<u64> {
+fn estimated_validation_cost(output_schema: &Value, value: &Value) -> Option<u64> {
     let shape = SchemaComplexity::measure(output_schema).ok()?;
     Some(shape.validation_cost(value))
 }
@@ -51,7 +52,7 @@ pub(super) fn output_schema_violation(
     let Some(given) = answer.get("structuredContent") else {
         return Some("`structuredContent` is missing, which the output schema requires".to_owned());
     };
-    if validation_cost(output_schema, given)? > WORK_MAX {
+    if estimated_validation_cost(output_schema, given)? > WORK_MAX {
         return None;
     }
     let validator = validation_options().build(output_schema).ok()?;

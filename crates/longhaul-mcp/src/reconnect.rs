@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::connection::{Connection, ServerRequestError};
+use crate::connection::{McpConnection, ServerRequestError};
 use crate::error::McpError;
 use crate::handshake::{HandshakeMode, HandshakeModeCache};
 use crate::listing::ToolListing;
@@ -44,20 +44,20 @@ type ListingResult = Result<Arc<ToolListing>, McpError>;
 type ListingFuture = BoxFuture<'static, ListingResult>;
 
 /// A connection to a server, or why it could not be opened.
-type ConnectResult = Result<Arc<Connection>, McpError>;
+type ConnectResult = Result<Arc<McpConnection>, McpError>;
 
 /// A server with at most one connection, which is opened when needed and reopened when it is lost.
 pub(super) struct ReconnectingServer {
     connector: Arc<ServerConnector>,
     /// The request for the tool list in flight. It is cancelled when nobody waits for it.
     pending_listing: std::sync::Mutex<Option<WeakShared<ListingFuture>>>,
-    pending_connect: std::sync::Mutex<PendingConnection>,
+    pending_connect: std::sync::Mutex<PendingConnectionAttempt>,
 }
 
 /// The connection attempt in flight. It continues when nobody waits for it, and ends when this
 /// value is dropped.
 #[derive(Default)]
-struct PendingConnection {
+struct PendingConnectionAttempt {
     result: Option<Shared<BoxFuture<'static, ConnectResult>>>,
     tasks: JoinSet<()>,
 }
@@ -73,7 +73,7 @@ struct ServerConnector {
 
 #[derive(Default)]
 struct ConnectorState {
-    connection: Option<Arc<Connection>>,
+    connection: Option<Arc<McpConnection>>,
     /// Number of consecutive failed starts and lost connections of the server.
     failures: u32,
     /// Earliest time of the next connection attempt, on the monotonic clock.
@@ -117,7 +117,7 @@ impl ReconnectingServer {
     }
 
     /// Returns the current connection. `None` if there is no usable connection.
-    pub(super) fn current_connection(&self) -> Option<Arc<Connection>> {
+    pub(super) fn current_connection(&self) -> Option<Arc<McpConnection>> {
         // The lock is held while a connection is being opened, so there is none yet.
         let state = self.connector.state.try_lock().ok()?;
         state.connection.clone().filter(|link| link.closed_reason().is_none())
@@ -128,12 +128,12 @@ impl ReconnectingServer {
     pub(super) async fn get_or_open_connection(&self) -> ConnectResult {
         match self.current_connection().filter(|_| !*self.connector.closed.borrow()) {
             Some(link) => Ok(link),
-            None => self.join_or_start_connect().await,
+            None => self.join_or_start_connection_attempt().await,
         }
     }
 
     /// Joins the connection attempt in flight, or starts a new one.
-    fn join_or_start_connect(&self) -> Shared<BoxFuture<'static, ConnectResult>> {
+    fn join_or_start_connection_attempt(&self) -> Shared<BoxFuture<'static, ConnectResult>> {
         let mut pending = self.pending_connect.lock().unwrap_or_else(PoisonError::into_inner);
         while pending.tasks.try_join_next().is_some() {}
         let waited = pending.result.clone();
@@ -149,7 +149,7 @@ impl ReconnectingServer {
             // The receiver may be gone. The connection is kept in any case.
             _ = tell.send(connector.connect_unless_closed().await);
         });
-        let ending = self.connector.closed_error();
+        let ending = self.connector.permanently_closed_error();
         let waited = receiver.map(|result| result.unwrap_or(Err(ending)));
         let waited = waited.boxed().shared();
         pending.result = Some(waited.clone());
@@ -159,10 +159,10 @@ impl ReconnectingServer {
     /// Returns the tool list, starting the server if needed. Concurrent callers share one request
     /// and its result.
     pub(super) async fn tool_listing(self: &Arc<Self>) -> ListingResult {
-        self.join_or_start_listing().await
+        self.join_or_start_tool_listing().await
     }
 
-    fn join_or_start_listing(self: &Arc<Self>) -> Shared<ListingFuture> {
+    fn join_or_start_tool_listing(self: &Arc<Self>) -> Shared<ListingFuture> {
         let mut pending = self.pending_listing.lock().unwrap_or_else(PoisonError::into_inner);
         let open = pending.as_ref().and_then(WeakShared::upgrade);
         if let Some(open) = open.filter(|open| open.peek().is_none()) {
@@ -232,13 +232,13 @@ impl ServerConnector {
         };
         tokio::select! {
             biased;
-            _ = closed.wait_for(|closed| *closed) => Err(self.closed_error()),
+            _ = closed.wait_for(|closed| *closed) => Err(self.permanently_closed_error()),
             opened = opened => opened,
         }
     }
 
     /// Returns the error for a server that was closed permanently.
-    fn closed_error(&self) -> McpError {
+    fn permanently_closed_error(&self) -> McpError {
         McpError::Closed { server: self.spec.name.clone() }
     }
 
@@ -258,9 +258,10 @@ impl ServerConnector {
                 0 => HandshakeMode::Auto,
                 _ => HandshakeMode::Legacy,
             };
-            let mode = self.known_mode.get().unwrap_or(guess);
-            let started = Connection::connect_to_server(&self.spec, mode).await;
-            self.known_mode.set(started.as_ref().ok().map(Connection::handshake_mode));
+            let mode = self.known_mode.cached_mode().unwrap_or(guess);
+            let started = McpConnection::connect_to_server(&self.spec, mode).await;
+            self.known_mode
+                .set_cached_mode(started.as_ref().ok().map(McpConnection::handshake_mode));
             match started {
                 Ok(link) => {
                     let link = Arc::new(link);

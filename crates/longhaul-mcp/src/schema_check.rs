@@ -37,39 +37,49 @@ pub(super) struct SchemaChecker {
 }
 
 impl SchemaChecker {
-    /// Checks the schema of a tool's input or results; `subject` says which. The error says what is
-    /// wrong with the schema.
-    pub(super) fn check_schema(&mut self, schema: &Value, subject: &str) -> Result<(), String> {
+    /// Checks the schema of a tool's input or results; `input_or_results` says which. The error
+    /// says what is wrong with the schema.
+    pub(super) fn check_schema(
+        &mut self,
+        schema: &Value,
+        input_or_results: &str,
+    ) -> Result<(), String> {
         let bytes = schema.to_string().len();
         if bytes > SCHEMA_BYTES_MAX {
             let kb = SCHEMA_BYTES_MAX / 1024;
-            return Err(format!("the schema of the {subject} is longer than {kb} KB"));
+            return Err(format!("the schema of the {input_or_results} is longer than {kb} KB"));
         }
         if find_external_reference(schema).is_some() {
-            return Err(format!("the schema of the {subject} refers to another document"));
+            return Err(format!("the schema of the {input_or_results} refers to another document"));
         }
         match SchemaComplexity::measure(schema) {
             Ok(shape) if !shape.is_recursive() => {}
             Ok(_) | Err(SchemaError::Cycle(_)) => {
-                return Err(format!("the schema of the {subject} refers to itself"));
+                return Err(format!("the schema of the {input_or_results} refers to itself"));
             }
-            Err(why) => return Err(format!("the schema of the {subject} can't be used: {why}")),
+            Err(why) => {
+                return Err(format!("the schema of the {input_or_results} can't be used: {why}"));
+            }
         }
-        self.count_patterns(schema, subject)?;
+        self.check_pattern_count(schema, input_or_results)?;
         match validation_options().build(schema) {
             Ok(_) => Ok(()),
             Err(why) => {
                 let why: String = why.to_string().chars().take(200).collect();
-                Err(format!("the schema of the {subject} is invalid: {why}"))
+                Err(format!("the schema of the {input_or_results} is invalid: {why}"))
             }
         }
     }
 
-    fn count_patterns(&mut self, schema: &Value, subject: &str) -> Result<(), String> {
+    fn check_pattern_count(
+        &mut self,
+        schema: &Value,
+        input_or_results: &str,
+    ) -> Result<(), String> {
         let own = count_patterns(schema);
         if own > PATTERNS_MAX {
             return Err(format!(
-                "the schema of the {subject} holds more than {PATTERNS_MAX} patterns"
+                "the schema of the {input_or_results} holds more than {PATTERNS_MAX} patterns"
             ));
         }
         let all = self.pattern_count.saturating_add(own);

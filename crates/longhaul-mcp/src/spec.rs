@@ -144,18 +144,18 @@ pub(super) fn redacted_url(url: &str) -> String {
 }
 
 /// Returns the name under which Longhaul offers a server's tool: `mcp:SERVER/TOOL`.
-pub(super) fn tool_name(server: &str, tool: &str) -> String {
+pub(super) fn prefixed_tool_name(server: &str, tool: &str) -> String {
     format!("mcp:{server}/{tool}")
 }
 
 /// Returns whether a name is valid for a configured server.
-pub(super) fn is_server_name(name: &str) -> bool {
+pub(super) fn is_valid_server_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     !name.is_empty() && name.len() <= 64 && name.bytes().all(fits)
 }
 
 /// Returns whether the MCP protocol allows this tool name.
-pub(super) fn is_tool_name(name: &str) -> bool {
+pub(super) fn is_valid_tool_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
     !name.is_empty() && name.len() <= 128 && name.bytes().all(fits)
 }
@@ -201,9 +201,9 @@ mod tests {
             ("a:b", false, false),
             ("é", false, false),
         ] {
-            assert_eq!(is_server_name(name), server, "{name:?}");
-            assert_eq!(is_tool_name(name), tool, "{name:?}");
+            assert_eq!(is_valid_server_name(name), server, "{name:?}");
+            assert_eq!(is_valid_tool_name(name), tool, "{name:?}");
         }
-        assert!(!is_tool_name(&"a".repeat(129)));
+        assert!(!is_valid_tool_name(&"a".repeat(129)));
     }
 }

@@ -64,12 +64,12 @@ struct ServerProcess {
 }
 
 impl ServerProcess {
-    fn new(child: Child) -> Self {
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
+    fn new(server_process: Child) -> Self {
+        let id = server_process.id().and_then(|id| i32::try_from(id).ok());
         Self {
             group: id.and_then(Pid::from_raw),
-            guard: ProcessGroupGuard::new(&child),
-            child,
+            guard: ProcessGroupGuard::start_for_group_leader(&server_process),
+            child: server_process,
             status: None,
         }
     }
@@ -80,7 +80,7 @@ impl ServerProcess {
         if self.status.is_none() {
             self.status = self.child.wait().await.ok();
             if self.status.is_some() {
-                self.kill_all_processes();
+                self.kill_whole_process_group();
                 self.guard = None;
             }
         }
@@ -94,7 +94,7 @@ impl ServerProcess {
         }
     }
 
-    fn kill_all_processes(&mut self) {
+    fn kill_whole_process_group(&mut self) {
         self.send_signal(Signal::KILL);
         self.group = None;
     }
@@ -103,7 +103,7 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     /// Kills the group before the child is reaped, so that the id still belongs to its group.
     fn drop(&mut self) {
-        self.kill_all_processes();
+        self.kill_whole_process_group();
     }
 }
 
@@ -116,7 +116,7 @@ impl StdioTransport {
         let mut child =
             build_server_command(transport)?.spawn().map_err(|why| match transport {
                 ServerTransport::Stdio { command, .. } => {
-                    format!("`{}` could not be run: {why}", escaped_command(command))
+                    format!("`{}` could not be run: {why}", escape_and_truncate_command(command))
                 }
                 ServerTransport::Http { .. } => why.to_string(),
             })?;
@@ -128,7 +128,7 @@ impl StdioTransport {
         let (out, queue) = mpsc::channel(WRITE_QUEUE_MAX);
         let mut tasks = JoinSet::new();
         tasks.spawn(write_stdin_lines(stdin, queue));
-        tasks.spawn(read_stderr(stderr, Arc::clone(exit)));
+        tasks.spawn(read_and_record_stderr(stderr, Arc::clone(exit)));
         Ok(Self {
             lines: BoundedLineReader::new(stdout, MESSAGE_BYTES_MAX),
             writer: Some(out),
@@ -146,7 +146,7 @@ impl StdioTransport {
         let line = match self.process.status {
             None => tokio::select! {
                 biased;
-                line = self.lines.next() => line,
+                line = self.lines.next_line() => line,
                 _ = self.process.wait_for_exit() => self.read_remaining_line().await,
             },
             Some(_) => self.read_remaining_line().await,
@@ -164,7 +164,7 @@ impl StdioTransport {
                     Some(status) => format!("the server process ended ({status})"),
                     None => "the server closed its output".to_owned(),
                 };
-                self.exit.record_exit(&self.exit.reason_with_stderr(&why));
+                self.exit.record_exit(&self.exit.reason_with_last_stderr_line(&why));
             }
         }
         None
@@ -173,13 +173,13 @@ impl StdioTransport {
     /// Reads a line that an exited process has left in its pipe. Has a timeout because another
     /// process may hold the pipe open.
     async fn read_remaining_line(&mut self) -> LineReadOutcome {
-        let rest = timeout(DRAIN_TIMEOUT, self.lines.next()).await;
+        let rest = timeout(DRAIN_TIMEOUT, self.lines.next_line()).await;
         rest.unwrap_or(LineReadOutcome::Eof)
     }
 
     /// Parses a line of the server. The inner `None` means the line is not a message; the outer
     /// `None` means the server exceeded a limit.
-    fn parse_line_within_limits(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
+    fn parse_line_if_within_limits(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
         let message = parse_message(line);
         self.unsolicited_bytes += line.len();
         match &message {
@@ -243,7 +243,7 @@ fn build_server_command(transport: &ServerTransport) -> Result<Command, String> 
     Ok(made)
 }
 
-fn escaped_command(command: &str) -> String {
+fn escape_and_truncate_command(command: &str) -> String {
     command.escape_debug().take(200).collect()
 }
 
@@ -257,7 +257,7 @@ async fn write_stdin_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<
 }
 
 /// Reads and records what a server writes to stderr.
-async fn read_stderr(mut stderr: ChildStderr, exit: Arc<ServerExitRecord>) {
+async fn read_and_record_stderr(mut stderr: ChildStderr, exit: Arc<ServerExitRecord>) {
     let mut some = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut some).await {
         exit.append_stderr(&some[..count]);
@@ -289,7 +289,7 @@ impl Transport<RoleClient> for StdioTransport {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let line = self.next_stdout_line().await?;
-            if let Some(message) = self.parse_line_within_limits(&line)? {
+            if let Some(message) = self.parse_line_if_within_limits(&line)? {
                 return Some(message);
             }
         }
@@ -303,7 +303,7 @@ impl Transport<RoleClient> for StdioTransport {
             self.process.send_signal(Signal::TERM);
             _ = timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await;
         }
-        self.process.kill_all_processes();
+        self.process.kill_whole_process_group();
         _ = timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await;
         self.tasks.abort_all();
         Ok(())

@@ -143,7 +143,7 @@ impl SuspendedCallState {
         self.request_state = request_state;
         self.responses.clear();
         self.add_input_requests(&answer["inputRequests"], progress)?;
-        self.count_input_round(1)
+        self.add_and_check_input_rounds(1)
     }
 
     /// Records the input requests of a server's task to which no response was sent yet. Returns
@@ -160,15 +160,15 @@ impl SuspendedCallState {
             return Ok(false);
         }
         self.add_input_requests(&Value::Object(new), progress)?;
-        self.count_input_round(1)?;
+        self.add_and_check_input_rounds(1)?;
         Ok(true)
     }
 
     /// Adds to the number of times that the server has asked for input: once per open question to a
-    /// person, but at least `min_count`. Returns an error if the number exceeds `ROUNDS_MAX`.
-    fn count_input_round(&mut self, min_count: u32) -> Result<(), String> {
+    /// person, but at least `min_rounds`. Returns an error if the number exceeds `ROUNDS_MAX`.
+    fn add_and_check_input_rounds(&mut self, min_rounds: u32) -> Result<(), String> {
         let questions = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
-        self.rounds = self.rounds.saturating_add(questions.max(min_count));
+        self.rounds = self.rounds.saturating_add(questions.max(min_rounds));
         match self.rounds > ROUNDS_MAX {
             true => Err(format!(
                 "the server asked for input more than {ROUNDS_MAX} times without a result"
@@ -307,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    fn question(key: &str) -> Value {
+    fn question_json(key: &str) -> Value {
         json!({ key: {
             "method": "elicitation/create",
             "params": {
@@ -317,7 +317,7 @@ mod tests {
         } })
     }
 
-    fn suspended(reply: Option<ToolReply>) -> SuspendedToolCall {
+    fn expect_suspended_call(reply: Option<ToolReply>) -> SuspendedToolCall {
         match reply {
             Some(ToolReply::Suspended(suspended)) => *suspended,
             reply => panic!("not suspended: {reply:?}"),
@@ -335,9 +335,10 @@ mod tests {
             (ToolQuestionAnswer::Unanswered, json!({ "action": "cancel" })),
         ] {
             let mut state = SuspendedCallState::default();
-            let asked = json!({ "requestState": "\u{0}opaque", "inputRequests": question("q") });
+            let asked =
+                json!({ "requestState": "\u{0}opaque", "inputRequests": question_json("q") });
             state.record_input_required(&asked, &NoopProgress).unwrap();
-            let stored = suspended(state.suspend_for_first_question("billing", false));
+            let stored = expect_suspended_call(state.suspend_for_first_question("billing", false));
             assert!(!stored.suspension.may_repeat && !stored.suspension.must_cancel);
             let state = stored.suspension.state;
             let state =
@@ -355,14 +356,15 @@ mod tests {
     #[test]
     fn input_requests_beyond_the_limits_are_refused() {
         let too_long = "x".repeat(REQUEST_STATE_BYTES_MAX + 1);
-        let questions: Vec<Value> = (0..9).map(|index| question(&format!("q{index}"))).collect();
+        let questions: Vec<Value> =
+            (0..9).map(|index| question_json(&format!("q{index}"))).collect();
         let many: serde_json::Map<String, Value> =
             questions.into_iter().filter_map(|one| one.as_object().cloned()).flatten().collect();
         for (asked, problem) in [
             (json!({ "requestState": too_long }), "longer than 65536 bytes"),
             (json!({ "requestState": 7 }), "not a text"),
             (json!({ "inputRequests": [] }), "invalid"),
-            (json!({ "inputRequests": question(&"k".repeat(2_000)) }), "too long"),
+            (json!({ "inputRequests": question_json(&"k".repeat(2_000)) }), "too long"),
             (json!({ "inputRequests": { "q": { "method": "x" } } }), "unknown kind"),
             (
                 json!({ "inputRequests": { "q": { "method": "sampling/createMessage" } } }),
@@ -405,9 +407,9 @@ mod tests {
     fn a_task_asks_each_question_once() {
         let mut state = SuspendedCallState::default();
         state.record_server_task(&json!({ "taskId": "7" })).unwrap();
-        let task = json!({ "inputRequests": question("q") });
+        let task = json!({ "inputRequests": question_json("q") });
         assert_eq!(state.record_task_input_requests(&task, &NoopProgress), Ok(true));
-        let stored = suspended(state.suspend_for_first_question("billing", false));
+        let stored = expect_suspended_call(state.suspend_for_first_question("billing", false));
         assert!(stored.suspension.may_repeat && stored.suspension.must_cancel);
         let resumption = ToolResumption {
             state: stored.suspension.state,
@@ -423,7 +425,7 @@ mod tests {
         let mut state =
             SuspendedCallState { task: Some("7".to_owned()), ..SuspendedCallState::default() };
         for expected in [10_000, 20_000, 40_000] {
-            let stored = suspended(state.suspend_after_failed_request("down"));
+            let stored = expect_suspended_call(state.suspend_after_failed_request("down"));
             let SuspendedCallWait::Poll { after, .. } = stored.wait else { panic!("no poll") };
             assert_eq!(after, Millis(expected));
             let state_json = stored.suspension.state;

@@ -23,12 +23,12 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::client_handler::declined_question_text;
-use crate::connection::{Connection, ServerRequestError};
+use crate::connection::{McpConnection, ServerRequestError};
 use crate::listing::ListedTool;
 use crate::output;
 use crate::output_check::{is_validation_expensive, output_schema_violation};
 use crate::reconnect::ReconnectingServer;
-use crate::spec::{ServerTransport, tool_name};
+use crate::spec::{ServerTransport, prefixed_tool_name};
 use crate::suspended_call::SuspendedCallState;
 
 /// Timeout of a request to the server about the task of a call, such as for the task's status.
@@ -52,7 +52,7 @@ pub(super) struct McpTool {
 
 impl McpTool {
     pub(super) fn new(listed: ListedTool, server: Arc<ReconnectingServer>) -> Self {
-        let lead = tool_name(&server.spec().name, "");
+        let lead = prefixed_tool_name(&server.spec().name, "");
         let name = listed.spec.name.as_str();
         let name = name.strip_prefix(&lead).unwrap_or(name).to_owned();
         Self { listed, name, server }
@@ -60,7 +60,7 @@ impl McpTool {
 
     /// Returns the connection to the server. The timeout is shorter than that of the call: nothing
     /// was sent yet, so a failure here is known to have had no effect.
-    async fn connect(&self) -> Result<Arc<Connection>, ToolFailure> {
+    async fn connect(&self) -> Result<Arc<McpConnection>, ToolFailure> {
         let spec = self.server.spec();
         let patience = spec.setup_timeout();
         match timeout(patience, self.server.get_or_open_connection()).await {
@@ -164,8 +164,11 @@ impl McpTool {
     }
 
     /// Sends the server a request about a task, with a timeout.
-    async fn send_task_request(&self, request: ClientRequest) -> Result<Value, TaskRequestError> {
-        let connection = self.connect().await.map_err(|error| TaskRequestError {
+    async fn send_server_task_request(
+        &self,
+        request: ClientRequest,
+    ) -> Result<Value, ServerTaskRequestError> {
+        let connection = self.connect().await.map_err(|error| ServerTaskRequestError {
             reason: error.into_message(),
             is_unknown_task: false,
         })?;
@@ -173,11 +176,14 @@ impl McpTool {
         let Ok(answer) = answer else {
             let reason =
                 format!("the server did not answer within {} s", TASK_REQUEST_TIMEOUT.as_secs());
-            return Err(TaskRequestError { reason, is_unknown_task: false });
+            return Err(ServerTaskRequestError { reason, is_unknown_task: false });
         };
         answer.map_err(|error| {
             let is_unknown_task = error.has_json_rpc_code(ErrorCode::INVALID_PARAMS.0);
-            TaskRequestError { reason: self.to_tool_failure(error).into_message(), is_unknown_task }
+            ServerTaskRequestError {
+                reason: self.to_tool_failure(error).into_message(),
+                is_unknown_task,
+            }
         })
     }
 
@@ -193,14 +199,14 @@ impl McpTool {
             if state.has_unsent_responses() {
                 let params = UpdateTaskParams::new(id.as_str(), state.unsent_responses());
                 let update = ClientRequest::UpdateTaskRequest(UpdateTaskRequest::new(params));
-                match self.send_task_request(update).await {
+                match self.send_server_task_request(update).await {
                     Ok(_) => state.record_sent_responses(),
                     Err(error) => return self.suspend_after_failed_request(state, error),
                 }
             }
             let params = GetTaskParams::new(id.as_str());
             let get = ClientRequest::GetTaskRequest(GetTaskRequest::new(params));
-            let task = match self.send_task_request(get).await {
+            let task = match self.send_server_task_request(get).await {
                 Ok(task) => task,
                 Err(error) => return self.suspend_after_failed_request(state, error),
             };
@@ -212,9 +218,8 @@ impl McpTool {
             }
             match state.record_task_input_requests(&task, &*ctx.progress) {
                 Ok(false) => {
-                    return Ok(
-                        state.suspend_until_task_ends(&task, self.task_status_message(&task))
-                    );
+                    return Ok(state
+                        .suspend_until_task_ends(&task, self.server_task_status_message(&task)));
                 }
                 Ok(true) if state.has_question() => {
                     let question = state.suspend_for_first_question(&self.server.spec().name, true);
@@ -223,7 +228,7 @@ impl McpTool {
                 }
                 Ok(true) => {}
                 Err(why) => {
-                    let cancelled = self.cancel_task(&id).await;
+                    let cancelled = self.cancel_server_task(&id).await;
                     let why = match cancelled {
                         Ok(()) => why,
                         Err(cancel_failure) => format!("{why}; {cancel_failure}"),
@@ -240,7 +245,7 @@ impl McpTool {
         task: &Value,
         ctx: &ToolContext,
     ) -> Result<ToolReply, ToolFailure> {
-        let message = self.task_status_message(task);
+        let message = self.server_task_status_message(task);
         let status_note =
             message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
         match task["status"].as_str() {
@@ -271,9 +276,9 @@ impl McpTool {
     fn suspend_after_failed_request(
         &self,
         state: SuspendedCallState,
-        error: TaskRequestError,
+        error: ServerTaskRequestError,
     ) -> Result<ToolReply, ToolFailure> {
-        let TaskRequestError { reason, is_unknown_task } = error;
+        let ServerTaskRequestError { reason, is_unknown_task } = error;
         if is_unknown_task {
             return Err(ToolFailure::with_possible_effect(format!(
                 "the server does not know its task any more, so there is no result: {reason}"
@@ -294,9 +299,9 @@ impl McpTool {
         ))
     }
 
-    async fn cancel_task(&self, id: &str) -> Result<(), ToolFailure> {
+    async fn cancel_server_task(&self, id: &str) -> Result<(), ToolFailure> {
         let request = CancelTaskRequest::new(CancelTaskParams::new(id));
-        match self.send_task_request(ClientRequest::CancelTaskRequest(request)).await {
+        match self.send_server_task_request(ClientRequest::CancelTaskRequest(request)).await {
             // A task that the server does not know needs no cancel.
             Err(error) if !error.is_unknown_task => {
                 Err(ToolFailure::new(format!("the task can't be cancelled: {}", error.reason)))
@@ -305,7 +310,7 @@ impl McpTool {
         }
     }
 
-    fn task_status_message(&self, task: &Value) -> Option<String> {
+    fn server_task_status_message(&self, task: &Value) -> Option<String> {
         task["statusMessage"].as_str().map(|message| self.to_printable_text(message))
     }
 
@@ -319,7 +324,7 @@ impl McpTool {
 }
 
 /// Why a request about a server's task has no result.
-struct TaskRequestError {
+struct ServerTaskRequestError {
     reason: String,
     /// Whether the server answered that it does not know the task.
     is_unknown_task: bool,
@@ -329,14 +334,14 @@ struct TaskRequestError {
 /// out.
 struct CallOutcomeRecorder<'a> {
     server: &'a ReconnectingServer,
-    connection: &'a Connection,
+    connection: &'a McpConnection,
     /// Start time of the call on the monotonic clock.
     started: Millis,
     is_answered: bool,
 }
 
 impl<'a> CallOutcomeRecorder<'a> {
-    fn new(server: &'a ReconnectingServer, connection: &'a Connection) -> Self {
+    fn new(server: &'a ReconnectingServer, connection: &'a McpConnection) -> Self {
         Self { server, connection, started: server.monotonic_now(), is_answered: false }
     }
 }
@@ -441,7 +446,7 @@ impl Tool for McpTool {
                     state
                         .record_server_task(&answer)
                         .map_err(|why| self.server_misbehavior_failure(&why))?;
-                    let message = self.task_status_message(&answer);
+                    let message = self.server_task_status_message(&answer);
                     return Ok(state.suspend_until_task_ends(&answer, message));
                 }
                 _ => {
@@ -457,7 +462,7 @@ impl Tool for McpTool {
         let resumption = ToolResumption { state: state.clone(), answer: None };
         let state = SuspendedCallState::from_resumption(resumption).map_err(ToolFailure::new)?;
         match state.task {
-            Some(task) => self.cancel_task(&task).await,
+            Some(task) => self.cancel_server_task(&task).await,
             None => Ok(()),
         }
     }

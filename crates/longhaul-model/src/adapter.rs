@@ -58,7 +58,7 @@ pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'stati
     const RESERVED_FIELDS: &'static [&'static str];
 
     /// Encodes the system prompt in the format of this API.
-    fn encode_prompt(&self, prompt: &str) -> RawJson;
+    fn encode_system_prompt(&self, prompt: &str) -> RawJson;
 
     /// Encodes the list of tools in the format of this API.
     fn encode_tools(&self, tools: &[ToolTableRow]) -> RawJson;
@@ -73,8 +73,10 @@ pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'stati
 
     /// Returns all request fields other than the conversation. They are sent before the
     /// conversation.
-    fn fields_before_conversation(&self, parts: &EncodedRequestParts<'_, Self::Kind>)
-    -> JsonObject;
+    fn request_fields_before_conversation(
+        &self,
+        parts: &EncodedRequestParts<'_, Self::Kind>,
+    ) -> JsonObject;
 
     /// Returns the conversation in a form that serialises to the JSON of this API.
     fn encode_conversation(&self, parts: &EncodedRequestParts<'_, Self::Kind>) -> impl Serialize;
@@ -161,7 +163,7 @@ pub(crate) struct ModelAdapter<W: ProviderApi> {
     fields: Option<RawJson>,
     pricing: ModelPricing,
     image_source: Option<Arc<dyn ImageSource>>,
-    cache: RequestCache<CachedRequest<W::Kind>>,
+    cache: RequestCache<CachedEncodedRequest<W::Kind>>,
 }
 
 impl<W: ProviderApi> fmt::Debug for ModelAdapter<W> {
@@ -173,14 +175,14 @@ impl<W: ProviderApi> fmt::Debug for ModelAdapter<W> {
 
 /// Encoded request of a run, cached so that at the next turn only new messages have to be encoded.
 #[derive(Debug)]
-struct CachedRequest<K> {
-    head: PromptAndTools,
+struct CachedEncodedRequest<K> {
+    head: EncodedPromptAndTools,
     conversation: EncodedConversation<K>,
     /// Number of images at the start of the conversation that are replaced by text.
     dropped_images: usize,
 }
 
-impl<K> ByteSize for CachedRequest<K> {
+impl<K> ByteSize for CachedEncodedRequest<K> {
     fn byte_size(&self) -> usize {
         let head = [&self.head.encoded_prompt, &self.head.encoded_tools];
         let head = head.into_iter().flatten().map(|json| json.as_str().len());
@@ -191,7 +193,7 @@ impl<K> ByteSize for CachedRequest<K> {
 /// System prompt and tools of a request, in original and encoded form. They rarely change during a
 /// run.
 #[derive(Debug)]
-struct PromptAndTools {
+struct EncodedPromptAndTools {
     system: StoredText,
     tools: StoredText,
     encoded_prompt: Option<RawJson>,
@@ -243,14 +245,18 @@ impl<W: ProviderApi> ModelAdapter<W> {
         self.endpoint.secrets.redact(text).into_owned()
     }
 
-    fn encode_prompt_and_tools(&self, request: &ModelRequest) -> Result<PromptAndTools, String> {
+    fn encode_prompt_and_tools(
+        &self,
+        request: &ModelRequest,
+    ) -> Result<EncodedPromptAndTools, String> {
         let prompt = require_inline_text(&request.system, "prompt")?;
         let tools =
             tool_table::parse_tool_table(require_inline_text(&request.tools, "table of tools")?)?;
-        Ok(PromptAndTools {
+        Ok(EncodedPromptAndTools {
             system: request.system.clone(),
             tools: request.tools.clone(),
-            encoded_prompt: (!prompt.trim().is_empty()).then(|| self.wire.encode_prompt(prompt)),
+            encoded_prompt: (!prompt.trim().is_empty())
+                .then(|| self.wire.encode_system_prompt(prompt)),
             encoded_tools: (!tools.is_empty()).then(|| self.wire.encode_tools(&tools)),
         })
     }
@@ -261,7 +267,7 @@ impl<W: ProviderApi> ModelAdapter<W> {
         capacity: usize,
     ) -> Result<Vec<u8>, Failure> {
         let whole = RequestBody {
-            head: self.wire.fields_before_conversation(parts),
+            head: self.wire.request_fields_before_conversation(parts),
             list: (W::CONVERSATION_FIELD, self.wire.encode_conversation(parts)),
         };
         let mut body = Vec::with_capacity(capacity);
@@ -282,13 +288,14 @@ impl<W: ProviderApi> ModelAdapter<W> {
             Some(cached) => (Some(cached.head), EncodedConversation::default()),
             None => (None, EncodedConversation::default()),
         };
-        let same =
-            |head: &PromptAndTools| head.system == request.system && head.tools == request.tools;
+        let same = |head: &EncodedPromptAndTools| {
+            head.system == request.system && head.tools == request.tools
+        };
         let head = match head.filter(same) {
             Some(head) => head,
             None => self.encode_prompt_and_tools(request).map_err(invalid_request_failure)?,
         };
-        let same = conversation.retain_matching_prefix(&request.messages);
+        let same = conversation.retain_and_count_matching_prefix(&request.messages);
         // Number of dropped images in the messages from here on.
         let mut remaining_dropped = dropped_images;
         for (index, message) in request.messages.iter().enumerate() {
@@ -299,7 +306,7 @@ impl<W: ProviderApi> ModelAdapter<W> {
                         .load_and_encode_images(message, remaining_dropped, &**source)
                         .await;
                 }
-                conversation.push_message(&self.wire, message, &encoded_images);
+                conversation.encode_and_push_message(&self.wire, message, &encoded_images);
             }
             remaining_dropped =
                 remaining_dropped.saturating_sub(images::sendable_image_count(message));
@@ -315,7 +322,7 @@ impl<W: ProviderApi> ModelAdapter<W> {
             placeholder_results: &placeholder_results,
         };
         let body = self.serialize_request_body(&parts, conversation.byte_size() + BODY_OVERHEAD)?;
-        self.cache.insert(request.run, CachedRequest { head, conversation, dropped_images });
+        self.cache.insert(request.run, CachedEncodedRequest { head, conversation, dropped_images });
         Ok(body.into())
     }
 }
@@ -337,14 +344,14 @@ impl<W: ProviderApi> Model for ModelAdapter<W> {
             bytes: request.conversation_bytes(),
         };
         let mut decoder = W::Decoder::default();
-        self.endpoint.send_and_decode((body, sent), &mut decoder, sink).await?;
+        self.endpoint.send_request_and_decode_reply((body, sent), &mut decoder, sink).await?;
         let usage = decoder
             .token_counts()
             .usage_of_complete_reply(W::USAGE, sent.estimated_usage(&decoder));
         let DecodedReply { reply, stop, model } = decoder.into_decoded_reply(self.wire.api_label());
         Ok(ModelResponse {
             reply: Arc::new(reply),
-            stop: stop.map_unknown_reason(|text| self.redact(&text)),
+            stop: stop.map_unknown_stop_reason(|text| self.redact(&text)),
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.redacted_model_name(model),

@@ -60,7 +60,7 @@ impl ProviderApi for MessagesApi {
         &self.label
     }
 
-    fn encode_prompt(&self, prompt: &str) -> RawJson {
+    fn encode_system_prompt(&self, prompt: &str) -> RawJson {
         RawJson::from_serialize(&[with_cache_control(text_block(prompt))])
     }
 
@@ -76,7 +76,7 @@ impl ProviderApi for MessagesApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn fields_before_conversation(
+    fn request_fields_before_conversation(
         &self,
         parts: &EncodedRequestParts<'_, MessageRole>,
     ) -> JsonObject {

@@ -65,7 +65,7 @@ impl ToolCallIds {
 }
 
 /// Returns a tool name that is valid in a request, truncated to `max_chars` characters.
-pub(crate) fn valid_tool_name(original_name: &str, max_chars: usize) -> String {
+pub(crate) fn to_valid_tool_name(original_name: &str, max_chars: usize) -> String {
     match replace_invalid_chars(original_name, max_chars) {
         name if name.is_empty() => "unnamed".to_owned(),
         name => name,

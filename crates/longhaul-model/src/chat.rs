@@ -78,7 +78,7 @@ impl ProviderApi for ChatCompletionsApi {
         &self.label
     }
 
-    fn encode_prompt(&self, prompt: &str) -> RawJson {
+    fn encode_system_prompt(&self, prompt: &str) -> RawJson {
         let role = match self.quirks.developer_role {
             true => "developer",
             false => "system",
@@ -94,7 +94,7 @@ impl ProviderApi for ChatCompletionsApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn fields_before_conversation(
+    fn request_fields_before_conversation(
         &self,
         parts: &EncodedRequestParts<'_, ChatMessageKind>,
     ) -> JsonObject {

@@ -148,7 +148,7 @@ impl<K> ByteSize for EncodedConversation<K> {
 impl<K: Copy> EncodedConversation<K> {
     /// Keeps the encoded messages that still match the start of the given conversation and drops
     /// the others. Returns the number of messages kept.
-    pub(crate) fn retain_matching_prefix(&mut self, messages: &[Arc<Message>]) -> usize {
+    pub(crate) fn retain_and_count_matching_prefix(&mut self, messages: &[Arc<Message>]) -> usize {
         let same = self.messages.iter().zip(messages);
         let same = same
             .take_while(|(entry, message)| {
@@ -163,7 +163,7 @@ impl<K: Copy> EncodedConversation<K> {
     }
 
     /// Encodes the next message and appends it to the conversation.
-    pub(crate) fn push_message<T>(
+    pub(crate) fn encode_and_push_message<T>(
         &mut self,
         encoder: &T,
         message: &Arc<Message>,

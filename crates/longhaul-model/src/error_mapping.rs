@@ -37,7 +37,7 @@ pub(crate) struct ErrorMapper<'a> {
 
 impl ErrorMapper<'_> {
     /// Maps a response with an error status to a failure. The body may be truncated.
-    pub(crate) fn map_error_status(
+    pub(crate) fn error_status_failure(
         &self,
         status: u16,
         headers: &HeaderMap,
@@ -55,7 +55,7 @@ impl ErrorMapper<'_> {
     }
 
     /// Maps an error that the provider sent inside a response with status 200 to a failure.
-    pub(crate) fn map_stream_error(&self, headers: &HeaderMap, error_json: &str) -> Failure {
+    pub(crate) fn stream_error_failure(&self, headers: &HeaderMap, error_json: &str) -> Failure {
         let error_body = ErrorBody::parse(error_json);
         let error_name = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
         let message =
@@ -65,21 +65,21 @@ impl ErrorMapper<'_> {
     }
 
     /// Maps a response that can't be decoded, because of the given problem, to a failure.
-    pub(crate) fn map_malformed_response(&self, headers: &HeaderMap, problem: &str) -> Failure {
+    pub(crate) fn malformed_response_failure(&self, headers: &HeaderMap, problem: &str) -> Failure {
         let message = format!("{} sent an invalid response: {problem}", self.provider);
         self.build_failure(FailureClass::Server, &message, Some((200, headers)))
     }
 
     /// Maps a response that exceeds a limit to a permanent failure, because a retry would exceed
     /// the limit again.
-    pub(crate) fn map_oversized_response(&self, headers: &HeaderMap, problem: &str) -> Failure {
+    pub(crate) fn oversized_response_failure(&self, headers: &HeaderMap, problem: &str) -> Failure {
         let message = format!("{} sent a response that is too large: {problem}", self.provider);
         self.build_failure(FailureClass::InvalidRequest, &message, Some((200, headers)))
     }
 
     /// Maps a complete response body that is not a reply, such as an error page of a proxy, to a
     /// failure.
-    pub(crate) fn map_unexpected_body(
+    pub(crate) fn unexpected_body_failure(
         &self,
         headers: &HeaderMap,
         problem: &str,
@@ -87,11 +87,11 @@ impl ErrorMapper<'_> {
     ) -> Failure {
         let body = &body[..body.len().min(QUOTED_BYTES_MAX)];
         let text = self.parse_error_body(body).message;
-        self.map_malformed_response(headers, &format!("{problem}; body: {text}"))
+        self.malformed_response_failure(headers, &format!("{problem}; body: {text}"))
     }
 
     /// Maps an error of the connection or of the HTTP transport to a failure.
-    pub(crate) fn map_transport_error(
+    pub(crate) fn transport_error_failure(
         &self,
         error: &HttpError,
         headers: Option<&HeaderMap>,

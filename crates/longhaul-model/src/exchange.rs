@@ -46,7 +46,7 @@ pub(crate) trait StreamEventDecoder: Send {
 
     /// Returns the number of bytes of the reply received so far. Used to estimate token counts that
     /// the provider does not report.
-    fn received_bytes(&self) -> u64;
+    fn received_byte_count(&self) -> u64;
 }
 
 /// Effect of a stream event on the reply that is being decoded.
@@ -144,7 +144,7 @@ pub(crate) struct UsageEstimator {
 impl UsageEstimator {
     /// Estimates the usage of an exchange for which the provider reports no token counts.
     pub(crate) fn estimated_usage(&self, decoder: &dyn StreamEventDecoder) -> Usage {
-        self.pricing.estimate_usage(self.bytes, decoder.received_bytes())
+        self.pricing.estimate_usage(self.bytes, decoder.received_byte_count())
     }
 }
 
@@ -164,19 +164,19 @@ impl From<HttpError> for ReplyRequestError {
 
 impl ProviderEndpoint {
     /// Sends a request and passes the response to the decoder until the reply is complete.
-    pub(crate) async fn send_and_decode(
+    pub(crate) async fn send_request_and_decode_reply(
         &self,
         (body, question): (Bytes, UsageEstimator),
         decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), Failure> {
         let sent = self.http.post(&self.url, &self.headers, body).await;
-        let mut answer =
-            sent.map_err(|http_error| self.error_mapper().map_transport_error(&http_error, None))?;
+        let mut answer = sent
+            .map_err(|http_error| self.error_mapper().transport_error_failure(&http_error, None))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if !(200..300).contains(&status) {
             let body = answer.read_error_body().await;
-            return Err(self.error_mapper().map_error_status(status, &headers, &body));
+            return Err(self.error_mapper().error_status_failure(status, &headers, &body));
         }
         let result = match answer.is_event_stream() {
             true => self.decode_event_stream(answer, decoder, sink).await,
@@ -186,19 +186,19 @@ impl ProviderEndpoint {
             let mapper = self.error_mapper();
             let failure = match ended {
                 ReplyRequestError::Http(http_error) => {
-                    mapper.map_transport_error(&http_error, Some(&headers))
+                    mapper.transport_error_failure(&http_error, Some(&headers))
                 }
                 ReplyRequestError::Decode(DecodeError::ProviderError(error)) => {
-                    mapper.map_stream_error(&headers, &error)
+                    mapper.stream_error_failure(&headers, &error)
                 }
                 ReplyRequestError::Decode(DecodeError::Malformed(what)) => {
-                    mapper.map_malformed_response(&headers, &what)
+                    mapper.malformed_response_failure(&headers, &what)
                 }
                 ReplyRequestError::Decode(DecodeError::TooLarge(what)) => {
-                    mapper.map_oversized_response(&headers, &what)
+                    mapper.oversized_response_failure(&headers, &what)
                 }
                 ReplyRequestError::UnexpectedBody(what, body) => {
-                    mapper.map_unexpected_body(&headers, &what, &body)
+                    mapper.unexpected_body_failure(&headers, &what, &body)
                 }
             };
             Failure {
@@ -241,7 +241,7 @@ impl ProviderEndpoint {
         decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), ReplyRequestError> {
-        let Some(body) = answer.read_complete_body().await? else {
+        let Some(body) = answer.read_body_unless_stream().await? else {
             return self.decode_event_stream(answer, decoder, sink).await;
         };
         let result = match std::str::from_utf8(&body) {

@@ -57,16 +57,17 @@ impl HttpClient {
     }
 
     /// Returns the URL of an operation of the API. The version is not added if the base URL already
-    /// ends in it, since people configure both forms. An empty `version` means that the base URL
-    /// includes the version.
-    pub(crate) fn endpoint_url(&self, version: &str, path: &str) -> Url {
+    /// ends in it, since people configure both forms. An empty `api_version` means that the base
+    /// URL includes the version.
+    pub(crate) fn endpoint_url(&self, api_version: &str, path: &str) -> Url {
         let mut url = self.base.clone();
         let base_path = self.base.path().trim_end_matches('/');
-        let version = match version.is_empty() || base_path.rsplit('/').next() == Some(version) {
+        let is_in_base = base_path.rsplit('/').next() == Some(api_version);
+        let version_path = match api_version.is_empty() || is_in_base {
             true => String::new(),
-            false => format!("/{version}"),
+            false => format!("/{api_version}"),
         };
-        url.set_path(&format!("{base_path}{version}/{path}"));
+        url.set_path(&format!("{base_path}{version_path}/{path}"));
         url
     }
 

@@ -139,7 +139,8 @@ impl<'de> Deserialize<'de> for FieldList {
 pub(crate) struct StreamedFieldFragments(Vec<(String, Vec<RawJson>)>);
 
 impl StreamedFieldFragments {
-    /// Adds a fragment of the field with this name.
+    /// Adds the JSON value that one event of the stream has sent for the field `name`: a part of
+    /// the field's text or list, or the whole value. Ignored if there are too many other fields.
     pub(crate) fn add_fragment(&mut self, name: &str, fragment: RawJson) {
         let is_full = self.0.len() >= FIELDS_MAX;
         match self.0.iter_mut().find(|(has, _)| has == name) {

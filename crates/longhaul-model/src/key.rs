@@ -10,12 +10,12 @@ pub struct ApiKey(String);
 
 impl ApiKey {
     /// Creates an API key. Whitespace around the text is removed.
-    pub fn new(text: &str) -> Self {
-        Self(text.trim().to_owned())
+    pub fn new(key_text: &str) -> Self {
+        Self(key_text.trim().to_owned())
     }
 
     /// Returns the text of the key, for the request header and for redaction.
-    pub(crate) fn reveal(&self) -> &str {
+    pub(crate) fn reveal_key_text(&self) -> &str {
         &self.0
     }
 }

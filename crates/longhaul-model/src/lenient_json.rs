@@ -50,14 +50,14 @@ pub(crate) fn parse_tool_arguments(json_value: Option<RawJson>, text: &str) -> R
     }
     RawJson::parse(text)
         .ok()
-        .or_else(|| parse_repaired_object(text))
+        .or_else(|| repair_and_parse_json_object(text))
         .filter(|parsed| !parsed.as_str().starts_with('"'))
         .unwrap_or_else(|| RawJson::from_serialize(&text))
 }
 
 /// Returns the JSON object that a text contains, without a code fence and trailing commas. `None`
 /// means that the rest is not a valid object; other repairs could change its meaning.
-fn parse_repaired_object(text: &str) -> Option<RawJson> {
+fn repair_and_parse_json_object(text: &str) -> Option<RawJson> {
     let text = text.trim();
     let fenced = text.strip_prefix("```").and_then(|text| text.strip_suffix("```"));
     let text = fenced.map_or(text, |text| text.strip_prefix("json").unwrap_or(text)).trim();
@@ -83,7 +83,7 @@ fn remove_trailing_commas(json: &str) -> String {
 /// Object that wraps the arguments of a tool call that are not a JSON object. The name of its field
 /// lets the model recognise the mistake.
 #[derive(Serialize)]
-struct InvalidArgumentsObject<'a> {
+struct InvalidArgumentsWrapper<'a> {
     #[serde(rename = "INVALID_JSON")]
     input: &'a RawJson,
 }
@@ -93,7 +93,7 @@ struct InvalidArgumentsObject<'a> {
 pub(crate) fn tool_arguments_as_object(input: &RawJson) -> RawJson {
     match input.as_str().starts_with('{') {
         true => input.clone(),
-        false => RawJson::from_serialize(&InvalidArgumentsObject { input }),
+        false => RawJson::from_serialize(&InvalidArgumentsWrapper { input }),
     }
 }
 

@@ -29,7 +29,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use crate::mock::api_error::ApiError;
 use crate::mock::attempts::FailedAttemptCounter;
 use crate::mock::fault::Fault;
-use crate::mock::mock_reply::{MockReply, ReplyIds};
+use crate::mock::mock_reply::{MockReply, ReplyIdGenerator};
 use crate::mock::request::ParsedRequest;
 use crate::scripted::render::TemplateRenderer;
 use crate::scripted::reply;
@@ -173,7 +173,7 @@ impl MockProvider {
             usage: line
                 .usage
                 .unwrap_or_else(|| reply::estimate_usage(&scripted_request, &rendered)),
-            ids: ReplyIds::new(hash, turn),
+            ids: ReplyIdGenerator::from_request_hash(hash, turn),
             now: request.now,
             reply: &rendered,
         };

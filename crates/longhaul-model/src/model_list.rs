@@ -77,18 +77,18 @@ pub async fn fetch_model_names(
     let headers = request_headers(request)
         .map_err(|bad| Failure::new(FailureClass::InvalidRequest, bad.to_string()))?;
     let sent = http.get(&url, &headers).await;
-    let mut answer = sent.map_err(|error| mapper.map_transport_error(&error, None))?;
+    let mut answer = sent.map_err(|error| mapper.transport_error_failure(&error, None))?;
     let (status, headers) = (answer.status(), answer.headers().clone());
     if !(200..300).contains(&status) {
         let body = answer.read_error_body().await;
-        return Err(mapper.map_error_status(status, &headers, &body));
+        return Err(mapper.error_status_failure(status, &headers, &body));
     }
-    let body = answer.with_max_body_bytes(BYTES_MAX).read_complete_body().await;
-    let body = body.map_err(|error| mapper.map_transport_error(&error, Some(&headers)))?;
+    let body = answer.with_max_body_bytes(BYTES_MAX).read_body_unless_stream().await;
+    let body = body.map_err(|error| mapper.transport_error_failure(&error, Some(&headers)))?;
     let body = body.unwrap_or_default();
     let found = parse_model_names(&body);
     let found =
-        found.ok_or_else(|| mapper.map_unexpected_body(&headers, "not a model list", &body))?;
+        found.ok_or_else(|| mapper.unexpected_body_failure(&headers, "not a model list", &body))?;
     let found = found.iter().map(|name| secrets.redact(name).into_owned());
     Ok(found.collect())
 }

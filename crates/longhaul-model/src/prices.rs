@@ -38,8 +38,8 @@ struct ProviderPrices {
     idle: Option<String>,
     /// Entry for all models of the provider that have no entry of their own. `None` means that
     /// those models are unknown.
-    fallback: Option<ModelEntry>,
-    models: BTreeMap<String, ModelEntry>,
+    fallback: Option<ModelPriceEntry>,
+    models: BTreeMap<String, ModelPriceEntry>,
 }
 
 /// Default maximum number of output tokens per reply. The budget reserves the worst-case cost of
@@ -48,7 +48,7 @@ const DEFAULT_OUTPUT_MAX: u64 = 32_000;
 
 /// Entry of the price table: price and limits of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ModelEntry {
+pub struct ModelPriceEntry {
     /// Full name of the model, `provider/model`. An entry without a date in its name also applies
     /// to all dated versions of the model.
     pub name: String,
@@ -126,7 +126,7 @@ impl PriceTable {
 
     /// Returns the entry of a model: by its exact name, by the longest name of which it is a dated
     /// version, or else the entry for all other models of the provider.
-    pub fn find_model_entry(&self, provider: &str, model: &str) -> Option<&ModelEntry> {
+    pub fn find_model_entry(&self, provider: &str, model: &str) -> Option<&ModelPriceEntry> {
         let table = self.providers.get(provider)?;
         let exact = table.models.get(model);
         let dated = || {
@@ -138,13 +138,13 @@ impl PriceTable {
     }
 
     /// Returns the entry of a model named as `provider/model`.
-    pub fn find_model_entry_by_name(&self, name: &str) -> Option<&ModelEntry> {
+    pub fn find_model_entry_by_name(&self, name: &str) -> Option<&ModelPriceEntry> {
         let (provider, model) = name.split_once('/')?;
         self.find_model_entry(provider, model)
     }
 
     /// Iterates over the entries of all models in the table, sorted by name.
-    pub fn model_entries(&self) -> impl Iterator<Item = &ModelEntry> {
+    pub fn model_entries(&self) -> impl Iterator<Item = &ModelPriceEntry> {
         let tables = self.providers.values();
         tables.flat_map(|table| table.models.values())
     }
@@ -164,7 +164,7 @@ impl PriceTable {
         };
         let current = self.find_model_entry(provider, model).cloned().unwrap_or_default();
         let price = price_override.to_price()?;
-        let entry = ModelEntry {
+        let entry = ModelPriceEntry {
             name: name.to_owned(),
             price: price.or(current.price),
             window: price_override.window.or(current.window),
@@ -186,7 +186,7 @@ impl PriceTable {
     }
 }
 
-impl ModelEntry {
+impl ModelPriceEntry {
     /// Returns the model's price and limits, from which the budget to reserve for a call is
     /// computed.
     pub fn pricing(&self) -> ModelPricing {
@@ -306,10 +306,10 @@ impl PriceTableProvider {
                 return Err(PriceError(format!("the price table has two entries for `{name}`")));
             }
         }
-        let free_entry = || ModelEntry {
+        let free_entry = || ModelPriceEntry {
             name: format!("{provider}/*"),
             price: Some(Price::default()),
-            ..ModelEntry::default()
+            ..ModelPriceEntry::default()
         };
         Ok(ProviderPrices {
             source: Some(self.source),
@@ -322,7 +322,7 @@ impl PriceTableProvider {
 }
 
 impl PriceTableRow {
-    fn into_model_entry(self, provider: &str) -> Result<ModelEntry, PriceError> {
+    fn into_model_entry(self, provider: &str) -> Result<ModelPriceEntry, PriceError> {
         let name = format!("{provider}/{}", self.name);
         let read = |text: &String| {
             parse_usd(text)
@@ -336,7 +336,7 @@ impl PriceTableRow {
             window: Some(self.window),
             max_output: Some(self.max_output),
         };
-        Ok(ModelEntry {
+        Ok(ModelPriceEntry {
             price: listed.to_price()?,
             window: listed.window,
             max_output: listed.max_output,

@@ -68,9 +68,9 @@ impl<T: ByteSize> RequestCache<T> {
 mod tests {
     use super::*;
 
-    struct TestEntry(usize);
+    struct SizedTestEntry(usize);
 
-    impl ByteSize for TestEntry {
+    impl ByteSize for SizedTestEntry {
         fn byte_size(&self) -> usize {
             self.0
         }
@@ -80,15 +80,15 @@ mod tests {
     fn the_oldest_cached_request_is_evicted() {
         let cache = RequestCache::default();
         for run in 0..300 {
-            cache.insert(RunId::from_bits(run), TestEntry(1));
+            cache.insert(RunId::from_bits(run), SizedTestEntry(1));
         }
         assert_eq!(cache.lock().len(), RUNS_MAX);
         assert!(cache.take(RunId::from_bits(43)).is_none());
         assert!(cache.take(RunId::from_bits(44)).is_some());
         assert!(cache.take(RunId::from_bits(44)).is_none(), "take removes the entry");
-        cache.insert(RunId::from_bits(1), TestEntry(BYTES_MAX));
+        cache.insert(RunId::from_bits(1), SizedTestEntry(BYTES_MAX));
         assert_eq!(cache.lock().len(), 1);
-        cache.insert(RunId::from_bits(2), TestEntry(BYTES_MAX + 1));
+        cache.insert(RunId::from_bits(2), SizedTestEntry(BYTES_MAX + 1));
         assert_eq!(cache.lock().len(), 0, "an entry larger than the cache");
     }
 }

@@ -81,7 +81,7 @@ impl ProviderApi for ResponsesApi {
         &self.label
     }
 
-    fn encode_prompt(&self, prompt: &str) -> RawJson {
+    fn encode_system_prompt(&self, prompt: &str) -> RawJson {
         RawJson::from_serialize(&prompt)
     }
 
@@ -96,7 +96,10 @@ impl ProviderApi for ResponsesApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn fields_before_conversation(&self, parts: &EncodedRequestParts<'_, ()>) -> JsonObject {
+    fn request_fields_before_conversation(
+        &self,
+        parts: &EncodedRequestParts<'_, ()>,
+    ) -> JsonObject {
         JsonObject::default()
             .with_field("model", parts.model)
             .with_field("max_output_tokens", &parts.max_tokens.max(OUTPUT_TOKENS_MIN))

@@ -19,7 +19,7 @@ use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, M
 use longhaul_core::time::{Clock, Millis};
 use longhaul_core::usage::ModelPricing;
 
-use crate::prices::ModelEntry;
+use crate::prices::ModelPriceEntry;
 use crate::scripted::render::TemplateRenderer;
 
 pub use crate::scripted::error::{ScriptError, ScriptPosition};
@@ -57,7 +57,7 @@ impl ScriptedModel {
     /// Sets the price and limits of the model, so that a script can show what happens when a
     /// context window is full.
     #[must_use]
-    pub fn with_pricing(self, entry: &ModelEntry) -> Self {
+    pub fn with_pricing(self, entry: &ModelPriceEntry) -> Self {
         let entry_pricing = entry.pricing();
         Self {
             pricing: ModelPricing {
@@ -71,13 +71,13 @@ impl ScriptedModel {
     }
 
     /// Returns the full name of the model, such as `scripted/tidy`.
-    pub fn name(&self) -> &str {
+    pub fn model_name(&self) -> &str {
         &self.name
     }
 
     /// Returns a description for people: the model's name, and that it is not an AI model.
-    pub fn describe(&self) -> String {
-        let replies = self.script.len();
+    pub fn describe_model(&self) -> String {
+        let replies = self.script.reply_count();
         format!("{} ({BANNER}; {replies} replies)", self.name)
     }
 

@@ -16,7 +16,7 @@ pub(crate) fn redactor_for_credentials(
     key: Option<&ApiKey>,
     headers: &[(String, String)],
 ) -> Redactor {
-    let key = key.map(|key| (KEY_PLACEHOLDER.to_owned(), key.reveal()));
+    let key = key.map(|key| (KEY_PLACEHOLDER.to_owned(), key.reveal_key_text()));
     let values = headers.iter().flat_map(|(_, value)| {
         // In `Bearer KEY` the key alone is a secret too.
         let credentials = value.trim().split_once(' ').map(|(_, rest)| rest);

@@ -130,9 +130,9 @@ pub(crate) fn build_request_headers(
     if let Some((login, key)) = key {
         let (name, value) = match login {
             AuthScheme::ApiKeyHeader => {
-                (HeaderName::from_static("x-api-key"), key.reveal().to_owned())
+                (HeaderName::from_static("x-api-key"), key.reveal_key_text().to_owned())
             }
-            AuthScheme::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+            AuthScheme::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal_key_text())),
         };
         let mut value = HeaderValue::from_str(&value)
             .map_err(|_| SettingsError("the API key contains invalid characters".to_owned()))?;

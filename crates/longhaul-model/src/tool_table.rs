@@ -23,7 +23,7 @@ impl ToolTableRow {
     pub(crate) fn encode_tool(&self, max_name_chars: usize, schema_field: &str) -> JsonObject {
         let description = Some(&self.description).filter(|text| !text.is_empty());
         JsonObject::default()
-            .with_field("name", &call_ids::valid_tool_name(&self.name, max_name_chars))
+            .with_field("name", &call_ids::to_valid_tool_name(&self.name, max_name_chars))
             .with_optional_field("description", description)
             .with_field(schema_field, &self.schema_with_type())
     }

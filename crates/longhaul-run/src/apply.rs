@@ -21,7 +21,7 @@ use longhaul_core::status::WaitReason;
 
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::{ControlState, IdleReason};
-use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
+use crate::state::stage::{ConcludingRunState, PendingModelCall, RunStage};
 
 /// Messages that an event adds to the conversation, or the reason why the event is invalid.
 pub(crate) type ApplyResult = Result<Vec<Message>, &'static str>;
@@ -174,7 +174,7 @@ impl ControlState {
         let is_fine = !tools.calls.iter().any(failed);
         self.stage = match tools.finish_output.as_ref().filter(|_| is_fine) {
             None => RunStage::ModelPending(PendingModelCall::default()),
-            Some(output) => RunStage::Concluding(ConcludingState::new(output.clone(), true)),
+            Some(output) => RunStage::Concluding(ConcludingRunState::new(output.clone(), true)),
         };
         Some(Message::Results(results))
     }

@@ -25,7 +25,7 @@ const RECENT_STATES_MAX: usize = 2;
 
 /// State of a run without its messages and the names of its tool calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct StateWithoutMessages {
+struct RunStateWithoutMessages {
     run: Run,
     /// Number of messages that the run had in this state.
     messages: usize,
@@ -36,8 +36,8 @@ struct StateWithoutMessages {
 /// Content of a checkpoint, stored as JSON.
 #[derive(Serialize, Deserialize)]
 struct CheckpointContent {
-    latest: StateWithoutMessages,
-    conversation_start: Option<StateWithoutMessages>,
+    latest: RunStateWithoutMessages,
+    conversation_start: Option<RunStateWithoutMessages>,
     /// Distinct names of the tools that the run has called.
     tool_names: Vec<String>,
     /// Calls in order: an index in `tool_names`, and how often the tool was called in a row.
@@ -49,9 +49,9 @@ struct CheckpointContent {
 pub struct CheckpointWriter {
     /// State from which the messages of the conversation can be replayed. `None` means that the whole
     /// journal is needed.
-    conversation_start: Option<Box<StateWithoutMessages>>,
+    conversation_start: Option<Box<RunStateWithoutMessages>>,
     /// Copies of the latest states of the run, oldest first.
-    recent: VecDeque<StateWithoutMessages>,
+    recent: VecDeque<RunStateWithoutMessages>,
     /// Sequence number of the newest stored checkpoint.
     saved_seq: Seq,
     /// Number of completed turns between two checkpoints.
@@ -60,20 +60,20 @@ pub struct CheckpointWriter {
 
 impl CheckpointWriter {
     /// Creates the writer for a run whose journal is replayed from the state `replay_start`, or
-    /// from the first event if it is `None`. `saved_seq` is the sequence number of the stored
-    /// checkpoint.
-    pub fn new(replay_start: Option<&Run>, saved_seq: Seq) -> Self {
+    /// from the first event if it is `None`. `last_checkpoint_seq` is the sequence number of the
+    /// stored checkpoint.
+    pub fn new(replay_start: Option<&Run>, last_checkpoint_seq: Seq) -> Self {
         Self {
             conversation_start: replay_start
-                .map(|start| Box::new(StateWithoutMessages::from_run(start))),
+                .map(|start| Box::new(RunStateWithoutMessages::copy_without_messages(start))),
             recent: VecDeque::new(),
-            saved_seq,
+            saved_seq: last_checkpoint_seq,
             interval: TURNS_PER_CHECKPOINT,
         }
     }
 
     /// Sets the number of completed turns between two checkpoints.
-    pub fn with_interval(self, turns: u32) -> Self {
+    pub fn with_turns_per_checkpoint(self, turns: u32) -> Self {
         Self { interval: turns, ..self }
     }
 
@@ -88,11 +88,12 @@ impl CheckpointWriter {
             return;
         }
         let dropped = run.transcript.dropped_messages();
-        let is_start = |state: &&StateWithoutMessages| state.were_all_messages_compacted(dropped);
+        let is_start =
+            |state: &&RunStateWithoutMessages| state.were_all_messages_compacted(dropped);
         if let Some(start) = self.recent.iter().rev().find(is_start) {
             self.conversation_start = Some(Box::new(start.clone()));
         }
-        self.recent.push_back(StateWithoutMessages::from_run(run));
+        self.recent.push_back(RunStateWithoutMessages::copy_without_messages(run));
         if self.recent.len() > RECENT_STATES_MAX {
             self.recent.pop_front();
         }
@@ -125,8 +126,8 @@ impl CheckpointWriter {
     }
 }
 
-impl StateWithoutMessages {
-    fn from_run(run: &Run) -> Self {
+impl RunStateWithoutMessages {
+    fn copy_without_messages(run: &Run) -> Self {
         Self {
             run: run.without_messages(),
             messages: run.transcript.messages().len(),
@@ -135,13 +136,13 @@ impl StateWithoutMessages {
     }
 
     /// Returns whether compactions after this state have replaced all of its messages, so that the
-    /// current conversation can be replayed from this state. `dropped` is the number of messages of
-    /// the whole run that compactions have replaced up to now.
-    fn were_all_messages_compacted(&self, dropped: usize) -> bool {
+    /// current conversation can be replayed from this state. `dropped_message_count` is the number
+    /// of messages of the whole run that compactions have replaced up to now.
+    fn were_all_messages_compacted(&self, dropped_message_count: usize) -> bool {
         let transcript = &self.run.transcript;
         let own_messages = self.messages.saturating_sub(transcript.summary_messages());
         let earlier = transcript.dropped_messages();
-        earlier < dropped && own_messages <= dropped - earlier
+        earlier < dropped_message_count && own_messages <= dropped_message_count - earlier
     }
 
     /// Returns the run in this state, without messages. `None` means that the state belongs to
@@ -168,7 +169,7 @@ impl CheckpointContent {
         }
     }
 
-    fn tools_called(&self) -> Option<Vec<String>> {
+    fn called_tool_names(&self) -> Option<Vec<String>> {
         let mut tools_called = Vec::new();
         for (index, count) in &self.tool_calls {
             let name = self.tool_names.get(*index)?;
@@ -183,7 +184,7 @@ impl CheckpointContent {
 /// checkpoint is not usable.
 pub fn restore_state_without_messages(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
-    let tools_called = content.tools_called()?;
+    let tools_called = content.called_tool_names()?;
     let run = content.latest.into_run(id, &tools_called)?;
     (run.seq == checkpoint.seq).then_some(run)
 }
@@ -191,9 +192,9 @@ pub fn restore_state_without_messages(id: RunId, checkpoint: &RunCheckpoint) -> 
 /// Restores the state from which the journal is replayed to get the whole conversation. The
 /// messages before this state are empty placeholders, because a later compaction replaces them
 /// anyway. `None` means that the whole journal must be replayed.
-pub fn restore_conversation_replay_start(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
+pub fn restore_state_to_replay_conversation(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
-    let tools_called = content.tools_called()?;
+    let tools_called = content.called_tool_names()?;
     let start = content.conversation_start?;
     let placeholder = Arc::new(Message::user(""));
     let placeholders = vec![placeholder; start.messages];

@@ -123,7 +123,7 @@ pub struct RunIdAndStatus {
 
 impl RunIdAndStatus {
     /// Returns the id and status of a run whose journal was replayed.
-    pub fn from_run(run: &Run) -> Self {
+    pub fn id_and_status(run: &Run) -> Self {
         Self { run: run.id, status: run.status() }
     }
 }
@@ -138,10 +138,10 @@ pub fn decide_command(
     if let RunCommand::Timer(due) = &command {
         return Ok(match cancel_request_of_timer(due) {
             Some(request) => timer::with_timer_deletion(due, decide_cancel(request)),
-            None => timer::decide_due_timer(due, ctx),
+            None => timer::decide_due_timer_effect(due, ctx),
         });
     }
-    if snapshot.status.is_terminal() && !is_answer_to_closed_gate(&command) {
+    if snapshot.status.is_terminal() && !is_answer_with_closed_gate_row(&command) {
         return Err(Rejection::Ended(snapshot.status));
     }
     match command {
@@ -179,13 +179,13 @@ pub fn decide_command(
                 .collect(),
         }),
         RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
-        RunCommand::Timer(due) => Ok(timer::decide_due_timer(&due, ctx)),
+        RunCommand::Timer(due) => Ok(timer::decide_due_timer_effect(&due, ctx)),
     }
 }
 
 /// Returns whether the command answers a gate that was closed before the run ended. Then the error
 /// should say who closed the gate and when, instead of only that the run has ended.
-fn is_answer_to_closed_gate(command: &RunCommand) -> bool {
+fn is_answer_with_closed_gate_row(command: &RunCommand) -> bool {
     let RunCommand::Answer { gate, .. } = command else {
         return false;
     };

@@ -40,7 +40,11 @@ const TOO_MANY_CALLS: &str = "the reply has more than 1024 tool calls";
 pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<JournalBatch, Rejection> {
     // Commands are decided even after the end, because their timers must still be consumed.
     if let RunInput::Command(command) = input {
-        return commands::decide_command(&commands::RunIdAndStatus::from_run(run), command, ctx);
+        return commands::decide_command(
+            &commands::RunIdAndStatus::id_and_status(run),
+            command,
+            ctx,
+        );
     }
     if let RunStage::Ended(outcome) = &run.control.stage {
         return Err(Rejection::Ended(outcome.status()));
@@ -153,7 +157,11 @@ fn record_compaction(
     decision: &mut DecisionBuilder<'_>,
     compacted: MemoryCompacted,
 ) -> Result<(), Rejection> {
-    let charge = model_replied::ModelCallCharge::new(decision, compacted.usage, compacted.cost)?;
+    let charge = model_replied::ModelCallCharge::for_running_call(
+        decision,
+        compacted.usage,
+        compacted.cost,
+    )?;
     let active = compacted.active;
     if decision.control.cancel.is_some() {
         return model_replied::record_discarded_reply(decision, charge, active);

@@ -16,7 +16,7 @@ use longhaul_core::time::{Millis, Timestamp};
 
 use crate::input::{DecisionContext, PerceptionRefresh};
 use crate::policy::effect_keys::effect_key_updates_after_event;
-use crate::policy::gate_timers::gate_timers;
+use crate::policy::gate_timers::new_gate_timer_rows;
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
@@ -101,7 +101,8 @@ impl<'a> DecisionBuilder<'a> {
     /// Returns a string that is unique within the run and starts with `purpose`. Ids are derived
     /// from it.
     pub(crate) fn unique_id_salt(&self, purpose: &str) -> String {
-        format!("{purpose}:{}", self.run.seq.0 + self.batch.events.len() as u64 + 1)
+        let next_seq = self.run.seq.0 + self.batch.events.len() as u64 + 1;
+        format!("{purpose}:{next_seq}")
     }
 
     pub(crate) fn new_gate_id(&self, purpose: &str) -> GateId {
@@ -111,7 +112,7 @@ impl<'a> DecisionBuilder<'a> {
     /// Opens a gate and sets its deadline and reminder timers.
     pub(crate) fn raise_gate(&mut self, gate: GateSpec) -> Result<(), Rejection> {
         self.record_event(Event::GateRaised(Box::new(GateRaised { gate: gate.clone() })))?;
-        self.batch.changes.extend(gate_timers(self.run.id, &gate, self.ctx.now));
+        self.batch.changes.extend(new_gate_timer_rows(self.run.id, &gate, self.ctx.now));
         self.add_row_change(RowChange::RaiseGate(Box::new(gate)));
         Ok(())
     }

@@ -28,7 +28,7 @@ pub struct StateExplanation {
 
 /// Explains the state of a run in one or two sentences and suggests a command.
 pub fn explain_run_state(run: &Run) -> StateExplanation {
-    let mut explanation = explain_state_with_raw_punctuation(run);
+    let mut explanation = explain_state_before_punctuation_fix(run);
     // Questions from people and models may already end with a punctuation mark.
     for stop in [".", "?", "!"] {
         if explanation.message.ends_with(&format!("{stop}.")) {
@@ -40,7 +40,7 @@ pub fn explain_run_state(run: &Run) -> StateExplanation {
 
 /// Explains the state of a run in one or two sentences and suggests a command. The text may end
 /// with two punctuation marks, such as `?.`, which the caller corrects.
-fn explain_state_with_raw_punctuation(run: &Run) -> StateExplanation {
+fn explain_state_before_punctuation_fix(run: &Run) -> StateExplanation {
     let id = run.id();
     let explanation = |message: String, command: String| StateExplanation { message, command };
     match (&run.control.stage, &run.control.idle) {
@@ -146,10 +146,10 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::SandboxSlot => {
             ("The run waits for a free sandbox.".into(), "longhaul sandboxes".into())
         }
-        WaitReason::Budget(cap) => explain_budget_wait(run, *cap),
+        WaitReason::Budget(cap) => budget_wait_text_and_command(run, *cap),
         WaitReason::BudgetHeld => (BUDGET_HELD.to_owned(), String::new()),
         WaitReason::Cap(wait) => (explain_cap_wait(wait), cap_raise_command(wait)),
-        WaitReason::Key(holder) => explain_effect_key_wait(*holder),
+        WaitReason::Key(holder) => effect_key_wait_text_and_command(*holder),
         WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
         WaitReason::Batch => {
             ("The run waits for the run before it in its batch.".into(), String::new())
@@ -165,7 +165,9 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
 
 /// Returns the sentence and the suggested command for a run that waits for another call with the
 /// same effect key (name of an effect that must happen at most once).
-fn explain_effect_key_wait(EffectKeyHolder { run, call }: EffectKeyHolder) -> (String, String) {
+fn effect_key_wait_text_and_command(
+    EffectKeyHolder { run, call }: EffectKeyHolder,
+) -> (String, String) {
     let message = format!(
         "The run waits for the call {call} of {run}, or of the run that retries {run}, which has the \
          same effect key; it gets the result of that call, or makes its own call if that one had no \
@@ -175,8 +177,8 @@ fn explain_effect_key_wait(EffectKeyHolder { run, call }: EffectKeyHolder) -> (S
 }
 
 /// Returns the sentence about a run whose budget is used up, and the command that raises the cap.
-fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
-    let (cap_name, new_cap) = budget_raise_argument(run, cap);
+fn budget_wait_text_and_command(run: &Run, cap: BudgetCap) -> (String, String) {
+    let (cap_name, new_cap) = cap_name_and_raise_argument(run, cap);
     let (tree_suffix, run_id) = match is_child_at_shared_budget_cap(run) {
         true => (" of its whole tree", run.task().root),
         false => ("", run.id()),
@@ -197,7 +199,7 @@ pub fn command_to_raise_shared_budget(run: &Run) -> Option<String> {
     let Some(IdleReason::Parked { wait: WaitReason::Budget(cap), .. }) = &run.control.idle else {
         return None;
     };
-    let (_, new_cap) = budget_raise_argument(run, *cap);
+    let (_, new_cap) = cap_name_and_raise_argument(run, *cap);
     is_child_at_shared_budget_cap(run)
         .then(|| format!("longhaul resume {} --budget {new_cap}", run.id()))
 }
@@ -250,8 +252,8 @@ fn unit_of_cap_id(cap: &str) -> &str {
 }
 
 /// Returns an amount of a spend cap with its unit.
-fn cap_amount_text(cap: &str, amount: u64) -> String {
-    match unit_of_cap_id(cap) {
+fn cap_amount_text(cap_id: &str, amount: u64) -> String {
+    match unit_of_cap_id(cap_id) {
         "usd" => format!("${}", dollars_text(amount)),
         unit if amount == 1 => format!("1 {}", unit.trim_end_matches('s')),
         unit => format!("{amount} {unit}"),
@@ -312,7 +314,7 @@ fn answer_command(run: &Run, gate: GateId) -> String {
 }
 
 /// Returns the name of the exhausted budget cap and the command-line argument that doubles it.
-fn budget_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, String) {
+fn cap_name_and_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, String) {
     let caps = &run.control.caps;
     let tree_cap = run.control.exhausted_tree_cap;
     match cap {
@@ -353,7 +355,7 @@ fn explain_progress(run: &Run) -> String {
                 open.partition(|call| matches!(call.state, ToolCallState::AwaitingKey { .. }));
             match (waiting.first().map(|call| &call.state), others.as_slice()) {
                 (Some(ToolCallState::AwaitingKey { holder, .. }), []) => {
-                    explain_effect_key_wait(*holder).0
+                    effect_key_wait_text_and_command(*holder).0
                 }
                 _ => {
                     let names = others.iter().map(|call| call.classification.tool.as_str());

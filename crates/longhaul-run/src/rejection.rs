@@ -60,7 +60,7 @@ pub enum Rejection {
     /// The gate does not offer an approval with this scope.
     #[error(
         "the scope `{}` is not offered here: {reason}; offered: {}",
-        .scope.as_str(), scope_names(.offered)
+        .scope.as_str(), joined_scope_names(.offered)
     )]
     ScopeNotOffered {
         /// Scope of the rejected answer.
@@ -131,12 +131,12 @@ pub enum Rejection {
 }
 
 /// Returns the names of scopes, separated by commas.
-fn scope_names(scopes: &[AnswerScope]) -> String {
+fn joined_scope_names(scopes: &[AnswerScope]) -> String {
     scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn gate_closed_by_text(by: Option<&(String, Timestamp)>) -> String {
-    by.map_or_else(String::new, |(who, when)| format!(" by {who} at {when}"))
+fn gate_closed_by_text(who_and_when: Option<&(String, Timestamp)>) -> String {
+    who_and_when.map_or_else(String::new, |(who, when)| format!(" by {who} at {when}"))
 }
 
 impl Rejection {

@@ -37,7 +37,7 @@ struct QueuedMessage {
 
 impl RetryPoint {
     /// Updates the retry point from the next entry of the failed run's journal.
-    pub fn record_entry(&mut self, entry: &JournalEntry) {
+    pub fn update_from_entry(&mut self, entry: &JournalEntry) {
         // The end of a run withdraws its gates and drops its messages. In the retry, its open calls
         // raise new gates, and its messages are queued again.
         let is_end = matches!(
@@ -58,7 +58,7 @@ impl RetryPoint {
                 self.messages.push(QueuedMessage { message, is_delivered: false });
             }
             Event::SteerChanged(edited) => {
-                if let Some(queued) = self.find_message(edited.steer) {
+                if let Some(queued) = self.find_queued_message(edited.steer) {
                     queued.message.text.clone_from(&edited.text);
                     queued.message.delivery = edited.delivery;
                     queued.message.by.clone_from(&edited.by);
@@ -68,7 +68,7 @@ impl RetryPoint {
                 self.messages.retain(|queued| queued.message.steer != data.steer);
             }
             Event::SteerDelivered(data) => {
-                if let Some(queued) = self.find_message(data.steer) {
+                if let Some(queued) = self.find_queued_message(data.steer) {
                     queued.is_delivered = true;
                 }
             }
@@ -78,7 +78,7 @@ impl RetryPoint {
         }
     }
 
-    fn find_message(&mut self, steer: SteerId) -> Option<&mut QueuedMessage> {
+    fn find_queued_message(&mut self, steer: SteerId) -> Option<&mut QueuedMessage> {
         self.messages.iter_mut().find(|queued| queued.message.steer == steer)
     }
 
@@ -113,8 +113,8 @@ pub fn retry_failed_run(
     }
     let retried = RetriedRun {
         run: failed.id(),
-        attempts: failed.attempt(),
-        first: (task.retry_of.map(|earlier| earlier.first_run()))
+        attempts: failed.attempt_number(),
+        first: (task.retry_of.map(|earlier| earlier.first_run_of_task()))
             .or_else(|| task.chain.as_ref().map(|position| position.first_run)),
     };
     let mut earlier_submitters = task.earlier_submitters.clone();

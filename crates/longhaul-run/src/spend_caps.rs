@@ -72,7 +72,7 @@ pub fn spend_cap_reservations_for_task(
 
 fn new_cap_reservation(current: &CapWithWindow, subject: String, amount: u64) -> CapReservation {
     let CapWithWindow { cap, period } = current;
-    let key = CapCounterKey { cap: cap.id(), subject, window_start: period.start };
+    let key = CapCounterKey { cap: cap.cap_id(), subject, window_start: period.start };
     let hold = CapHold { key, unit: cap.unit, amount };
     CapReservation { hold, window_end: period.end, limit: cap.limit }
 }

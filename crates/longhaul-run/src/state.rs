@@ -29,7 +29,7 @@ use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::state::call::ToolCallOrigin;
+use crate::state::call::CopiedToolCallOrigin;
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::perception::PerceptionState;
 use crate::state::stage::RunStage;
@@ -87,21 +87,21 @@ impl Run {
     }
 
     /// Creates the state of a run from the first event of its journal, `run.created`.
-    pub fn from_first_entry(first: &JournalEntry) -> Result<Self, ReplayError> {
-        let Event::RunCreated(created) = &first.event else {
-            return Err(replay_error(first, "a journal begins with `run.created`"));
+    pub fn from_first_entry(first_entry: &JournalEntry) -> Result<Self, ReplayError> {
+        let Event::RunCreated(created) = &first_entry.event else {
+            return Err(replay_error(first_entry, "a journal begins with `run.created`"));
         };
-        if first.seq != Seq::START.next() {
-            return Err(replay_error(first, "the first sequence number must be 1"));
+        if first_entry.seq != Seq::START.next() {
+            return Err(replay_error(first_entry, "the first sequence number must be 1"));
         }
         let task = Arc::new(created.task.clone());
         Ok(Self {
-            id: first.run,
-            control: ControlState::new(first.run, &task),
+            id: first_entry.run,
+            control: ControlState::new(first_entry.run, &task),
             transcript: Transcript::default(),
             tools_called: Vec::new(),
             perception: PerceptionState::default(),
-            seq: first.seq,
+            seq: first_entry.seq,
             task,
         })
     }
@@ -132,7 +132,7 @@ impl Run {
             return Err(replay_error(entry, "there is a gap before it"));
         }
         let has_running_call = self.control.has_running_call();
-        self.control.attempt_time.record_entry(entry, has_running_call);
+        self.control.attempt_time.update_from_entry(entry, has_running_call);
         if let Event::SteerDelivered(delivered) = &entry.event
             && let Some(text) = self.control.text_of_queued_message_if_task(delivered.steer)
         {
@@ -247,7 +247,7 @@ impl Run {
 
     /// Returns the number of the current attempt of the task, from 1. The attempts of the runs that
     /// this run retries are counted, too.
-    pub fn attempt(&self) -> u32 {
+    pub fn attempt_number(&self) -> u32 {
         let earlier = self.task.retry_of.map_or(0, |retried| retried.attempts);
         earlier.saturating_add(self.control.attempt)
     }
@@ -275,7 +275,7 @@ impl Run {
 
     /// Returns the run that a call of the current reply was copied from. `None` means that this run
     /// has made the call.
-    pub fn call_origin(&self, call: CallId) -> Option<ToolCallOrigin> {
+    pub fn call_origin(&self, call: CallId) -> Option<CopiedToolCallOrigin> {
         let mut calls = self.control.calls().iter();
         calls.find(|tracked| tracked.id == call)?.origin
     }

@@ -41,14 +41,14 @@ struct AppState {
 }
 
 impl App {
-    /// Creates the shared state of a server that listens on `address`.
-    pub fn new(longhaul: Longhaul, options: ServerOptions, address: SocketAddr) -> Self {
+    /// Creates the shared state of a server that listens on `listen_address`.
+    pub fn new(longhaul: Longhaul, options: ServerOptions, listen_address: SocketAddr) -> Self {
         Self(Arc::new(AppState {
             rates: RateLimits::new(options.rate),
             local_key: options.local_key.hash(),
             longhaul,
             options,
-            address,
+            address: listen_address,
             streams: Mutex::default(),
             stopping: CancellationToken::new(),
             closed: CancellationToken::new(),
@@ -80,7 +80,7 @@ impl App {
     }
 
     /// Makes every connection of the server close after its current response.
-    pub(crate) fn request_connection_close(&self) {
+    pub(crate) fn request_close_of_all_connections(&self) {
         self.0.closed.cancel();
     }
 
@@ -93,7 +93,7 @@ impl App {
         &self.0.options
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub(crate) fn listen_address(&self) -> SocketAddr {
         self.0.address
     }
 
@@ -149,38 +149,38 @@ impl App {
         self.0.local_key
     }
 
-    pub(crate) fn is_local_machine_key(&self, hash: Hash) -> bool {
-        hash == self.0.local_key
+    pub(crate) fn is_local_machine_key(&self, key_hash: Hash) -> bool {
+        key_hash == self.0.local_key
     }
 
-    fn with_locked_stream_counts<T>(&self, f: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
-        f(&mut self.0.streams.lock().unwrap_or_else(PoisonError::into_inner))
+    fn update_stream_counts<T>(&self, update: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
+        update(&mut self.0.streams.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Acquires a permit for one more event stream of this caller. `None` means that the caller has
     /// the maximum number of streams open.
-    pub(crate) fn acquire_stream_permit(&self, caller: &str) -> Option<StreamPermit> {
-        self.with_locked_stream_counts(|streams| {
+    pub(crate) fn acquire_stream_permit(&self, caller: &str) -> Option<EventStreamPermit> {
+        self.update_stream_counts(|streams| {
             let count = streams.entry(caller.to_owned()).or_default();
             if *count >= STREAMS_MAX {
                 return None;
             }
             *count += 1;
-            Some(StreamPermit { app: self.clone(), caller: caller.to_owned() })
+            Some(EventStreamPermit { app: self.clone(), caller: caller.to_owned() })
         })
     }
 }
 
 /// Permit for one open event stream, released on drop.
 #[derive(Debug)]
-pub(crate) struct StreamPermit {
+pub(crate) struct EventStreamPermit {
     app: App,
     caller: String,
 }
 
-impl Drop for StreamPermit {
+impl Drop for EventStreamPermit {
     fn drop(&mut self) {
-        self.app.with_locked_stream_counts(|streams| {
+        self.app.update_stream_counts(|streams| {
             if let Some(count) = streams.get_mut(&self.caller) {
                 *count -= 1;
                 if *count == 0 {

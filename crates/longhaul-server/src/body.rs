@@ -33,9 +33,9 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
 
 /// Extractor for an optional JSON request body. A missing body gives the default value.
 #[derive(Debug)]
-pub(crate) struct OptionalJson<T>(pub(crate) T);
+pub(crate) struct OptionalJsonBody<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
+impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
@@ -110,7 +110,7 @@ fn body_too_large() -> Problem {
 fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Problem::bad_request("bad_json", "the body is not valid UTF-8"))?;
-    if nesting_depth(text) > JSON_DEPTH_MAX {
+    if json_nesting_depth(text) > JSON_DEPTH_MAX {
         let message = format!("the body is nested deeper than {JSON_DEPTH_MAX} levels");
         return Err(Problem::bad_request("too_deep", message));
     }
@@ -120,7 +120,7 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::unprocessable("the body is an array, and must be a JSON object")
             .with_hint(BODY_HINT));
     }
-    parse_object(text, "")
+    parse_json_object(text, "")
 }
 
 /// Parses the JSON of one field of a request body. The value must be an object, or the result is an
@@ -133,18 +133,18 @@ pub(crate) fn parse_object_field<T: DeserializeOwned>(
         let message = format!("the field `{field}` is invalid: expected an object");
         return Err(Problem::unprocessable(message).with_hint(BODY_HINT));
     }
-    parse_object(value.as_str(), field)
+    parse_json_object(value.as_str(), field)
 }
 
-/// Parses a JSON object of a request body. `field` is the path of the object within the body, for
-/// error messages. It is empty for the whole body.
-fn parse_object<T: DeserializeOwned>(text: &str, field: &str) -> Result<T, Problem> {
+/// Parses a JSON object of a request body. `field_path` is the path of the object within the body,
+/// for error messages. It is empty for the whole body.
+fn parse_json_object<T: DeserializeOwned>(text: &str, field_path: &str) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = match (field, error.path().to_string().as_str()) {
+        let path = match (field_path, error.path().to_string().as_str()) {
             ("", path) => path.to_owned(),
-            (field, ".") => field.to_owned(),
-            (field, path) => format!("{field}.{path}"),
+            (field_path, ".") => field_path.to_owned(),
+            (field_path, path) => format!("{field_path}.{path}"),
         };
         body_type_problem(&path, error.inner())
     })
@@ -172,7 +172,7 @@ fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
             Problem::unprocessable(format!("the field `{json_path}` is invalid: {error_text}"))
         }
     };
-    match suggest_known_name(&error_text) {
+    match suggest_name_for_parse_error(&error_text) {
         Some(hint) => problem.with_hint(hint),
         None => problem.with_hint(BODY_HINT),
     }
@@ -209,7 +209,7 @@ fn replace_rust_type_names(error_text: &str) -> String {
 
 /// Suggests the closest known name for an unknown field or variant in a parse error. `None` means
 /// that the error is another one, or that no known name is similar.
-fn suggest_known_name(error_text: &str) -> Option<String> {
+fn suggest_name_for_parse_error(error_text: &str) -> Option<String> {
     let rest = error_text
         .strip_prefix("unknown field `")
         .or_else(|| error_text.strip_prefix("unknown variant `"))?;
@@ -220,7 +220,7 @@ fn suggest_known_name(error_text: &str) -> Option<String> {
 }
 
 /// Returns the maximum nesting depth of a JSON text, ignoring brackets inside strings.
-fn nesting_depth(text: &str) -> usize {
+fn json_nesting_depth(text: &str) -> usize {
     let (mut now, mut deepest) = (0_usize, 0_usize);
     let (mut quoted, mut escaped) = (false, false);
     for byte in text.bytes() {
@@ -299,7 +299,7 @@ mod tests {
             (r#""[[[[""#, 0),
             (r#"["\"[[", "]"]"#, 1),
         ] {
-            assert_eq!(nesting_depth(text), deep, "{text}");
+            assert_eq!(json_nesting_depth(text), deep, "{text}");
         }
     }
 }

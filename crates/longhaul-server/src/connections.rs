@@ -26,11 +26,11 @@ impl ConnectionLimits {
     /// Returns the connection limits of this process: at most `max_connections`, and at most
     /// half of the files that the process may open. The other half is for the store, tools and
     /// models.
-    pub(crate) fn for_process(max_connections: usize) -> Self {
-        Self::for_file_limit(max_connections, getrlimit(Resource::Nofile).current)
+    pub(crate) fn within_process_file_limit(max_connections: usize) -> Self {
+        Self::within_file_limit(max_connections, getrlimit(Resource::Nofile).current)
     }
 
-    fn for_file_limit(max_connections: usize, file_limit: Option<u64>) -> Self {
+    fn within_file_limit(max_connections: usize, file_limit: Option<u64>) -> Self {
         let file_limit = file_limit.and_then(|file_limit| usize::try_from(file_limit / 2).ok());
         let total = max_connections.min(file_limit.unwrap_or(max_connections)).max(4);
         Self {
@@ -68,14 +68,14 @@ struct AnonymousConnection {
 
 impl ConnectionTable {
     /// Closes the anonymous connection with this id. Does nothing for `None`.
-    fn evict_anonymous_connection(&mut self, id: Option<u64>) {
-        if let Some(connection) = id.and_then(|id| self.anonymous.remove(&id)) {
+    fn evict_anonymous_connection(&mut self, connection_id: Option<u64>) {
+        if let Some(connection) = connection_id.and_then(|id| self.anonymous.remove(&id)) {
             connection.evicted.cancel();
             self.closing += 1;
         }
     }
 
-    fn oldest_anonymous_id(&self) -> Option<u64> {
+    fn oldest_anonymous_connection_id(&self) -> Option<u64> {
         self.anonymous.keys().next().copied()
     }
 }
@@ -87,15 +87,15 @@ impl Connections {
 
     /// Waits until one more connection may be opened. At the limit, the oldest anonymous connection
     /// is evicted, unless another connection is being closed already.
-    pub(crate) async fn wait_for_free_slot(&self) {
+    pub(crate) async fn wait_for_connection_slot(&self) {
         loop {
             {
-                let mut state = self.lock_table();
+                let mut state = self.lock_connection_table();
                 if state.open < self.limits.total {
                     return;
                 }
                 if state.closing == 0 {
-                    let oldest = state.oldest_anonymous_id();
+                    let oldest = state.oldest_anonymous_connection_id();
                     state.evict_anonymous_connection(oldest);
                 }
             }
@@ -108,14 +108,14 @@ impl Connections {
     pub(crate) fn register_connection(self: &Arc<Self>, peer: IpAddr) -> Connection {
         let network = subscriber_network(peer);
         let evicted = CancellationToken::new();
-        let mut state = self.lock_table();
+        let mut state = self.lock_connection_table();
         let own = |connection: &AnonymousConnection| connection.network == network;
         let mut same = state.anonymous.iter().filter(|(_, other)| own(other));
         let oldest_of_network = same.next().map(|(id, _)| *id);
         if 1 + same.count() >= self.limits.per_address && oldest_of_network.is_some() {
             state.evict_anonymous_connection(oldest_of_network);
         } else if state.anonymous.len() >= self.limits.anonymous {
-            let oldest = state.oldest_anonymous_id();
+            let oldest = state.oldest_anonymous_connection_id();
             state.evict_anonymous_connection(oldest);
         }
         let id = state.next_id;
@@ -127,7 +127,7 @@ impl Connections {
         Connection { connections: Arc::clone(self), id, evicted }
     }
 
-    fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
+    fn lock_connection_table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -143,7 +143,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Marks the connection as authenticated: a request on it had a valid key, session or link.
     pub(crate) fn mark_authenticated(&self) {
-        self.connections.lock_table().anonymous.remove(&self.id);
+        self.connections.lock_connection_table().anonymous.remove(&self.id);
     }
 
     /// Waits until the connection must be closed to make room for a new connection.
@@ -154,7 +154,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut state = self.connections.lock_table();
+        let mut state = self.connections.lock_connection_table();
         state.anonymous.remove(&self.id);
         state.open -= 1;
         state.closing -= usize::from(self.evicted.is_cancelled());
@@ -181,8 +181,8 @@ mod tests {
 
     const LOCALHOST: &str = "127.0.0.1";
 
-    fn new_connections(total: usize) -> Arc<Connections> {
-        Connections::new(ConnectionLimits::for_file_limit(total, None))
+    fn connections_with_limit(total: usize) -> Arc<Connections> {
+        Connections::new(ConnectionLimits::within_file_limit(total, None))
     }
 
     fn open_test_connection(connections: &Arc<Connections>, address: &str) -> Connection {
@@ -202,7 +202,7 @@ mod tests {
             (8_192, Some(0), 4),
             (100, Some(1_024), 100),
         ] {
-            let limits = ConnectionLimits::for_file_limit(max, files);
+            let limits = ConnectionLimits::within_file_limit(max, files);
             assert_eq!(limits.total, total, "{max} {files:?}");
             assert!(limits.per_address >= 1 && limits.anonymous < limits.total);
         }
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_oldest_anonymous_connection_of_a_network_is_closed() {
-        let all = new_connections(16);
+        let all = connections_with_limit(16);
         let authenticated = open_test_connection(&all, LOCALHOST);
         authenticated.mark_authenticated();
         let other = open_test_connection(&all, "192.0.2.1");
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_oldest_anonymous_connection_of_all_is_closed() {
-        let all = new_connections(16);
+        let all = connections_with_limit(16);
         let eight: Vec<_> =
             (0..8).map(|n| open_test_connection(&all, &format!("192.0.2.{n}"))).collect();
         assert!(!eight.iter().any(is_evicted));
@@ -237,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_server_waits_for_the_end_of_an_anonymous_connection() {
-        let all = new_connections(4);
+        let all = connections_with_limit(4);
         let mut authenticated = Vec::new();
         for _ in 0..3 {
             let connection = open_test_connection(&all, LOCALHOST);
@@ -245,19 +245,19 @@ mod tests {
             authenticated.push(connection);
         }
         let idle = open_test_connection(&all, LOCALHOST);
-        tokio::join!(all.wait_for_free_slot(), async {
+        tokio::join!(all.wait_for_connection_slot(), async {
             idle.wait_for_eviction().await;
             drop(idle);
         });
         assert!(!authenticated.iter().any(is_evicted));
         authenticated.clear();
-        let state = all.lock_table();
+        let state = all.lock_connection_table();
         assert_eq!((state.open, state.closing), (0, 0));
     }
 
     #[tokio::test]
     async fn a_full_server_closes_one_connection_for_a_new_one() {
-        let all = new_connections(8);
+        let all = connections_with_limit(8);
         // Leaves a stored notification, because no task waited for this close.
         drop(open_test_connection(&all, LOCALHOST));
         let mut authenticated = Vec::new();
@@ -268,7 +268,7 @@ mod tests {
         }
         let oldest = open_test_connection(&all, LOCALHOST);
         let idle = open_test_connection(&all, LOCALHOST);
-        tokio::join!(all.wait_for_free_slot(), async {
+        tokio::join!(all.wait_for_connection_slot(), async {
             oldest.wait_for_eviction().await;
             drop(oldest);
         });

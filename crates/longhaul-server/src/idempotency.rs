@@ -33,7 +33,7 @@ const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-re
 /// Engine handle of one request. Changes made through it are committed together with the request's
 /// idempotency key, if the request has one.
 #[derive(Debug)]
-pub(crate) struct RequestEngineHandle {
+pub(crate) struct EngineHandleForRequest {
     pub(crate) app: App,
     pub(crate) longhaul: Longhaul,
     /// Change that an earlier attempt of this request committed without storing its response.
@@ -41,7 +41,7 @@ pub(crate) struct RequestEngineHandle {
     pub(crate) effect: Option<IdempotentRequestEffect>,
 }
 
-impl FromRequestParts<App> for RequestEngineHandle {
+impl FromRequestParts<App> for EngineHandleForRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
@@ -78,7 +78,7 @@ pub(crate) async fn handle_idempotency_key(
     match (idempotency_key_header(request.headers()), identity) {
         (Ok(Some(key)), Some(identity)) => {
             let request_key = IdempotencyKey { principal: idempotency_key_owner(&identity), key };
-            run_request_once(app, request_key, request, next)
+            handle_request_at_most_once(app, request_key, request, next)
                 .await
                 .unwrap_or_else(axum::response::IntoResponse::into_response)
         }
@@ -90,10 +90,10 @@ pub(crate) async fn handle_idempotency_key(
 /// Returns the owner of the caller's idempotency keys. Callers with different API keys of the same
 /// name are different owners.
 fn idempotency_key_owner(identity: &CallerIdentity) -> String {
-    let name = &identity.principal.name;
+    let caller_name = &identity.principal.name;
     match &identity.key {
-        ApiKeyRef::Local => name.clone(),
-        ApiKeyRef::Key(api_key_hash) => format!("{name} {api_key_hash}"),
+        ApiKeyRef::Local => caller_name.clone(),
+        ApiKeyRef::Key(api_key_hash) => format!("{caller_name} {api_key_hash}"),
     }
 }
 
@@ -104,9 +104,9 @@ pub(crate) fn caller_scoped_idempotency_key(
     identity: &CallerIdentity,
     header: Option<String>,
 ) -> Option<String> {
-    header.map(|key| match &identity.key {
-        ApiKeyRef::Local => key,
-        ApiKeyRef::Key(api_key_hash) => format!("{api_key_hash} {key}"),
+    header.map(|idempotency_key| match &identity.key {
+        ApiKeyRef::Local => idempotency_key,
+        ApiKeyRef::Key(api_key_hash) => format!("{api_key_hash} {idempotency_key}"),
     })
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn idempotency_key_header(headers: &HeaderMap) -> Result<Option<Strin
     }
 }
 
-async fn run_request_once(
+async fn handle_request_at_most_once(
     app: App,
     request_key: IdempotencyKey,
     request: Request,
@@ -155,7 +155,7 @@ async fn run_request_once(
                     }
                 };
             let attempt = RequestAttemptWithIdempotencyKey { key: request_key, effect };
-            Ok(run_and_store_response(app, attempt, request, next).await)
+            Ok(handle_request_and_store_response(app, attempt, request, next).await)
         }
     });
     done.await.map_err(|_| Problem::internal_error())?
@@ -170,7 +170,7 @@ fn request_in_progress_problem() -> Problem {
 
 /// Runs the request's handler, and stores the response under the idempotency key if it is a
 /// success.
-async fn run_and_store_response(
+async fn handle_request_and_store_response(
     app: App,
     attempt: RequestAttemptWithIdempotencyKey,
     mut request: Request,

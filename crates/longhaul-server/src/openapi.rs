@@ -55,10 +55,16 @@ fn add_field_aliases(components: &mut Components) {
     }
 }
 
-fn path_operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete]
-        .into_iter()
-        .filter_map(Option::as_mut)
+fn path_operations(path_item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [
+        &mut path_item.get,
+        &mut path_item.post,
+        &mut path_item.put,
+        &mut path_item.patch,
+        &mut path_item.delete,
+    ]
+    .into_iter()
+    .filter_map(Option::as_mut)
 }
 
 /// Removes `null` from the types of a query parameter: an optional parameter is left out, it is

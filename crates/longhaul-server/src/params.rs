@@ -126,9 +126,9 @@ async fn path_param(parts: &mut Parts, app: &App, name: &str) -> Result<String, 
 
 /// Extractor for a name in the path of a request, such as the name of an agent.
 #[derive(Debug)]
-pub(crate) struct NamePath(pub(crate) String);
+pub(crate) struct NamePathParam(pub(crate) String);
 
-impl FromRequestParts<App> for NamePath {
+impl FromRequestParts<App> for NamePathParam {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
@@ -137,9 +137,9 @@ impl FromRequestParts<App> for NamePath {
 }
 
 /// Extractor for the secret in the path of a link.
-pub(crate) struct TokenPath(pub(crate) String);
+pub(crate) struct TokenPathParam(pub(crate) String);
 
-impl FromRequestParts<App> for TokenPath {
+impl FromRequestParts<App> for TokenPathParam {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {

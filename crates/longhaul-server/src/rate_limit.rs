@@ -34,11 +34,11 @@ pub(crate) struct RateLimits {
 }
 
 impl RateLimits {
-    pub(crate) fn new(per_key: NonZeroU32) -> Self {
+    pub(crate) fn new(key_requests_per_second: NonZeroU32) -> Self {
         let anonymous_rate = NonZeroU32::new(ANONYMOUS_RATE).unwrap_or(NonZeroU32::MIN);
         let lookups = NonZeroU32::new(LOOKUP_RATE).unwrap_or(NonZeroU32::MIN);
         Self {
-            keys: RateLimiter::keyed(Quota::per_second(per_key)),
+            keys: RateLimiter::keyed(Quota::per_second(key_requests_per_second)),
             anonymous: RateLimiter::keyed(Quota::per_second(anonymous_rate)),
             lookups: RateLimiter::keyed(Quota::per_second(lookups)),
             clock: DefaultClock::default(),

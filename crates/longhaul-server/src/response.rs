@@ -38,12 +38,12 @@ pub(crate) fn ok_response(value: &impl Serialize) -> Result<Response, Problem> {
 }
 
 /// Bytes of a response body, with the permit to hold them in memory.
-struct BytesWithPermit {
+struct BodyBytesWithPermit {
     bytes: Vec<u8>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for BytesWithPermit {
+impl AsRef<[u8]> for BodyBytesWithPermit {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -55,7 +55,7 @@ pub(crate) fn ok_response_with_permit(
     value: &impl Serialize,
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
-    let bytes = BytesWithPermit { bytes: to_json_bytes(value)?, _permit: permit };
+    let bytes = BodyBytesWithPermit { bytes: to_json_bytes(value)?, _permit: permit };
     Ok(json_response_with_body(StatusCode::OK, Bytes::from_owner(bytes)))
 }
 

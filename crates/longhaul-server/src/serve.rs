@@ -41,11 +41,11 @@ pub async fn serve(
     let ended = tokio::select! {
         biased;
         () = stop => Ok(()),
-        result = services.changes.read_and_notify_subscribers(source) => result,
+        result = services.changes.read_changes_and_notify_subscribers(source) => result,
         () = accept_connections(listener, &app, &tasks, &abort) => Ok(()),
     };
     app.begin_shutdown();
-    app.request_connection_close();
+    app.request_close_of_all_connections();
     tasks.close();
     app.background_tasks().close();
     let clock = &services.clock;
@@ -67,11 +67,11 @@ async fn accept_connections(
     tasks: &TaskTracker,
     abort: &CancellationToken,
 ) {
-    let limits = ConnectionLimits::for_process(app.options().connections_max);
+    let limits = ConnectionLimits::within_process_file_limit(app.options().connections_max);
     let connections = Connections::new(limits);
     let router = build_router(app.clone());
     loop {
-        connections.wait_for_free_slot().await;
+        connections.wait_for_connection_slot().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let accepted = AcceptedConnection {

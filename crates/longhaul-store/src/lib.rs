@@ -9,6 +9,6 @@ pub mod sqlite;
 
 pub use options::{OpenMode, StoreOptions};
 pub use sqlite::{
-    CheckReport, JournalChecker, SqliteStore, StoreProblem, back_up_store, check_store,
+    JournalChecker, SqliteStore, StoreCheckReport, StoreProblem, back_up_store, check_store,
     driver_process_description, open_sqlite_store, restore_store, store_has_driver_process,
 };

@@ -60,7 +60,7 @@ mod usage;
 mod writer;
 
 pub use backup::{back_up_store, restore_store};
-pub use check::{CheckReport, JournalChecker, StoreProblem, check_store};
+pub use check::{JournalChecker, StoreCheckReport, StoreProblem, check_store};
 pub use handle::SqliteStore;
 pub use lock::{driver_process_description, store_has_driver_process};
 pub use open::open_sqlite_store;

@@ -37,7 +37,7 @@ impl AtomicWriter {
         // One writer at a time across all processes. Otherwise two writers could create `Tasks` and
         // `tasks`, or lose each other's changes. Without locks files are still complete, and the
         // last writer wins.
-        let locked = openat::lock_handle(&lock.handle)?;
+        let locked = openat::lock_handle_if_supported(&lock.handle)?;
         let mut folder = dir.open_root()?;
         for part in parts {
             folder = folder.open_or_create_child_folder(part)?;

@@ -82,9 +82,9 @@ impl Command {
     /// Runs the program until it exits, times out or exceeds its output limit.
     pub async fn run(self, clock: &dyn Clock) -> Result<CommandOutput, CommandError> {
         let mut child = self.spawn()?;
-        let mut group = ProcessGroup::led_by_child(&child);
-        let mut stdout = CapturedOutput::new(self.keep_bytes);
-        let mut stderr = CapturedOutput::new(self.keep_bytes);
+        let mut group = ProcessGroup::group_led_by_child(&child);
+        let mut stdout = CapturedOutput::empty_output(self.keep_bytes);
+        let mut stderr = CapturedOutput::empty_output(self.keep_bytes);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let flooded = Notify::new();
         let exit = {
@@ -108,7 +108,7 @@ impl Command {
                     () = &mut late => break ProgramExit::TimedOut(self.timeout),
                 }
             };
-            group.kill();
+            group.kill_all_processes();
             if !silent {
                 await_within_pipe_grace_period(clock, transfer).await;
             }
@@ -190,14 +190,14 @@ pub(crate) struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
     /// Returns the process group that this program leads.
-    pub(crate) fn led_by_child(child: &Child) -> Self {
+    pub(crate) fn group_led_by_child(child: &Child) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self(id.and_then(Pid::from_raw))
     }
 
     /// Kills all processes of the group, at most once: afterwards the id may belong to another
     /// group.
-    pub(crate) fn kill(&mut self) {
+    pub(crate) fn kill_all_processes(&mut self) {
         if let Some(group) = self.0.take() {
             // An error means that the group has no process left.
             _ = kill_process_group(group, Signal::KILL);
@@ -207,7 +207,7 @@ impl ProcessGroup {
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.kill();
+        self.kill_all_processes();
     }
 }
 
@@ -235,7 +235,7 @@ impl fmt::Debug for CapturedOutput {
 
 impl CapturedOutput {
     /// Creates an empty output that keeps at most this number of bytes.
-    pub(crate) fn new(keep_bytes: usize) -> Self {
+    pub(crate) fn empty_output(keep_bytes: usize) -> Self {
         Self { head: Vec::new(), tail: Vec::new(), half_max: keep_bytes / 2, bytes: 0 }
     }
 
@@ -266,11 +266,11 @@ impl CapturedOutput {
         self.tail.extend_from_slice(rest);
         // Trimmed rarely, so that many small chunks cost no more than one large chunk.
         if self.tail.len() > self.half_max.saturating_mul(2).max(32 * 1024) {
-            self.trim_tail();
+            self.trim_output_tail();
         }
     }
 
-    fn trim_tail(&mut self) {
+    fn trim_output_tail(&mut self) {
         let over = self.tail.len().saturating_sub(self.half_max);
         self.tail.drain(..over);
     }

@@ -28,7 +28,8 @@ use longhaul_core::time::Millis;
 
 use crate::outbound::hop::{parse_url, redacted_url};
 use crate::outbound::{
-    FinalResponse, GuardedClient, OutboundSendError, REQUEST_TIMEOUT_MAX, RESPONSE_BYTES_MAX,
+    GuardedHttpClient, OutboundSendError, REQUEST_TIMEOUT_MAX, RESPONSE_BYTES_MAX,
+    ResponseAfterRedirects,
 };
 use crate::prediction::no_effects;
 use crate::tool_support::{deserialize_tool_input, tool_spec_with_properties};
@@ -66,7 +67,7 @@ const SHOWN_HEADERS: [&str; 9] = [
 #[derive(Debug)]
 pub struct HttpFetchTool {
     spec: ToolSpec,
-    client: Arc<GuardedClient>,
+    client: Arc<GuardedHttpClient>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -81,7 +82,7 @@ struct HttpFetchInput {
 
 impl HttpFetchTool {
     /// Creates the tool, which sends its requests with this client.
-    pub fn new(client: Arc<GuardedClient>) -> Result<Self, IdError> {
+    pub fn new(client: Arc<GuardedHttpClient>) -> Result<Self, IdError> {
         let properties = json!({
             "url": {
                 "type": "string",
@@ -243,7 +244,7 @@ fn fetch_failure(request: &OutboundRequest, error: &OutboundSendError) -> ToolFa
 }
 
 /// Returns the text of a response for the model.
-fn render_response(request: &OutboundRequest, final_response: &FinalResponse) -> String {
+fn render_response(request: &OutboundRequest, final_response: &ResponseAfterRedirects) -> String {
     let response = &final_response.response;
     let mut out = format!("HTTP {}", response.status);
     if let Some(reason) = reason_phrase(response.status) {

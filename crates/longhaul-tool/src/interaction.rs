@@ -52,7 +52,7 @@ pub struct LogInteractionInput {
 impl LogInteractionTool {
     /// Creates the tool, which logs to this JSON lines file. The file is created with the first
     /// line.
-    pub fn tool(
+    pub fn new_tool(
         file: impl Into<FileLocation>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<dyn Tool>, TypedToolError> {
@@ -107,7 +107,7 @@ impl TypedTool for LogInteractionTool {
 
 /// Appends a line to the file unless it already has a line with this key.
 fn append_line_once_per_key(lines: &JsonLinesFile, key: &str, line: &Value) -> Result<(), FsError> {
-    let held = lines.lock_or_create()?;
+    let held = lines.lock_or_create_file()?;
     match held.find_lines_by_key(key)?.lines.is_empty() {
         true => held.append_json_line(line),
         false => Ok(()),

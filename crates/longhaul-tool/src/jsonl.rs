@@ -22,7 +22,7 @@ use tracing::{debug, trace};
 
 use crate::jsonl::index::LineKeyIndex;
 use crate::location::FileLocation;
-use crate::openat::{is_regular_file, lock_handle, open_file};
+use crate::openat::{is_regular_file, lock_handle_if_supported, open_file};
 use crate::safe_dir::FsError;
 
 /// Maximum length of a line in bytes. A longer line was not written by us and is skipped.
@@ -48,10 +48,10 @@ impl JsonLinesFile {
     }
 
     /// Opens and locks the file, creating it if it is missing.
-    pub(crate) fn lock_or_create(&self) -> Result<LockedJsonLines, FsError> {
-        let (folder, name) = self.0.create_and_open_parent()?;
+    pub(crate) fn lock_or_create_file(&self) -> Result<LockedJsonLines, FsError> {
+        let (folder, name) = self.0.create_and_open_parent_with_file_name()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
-        let held = open_and_lock(folder, name, OFlags::CREATE)?;
+        let held = open_and_lock_json_lines(folder, name, OFlags::CREATE)?;
         if is_new {
             sys::fsync(&held.folder)?;
         }
@@ -59,12 +59,12 @@ impl JsonLinesFile {
     }
 
     /// Opens and locks the file. `None` if the file does not exist.
-    pub(crate) fn lock_existing(&self) -> Result<Option<LockedJsonLines>, FsError> {
-        let (folder, name) = match self.0.open_parent() {
+    pub(crate) fn lock_existing_file(&self) -> Result<Option<LockedJsonLines>, FsError> {
+        let (folder, name) = match self.0.open_parent_with_file_name() {
             Err(Errno::NOENT) => return Ok(None),
             result => result?,
         };
-        match open_and_lock(folder, name, OFlags::empty()) {
+        match open_and_lock_json_lines(folder, name, OFlags::empty()) {
             Err(FsError::NotFound) => Ok(None),
             held => held.map(Some),
         }
@@ -72,7 +72,7 @@ impl JsonLinesFile {
 }
 
 /// Opens the file `name` in `folder`, and locks it. `extra_flags` are added to the open flags.
-fn open_and_lock(
+fn open_and_lock_json_lines(
     folder: OwnedFd,
     name: &OsStr,
     extra_flags: OFlags,
@@ -84,7 +84,7 @@ fn open_and_lock(
             return Err(FsError::NotRegular);
         }
         let file = File::from(handle);
-        let is_locked = lock_handle(&file)?;
+        let is_locked = lock_handle_if_supported(&file)?;
         // Another process may have moved or removed the file while we waited for the lock.
         let named = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_same = |named: sys::Stat| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
@@ -134,7 +134,7 @@ struct LineKeyField<'a> {
 
 impl LockedJsonLines {
     /// Returns the first line of the file. `None` if that line is not JSON.
-    pub(crate) fn first_line(&self) -> Result<Option<Value>, FsError> {
+    pub(crate) fn first_line_json(&self) -> Result<Option<Value>, FsError> {
         Ok(serde_json::from_slice(&self.read_line_at(0)?).ok())
     }
 
@@ -168,25 +168,26 @@ impl LockedJsonLines {
         matches: &mut LinesWithKey,
     ) -> io::Result<()> {
         let mut index = LineKeyIndex::open((&self.folder, index), &self.file)?;
-        if self.file.metadata()?.len() - index.indexed_bytes() > TAIL_BYTES_MAX {
-            let mut whole = index.indexed_bytes();
-            matches.bytes_read += self.for_each_line(index.indexed_bytes(), |offset, line| {
-                if let Ok(LineKeyField { key }) = serde_json::from_slice(line) {
-                    index.add_line_offset(&key, offset)?;
-                }
-                if line.ends_with(b"\n") {
-                    whole = offset + line.len() as u64;
-                }
-                Ok(())
-            })?;
-            index.set_indexed_bytes(whole)?;
+        if self.file.metadata()?.len() - index.indexed_byte_count() > TAIL_BYTES_MAX {
+            let mut whole = index.indexed_byte_count();
+            matches.bytes_read +=
+                self.for_each_line(index.indexed_byte_count(), |offset, line| {
+                    if let Ok(LineKeyField { key }) = serde_json::from_slice(line) {
+                        index.add_line_offset(&key, offset)?;
+                    }
+                    if line.ends_with(b"\n") {
+                        whole = offset + line.len() as u64;
+                    }
+                    Ok(())
+                })?;
+            index.set_indexed_byte_count(whole)?;
         }
-        for offset in index.find_offsets(key)? {
+        for offset in index.find_line_offsets(key)? {
             let line = self.read_line_at(offset)?;
             matches.bytes_read += line.len() as u64;
             matches.lines.extend(parse_line_with_key(&line, key));
         }
-        self.scan_lines_for_key(index.indexed_bytes(), key, matches)
+        self.scan_lines_for_key(index.indexed_byte_count(), key, matches)
     }
 
     /// Reads the lines with this key from byte `start_offset` on, and adds them to `matches`.

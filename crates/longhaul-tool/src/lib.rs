@@ -32,5 +32,5 @@ pub use interaction::LogInteractionTool;
 pub use location::FileLocation;
 pub use memory::MemoryTools;
 pub use shell::ShellTool;
-pub use skill::Skills;
+pub use skill::SkillFolders;
 pub use vault::VaultTools;

@@ -62,12 +62,12 @@ impl FileLocation {
         }
     }
 
-    /// Resolves a relative path that the user chose against the directory `folder`.
+    /// Resolves a relative path that the user chose against the directory `base_folder`.
     #[must_use]
-    pub fn resolved_from(self, folder: &Path) -> Self {
+    pub fn resolved_from(self, base_folder: &Path) -> Self {
         match self {
             Self::Below { .. } => self,
-            Self::Anywhere(path) => Self::Anywhere(folder.join(path)),
+            Self::Anywhere(path) => Self::Anywhere(base_folder.join(path)),
         }
     }
 
@@ -91,7 +91,7 @@ impl FileLocation {
             Self::Below { root, relative } => {
                 open_folder_below(root, relative, |folder, name| open_folder(folder, name))
             }
-            Self::Anywhere(path) => open_following_links(path),
+            Self::Anywhere(path) => open_folder_following_links(path),
         }
     }
 
@@ -108,7 +108,7 @@ impl FileLocation {
                 let mut missing = Vec::new();
                 let mut above = path.as_path();
                 let mut folder = loop {
-                    match open_following_links(above) {
+                    match open_folder_following_links(above) {
                         Err(Errno::NOENT) => {}
                         result => break result?,
                     }
@@ -130,21 +130,21 @@ impl FileLocation {
     ///
     /// # Errors
     /// Like [`Self::open_folder`]; `INVAL` if the path has no file name.
-    pub fn open_parent(&self) -> Result<(OwnedFd, &OsStr), Errno> {
-        let (parent, name) = self.split_parent()?;
+    pub fn open_parent_with_file_name(&self) -> Result<(OwnedFd, &OsStr), Errno> {
+        let (parent, name) = self.split_parent_and_name()?;
         Ok((parent.open_folder()?, name))
     }
 
-    /// Like [`Self::open_parent`], but creates missing directories.
+    /// Like [`Self::open_parent_with_file_name`], but creates missing directories.
     ///
     /// # Errors
     /// Like [`Self::create_and_open_folder`].
-    pub fn create_and_open_parent(&self) -> Result<(OwnedFd, &OsStr), Errno> {
-        let (parent, name) = self.split_parent()?;
+    pub fn create_and_open_parent_with_file_name(&self) -> Result<(OwnedFd, &OsStr), Errno> {
+        let (parent, name) = self.split_parent_and_name()?;
         Ok((parent.create_and_open_folder()?, name))
     }
 
-    fn split_parent(&self) -> Result<(Self, &OsStr), Errno> {
+    fn split_parent_and_name(&self) -> Result<(Self, &OsStr), Errno> {
         let (Self::Below { relative: path, .. } | Self::Anywhere(path)) = self;
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -161,7 +161,7 @@ impl FileLocation {
     /// `NOENT` if the file is missing, `LOOP` or `NOTDIR` for a symbolic link, `INVAL` for anything
     /// else that is not a regular file.
     pub fn read_regular_file(&self, bytes_max: usize) -> Result<Option<Vec<u8>>, Errno> {
-        let (folder, name) = self.open_parent()?;
+        let (folder, name) = self.open_parent_with_file_name()?;
         let (file, found) = open_file(folder, name, OFlags::RDONLY, Mode::empty())?;
         if !is_regular_file(&found) {
             return Err(Errno::INVAL);
@@ -175,7 +175,7 @@ impl FileLocation {
 }
 
 /// Opens a directory that the user chose, following symbolic links.
-fn open_following_links(path: &Path) -> Result<OwnedFd, Errno> {
+fn open_folder_following_links(path: &Path) -> Result<OwnedFd, Errno> {
     let path = match path.as_os_str().is_empty() {
         true => Path::new("."),
         false => path,
@@ -190,7 +190,7 @@ fn open_folder_below(
     relative: &Path,
     step: fn(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>,
 ) -> Result<OwnedFd, Errno> {
-    let mut folder = open_following_links(root)?;
+    let mut folder = open_folder_following_links(root)?;
     for part in relative.components() {
         let Component::Normal(name) = part else {
             return Err(Errno::INVAL);

@@ -32,7 +32,7 @@ use crate::message::delivery_log::{DeliveryLog, DeliveryState, PendingDelivery};
 use crate::message::envelope::{
     MessageEnvelope, TEXT_LENGTH_MAX, find_recipient, not_delivered_failure, recipient_from_context,
 };
-use crate::outbound::GuardedClient;
+use crate::outbound::GuardedHttpClient;
 use crate::outbound::hop::redacted_url;
 use crate::prediction::{effects_of_one_file_change, no_effects};
 use crate::safe_dir::FsError;
@@ -47,7 +47,7 @@ const DELIVERED: &str = "The message was delivered.";
 
 /// Configuration of the tool `send_message`.
 #[derive(Debug, Clone)]
-pub struct MessageConfig {
+pub struct SendMessageConfig {
     /// Where messages are delivered.
     pub target: DeliveryTarget,
     /// Location of the delivery log, which shows after a crash whether a message was delivered.
@@ -75,9 +75,9 @@ struct SendMessageInput {
 impl SendMessageTool {
     /// Creates the tool `send_message` with this configuration.
     pub fn new(
-        messages: MessageConfig,
+        messages: SendMessageConfig,
         clock: Arc<dyn Clock>,
-        out: Arc<GuardedClient>,
+        out: Arc<GuardedHttpClient>,
     ) -> Result<Self, IdError> {
         let properties = json!({
             "text": {
@@ -212,12 +212,12 @@ impl Tool for SendMessageTool {
         let (record, ctx, at) = (self.log.clone(), ctx.clone(), self.now());
         let output = match &sent {
             Ok(_) => Ok(ToolOutput::text(DELIVERED)),
-            Err(lost) => Err(lost.to_failure()),
+            Err(lost) => Err(lost.to_tool_failure()),
         };
         let wrote = run_on_blocking_thread(move || {
             Ok(match &sent {
-                Ok(answer) => record.record_receipt(&ctx.idempotency_key, at, answer),
-                Err(lost) => record.record_failure(&ctx, at, lost.is_certain),
+                Ok(answer) => record.record_delivery_receipt(&ctx.idempotency_key, at, answer),
+                Err(lost) => record.record_delivery_failure(&ctx, at, lost.is_certain),
             })
         });
         match (wrote.await, output) {
@@ -236,7 +236,7 @@ impl Tool for SendMessageTool {
             let finding = verify_delivery(&record, &deliver, &key);
             if let Ok((VerifyOutcome::Happened(_), true)) = finding {
                 // What the outbox proves is logged for the next check.
-                _ = record.record_receipt(&key, now, "found in the outbox");
+                _ = record.record_delivery_receipt(&key, now, "found in the outbox");
             }
             Ok(finding)
         });
@@ -270,7 +270,7 @@ fn verify_delivery(
     if started_channel != deliver.channel_name() {
         return Ok((VerifyOutcome::Unknown, false));
     }
-    let is_in_outbox = match JsonLinesFile::new(path.clone()).lock_existing()? {
+    let is_in_outbox = match JsonLinesFile::new(path.clone()).lock_existing_file()? {
         Some(held) => !held.find_lines_by_key(key)?.lines.is_empty(),
         None => false,
     };

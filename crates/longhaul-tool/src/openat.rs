@@ -14,16 +14,16 @@ use rustix::path::Arg;
 const LOCK_TRIES: u32 = 6_000;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// Opens the folder `name` in the open folder `folder`.
-pub(crate) fn open_folder(folder: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
+/// Opens the folder `name` in the open folder `parent`.
+pub(crate) fn open_folder(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    sys::openat(folder, name, flags, Mode::empty())
+    sys::openat(parent, name, flags, Mode::empty())
 }
 
-/// Creates the folder `name` in the open folder `folder`, and syncs `folder` to disk.
-pub(crate) fn make_folder(folder: impl AsFd, name: impl Arg, mode: Mode) -> Result<(), Errno> {
-    sys::mkdirat(&folder, name, mode)?;
-    sys::fsync(folder)
+/// Creates the folder `name` in the open folder `parent`, and syncs `parent` to disk.
+pub(crate) fn make_folder(parent: impl AsFd, name: impl Arg, mode: Mode) -> Result<(), Errno> {
+    sys::mkdirat(&parent, name, mode)?;
+    sys::fsync(parent)
 }
 
 /// Opens the entry `name` in the open folder `folder`, with access and creation as in `flags`. The
@@ -51,7 +51,7 @@ pub(crate) fn is_regular_file(stat: &Stat) -> bool {
 ///
 /// # Errors
 /// `WOULDBLOCK` if another process holds the lock during all attempts.
-pub(crate) fn lock_handle(handle: impl AsFd) -> Result<bool, Errno> {
+pub(crate) fn lock_handle_if_supported(handle: impl AsFd) -> Result<bool, Errno> {
     for _ in 0..LOCK_TRIES {
         // Polled instead of blocking: a process that never unlocks must not block a thread of ours.
         match sys::flock(&handle, FlockOperation::NonBlockingLockExclusive) {

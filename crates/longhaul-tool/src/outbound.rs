@@ -25,7 +25,7 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::outbound::allowlist::AllowedAddresses;
 use crate::outbound::hop::{RequestHop, forbidden_request_error, parse_url, redacted_url};
-use crate::outbound::resolver::{FilteringResolver, HostLookupError, SystemResolver};
+use crate::outbound::resolver::{FilteringResolver, HostLookupError, SystemDnsResolver};
 use crate::tls::ensure_crypto_provider;
 
 pub use crate::outbound::allowlist::{Allowlist, AllowlistError};
@@ -42,7 +42,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The guarded client for outbound requests: it checks every URL and address.
 #[derive(Debug, Clone)]
-pub struct GuardedClient {
+pub struct GuardedHttpClient {
     clients: Arc<HttpClients>,
     allowlist: Allowlist,
     clock: Arc<dyn Clock>,
@@ -95,7 +95,7 @@ fn get_or_try_init<T>(
 
 /// The response of a request after all redirects.
 #[derive(Debug)]
-pub(crate) struct FinalResponse {
+pub(crate) struct ResponseAfterRedirects {
     pub(crate) url: Url,
     /// Method of the last request. A redirect may have changed it.
     pub(crate) method: String,
@@ -110,10 +110,10 @@ pub(crate) struct OutboundSendError {
     pub(crate) may_have_been_sent: bool,
 }
 
-impl GuardedClient {
+impl GuardedHttpClient {
     /// Creates a guarded client with this allowlist of hosts and ports.
     pub fn new(allowlist: Allowlist, clock: Arc<dyn Clock>) -> Self {
-        Self::with_resolver(allowlist, clock, Arc::new(SystemResolver))
+        Self::with_resolver(allowlist, clock, Arc::new(SystemDnsResolver))
     }
 
     /// Creates a guarded client with this allowlist and another DNS resolver.
@@ -130,7 +130,7 @@ impl GuardedClient {
     pub(crate) async fn send_request(
         &self,
         request: &OutboundRequest,
-    ) -> Result<FinalResponse, OutboundSendError> {
+    ) -> Result<ResponseAfterRedirects, OutboundSendError> {
         let sent = AtomicBool::new(false);
         let time = request.timeout.min(REQUEST_TIMEOUT_MAX);
         let late = self.clock.sleep(time);
@@ -150,8 +150,8 @@ impl GuardedClient {
         &self,
         request: &OutboundRequest,
         sent: &AtomicBool,
-    ) -> Result<FinalResponse, OutboundError> {
-        let mut hop = RequestHop::from_request(request)?;
+    ) -> Result<ResponseAfterRedirects, OutboundError> {
+        let mut hop = RequestHop::first_hop_of_request(request)?;
         let first = hop.url.clone();
         for _ in 0..=REDIRECTS_MAX {
             let answer = self.send_hop(&hop, request.network_scope, sent).await?;
@@ -162,7 +162,11 @@ impl GuardedClient {
             }
             let bytes_max = request.bytes_max.min(RESPONSE_BYTES_MAX);
             let response = read_bounded_response(&hop, answer, bytes_max).await?;
-            return Ok(FinalResponse { url: hop.url, method: hop.method.to_string(), response });
+            return Ok(ResponseAfterRedirects {
+                url: hop.url,
+                method: hop.method.to_string(),
+                response,
+            });
         }
         let why = format!("the request was redirected more than {REDIRECTS_MAX} times");
         Err(request_failed_error(&first, why))
@@ -210,7 +214,7 @@ impl GuardedClient {
 }
 
 #[async_trait]
-impl OutboundHttpClient for GuardedClient {
+impl OutboundHttpClient for GuardedHttpClient {
     async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, OutboundError> {
         let landed = self.send_request(&request).await;
         landed.map(|landed| landed.response).map_err(|lost| lost.error)

@@ -127,9 +127,9 @@ impl SafeDir {
 
     /// Opens the folder with these path components below the directory. The caller has checked
     /// them.
-    pub(crate) fn open_dir(&self, parts: &[String]) -> Result<DirHandle, FsError> {
+    pub(crate) fn open_dir(&self, path_parts: &[String]) -> Result<DirHandle, FsError> {
         let mut folder = self.open_root()?;
-        for part in parts {
+        for part in path_parts {
             folder = folder.open_child_folder(part)?;
         }
         Ok(folder)
@@ -210,9 +210,9 @@ impl FileSnapshot {
 
 impl DirHandle {
     /// Opens the child folder with exactly this name, rejecting one that differs in case.
-    pub(crate) fn open_child_folder(&self, part: &str) -> Result<Self, FsError> {
-        self.check_exact_name_exists(part)?;
-        self.open_child_folder_without_name_check(part)
+    pub(crate) fn open_child_folder(&self, folder_name: &str) -> Result<Self, FsError> {
+        self.check_exact_name_exists(folder_name)?;
+        self.open_child_folder_without_name_check(folder_name)
     }
 
     /// Returns the names in this folder, unordered, without hidden names and those that are not
@@ -230,9 +230,9 @@ impl DirHandle {
     }
 
     /// Opens the file with exactly this name, rejecting one that differs in case.
-    pub(crate) fn open_file(&self, file: &str) -> Result<OpenFile, FsError> {
-        self.check_exact_name_exists(file)?;
-        self.open_file_without_name_check(file)
+    pub(crate) fn open_file(&self, file_name: &str) -> Result<OpenFile, FsError> {
+        self.check_exact_name_exists(file_name)?;
+        self.open_file_without_name_check(file_name)
     }
 
     /// Opens a file whose exact name came from a listing of this folder.
@@ -269,18 +269,18 @@ impl DirHandle {
     }
 
     /// Opens the child folder with exactly this name, creating it if it is missing.
-    pub(crate) fn open_or_create_child_folder(&self, part: &str) -> Result<Self, FsError> {
-        match self.open_child_folder(part) {
+    pub(crate) fn open_or_create_child_folder(&self, folder_name: &str) -> Result<Self, FsError> {
+        match self.open_child_folder(folder_name) {
             Err(FsError::NotFound) => {}
             other => return other,
         }
-        match make_folder(&self.handle, part, self.modes.folder) {
+        match make_folder(&self.handle, folder_name, self.modes.folder) {
             // The listing has no such name, so the file system treats it as the same as another
             // one.
             Err(Errno::EXIST) => return Err(FsError::CaseConflict),
             made => made?,
         }
-        self.open_child_folder_without_name_check(part)
+        self.open_child_folder_without_name_check(folder_name)
     }
 
     fn check_file_not_protected(&self, stat: &Stat) -> Result<(), FsError> {

@@ -39,13 +39,13 @@ const DEPTH_MAX: usize = 5;
 
 /// The folders of a project that hold skills.
 #[derive(Debug, Clone)]
-pub struct Skills {
+pub struct SkillFolders {
     root: PathBuf,
     folders: Vec<Vec<String>>,
     protected: Vec<PathBuf>,
 }
 
-impl Skills {
+impl SkillFolders {
     /// Creates the collection of skills in these folders of `root`. Earlier folders take
     /// precedence.
     pub fn new(root: impl Into<PathBuf>, folders: &[&str]) -> Self {
@@ -64,7 +64,7 @@ impl Skills {
     }
 
     /// Creates the tool `read_skill` for the skills in these folders.
-    pub fn tool(self) -> Result<Arc<dyn Tool>, TypedToolError> {
+    pub fn into_read_skill_tool(self) -> Result<Arc<dyn Tool>, TypedToolError> {
         typed(ReadSkillTool {
             dir: SafeDir::new(self.root).with_protected_paths(self.protected),
             folders: self.folders.into(),
@@ -148,7 +148,7 @@ fn read_skill(
     skill: &str,
     path: Option<&str>,
 ) -> Result<ToolOutput, ToolFailure> {
-    let folder = find_skill(dir, folders, skill).map_err(skill_failure)?;
+    let folder = open_skill_folder(dir, folders, skill).map_err(skill_failure)?;
     // Models send an empty text for fields they leave out.
     let path = path.map(str::trim);
     let path = path.filter(|path| !path.is_empty() && *path != SKILL_FILE);
@@ -160,7 +160,11 @@ fn read_skill(
 }
 
 /// Opens the folder of a skill, in the first of these folders that contains it.
-fn find_skill(dir: &SafeDir, folders: &[Vec<String>], skill: &str) -> Result<DirHandle, String> {
+fn open_skill_folder(
+    dir: &SafeDir,
+    folders: &[Vec<String>],
+    skill: &str,
+) -> Result<DirHandle, String> {
     for parts in folders {
         let parts: Vec<String> = parts.iter().cloned().chain([skill.to_owned()]).collect();
         match dir.open_dir(&parts) {

@@ -47,36 +47,36 @@ pub struct Agent {
 /// let helper = Agent::new("helper").tool(read_file).tool("mcp:github");
 /// ```
 #[derive(Debug)]
-pub struct AgentTool(ToolRef);
+pub struct AgentTool(ToolOrName);
 
 /// A tool that the program implements, or the name of another tool.
 #[derive(Debug)]
-enum ToolRef {
+enum ToolOrName {
     Instance(Result<Arc<dyn Tool>, typed::TypedToolError>),
     Named(String),
 }
 
 impl From<Result<Arc<dyn Tool>, typed::TypedToolError>> for AgentTool {
     fn from(tool: Result<Arc<dyn Tool>, typed::TypedToolError>) -> Self {
-        Self(ToolRef::Instance(tool))
+        Self(ToolOrName::Instance(tool))
     }
 }
 
 impl From<Arc<dyn Tool>> for AgentTool {
     fn from(tool: Arc<dyn Tool>) -> Self {
-        Self(ToolRef::Instance(Ok(tool)))
+        Self(ToolOrName::Instance(Ok(tool)))
     }
 }
 
 impl<T: Tool + 'static> From<Arc<T>> for AgentTool {
     fn from(tool: Arc<T>) -> Self {
-        Self(ToolRef::Instance(Ok(tool)))
+        Self(ToolOrName::Instance(Ok(tool)))
     }
 }
 
 impl From<&str> for AgentTool {
     fn from(name: &str) -> Self {
-        Self(ToolRef::Named(name.to_owned()))
+        Self(ToolOrName::Named(name.to_owned()))
     }
 }
 
@@ -97,9 +97,9 @@ impl Agent {
     /// let agent = longhaul::Agent::new("npc").define(|agent| agent.lane = Some("npc-7".into()));
     /// ```
     #[must_use]
-    pub fn define(mut self, change: impl FnOnce(&mut AgentDefinition)) -> Self {
+    pub fn define(mut self, change_definition: impl FnOnce(&mut AgentDefinition)) -> Self {
         if let Ok(definition) = &mut self.definition {
-            change(definition);
+            change_definition(definition);
         }
         self
     }
@@ -114,8 +114,8 @@ impl Agent {
     /// The first model is used; the others are fallbacks, used in order when the previous one fails
     /// permanently.
     #[must_use]
-    pub fn model(self, name: impl Into<String>) -> Self {
-        self.define(|agent| agent.models.push(name.into()))
+    pub fn model(self, model_name: impl Into<String>) -> Self {
+        self.define(|agent| agent.models.push(model_name.into()))
     }
 
     /// Sets the system prompt: a template with the variables `input`, `context`, `memory`,
@@ -132,12 +132,12 @@ impl Agent {
         self
     }
 
-    /// Requires approval by a person for calls of the tools that match the glob `tool`. `question`
+    /// Requires approval by a person for calls of the tools that match `tool_glob`. `question`
     /// is the text shown to that person.
     #[must_use]
-    pub fn approve(self, tool: impl Into<String>, question: impl Into<String>) -> Self {
+    pub fn approve(self, tool_glob: impl Into<String>, question: impl Into<String>) -> Self {
         let rule = GateRule {
-            tool: tool.into(),
+            tool: tool_glob.into(),
             subject: None,
             action: GateRuleAction::Ask(question.into()),
             always: false,
@@ -155,9 +155,9 @@ impl Agent {
     /// Calls the context provider with this name, which returns data about the outside world,
     /// before the first turn of a run. The prompt template can use the result as `perception`.
     #[must_use]
-    pub fn context_provider(self, name: impl Into<String>) -> Self {
+    pub fn context_provider(self, provider_name: impl Into<String>) -> Self {
         let perception = PerceptionConfig {
-            source: PerceptionSource::Named(name.into()),
+            source: PerceptionSource::Named(provider_name.into()),
             every: PerceptionInterval::Run,
         };
         self.define(|agent| agent.perception = Some(perception))
@@ -166,8 +166,8 @@ impl Agent {
     /// Adds the name of a value that tools receive in `ctx.context` and that the model can't
     /// change. The value comes from the task or from the context provider.
     #[must_use]
-    pub fn context(self, value_name: impl Into<String>) -> Self {
-        self.define(|agent| agent.context.push(value_name.into()))
+    pub fn context(self, context_value_name: impl Into<String>) -> Self {
+        self.define(|agent| agent.context.push(context_value_name.into()))
     }
 
     /// Sets the JSON Schema of the agent's output.
@@ -196,8 +196,8 @@ impl Agent {
         let mut own = Vec::new();
         for AgentTool(tool) in self.tools {
             match tool {
-                ToolRef::Named(name) => definition.tools.push(name),
-                ToolRef::Instance(tool) => {
+                ToolOrName::Named(name) => definition.tools.push(name),
+                ToolOrName::Instance(tool) => {
                     let tool = tool?;
                     definition.tools.push(tool.spec().name.to_string());
                     own.push(tool);

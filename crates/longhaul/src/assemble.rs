@@ -52,7 +52,7 @@ use longhaul_server::{ServerOptions, options::DEFAULT_RATE};
 use longhaul_store::options::FatalHook;
 use longhaul_store::{OpenMode, SqliteStore, StoreOptions};
 use longhaul_tool::{
-    FileLocation, FileTools, MemoryTools, ShellTool, Skills, VaultTools, crash_probe, memory,
+    FileLocation, FileTools, MemoryTools, ShellTool, SkillFolders, VaultTools, crash_probe, memory,
 };
 
 use crate::agents::built_in::BUILT_IN_AGENTS;
@@ -72,7 +72,7 @@ use crate::assemble::registrations::RuntimeRegistrations;
 use crate::assemble::trusted_tools::TrustCheckedTools;
 use crate::chains::load_chains;
 use crate::config::settings::{Config, StoreUrl};
-use crate::handler::threads::HandlerThreads;
+use crate::handler::threads::HandlerThreadRunner;
 use crate::mcp::file::McpFile;
 use crate::skills;
 use crate::trust::items::{SEND_MESSAGE_TOOL, SHELL_TOOL};
@@ -109,8 +109,8 @@ pub enum AssembleError {
 }
 
 impl From<(String, Vec<String>)> for AssembleError {
-    fn from((name, problems): (String, Vec<String>)) -> Self {
-        Self::Agent { name, problems }
+    fn from((agent_name, problems): (String, Vec<String>)) -> Self {
+        Self::Agent { name: agent_name, problems }
     }
 }
 
@@ -196,7 +196,7 @@ pub fn open_runtime(
     options: ProjectOpenOptions,
 ) -> Result<ProjectRuntime, AssembleError> {
     let url = store_url(&config)?;
-    open_with_store_url(url, config, options, RuntimeRegistrations::default())
+    open_runtime_with_store_url(url, config, options, RuntimeRegistrations::default())
 }
 
 /// Opens the runtime with a store in memory: nothing is written to disk.
@@ -207,7 +207,12 @@ pub fn open_runtime_in_memory(
     config: Config,
     options: ProjectOpenOptions,
 ) -> Result<ProjectRuntime, AssembleError> {
-    open_with_store_url(IN_MEMORY_URL.to_owned(), config, options, RuntimeRegistrations::default())
+    open_runtime_with_store_url(
+        IN_MEMORY_URL.to_owned(),
+        config,
+        options,
+        RuntimeRegistrations::default(),
+    )
 }
 
 /// Returns the URL of the project's store.
@@ -215,7 +220,7 @@ fn store_url(config: &Config) -> Result<String, AssembleError> {
     Ok(format!("sqlite:{}", sqlite_store_path(config)?.display()))
 }
 
-fn open_with_store_url(
+fn open_runtime_with_store_url(
     url: String,
     config: Config,
     options: ProjectOpenOptions,
@@ -235,10 +240,10 @@ fn open_with_store_url(
     let tools =
         register_store_backed_tools(build_tools_without_shell(&config, &clock, &out)?, &store)?;
     let counters = EngineCounters::default();
-    let handler_threads = HandlerThreads::new(Arc::clone(&clock), counters.clone());
+    let handler_threads = HandlerThreadRunner::new(Arc::clone(&clock), counters.clone());
     let mut registered = registered.convert_handlers_to_agents(&store, &handler_threads)?;
     let tools = registered.extend_tool_registry(tools)?;
-    with_agent_load_context(
+    call_with_agent_load_context(
         &config,
         &tools,
         (Path::new(""), &skills::LoadedSkills::default()),
@@ -261,7 +266,8 @@ fn open_with_store_url(
     let served = Arc::new(McpTools::new(&config, file, line));
     let shell = create_shell_tool(&config, &clock)?;
     let withheld = TrustCheckedTools::new(&config, Arc::clone(&served), out.sender, shell);
-    let context_providers = ProjectContextProviders::new(&config, out.client, Arc::clone(&clock));
+    let context_providers =
+        ProjectContextProviders::from_config(&config, out.client, Arc::clone(&clock));
     let models = registered.model_resolver_with_fallback(models);
     let services = EngineServices {
         tool_source: Arc::new(withheld),
@@ -338,9 +344,9 @@ fn build_tools_without_shell(
     let files = FileTools::new(&config.root, clock.clone())
         .with_protected_paths(paths_denied_to_file_tools(config));
     tools.extend(files.tools()?);
-    let taught = Skills::new(&config.root, skills::SKILL_FOLDERS)
+    let taught = SkillFolders::new(&config.root, skills::SKILL_FOLDERS)
         .with_protected_paths(paths_denied_to_file_tools(config));
-    tools.push(taught.tool()?);
+    tools.push(taught.into_read_skill_tool()?);
     tools.extend(out.tools.iter().cloned());
     if let Some(file) = config.crash_test_effect_log_path() {
         tools.extend(crash_probe::crash_test_tools(file, clock)?);
@@ -371,7 +377,7 @@ fn paths_denied_to_file_tools(config: &Config) -> Vec<PathBuf> {
 pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -> LoadedAgents {
     let skills = skills::load_skills(&config.root, display_root);
     let mut loaded =
-        with_agent_load_context(config, tools, (display_root, &skills), load_all_agents);
+        call_with_agent_load_context(config, tools, (display_root, &skills), load_all_agents);
     loaded.problems.extend(skills.problems);
     loaded.notes.extend(skills.notes);
     // Redacted here because runs are pinned to this definition, which is shown in many places.
@@ -385,7 +391,7 @@ pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -
 
 /// Collects the names of tools, MCP servers, skills and models that an agent file may refer to, and
 /// calls `work` with them.
-pub fn with_agent_load_context<T>(
+pub fn call_with_agent_load_context<T>(
     config: &Config,
     tools: &ToolRegistry,
     (display_root, skills): (&Path, &skills::LoadedSkills),

@@ -156,7 +156,7 @@ fn parse_chain(diagnostics: &mut Diagnostics, text: &str, agents: &[&str]) -> Op
         }
     };
     let file = TableEntry { key: "chain".to_owned(), position: Position::START, node };
-    let mut fields = FieldReader::new(diagnostics, &file, "steps")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, &file, "steps")?;
     let description = fields.parse_field_with("description", Diagnostics::parse_nonempty_text);
     let Some(entry) = fields.get("steps") else {
         fields.diagnostics.report_invalid(
@@ -168,21 +168,21 @@ fn parse_chain(diagnostics: &mut Diagnostics, text: &str, agents: &[&str]) -> Op
     };
     let entries = fields.diagnostics.parse_list_entries(entry).unwrap_or_default();
     let steps: Vec<Option<ChainStepSpec>> =
-        entries.iter().map(|step| parse_step(fields.diagnostics, step, agents)).collect();
+        entries.iter().map(|step| parse_chain_step(fields.diagnostics, step, agents)).collect();
     fields.report_unknown_fields();
     // Problems between steps are reported only if each step is readable.
     let steps: Vec<ChainStepSpec> = steps.into_iter().collect::<Option<_>>()?;
     let spec = ChainSpec { description, steps };
     for problem in spec.problems() {
         let step = problem.step.and_then(|step| entries.get(step));
-        let position = step.map_or(entry.position, |step| field_position(step, problem.field));
+        let position = step.map_or(entry.position, |step| step_field_position(step, problem.field));
         diagnostics.report_invalid(position, problem.message);
     }
     Some(spec)
 }
 
 /// Returns the position of a field of a step, or of the step if it does not have the field.
-fn field_position(step: &TableEntry, field: Option<&str>) -> Position {
+fn step_field_position(step: &TableEntry, field: Option<&str>) -> Position {
     let find = |entry: &TableEntry, key: &str| {
         let entries = entry.node.as_table().unwrap_or_default();
         entries.iter().find(|entry| entry.key == key).cloned()
@@ -194,12 +194,12 @@ fn field_position(step: &TableEntry, field: Option<&str>) -> Position {
     named.map_or(step.position, |entry| entry.node.position)
 }
 
-fn parse_step(
+fn parse_chain_step(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
     agents: &[&str],
 ) -> Option<ChainStepSpec> {
-    let mut fields = FieldReader::new(diagnostics, entry, "agent")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "agent")?;
     let name = fields.parse_field_with("name", Diagnostics::parse_nonempty_text);
     let agent = fields.parse_field_with("agent", Diagnostics::parse_nonempty_text);
     match (&agent, fields.get("agent")) {
@@ -217,7 +217,7 @@ fn parse_step(
     let condition = fields.parse_field_with("condition", |diagnostics, entry| {
         diagnostics.parse_one_of(entry, &conditions)
     });
-    let repeat = fields.parse_field_with("repeat", parse_repeat);
+    let repeat = fields.parse_field_with("repeat", parse_chain_repeat);
     fields.report_unknown_fields();
     Some(ChainStepSpec {
         name,
@@ -228,8 +228,11 @@ fn parse_step(
     })
 }
 
-fn parse_repeat(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<ChainRepeatSpec> {
-    let mut fields = FieldReader::new(diagnostics, entry, "from")?;
+fn parse_chain_repeat(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<ChainRepeatSpec> {
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "from")?;
     let from = fields.parse_field_with("from", Diagnostics::parse_nonempty_text);
     let ends = ChainRepeatEndCondition::ALL.map(|end| (end.as_str(), end));
     let until = fields

@@ -39,10 +39,9 @@ use crate::assemble::IN_MEMORY_URL;
 pub struct SingleModel(pub ResolvedModel);
 
 impl SingleModel {
-    /// Creates a resolver for this model. `name` has the form `provider/model`.
-    pub fn new(name: impl Into<String>, model: Arc<dyn Model>) -> Self {
-        let name = name.into();
-        Self(ResolvedModel { name, model })
+    /// Creates a resolver for this model. `model_name` has the form `provider/model`.
+    pub fn new(model_name: impl Into<String>, model: Arc<dyn Model>) -> Self {
+        Self(ResolvedModel { name: model_name.into(), model })
     }
 }
 
@@ -164,7 +163,7 @@ impl Ephemeral {
         let mut worker = Box::pin(Worker::new(longhaul.services(), options).run(stop.clone()));
         let rest = tokio::select! {
             biased;
-            rest = wait_until_stopped(&longhaul, run) => rest?,
+            rest = wait_until_run_stopped(&longhaul, run) => rest?,
             // The worker was not asked to stop, so it failed.
             worked = worker.as_mut() => {
                 worked?;
@@ -224,14 +223,16 @@ enum RunStopReason {
 }
 
 /// Waits until the run has ended or waits for a person or an external event.
-async fn wait_until_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopReason, Error> {
+async fn wait_until_run_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopReason, Error> {
     let mut watching = longhaul.watch_run_journal(run, Seq::START).await?;
     while let Some(entries) = watching.next().await? {
         if entries.iter().any(|entry| is_wait_for_outside_event(&entry.event)) {
             return Ok(RunStopReason::Waiting);
         }
         for child in entries.iter().filter_map(|entry| started_child(&entry.event)) {
-            if let RunStopReason::Waiting = Box::pin(wait_until_stopped(longhaul, child)).await? {
+            if let RunStopReason::Waiting =
+                Box::pin(wait_until_run_stopped(longhaul, child)).await?
+            {
                 return Ok(RunStopReason::Waiting);
             }
         }

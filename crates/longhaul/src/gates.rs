@@ -100,8 +100,8 @@ impl Rules<'_> {
     ///
     /// # Errors
     /// There is no such rule, it was revoked before, its run has ended, or the store failed.
-    pub async fn revoke(&self, rule: RuleId, by: &str) -> Result<RuleView, Error> {
-        Ok(rule_view(self.0.revoke_rule(rule, by).await?))
+    pub async fn revoke(&self, rule: RuleId, revoked_by: &str) -> Result<RuleView, Error> {
+        Ok(rule_view(self.0.revoke_rule(rule, revoked_by).await?))
     }
 }
 
@@ -122,38 +122,39 @@ pub struct Answer {
 impl Answer {
     /// Creates an answer that approves the call or the result that waits at the gate. Pass the
     /// gate's digest (hash of the content that the person saw), or `None` if the gate has none.
-    pub fn approve(digest: impl Into<Option<Hash>>) -> Self {
-        let mut answer = Self::new(GateDecision::Approve);
-        answer.answer.digest = digest.into();
+    pub fn approve(gate_digest: impl Into<Option<Hash>>) -> Self {
+        let mut answer = Self::from_decision(GateDecision::Approve);
+        answer.answer.digest = gate_digest.into();
         answer
     }
 
     /// Creates an answer that approves the call with a new input. Pass the gate's digest (hash of
     /// the content that the person saw), or `None` if the gate has none.
-    pub fn edit(digest: impl Into<Option<Hash>>, input: impl Serialize) -> Self {
+    pub fn edit(gate_digest: impl Into<Option<Hash>>, edited_input: impl Serialize) -> Self {
         let mut bad_value = None;
-        let input = serialize_or_record_error("the edited input", &input, &mut bad_value);
-        let mut answer = Self::new(GateDecision::Edit(input));
-        answer.answer.digest = digest.into();
+        let input = serialize_or_record_error("the edited input", &edited_input, &mut bad_value);
+        let mut answer = Self::from_decision(GateDecision::Edit(input));
+        answer.answer.digest = gate_digest.into();
         answer.serialize_error = bad_value;
         answer
     }
 
     /// Creates an answer that rejects what the gate asks to approve.
     pub fn reject() -> Self {
-        Self::new(GateDecision::Reject)
+        Self::from_decision(GateDecision::Reject)
     }
 
     /// Creates an answer to a question, with this text.
     pub fn text(answer_text: impl Into<String>) -> Self {
-        Self::new(GateDecision::Answer(answer_text.into()))
+        Self::from_decision(GateDecision::Answer(answer_text.into()))
     }
 
     /// Creates an answer to a question with a form, with these fields.
-    pub fn form(fields: impl Serialize) -> Self {
+    pub fn form(form_fields: impl Serialize) -> Self {
         let mut bad_value = None;
-        let fields = serialize_or_record_error("the fields of the form", &fields, &mut bad_value);
-        let mut answer = Self::new(GateDecision::Answer(fields.as_str().to_owned()));
+        let fields =
+            serialize_or_record_error("the fields of the form", &form_fields, &mut bad_value);
+        let mut answer = Self::from_decision(GateDecision::Answer(fields.as_str().to_owned()));
         answer.serialize_error = bad_value;
         answer
     }
@@ -161,10 +162,10 @@ impl Answer {
     /// Creates an answer which reports that something has happened: the external event that a gate
     /// waits for, or the effect of a call whose outcome is unknown.
     pub fn complete() -> Self {
-        Self::new(GateDecision::Complete)
+        Self::from_decision(GateDecision::Complete)
     }
 
-    fn new(decision: GateDecision) -> Self {
+    fn from_decision(decision: GateDecision) -> Self {
         let answer = GateAnswer {
             decision,
             by: DEFAULT_ACTOR.to_owned(),

@@ -24,8 +24,8 @@ pub struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    pub(crate) fn new(longhaul: &'a Longhaul, key: &str) -> Self {
-        Self { longhaul, key: LaneKey::new(key) }
+    pub(crate) fn new(longhaul: &'a Longhaul, lane_key: &str) -> Self {
+        Self { longhaul, key: LaneKey::new(lane_key) }
     }
 
     /// Returns the number of runs that wait for the lane, without the run that holds it.
@@ -33,7 +33,7 @@ impl<'a> Lane<'a> {
     /// # Errors
     /// The name of the lane is invalid, or the store failed.
     pub async fn len(&self) -> Result<u32, Error> {
-        Ok(self.longhaul.lane(self.key()?).await?.waiting)
+        Ok(self.longhaul.lane(self.valid_lane_key()?).await?.waiting)
     }
 
     /// Returns whether no run waits for the lane. A run may still hold the lane.
@@ -50,7 +50,7 @@ impl<'a> Lane<'a> {
     /// # Errors
     /// The name of the lane is invalid, or the store failed.
     pub async fn is_busy(&self) -> Result<bool, Error> {
-        Ok(self.longhaul.lane(self.key()?).await?.busy)
+        Ok(self.longhaul.lane(self.valid_lane_key()?).await?.busy)
     }
 
     /// Returns whether the lane is paused.
@@ -58,7 +58,7 @@ impl<'a> Lane<'a> {
     /// # Errors
     /// The name of the lane is invalid, or the store failed.
     pub async fn is_paused(&self) -> Result<bool, Error> {
-        Ok(self.longhaul.lane(self.key()?).await?.paused)
+        Ok(self.longhaul.lane(self.valid_lane_key()?).await?.paused)
     }
 
     /// Pauses the lane until [`resume`](Self::resume) is called: no run of it starts. A run that
@@ -67,7 +67,7 @@ impl<'a> Lane<'a> {
     /// # Errors
     /// The name of the lane is invalid, or the store failed.
     pub async fn pause(&self) -> Result<(), Error> {
-        self.longhaul.pause_lane(self.key()?).await?;
+        self.longhaul.pause_lane(self.valid_lane_key()?).await?;
         Ok(())
     }
 
@@ -76,11 +76,11 @@ impl<'a> Lane<'a> {
     /// # Errors
     /// The name of the lane is invalid, or the store failed.
     pub async fn resume(&self) -> Result<(), Error> {
-        self.longhaul.resume_lane(self.key()?).await?;
+        self.longhaul.resume_lane(self.valid_lane_key()?).await?;
         Ok(())
     }
 
-    fn key(&self) -> Result<&LaneKey, Error> {
+    fn valid_lane_key(&self) -> Result<&LaneKey, Error> {
         self.key.as_ref().map_err(|bad| bad.clone().into())
     }
 }

@@ -32,7 +32,7 @@ pub use longhaul_model::scripted::{Script, ScriptError, ScriptedModel};
 ///
 /// # Errors
 /// The script is not valid YAML of that format.
-pub fn scripted(name: &str, script: &str) -> Result<ScriptedModel, ScriptError> {
-    let script = Script::parse_yaml(name, script)?;
-    Ok(ScriptedModel::new(name, script, Arc::new(SystemClock)))
+pub fn scripted(model_name: &str, script: &str) -> Result<ScriptedModel, ScriptError> {
+    let script = Script::parse_yaml(model_name, script)?;
+    Ok(ScriptedModel::new(model_name, script, Arc::new(SystemClock)))
 }

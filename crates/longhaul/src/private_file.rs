@@ -72,7 +72,7 @@ pub(crate) enum FileAccessCheck {
 }
 
 impl FileAccessCheck {
-    fn check_file(self, path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
+    fn check_file_access(self, path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
         let me = rustix::process::geteuid().as_raw();
         self.check_owner_and_mode(path, (metadata.uid(), metadata.mode() & 0o777), me)
     }
@@ -109,7 +109,7 @@ pub(crate) fn read_private_file(
         result => result.map_err(|error| io_error(path, error))?,
     };
     let found = file.metadata().map_err(|error| io_error(path, error))?;
-    guard.check_file(path, &found)?;
+    guard.check_file_access(path, &found)?;
     let mut text = String::new();
     let read = file.take(bytes_max).read_to_string(&mut text);
     read.map_err(|error| io_error(path, error))?;

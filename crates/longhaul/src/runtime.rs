@@ -132,8 +132,8 @@ impl Runtime {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn event(&self, agent: impl AsRef<str>, kind: impl AsRef<str>) -> EventBuilder<'_> {
-        EventBuilder::new(&self.0, agent.as_ref(), kind.as_ref())
+    pub fn event(&self, agent: impl AsRef<str>, event_kind: impl AsRef<str>) -> EventBuilder<'_> {
+        EventBuilder::new(&self.0, agent.as_ref(), event_kind.as_ref())
     }
 
     /// Returns access to the schedules, which start agents at certain times while a worker runs.
@@ -151,12 +151,12 @@ impl Runtime {
     }
 
     /// Returns access to the lane with this name. The runs of a lane are driven one at a time.
-    pub fn lane(&self, name: impl AsRef<str>) -> Lane<'_> {
-        Lane::new(self.longhaul(), name.as_ref())
+    pub fn lane(&self, lane_name: impl AsRef<str>) -> Lane<'_> {
+        Lane::new(self.longhaul(), lane_name.as_ref())
     }
 
     /// Lists the lanes that contain runs or are paused, in the order of their names, at most 1,000
-    /// after the lane `after`.
+    /// after the lane `after_lane`.
     ///
     /// ```no_run
     /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -168,16 +168,16 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// The name `after` is invalid, or the store failed.
-    pub async fn lanes(&self, after: Option<&str>) -> Result<Vec<LaneView>, Error> {
-        let after = after.map(LaneKey::new).transpose()?;
-        Ok(self.longhaul().list_lanes(after.as_ref(), LANES_MAX).await?)
+    /// The name `after_lane` is invalid, or the store failed.
+    pub async fn lanes(&self, after_lane: Option<&str>) -> Result<Vec<LaneView>, Error> {
+        let after_lane = after_lane.map(LaneKey::new).transpose()?;
+        Ok(self.longhaul().list_lanes(after_lane.as_ref(), LANES_MAX).await?)
     }
 
     /// Returns the number of handlers that were aborted by a timeout or a cancel and have not returned
     /// yet, because they do not yield. Each of them blocks a thread of the program.
     pub fn stuck_handlers(&self) -> usize {
-        self.longhaul().services().counters.stuck_handlers()
+        self.longhaul().services().counters.stuck_handler_count()
     }
 
     /// Returns access to the gates: questions and approvals that wait for a person.

@@ -54,8 +54,8 @@ impl Schedule {
 
     /// Sets the time zone of the cron pattern, such as `Europe/Berlin`. Default: `UTC`.
     #[must_use]
-    pub fn tz(mut self, name: impl Into<String>) -> Self {
-        self.body.tz = Some(name.into());
+    pub fn tz(mut self, time_zone_name: impl Into<String>) -> Self {
+        self.body.tz = Some(time_zone_name.into());
         self
     }
 
@@ -70,8 +70,8 @@ impl Schedule {
     /// Makes each firing send an event of this kind to the agent, such as `idle_tick` (the agent
     /// has nothing else to do).
     #[must_use]
-    pub fn event(mut self, kind: impl Into<String>) -> Self {
-        self.body.event = Some(kind.into());
+    pub fn event(mut self, event_kind: impl Into<String>) -> Self {
+        self.body.event = Some(event_kind.into());
         self
     }
 
@@ -162,16 +162,16 @@ impl Schedules<'_> {
     ///
     /// # Errors
     /// There is no such schedule, or the store failed.
-    pub async fn remove(&self, name: &str) -> Result<ScheduleView, Error> {
-        Ok(self.state.runtime.longhaul.delete_schedule(name).await?)
+    pub async fn remove(&self, schedule_name: &str) -> Result<ScheduleView, Error> {
+        Ok(self.state.runtime.longhaul.delete_schedule(schedule_name).await?)
     }
 
     /// Starts a run of a schedule now. The next firing stays as it is.
     ///
     /// # Errors
     /// There is no such schedule, the lane is full, or the store failed.
-    pub async fn run(&self, name: &str) -> Result<RunHandle, Error> {
-        let run = self.state.runtime.longhaul.run_schedule(name, None).await?;
+    pub async fn run(&self, schedule_name: &str) -> Result<RunHandle, Error> {
+        let run = self.state.runtime.longhaul.run_schedule(schedule_name, None).await?;
         Ok(RunHandle::new(Arc::clone(self.state), run.id))
     }
 }

@@ -24,8 +24,8 @@ impl Position {
     pub const START: Self = Self { line: 1, column: 1 };
 
     /// Returns the line and column of the byte at this offset.
-    pub fn from_offset(text: &str, offset: usize) -> Self {
-        let before = text.get(..offset).unwrap_or(text);
+    pub fn from_offset(text: &str, byte_offset: usize) -> Self {
+        let before = text.get(..byte_offset).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |end| end + 1);
         Self { line: before.matches('\n').count() + 1, column: before[start..].chars().count() + 1 }
     }
@@ -47,7 +47,7 @@ pub struct PositionIndex<'a> {
 
 impl<'a> PositionIndex<'a> {
     /// Creates the index of a text.
-    pub fn new(text: &'a str) -> Self {
+    pub fn for_text(text: &'a str) -> Self {
         let mut lines = vec![0];
         lines.extend(text.match_indices('\n').map(|(at, _)| at + 1));
         let mut characters = vec![0];
@@ -60,13 +60,13 @@ impl<'a> PositionIndex<'a> {
     }
 
     /// Returns the line and column of the byte at this offset.
-    pub fn position_at_offset(&self, offset: usize) -> Position {
-        let offset = offset.min(self.text.len());
-        let line = self.line_starts.partition_point(|start| *start <= offset);
+    pub fn position_at_offset(&self, byte_offset: usize) -> Position {
+        let byte_offset = byte_offset.min(self.text.len());
+        let line = self.line_starts.partition_point(|start| *start <= byte_offset);
         let start = self.line_starts.get(line - 1).copied().unwrap_or(0);
         Position {
             line,
-            column: self.characters_before(offset) - self.characters_before(start) + 1,
+            column: self.characters_before(byte_offset) - self.characters_before(start) + 1,
         }
     }
 
@@ -76,9 +76,9 @@ impl<'a> PositionIndex<'a> {
         self.position_at_offset(part.as_ptr().addr().saturating_sub(text))
     }
 
-    fn characters_before(&self, offset: usize) -> usize {
-        let block = offset / BLOCK_BYTES;
-        let rest = &self.text.as_bytes()[block * BLOCK_BYTES..offset];
+    fn characters_before(&self, byte_offset: usize) -> usize {
+        let block = byte_offset / BLOCK_BYTES;
+        let rest = &self.text.as_bytes()[block * BLOCK_BYTES..byte_offset];
         self.characters.get(block).copied().unwrap_or(0) + count_characters(rest)
     }
 }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn an_index_maps_offsets_to_lines_and_columns() {
         let text = "a\nbb = \"\u{e9}\u{1f600}\"\n\n".repeat(60) + "end";
-        let index = PositionIndex::new(&text);
+        let index = PositionIndex::for_text(&text);
         for (offset, _) in text.char_indices() {
             assert_eq!(
                 index.position_at_offset(offset),
@@ -245,7 +245,7 @@ mod tests {
             );
         }
         assert_eq!(index.position_at_offset(text.len()), Position::from_offset(&text, text.len()));
-        assert_eq!(PositionIndex::new("").position_at_offset(0), Position::START);
+        assert_eq!(PositionIndex::for_text("").position_at_offset(0), Position::START);
         assert_eq!(index.position_of_slice(&text[2..4]), Position { line: 2, column: 1 });
     }
 

@@ -52,9 +52,9 @@ impl Task {
 
     /// Runs only the step with this name. Has no effect unless the task is for a chain.
     #[must_use]
-    pub fn step(mut self, name: impl Into<String>) -> Self {
+    pub fn step(mut self, step_name: impl Into<String>) -> Self {
         if let Some(chain) = &mut self.task.chain {
-            chain.step = Some(name.into());
+            chain.step = Some(step_name.into());
         }
         self
     }
@@ -77,8 +77,8 @@ impl Task {
 
     /// Sets the model that is used instead of the agent's models.
     #[must_use]
-    pub fn model(mut self, name: impl Into<String>) -> Self {
-        self.task.model = Some(name.into());
+    pub fn model(mut self, model_name: impl Into<String>) -> Self {
+        self.task.model = Some(model_name.into());
         self
     }
 
@@ -92,8 +92,8 @@ impl Task {
     /// Adds a context value that tools receive. The model can neither see nor set it. The agent's
     /// definition must list the name of the value.
     #[must_use]
-    pub fn context(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
-        let name = name.into();
+    pub fn context(mut self, value_name: impl Into<String>, value: impl Serialize) -> Self {
+        let name = value_name.into();
         let value_name = format!("the context value `{name}` of the task");
         let value = serialize_or_record_error(&value_name, &value, &mut self.serialize_error);
         self.task.context.insert(name, value);
@@ -202,9 +202,9 @@ impl Task {
 
     /// Makes the task an event of this kind. The agent reads a text about the event instead of the
     /// plain input.
-    pub(crate) fn event(mut self, kind: impl Into<String>) -> Self {
+    pub(crate) fn event(mut self, event_kind: impl Into<String>) -> Self {
         self.task.event = true;
-        self.task.kind = Some(kind.into());
+        self.task.kind = Some(event_kind.into());
         self
     }
 

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::Error;
 use crate::inbox::{Inbox, add_inbox_names, serve_inboxes};
 use crate::runtime_state::{RunningWorkerGuard, RuntimeState};
-use crate::worker::callbacks::{CallbackHooks, Callbacks};
+use crate::worker::callbacks::{CallbackWorkerHooks, WorkerCallbacks};
 
 /// A worker that drives the runs of inboxes. Created by
 /// [`Runtime::worker`](crate::Runtime::worker), started by [`spawn`](Self::spawn) or
@@ -54,7 +54,7 @@ pub struct Worker {
     sources: Vec<Arc<dyn Inbox>>,
     name_error: Option<IdError>,
     filter: Option<TaskFilter>,
-    callbacks: Callbacks,
+    callbacks: WorkerCallbacks,
     stops_on_signals: bool,
     /// Token that stops the worker. `None` means that the worker does not run.
     running: Arc<Mutex<Option<CancellationToken>>>,
@@ -69,7 +69,7 @@ impl Worker {
             sources: Vec::new(),
             name_error: None,
             filter: None,
-            callbacks: Callbacks::default(),
+            callbacks: WorkerCallbacks::default(),
             stops_on_signals: false,
             running: Arc::default(),
         }
@@ -255,7 +255,7 @@ impl Worker {
         let longhaul = &self.state.runtime.longhaul;
         let mut worker = EngineWorker::new(services, options).with_schedules(longhaul);
         if !self.callbacks.is_empty() {
-            let hooks = CallbackHooks::start_callback_thread(
+            let hooks = CallbackWorkerHooks::start_callback_thread(
                 self.callbacks.clone(),
                 Arc::clone(&services.clock),
             );
@@ -266,7 +266,7 @@ impl Worker {
         }
         let order = Shutdown::new();
         let mut signals = match self.stops_on_signals {
-            true => Some(StopSignals::listen().map_err(Error::WorkerSetup)?),
+            true => Some(StopSignals::listen_for_stop_signals().map_err(Error::WorkerSetup)?),
             false => None,
         };
         let background = async {
@@ -319,7 +319,7 @@ struct StopSignals {
 }
 
 impl StopSignals {
-    fn listen() -> std::io::Result<Self> {
+    fn listen_for_stop_signals() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -343,7 +343,7 @@ async fn notify_journal_followers(services: &EngineServices) {
         records: &*services.records,
         clock: &*services.clock,
     };
-    if let Err(error) = services.changes.read_and_notify_subscribers(source).await {
+    if let Err(error) = services.changes.read_changes_and_notify_subscribers(source).await {
         tracing::warn!(%error, "the change feed failed; callers that wait for runs check the store themselves from now on");
     }
 }

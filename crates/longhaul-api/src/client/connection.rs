@@ -144,7 +144,7 @@ impl ApiConnection {
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sent).await;
         let lost = |lost| self.no_response_problem(request, &lost);
         let Ok(sent) = sent else {
-            return Err(lost(timeout_error()));
+            return Err(lost(response_timeout_reason()));
         };
         let response = sent.map_err(|error| lost(error.into()))?;
         let status = response.status();
@@ -159,7 +159,7 @@ impl ApiConnection {
         }
         let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, read_bounded_body(response)).await
         else {
-            return Err(lost(timeout_error()));
+            return Err(lost(response_timeout_reason()));
         };
         let body = body.map_err(lost)?;
         Err(self.parse_problem(status, &body))
@@ -306,7 +306,7 @@ async fn read_bounded_body(response: Response) -> Result<Vec<u8>, NoResponseReas
     Ok(body)
 }
 
-fn timeout_error() -> NoResponseReason {
+fn response_timeout_reason() -> NoResponseReason {
     NoResponseReason {
         why: format!("the server did not respond within {} s", RESPONSE_TIMEOUT.as_secs()),
         unsent: false,

@@ -56,7 +56,7 @@ struct SseConnection {
 }
 
 impl SseConnection {
-    fn new(response: Response) -> Self {
+    fn from_response(response: Response) -> Self {
         let bytes = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&bytes);
         let chunks = response.bytes_stream().map(move |chunk| {
@@ -71,7 +71,7 @@ impl SseConnection {
     }
 
     /// Waits for the next server-sent event. `None` means that the connection is no longer usable.
-    async fn next(&mut self) -> Option<Sse> {
+    async fn next_sse_event(&mut self) -> Option<Sse> {
         let next = tokio::time::timeout(SILENCE_TIMEOUT, self.events.next()).await;
         let event = next.ok()??.ok()?;
         self.bytes_since_event.store(0, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl fmt::Debug for EventStream {
 
 impl EventStream {
     /// Opens the stream of the run's events that follow a sequence number.
-    pub(super) async fn new(
+    pub(super) async fn open_for_run(
         connection: Arc<ApiConnection>,
         run: RunId,
         after: Seq,
@@ -112,7 +112,9 @@ impl EventStream {
         let run = self.run.to_string();
         let request = ApiRequest::get(&["v1", "runs", &run, "events"])
             .with_query_param("after", self.last_seq);
-        Ok(SseConnection::new(self.connection.open_event_stream(&request, self.last_seq.0).await?))
+        Ok(SseConnection::from_response(
+            self.connection.open_event_stream(&request, self.last_seq.0).await?,
+        ))
     }
 
     async fn reconnect(&mut self) -> Result<(), Problem> {
@@ -183,7 +185,7 @@ impl EventStream {
                 self.reconnect().await?;
                 continue;
             };
-            match open.next().await {
+            match open.next_sse_event().await {
                 Some(event) => {
                     if let Some(entry) = self.parse_new_entry(&event)? {
                         return Ok(Some(vec![entry]));

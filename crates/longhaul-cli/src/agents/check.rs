@@ -18,7 +18,7 @@ use longhaul_engine::services::ModelResolver;
 use longhaul_tool::memory;
 use serde_json::{Value, json};
 
-use crate::agents::project::AgentsProject;
+use crate::agents::project::ProjectWithAgents;
 use crate::error::CliError;
 use crate::submit::dotenv_key_note;
 use crate::{environment, output};
@@ -34,7 +34,7 @@ pub(crate) struct CheckAgentsCommand {
 }
 
 impl CheckAgentsCommand {
-    pub(crate) fn run(&self, project: &AgentsProject) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, project: &ProjectWithAgents) -> anyhow::Result<()> {
         let name = self.name.as_deref();
         let loaded = &project.loaded;
         // Built-in agents are only checked if one is named.
@@ -118,7 +118,7 @@ fn print_findings(problems: &[Problem], notes: &[(PathBuf, String)]) -> anyhow::
 /// Checks agents against the models, tools and defaults of the project.
 #[derive(Debug)]
 struct AgentChecker<'a> {
-    project: &'a AgentsProject,
+    project: &'a ProjectWithAgents,
     models: Arc<dyn ModelResolver>,
     /// Resolver for models that become usable with the keys in the project's `.env`. `None` if
     /// `.env` adds no variables.
@@ -128,7 +128,7 @@ struct AgentChecker<'a> {
 }
 
 impl<'a> AgentChecker<'a> {
-    fn new(project: &'a AgentsProject) -> anyhow::Result<Self> {
+    fn new(project: &'a ProjectWithAgents) -> anyhow::Result<Self> {
         let (process_env, config, clock) = (&project.process_env, &project.config, &project.clock);
         let dotenv_env = environment::add_dotenv_variables_if_valid(process_env.clone());
         let dotenv_env = (dotenv_env.env != process_env.env)

@@ -27,7 +27,7 @@ impl ListAgentsCommand {
         if self.json {
             return output::print_json(&agents_to_json(loaded));
         }
-        let rows = agent_rows(loaded);
+        let rows = agent_table_rows(loaded);
         let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
         let widths: Vec<usize> = (0..5).map(|column| wide(column).unwrap_or(0)).collect();
         for row in &rows {
@@ -45,7 +45,7 @@ impl ListAgentsCommand {
     }
 }
 
-fn agent_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
+fn agent_table_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
     let mut rows: Vec<AgentRow> = Vec::new();
     for one in &loaded.agents {
         let agent = &one.agent;

@@ -13,11 +13,11 @@ use longhaul::agents::built_in::BUILT_IN_AGENTS;
 use longhaul::agents::load::{AGENTS_FOLDER, find_agent_text_problems};
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
 use longhaul::agents::scaffold::AgentScaffold;
-use longhaul::assemble::with_agent_load_context;
+use longhaul::assemble::call_with_agent_load_context;
 use longhaul::skills;
 use longhaul_tool::FileLocation;
 
-use crate::agents::project::AgentsProject;
+use crate::agents::project::ProjectWithAgents;
 use crate::error::CliError;
 use crate::output;
 
@@ -44,7 +44,7 @@ pub(crate) struct NewAgentCommand {
 }
 
 impl NewAgentCommand {
-    pub(crate) fn run(&self, project: &AgentsProject) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, project: &ProjectWithAgents) -> anyhow::Result<()> {
         let scaffold = AgentScaffold {
             name: self.name.clone(),
             model: self.model.clone(),
@@ -57,7 +57,7 @@ impl NewAgentCommand {
         let skills = skills::load_skills(&project.config.root, &project.display_root);
         let location = (project.display_root.as_path(), &skills);
         let problems =
-            with_agent_load_context(&project.config, &project.tools, location, |location| {
+            call_with_agent_load_context(&project.config, &project.tools, location, |location| {
                 find_agent_text_problems(location, &self.name, &text)
             });
         if !problems.is_empty() {
@@ -87,7 +87,7 @@ impl NewAgentCommand {
         &self,
         scaffold: &AgentScaffold,
         from: &str,
-        project: &AgentsProject,
+        project: &ProjectWithAgents,
     ) -> anyhow::Result<String> {
         let source_agent = match project.loaded.find_loaded_agent(from) {
             Ok(source_agent) => source_agent,
@@ -111,7 +111,7 @@ impl NewAgentCommand {
         }
     }
 
-    fn write_agent_file(&self, project: &AgentsProject, text: &str) -> anyhow::Result<()> {
+    fn write_agent_file(&self, project: &ProjectWithAgents, text: &str) -> anyhow::Result<()> {
         let file = agent_file_path(project, &self.name);
         let display_path =
             project.display_root.join(AGENTS_FOLDER).join(format!("{}.md", self.name));
@@ -146,7 +146,7 @@ impl NewAgentCommand {
     }
 }
 
-fn agent_file_path(project: &AgentsProject, name: &str) -> std::path::PathBuf {
+fn agent_file_path(project: &ProjectWithAgents, name: &str) -> std::path::PathBuf {
     project.config.root.join(AGENTS_FOLDER).join(format!("{name}.md"))
 }
 

@@ -15,7 +15,7 @@ use crate::environment;
 
 /// A project's settings, tools and agents, without its store.
 #[derive(Debug)]
-pub(crate) struct AgentsProject {
+pub(crate) struct ProjectWithAgents {
     pub(crate) process_env: ProcessEnv,
     pub(crate) config: Config,
     pub(crate) clock: Arc<dyn Clock>,
@@ -25,7 +25,7 @@ pub(crate) struct AgentsProject {
     pub(crate) loaded: LoadedAgents,
 }
 
-impl AgentsProject {
+impl ProjectWithAgents {
     /// Loads the project of the current folder.
     pub(crate) fn load() -> anyhow::Result<Self> {
         let process_env = environment::current_process_env()?;

@@ -23,7 +23,7 @@ use longhaul_engine::tool_registry::{RegisteredTool, ToolRegistry};
 use longhaul_engine::{CHILD_TOOLS, RUN_AGENT};
 use serde_json::json;
 
-use crate::agents::project::AgentsProject;
+use crate::agents::project::ProjectWithAgents;
 use crate::event_printer::first_line;
 use crate::{output, sanitize};
 
@@ -41,7 +41,7 @@ pub(crate) struct ShowAgentCommand {
 }
 
 impl ShowAgentCommand {
-    pub(crate) fn run(&self, project: &AgentsProject) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, project: &ProjectWithAgents) -> anyhow::Result<()> {
         let one = match project.loaded.find_loaded_agent(&self.name) {
             Ok(one) => one,
             Err(AgentError::Unknown(message)) => {
@@ -120,7 +120,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
     let effects = agent.effects.iter();
     lines.extend(effects.map(|effect| ("effect", format_effect_rule(effect))));
     let events = agent.events.iter();
-    lines.extend(events.map(|(kind, text)| ("event", format!("{kind}: {text}"))));
+    lines.extend(events.map(|(kind, template)| ("event", format!("{kind}: {template}"))));
     lines
 }
 
@@ -176,7 +176,7 @@ fn format_option<T>(value: Option<T>, format_value: impl Fn(T) -> String) -> Str
 /// Joins the texts that are not empty with commas, each with its name in front.
 fn join_named_texts(parts: &[(&str, String)]) -> String {
     let texts = parts.iter().filter(|(_, text)| !text.is_empty());
-    let texts = texts.map(|(name, text)| format!("{name} {text}").trim().to_owned());
+    let texts = texts.map(|(label, text)| format!("{label} {text}").trim().to_owned());
     texts.collect::<Vec<_>>().join(", ")
 }
 
@@ -246,7 +246,7 @@ fn format_loop_guards(guards: LoopGuardConfig) -> String {
 fn format_compaction(compaction: &CompactionPolicy) -> String {
     let threshold =
         compaction.at_percent.map(|percent| format!("at {percent} % of the context window"));
-    let keep = compaction.keep.as_ref().map(|keep| format!("keeps {keep}"));
+    let keep = compaction.keep.as_ref().map(|summary_parts| format!("keeps {summary_parts}"));
     threshold.into_iter().chain(keep).collect::<Vec<_>>().join(", ")
 }
 

@@ -21,14 +21,14 @@ pub(crate) struct BenchClient {
 
 impl BenchClient {
     /// Connects to the server at this URL. Requests carry this API key.
-    pub(crate) async fn connect(url: &str, key: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn connect(url: &str, api_key: &str) -> anyhow::Result<Self> {
         let host = url.trim_start_matches("http://").to_owned();
         let stream = TcpStream::connect(&host).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         #[expect(clippy::disallowed_methods, reason = "the task ends when its sender is dropped")]
         drop(tokio::spawn(connection));
-        let key = key.to_owned();
+        let key = api_key.to_owned();
         Ok(Self { sender, host, key })
     }
 

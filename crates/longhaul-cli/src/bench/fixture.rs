@@ -63,7 +63,7 @@ pub(crate) struct BenchRunsResult {
 
 impl BenchRunsResult {
     /// Returns the total length of the runs' model replies and tool results, in bytes.
-    pub(crate) async fn transcript_bytes(&self) -> anyhow::Result<u64> {
+    pub(crate) async fn measure_transcript_bytes(&self) -> anyhow::Result<u64> {
         let mut bytes = 0;
         for run in &self.runs {
             let folded = self.longhaul.replay_run(*run).await?;
@@ -210,9 +210,9 @@ pub(crate) struct FixedTextTool {
 }
 
 impl FixedTextTool {
-    /// Creates a tool that returns `bytes` bytes of text. Its calls have this effect class, which
-    /// also decides whether they run in parallel.
-    pub(crate) fn new(bytes: usize, class: EffectClass) -> anyhow::Result<Self> {
+    /// Creates a tool that returns `text_bytes` bytes of text. Its calls have this effect class,
+    /// which also decides whether they run in parallel.
+    pub(crate) fn new(text_bytes: usize, class: EffectClass) -> anyhow::Result<Self> {
         Ok(Self {
             class,
             spec: ToolSpec {
@@ -223,7 +223,7 @@ impl FixedTextTool {
                 in_doubt: None,
                 timeout: None,
             },
-            text: "x".repeat(bytes).into(),
+            text: "x".repeat(text_bytes).into(),
         })
     }
 }

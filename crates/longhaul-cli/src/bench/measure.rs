@@ -100,7 +100,7 @@ pub(crate) struct TurnCost {
 
 impl TurnCost {
     /// Returns commits, CPU time and wall time as table cells.
-    pub(crate) fn table_cells(&self) -> [String; 3] {
+    pub(crate) fn cost_table_cells(&self) -> [String; 3] {
         [
             format!("{:.2}", self.commits_per_turn),
             format!("{:.0}", self.cpu_us_per_turn),

@@ -30,7 +30,7 @@ const PROVIDER: &str = "mock";
 /// Provider API that the mock model is called with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum MockApi {
+pub(crate) enum MockModelApi {
     /// Anthropic Messages API
     Anthropic,
     /// OpenAI Responses API
@@ -39,7 +39,7 @@ pub(crate) enum MockApi {
     Chat,
 }
 
-impl fmt::Display for MockApi {
+impl fmt::Display for MockModelApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Anthropic => "anthropic",
@@ -55,7 +55,7 @@ pub(crate) enum ModelSource {
     /// A scripted model in this process that makes `calls` tool calls per turn.
     Scripted { calls: u32 },
     /// A mock model server at `url`, called through the real adapter of the API `wire`.
-    Mock { wire: MockApi, url: String },
+    Mock { wire: MockModelApi, url: String },
 }
 
 impl ModelSource {
@@ -74,9 +74,9 @@ impl ModelSource {
         let mut settings = ModelSettings::new(PROVIDER, bench_script_name(turns), None);
         settings.pricing.window_tokens = WINDOW_TOKENS;
         Ok(match wire {
-            MockApi::Anthropic => anthropic::new_model(http, settings, clock),
-            MockApi::Responses => responses::new_model(http, settings, clock),
-            MockApi::Chat => {
+            MockModelApi::Anthropic => anthropic::new_model(http, settings, clock),
+            MockModelApi::Responses => responses::new_model(http, settings, clock),
+            MockModelApi::Chat => {
                 chat::new_model(http, settings, ServerQuirks::for_provider(PROVIDER), clock)
             }
         }?)
@@ -87,9 +87,9 @@ fn bench_script_name(turns: u32) -> String {
     format!("turns-{turns}")
 }
 
-fn bench_script_text(turns: u32, calls: u32) -> String {
+fn bench_script_text(turns: u32, calls_per_turn: u32) -> String {
     // Each call has another input, because calls with the same subject run sequentially.
-    let calls = (1..=calls).map(|n| format!("{{ name: echo, input: {{ n: {n} }} }}"));
+    let calls = (1..=calls_per_turn).map(|n| format!("{{ name: echo, input: {{ n: {n} }} }}"));
     let calls = calls.collect::<Vec<_>>().join(", ");
     format!(
         "replies:\n  - text: \"Looking at the next one.\"\n    tools: [{calls}]\n    \
@@ -126,14 +126,14 @@ impl MockModelProcess {
         let latency = format!("{}ms", latency.0);
         let args = ["mock-model", "--listen", "127.0.0.1:0", "--json", "--until-eof"];
         let args = [&args[..], &["--scripts", "scripts", "--latency", &latency]].concat();
-        let mut command = ChildProcess::longhaul_command(&args, folder, std::env::vars_os())?;
+        let mut command = ChildProcess::build_longhaul_command(&args, folder, std::env::vars_os())?;
         let (process, url) =
             ChildProcess::start_server_and_get_url(command.stdout(Stdio::piped()))?;
         Ok(Self { _process: process, url })
     }
 
     /// Returns a model source that calls this mock with the given API.
-    pub(crate) fn model_source(&self, api: MockApi) -> ModelSource {
+    pub(crate) fn model_source(&self, api: MockModelApi) -> ModelSource {
         let url = self.url.clone();
         ModelSource::Mock { wire: api, url }
     }

@@ -41,6 +41,6 @@ impl BenchProject {
 
     /// Builds a command that runs `longhaul` with these arguments in the project's folder.
     pub(crate) fn longhaul_command(&self, args: &[&str]) -> anyhow::Result<Command> {
-        ChildProcess::longhaul_command(args, self.root(), &self.process_env.env)
+        ChildProcess::build_longhaul_command(args, self.root(), &self.process_env.env)
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct BenchQueueCommand {
 
 /// Task rates with a short queue, a long queue, and many tasks behind busy lanes.
 #[derive(Debug, Serialize)]
-struct QueueRates {
+struct QueueTaskRates {
     short_queue_tasks_per_second: f64,
     long_queue_tasks_per_second: f64,
     long_queue_ratio: f64,
@@ -85,7 +85,7 @@ impl BenchQueueCommand {
         )?;
         report.print_progress("measuring claims of an idle worker");
         let claims = Percentiles::from(&SortedDurations::new(
-            runtime.block_on(bench.measure_claim_delays())?,
+            runtime.block_on(bench.measure_claim_delay_nanos())?,
         ));
         let limit = 2.0 * disk.bare_commit_us + CLAIM_TARGET_US;
         let verdict = met_or_missed(claims.p50 <= limit);
@@ -161,7 +161,7 @@ impl BenchQueueCommand {
             "executing tasks while {queued} other tasks wait in two busy lanes"
         ));
         let behind_lanes_rate = measure("lanes", SHORT_QUEUE, queued)?;
-        let rates = QueueRates {
+        let rates = QueueTaskRates {
             short_queue_tasks_per_second: short_queue_rate,
             long_queue_tasks_per_second: long_queue_rate,
             long_queue_ratio: long_queue_rate / short_queue_rate.max(f64::MIN_POSITIVE),

@@ -23,7 +23,7 @@ pub(crate) struct BenchReport {
 impl BenchReport {
     /// Creates the report of a benchmark. The report's first line contains the conditions of the
     /// measurement, such as event counts.
-    pub(crate) fn new(bench_name: &str, conditions: &str, json: bool) -> Self {
+    pub(crate) fn new(bench_name: &str, conditions: &str, prints_json: bool) -> Self {
         let build = match cfg!(debug_assertions) {
             true => "debug build: not comparable",
             false => "release",
@@ -38,7 +38,7 @@ impl BenchReport {
         Self {
             lines: vec![format!("bench {bench_name}: {conditions}, {cores} cores, {build}")],
             fields: fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
-            json,
+            json: prints_json,
         }
     }
 

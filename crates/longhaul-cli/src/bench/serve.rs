@@ -95,9 +95,9 @@ struct RequestTiming {
 }
 
 impl RequestTiming {
-    fn new(per_second: f64, durations: &SortedDurations) -> Self {
+    fn new(requests_per_second: f64, durations: &SortedDurations) -> Self {
         let us = Percentiles::from(durations);
-        Self { per_second, p50_ms: us.p50 / 1e3, p99_ms: us.p99 / 1e3 }
+        Self { per_second: requests_per_second, p50_ms: us.p50 / 1e3, p99_ms: us.p99 / 1e3 }
     }
 
     fn report_line(&self, label: &str) -> String {

@@ -69,7 +69,7 @@ struct CallCostComparison {
 }
 
 impl CallCostComparison {
-    fn new(one_call: TurnCost, several_calls: TurnCost) -> Self {
+    fn compare(one_call: TurnCost, several_calls: TurnCost) -> Self {
         let each = |few: f64, many: f64| (many - few) / f64::from(CALLS_PER_TURN - 1);
         Self {
             one: one_call,
@@ -82,7 +82,7 @@ impl CallCostComparison {
     fn table_rows(&self, label: &str) -> [Vec<String>; 2] {
         [(label, 1, &self.one), ("", CALLS_PER_TURN, &self.several)].map(|(label, calls, cost)| {
             let mut row = vec![label.to_owned(), calls.to_string()];
-            row.extend(cost.table_cells());
+            row.extend(cost.cost_table_cells());
             row
         })
     }
@@ -157,7 +157,7 @@ impl BenchToolsCommand {
     fn measure_schema_check_cpu_us(&self) -> anyhow::Result<f64> {
         let echo = Arc::new(FixedTextTool::new(self.result as usize, EffectClass::Keyed)?)
             as Arc<dyn Tool>;
-        let tool = RegisteredTool::new(echo)?;
+        let tool = RegisteredTool::from_tool(echo)?;
         let input = json!({ "n": 1 });
         let before = cpu_time_us();
         for _ in 0..CHECK_COUNT {
@@ -203,7 +203,7 @@ impl BenchToolsCommand {
         let by_cpu = |a: &TurnCost, b: &TurnCost| a.cpu_us_per_turn.total_cmp(&b.cpu_us_per_turn);
         let cheapest = |costs: Vec<TurnCost>| costs.into_iter().min_by(by_cpu);
         let (one, several) = cheapest(one).zip(cheapest(several)).context("no round was run")?;
-        Ok(CallCostComparison::new(one, several))
+        Ok(CallCostComparison::compare(one, several))
     }
 }
 

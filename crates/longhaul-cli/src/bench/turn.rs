@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 
 use crate::bench::fixture::{BenchFixture, WARM_UP_TURNS};
 use crate::bench::measure::DiskSpeed;
-use crate::bench::model_source::{MockApi, ModelSource};
+use crate::bench::model_source::{MockModelApi, ModelSource};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::bench::turn::bench_run::BenchRunResult;
 use crate::bench::turn::crash::measure_crash_recovery;
@@ -37,7 +37,7 @@ const STORED_RATIO_TARGET: f64 = 1.8;
 
 /// A part of `bench turn` that can be measured alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum BenchTurnPart {
+enum TurnBenchPart {
     /// Commits, CPU time and bytes per turn with a scripted model, without HTTP
     Engine,
     /// Three cases with model calls over real HTTP: one run, a long history, many concurrent runs
@@ -65,11 +65,11 @@ pub(crate) struct BenchTurnCommand {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: u32,
     /// Provider API that the mock model is called with
-    #[arg(long, value_enum, default_value_t = MockApi::Chat)]
-    wire: MockApi,
+    #[arg(long, value_enum, default_value_t = MockModelApi::Chat)]
+    wire: MockModelApi,
     /// Measure only these parts of the benchmark
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
-    only: Vec<BenchTurnPart>,
+    only: Vec<TurnBenchPart>,
     /// Folder for the stores; the speed of its disk matters
     #[arg(long)]
     dir: Option<std::path::PathBuf>,
@@ -103,15 +103,15 @@ impl BenchTurnCommand {
         let conditions = format!("WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up");
         let mut report = BenchReport::new("turn", &conditions, self.json);
         DiskSpeed::measure_disk_speed(folder, &mut report)?;
-        if wants(BenchTurnPart::Engine) {
+        if wants(TurnBenchPart::Engine) {
             self.measure_turns_without_http(folder, result_bytes(ENGINE_RESULT_BYTES), &mut report)
                 .await?;
         }
-        if wants(BenchTurnPart::Crash) {
+        if wants(TurnBenchPart::Crash) {
             report.print_progress(&format!("killing a worker {} times", self.kills));
             measure_crash_recovery(folder, self.kills, &mut report).await?;
         }
-        if wants(BenchTurnPart::Http) {
+        if wants(TurnBenchPart::Http) {
             let over_http = HttpBench {
                 wire: self.wire,
                 messages: self.messages,

@@ -53,7 +53,7 @@ impl AutoApprover {
                 continue;
             }
             *count += 1;
-            let (decision, note) = self.choose_gate_decision(&gate)?;
+            let (decision, note) = self.decision_and_note(&gate)?;
             let answer = Answer {
                 decision,
                 // A quorum needs different people.
@@ -73,7 +73,7 @@ impl AutoApprover {
     }
 
     /// Returns the decision about a gate, and the note of the answer.
-    fn choose_gate_decision(&self, gate: &GateRow) -> anyhow::Result<(GateDecision, &'static str)> {
+    fn decision_and_note(&self, gate: &GateRow) -> anyhow::Result<(GateDecision, &'static str)> {
         Ok(match gate.spec.kind {
             GateKind::Approval | GateKind::Result => (GateDecision::Approve, "chaos approves all"),
             GateKind::Question => (GateDecision::Answer("go on".into()), "chaos has no answer"),

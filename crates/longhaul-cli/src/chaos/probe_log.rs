@@ -70,20 +70,16 @@ mod tests {
             )
         };
         let record_line = record(r#""says {\"tool\":1""#);
-        let incomplete = &record_line[..40];
-        for (text, expected_count) in [
-            (String::new(), Some(0)),
-            (format!("{record_line}\n{record_line}\n"), Some(2)),
-            (format!("{record_line}\n{incomplete}"), Some(1)),
-            (format!("{incomplete}{record_line}\n"), Some(1)),
-            (format!("{}{record_line}\n{record_line}\n", &record_line[..4]), Some(2)),
-            ("nothing of ours\n".to_owned(), None),
-        ] {
-            assert_eq!(
-                parse_effect_records(&text).ok().map(|records| records.len()),
-                expected_count,
-                "{text}"
-            );
-        }
+        let (truncated_record, first_4_bytes) = (&record_line[..40], &record_line[..4]);
+        let assert_record_count = |log_text: &str, expected: Option<usize>| {
+            let records = parse_effect_records(log_text).ok();
+            assert_eq!(records.map(|records| records.len()), expected, "{log_text}");
+        };
+        assert_record_count("", Some(0));
+        assert_record_count(&format!("{record_line}\n{record_line}\n"), Some(2));
+        assert_record_count(&format!("{record_line}\n{truncated_record}"), Some(1));
+        assert_record_count(&format!("{truncated_record}{record_line}\n"), Some(1));
+        assert_record_count(&format!("{first_4_bytes}{record_line}\n{record_line}\n"), Some(2));
+        assert_record_count("nothing of ours\n", None);
     }
 }

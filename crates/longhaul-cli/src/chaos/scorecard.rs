@@ -33,7 +33,7 @@ impl Scorecard<'_> {
         let zeros: Map<String, Value> = zeros.into_iter().collect();
         let (median, worst) = self.median_and_max_recovery_ms();
         json!({
-            "verdict": if counts.has_passed() { "passed" } else { "failed" },
+            "verdict": if counts.has_test_passed() { "passed" } else { "failed" },
             "agent": self.agent,
             "seed": plan.seed,
             "runs": {
@@ -75,7 +75,7 @@ impl Scorecard<'_> {
             (log.runs.len(), counts.completed, counts.failed.len());
         let (median, worst) = self.median_and_max_recovery_ms();
         let (calls, repeated) = (counts.model_calls, counts.model_calls_repeated);
-        let (pure_calls, keyed_calls) = (counts.pure_repeats, counts.keyed_repeats);
+        let (pure_repeats, keyed_repeats) = (counts.pure_repeats, counts.keyed_repeats);
         let runs =
             format!("{submitted} submitted, {completed} completed, {failed} failed{other_runs}");
         line("runs", runs);
@@ -87,14 +87,14 @@ impl Scorecard<'_> {
         line("recovery, start to first event", recovery);
         line("model calls", format!("{calls} made, {repeated} repeated"));
         let repeats =
-            format!("{pure_calls} pure calls, {keyed_calls} keyed calls with the same key");
+            format!("{pure_repeats} pure calls, {keyed_repeats} keyed calls with the same key");
         line("allowed repeats", repeats);
         line("once calls", counts.once_calls.to_string());
         line("in doubt, and reported as such", in_doubt_calls_text(&counts.in_doubt));
         for rule in Invariant::ALL {
             let violations = counts.violation_count(rule);
-            let verdict = if violations == 0 { "ok" } else { "BROKEN" };
-            line(rule.name_and_label().1, format!("{violations}  {verdict}"));
+            let ok_or_broken = if violations == 0 { "ok" } else { "BROKEN" };
+            line(rule.name_and_label().1, format!("{violations}  {ok_or_broken}"));
         }
         let _: std::fmt::Result = write!(text, "\n{}", self.verdict_text());
         text
@@ -116,7 +116,7 @@ impl Scorecard<'_> {
 
     fn verdict_text(&self) -> String {
         let (counts, seed) = (self.counts, self.plan.seed);
-        if counts.has_passed() {
+        if counts.has_test_passed() {
             let seconds = self.duration_ms / 1_000;
             let kept_folder = self.folder.as_ref();
             let kept_folder =
@@ -129,9 +129,9 @@ impl Scorecard<'_> {
             text.push_str(" The last worker wrote nothing for three minutes while runs were open.");
         }
         for violation in counts.violations.iter().take(SHOWN_MAX) {
-            let call = violation.call.map(|call| format!(" {call}"));
-            let call = call.unwrap_or_default();
-            text.push_str(&format!("\n  {}{call}: {}", violation.run, violation.message));
+            let call_suffix = violation.call.map(|call| format!(" {call}"));
+            let call_suffix = call_suffix.unwrap_or_default();
+            text.push_str(&format!("\n  {}{call_suffix}: {}", violation.run, violation.message));
         }
         let omitted = counts.violations.len().saturating_sub(SHOWN_MAX);
         if omitted > 0 {

@@ -53,7 +53,7 @@ pub(crate) struct ScratchProject {
 
 impl ScratchProject {
     /// Creates the built-in project, isolated from the user's settings.
-    pub(crate) fn create_built_in() -> anyhow::Result<Self> {
+    pub(crate) fn create_built_in_project() -> anyhow::Result<Self> {
         let folder = create_temp_folder()?;
         project_files::write_project_files(folder.path(), built_in::FILES)?;
         let mut process_env = environment::current_process_env()?;
@@ -64,7 +64,7 @@ impl ScratchProject {
 
     /// Copies the project of the current folder, for a chaos test of this agent. What the user
     /// trusts in the project is trusted in the copy too, because the content is the same.
-    pub(crate) fn copy_project(agent: &str) -> anyhow::Result<Self> {
+    pub(crate) fn copy_current_project(agent: &str) -> anyhow::Result<Self> {
         let mut process_env = environment::current_process_env()?;
         let project = environment::load_config(&process_env)?;
         let untrusted = confirm::ask_for_trust_before_run(
@@ -120,16 +120,19 @@ impl ScratchProject {
     /// Starts a worker of the project in a separate process.
     pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
         let args = ["worker", "--quiet", "--until-eof"];
-        let mut command =
-            ChildProcess::longhaul_command(&args, self.root(), &self.process_env.env)?;
-        let log =
-            File::options().create(true).append(true).open(self.root().join(WORKER_LOG_FILE))?;
+        let mut command = ChildProcess::build_longhaul_command(
+            &args,
+            self.project_folder(),
+            &self.process_env.env,
+        )?;
+        let log_file = self.project_folder().join(WORKER_LOG_FILE);
+        let log = File::options().create(true).append(true).open(log_file)?;
         // Ctrl-C at the terminal is for this process, which kills the worker itself.
         ChildProcess::start(command.stderr(log).process_group(0))
     }
 
     /// Returns the path of the project's temporary folder.
-    fn root(&self) -> &Path {
+    fn project_folder(&self) -> &Path {
         &self.config.root
     }
 

@@ -145,7 +145,7 @@ impl RunVerifier<'_> {
     fn check_effects_without_call(&mut self, histories: &BTreeMap<CallId, CallHistory>) {
         let strange = |record: &&&EffectRecord| {
             !histories.contains_key(&record.call)
-                || record.key != record.call.idempotency_key(self.run)
+                || record.key != record.call.call_idempotency_key(self.run)
         };
         let unaccounted: Vec<(CallId, String)> = self
             .effects
@@ -166,10 +166,10 @@ impl RunVerifier<'_> {
             self.effects.iter().filter(|line| line.call == call).map(|line| line.epoch).collect();
         let offend =
             |bench: &mut Self, rule, message| bench.add_violation(rule, Some(call), message);
-        if let Some(message) = history.repeat_after_result_message(&epochs) {
+        if let Some(message) = history.error_if_repeated_after_result(&epochs) {
             offend(self, Invariant::RepeatedAfterResult, message);
         }
-        if let Some(message) = history.effect_without_start_message(&epochs) {
+        if let Some(message) = history.error_if_effect_without_start(&epochs) {
             offend(self, Invariant::UnaccountedEffect, message);
         }
         let times = history.start_epochs.len().max(epochs.len());
@@ -189,7 +189,7 @@ impl RunVerifier<'_> {
                     offend(self, Invariant::DuplicateOnceEffect, message);
                 }
                 let ended = self.entries.last().is_some_and(|last| last.event.is_terminal());
-                if let Some(message) = history.unreported_lost_call_message(&epochs, ended) {
+                if let Some(message) = history.error_if_loss_unreported(&epochs, ended) {
                     offend(self, Invariant::LostWithoutReport, message);
                 }
             }

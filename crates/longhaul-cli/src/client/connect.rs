@@ -136,9 +136,9 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
 /// Returns the URL of the server that drives this store, from the server's marker file. A crashed
 /// server leaves that file behind, and another program may use the port by now. The result is
 /// therefore `None` unless the process that the file names holds the store's lock.
-fn local_server_url(file: &Path) -> Option<Url> {
-    let marker = server_marker::load_running_server_record(file)?;
-    let driver = longhaul_store::driver_process_description(file).ok()??;
+fn local_server_url(store_file: &Path) -> Option<Url> {
+    let marker = server_marker::load_running_server_record(store_file)?;
+    let driver = longhaul_store::driver_process_description(store_file).ok()??;
     let (pid, at) = (format!("pid {},", marker.pid), format!(" at {}", marker.url));
     let same = driver.starts_with(&pid) && driver.ends_with(&at);
     same.then(|| parse_server_url(&marker.url))?

@@ -47,8 +47,8 @@ impl CheckStoreCommand {
             let (display_path, size) = (file.display(), format_file_size(report.bytes));
             let (runs, events) = (report.runs, report.events);
             for problem in &report.problems {
-                let prefix = problem.run.map_or_else(String::new, |run| format!("{run}: "));
-                output::print_text(&format!("{}: {prefix}{}", problem.kind, problem.message))?;
+                let run_prefix = problem.run.map_or_else(String::new, |run| format!("{run}: "));
+                output::print_text(&format!("{}: {run_prefix}{}", problem.kind, problem.message))?;
             }
             let count = report.problems.len() as u64 + report.unlisted;
             match is_good {

@@ -83,7 +83,7 @@ impl DemoProject {
             process_env: process_env.clone(),
         };
         if folder.exists() {
-            environment::load_config_quietly(&project.process_env())?;
+            environment::load_config_quietly(&project.isolated_process_env())?;
         }
         for (name, text) in FILES {
             let file = FileLocation::below_root(root, &Path::new(below).join(name));
@@ -98,8 +98,11 @@ impl DemoProject {
     /// Starts a worker for the demo's project in a separate process.
     pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
         let args = ["worker", "--quiet", "--until-eof"];
-        let mut command =
-            ChildProcess::longhaul_command(&args, &self.folder, self.process_env().env)?;
+        let mut command = ChildProcess::build_longhaul_command(
+            &args,
+            &self.folder,
+            self.isolated_process_env().env,
+        )?;
         ChildProcess::start(command.stderr(Stdio::piped()))
     }
 
@@ -110,7 +113,7 @@ impl DemoProject {
 
     /// Returns an environment with the demo folder as current folder and without the user's
     /// settings, so that the demo is the same for every user.
-    pub(crate) fn process_env(&self) -> ProcessEnv {
+    pub(crate) fn isolated_process_env(&self) -> ProcessEnv {
         let env = self.process_env.env.iter();
         ProcessEnv {
             cwd: self.folder.clone(),
@@ -131,7 +134,7 @@ fn is_inherited_var(name: &str) -> bool {
 
 /// Writes a file unless it exists already. Symlinks are not followed.
 fn write_new_file(file: &FileLocation, text: &str) -> std::io::Result<()> {
-    file.create_and_open_parent()?;
+    file.create_and_open_parent_with_file_name()?;
     match fs::OpenOptions::new().write(true).create_new(true).open(file.path()) {
         Ok(mut file) => file.write_all(text.as_bytes()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),

@@ -15,7 +15,7 @@ use longhaul_engine::handle::JournalStream;
 
 use crate::child_process::ChildProcess;
 use crate::client::RunClient;
-use crate::crash_counts::CrashCounts;
+use crate::crash_counts::CrashRecoveryCounts;
 use crate::demo::project::DemoProject;
 use crate::error::CliError;
 use crate::event_printer::{EventPrinter, format_time_of_day};
@@ -201,7 +201,7 @@ impl<'a> DemoSession<'a> {
                     PromptInput::Empty => {}
                     PromptInput::Unknown => output::print_line(COMMANDS)?,
                     PromptInput::Detach => {
-                        let message = format!("Detached. The run is saved: cd {} && longhaul watch {}", self.project.display_path(), self.run);
+                        let message = format!("Detached. The run is saved. To continue it: cd {} && longhaul watch {}", self.project.display_path(), self.run);
                         return Err(CliError::usage_error(message).with_exit_code(Exit::Interrupted).into());
                     }
                     input @ (PromptInput::Approve(_)
@@ -241,7 +241,7 @@ impl<'a> DemoSession<'a> {
         let Some((_, crash)) = self.kill else {
             return Ok(());
         };
-        let counts = CrashCounts::from_journal(&self.journal, crash);
+        let counts = CrashRecoveryCounts::from_journal(&self.journal, crash);
         output::print_line(&format!(
             "
   What the crash cost

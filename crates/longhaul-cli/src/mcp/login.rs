@@ -118,7 +118,7 @@ impl LoginCommand {
             let failure = CliError::usage_error(message).with_hint("try again", login_command);
             return Err(failure.with_exit_code(Exit::TimedOut).into());
         };
-        let status = began.finish(&redirect_url).await.map_err(login_error)?;
+        let status = began.finish_login(&redirect_url).await.map_err(login_error)?;
         self.print_login_outcome("logged in", Some(&status))?;
         Ok(Exit::Done)
     }

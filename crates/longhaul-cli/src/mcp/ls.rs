@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use longhaul::assemble::mcp_servers;
-use longhaul::assemble::mcp_tools::{ResolvedServers, resolve_enabled_servers};
+use longhaul::assemble::mcp_tools::{ResolvedMcpServers, resolve_enabled_servers};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::{McpServerConfig, Transport};
@@ -53,7 +53,7 @@ impl ListServersCommand {
         let is_broken = !file.problems.is_empty();
         let exit = if is_broken { Exit::Usage } else { Exit::Done };
         if self.json {
-            output::print_json(&to_json(&file, &ready, (verdict.as_ref(), &logins)))?;
+            output::print_json(&server_list_to_json(&file, &ready, (verdict.as_ref(), &logins)))?;
             return Ok(exit);
         }
         if file.servers.is_empty() {
@@ -73,7 +73,7 @@ impl ListServersCommand {
 
 fn load_login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
     let servers = mcp_servers::create_mcp_servers(config, file, &environment::system_clock());
-    let found = servers.names().into_iter().filter_map(|name| {
+    let found = servers.server_names().into_iter().filter_map(|name| {
         let login = match servers.login_status(&name) {
             Ok(login) => Ok(login?),
             Err(LoginError::CredentialFile(why)) => Err(why.to_string()),
@@ -91,7 +91,7 @@ fn load_login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
 
 fn mcp_server_status(
     server: &McpServerConfig,
-    resolved: &ResolvedServers,
+    resolved: &ResolvedMcpServers,
     trust: Option<&TrustStatus>,
 ) -> McpServerStatus {
     let status = |name, text: &str, tone| McpServerStatus { name, text: text.to_owned(), tone };
@@ -126,14 +126,14 @@ fn mcp_server_row(
 ) -> Vec<TableCell> {
     let login = match login {
         Some(Ok(login)) if login.is_expired => {
-            format!(", the login has expired: longhaul mcp login {}", server.name)
+            format!(", the login has expired; log in again: longhaul mcp login {}", server.name)
         }
         Some(Ok(login)) => format!(", logged in, {}", describe_login(login)),
         Some(Err(why)) => format!(", the login can't be read: {why}"),
         None => String::new(),
     };
     let (by, target) = match &server.transport {
-        Some(target) => (target.name(), target.describe()),
+        Some(target) => (target.name(), target.describe_transport()),
         None => ("", String::new()),
     };
     vec![
@@ -144,9 +144,9 @@ fn mcp_server_row(
     ]
 }
 
-fn to_json(
+fn server_list_to_json(
     file: &McpFile,
-    resolved: &ResolvedServers,
+    resolved: &ResolvedMcpServers,
     (verdict, logins): (Option<&TrustStatus>, &LoginStatuses),
 ) -> Value {
     let remarks = |remarks: &[longhaul::mcp::server::McpFileRemark]| {
@@ -196,7 +196,7 @@ fn transport_json(transport: &Transport) -> Value {
         }),
         Transport::Http { .. } => json!({
             "kind": transport.name(),
-            "url": transport.describe(),
+            "url": transport.describe_transport(),
             "headers": names,
             "reads": transport.all_referenced_variables(),
         }),

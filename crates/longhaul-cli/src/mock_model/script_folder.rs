@@ -50,8 +50,9 @@ impl ScriptFolder {
     }
 
     /// Returns the folder of scripts of the project with this root. Nothing is created on disk.
-    pub(crate) fn for_project(root: PathBuf) -> Self {
-        Self { path: root.join("scripts"), project: Some(root), cache: RwLock::default() }
+    pub(crate) fn for_project(project_root: PathBuf) -> Self {
+        let path = project_root.join("scripts");
+        Self { path, project: Some(project_root), cache: RwLock::default() }
     }
 
     /// Returns whether the folder is a symlink that leads out of its project.
@@ -153,7 +154,7 @@ mod tests {
         now_secs: i64,
     ) -> Result<usize, ScriptLookupError> {
         let now = Timestamp::from_micros(now_secs * 1_000_000);
-        folder.find_script("x", now).map(|script| script.len())
+        folder.find_script("x", now).map(|script| script.reply_count())
     }
 
     #[test]

@@ -84,8 +84,9 @@ impl CheckProvidersCommand {
             reports.iter().map(|report| report.table_row(selector)).collect();
         if !named {
             let idle = selector.providers.as_slice().iter();
-            let idle =
-                idle.filter(|one| one.needs_api_key() && one.api_key(&selector.env).is_none());
+            let idle = idle.filter(|one| {
+                one.needs_api_key() && one.variable_and_api_key(&selector.env).is_none()
+            });
             rows.extend(idle.map(skipped_provider_row));
         }
         table::print_table(&head, rows)?;
@@ -128,7 +129,9 @@ impl CheckProvidersCommand {
         if self.names.is_empty() {
             let all = selector.providers.as_slice().iter();
             return Ok(all
-                .filter(|one| !one.needs_api_key() || one.api_key(&selector.env).is_some())
+                .filter(|one| {
+                    !one.needs_api_key() || one.variable_and_api_key(&selector.env).is_some()
+                })
                 .collect());
         }
         let mut providers = Vec::new();
@@ -140,12 +143,12 @@ impl CheckProvidersCommand {
                 .into());
             }
             let provider = selector.providers.find_provider(name).map_err(CliError::usage_error)?;
-            if provider.needs_api_key() && provider.api_key(&selector.env).is_none() {
+            if provider.needs_api_key() && provider.variable_and_api_key(&selector.env).is_none() {
                 let mut message = format!(
                     "there is no key for `{name}`: set {}",
                     provider.joined_api_key_variable_names()
                 );
-                if let Some((variable, _)) = provider.api_key(&dotenv_selector.env) {
+                if let Some((variable, _)) = provider.variable_and_api_key(&dotenv_selector.env) {
                     message.push_str(&format!(
                         "; .env sets {variable}, but this command does not read that file"
                     ));
@@ -172,7 +175,8 @@ async fn check_provider<'a>(
         idle: provider.limits.idle.min(RESPONSE_TIMEOUT),
         ..provider.limits
     };
-    let (key, headers) = (provider.api_key(&selector.env), provider.unredacted_headers());
+    let (key, headers) =
+        (provider.variable_and_api_key(&selector.env), provider.unredacted_headers());
     let asker = ModelListRequest {
         provider: &provider.name,
         api: match provider.api {
@@ -273,13 +277,13 @@ impl ProviderCheckResult<'_> {
                     true => "the server responds, but not like a provider;",
                     false => "the response is unexpected;",
                 };
-                let path_hint = match provider.api {
+                let with_or_without_v1 = match provider.api {
                     ApiFormat::Anthropic => "without /v1",
                     ApiFormat::Responses | ApiFormat::Chat => "with /v1",
                 };
-                format!("{summary} check base_url (it must be written {path_hint}): {why}")
+                format!("{summary} check base_url (it must be written {with_or_without_v1}): {why}")
             }
-            ProviderHealth::KeyRefused => match provider.api_key(&selector.env) {
+            ProviderHealth::KeyRefused => match provider.variable_and_api_key(&selector.env) {
                 Some((variable, _)) => {
                     format!("the provider rejects the key in {variable}; use another key: {why}")
                 }
@@ -314,7 +318,7 @@ impl ProviderCheckResult<'_> {
     }
 
     fn table_row(&self, selector: &ModelSelector) -> Vec<TableCell> {
-        let key = match self.provider.api_key(&selector.env) {
+        let key = match self.provider.variable_and_api_key(&selector.env) {
             Some((variable, _)) => variable.to_owned(),
             None => "not needed".to_owned(),
         };
@@ -338,7 +342,7 @@ impl ProviderCheckResult<'_> {
         json!({
             "provider": self.provider.name,
             "endpoint": self.provider.base_url,
-            "key": self.provider.api_key(&selector.env).map(|(variable, _)| variable),
+            "key": self.provider.variable_and_api_key(&selector.env).map(|(variable, _)| variable),
             "ok": self.outcome.is_ok(),
             "duration_ms": self.duration.0,
             "models": self.outcome.as_ref().ok(),

@@ -26,7 +26,7 @@ impl ListModelsCommand {
         // Listing does not contact Ollama; only commands that need a model do.
         let chosen = selector.choose_model(None, |_| None);
         if self.json {
-            return output::print_json(&to_json(selector, chosen.as_ref().ok()));
+            return output::print_json(&model_list_to_json(selector, chosen.as_ref().ok()));
         }
         let head = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
         let mut rows: Vec<Vec<TableCell>> =
@@ -51,7 +51,7 @@ fn api_key_state_and_variable(
     selector: &ModelSelector,
     provider: &Provider,
 ) -> (&'static str, Option<String>) {
-    match provider.api_key(&selector.env) {
+    match provider.variable_and_api_key(&selector.env) {
         Some((variable, _)) => ("set", Some(variable.to_owned())),
         None if provider.needs_api_key() => ("not_set", None),
         None => ("not_needed", None),
@@ -107,7 +107,7 @@ fn format_choice_reason(reason: &ModelChoiceReason) -> String {
     }
 }
 
-fn to_json(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Value {
+fn model_list_to_json(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Value {
     let providers = selector.providers.as_slice().iter().map(|provider| {
         let (state, variable) = api_key_state_and_variable(selector, provider);
         json!({

@@ -3,7 +3,7 @@
 
 use clap::Args;
 use longhaul::assemble::model_choice::ModelSelector;
-use longhaul_model::prices::{ModelEntry, format_usd};
+use longhaul_model::prices::{ModelPriceEntry, format_usd};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -27,7 +27,7 @@ pub(crate) struct ModelPricesCommand {
 #[derive(Debug)]
 struct PricedModel<'a> {
     name: String,
-    entry: Option<&'a ModelEntry>,
+    entry: Option<&'a ModelPriceEntry>,
 }
 
 impl ModelPricesCommand {

@@ -36,7 +36,7 @@ pub(crate) struct FileTimesAndSizes(BTreeMap<PathBuf, (Option<SystemTime>, u64)>
 impl FileTimesAndSizes {
     /// Reads the modification times and sizes of the project's agent, chain, skill and script
     /// files, of `AGENTS.md`, and of the further files that agents name.
-    pub(crate) fn capture(config: &Config, named_files: &[PathBuf]) -> Self {
+    pub(crate) fn read_times_and_sizes(config: &Config, named_files: &[PathBuf]) -> Self {
         let root = &config.root;
         let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
         files.extend_from_slice(named_files);
@@ -173,11 +173,12 @@ impl<'a> ProjectReloader<'a> {
     }
 
     /// Polls the files for changes until the future is dropped.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn watch_and_reload(mut self) {
         let services = self.runtime.longhaul.services();
         loop {
             services.clock.sleep(POLL_INTERVAL).await;
-            let now = FileTimesAndSizes::capture(&self.runtime.config, &self.loaded.files);
+            let now =
+                FileTimesAndSizes::read_times_and_sizes(&self.runtime.config, &self.loaded.files);
             if now != self.snapshot
                 || now.has_recently_changed_file(services.clock.now().as_micros())
             {

@@ -93,7 +93,8 @@ fn a_run_with_an_unrenderable_prompt_must_be_cancelled() {
     let why = format!("{}{}", why.out, why.err);
     assert!(why.contains("longhaul cancel run_"), "{why}");
     let gates = project.run(&["gates", "show", "@last"], 0).out;
-    assert!(gates.contains("no answer can unblock the run: longhaul cancel run_"), "{gates}");
+    let hint = "no answer can unblock the run. To cancel it: longhaul cancel run_";
+    assert!(gates.contains(hint), "{gates}");
 }
 
 #[test]

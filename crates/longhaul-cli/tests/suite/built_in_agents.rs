@@ -75,7 +75,7 @@ fn the_input_schemas_of_built_in_tools_are_valid() {
         built_in_tool_registry(&runtime.config, &runtime.longhaul.services().clock).unwrap();
     let tools = &runtime.longhaul.services().tools;
     for tool in tools.tools().chain(without_store.tools()) {
-        tool.compile_schema().unwrap();
+        tool.compile_input_schema().unwrap();
     }
 }
 

@@ -192,7 +192,7 @@ fn check_against_probe(
 ) -> u64 {
     let mut doubts = 0;
     for (call, record) in call_records(entries) {
-        let effects = probe_counts.remove(&(record.tool.clone(), call.idempotency_key(run)));
+        let effects = probe_counts.remove(&(record.tool.clone(), call.call_idempotency_key(run)));
         let effects = effects.unwrap_or_default();
         assert_eq!(record.ends, 1, "{run} {call} has one result");
         assert!(effects <= record.starts, "{run} {call} had an effect without a start");
@@ -299,7 +299,7 @@ fn kill_mid_call(
     let file = folder.join("crash_probe.jsonl");
     let call = CallId { turn: 1, index: 1 };
     let sent_by = |run: RunId| {
-        let key = ("probe_send".to_owned(), call.idempotency_key(run));
+        let key = ("probe_send".to_owned(), call.call_idempotency_key(run));
         probe_counts(&file).get(&key).copied().unwrap_or_default()
     };
     let run = submit_slow(folder);

@@ -138,7 +138,7 @@ fn every_key_of_the_contract_is_read() {
     assert_eq!(config.tool_settings("send_message")["deliver"], "file:.longhaul/outbox.jsonl");
     let defaults = config.run_policy_defaults();
     assert_eq!(defaults.budget.tokens, Some(5_000_000));
-    assert_eq!(config.spend_caps()[0].id(), "day-usd-key");
+    assert_eq!(config.spend_caps()[0].cap_id(), "day-usd-key");
     assert_eq!(
         config.text_list("providers.moonshot.key_env"),
         ["MOONSHOT_API_KEY", "KIMI_API_KEY"]

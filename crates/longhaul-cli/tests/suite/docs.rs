@@ -116,7 +116,7 @@ fn check_servers(block: &CodeBlock) {
     let folder = tempfile::tempdir().expect("the folder is created");
     let path = folder.path().join(".mcp.json");
     std::fs::write(&path, &block.text).expect("the file is written");
-    let file = McpFile::load_from(&path);
+    let file = McpFile::load_from_path(&path);
     let faults = file.servers.iter().flat_map(|server| &server.problems);
     let faults = faults.chain(&file.problems).chain(&file.notes);
     let faults: Vec<String> = faults.map(ToString::to_string).collect();

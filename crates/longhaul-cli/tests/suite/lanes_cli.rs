@@ -26,7 +26,7 @@ fn lanes_are_listed_paused_and_resumed() {
     });
     assert_eq!(lanes["data"], json!([expected]));
     let paused = project.run(&["lanes", "pause", "docs"], 0).out;
-    assert_eq!(paused, "The lane `docs` is paused; 2 waiting.\n");
+    assert_eq!(paused, "The lane `docs` is paused; waiting runs: 2.\n");
     let shown = project.run(&["lanes", "show", "docs"], 0).out;
     assert!(shown.contains(first.trim()) && shown.contains("pending"), "{shown}");
     let listed = project.run(&["lanes", "ls"], 0).out;

@@ -119,7 +119,7 @@ async fn a_perception_command_runs_once_it_is_trusted() {
     let config = config(root);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let out = OutboundTools::new(&config, &clock).unwrap();
-    let providers = ProjectContextProviders::new(&config, out.client, clock);
+    let providers = ProjectContextProviders::from_config(&config, out.client, clock);
     let command = vec!["./look".to_owned()];
     let source = PerceptionSource::Command(command.clone());
     let why = providers.resolve_provider(&source).unwrap_err();
@@ -318,7 +318,7 @@ async fn an_outbound_rule_counts_if_set_by_the_user_or_a_trusted_project() {
         decisions.record_trust(&trusted, Timestamp::from_micros(1)).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let out = OutboundTools::new(&config, &clock).unwrap();
-        let providers = ProjectContextProviders::new(&config, out.client, clock);
+        let providers = ProjectContextProviders::from_config(&config, out.client, clock);
         let source = PerceptionSource::Url(url);
         let why = providers.resolve_provider(&source).unwrap().fetch(&request).await.unwrap_err();
         let why = why.to_string();

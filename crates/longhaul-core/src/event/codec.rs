@@ -79,7 +79,8 @@ impl Event {
             None
         } else {
             let old = serde_json::from_str(body).map_err(bad_data)?;
-            let new = upcast(upcasts, kind, version..current.1, old).ok_or_else(unknown)?;
+            let new =
+                upcast_event_data(upcasts, kind, version..current.1, old).ok_or_else(unknown)?;
             Some(new.to_string())
         };
         let body = lifted.as_deref().unwrap_or(body);
@@ -88,7 +89,7 @@ impl Event {
 }
 
 /// Upcasts the data of an event step by step. Returns `None` if a conversion is missing.
-fn upcast(
+fn upcast_event_data(
     upcasts: &[EventUpcast],
     kind: &str,
     versions: std::ops::Range<u16>,

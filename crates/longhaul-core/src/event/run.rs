@@ -176,8 +176,8 @@ impl RunControlRequest {
 
     /// Returns the request with this reason.
     #[must_use]
-    pub fn with_reason(self, reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), ..self }
+    pub fn with_reason(self, request_reason: impl Into<String>) -> Self {
+        Self { reason: request_reason.into(), ..self }
     }
 }
 

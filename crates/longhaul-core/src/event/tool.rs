@@ -61,8 +61,8 @@ pub struct ToolOutput {
 
 impl ToolOutput {
     /// Creates an output that consists of one text.
-    pub fn text(text: impl Into<std::sync::Arc<str>>) -> Self {
-        Self { content: vec![Part::Text(text.into())], ..Self::default() }
+    pub fn text(output_text: impl Into<std::sync::Arc<str>>) -> Self {
+        Self { content: vec![Part::Text(output_text.into())], ..Self::default() }
     }
 
     /// Returns the text of the output, with a placeholder for each image.

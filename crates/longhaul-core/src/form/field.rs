@@ -89,7 +89,7 @@ impl FormField {
         if name.is_empty() || name.len() > 64 || !valid_name {
             return Err("a name has 1 to 64 letters, digits, `_` and `-`".to_owned());
         }
-        let kind = FormFieldKind::from_schema(object)?;
+        let kind = FormFieldKind::kind_from_schema(object)?;
         let title = optional_schema_text(object, "title")?;
         if title.is_some_and(|title| title.trim().is_empty()) {
             return Err("the field's `title` must not be blank".to_owned());
@@ -116,7 +116,7 @@ impl FormField {
         match (&self.kind, value) {
             (FormFieldKind::Text { min_length, max_length, format }, Value::String(text)) => {
                 check_text_length(text, *min_length, *max_length)?;
-                format.map_or(Ok(()), |format| format.check_text(text))
+                format.map_or(Ok(()), |format| format.check_text_format(text))
             }
             (FormFieldKind::Number { integer, minimum, maximum }, Value::Number(number)) => {
                 check_number_limits(number, *integer, (*minimum, *maximum))
@@ -167,7 +167,7 @@ impl FormField {
 }
 
 impl FormFieldKind {
-    fn from_schema(schema: &Map<String, Value>) -> Result<Self, String> {
+    fn kind_from_schema(schema: &Map<String, Value>) -> Result<Self, String> {
         let common = ["type", "title", "description", "default"];
         let allow =
             |keys: &[&str]| check_schema_keys(schema, &[&common[..], keys].concat(), "the field");
@@ -182,7 +182,7 @@ impl FormFieldKind {
         match kind {
             Some("string") => {
                 allow(&["minLength", "maxLength", "format"])?;
-                let format = schema.get("format").map(TextFormat::from_schema).transpose()?;
+                let format = schema.get("format").map(TextFormat::parse_text_format).transpose()?;
                 let (min_length, max_length) = parse_text_length_limits(schema)?;
                 Ok(Self::Text { min_length, max_length, format })
             }
@@ -218,7 +218,7 @@ impl FormFieldKind {
 }
 
 impl TextFormat {
-    fn from_schema(format: &Value) -> Result<Self, String> {
+    fn parse_text_format(format: &Value) -> Result<Self, String> {
         match format.as_str() {
             Some("email") => Ok(Self::Email),
             Some("uri") => Ok(Self::Uri),
@@ -239,7 +239,7 @@ impl TextFormat {
         }
     }
 
-    fn check_text(self, text: &str) -> Result<(), String> {
+    fn check_text_format(self, text: &str) -> Result<(), String> {
         let is_valid = match self {
             Self::Email => {
                 let parts = text.split_once('@');

@@ -135,13 +135,13 @@ pub struct BudgetAccount {
 impl BudgetAccount {
     /// Returns the part of the caps that is neither used nor held (reserved).
     pub fn unreserved_budget(&self) -> RemainingBudget {
-        self.remaining_caps_after(self.used().plus(self.held))
+        self.remaining_budget_after(self.used().plus(self.held))
     }
 
     /// Returns the part of the caps that is not used. Amounts that are only held (reserved) for
     /// model requests in progress count as not used.
     pub fn unspent_budget(&self) -> RemainingBudget {
-        self.remaining_caps_after(self.used())
+        self.remaining_budget_after(self.used())
     }
 
     /// Returns a cap in millionths of a US dollar or in tokens. `None` means that the account has no
@@ -170,7 +170,7 @@ impl BudgetAccount {
         self.spent.plus(self.lost)
     }
 
-    fn remaining_caps_after(&self, amount: BudgetAmount) -> RemainingBudget {
+    fn remaining_budget_after(&self, amount: BudgetAmount) -> RemainingBudget {
         RemainingBudget {
             micro_usd: self.cap_micro_usd.map(|cap| cap.minus(amount.micro_usd)),
             tokens: self.cap_tokens.map(|cap| cap.saturating_sub(amount.tokens)),

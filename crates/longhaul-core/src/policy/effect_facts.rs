@@ -180,12 +180,12 @@ impl FileEffect {
             FileChangeKind::Change => "change",
             FileChangeKind::Delete => "delete",
         };
-        let lines = match (self.lines_added, self.lines_removed) {
+        let line_counts = match (self.lines_added, self.lines_removed) {
             (Some(added), Some(removed)) => format!("+{added} -{removed} lines"),
             (Some(added), None) => format!("+{added} lines, removed lines not known"),
             (None, _) => "lines not known".to_owned(),
         };
-        format!("{verb} {} ({lines})", self.path)
+        format!("{verb} {} ({line_counts})", self.path)
     }
 }
 
@@ -220,7 +220,7 @@ fn truncate_diff(diff: &mut String) {
 mod tests {
     use super::{DIFF_BYTES_MAX, EffectFacts, FileChangeKind, FileEffect, PredictedEffects};
 
-    fn file(path: &str, added: Option<usize>, removed: Option<usize>) -> FileEffect {
+    fn file_effect(path: &str, added: Option<usize>, removed: Option<usize>) -> FileEffect {
         FileEffect {
             path: path.to_owned(),
             change: FileChangeKind::Change,
@@ -246,7 +246,10 @@ mod tests {
         );
         check(
             EffectFacts {
-                files: Some(vec![file("a.md", Some(3), Some(1)), file("b", Some(2), None)]),
+                files: Some(vec![
+                    file_effect("a.md", Some(3), Some(1)),
+                    file_effect("b", Some(2), None),
+                ]),
                 more_files: 7,
                 network: Some(Vec::new()),
                 protected_paths: vec![".git/config".to_owned()],
@@ -264,7 +267,7 @@ mod tests {
             |count: usize| (0..count).map(|index| format!("{index}.example")).collect();
         let diff: String = (0..4_000).map(|index| format!("+ü line {index}\n")).collect();
         let facts = EffectFacts {
-            files: Some(vec![file(&"ü".repeat(4_000), None, None); 25]),
+            files: Some(vec![file_effect(&"ü".repeat(4_000), None, None); 25]),
             network: Some(example_names(21)),
             protected_paths: example_names(100),
             undo: Some("x".repeat(5_000)),

@@ -117,16 +117,16 @@ pub fn model_retry_delay(run: RunId, failures: u32, failure: &Failure) -> Option
 /// Returns the delay before the next request to a provider that is unavailable, after this number of
 /// such delays: 16 seconds, doubled each time up to 10 minutes, or the longer delay that the provider
 /// asked for, plus jitter.
-pub fn provider_outage_delay(run: RunId, waits: u32, failure: &Failure) -> Millis {
-    let base = Millis(OUTAGE_DELAY_MIN.0 << waits.min(16)).min(OUTAGE_DELAY_MAX);
-    with_jitter(base.max(failure.retry_after.unwrap_or_default()), run, waits)
+pub fn provider_outage_delay(run: RunId, earlier_delays: u32, failure: &Failure) -> Millis {
+    let base = Millis(OUTAGE_DELAY_MIN.0 << earlier_delays.min(16)).min(OUTAGE_DELAY_MAX);
+    with_jitter(base.max(failure.retry_after.unwrap_or_default()), run, earlier_delays)
 }
 
 /// Returns the delay plus a pseudo-random time of up to a quarter of it, at most 30 seconds, so
 /// that runs that failed together don't send their next requests together.
-pub fn with_jitter(delay: Millis, run: RunId, round: u32) -> Millis {
+pub fn with_jitter(delay: Millis, run: RunId, retry_count: u32) -> Millis {
     // The low bits of a run id are practically random and never change.
-    let random = (run.bits() >> (round % 8 * 8)) as u64;
+    let random = (run.bits() >> (retry_count % 8 * 8)) as u64;
     let range = (delay.0 / 4).min(JITTER_MAX.0);
     delay.plus(Millis(random.checked_rem(range).unwrap_or_default()))
 }

@@ -102,7 +102,7 @@ pub struct SpendCap {
 impl SpendCap {
     /// Returns the id of the cap, such as `day-usd-key`. It names what is counted and not the limit,
     /// so that a cap with another limit keeps its count.
-    pub fn id(&self) -> String {
+    pub fn cap_id(&self) -> String {
         let Self { window, unit, per, .. } = self;
         let name = format!("{}-{}-{}", window.as_str(), unit.as_str(), per.as_str());
         if self.pattern.is_none() && self.tz == "UTC" {

@@ -61,14 +61,12 @@ pub struct ContextError {
 
 impl ContextError {
     /// Creates a transient failure, which is retried a limited number of times.
-    pub fn transient(reason: impl Into<String>) -> Self {
-        let (reason, lasts) = (reason.into(), false);
-        Self { message: reason, is_permanent: lasts }
+    pub fn transient(failure_reason: impl Into<String>) -> Self {
+        Self { message: failure_reason.into(), is_permanent: false }
     }
 
     /// Creates a permanent failure, which is not retried because somebody must fix its cause first.
-    pub fn permanent(reason: impl Into<String>) -> Self {
-        let (reason, lasts) = (reason.into(), true);
-        Self { message: reason, is_permanent: lasts }
+    pub fn permanent(failure_reason: impl Into<String>) -> Self {
+        Self { message: failure_reason.into(), is_permanent: true }
     }
 }

@@ -74,7 +74,8 @@ pub struct CostEstimate {
 impl CostEstimate {
     /// Estimates the cost of a request under the given pricing.
     pub fn new(pricing: ModelPricing, request: &ModelRequest) -> Self {
-        let fixed = request.system.size_bytes().saturating_add(request.tools.size_bytes());
+        let fixed =
+            request.system.text_size_bytes().saturating_add(request.tools.text_size_bytes());
         let pricing = ModelPricing {
             fixed_tokens: fixed.div_ceil(pricing.bytes_per_token.max(1)),
             ..pricing
@@ -109,5 +110,5 @@ pub struct ModelResponse {
 /// Receives the text of a reply while it is generated.
 pub trait DeltaSink: Send + Sync {
     /// Handles the next piece of the reply's text.
-    fn on_text(&self, text: &str);
+    fn on_text(&self, text_delta: &str);
 }

@@ -273,7 +273,7 @@ impl ToolContext {
         Self {
             run,
             call,
-            idempotency_key: call.idempotency_key(run),
+            idempotency_key: call.call_idempotency_key(run),
             attempt: 1,
             epoch,
             context: BTreeMap::new(),
@@ -295,12 +295,12 @@ pub struct PartialToolOutput(Arc<Mutex<Option<String>>>);
 impl PartialToolOutput {
     /// Sets the output so far, which is added to the result of the call if the call is cancelled or
     /// times out.
-    pub fn set_text(&self, text: String) {
+    pub fn set_output_so_far(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
     /// Removes and returns the text that was set last. `None` if no text is set.
-    pub fn take_text(&self) -> Option<String> {
+    pub fn take_output_so_far(&self) -> Option<String> {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.take()
     }
@@ -356,9 +356,9 @@ pub struct ToolFailure {
 
 impl ToolFailure {
     /// Creates a failure of a call that is known to have failed.
-    pub fn new(message: impl Into<String>) -> Self {
+    pub fn new(failure_message: impl Into<String>) -> Self {
         Self {
-            message: message.into(),
+            message: failure_message.into(),
             is_outcome_unknown: false,
             may_have_effect: false,
             is_transient: false,
@@ -366,20 +366,20 @@ impl ToolFailure {
     }
 
     /// Creates a failure of a call that is known to have failed for a temporary reason.
-    pub fn transient(message: impl Into<String>) -> Self {
-        Self { is_transient: true, ..Self::new(message) }
+    pub fn transient(failure_message: impl Into<String>) -> Self {
+        Self { is_transient: true, ..Self::new(failure_message) }
     }
 
     /// Creates a failure of a call that may have taken effect.
-    pub fn outcome_unknown(message: impl Into<String>) -> Self {
-        Self { is_outcome_unknown: true, ..Self::with_possible_effect(message) }
+    pub fn outcome_unknown(failure_message: impl Into<String>) -> Self {
+        Self { is_outcome_unknown: true, ..Self::with_possible_effect(failure_message) }
     }
 
     /// Creates a failure of a call that may have taken effect, with a message from which the model
     /// learns enough to go on. No person is asked for the outcome, but the effect key of the call
     /// stays claimed.
-    pub fn with_possible_effect(message: impl Into<String>) -> Self {
-        Self { may_have_effect: true, ..Self::new(message) }
+    pub fn with_possible_effect(failure_message: impl Into<String>) -> Self {
+        Self { may_have_effect: true, ..Self::new(failure_message) }
     }
 
     /// Returns whether the call failed for a temporary reason.

@@ -42,7 +42,7 @@ impl<'a> DecodedText<'a> {
 
     /// Creates a text in which the lines of `text` are joined. Returns `None` if it has only one
     /// line.
-    pub(super) fn with_joined_lines(text: &str) -> Option<Self> {
+    pub(super) fn try_join_lines(text: &str) -> Option<Self> {
         let first = text.find(LINE_ENDS)?;
         let mut joined = text[..first].to_owned();
         let mut offsets = vec![(0, 0)];
@@ -56,11 +56,11 @@ impl<'a> DecodedText<'a> {
 
     /// Decodes one layer of escapes. Returns `false` if the text has no escapes, or if the maximum
     /// number of layers is reached.
-    pub(super) fn decode_escape_layer(&mut self) -> bool {
+    pub(super) fn try_decode_escape_layer(&mut self) -> bool {
         if self.offset_maps.len() >= DECODE_PASSES_MAX {
             return false;
         }
-        let Some((text, offsets)) = decode_escapes(&self.text) else {
+        let Some((text, offsets)) = decode_escapes_with_offset_changes(&self.text) else {
             return false;
         };
         self.text = Cow::Owned(text);
@@ -70,7 +70,7 @@ impl<'a> DecodedText<'a> {
 
     /// Removes an incomplete escape at the end of the text, and returns its position in the source
     /// text. `None` if there is no such escape.
-    pub(super) fn truncate_partial_escape(&mut self) -> Option<usize> {
+    pub(super) fn truncate_partial_escape_and_get_offset(&mut self) -> Option<usize> {
         let partial = partial_escape_len(&self.text);
         let end = self.text.len() - partial;
         match &mut self.text {
@@ -102,7 +102,7 @@ impl<'a> DecodedText<'a> {
 /// Returns the forms of a text after removing one, two or more layers of escapes. Forms that are
 /// too short to be searched for are left out.
 pub(super) fn unescaped_forms(text: &str) -> impl Iterator<Item = String> {
-    let next = |form: &str| decode_escapes(form).map(|(text, _)| text);
+    let next = |form: &str| decode_escapes_with_offset_changes(form).map(|(text, _)| text);
     let forms = std::iter::successors(next(text), move |form| next(form));
     forms.take(DECODE_PASSES_MAX).take_while(|form| form.len() >= SECRET_BYTES_MIN)
 }
@@ -136,9 +136,10 @@ fn partial_escape_len(text: &str) -> usize {
 
 /// Returns whether a sequence of percent escapes is the incomplete beginning of one UTF-8
 /// character.
-fn is_partial_utf8_char(escapes: &str) -> bool {
-    let bytes: Option<Vec<u8>> =
-        (0..escapes.len().div_ceil(3)).map(|n| parse_percent_byte(escapes.get(n * 3..)?)).collect();
+fn is_partial_utf8_char(percent_escapes: &str) -> bool {
+    let bytes: Option<Vec<u8>> = (0..percent_escapes.len().div_ceil(3))
+        .map(|n| parse_percent_byte(percent_escapes.get(n * 3..)?))
+        .collect();
     bytes.is_some_and(|bytes| {
         std::str::from_utf8(&bytes)
             .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
@@ -147,14 +148,14 @@ fn is_partial_utf8_char(escapes: &str) -> bool {
 
 /// Decodes one layer of escapes. Also returns the positions at which the offset between the decoded
 /// text and the source text changes, as pairs. `None` if there are no escapes.
-fn decode_escapes(source: &str) -> Option<(String, Vec<(usize, usize)>)> {
+fn decode_escapes_with_offset_changes(source: &str) -> Option<(String, Vec<(usize, usize)>)> {
     let mut text = String::new();
     let mut offsets = vec![(0, 0)];
     let mut from = 0;
     let mut at = 0;
     while let Some(found) = source.get(at..).and_then(|rest| rest.find(ESCAPE_STARTS)) {
         at += found;
-        let Some((c, length)) = parse_escape(&source[at..]) else {
+        let Some((c, length)) = parse_escaped_char_and_len(&source[at..]) else {
             at += 1;
             continue;
         };
@@ -174,17 +175,17 @@ fn decode_escapes(source: &str) -> Option<(String, Vec<(usize, usize)>)> {
 
 /// Parses the escape at the start of a text. Returns the decoded character and the length of the
 /// escape in bytes. `None` if the text does not start with a valid escape.
-fn parse_escape(text: &str) -> Option<(char, usize)> {
+fn parse_escaped_char_and_len(text: &str) -> Option<(char, usize)> {
     match text.as_bytes()[0] {
-        b'%' => parse_percent_escape(text),
-        b'&' => parse_entity(&text[1..]).map(|(c, length)| (c, length + 1)),
-        _ => parse_backslash_escape(&text[1..]).map(|(c, length)| (c, length + 1)),
+        b'%' => parse_percent_escape_and_len(text),
+        b'&' => parse_html_entity_and_len(&text[1..]).map(|(c, length)| (c, length + 1)),
+        _ => parse_backslash_escape_and_len(&text[1..]).map(|(c, length)| (c, length + 1)),
     }
 }
 
 /// Parses percent escapes, such as `%C3%A9`, at the start of a text. Returns the decoded character
 /// and the length of its escapes in bytes. `None` if they are invalid.
-fn parse_percent_escape(text: &str) -> Option<(char, usize)> {
+fn parse_percent_escape_and_len(text: &str) -> Option<(char, usize)> {
     let length = match parse_percent_byte(text)? {
         0..=0x7f => 1,
         0xc2..=0xdf => 2,
@@ -205,7 +206,7 @@ fn parse_percent_byte(text: &str) -> Option<u8> {
 
 /// Parses the part of a backslash escape after the backslash. Returns the decoded character and the
 /// length of the part in bytes. `None` if the escape is invalid.
-fn parse_backslash_escape(text: &str) -> Option<(char, usize)> {
+fn parse_backslash_escape_and_len(text: &str) -> Option<(char, usize)> {
     let short = |ch| Some((ch, 1));
     match text.as_bytes().first()? {
         b'u' if text[1..].starts_with('{') => {
@@ -240,7 +241,7 @@ fn parse_backslash_escape(text: &str) -> Option<(char, usize)> {
 
 /// Parses the part of an HTML entity after the `&`. Returns the decoded character and the length of
 /// the part in bytes. `None` if the entity is invalid or unknown.
-fn parse_entity(text: &str) -> Option<(char, usize)> {
+fn parse_html_entity_and_len(text: &str) -> Option<(char, usize)> {
     let Some(number) = text.strip_prefix('#') else {
         let named = ENTITIES.iter().find(|(name, _)| {
             let rest = text.strip_prefix(name);
@@ -260,8 +261,8 @@ fn parse_entity(text: &str) -> Option<(char, usize)> {
 }
 
 /// Parses the given number of hex digits at the start of a text. `None` if there are fewer.
-fn parse_hex(text: &str, digits: usize) -> Option<u32> {
-    let digits = text.get(..digits)?;
+fn parse_hex(text: &str, digit_count: usize) -> Option<u32> {
+    let digits = text.get(..digit_count)?;
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)
 }
@@ -354,7 +355,7 @@ mod tests {
             "%zz &; &#; &#x; \\u12 \\ud834 %ff",
             r"\u{} \u{d834} \u{110000} \u{0000000073} \u{73 \u{7g}",
         ] {
-            assert!(!DecodedText::new(text).decode_escape_layer(), "{text}");
+            assert!(!DecodedText::new(text).try_decode_escape_layer(), "{text}");
         }
     }
 

@@ -73,26 +73,26 @@ fn split_secret_into_parts(secret: &str) -> Vec<String> {
 
 /// Adds those strings of a JSON secret, such as a service account key, that are secrets on their
 /// own. A string in a list has the name of the list.
-fn add_secret_json_strings(texts: &mut Vec<String>, name: &str, data: Value) {
-    match data {
+fn add_secret_json_strings(secrets: &mut Vec<String>, name: &str, json: Value) {
+    match json {
         Value::Object(fields) => {
             let fields = fields.into_iter();
-            fields.for_each(|(name, value)| add_secret_json_strings(texts, &name, value));
+            fields.for_each(|(name, value)| add_secret_json_strings(secrets, &name, value));
         }
         Value::Array(values) => {
             let values = values.into_iter();
-            values.for_each(|value| add_secret_json_strings(texts, name, value));
+            values.for_each(|value| add_secret_json_strings(secrets, name, value));
         }
         Value::String(text) if is_secret_json_string(name, text.trim()) => {
-            texts.push(text.trim().to_owned());
+            secrets.push(text.trim().to_owned());
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// Returns whether a string with this name in a JSON secret is a secret on its own.
-fn is_secret_json_string(name: &str, text: &str) -> bool {
-    match is_secret_name(name) {
+fn is_secret_json_string(json_key: &str, text: &str) -> bool {
+    match is_secret_name(json_key) {
         true => text.len() >= SECRET_BYTES_MIN,
         false => text.len() >= JSON_TEXT_BYTES_MIN && !is_public_url_or_email(text),
     }

@@ -79,10 +79,10 @@ impl<'a> SchemaGraph<'a> {
 
     /// Adds an object (part) of the schema document. Returns the index of the innermost part with
     /// an id that encloses the children of the object, which may be the object itself.
-    fn index_schema_object(&mut self, part: &'a Value, outer_base: usize) -> usize {
+    fn index_schema_object(&mut self, part: &'a Value, enclosing_base_index: usize) -> usize {
         let part_index = self.parts.len();
         let text = |name: &str| part.get(name).and_then(Value::as_str);
-        let mut base = outer_base;
+        let mut base = enclosing_base_index;
         for id in self.schema_ids(part) {
             if let Some(anchor) = id.strip_prefix('#') {
                 self.anchors.entry(anchor).or_default().push(part_index);
@@ -105,7 +105,7 @@ impl<'a> SchemaGraph<'a> {
             part.get("$recursiveAnchor").is_some() || part.get("$dynamicAnchor").is_some();
         self.parts.push(part);
         self.bases.push(base);
-        self.parent_bases.push(outer_base);
+        self.parent_bases.push(enclosing_base_index);
         self.index.insert(std::ptr::from_ref(part), part_index);
         base
     }

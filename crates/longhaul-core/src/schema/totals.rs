@@ -78,7 +78,7 @@ pub(super) enum SubschemaCountKind {
 impl SchemaNode<'_> {
     /// Returns how many subschemas this subschema counts as by itself, and how many of them are
     /// evaluated again if an enclosing schema has `unevaluatedItems` or `unevaluatedProperties`.
-    fn own_and_repeated_counts(&self, count_kind: SubschemaCountKind) -> (u64, u64) {
+    fn own_and_repeated_subschema_counts(&self, count_kind: SubschemaCountKind) -> (u64, u64) {
         let (own, repeated) = match count_kind {
             SubschemaCountKind::Parts | SubschemaCountKind::Visits => (1, 1),
             SubschemaCountKind::Fields => self.fields,
@@ -145,8 +145,8 @@ pub(super) fn build_schema_nodes<'a>(
 /// Counts the subschemas of a part that are objects and may thus contain further subschemas. The
 /// three lists of keywords are those that contain a list of schemas, a single schema and a map of
 /// schemas.
-fn count_object_subschemas(part: &Value, keywords: (&[&str], &[&str], &[&str])) -> u64 {
-    let found = find_subschemas(part, keywords);
+fn count_object_subschemas(part: &Value, keywords_by_kind: (&[&str], &[&str], &[&str])) -> u64 {
+    let found = find_subschemas(part, keywords_by_kind);
     found.into_iter().filter(|one| one.is_object()).count() as u64
 }
 
@@ -174,8 +174,11 @@ fn max_and_repeated_subschemas_per_item(part: &Value) -> (u64, u64) {
 
 /// Returns the subschemas of a part under these keywords. The three lists of keywords are those
 /// that contain a list of schemas, a single schema and a map of schemas.
-fn find_subschemas<'a>(part: &'a Value, keywords: (&[&str], &[&str], &[&str])) -> Vec<&'a Value> {
-    let (lists, singles, maps) = keywords;
+fn find_subschemas<'a>(
+    part: &'a Value,
+    keywords_by_kind: (&[&str], &[&str], &[&str]),
+) -> Vec<&'a Value> {
+    let (lists, singles, maps) = keywords_by_kind;
     let mut found = Vec::new();
     for name in lists {
         found.extend(part.get(name).and_then(Value::as_array).into_iter().flatten());
@@ -214,7 +217,7 @@ impl SubschemaTotals {
         node: &SchemaNode<'_>,
         count_kind: SubschemaCountKind,
     ) {
-        let (mut own, mut repeated) = node.own_and_repeated_counts(count_kind);
+        let (mut own, mut repeated) = node.own_and_repeated_subschema_counts(count_kind);
         for to in &node.in_place {
             let (total, again) = (self.totals[*to], self.repeated[*to]);
             own = own.saturating_add(total);

@@ -15,12 +15,12 @@ const DEPTH_MAX: usize = 64;
 pub(super) struct RenderBudget(Arc<AtomicU64>);
 
 impl RenderBudget {
-    pub(super) fn new(size: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(size)))
+    pub(super) fn new(text_and_value_limit: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(text_and_value_limit)))
     }
 
-    pub(super) fn spend(&self, size: u64) -> Result<(), Error> {
-        let taken = |left: u64| left.checked_sub(size);
+    pub(super) fn spend(&self, text_and_value_count: u64) -> Result<(), Error> {
+        let taken = |left: u64| left.checked_sub(text_and_value_count);
         let updated = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
         match updated {
             Ok(_) => Ok(()),

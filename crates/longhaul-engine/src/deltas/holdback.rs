@@ -21,7 +21,12 @@ impl HoldbackBuffer {
     /// Adds streamed text to the buffer. Returns the redacted text that can be published, without
     /// an end that may be the beginning of a secret. Returns nothing once the reply exceeds
     /// `bytes_max`.
-    pub(super) fn push(&mut self, text: &str, redact: &dyn Redact, bytes_max: usize) -> String {
+    pub(super) fn push_and_take_clean_text(
+        &mut self,
+        text: &str,
+        redact: &dyn Redact,
+        bytes_max: usize,
+    ) -> String {
         self.has_gap |= self.released_bytes + self.text.len() + text.len() > bytes_max;
         if self.has_gap {
             return String::new();
@@ -53,7 +58,7 @@ impl HoldbackBuffer {
     }
 
     /// Returns the text that was still held back, redacted. Called when no more text will follow.
-    pub(super) fn drain(&mut self, redact: &dyn Redact) -> String {
+    pub(super) fn drain_redacted(&mut self, redact: &dyn Redact) -> String {
         let held = std::mem::take(&mut self.text);
         let clean = redact.redact(&held).into_owned();
         self.released_bytes += clean.len();

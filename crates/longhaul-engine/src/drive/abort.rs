@@ -174,7 +174,7 @@ impl<'a> AbortSignals<'a> {
                 }
                 update = next_progress_update(self.progress) => update,
                 () = wait_for_timeout(&*clock, self.time_to_timeout(&*clock)) => {
-                    let elapsed = self.elapsed(&*clock);
+                    let elapsed = self.elapsed_work_time(&*clock);
                     ProgressUpdate::Durable(RunInput::TimeoutPassed { elapsed })
                 }
             };
@@ -200,7 +200,7 @@ impl<'a> AbortSignals<'a> {
     }
 
     /// Returns how long the work has been running. Zero if the timeouts don't apply to it.
-    fn elapsed(&self, clock: &dyn Clock) -> Millis {
+    fn elapsed_work_time(&self, clock: &dyn Clock) -> Millis {
         let nanos = self.timed_since.map(|since| clock.monotonic_nanos().saturating_sub(since));
         Millis(nanos.unwrap_or_default() / 1_000_000)
     }
@@ -210,9 +210,9 @@ impl<'a> AbortSignals<'a> {
     fn time_to_timeout(&self, clock: &dyn Clock) -> Option<Millis> {
         self.timed_since?;
         let control = self.session.run().control();
-        let elapsed = self.elapsed(clock);
+        let elapsed = self.elapsed_work_time(clock);
         let active = control.attempt_active().plus(elapsed);
-        let timeout = control.next_timeout().map(|timeout| timeout.minus(active));
+        let timeout = control.active_time_of_next_timeout().map(|timeout| timeout.minus(active));
         let remaining = control.remaining_active_time().filter(|_| !self.exceeds_active_time);
         let used_up = remaining.map(|remaining| remaining.minus(elapsed));
         timeout.into_iter().chain(used_up).min()

@@ -139,9 +139,9 @@ impl ActiveToolCalls {
         self.running.iter().any(|running| running.policy.is_stoppable())
     }
 
-    /// Starts a tool call. While the guard `tracked` exists, progress reports of the call are
+    /// Starts a tool call. While the guard `progress` exists, progress reports of the call are
     /// collected.
-    pub(super) fn start_call(&mut self, request: ToolCallRequest, tracked: CallProgressGuard) {
+    pub(super) fn start_call(&mut self, request: ToolCallRequest, progress: CallProgressGuard) {
         self.running.push(ActiveToolCall {
             call: request.ctx.call,
             policy: ToolCallCancelPolicy {
@@ -150,7 +150,7 @@ impl ActiveToolCalls {
             },
             partial_output: request.ctx.partial_output.clone(),
             work: run_tool_call(request).boxed(),
-            _progress: Some(tracked),
+            _progress: Some(progress),
         });
     }
 
@@ -201,7 +201,7 @@ impl ActiveToolCalls {
             CancelledToolCall {
                 call: running.call,
                 is_cancel_safe: running.policy.is_cancel_safe,
-                partial_output: running.partial_output.take_text(),
+                partial_output: running.partial_output.take_output_so_far(),
             }
         });
         cancelled.collect()
@@ -256,7 +256,8 @@ async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
                 true => ToolCallStatus::Interrupted,
                 false => status_of_unknown_result(&request),
             };
-            (end, message_with_partial_output(&message, request.ctx.partial_output.take_text()))
+            let partial_output = request.ctx.partial_output.take_output_so_far();
+            (end, message_with_partial_output(&message, partial_output))
         }
     };
     FinishedToolCall { call, status: end, output, images: request.ctx.images.drain() }

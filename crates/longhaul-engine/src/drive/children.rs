@@ -15,7 +15,7 @@ use crate::handle::Longhaul;
 /// Arguments of `run_agent`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RunAgentInput {
+struct RunAgentToolInput {
     agent: String,
     input: RawJson,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) async fn prepare_child_runs(
     let Some(env) = &ctx.env else {
         return Ok(None);
     };
-    let longhaul = Longhaul::from_services(&ctx.services);
+    let longhaul = Longhaul::handle_from_services(&ctx.services);
     let run = ctx.session.run();
     let prepare = |ChildRunRequest { call, input }: ChildRunRequest| {
         let child = prepare_child_run(&longhaul, run, (&env.agent, &input));
@@ -47,9 +47,9 @@ fn prepare_child_run(
     run: &Run,
     (agent, input): (&Agent, &RawJson),
 ) -> Result<NewChildRun, String> {
-    let request: RunAgentInput = serde_json::from_str(input.as_str())
+    let request: RunAgentToolInput = serde_json::from_str(input.as_str())
         .map_err(|why| format!("the input of run_agent is invalid: {why}"))?;
-    let RunAgentInput { agent: name, input, background } = request;
+    let RunAgentToolInput { agent: name, input, background } = request;
     if !agent.may_start_agent(&name) {
         let allowed = agent.children.agents.join("`, `");
         return Err(format!("this agent may not start `{name}`, only `{allowed}`"));

@@ -33,12 +33,12 @@ pub(super) async fn compact_conversation(
     let (outcome, active) =
         call_model_and_measure_time(ctx, request, ModelCallPurpose::Compact).await?;
     Ok(outcome.into_state_machine_input(active, |response, _| {
-        Some(compaction_input(&messages, task.as_ref(), (response, active)))
+        Some(build_compaction_run_input(&messages, task.as_ref(), (response, active)))
     }))
 }
 
 /// Builds the state machine's input from the model's reply with the summary.
-fn compaction_input(
+fn build_compaction_run_input(
     messages: &[Arc<Message>],
     task: Option<&Message>,
     (response, active): (ModelResponse, Millis),

@@ -255,12 +255,12 @@ impl DriveContext {
 }
 
 /// Returns the message for a run whose external tools were not available in time.
-fn external_tools_timeout_message(agent: &Agent, names: &[String]) -> String {
+fn external_tools_timeout_message(agent: &Agent, tool_names: &[String]) -> String {
     format!(
         "External tools of agent `{}` were not available after {} s: `{}`. Check that they can \
          be started, then answer here to retry.",
         agent.name,
         EXTERNAL_TOOLS_TIMEOUT.0 / 1_000,
-        names.join("`, `")
+        tool_names.join("`, `")
     )
 }

@@ -25,7 +25,7 @@ pub(super) fn prepare_grading_run(ctx: &DriveContext) -> Result<Option<RunInput>
         let why = "this version of the agent has no rubric".to_owned();
         return Ok(Some(RunInput::GradingPrepared(Err(why))));
     };
-    let longhaul = Longhaul::from_services(&ctx.services);
+    let longhaul = Longhaul::handle_from_services(&ctx.services);
     let prepared = match longhaul.build_grading_run(run, agent, input) {
         Ok((run, definition)) => Ok(Box::new(NewChildRun { run, definition, background: false })),
         Err(error) => Err(format!("the grading run can't start: {error}")),

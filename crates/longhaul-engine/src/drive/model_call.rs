@@ -38,7 +38,7 @@ pub(super) enum ModelRequestOutcome {
 
 impl ModelRequestOutcome {
     /// Redacts secrets in the outcome, because what a provider returns is untrusted.
-    fn redact(self, redaction: Redaction<'_>) -> Self {
+    fn redact_outcome(self, redaction: Redaction<'_>) -> Self {
         match self {
             Self::Reply(response, _) => {
                 let held = redaction.secret_names_in_calls(&response.reply);
@@ -126,7 +126,7 @@ pub(super) async fn call_model_and_measure_time(
 ) -> Result<(ModelRequestOutcome, Millis), Error> {
     let started = ctx.services.clock.monotonic_nanos();
     let outcome = call_model(ctx, request, purpose).await?;
-    let outcome = outcome.redact(Redaction(&*ctx.services.redact));
+    let outcome = outcome.redact_outcome(Redaction(&*ctx.services.redact));
     let took = ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
     Ok((outcome, Millis(took)))
 }
@@ -147,10 +147,11 @@ async fn call_model(
     let request = ctx.inline_request_blobs(request).await?;
     // Checked after all other waits: loading the texts may take so long that the claim is lost
     // meanwhile.
-    if !ctx.lease.wait_until_valid().await {
+    if !ctx.lease.wait_until_valid_or_lost().await {
         return Ok(ModelRequestOutcome::Lost);
     }
-    let sink = ctx.services.deltas.create_request_sink(&request, Arc::clone(&ctx.services.redact));
+    let sink =
+        ctx.services.deltas.create_model_output_sink(&request, Arc::clone(&ctx.services.redact));
     let found = match resolve_model(&env, &*ctx.services.models, (&request.model, purpose)) {
         Ok(found) => found,
         Err(failure) => return Ok(ModelRequestOutcome::Failed(failure, None)),
@@ -181,7 +182,7 @@ async fn call_model(
             | AbortReason::ActiveTimeUsedUp,
         ) => ModelRequestOutcome::Failed(cancelled_request_failure(), None),
         AbortableOutcome::Aborted(AbortReason::Interrupted) => {
-            interrupted_outcome(&*found.model, &request, sink.flush_and_get_text())
+            interrupted_request_outcome(&*found.model, &request, sink.flush_and_get_text())
         }
         AbortableOutcome::Aborted(AbortReason::Lost) => ModelRequestOutcome::Lost,
     })
@@ -228,7 +229,7 @@ fn cost_of_failed_request(
 }
 
 /// Returns the outcome of a request that a message interrupted, with estimated usage and cost.
-fn interrupted_outcome(
+fn interrupted_request_outcome(
     model: &dyn Model,
     request: &ModelRequest,
     text: Arc<str>,

@@ -124,7 +124,7 @@ async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFe
         thread: task.thread.clone(),
         turn: run.control().turn(),
     };
-    if !ctx.lease.wait_until_valid().await {
+    if !ctx.lease.wait_until_valid_or_lost().await {
         return Ok(ContextFetchOutcome::Aborted(None));
     }
     let started = ctx.services.clock.monotonic_nanos();
@@ -185,12 +185,12 @@ async fn fetch_context_once(
         biased;
         result = fetch => result,
         () = clock.sleep(FETCH_TIMEOUT) => {
-            let why = format!("the fetch of the context took longer than {} s", FETCH_TIMEOUT.0 / 1_000);
+            let why = format!("fetching the perception took longer than {} s", FETCH_TIMEOUT.0 / 1_000);
             return Err(ContextError::transient(why));
         }
     };
     let result = result.map_err(|panic| {
-        let why = format!("the fetch of the context panicked: {}", panics::panic_message(&*panic));
+        let why = format!("fetching the perception panicked: {}", panics::panic_message(&*panic));
         ContextError::transient(why)
     })??;
     let context = result.context.iter();
@@ -200,7 +200,7 @@ async fn fetch_context_once(
         ("context", context, CONTEXT_BYTES_MAX),
     ] {
         if bytes > max {
-            let why = format!("the fetched field `{field}` is longer than {max} bytes");
+            let why = format!("the field `{field}` of the perception is longer than {max} bytes");
             return Err(ContextError::permanent(why));
         }
     }

@@ -78,7 +78,7 @@ pub(super) fn redact_or_fail_suspended_call(
 
 /// Tells the tool of a suspended call that the run has given up the call. The call ends in any case.
 pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCallTask) -> RunInput {
-    let request = request_cancellation(ctx, task);
+    let request = request_suspended_call_cancellation(ctx, task);
     let text = match request.await {
         Ok(()) => "the call was stopped, and its server was asked to stop the work".to_owned(),
         Err(failure) => {
@@ -97,7 +97,7 @@ pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCal
 
 /// Returns a future that tells the tool that the run has given up its suspended call. The future
 /// borrows nothing of the driver's state.
-fn request_cancellation(
+fn request_suspended_call_cancellation(
     ctx: &DriveContext,
     task: &ToolCallTask,
 ) -> impl Future<Output = Result<(), ToolFailure>> + use<> {

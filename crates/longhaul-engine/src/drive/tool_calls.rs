@@ -57,7 +57,7 @@ pub(super) async fn run_tool_calls(
         return Ok(Some(cancel_suspended_call(ctx, task).await));
     }
     let since = ctx.services.clock.monotonic_nanos();
-    if !start_tool_calls(ctx, tasks).await {
+    if !try_start_tool_calls(ctx, tasks).await {
         return Ok(None);
     }
     let gathered = collect_finished_tool_calls(ctx, since).await?;
@@ -84,13 +84,13 @@ pub(super) async fn run_tool_calls(
 /// Starts every tool call that is not running yet. A call that can't be started ends at once as
 /// failed. Returns `false` if there is no call to wait for, because the agent, models and tools of
 /// the run are not loaded, or because the lease is lost and no call is running.
-async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> bool {
+async fn try_start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> bool {
     let Some(env) = ctx.env.clone() else {
         return false;
     };
     let fresh: Vec<ToolCallTask> =
         tasks.into_iter().filter(|task| !ctx.calls.contains(task.call)).collect();
-    if !fresh.is_empty() && !ctx.lease.wait_until_valid().await {
+    if !fresh.is_empty() && !ctx.lease.wait_until_valid_or_lost().await {
         return !ctx.calls.is_empty();
     }
     let epoch = ctx.session.claim().epoch;
@@ -166,7 +166,8 @@ async fn collect_finished_tool_calls(
         AbortableOutcome::Done(Some(first)) => {
             let mut ended = vec![first];
             ended.extend(
-                collect_calls_until_timeout(calls, &*ctx.services.clock, BATCH_WINDOW).await,
+                collect_finished_calls_until_timeout(calls, &*ctx.services.clock, BATCH_WINDOW)
+                    .await,
             );
             return Ok(Some(ended));
         }
@@ -175,7 +176,7 @@ async fn collect_finished_tool_calls(
 }
 
 /// Returns the running tool calls that end within the given time.
-async fn collect_calls_until_timeout(
+async fn collect_finished_calls_until_timeout(
     calls: &mut ActiveToolCalls,
     clock: &dyn Clock,
     window: Millis,
@@ -232,7 +233,9 @@ async fn abort_tool_calls(
     if reason == AbortReason::ActiveTimeUsedUp {
         return (!ended.is_empty()).then_some(ended);
     }
-    ended.extend(collect_calls_until_timeout(calls, &*ctx.services.clock, CANCEL_GRACE).await);
+    ended.extend(
+        collect_finished_calls_until_timeout(calls, &*ctx.services.clock, CANCEL_GRACE).await,
+    );
     ended.extend(calls.cancel_calls_if(|_| true).into_iter().map(|cancelled| {
         if cancelled.is_cancel_safe {
             cancelled.into_finished_tool_call(message)
@@ -270,7 +273,7 @@ async fn verify_tool_call(
     ctx: &mut DriveContext,
     task: &ToolCallTask,
 ) -> Result<Option<RunInput>, Error> {
-    if !ctx.lease.wait_until_valid().await {
+    if !ctx.lease.wait_until_valid_or_lost().await {
         return Ok(None);
     }
     let verification = pin!(run_verification(ctx, task));

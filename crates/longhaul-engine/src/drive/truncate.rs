@@ -50,7 +50,7 @@ impl ArtifactQuota {
     }
 
     /// Returns whether the artifact fits into the quota. If it does, reduces the quota by it.
-    fn try_take_artifact(&mut self, artifact: &RawJson) -> bool {
+    fn try_reserve_for_artifact(&mut self, artifact: &RawJson) -> bool {
         let bytes = artifact.as_str().len();
         let fits = self.count > 0 && bytes <= self.bytes.min(ARTIFACT_BYTES_MAX);
         if fits {
@@ -70,7 +70,7 @@ pub(super) fn truncate_tool_output(
     quota: &mut ArtifactQuota,
 ) -> (ToolOutput, Vec<Blob>) {
     let artifacts = output.artifacts.len();
-    output.artifacts.retain(|artifact| quota.try_take_artifact(artifact));
+    output.artifacts.retain(|artifact| quota.try_reserve_for_artifact(artifact));
     let left_out = artifacts - output.artifacts.len();
     if left_out > 0 {
         let note = format!(
@@ -90,14 +90,17 @@ pub(super) fn truncate_tool_output(
             }
         }
     }
-    let (output, whole) = truncate_output_text(call, output);
+    let (output, whole) = truncate_output_and_get_full_text(call, output);
     stored.extend(whole);
     (output, stored)
 }
 
 /// Returns the output with a long text truncated, and the full text as a blob to be stored. `None`
 /// means that the text was not truncated.
-pub(crate) fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
+pub(crate) fn truncate_output_and_get_full_text(
+    call: CallId,
+    output: ToolOutput,
+) -> (ToolOutput, Option<Blob>) {
     let texts = output.content.iter().filter_map(Part::text);
     let texts: Vec<&str> = texts.collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
@@ -105,7 +108,7 @@ pub(crate) fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOut
         return (output, None);
     }
     let whole = texts.join("\n");
-    let (stored, lost) = truncate_for_storage(&whole);
+    let (stored, lost) = truncate_for_storage_with_notice(&whole);
     let blob = Blob::new(stored.as_bytes());
     let head = &whole[..whole.floor_char_boundary(HEAD_BYTES)];
     let tail = &whole[whole.floor_char_boundary(whole.len() - TAIL_BYTES)..];
@@ -126,7 +129,7 @@ pub(crate) fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOut
 
 /// Returns the part of a tool output that is stored, and a sentence that tells the model what was
 /// discarded. The sentence is empty if the output is stored in full.
-fn truncate_for_storage(full_text: &str) -> (Cow<'_, str>, String) {
+fn truncate_for_storage_with_notice(full_text: &str) -> (Cow<'_, str>, String) {
     if full_text.len() <= STORED_BYTES_MAX {
         return (Cow::Borrowed(full_text), String::new());
     }

@@ -15,7 +15,7 @@ use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command, scope_o
 use longhaul_run::{DecisionContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
 use crate::blocker::RunBlocker;
-use crate::classify::{classify_effects_of_input, secret_in_input_message};
+use crate::classify::{classify_effects_of_input, tool_input_has_secret_message};
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
 use crate::replay::replay_run;
@@ -117,7 +117,9 @@ impl Longhaul {
         if let (GateStatus::Open, GateDecision::Edit(edited)) = (row.status, &answer.decision) {
             match (&row.spec.kind, secret) {
                 (GateKind::Approval, Some(secret)) => {
-                    return Err(Rejection::InvalidTask(secret_in_input_message(&secret)).into());
+                    return Err(
+                        Rejection::InvalidTask(tool_input_has_secret_message(&secret)).into()
+                    );
                 }
                 (GateKind::Approval, None) => self.check_edited_call_input(&row, edited).await?,
                 (GateKind::Result, _) => self.check_edited_result(&row, edited).await?,
@@ -135,7 +137,7 @@ impl Longhaul {
         let command = RunCommand::Answer { gate: Box::new(row), answer, agent, has_rule };
         let batch = decide_command(&view, command, DecisionContext::new(now))?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
-        match self.append_without_claim(run, batch).await? {
+        match self.append_to_journal_without_claim(run, batch).await? {
             Ok(seq) if counts => Ok(Some(GateAnswerOutcome::Voted(seq))),
             Ok(seq) => Ok(Some(GateAnswerOutcome::Closed(seq))),
             Err(AppendRefusalReason::GateAnswersChanged | AppendRefusalReason::RuleExists) => {

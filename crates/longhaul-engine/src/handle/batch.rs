@@ -30,7 +30,7 @@ impl Longhaul {
             let mut position = RunBatchPosition { id, mode, next: None };
             if mode == RunBatchMode::Sequential {
                 position.next = ids.get(index + 1).copied();
-                task.start = start_condition_in_sequence(index, task.start)?;
+                task.start = start_condition_in_sequential_batch(index, task.start)?;
             }
             built.push(self.build_new_run(task, run, Some(position))?);
         }
@@ -66,7 +66,10 @@ impl Longhaul {
 
 /// Returns the start condition of a task in a sequential batch: each task but the first starts
 /// after the one before it. Fails if a task other than the first has a start time.
-fn start_condition_in_sequence(index: usize, start: EarliestStart) -> Result<EarliestStart, Error> {
+fn start_condition_in_sequential_batch(
+    index: usize,
+    start: EarliestStart,
+) -> Result<EarliestStart, Error> {
     match (index, start) {
         (0, start) => Ok(start),
         (_, EarliestStart::Now | EarliestStart::AfterBatch) => Ok(EarliestStart::AfterBatch),

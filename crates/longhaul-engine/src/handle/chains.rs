@@ -177,12 +177,13 @@ impl Longhaul {
 
 /// Changes the policy of a step so that its result is approved automatically. Does nothing if the
 /// result needs several approvers, or an approver who is not the submitter.
-fn set_result_auto_approval(policy: &mut RunPolicy, chain: Option<&str>) {
+fn set_result_auto_approval(policy: &mut RunPolicy, chain_name: Option<&str>) {
     if let Some(gate) = &mut policy.result_gate
         && gate.approvers.count <= 1
         && !gate.approvers.not_submitter
     {
-        let approver = chain.map_or_else(|| "chain".to_owned(), |name| format!("chain:{name}"));
+        let approver =
+            chain_name.map_or_else(|| "chain".to_owned(), |name| format!("chain:{name}"));
         gate.auto_approve = Some(AutoApproval { after: AUTO_APPROVE_DELAY, by: approver });
     }
 }

@@ -20,7 +20,7 @@ use crate::task::Task;
 
 impl Longhaul {
     /// Returns a handle that uses these services and knows their agents.
-    pub(crate) fn from_services(services: &EngineServices) -> Self {
+    pub(crate) fn handle_from_services(services: &EngineServices) -> Self {
         Self { services: services.clone(), request: None }
     }
 

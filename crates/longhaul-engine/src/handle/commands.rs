@@ -184,13 +184,13 @@ impl Longhaul {
             None
         };
         let batch = decide_command(&view, command, DecisionContext::new(now))?;
-        let outcome = self.append_without_claim(run, batch).await?;
+        let outcome = self.append_to_journal_without_claim(run, batch).await?;
         outcome.map_err(|refused| error_for_refused_append(run, steer, refused))
     }
 
     /// Appends to a run's journal without a claim on the run, and notifies the driver of the run.
     /// The inner error is the reason why the store refused the append.
-    pub(super) async fn append_without_claim(
+    pub(super) async fn append_to_journal_without_claim(
         &self,
         run: RunId,
         batch: JournalBatch,

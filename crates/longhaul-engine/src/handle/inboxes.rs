@@ -38,7 +38,7 @@ impl Longhaul {
         }
         let workers = self.live_workers().await?;
         for view in views.values_mut() {
-            view.served = workers.any_serves_inbox(&view.name);
+            view.served = workers.any_worker_serves_inbox(&view.name);
         }
         Ok(views.into_values().collect())
     }
@@ -55,7 +55,7 @@ impl Longhaul {
             RunFilter { inbox: Some(name.clone()), limit: TASKS_MAX, ..RunFilter::default() };
         let failed =
             RunFilter { statuses: vec![Status::Failed], not_retried: true, ..newest.clone() };
-        let served = self.live_workers().await?.any_serves_inbox(name.as_str());
+        let served = self.live_workers().await?.any_worker_serves_inbox(name.as_str());
         Ok(InboxDetailView {
             inbox: InboxView { served, ..inbox_view(name.as_str(), agents, rows.first()) },
             tasks: self.list_brief_runs(newest).await?,

@@ -46,7 +46,7 @@ pub struct CallerIdentity {
 
 impl CallerIdentity {
     /// Returns the identity of the holder of a stored key.
-    pub(super) fn from_key(row: &ApiKeyRow) -> Self {
+    pub(super) fn from_api_key(row: &ApiKeyRow) -> Self {
         Self {
             principal: Principal { name: format!("key:{}", row.name), role: row.role },
             key: ApiKeyRef::Key(row.hash),
@@ -122,6 +122,6 @@ impl Longhaul {
             return Ok(None);
         }
         self.services.auth.record_api_key_use(row.hash).await?;
-        Ok(Some(CallerIdentity::from_key(&row)))
+        Ok(Some(CallerIdentity::from_api_key(&row)))
     }
 }

@@ -66,7 +66,9 @@ impl Longhaul {
                 | CreateRunsOutcome::Existing(_)
                 | CreateRunsOutcome::KeyReused
                 | CreateRunsOutcome::LaneFull(_)
-                | CreateRunsOutcome::OverCap(_)) => return self.submit_outcome(outcome),
+                | CreateRunsOutcome::OverCap(_)) => {
+                    return self.to_submit_outcome_and_notify(outcome);
+                }
             };
             if agent.lane_busy == LaneBusyPolicy::Reject {
                 return Err(lane_busy_error(busy));

@@ -95,19 +95,19 @@ impl Longhaul {
             let reason = match reason {
                 None if at_cap => {
                     cap_waits_left -= 1;
-                    self.cap_wait_text(row).await?
+                    self.spend_cap_wait_text(row).await?
                 }
                 reason => reason,
             };
             let now = reason.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id)));
-            runs.push(RunBriefView::new(row, now));
+            runs.push(RunBriefView::brief_view_of_row(row, now));
         }
         Ok(runs)
     }
 
     /// Describes until when a run waits at a spend cap. Returns `None` if the last event of the
     /// run's journal is not such a wait.
-    async fn cap_wait_text(&self, row: &RunRow) -> Result<Option<String>, Error> {
+    async fn spend_cap_wait_text(&self, row: &RunRow) -> Result<Option<String>, Error> {
         let before = Seq(row.last_seq.0.saturating_sub(1));
         let last = self.read_run_journal(row.id, before, 1).await?;
         Ok(match last.first().map(|entry| &entry.event) {
@@ -170,7 +170,7 @@ impl Longhaul {
     /// Whether a worker has sent a heartbeat within the duration of its lease, i.e. can still write
     /// to the store.
     pub async fn has_live_worker(&self) -> Result<bool, Error> {
-        Ok(!self.live_workers().await?.is_empty())
+        Ok(!self.live_workers().await?.has_no_worker())
     }
 
     /// Returns the row of a run in the store.

@@ -171,15 +171,15 @@ impl Longhaul {
         note: NewMemoryNote,
     ) -> Result<NewMemoryNote, Error> {
         self.check_no_secret_in_name("the resource", resource.as_str())?;
-        self.check_no_secret_in_name("the note's key", note.key())?;
-        let written = note.to_note(resource, Timestamp::default());
+        self.check_no_secret_in_name("the note's key", note.note_key())?;
+        let written = note.to_stored_note(resource, Timestamp::default());
         let text = self.redact(written.text.clone());
         let tags = written.tags.iter().map(|tag| self.redact(tag.clone()));
         let tags: Vec<String> = tags.collect();
         if text == written.text && tags == written.tags {
             return Ok(note);
         }
-        let clean = NewMemoryNote::new(note.key(), text, tags, written.run);
+        let clean = NewMemoryNote::new(note.note_key(), text, tags, written.run);
         clean.map_err(|bad| Rejection::InvalidTask(bad.to_string()).into())
     }
 }

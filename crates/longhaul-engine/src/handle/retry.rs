@@ -28,7 +28,7 @@ impl Longhaul {
         let failed = newest.unwrap_or(run);
         let mut point = RetryPoint::default();
         let (folded, _) = replay_journal(&self.services, failed, None, |run, entry| {
-            point.record_entry(entry);
+            point.update_from_entry(entry);
             run.apply_without_transcript(entry)
         })
         .await?;

@@ -81,7 +81,7 @@ impl Longhaul {
         let row = self.schedule_row(name).await?;
         match self.services.schedules.delete_schedule(&row.name).await? {
             true => self.schedule_view(&row).await,
-            false => Err(schedule_not_found(name)),
+            false => Err(schedule_not_found_error(name)),
         }
     }
 
@@ -134,7 +134,7 @@ impl Longhaul {
             Ok(name) => self.services.schedules.find_schedule(&name).await?,
             Err(_) => None,
         };
-        row.ok_or_else(|| schedule_not_found(name))
+        row.ok_or_else(|| schedule_not_found_error(name))
     }
 
     async fn schedule_view(&self, row: &ScheduleRow) -> Result<ScheduleView, Error> {
@@ -185,7 +185,7 @@ impl Longhaul {
         };
         let now = self.current_store_time().await?;
         let plan = match ParsedScheduleTiming::parse(&row.spec.timing, due) {
-            Ok(calendar) => FiringPlan::new(&calendar, row.spec.catch_up, due, now),
+            Ok(calendar) => FiringPlan::for_due_schedule(&calendar, row.spec.catch_up, due, now),
             // A time zone can disappear with an update of the machine.
             Err(reason) => {
                 tracing::error!(schedule = %row.name, reason, "the schedule can't fire any more");
@@ -406,7 +406,7 @@ fn parse_schedule_name(text: &str) -> Result<ScheduleName, Error> {
     }
 }
 
-fn schedule_not_found(name: &str) -> Error {
+fn schedule_not_found_error(name: &str) -> Error {
     let shown = name.chars().filter(|c| !c.is_control()).take(NAME_BYTES_MAX).collect();
     Error::ScheduleNotFound(shown)
 }

@@ -50,7 +50,7 @@ impl Longhaul {
         };
         let Some(previous) = previous else { return Ok(None) };
         let previous = self.run_row(previous).await?;
-        if previous.status.is_terminal() || self.is_driven(&previous).await? {
+        if previous.status.is_terminal() || self.is_or_will_be_driven(&previous).await? {
             return Ok(None);
         }
         let previous = previous.id;
@@ -81,7 +81,8 @@ impl Longhaul {
             Some(holder) if holder.root != row.root => holder,
             Some(_) | None => return Ok(None),
         };
-        let is_driven = self.has_process_driving_runs().await? && self.is_driven(&holder).await?;
+        let is_driven =
+            self.has_process_driving_runs().await? && self.is_or_will_be_driven(&holder).await?;
         let needs_person = match (holder.status, holder.reason.as_deref()) {
             (Status::Blocked | Status::Paused, _)
             | (Status::Waiting, Some("approval" | "question" | "signal" | "budget")) => true,
@@ -90,7 +91,7 @@ impl Longhaul {
             (Status::Pending | Status::Running | Status::Waiting, _)
             | (Status::Completed | Status::Failed | Status::Cancelled, _) => return Ok(None),
         };
-        let StateExplanation { message, .. } = explain_run_state(&waiting);
+        let StateExplanation { message: wait_message, .. } = explain_run_state(&waiting);
         let (folded, _) = replay_run_without_transcript(&self.services, holder.id).await?;
         let holder_explanation = match needs_person {
             true => explain_run_state(&folded),
@@ -100,7 +101,7 @@ impl Longhaul {
             },
         };
         Ok(Some(StateExplanation {
-            message: format!("{message} {}: {}", holder.id, holder_explanation.message),
+            message: format!("{wait_message} {}: {}", holder.id, holder_explanation.message),
             command: holder_explanation.command,
         }))
     }
@@ -113,7 +114,7 @@ impl Longhaul {
     }
 
     /// Returns whether a worker has claimed the run, or a live worker would claim it.
-    async fn is_driven(&self, row: &RunRow) -> Result<bool, Error> {
+    async fn is_or_will_be_driven(&self, row: &RunRow) -> Result<bool, Error> {
         Ok(row.worker.is_some() || self.live_workers().await?.has_worker_for_run(row))
     }
 
@@ -139,23 +140,23 @@ impl Longhaul {
 
 impl LiveWorkers {
     /// Returns whether no worker is live.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) fn has_no_worker(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns whether at least one live worker claims runs from this inbox.
-    pub(super) fn any_serves_inbox(&self, inbox: &str) -> bool {
-        self.workers_serving(inbox).next().is_some()
+    pub(super) fn any_worker_serves_inbox(&self, inbox: &str) -> bool {
+        self.workers_serving_inbox(inbox).next().is_some()
     }
 
-    fn workers_serving(&self, inbox: &str) -> impl Iterator<Item = &WorkerRow> {
+    fn workers_serving_inbox(&self, inbox: &str) -> impl Iterator<Item = &WorkerRow> {
         let serves = move |served: &InboxName| served.as_str() == inbox;
         self.0.iter().filter(move |worker| worker.inboxes.iter().any(serves))
     }
 
     /// Returns whether at least one live worker claims runs with the inbox and type of this run.
     fn has_worker_for_run(&self, row: &RunRow) -> bool {
-        self.workers_serving(row.inbox.as_str()).any(|worker| {
+        self.workers_serving_inbox(row.inbox.as_str()).any(|worker| {
             worker.types.is_empty()
                 || row.kind.as_ref().is_some_and(|kind| worker.types.contains(kind))
         })
@@ -176,7 +177,7 @@ impl LiveWorkers {
                 command: format!("longhaul watch {}", row.id),
             });
         }
-        let message = match (self.any_serves_inbox(inbox.as_str()), &row.kind) {
+        let message = match (self.any_worker_serves_inbox(inbox.as_str()), &row.kind) {
             (false, _) => format!(
                 "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` in \
                  longhaul.toml, or to the `--inbox` options of the worker, and restart the worker."

@@ -86,7 +86,7 @@ impl Longhaul {
             let key = auth.find_api_key(hash).await?;
             let now = self.current_store_time().await?;
             let key = key.filter(|key| key.is_valid_at(now));
-            return Ok(key.map(|key| CallerIdentity::from_key(&key)));
+            return Ok(key.map(|key| CallerIdentity::from_api_key(&key)));
         }
         let hash = token_hash(session, &ApiKeyRef::Local, local_key_hash);
         let bound = auth.find_login_token(LoginTokenKind::Session, hash).await?;

@@ -66,7 +66,7 @@ impl Longhaul {
         let now = self.services.records.now().await?;
         let snapshot = RunIdAndStatus { run: new.run, status: run.status };
         let batch = decide_command(&snapshot, command, DecisionContext::new(now))?;
-        match self.append_without_claim(new.run, batch).await? {
+        match self.append_to_journal_without_claim(new.run, batch).await? {
             Ok(_) => Ok((self.get_gate(id).await?, true)),
             Err(AppendRefusalReason::GateExists) => {
                 gate_if_same_request(self.get_gate(id).await?, &new).map(|gate| (gate, false))

@@ -31,8 +31,8 @@ impl Longhaul {
     /// the cap go on if the new limit covers their next call.
     pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
         let caps = self.services.caps.caps_with_windows_at(self.current_store_time().await?);
-        let ids: Vec<String> = caps.iter().map(|current| current.cap.id()).collect();
-        let Some(current) = caps.iter().find(|current| current.cap.id() == id) else {
+        let ids: Vec<String> = caps.iter().map(|current| current.cap.cap_id()).collect();
+        let Some(current) = caps.iter().find(|current| current.cap.cap_id() == id) else {
             let suggestion = most_similar_name(id, ids.iter().map(String::as_str));
             return Err(Error::CapNotFound {
                 id: id.to_owned(),
@@ -163,7 +163,7 @@ const fn new_count(current: &CapWithWindow, key: CapCounterKey) -> CapCounterRow
 /// runs together has an entry even if nothing was used yet.
 fn cap_view(current: &CapWithWindow, rows: &[CapCounterRow]) -> SpendCapView {
     let CapWithWindow { cap, period } = current;
-    let id = cap.id();
+    let id = cap.cap_id();
     let key = CapCounterKey { cap: id.clone(), subject: String::new(), window_start: period.start };
     let mut counts: Vec<CapCounterRow> = rows
         .iter()

@@ -139,12 +139,12 @@ impl Longhaul {
         request: CreateRunsRequest,
     ) -> Result<SubmitOutcome, Error> {
         let request = self.add_cap_reservations(request).await?;
-        self.submit_outcome(self.services.store.create_runs(request).await?)
+        self.to_submit_outcome_and_notify(self.services.store.create_runs(request).await?)
     }
 
     /// Converts the store's response to a request to create runs into a result for the submitter,
     /// and notifies workers.
-    pub(super) fn submit_outcome(
+    pub(super) fn to_submit_outcome_and_notify(
         &self,
         outcome: CreateRunsOutcome,
     ) -> Result<SubmitOutcome, Error> {

@@ -70,7 +70,7 @@ impl JournalStream {
             // Stored in the struct for cancel safety: a call that was dropped while waiting
             // continues to wait when it is repeated, without another read.
             if self.caught_up {
-                self.wait_for_change().await?;
+                self.wait_for_journal_change().await?;
                 self.caught_up = false;
             }
             let page = self
@@ -100,11 +100,11 @@ impl JournalStream {
         Ok(None)
     }
 
-    async fn wait_for_change(&mut self) -> Result<(), Error> {
+    async fn wait_for_journal_change(&mut self) -> Result<(), Error> {
         let clock = &self.services.clock;
         match &mut self.wake_source {
             JournalWatcher::Subscription(subscription) => {
-                if !subscription.wait_for_change().await {
+                if !subscription.wait_for_journal_growth().await {
                     self.wake_source =
                         JournalWatcher::Store(self.services.store.watch_for_changes());
                 }

@@ -63,7 +63,7 @@ impl ClaimLoop<'_> {
         while !self.shutdown.is_draining() {
             if unsure {
                 let notifier = &self.services.notifier;
-                let is_lost = |claim| !notifier.is_driven(claim);
+                let is_lost = |claim| !notifier.is_claim_driven(claim);
                 match release_claims_if(self.services, self.heartbeats, is_lost).await {
                     Ok(()) => unsure = false,
                     Err(error) => {
@@ -103,7 +103,7 @@ impl ClaimLoop<'_> {
             let is_changed = tokio::select! {
                 biased;
                 () = self.shutdown.wait_for_drain() => return Ok(()),
-                is_changed = self.wait_for_change(&mut work) => is_changed,
+                is_changed = self.wait_for_queue_change(&mut work) => is_changed,
             };
             if let Some(filtered) = &mut self.filtered {
                 filtered.set_next_page_start(is_changed);
@@ -114,7 +114,7 @@ impl ClaimLoop<'_> {
 
     /// Waits until the queues may have changed, a driver has ended or the poll interval has passed.
     /// Returns whether the queues may have changed.
-    async fn wait_for_change(&mut self, work: &mut ReadyRunsSubscription) -> bool {
+    async fn wait_for_queue_change(&mut self, work: &mut ReadyRunsSubscription) -> bool {
         let clock = &self.services.clock;
         if let Some(filtered) = &self.filtered {
             clock.sleep(filtered.delay_before_next_read()).await;
@@ -136,7 +136,7 @@ impl ClaimLoop<'_> {
         inboxes.rotate_left(first);
         self.turn = self.turn.wrapping_add(1);
         let prepare = async {
-            let may_begin = identity.lease.wait_until_valid().await;
+            let may_begin = identity.lease.wait_until_valid_or_lost().await;
             let accepted = match &mut self.filtered {
                 Some(filtered) if may_begin => {
                     Some(filtered.next_accepted_runs(&inboxes, requested).await?)

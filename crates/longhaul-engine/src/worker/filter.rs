@@ -67,7 +67,11 @@ impl TaskFilterCaller {
         Self { filter, thread: None, threads: Arc::new(()) }
     }
 
-    pub(super) async fn call(&mut self, clock: &dyn Clock, task: TaskSpec) -> TaskFilterVerdict {
+    pub(super) async fn call_filter(
+        &mut self,
+        clock: &dyn Clock,
+        task: TaskSpec,
+    ) -> TaskFilterVerdict {
         let thread = match self.thread.take() {
             Some(thread) => thread,
             None if Arc::strong_count(&self.threads) > BLOCKED_MAX => {
@@ -75,7 +79,7 @@ impl TaskFilterCaller {
                     "{BLOCKED_MAX} earlier calls have not returned"
                 ));
             }
-            None => match self.start_thread() {
+            None => match self.start_filter_thread() {
                 Ok(thread) => thread,
                 Err(error) => {
                     return TaskFilterVerdict::NotCalled(format!(
@@ -99,7 +103,7 @@ impl TaskFilterCaller {
         }
     }
 
-    fn start_thread(&self) -> std::io::Result<mpsc::Sender<FilterCall>> {
+    fn start_filter_thread(&self) -> std::io::Result<mpsc::Sender<FilterCall>> {
         let (sender, calls) = mpsc::channel::<FilterCall>();
         let (filter, counted) = (self.filter.clone(), Arc::clone(&self.threads));
         std::thread::Builder::new().name("task-filter".to_owned()).spawn(move || {

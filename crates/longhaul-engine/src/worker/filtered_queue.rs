@@ -92,10 +92,10 @@ impl FilteredQueue {
     /// were read to the end and have changed. Unchanged queues are read again from time to time,
     /// because the filter may decide differently. Long queues that change are read from their heads
     /// again before their ends are reached, because runs with a higher priority may have arrived.
-    pub(super) fn set_next_page_start(&mut self, is_changed: bool) {
+    pub(super) fn set_next_page_start(&mut self, have_queues_changed: bool) {
         let now = self.services.clock.monotonic_time();
         let passed = now.minus(self.started);
-        let is_due = match (self.is_at_end(), is_changed) {
+        let is_due = match (self.is_at_end(), have_queues_changed) {
             (true, true) => true,
             (true, false) => {
                 let rest = Millis(self.reading.0.saturating_mul(REREAD_FACTOR));
@@ -210,7 +210,7 @@ impl FilteredQueue {
             return Ok(Some(false));
         }
         let failure = match self.read_task(run).await {
-            Ok(Some(task)) => match self.caller.call(&*self.services.clock, task).await {
+            Ok(Some(task)) => match self.caller.call_filter(&*self.services.clock, task).await {
                 TaskFilterVerdict::Accepted => return Ok(Some(true)),
                 TaskFilterVerdict::Refused => return Ok(Some(false)),
                 TaskFilterVerdict::NotCalled(reason) => {

@@ -131,7 +131,7 @@ async fn drive_run_to_idle(
         .unwrap_or_else(|_| Err(Error::Internal { run, reason: "its driver panicked".to_owned() }));
     match driven {
         Ok(DriveRunOutcome::Idle) => run_hook_for_status(services, hooks, run).await,
-        Ok(DriveRunOutcome::Lost) => release_if_still_claimed(services, &assignment).await,
+        Ok(DriveRunOutcome::Lost) => release_run_if_still_claimed(services, &assignment).await,
         Err(error) => {
             tracing::error!(%run, error = %format_error_chain(&error), "executing the run failed; the run is parked");
             park_run_with_retries(services, &assignment).await;
@@ -142,7 +142,7 @@ async fn drive_run_to_idle(
 /// Releases a run whose driver has stopped because it may not continue. Usually another worker has
 /// claimed the run already. If the claim is still valid during a shutdown, for example because
 /// calls without effects were aborted, the run is released at once.
-async fn release_if_still_claimed(services: &EngineServices, assignment: &RunAssignment) {
+async fn release_run_if_still_claimed(services: &EngineServices, assignment: &RunAssignment) {
     if assignment.shutdown.is_draining() && !assignment.lease.is_lost() {
         // The driver has appended a release event where that was possible.
         let changes = vec![RowChange::UpdateScheduling(RunSchedulingUpdate::Release)];

@@ -22,7 +22,7 @@ use longhaul_engine::agent::{Agent, AgentRegistry, EffectRule, RunPolicyDefaults
 use longhaul_engine::agent_directory::AgentDirectory;
 use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::counters::EngineCounters;
-use longhaul_engine::deltas::DeltaBroadcast;
+use longhaul_engine::deltas::ReplyDeltaBroadcast;
 use longhaul_engine::id_gen::IdGenerator;
 use longhaul_engine::notifier::DriverNotifier;
 use longhaul_engine::services::{AgentDefinitionCache, EngineServices, NoExternalTools};
@@ -97,7 +97,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         tool_source: Arc::new(NoExternalTools),
         context_providers: Arc::new(SimContextProvider(ctx.clone())),
         redact: Arc::new(NoRedaction),
-        deltas: DeltaBroadcast::default(),
+        deltas: ReplyDeltaBroadcast::default(),
         changes: JournalChangeFeed::default(),
         notifier: DriverNotifier::default(),
         definitions: AgentDefinitionCache::default(),

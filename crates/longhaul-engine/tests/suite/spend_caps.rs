@@ -188,7 +188,7 @@ async fn a_raise_names_a_subject_that_the_cap_counts() {
     ] {
         let subject = Some(subject.to_owned());
         let body = RaiseCapBody { runs: Some(2), subject, ..RaiseCapBody::default() };
-        let error = engine.longhaul.raise_cap(&per_actor.id(), &body).await.unwrap_err();
+        let error = engine.longhaul.raise_cap(&per_actor.cap_id(), &body).await.unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     }
 }

@@ -22,7 +22,7 @@ struct SetOutputOnDrop(PartialToolOutput);
 
 impl Drop for SetOutputOnDrop {
     fn drop(&mut self) {
-        self.0.set_text("half of it".to_owned());
+        self.0.set_output_so_far("half of it".to_owned());
     }
 }
 

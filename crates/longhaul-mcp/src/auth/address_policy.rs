@@ -29,16 +29,16 @@ pub(super) enum ServerNetworkZone {
 
 impl ServerNetworkZone {
     /// Returns the network zone of the server at this URL, resolving its host name.
-    pub(super) async fn from_url(url: &Url) -> Self {
+    pub(super) async fn zone_of_url(url: &Url) -> Self {
         match url.host() {
-            Some(Host::Ipv4(ip)) => Self::from_ip(ip.into()),
-            Some(Host::Ipv6(ip)) => Self::from_ip(ip.into()),
+            Some(Host::Ipv4(ip)) => Self::zone_of_ip(ip.into()),
+            Some(Host::Ipv6(ip)) => Self::zone_of_ip(ip.into()),
             Some(Host::Domain(name)) if is_localhost(name) => Self::Loopback,
             Some(Host::Domain(name)) => {
                 let found = tokio::net::lookup_host((name, 0)).await;
                 // All addresses count: one public address makes the server public.
                 let zone = found.ok().and_then(|found| {
-                    let zone = found.map(|address| Self::from_ip(address.ip()));
+                    let zone = found.map(|address| Self::zone_of_ip(address.ip()));
                     zone.min()
                 });
                 // A name that resolves to loopback now may resolve to another address later.
@@ -48,7 +48,7 @@ impl ServerNetworkZone {
         }
     }
 
-    fn from_ip(ip: IpAddr) -> Self {
+    fn zone_of_ip(ip: IpAddr) -> Self {
         match zone(ip) {
             NetworkZone::Loopback => Self::Loopback,
             NetworkZone::Private => Self::Private,
@@ -60,7 +60,7 @@ impl ServerNetworkZone {
     fn allows_ip(self, ip: IpAddr) -> bool {
         match zone(ip) {
             NetworkZone::Public => true,
-            NetworkZone::Loopback | NetworkZone::Private => self >= Self::from_ip(ip),
+            NetworkZone::Loopback | NetworkZone::Private => self >= Self::zone_of_ip(ip),
             NetworkZone::Reserved => false,
         }
     }
@@ -279,7 +279,7 @@ mod tests {
             ("https://8.8.8.8/mcp", ServerNetworkZone::Public),
             ("https://169.254.169.254/mcp", ServerNetworkZone::Public),
         ] {
-            assert_eq!(ServerNetworkZone::from_url(&url.parse().unwrap()).await, zone, "{url}");
+            assert_eq!(ServerNetworkZone::zone_of_url(&url.parse().unwrap()).await, zone, "{url}");
         }
     }
 }

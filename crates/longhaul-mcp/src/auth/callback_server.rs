@@ -52,13 +52,13 @@ impl CallbackServer {
 
     /// Waits for a callback with this OAuth `state` and returns its URL. Dropping the future closes
     /// the connections that it has accepted.
-    pub async fn wait_for_callback(&self, state: &str) -> String {
+    pub async fn wait_for_callback(&self, oauth_state: &str) -> String {
         let mut connections = FuturesUnordered::new();
         loop {
             tokio::select! {
                 accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => {
                     match accepted {
-                        Ok((stream, _)) => connections.push(timeout(READ_TIMEOUT, self.serve_connection(stream, state))),
+                        Ok((stream, _)) => connections.push(timeout(READ_TIMEOUT, self.serve_connection(stream, oauth_state))),
                         // The connection was closed at once, or too many files are open. Both are
                         // transient.
                         Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
@@ -74,9 +74,9 @@ impl CallbackServer {
         }
     }
 
-    async fn serve_connection(&self, mut stream: TcpStream, state: &str) -> Option<String> {
+    async fn serve_connection(&self, mut stream: TcpStream, oauth_state: &str) -> Option<String> {
         let head = read_request_head(&mut stream).await?;
-        let callback_url = self.parse_callback(&head, state);
+        let callback_url = self.parse_callback(&head, oauth_state);
         let (status, message) = match &callback_url {
             Ok(_) => ("200 OK", "Longhaul continues in the terminal. You can close this page."),
             Err(rejection) => *rejection,

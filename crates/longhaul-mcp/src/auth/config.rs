@@ -57,7 +57,7 @@ impl LoginContext {
     }
 
     /// Waits a limited time for token refreshes in flight, when the process shuts down.
-    pub(crate) async fn finish_token_refresh(&self) {
+    pub(crate) async fn wait_for_token_refresh(&self) {
         self.refreshes.shut_down().await;
     }
 

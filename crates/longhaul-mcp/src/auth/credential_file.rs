@@ -116,7 +116,7 @@ pub(super) struct LoginTokens {
 }
 
 impl StoredLogin {
-    pub(super) fn new(
+    pub(super) fn from_credentials(
         url: &Url,
         client_secret: Option<String>,
         credentials: StoredCredentials,
@@ -171,16 +171,16 @@ pub(super) struct CredentialFileLock(
 );
 
 impl CredentialFile {
-    /// Creates the handle for the credential file of the server at this URL. `server` is the
+    /// Creates the handle for the credential file of the server at this URL. `server_name` is the
     /// server's name in the project.
-    pub(super) fn new(dir: &Path, url: &Url, server: &str) -> Self {
-        let mut url = url.clone();
-        url.set_fragment(None);
-        let name = Hash::digest(url.as_str().as_bytes());
+    pub(super) fn new(dir: &Path, server_url: &Url, server_name: &str) -> Self {
+        let mut server_url = server_url.clone();
+        server_url.set_fragment(None);
+        let name = Hash::digest(server_url.as_str().as_bytes());
         Self {
             dir: dir.to_owned(),
             path: dir.join(format!("{name}.json")),
-            server: server.to_owned(),
+            server: server_name.to_owned(),
         }
     }
 
@@ -337,7 +337,7 @@ mod tests {
             "client_id": "c",
             "token_response": { "access_token": "a", "token_type": "bearer", "refresh_token": "r" },
         });
-        StoredLogin::new(url, None, serde_json::from_value(credentials).unwrap())
+        StoredLogin::from_credentials(url, None, serde_json::from_value(credentials).unwrap())
     }
 
     #[tokio::test]

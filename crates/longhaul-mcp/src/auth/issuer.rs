@@ -29,14 +29,14 @@ impl From<AuthError> for IssuerError {
 }
 
 /// The authorization server that issued a login.
-pub(super) struct Issuer {
+pub(super) struct LoginIssuer {
     pub(super) http: Arc<OAuthHttp>,
     pub(super) metadata: AuthorizationMetadata,
     manager: AuthorizationManager,
     server: Url,
 }
 
-impl Issuer {
+impl LoginIssuer {
     /// Discovers the authorization server that issued the login at an MCP server.
     pub(super) async fn discover(
         server: &Url,

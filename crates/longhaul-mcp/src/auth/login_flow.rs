@@ -300,7 +300,7 @@ impl PendingLogin {
     }
 
     /// Finishes the login with the callback URL and saves the tokens.
-    pub async fn finish(self, callback_url: &str) -> Result<LoginStatus, LoginError> {
+    pub async fn finish_login(self, callback_url: &str) -> Result<LoginStatus, LoginError> {
         self.finish_with_timeout(callback_url, LOGIN_TIMEOUT).await
     }
 
@@ -360,7 +360,8 @@ impl PendingLogin {
         let Some(credentials) = self.credentials.load().await.unwrap_or_default() else {
             return Err(fail("the server returned no tokens"));
         };
-        let record = StoredLogin::new(&self.url, self.client_secret.clone(), credentials);
+        let record =
+            StoredLogin::from_credentials(&self.url, self.client_secret.clone(), credentials);
         let tokens = record.login_tokens().unwrap_or_default();
         if !tokens.has_bearer_token() {
             let helps = "Ask its operator for a server that accepts bearer tokens.";
@@ -487,7 +488,7 @@ mod tests {
         ] {
             let (began, callback_url) =
                 authorized_login(&temp_dir.path().join("logins"), response).await;
-            let error = began.finish(&callback_url).await.unwrap_err().to_string();
+            let error = began.finish_login(&callback_url).await.unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
             for secret in ["c0de", "p4ss", "k3y"] {
                 assert!(!error.contains(secret), "{error}");

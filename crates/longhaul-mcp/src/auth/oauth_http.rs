@@ -56,7 +56,7 @@ impl<T, E> ResultOkType for Result<T, E> {
 impl OAuthHttp {
     /// Creates the HTTP client for logins at the MCP server with this URL.
     pub(super) async fn new_for_server(server: &Url) -> Result<Self, String> {
-        let zone = ServerNetworkZone::from_url(server).await;
+        let zone = ServerNetworkZone::zone_of_url(server).await;
         let resolver = Arc::new(FilteringResolver::new(server, zone));
         ensure_crypto_provider();
         // A local server without TLS also works on a machine without certificates.

@@ -14,7 +14,7 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 
 use crate::auth::credential_file::{LoginTokens, StoredLogin};
 use crate::auth::error::{auth_error_reason_and_hint, secrets_in_url};
-use crate::auth::issuer::{Issuer, IssuerError};
+use crate::auth::issuer::{IssuerError, LoginIssuer};
 use crate::auth::oauth_http::INVALID_URL;
 
 /// Timeout for revoking a login, including all requests.
@@ -75,7 +75,7 @@ async fn request_revocation(
     (record, tokens): (&StoredLogin, &LoginTokens),
     secret: Option<&str>,
 ) -> Result<LogoutOutcome, IssuerError> {
-    let issuer = Issuer::discover(server, &record.credentials).await?;
+    let issuer = LoginIssuer::discover(server, &record.credentials).await?;
     let fields = &issuer.metadata.additional_fields;
     let Some(address) = fields.get("revocation_endpoint").and_then(Value::as_str) else {
         return Ok(LogoutOutcome::RevocationUnsupported);
@@ -115,10 +115,10 @@ async fn request_revocation(
 
 /// Returns whether the client secret must be sent in the form instead of an HTTP header. If the
 /// metadata does not say so for revocation, the methods of the token endpoint apply.
-fn must_send_secret_in_form(fields: &HashMap<String, Value>) -> bool {
+fn must_send_secret_in_form(metadata_fields: &HashMap<String, Value>) -> bool {
     let methods =
         ["revocation_endpoint_auth_methods_supported", "token_endpoint_auth_methods_supported"];
-    let methods = methods.into_iter().find_map(|name| fields.get(name)?.as_array());
+    let methods = methods.into_iter().find_map(|name| metadata_fields.get(name)?.as_array());
     let has = |method: &str| methods.is_some_and(|methods| methods.iter().any(|one| one == method));
     has("client_secret_post") && !has("client_secret_basic")
 }
@@ -167,21 +167,25 @@ mod tests {
     #[test]
     fn a_supported_client_authentication_method_is_used() {
         let id = "https://us.example/a b";
-        let base_form = "token=t%2F1&token_type_hint=access_token";
-        let client_id_field = "client_id=https%3A%2F%2Fus.example%2Fa+b";
-        for (secret, in_form, form, basic) in [
-            (None, false, format!("{base_form}&{client_id_field}"), None),
-            (None, true, format!("{base_form}&{client_id_field}"), None),
+        let token_form = "token=t%2F1&token_type_hint=access_token".to_owned();
+        let form_with_id = format!("{token_form}&client_id=https%3A%2F%2Fus.example%2Fa+b");
+        let form_with_id_and_secret = format!("{form_with_id}&client_secret=s%3A1");
+        for (secret, is_secret_in_form, expected_form, expected_basic_auth) in [
+            (None, false, &form_with_id, None),
+            (None, true, &form_with_id, None),
             (
                 Some("s:1"),
                 false,
-                base_form.to_owned(),
+                &token_form,
                 Some(("https%3A%2F%2Fus.example%2Fa+b".into(), "s%3A1".into())),
             ),
-            (Some("s:1"), true, format!("{base_form}&{client_id_field}&client_secret=s%3A1"), None),
+            (Some("s:1"), true, &form_with_id_and_secret, None),
         ] {
-            let client = RevocationCredentials { id, secret, is_secret_in_form: in_form };
-            assert_eq!(client.revocation_form_and_auth("t/1", "access_token"), (form, basic));
+            let client = RevocationCredentials { id, secret, is_secret_in_form };
+            assert_eq!(
+                client.revocation_form_and_auth("t/1", "access_token"),
+                (expected_form.clone(), expected_basic_auth)
+            );
         }
     }
 

@@ -19,7 +19,7 @@ use crate::auth::credential_file::{
     CredentialFile, CredentialFileError, CredentialFileLock, LoginTokens, StoredLogin,
 };
 use crate::auth::error::{auth_error_reason_and_hint, is_transient_auth_error, secrets_in_url};
-use crate::auth::issuer::{Issuer, IssuerError};
+use crate::auth::issuer::{IssuerError, LoginIssuer};
 use crate::auth::redaction;
 use crate::auth::refresh::{AccessToken, TokenResult};
 use crate::auth::rejection::{self, login_command};
@@ -201,7 +201,8 @@ impl TokenProvider {
             ),
             Ok(Err(IssuerError::Unusable(why, transient))) => failed(why, transient),
             Ok(Ok(credentials)) => {
-                let record = StoredLogin::new(&self.url, record.client_secret, credentials);
+                let record =
+                    StoredLogin::from_credentials(&self.url, record.client_secret, credentials);
                 // Saved in any case, because the old refresh token may be invalid now.
                 self.save_login((file, lock), &refresh, &record);
                 record.register_secrets_to_redact();
@@ -219,7 +220,7 @@ impl TokenProvider {
         secret: Option<String>,
     ) -> Result<StoredCredentials, IssuerError> {
         let given = &record.credentials;
-        let issuer = Issuer::discover(&self.url, given).await?;
+        let issuer = LoginIssuer::discover(&self.url, given).await?;
         // During shutdown the response could arrive too late to be saved.
         if self.login.refreshes.is_shutting_down() {
             return Err(IssuerError::Unusable("this process is shutting down", true));
@@ -359,7 +360,7 @@ mod tests {
             "token_received_at": received,
         });
         let url = "https://a.example/mcp".parse().unwrap();
-        StoredLogin::new(&url, None, serde_json::from_value(credentials).unwrap())
+        StoredLogin::from_credentials(&url, None, serde_json::from_value(credentials).unwrap())
     }
 
     #[test]

@@ -68,7 +68,7 @@ mod tests {
             },
         });
         let url = "https://a.example/mcp".parse().unwrap();
-        StoredLogin::new(&url, None, serde_json::from_value(credentials).unwrap())
+        StoredLogin::from_credentials(&url, None, serde_json::from_value(credentials).unwrap())
     }
 
     #[test]

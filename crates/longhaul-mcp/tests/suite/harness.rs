@@ -152,7 +152,7 @@ pub(super) fn single_server(spec: ServerSpec) -> (McpServers, Arc<SkippingClock>
 
 /// Returns a tool of the only server.
 pub(super) async fn tool(servers: &McpServers, name: &str) -> Arc<dyn Tool> {
-    let server = servers.names().remove(0);
+    let server = servers.server_names().remove(0);
     let mut tools = within_timeout(servers.server_tools(&server, Some(name), RUN)).await.unwrap();
     assert_eq!(tools.len(), 1);
     tools.remove(0)
@@ -180,7 +180,7 @@ pub(super) fn text(output: &ToolOutput) -> String {
 
 /// Returns the names and effect classes of a server's tools.
 pub(super) async fn classes(servers: &McpServers) -> BTreeMap<String, EffectClass> {
-    let server = servers.names().remove(0);
+    let server = servers.server_names().remove(0);
     let tools = within_timeout(servers.server_tools(&server, None, RUN)).await.unwrap();
     let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Null);
     let named = |tool: Arc<dyn Tool>| (tool.spec().name.as_str().to_owned(), class(&tool));

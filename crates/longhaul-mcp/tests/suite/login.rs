@@ -140,7 +140,8 @@ async fn a_callback_with_another_state_is_ignored() {
     ] {
         let began = within_timeout(servers.begin_login("guarded", &visit)).await.unwrap();
         let callback_url = server.approve(began.authorization_url()).await.replacen(from, to, 1);
-        let error = within_timeout(began.finish(&callback_url)).await.unwrap_err().to_string();
+        let error =
+            within_timeout(began.finish_login(&callback_url)).await.unwrap_err().to_string();
         assert!(error.contains(why), "{callback_url}: {error}");
         assert!(!error.contains("c0de"), "{error}");
     }

@@ -153,7 +153,7 @@ impl OAuthServer {
         })
         .await;
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-        within_timeout(began.finish(&callback_url)).await
+        within_timeout(began.finish_login(&callback_url)).await
     }
 
     /// Opens a URL of the server and returns its redirect target.

@@ -207,7 +207,7 @@ impl StreamEventDecoder for StreamDecoder {
         self.counts
     }
 
-    fn received_bytes(&self) -> u64 {
+    fn received_byte_count(&self) -> u64 {
         self.bytes
     }
 }

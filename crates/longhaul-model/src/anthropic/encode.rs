@@ -98,7 +98,7 @@ impl MessageEncoder for MessagesApi {
                             ToolCallIds::assign_valid_call_id,
                         ),
                     )
-                    .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
+                    .with_field("name", &call_ids::to_valid_tool_name(&call.name, NAME_MAX))
                     .with_field("input", &tool_arguments_as_object(&call.input))
                     .with_fields_of_object(own(&call.extra).as_ref()),
             };

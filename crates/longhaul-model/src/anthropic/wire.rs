@@ -30,8 +30,8 @@ pub(super) const API_NAME: &str = "anthropic";
 
 /// Maps the provider's stop reason to a `StopReason`. A full context window counts as a token
 /// limit, and a reply that ends at a stop sequence counts as complete.
-pub(super) fn stop_reason(reason: Option<&str>, has_calls: bool) -> StopReason {
-    match reason {
+pub(super) fn stop_reason(provider_reason: Option<&str>, has_calls: bool) -> StopReason {
+    match provider_reason {
         Some("end_turn" | "stop_sequence") | None if has_calls => StopReason::ToolUse,
         Some("end_turn" | "stop_sequence") | None => StopReason::EndTurn,
         Some("tool_use") => StopReason::ToolUse,

@@ -127,7 +127,7 @@ impl CassetteRecorder {
     /// Ends the recording and moves the file to its final path. Returns that path and the number of
     /// recorded exchanges. `None` means that no exchange was recorded; a file that exists at the
     /// path is then unchanged.
-    pub fn finish_recording(&self) -> std::io::Result<Option<(PathBuf, usize)>> {
+    pub fn finish_and_count_exchanges(&self) -> std::io::Result<Option<(PathBuf, usize)>> {
         let mut state = self.lock();
         let written = state.exchange_count;
         let Some(recording) = state.recording.take() else {

@@ -157,8 +157,8 @@ impl ToolCallFragment {
         }
         Ok(Self {
             index: index.and_then(|index| parse_lenient_u64(index.as_str())),
-            id: string_or_empty(id.as_ref()),
-            name: string_or_empty(name.as_ref()),
+            id: json_string_or_empty(id.as_ref()),
+            name: json_string_or_empty(name.as_ref()),
             arguments,
             extra,
         })
@@ -168,7 +168,7 @@ impl ToolCallFragment {
 impl PartialToolCall {
     /// Appends a fragment to the call and returns the number of bytes received.
     fn append_fragment_and_count_bytes(&mut self, fragment: ToolCallFragment) -> u64 {
-        let before = self.received_bytes();
+        let before = self.received_byte_count();
         if self.id.is_empty() {
             self.id = fragment.id;
         }
@@ -187,10 +187,10 @@ impl PartialToolCall {
         for (name, value) in fragment.extra.into_fields() {
             self.deferred.add_fragment(&name, value);
         }
-        self.received_bytes().saturating_sub(before)
+        self.received_byte_count().saturating_sub(before)
     }
 
-    fn received_bytes(&self) -> u64 {
+    fn received_byte_count(&self) -> u64 {
         let input = self.input.as_ref().map_or(0, |input| input.as_str().len());
         (self.id.len() + self.name.len() + self.json.len() + input) as u64
     }
@@ -212,7 +212,7 @@ fn is_not_null(value: &RawJson) -> bool {
 }
 
 /// Returns the text of a JSON string, or an empty string for any other value.
-fn string_or_empty(value: Option<&RawJson>) -> String {
+fn json_string_or_empty(value: Option<&RawJson>) -> String {
     let text = value.and_then(|value| serde_json::from_str(value.as_str()).ok());
     text.unwrap_or_default()
 }

@@ -175,7 +175,7 @@ impl StreamDecoder {
             self.bytes += self.calls.apply_function_call_and_count_bytes(call.as_str())?;
         }
         if let Some(details) = take(REASONING_DETAILS)
-            && self.details.apply_fragments(details.as_str())
+            && self.details.try_apply_fragments(details.as_str())
         {
             self.bytes += details.as_str().len() as u64;
         }
@@ -312,7 +312,7 @@ impl StreamEventDecoder for StreamDecoder {
         self.counts
     }
 
-    fn received_bytes(&self) -> u64 {
+    fn received_byte_count(&self) -> u64 {
         self.bytes
     }
 }

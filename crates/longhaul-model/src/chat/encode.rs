@@ -174,7 +174,7 @@ impl ChatCompletionsApi {
 
     fn encode_tool_call(call_id: &str, call: &ToolCall) -> JsonObject {
         let function = JsonObject::default()
-            .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
+            .with_field("name", &call_ids::to_valid_tool_name(&call.name, NAME_MAX))
             .with_field("arguments", tool_arguments_as_object(&call.input).as_str());
         JsonObject::default()
             .with_field("id", call_id)
@@ -292,7 +292,7 @@ mod tests {
         let wire = ChatCompletionsApi::new("chat".to_owned(), ServerQuirks::default());
         let message = Arc::new(Message::user("hello"));
         let mut conversation = EncodedConversation::default();
-        conversation.push_message(&wire, &message, &EncodedImages::default());
+        conversation.encode_and_push_message(&wire, &message, &EncodedImages::default());
         let parts = EncodedRequestParts {
             model: "poem",
             max_tokens: 1,

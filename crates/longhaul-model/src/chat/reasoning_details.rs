@@ -28,7 +28,7 @@ struct ReasoningDetail {
 impl ReasoningDetails {
     /// Applies a JSON list of fragments of reasoning details. Returns false if the value is not a
     /// list.
-    pub(super) fn apply_fragments(&mut self, fragments_json: &str) -> bool {
+    pub(super) fn try_apply_fragments(&mut self, fragments_json: &str) -> bool {
         let Ok(pieces) = serde_json::from_str::<Vec<&RawValue>>(fragments_json) else {
             return false;
         };

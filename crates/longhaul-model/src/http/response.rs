@@ -77,13 +77,13 @@ impl SizeLimitedResponse {
 
     /// Reads the complete body, within the stall timeout. `None` means that the body is an event
     /// stream in spite of its content type and must be read chunk by chunk.
-    pub(crate) async fn read_complete_body(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
+    pub(crate) async fn read_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         let stall = self.limits.stall;
-        let all = tokio::time::timeout(stall, self.read_body_without_timeout()).await;
+        let all = tokio::time::timeout(stall, self.read_untimed_body_unless_stream()).await;
         all.map_err(|_| HttpError::StallTimeout(stall))?
     }
 
-    async fn read_body_without_timeout(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
+    async fn read_untimed_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         let mut body = Vec::new();
         let mut is_decided = false;
         while let Some(piece) = self.next_chunk().await? {

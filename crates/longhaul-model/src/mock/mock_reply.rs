@@ -23,7 +23,7 @@ pub(crate) struct MockReply<'a> {
     pub(crate) reply: &'a Reply,
     pub(crate) stop: StopReason,
     pub(crate) usage: Usage,
-    pub(crate) ids: ReplyIds,
+    pub(crate) ids: ReplyIdGenerator,
     pub(crate) now: Timestamp,
 }
 
@@ -36,13 +36,13 @@ impl MockReply<'_> {
 
 /// Source of the IDs in a reply. IDs are made from the hash of the request and the turn.
 #[derive(Debug)]
-pub(crate) struct ReplyIds {
+pub(crate) struct ReplyIdGenerator {
     digits: String,
     turn: u32,
 }
 
-impl ReplyIds {
-    pub(crate) fn new(request_hash: Hash, turn: u32) -> Self {
+impl ReplyIdGenerator {
+    pub(crate) fn from_request_hash(request_hash: Hash, turn: u32) -> Self {
         let mut digits = request_hash.to_string();
         digits.truncate(HASH_DIGITS);
         Self { digits, turn }

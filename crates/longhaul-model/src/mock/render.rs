@@ -38,19 +38,19 @@ pub(crate) fn render_events(api: ApiKind, mock_reply: &MockReply<'_>) -> Vec<Byt
 /// Returns the event that ends a stream with an error, for the request with this ID.
 pub(crate) fn error_event(api: ApiKind, request_id: &str) -> Bytes {
     match api {
-        ApiKind::Messages => event::encode_named_event(&json!({
+        ApiKind::Messages => event::encode_named_sse_event(&json!({
             "type": "error",
             "error": { "type": "overloaded_error", "message": OVERLOADED_MESSAGE },
             "request_id": request_id,
         })),
-        ApiKind::Responses => event::encode_named_event(&json!({
+        ApiKind::Responses => event::encode_named_sse_event(&json!({
             "type": "error",
             "code": "server_error",
             "message": OVERLOADED_MESSAGE,
             "param": null,
             "sequence_number": 0,
         })),
-        ApiKind::Chat => event::encode_unnamed_event(&json!({
+        ApiKind::Chat => event::encode_unnamed_sse_event(&json!({
             "error": { "message": OVERLOADED_MESSAGE, "type": "server_error", "param": null, "code": null },
         })),
     }

@@ -374,8 +374,8 @@ impl StreamEventDecoder for StreamDecoder {
         self.counts
     }
 
-    fn received_bytes(&self) -> u64 {
-        self.items.iter().map(OutputItemBuilder::received_bytes).sum()
+    fn received_byte_count(&self) -> u64 {
+        self.items.iter().map(OutputItemBuilder::received_byte_count).sum()
     }
 }
 

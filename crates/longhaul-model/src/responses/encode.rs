@@ -250,7 +250,7 @@ impl<'a> ReplyEncoder<'a> {
         });
         let item = JsonObject::with_type_field("function_call")
             .with_field("call_id", &id)
-            .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
+            .with_field("name", &call_ids::to_valid_tool_name(&call.name, NAME_MAX))
             .with_field("arguments", &arguments)
             .with_fields_of_object(fields.to_json().as_ref());
         target.add_piece((), &item);

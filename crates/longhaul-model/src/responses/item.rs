@@ -71,7 +71,7 @@ impl OutputItemBuilder {
     }
 
     /// Returns the approximate number of bytes received for the item.
-    pub(super) fn received_bytes(&self) -> u64 {
+    pub(super) fn received_byte_count(&self) -> u64 {
         let texts = self.parts.values().map(|part| part.text.len());
         let texts = texts.chain(self.reasoning.values().map(String::len));
         let pieces = texts.sum::<usize>() + self.arguments.len();
@@ -177,7 +177,7 @@ impl OutputItemBuilder {
         let reasoning = self.reasoning_text();
         match self.item.take() {
             Some(item) if self.is_complete => output_item_to_blocks(item, reasoning),
-            Some(item) => output_item_to_blocks(self.merge_fragments(item), reasoning),
+            Some(item) => output_item_to_blocks(self.merge_fragments_into_item(item), reasoning),
             None => self.blocks_from_fragments(reasoning),
         }
     }
@@ -197,7 +197,7 @@ impl OutputItemBuilder {
     }
 
     /// Returns the JSON of the item from its start event, with all later fragments merged in.
-    fn merge_fragments(self, item: RawJson) -> RawJson {
+    fn merge_fragments_into_item(self, item: RawJson) -> RawJson {
         let Some(mut fields) = JsonObject::parse(item.as_str()) else {
             return item;
         };

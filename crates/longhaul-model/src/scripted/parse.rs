@@ -121,8 +121,8 @@ fn parse_script(text: &str) -> Result<Script, ScriptParseError> {
         budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIAS_EVENTS_MAX },
     };
-    let script: ScriptYaml =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml_error(&error))?;
+    let script: ScriptYaml = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| yaml_to_script_parse_error(&error))?;
     if script.replies.value.is_empty() {
         let message = "a script needs at least one reply";
         return Err(ScriptParseError::new(script.replies.referenced, message));
@@ -135,7 +135,7 @@ fn parse_script(text: &str) -> Result<Script, ScriptParseError> {
     Ok(Script { replies: lines.collect::<Result<_, _>>()?, repeat: round.transpose()? })
 }
 
-fn yaml_error(error: &serde_saphyr::Error) -> ScriptParseError {
+fn yaml_to_script_parse_error(error: &serde_saphyr::Error) -> ScriptParseError {
     let location = error.location().unwrap_or(Location::UNKNOWN);
     ScriptParseError::new(location, describe_yaml_error(error.without_snippet(), location))
 }

@@ -17,7 +17,7 @@ pub struct Script {
 
 impl Script {
     /// Returns the number of replies in the script.
-    pub fn len(&self) -> usize {
+    pub fn reply_count(&self) -> usize {
         self.replies.len()
     }
 

@@ -59,7 +59,7 @@ impl Fixture {
         // Another run in the same process is not recorded.
         let other = ModelRequest { run: RunId::from_bytes([9; 16]), ..requests()[0].clone() };
         model.generate(&other, &TextSink::default()).await.unwrap();
-        assert_eq!(recorder.finish_recording().unwrap(), Some((self.path(), 3)));
+        assert_eq!(recorder.finish_and_count_exchanges().unwrap(), Some((self.path(), 3)));
         recorded
     }
 }
@@ -237,7 +237,7 @@ async fn a_secret_that_equals_a_field_name_does_not_break_a_cassette() {
         ..Failure::new(FailureClass::RateLimit, "no \\\"answer\\\" to this attempt")
     };
     recorder.record_exchange(&requests()[1], &Err(failure));
-    recorder.finish_recording().unwrap().unwrap();
+    recorder.finish_and_count_exchanges().unwrap().unwrap();
     let cassette = Cassette::load(&path).unwrap();
     assert_eq!(cassette.header().agent, "the {{secret:A}}");
     let model =
@@ -258,7 +258,7 @@ fn an_empty_cassette_replaces_no_file() {
     recorder.create_temp_file(fixture.folder.path()).unwrap();
     let header = CassetteHeader::new("run_x".into(), "tidy".into(), "now".into());
     recorder.start_recording(requests()[0].run, &header, &path).unwrap();
-    assert_eq!(recorder.finish_recording().unwrap(), None);
+    assert_eq!(recorder.finish_and_count_exchanges().unwrap(), None);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "good");
     recorder.create_temp_file(fixture.folder.path()).unwrap();
     drop(recorder);

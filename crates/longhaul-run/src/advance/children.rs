@@ -173,7 +173,7 @@ pub(super) fn notify_parent_and_children(decision: &mut DecisionBuilder<'_>, sta
     // A step of a chain is no child: the run before it has ended.
     let task = &decision.run.task;
     if let Some(parent) = task.parent.filter(|_| task.chain.is_none()) {
-        arm_timer(decision, parent, TimerKind::ChildEnded(id));
+        set_notify_timer(decision, parent, TimerKind::ChildEnded(id));
     }
     if status == Status::Completed {
         return;
@@ -182,13 +182,19 @@ pub(super) fn notify_parent_and_children(decision: &mut DecisionBuilder<'_>, sta
     let cancels = decision.control.policy.children_on_cancel.is_cancel();
     let ending = decision.control.children.iter().filter(|open| cancels || open.call.is_none());
     let ending: Vec<RunId> = ending.map(|open| open.id).collect();
-    ending.into_iter().for_each(|child| arm_timer(decision, child, TimerKind::ParentEnded(id)));
+    ending
+        .into_iter()
+        .for_each(|child| set_notify_timer(decision, child, TimerKind::ParentEnded(id)));
 }
 
 /// Sets a timer for another run, due immediately, in order to notify that run.
-pub(super) fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {
-    let salt = decision.unique_id_salt(&format!("relative:{run}"));
+pub(super) fn set_notify_timer(
+    decision: &mut DecisionBuilder<'_>,
+    parent_or_child: RunId,
+    kind: TimerKind,
+) {
+    let salt = decision.unique_id_salt(&format!("relative:{parent_or_child}"));
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
-    let arm = TimerUpdate::Arm { timer, run, due: TimerDueTime::Now, kind };
+    let arm = TimerUpdate::Arm { timer, run: parent_or_child, due: TimerDueTime::Now, kind };
     decision.add_row_change(RowChange::SetTimer(arm));
 }

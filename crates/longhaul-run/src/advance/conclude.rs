@@ -14,16 +14,16 @@ use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutput, Status, WaitReason};
 
 use crate::advance::chain::create_next_chain_step;
-use crate::advance::children::arm_timer;
+use crate::advance::children::set_notify_timer;
 use crate::advance::finish;
 use crate::advance::gates::raise_result_approval_gate;
-use crate::advance::outcome::check_grading_of_result;
+use crate::advance::outcome::advance_grading_of_result;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::outcome::Grading;
-use crate::state::stage::{ConcludingState, RunStage};
+use crate::state::stage::{ConcludingRunState, RunStage};
 
 pub(super) fn advance_concluding_run(
     decision: &mut DecisionBuilder<'_>,
@@ -47,7 +47,7 @@ pub(super) fn advance_concluding_run(
     if let Grading::Running(child) = concluding.grading
         && !decision.control.steers.is_empty()
     {
-        arm_timer(decision, child, TimerKind::VerdictUnneeded(decision.run.id));
+        set_notify_timer(decision, child, TimerKind::VerdictUnneeded(decision.run.id));
     }
     if deliver_steers(decision, |_| true)? {
         return Ok(ControlFlow::Continue(()));
@@ -59,7 +59,7 @@ pub(super) fn advance_concluding_run(
     if let Some(child) = decision.control.children.first().map(|child| child.id) {
         return park_run(decision, WaitReason::Child(child));
     }
-    if let Some(flow) = check_grading_of_result(decision, concluding.grading.clone())? {
+    if let Some(flow) = advance_grading_of_result(decision, concluding.grading.clone())? {
         return Ok(flow);
     }
     if !concluding.approved
@@ -79,7 +79,7 @@ pub(super) fn advance_concluding_run(
 /// run's policy. `None` means that the run may end now.
 fn keep_run_open_for_messages(
     decision: &mut DecisionBuilder<'_>,
-    concluding: &ConcludingState,
+    concluding: &ConcludingRunState,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
     let Some(duration) = decision.control.policy.keep_open.filter(|_| !concluding.by_finish_tool)
     else {

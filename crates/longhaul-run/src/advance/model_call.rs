@@ -13,7 +13,7 @@ use longhaul_core::status::{RunError, WaitReason};
 use crate::advance::outage::park_while_provider_is_blocked;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
-use crate::advance::turn_start::{exhausted_budget_without_new_messages, start_turn};
+use crate::advance::turn_start::{exhausted_cap_even_without_new_messages, start_turn};
 use crate::advance::{finish, runtime_message};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
@@ -55,7 +55,7 @@ pub(super) fn advance_model_call(
     let may_compact = pending.must_compact || !pending.compacted && needs_compaction(decision);
     if spoken_to
         && !may_compact
-        && let Some(reached) = exhausted_budget_without_new_messages(decision)
+        && let Some(reached) = exhausted_cap_even_without_new_messages(decision)
     {
         // Messages that the model can't read yet stay queued, so that they can be edited.
         let cap = reached.cap;

@@ -16,7 +16,7 @@ use crate::state::stage::RunStage;
 
 /// Records the verdict about the result if the grading run has ended. `None` means that the result
 /// is accepted or needs no grading, so that the run can end.
-pub(super) fn check_grading_of_result(
+pub(super) fn advance_grading_of_result(
     decision: &mut DecisionBuilder<'_>,
     grading: Grading,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {

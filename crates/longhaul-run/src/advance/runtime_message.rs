@@ -71,7 +71,7 @@ pub(super) fn runtime_messages_for_turn(decision: &DecisionBuilder<'_>) -> Vec<R
 fn no_progress_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeMessage> {
     let (known_calls, same_text) =
         (control.progress_guard.known_calls, control.progress_guard.same_text);
-    let no_progress = known_calls.should_warn().then(|| RuntimeMessage {
+    let no_progress = known_calls.should_warn_model().then(|| RuntimeMessage {
         topic: RuntimeMessageTopic::NoProgress,
         text: format!(
             "[longhaul] In the last {} turns you only made calls that you had made before, and their \
@@ -81,7 +81,7 @@ fn no_progress_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeM
         )
         .into(),
     });
-    let repeated_text = same_text.should_warn().then(|| RuntimeMessage {
+    let repeated_text = same_text.should_warn_model().then(|| RuntimeMessage {
         topic: RuntimeMessageTopic::RepeatedText,
         text: format!(
             "[longhaul] Your last {} replies had the same text. Try something else, or finish with \
@@ -91,7 +91,7 @@ fn no_progress_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeM
         .into(),
     });
     let compactions = control.progress_guard.compactions;
-    let compaction = compactions.should_warn().then(|| RuntimeMessage {
+    let compaction = compactions.should_warn_model().then(|| RuntimeMessage {
         topic: RuntimeMessageTopic::Compaction,
         text:
             "[longhaul] The conversation was summarized again and again: large results fill your \
@@ -106,7 +106,7 @@ fn no_progress_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeM
 /// many compactions in a row. `None` means that the limit is not reached.
 pub(super) fn repeated_compaction_error(control: &ControlState) -> Option<RunError> {
     let compactions = control.progress_guard.compactions;
-    (compactions.is_limit_reached() && control.is_soon_after_compaction()).then(|| {
+    (compactions.is_repetition_limit_reached() && control.is_soon_after_compaction()).then(|| {
         let message = "the conversation fills the model's context window again soon after it is \
             compacted";
         let hint = "use a model with a larger context window, or tools with shorter outputs; \
@@ -120,10 +120,10 @@ pub(super) fn repeated_compaction_error(control: &ControlState) -> Option<RunErr
 pub(super) fn no_progress_error(control: &ControlState) -> Option<RunError> {
     let (known_calls, same_text) =
         (control.progress_guard.known_calls, control.progress_guard.same_text);
-    let (code, message) = if known_calls.is_limit_reached() {
+    let (code, message) = if known_calls.is_repetition_limit_reached() {
         let turns = known_calls.count();
         ("no_progress", format!("{turns} turns in a row had no new call and no new result"))
-    } else if same_text.is_limit_reached() {
+    } else if same_text.is_repetition_limit_reached() {
         ("repeated_text", format!("{} replies in a row had the same text", same_text.count()))
     } else {
         return None;

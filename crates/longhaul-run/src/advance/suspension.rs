@@ -211,7 +211,7 @@ pub(super) fn raise_gates_for_tool_questions(
     let open: Vec<TrackedToolCall> =
         decision.control.calls().iter().filter(is_open).cloned().collect();
     for call in &open {
-        let Some(question) = call.question() else {
+        let Some(question) = call.unanswered_question() else {
             continue;
         };
         let text = question.message.split_whitespace().collect::<Vec<_>>().join(" ");

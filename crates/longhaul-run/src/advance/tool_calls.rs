@@ -137,7 +137,9 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
     }
     answer_questions_with_steers(decision)?;
     // The tool of a call that another system works for is told first that the run gives it up.
-    for call in clone_matching_calls(decision, |call| !call.is_done() && !call.must_cancel()) {
+    for call in
+        clone_matching_calls(decision, |call| !call.is_done() && !call.must_cancel_remote_work())
+    {
         match call.state {
             ToolCallState::Unevaluated
             | ToolCallState::Ready

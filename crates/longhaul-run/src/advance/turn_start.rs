@@ -71,12 +71,10 @@ pub(super) fn start_turn(
     let message_bytes = messages.iter().map(|runtime_message| runtime_message.text.len() as u64);
     let bytes = decision.control.transcript_bytes + message_bytes.sum::<u64>();
     let size = match limit_call_to_budget(decision, &pricing, bytes) {
-        BudgetCoverage::Fits(size) => size,
-        BudgetCoverage::Warn(cap) => return warn_model_about_cap(decision, cap),
-        BudgetCoverage::Held(needed) => {
-            return park_until_budget_is_released(decision, needed);
-        }
-        BudgetCoverage::Exhausted(reached) => {
+        CallBudgetCoverage::Fits(size) => size,
+        CallBudgetCoverage::Warn(cap) => return warn_model_about_cap(decision, cap),
+        CallBudgetCoverage::Held(needed) => return park_until_budget_is_released(decision, needed),
+        CallBudgetCoverage::Exhausted(reached) => {
             decision.record_event(Event::BudgetReached(reached))?;
             return Ok(ControlFlow::Continue(()));
         }
@@ -88,8 +86,7 @@ pub(super) fn start_turn(
     };
     let ModelCallSize { max_tokens, hold, reserve } = size;
     let turn = decision.control.turn + 1;
-    let look = decision.perception_refresh.take().filter(|_| thinks);
-    let update = look.and_then(|look| look.update);
+    let refresh = decision.perception_refresh.take().filter(|_| thinks);
     decision.record_event(Event::TurnStarted(TurnStarted {
         turn,
         attempt,
@@ -99,7 +96,7 @@ pub(super) fn start_turn(
         max_tokens,
         model,
         runtime_messages: messages,
-        perception: update,
+        perception: refresh.and_then(|refresh| refresh.update),
         perception_active,
     }))?;
     add_active_time_to_usage(decision, perception_active);
@@ -150,7 +147,7 @@ impl ModelCallSize {
 }
 
 /// Whether the remaining budget covers a model call.
-enum BudgetCoverage {
+enum CallBudgetCoverage {
     /// The budget covers a call of this size.
     Fits(ModelCallSize),
     /// The budget covers this amount only after other runs have released what they have reserved.
@@ -169,7 +166,7 @@ fn limit_call_to_budget(
     decision: &DecisionBuilder<'_>,
     pricing: &ModelPricing,
     bytes: u64,
-) -> BudgetCoverage {
+) -> CallBudgetCoverage {
     // Providers reject a request whose maximum reply does not fit into the context window.
     let available = pricing.window_tokens.saturating_sub(pricing.estimate_input_tokens(bytes));
     let max_tokens = pricing.max_output_tokens.min(available.max(REPLY_TOKENS_MIN));
@@ -177,14 +174,14 @@ fn limit_call_to_budget(
     let account = decision.ctx.budget_account.unwrap_or_default();
     let own_budget_account = own_budget_account(decision);
     let own = own_budget_account.unreserved_budget();
-    let unspent_budget = account.unspent_budget().min(own);
+    let unspent_budget = account.unspent_budget().min_of_each(own);
     let outcome_of_size = |size: ModelCallSize| {
         let hold = new_budget_hold(&decision.control, (size.hold, size.reserve));
         let mut accounts = [account, own_budget_account].into_iter();
         match accounts.find_map(|account| hold.cap_to_warn_about(&account)) {
-            Some(cap) => BudgetCoverage::Warn(cap),
-            None if account.unreserved_budget().covers(size.hold) => BudgetCoverage::Fits(size),
-            None => BudgetCoverage::Held(size.hold),
+            Some(cap) => CallBudgetCoverage::Warn(cap),
+            None if account.unreserved_budget().covers(size.hold) => CallBudgetCoverage::Fits(size),
+            None => CallBudgetCoverage::Held(size.hold),
         }
     };
     if unspent_budget.covers(size.hold) {
@@ -196,17 +193,20 @@ fn limit_call_to_budget(
         BudgetCap::Tokens
     };
     match max_affordable_reply_tokens(pricing, bytes, unspent_budget) {
-        Some(_) if !decision.control.warned.contains(&short) => BudgetCoverage::Warn(short),
+        Some(_) if !decision.control.warned.contains(&short) => CallBudgetCoverage::Warn(short),
         Some(tokens) => {
-            let free =
-                max_affordable_reply_tokens(pricing, bytes, account.unreserved_budget().min(own));
+            let free = max_affordable_reply_tokens(
+                pricing,
+                bytes,
+                account.unreserved_budget().min_of_each(own),
+            );
             let needed = tokens.min(AWAITED_REPLY_TOKENS).max(free.unwrap_or_default());
             outcome_of_size(ModelCallSize::new(pricing, bytes, needed))
         }
         None => {
             let needed =
                 pricing.worst_case_hold(bytes, REPLY_TOKENS_MIN.min(pricing.max_output_tokens));
-            BudgetCoverage::Exhausted(exhausted_budget(needed, own, &account))
+            CallBudgetCoverage::Exhausted(exhausted_budget_cap(needed, own, &account))
         }
     }
 }
@@ -214,7 +214,7 @@ fn limit_call_to_budget(
 /// Returns the cap that allows no further model call, even without new messages. `None` if there is
 /// none, or if the run fails because of its turn limit. A cap on money or tokens of the run's tree
 /// (root run and descendants) is known only after the store has refused a reservation.
-pub(super) fn exhausted_budget_without_new_messages(
+pub(super) fn exhausted_cap_even_without_new_messages(
     decision: &DecisionBuilder<'_>,
 ) -> Option<BudgetReached> {
     let control = &decision.control;
@@ -228,13 +228,13 @@ pub(super) fn exhausted_budget_without_new_messages(
     let own = own_budget_account(decision).unreserved_budget();
     let reply_tokens = REPLY_TOKENS_MIN.min(control.pricing.max_output_tokens);
     let needed = control.pricing.worst_case_hold(control.transcript_bytes, reply_tokens);
-    let is_covered = account.unspent_budget().min(own).covers(needed);
-    (!is_covered).then(|| exhausted_budget(needed, own, &account))
+    let is_covered = account.unspent_budget().min_of_each(own).covers(needed);
+    (!is_covered).then(|| exhausted_budget_cap(needed, own, &account))
 }
 
 /// Returns the cap that does not cover the amount `needed`: a cap of the run alone, of which `own`
 /// is left, or else a cap of the budget account that its tree (root run and descendants) shares.
-fn exhausted_budget(
+fn exhausted_budget_cap(
     needed: BudgetAmount,
     own: RemainingBudget,
     account: &BudgetAccount,

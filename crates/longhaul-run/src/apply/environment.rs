@@ -198,7 +198,7 @@ impl ControlState {
     /// if no question is open. Questions of tools are left out, because messages to the run do not
     /// answer them.
     pub(crate) fn first_open_question(&self) -> Option<(CallId, &GateSpec)> {
-        self.calls().iter().filter(|call| call.question().is_none()).find_map(|call| {
+        self.calls().iter().filter(|call| call.unanswered_question().is_none()).find_map(|call| {
             let open = self.find_open_gate(call.gate()?)?;
             let is_question = matches!(open.kind, GateKind::Question | GateKind::Blocked);
             is_question.then_some((call.id, open))

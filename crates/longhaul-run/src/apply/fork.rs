@@ -11,11 +11,11 @@ use longhaul_core::status::RunError;
 
 use crate::apply::ApplyResult;
 use crate::apply::outcome::{GRADER_FAILED, NOT_MET};
-use crate::state::call::{ToolCallOrigin, ToolCallState, TrackedToolCall};
-use crate::state::control::{CompactionState, ControlState, OpenChildRun, RetryCounts};
-use crate::state::empty_replies::EmptyReplies;
+use crate::state::call::{CopiedToolCallOrigin, ToolCallState, TrackedToolCall};
+use crate::state::control::{ControlState, LastCompaction, OpenChildRun, RetryCounts};
+use crate::state::empty_replies::EmptyReplyCounter;
 use crate::state::outcome::Grading;
-use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
+use crate::state::stage::{ConcludingRunState, PendingModelCall, RunStage};
 
 /// Result given to a call that waited for a child run when the run failed and was retried.
 const CHILD_RUN_LEFT: &str = "the run that had started this child run has failed";
@@ -40,7 +40,7 @@ impl ControlState {
         let has_unusable_reply = self.has_unusable_reply();
         let unread_grader_note = self.unread_grader_note();
         self.report_background_children_to_model();
-        let earlier = ToolCallOrigin { run: data.from, epochs: self.epoch };
+        let earlier = CopiedToolCallOrigin { run: data.from, epochs: self.epoch };
         self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
             RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
             RunStage::New => RunStage::New,
@@ -50,7 +50,7 @@ impl ControlState {
             RunStage::ModelPending(_) | RunStage::ModelRunning(_) => {
                 RunStage::ModelPending(PendingModelCall::default())
             }
-            RunStage::Concluding(concluding) => RunStage::Concluding(ConcludingState {
+            RunStage::Concluding(concluding) => RunStage::Concluding(ConcludingRunState {
                 gate: None,
                 grading: reset_grading_for_retry(concluding.grading),
                 pending_timer: None,
@@ -78,11 +78,11 @@ impl ControlState {
         self.attempt = 1;
         self.attempt_time = self.attempt_time.reset_for_new_attempt(self.totals.active);
         self.retries = RetryCounts::default();
-        self.compaction = CompactionState { last_turns: None, ..self.compaction };
+        self.compaction = LastCompaction { last_turns: None, ..self.compaction };
         self.loop_guard = self.loop_guard.reset_count();
-        self.progress_guard.reset();
+        self.progress_guard.forget_repetitions();
         self.output_retries.reset_count();
-        self.empty_replies = EmptyReplies::default();
+        self.empty_replies = EmptyReplyCounter::default();
         self.outcome.reset_count();
         Ok(unread_grader_note.into_iter().collect())
     }
@@ -121,10 +121,10 @@ impl ControlState {
 /// Resets a call of the failed run that has no recorded result, for the retry. A call that was
 /// started is started or continued again if that may be repeated; otherwise a person is asked
 /// whether it has taken effect.
-fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin) {
+fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: CopiedToolCallOrigin) {
     call.origin = Some(match call.origin {
         None => earlier,
-        Some(first) => ToolCallOrigin {
+        Some(first) => CopiedToolCallOrigin {
             epochs: Epoch(first.epochs.0.saturating_add(earlier.epochs.0)),
             ..first
         },
@@ -146,7 +146,7 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
         ToolCallState::Started(_) if call.may_repeat() => ToolCallState::Ready,
         // The retry goes on with a call that its tool has suspended.
         ToolCallState::Pending(_) => ToolCallState::Ready,
-        ToolCallState::AwaitingAnswer(_) if call.question().is_some() => {
+        ToolCallState::AwaitingAnswer(_) if call.unanswered_question().is_some() => {
             ToolCallState::InputRequired
         }
         ToolCallState::Started(_) => ask(call.classification.can_verify, None),

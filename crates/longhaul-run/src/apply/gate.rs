@@ -110,7 +110,7 @@ impl ControlState {
         if gate.kind == GateKind::Result {
             return self.apply_result_gate_answer(&data.answer, vote_notes);
         }
-        let answer = &with_vote_notes(data.answer.clone(), vote_notes);
+        let answer = &prepend_vote_notes(data.answer.clone(), vote_notes);
         if gate.is_signal_gate_without_tool_call() {
             self.add_report_for_model(signal_gate_answer_text(&gate, answer));
         }
@@ -118,7 +118,7 @@ impl ControlState {
             match gate.kind {
                 GateKind::Approval => apply_approval_answer(call, answer),
                 GateKind::InDoubt => apply_in_doubt_answer(call, answer),
-                GateKind::Question if call.answer_question(to_tool_answer(answer)) => {}
+                GateKind::Question if call.try_answer_question(to_tool_answer(answer)) => {}
                 GateKind::Question | GateKind::Blocked | GateKind::Signal | GateKind::Result => {
                     call.state = ToolCallState::from_result_text(answer_text(answer), false);
                 }
@@ -152,7 +152,7 @@ impl ControlState {
             | GateDecision::Answer(_)
             | GateDecision::Complete => None,
         };
-        let combined = with_vote_notes(answer.clone(), vote_notes);
+        let combined = prepend_vote_notes(answer.clone(), vote_notes);
         Ok(self.approve_result(edited, note_and_payload_text(&combined)))
     }
 
@@ -182,7 +182,7 @@ impl ControlState {
         match note_and_payload_text(answer) {
             Some(_) => {
                 self.stage = RunStage::ModelPending(PendingModelCall::default());
-                let combined = with_vote_notes(answer.clone(), vote_notes);
+                let combined = prepend_vote_notes(answer.clone(), vote_notes);
                 Ok(note_and_payload_text(&combined).map(Message::user).into_iter().collect())
             }
             None => {
@@ -244,7 +244,7 @@ impl ControlState {
                     can_verify: false,
                     reason: None,
                 },
-                false if call.question().is_some() => ToolCallState::InputRequired,
+                false if call.unanswered_question().is_some() => ToolCallState::InputRequired,
                 false => ToolCallState::Unevaluated,
             };
         }
@@ -293,7 +293,7 @@ impl ControlState {
 /// Continues a call whose gate nobody has answered in time. A tool that has asked a question learns
 /// that nobody answered; any other call gets this as an error result.
 fn continue_call_after_gate_timeout(call: &mut TrackedToolCall) {
-    if !call.answer_question(ToolQuestionAnswer::Unanswered) {
+    if !call.try_answer_question(ToolQuestionAnswer::Unanswered) {
         let text = "nobody answered before the deadline";
         call.state = ToolCallState::from_result_text(text, true);
     }
@@ -312,11 +312,11 @@ fn to_tool_answer(answer: &Answer) -> ToolQuestionAnswer {
     }
 }
 
-/// Allows a call to start, with the arguments `edited` by a person. `None` means that nobody edited
+/// Allows a call to start, with the arguments that a person edited. `None` means that nobody edited
 /// them.
-fn approve_call(call: &mut TrackedToolCall, edited: Option<&RawJson>) {
+fn approve_call(call: &mut TrackedToolCall, edited_arguments: Option<&RawJson>) {
     call.state = ToolCallState::Ready;
-    if let Some(edited) = edited {
+    if let Some(edited) = edited_arguments {
         call.edited = Some(edited.clone());
         // The edited arguments were not classified, so the call may have any effect.
         if call.classification.class.may_repeat() {
@@ -356,7 +356,7 @@ fn append_answer_note(text: &str, answer: &Answer) -> String {
 }
 
 /// Returns the answer that closed a gate with the notes of the earlier votes before its own note.
-fn with_vote_notes(mut answer: Answer, vote_notes: Vec<String>) -> Answer {
+fn prepend_vote_notes(mut answer: Answer, vote_notes: Vec<String>) -> Answer {
     if !vote_notes.is_empty() {
         let notes: Vec<String> = vote_notes.into_iter().chain(answer.note.take()).collect();
         answer.note = Some(notes.join("\n\n"));
@@ -407,12 +407,12 @@ fn answer_text(answer: &Answer) -> String {
 
 /// Returns the message for the model about the answer to a gate that a program raised.
 fn signal_gate_answer_text(gate: &GateSpec, answer: &Answer) -> String {
-    let ask = &gate.ask;
+    let expected_event = &gate.ask;
     let result = match &answer.decision {
-        GateDecision::Answer(text) => format!("[longhaul] {ask}: {text}"),
-        GateDecision::Reject => format!("[longhaul] This will not happen: {ask}"),
+        GateDecision::Answer(text) => format!("[longhaul] {expected_event}: {text}"),
+        GateDecision::Reject => format!("[longhaul] This will not happen: {expected_event}"),
         GateDecision::Approve | GateDecision::Edit(_) | GateDecision::Complete => {
-            format!("[longhaul] This has happened: {ask}")
+            format!("[longhaul] This has happened: {expected_event}")
         }
     };
     let parts = [Some(result), note_and_payload_text(answer)];

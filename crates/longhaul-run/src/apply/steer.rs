@@ -60,7 +60,7 @@ impl ControlState {
         };
         let steer = self.steers.remove(index);
         self.loop_guard = self.loop_guard.reset_count();
-        self.progress_guard.reset();
+        self.progress_guard.forget_repetitions();
         self.outcome.reset_count();
         if !data.as_answer {
             return self.add_message_between_turns(Message::user(steer.text));

@@ -20,7 +20,7 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
 use crate::state::empty_replies::is_empty_reply;
 use crate::state::stage::{
-    ConcludingState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls,
+    ConcludingRunState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls,
 };
 
 /// Result recorded for a tool call of a reply that was truncated by the token limit.
@@ -314,9 +314,9 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
             (None, None) => legacy_output_from_text(data.reply.text()),
         };
         let by_handler = data.reply.api == HANDLER_API;
-        return RunStage::Concluding(ConcludingState {
+        return RunStage::Concluding(ConcludingRunState {
             by_handler,
-            ..ConcludingState::new(output, false)
+            ..ConcludingRunState::new(output, false)
         });
     }
     // A call of a truncated reply may have incomplete arguments, so it never runs.

@@ -20,7 +20,7 @@ use crate::context::DecisionContext;
 use crate::policy::gate_timers::next_gate_reminder;
 
 /// Returns the events and row changes for a timer that is due.
-pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecisionContext) -> JournalBatch {
+pub(super) fn decide_due_timer_effect(due_timer: &DueTimer, ctx: DecisionContext) -> JournalBatch {
     let spent = consume_timer(due_timer.timer);
     let mut batch = JournalBatch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {

@@ -30,7 +30,7 @@ pub(super) struct ModelCallCharge {
 
 impl ModelCallCharge {
     /// Computes the charge for the model call that is running.
-    pub(super) fn new(
+    pub(super) fn for_running_call(
         decision: &DecisionBuilder<'_>,
         usage: Usage,
         cost: Option<MicroUsd>,
@@ -86,7 +86,7 @@ pub(super) fn record_reply(
     replied: ModelReply,
 ) -> Result<(), Rejection> {
     let response = replied.response;
-    let mut charge = ModelCallCharge::new(decision, response.usage, response.cost)?;
+    let mut charge = ModelCallCharge::for_running_call(decision, response.usage, response.cost)?;
     let turn = running_model_call(decision)?.turn;
     if decision.control.cancel.is_some() {
         return record_discarded_reply(decision, charge, replied.active);
@@ -114,7 +114,7 @@ pub(super) fn record_interrupted_reply(
     decision: &mut DecisionBuilder<'_>,
     interrupted: InterruptedReply,
 ) -> Result<(), Rejection> {
-    let charge = ModelCallCharge::new(decision, interrupted.usage, interrupted.cost)?;
+    let charge = ModelCallCharge::for_running_call(decision, interrupted.usage, interrupted.cost)?;
     let RunningModelCall { turn, purpose, .. } = *running_model_call(decision)?;
     // A summary has no partial text to keep. It starts again after the message is delivered.
     if decision.control.cancel.is_some() || purpose == ModelCallPurpose::Compact {

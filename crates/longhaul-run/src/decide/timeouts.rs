@@ -18,7 +18,7 @@ pub(super) fn record_passed_timeout(
     elapsed: Millis,
 ) -> Result<(), Rejection> {
     let active = decision.control.attempt_active().plus(elapsed);
-    if decision.control.next_timeout().is_none_or(|next| active < next) {
+    if decision.control.active_time_of_next_timeout().is_none_or(|next| active < next) {
         let is_used_up =
             decision.control.remaining_active_time().is_some_and(|remaining| elapsed >= remaining);
         return match is_used_up {

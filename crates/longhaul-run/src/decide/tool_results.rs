@@ -38,7 +38,7 @@ pub(super) fn record_tool_results(
                 && !call.is_running_under_claim(current_epoch)
                 && tool.status == ToolCallStatus::Interrupted
         });
-        let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel);
+        let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel_remote_work);
         let reason = suspended.and_then(TrackedToolCall::give_up_reason);
         let stopped = reason.map(|reason| format!("{reason}; {}", tool.output.joined_text()));
         if suspended.is_some() && !is_cancelled {
@@ -86,7 +86,7 @@ pub(super) fn record_tool_results(
 /// Returns whether another system, such as an MCP server, goes on working for this suspended call.
 fn has_remote_work_for_call(decision: &DecisionBuilder<'_>, id: CallId) -> bool {
     let mut calls = decision.control.calls().iter();
-    calls.any(|call| call.id == id && call.must_cancel())
+    calls.any(|call| call.id == id && call.must_cancel_remote_work())
 }
 
 /// Records a progress report of a running tool call. Such a report is only for people and does not

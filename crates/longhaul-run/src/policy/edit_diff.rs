@@ -26,14 +26,14 @@ fn add_differences(path: String, (before, after): (&Value, &Value), diff: &mut V
         return;
     };
     for (name, value) in old {
-        let path = format!("{path}/{}", escape_pointer_token(name));
+        let path = format!("{path}/{}", escape_json_pointer_token(name));
         match new.get(name) {
             Some(after) => add_differences(path, (value, after), diff),
             None => diff.push(edited_value(path, Some(value), None)),
         }
     }
     for (name, value) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
-        let path = format!("{path}/{}", escape_pointer_token(name));
+        let path = format!("{path}/{}", escape_json_pointer_token(name));
         diff.push(edited_value(path, None, Some(value)));
     }
 }
@@ -43,7 +43,7 @@ fn edited_value(path: String, before: Option<&Value>, after: Option<&Value>) -> 
     EditedValue { path, before: raw(before), after: raw(after) }
 }
 
-fn escape_pointer_token(name: &str) -> String {
+fn escape_json_pointer_token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 

@@ -7,7 +7,7 @@ use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::time::{Millis, Timestamp};
 
 /// Returns the row changes that set the timers of a new gate.
-pub(crate) fn gate_timers(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<RowChange> {
+pub(crate) fn new_gate_timer_rows(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<RowChange> {
     let deadline = gate.timeout.map(|after| (after, TimerKind::GateDeadline(gate.id), "deadline"));
     let remind = gate.remind.map(|after| (after, TimerKind::GateRemind(gate.id), "remind"));
     let auto = gate.auto_approve.as_ref();

@@ -35,8 +35,8 @@ pub(crate) fn in_doubt_reason_of_lost_worker(call: &ToolCallClassification) -> S
     }
 }
 
-/// Returns the reason why a call is in doubt that was not started, because the outcome of another
-/// call with the same effect key is unknown.
+/// Returns the reason why a tool call was not started: the outcome of another call with the same
+/// effect key is unknown. `holder` is that other call.
 pub(crate) fn in_doubt_reason_of_claimed_key(
     call: &ToolCallClassification,
     holder: EffectKeyHolder,
@@ -83,15 +83,15 @@ pub(crate) fn in_doubt_result_text(reason: Option<&str>) -> String {
 /// Returns the error of a run that fails because of a call in doubt. `reason` says why the outcome
 /// of the call is unknown.
 pub(crate) fn in_doubt_error(call: &TrackedToolCall, reason: Option<&str>) -> RunError {
-    let (tool, id) = (&call.classification.tool, call.id);
+    let (tool, call_id) = (&call.classification.tool, call.id);
     let reason_suffix = in_doubt_reason_suffix(reason);
     let (message, hint) = match call.starts {
         0 => (
-            format!("{tool} {id} was not started{reason_suffix}"),
+            format!("{tool} {call_id} was not started{reason_suffix}"),
             "retry that run if it has failed, so that a person is asked; otherwise set `in_doubt: ask`",
         ),
         _ => (
-            format!("{tool} {id} was started, and its outcome is unknown{reason_suffix}"),
+            format!("{tool} {call_id} was started, and its outcome is unknown{reason_suffix}"),
             "check whether it has taken effect, then retry the run",
         ),
     };

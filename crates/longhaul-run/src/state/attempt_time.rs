@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Active time (time that workers spend on a run) of the run's current attempt, and which of its
 /// timeouts have passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AttemptTime {
+pub(crate) struct AttemptActiveTime {
     /// Active time that the run had used when the current attempt started.
     start: Millis,
     /// Time of calls whose duration was not recorded, because their driver (the async task that
@@ -30,7 +30,7 @@ pub(crate) struct AttemptTime {
     pub(crate) timed_out: bool,
 }
 
-impl AttemptTime {
+impl AttemptActiveTime {
     /// Returns the active time of the attempt. `total` is the active time of the whole run.
     pub(crate) const fn active(&self, total: Millis) -> Millis {
         total.minus(self.start).plus(self.unrecorded)
@@ -38,7 +38,7 @@ impl AttemptTime {
 
     /// Returns the active time of the attempt at which its next timeout passes. `None` means that no
     /// timeout is left.
-    pub(crate) fn next_timeout(&self, retry: &RetryPolicy) -> Option<Millis> {
+    pub(crate) fn active_time_of_next_timeout(&self, retry: &RetryPolicy) -> Option<Millis> {
         if self.timed_out {
             return None;
         }
@@ -55,7 +55,7 @@ impl AttemptTime {
 
     /// Updates the times from a journal entry that is about to be applied. `has_running_call` says
     /// whether a call was running before the entry.
-    pub(crate) fn record_entry(&mut self, entry: &JournalEntry, has_running_call: bool) {
+    pub(crate) fn update_from_entry(&mut self, entry: &JournalEntry, has_running_call: bool) {
         // An entry of an outsider says nothing about how long the driver has worked.
         if entry.event.runs_woken_by_outside_append().is_some() {
             return;

@@ -42,7 +42,7 @@ pub struct TrackedToolCall {
     pub state: ToolCallState,
     /// Run that the tool call was copied from. `None` means that this run has made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<ToolCallOrigin>,
+    pub origin: Option<CopiedToolCallOrigin>,
     /// Call of another run that has claimed the same effect key and whose outcome is unknown. If a
     /// person allows it, this call takes over the key. `None` means that there is no such call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ pub struct CallSuspension {
 
 /// Origin of an unfinished tool call that a retry has copied from a failed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolCallOrigin {
+pub struct CopiedToolCallOrigin {
     /// Run whose model made the tool call. The idempotency key of the call names this run.
     pub run: RunId,
     /// Sum of the epochs (numbers of claims) of all earlier runs that had this call. Added to the
@@ -202,7 +202,7 @@ impl TrackedToolCall {
 
     /// Returns whether another system works for the suspended call, so that its tool must be asked
     /// to cancel the work if the run gives up the call.
-    pub(crate) fn must_cancel(&self) -> bool {
+    pub(crate) fn must_cancel_remote_work(&self) -> bool {
         let is_open =
             !matches!(self.state, ToolCallState::ResultReady { .. } | ToolCallState::Done { .. });
         is_open && self.suspended.as_ref().is_some_and(|call| call.suspension.must_cancel)
@@ -223,13 +223,13 @@ impl TrackedToolCall {
     }
 
     /// Returns the tool's question that is not answered yet. `None` means that there is none.
-    pub(crate) fn question(&self) -> Option<&ToolQuestion> {
+    pub(crate) fn unanswered_question(&self) -> Option<&ToolQuestion> {
         self.suspended.as_ref()?.question.as_ref()
     }
 
     /// Answers the tool's question, so that the call is continued. Returns `false` if the tool has
     /// asked no question.
-    pub(crate) fn answer_question(&mut self, answer: ToolQuestionAnswer) -> bool {
+    pub(crate) fn try_answer_question(&mut self, answer: ToolQuestionAnswer) -> bool {
         let Some(suspended) = self.suspended.as_mut().filter(|call| call.question.is_some()) else {
             return false;
         };

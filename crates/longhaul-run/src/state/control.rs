@@ -20,12 +20,12 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
 use serde::{Deserialize, Serialize};
 
-use crate::state::attempt_time::AttemptTime;
+use crate::state::attempt_time::AttemptActiveTime;
 use crate::state::call::TrackedToolCall;
-use crate::state::empty_replies::EmptyReplies;
+use crate::state::empty_replies::EmptyReplyCounter;
 use crate::state::loop_guard::LoopGuard;
 use crate::state::outcome::GradingRounds;
-use crate::state::output_retries::InvalidFinalAnswers;
+use crate::state::output_retries::InvalidFinalAnswerCounter;
 use crate::state::progress_guard::NoProgressGuard;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 
@@ -77,7 +77,7 @@ pub struct ControlState {
     pub attempt: u32,
     /// Active time of the current attempt.
     #[serde(default)]
-    pub(crate) attempt_time: AttemptTime,
+    pub(crate) attempt_time: AttemptActiveTime,
     /// Numbers of repeated model calls and tool calls, and of takeovers from drivers (async tasks
     /// that executed the run) that died.
     #[serde(default)]
@@ -106,7 +106,7 @@ pub struct ControlState {
     /// call is computed.
     pub(crate) transcript_bytes: u64,
     pub(crate) compactor: Option<Arc<CompactionModel>>,
-    pub(crate) compaction: CompactionState,
+    pub(crate) compaction: LastCompaction,
     /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
     #[serde(default)]
     pub(crate) compaction_policy: Option<Arc<CompactionPolicy>>,
@@ -135,10 +135,10 @@ pub struct ControlState {
     pub(crate) progress_guard: NoProgressGuard,
     /// Counts the final answers that did not match the output schema.
     #[serde(default)]
-    pub(crate) output_retries: InvalidFinalAnswers,
+    pub(crate) output_retries: InvalidFinalAnswerCounter,
     /// Counts the empty replies of the model in a row.
     #[serde(default)]
-    pub(crate) empty_replies: EmptyReplies,
+    pub(crate) empty_replies: EmptyReplyCounter,
     /// Rounds in which results of the run were graded.
     #[serde(default)]
     pub outcome: GradingRounds,
@@ -160,7 +160,7 @@ pub enum IdleReason {
 
 /// Number of turns and size of the conversation at the last compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompactionState {
+pub struct LastCompaction {
     /// Number of completed turns of the run at the last compaction. `None` means that the
     /// conversation was not compacted yet.
     pub last_turns: Option<u32>,
@@ -250,7 +250,7 @@ impl ControlState {
             blocked_on: None,
             blocked_resumed: false,
             attempt: 1,
-            attempt_time: AttemptTime::default(),
+            attempt_time: AttemptActiveTime::default(),
             retries: RetryCounts::default(),
             turns: 0,
             turn: 0,
@@ -262,7 +262,7 @@ impl ControlState {
             totals: UsageTotals::default(),
             transcript_bytes: 0,
             compactor: None,
-            compaction: CompactionState::default(),
+            compaction: LastCompaction::default(),
             compaction_policy: None,
             result_rejected: false,
             warned: Vec::new(),
@@ -272,9 +272,9 @@ impl ControlState {
             artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),
             progress_guard: NoProgressGuard::default(),
-            output_retries: InvalidFinalAnswers::default(),
+            output_retries: InvalidFinalAnswerCounter::default(),
             unread_reports: Vec::new(),
-            empty_replies: EmptyReplies::default(),
+            empty_replies: EmptyReplyCounter::default(),
             outcome: GradingRounds::default(),
         }
     }
@@ -286,8 +286,8 @@ impl ControlState {
 
     /// Returns the active time of the current attempt at which its next timeout passes. `None` means
     /// that no timeout is left.
-    pub fn next_timeout(&self) -> Option<Millis> {
-        self.attempt_time.next_timeout(&self.policy.retry)
+    pub fn active_time_of_next_timeout(&self) -> Option<Millis> {
+        self.attempt_time.active_time_of_next_timeout(&self.policy.retry)
     }
 
     /// Returns whether the current attempt has exceeded its soft timeout.
@@ -439,13 +439,15 @@ impl ControlState {
             || self.has_interrupting_steer();
         let calls = self.calls().iter();
         let calls = calls.filter(move |call| gives_up || call.give_up_reason().is_some());
-        calls.filter(|call| call.must_cancel() && !call.is_running_under_claim(self.epoch))
+        calls.filter(|call| {
+            call.must_cancel_remote_work() && !call.is_running_under_claim(self.epoch)
+        })
     }
 
     /// Returns whether the run has a suspended call that its tool must cancel if the run gives it
     /// up.
     pub fn has_call_to_cancel(&self) -> bool {
-        self.calls().iter().any(TrackedToolCall::must_cancel)
+        self.calls().iter().any(TrackedToolCall::must_cancel_remote_work)
     }
 
     /// Returns whether a model call is running, or a tool call that must not be repeated. The run

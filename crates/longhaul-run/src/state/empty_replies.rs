@@ -11,12 +11,12 @@ const EMPTY_REPLIES_MAX: u32 = 2;
 
 /// Number of empty replies in a row, and whether the model was asked again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EmptyReplies {
+pub(crate) struct EmptyReplyCounter {
     count: u32,
     reported: bool,
 }
 
-impl EmptyReplies {
+impl EmptyReplyCounter {
     /// Counts a reply if it is empty. Any other reply resets the count.
     pub(crate) fn count_or_reset_empty_replies(self, turn: &TurnCompleted) -> Self {
         match is_empty_reply(turn) {

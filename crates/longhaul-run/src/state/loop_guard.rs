@@ -21,8 +21,8 @@ pub struct LoopGuard {
 }
 
 impl LoopGuard {
-    pub(crate) fn new(limit: Option<u32>) -> Self {
-        Self { limit, ..Self::default() }
+    pub(crate) fn new(repetition_limit: Option<u32>) -> Self {
+        Self { limit: repetition_limit, ..Self::default() }
     }
 
     /// Counts the calls of a reply, which must all be done, and compares them with the previous

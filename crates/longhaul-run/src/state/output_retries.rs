@@ -16,14 +16,14 @@ const CORRECTIONS_MAX: u32 = 3;
 
 /// Number of invalid final answers of the run, and the problem of the last one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InvalidFinalAnswers {
+pub struct InvalidFinalAnswerCounter {
     count: u32,
     last: Option<Arc<str>>,
     /// Whether the model was informed about the last invalid answer.
     reported: bool,
 }
 
-impl InvalidFinalAnswers {
+impl InvalidFinalAnswerCounter {
     /// Counts a reply if its final answer is invalid. The problem of an invalid `finish` call
     /// counts as reported, because the model sees it in the call's result.
     pub(crate) fn count_invalid_answer(&mut self, turn: &TurnCompleted) {

@@ -71,13 +71,13 @@ impl RepetitionCount {
     }
 
     /// Returns whether the model should be warned about the repetitions.
-    pub(crate) fn should_warn(self) -> bool {
+    pub(crate) fn should_warn_model(self) -> bool {
         let half = |limit: u32| limit.div_ceil(2);
         !self.warned && self.limit.is_some_and(|limit| self.count >= half(limit))
     }
 
     /// Returns whether the repetitions went on after the warning and have reached the limit.
-    pub(crate) fn is_limit_reached(self) -> bool {
+    pub(crate) fn is_repetition_limit_reached(self) -> bool {
         self.warned && self.limit.is_some_and(|limit| self.count >= limit)
     }
 }
@@ -129,7 +129,7 @@ impl NoProgressGuard {
     }
 
     /// Forgets all repetitions, because a person sent a message or the run is retried.
-    pub(crate) fn reset(&mut self) {
+    pub(crate) fn forget_repetitions(&mut self) {
         self.known_calls.reset();
         self.same_text.reset();
         self.compactions.reset();

@@ -26,7 +26,7 @@ pub enum RunStage {
     /// The tool calls of a reply are running or waiting.
     ToolsRunning(RunningToolCalls),
     /// The run has its output and is about to end.
-    Concluding(ConcludingState),
+    Concluding(ConcludingRunState),
     /// The run has ended. No events may follow.
     Ended(RunOutcome),
 }
@@ -150,8 +150,8 @@ pub struct RunningModelCall {
 impl RunningModelCall {
     /// Returns the name of the called model: another model that was chosen for this call, or else
     /// the run's own model.
-    pub fn called_model<'a>(&'a self, own_model: &'a str) -> &'a str {
-        self.model.as_deref().unwrap_or(own_model)
+    pub fn called_model<'a>(&'a self, run_model: &'a str) -> &'a str {
+        self.model.as_deref().unwrap_or(run_model)
     }
 
     /// Returns whether the model call is an optional compaction: if it fails, the run continues
@@ -179,7 +179,7 @@ pub struct RunningToolCalls {
 
 /// Data of a run that has its output and is about to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConcludingState {
+pub struct ConcludingRunState {
     /// Output of the run, unless a person edits it.
     pub output: RunOutput,
     /// Whether the agent called `finish`. Then the run is not kept open for messages.
@@ -204,7 +204,7 @@ pub struct ConcludingState {
     pub pending_timer: Option<PendingTimer>,
 }
 
-impl ConcludingState {
+impl ConcludingRunState {
     /// Creates the data of a run that has this output, which nobody has approved yet.
     pub const fn new(output: RunOutput, by_finish_tool: bool) -> Self {
         Self {

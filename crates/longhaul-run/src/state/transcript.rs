@@ -123,15 +123,15 @@ impl Transcript {
     }
 
     /// Returns whether a tool call has added the tool with this name, as the model sees it.
-    pub fn has_loaded_tool(&self, name: &str) -> bool {
-        self.loaded_tools.iter().any(|loaded| loaded == name)
+    pub fn has_loaded_tool(&self, tool_name: &str) -> bool {
+        self.loaded_tools.iter().any(|loaded| loaded == tool_name)
     }
 
     /// Adds tools that a tool call has loaded to the end of the run's list of tools. A tool that is
     /// loaded again keeps its place, so that providers can cache the list. Does nothing if the list
     /// is stored as a blob, which never happens in a run that can load tools.
-    pub(crate) fn add_loaded_tools(&mut self, entries: &[RawJson]) {
-        for entry in entries {
+    pub(crate) fn add_loaded_tools(&mut self, tool_entries: &[RawJson]) {
+        for entry in tool_entries {
             let value = entry.to_value();
             let name = value.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
             let StoredText::Inline(list) = &self.tools else {

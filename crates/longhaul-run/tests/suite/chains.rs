@@ -169,7 +169,7 @@ fn a_chain_goes_back_until_its_condition_holds_or_the_maximum_is_reached() {
     let success = steps(2, ChainRepeatEndCondition::Success);
     let failed = r#"{"success": false}"#;
     assert_eq!(walk(success, &[ISSUES, failed, ISSUES, "", ""]), [0, 1, 0, 1, 2]);
-    assert_eq!(StepVerdict::from_output(&output(r#"{"success": 1}"#)), StepVerdict::default());
+    assert_eq!(StepVerdict::from_step_output(&output(r#"{"success": 1}"#)), StepVerdict::default());
 }
 
 #[test]
@@ -193,6 +193,10 @@ fn a_retried_step_has_the_same_position() {
     let retried = run.retry();
     let (id, task) = (retried.run.id(), retried.run.task().clone());
     assert_eq!((task.root, task.parent), (id, None));
-    assert_eq!(task.retry_of.unwrap().first_run(), RunId::from_bits(7), "the budget of the chain");
+    assert_eq!(
+        task.retry_of.unwrap().first_run_of_task(),
+        RunId::from_bits(7),
+        "the budget of the chain"
+    );
     assert_eq!(task.chain.as_ref().unwrap().step, 1);
 }

@@ -4,7 +4,7 @@ use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::Seq;
 use longhaul_run::Run;
 use longhaul_run::checkpoint::{
-    CheckpointWriter, TURNS_PER_CHECKPOINT, restore_conversation_replay_start,
+    CheckpointWriter, TURNS_PER_CHECKPOINT, restore_state_to_replay_conversation,
     restore_state_without_messages,
 };
 use longhaul_run::explain::explain_run_state;
@@ -22,7 +22,7 @@ use super::policies::plain;
 fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
     let whole = Run::replay(entries).unwrap();
     let mut run = Run::from_first_entry(&entries[0]).unwrap();
-    let mut writer = CheckpointWriter::new(None, Seq::START).with_interval(1);
+    let mut writer = CheckpointWriter::new(None, Seq::START).with_turns_per_checkpoint(1);
     let (mut starts, mut all) = (0, 0);
     for entry in &entries[1..] {
         run.apply(entry).unwrap();
@@ -41,11 +41,12 @@ fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
         assert_eq!((outline.status(), outline.seq()), (whole.status(), whole.seq()));
         assert_eq!(outline.outcome(), whole.outcome());
         assert_eq!(outline.tools_called(), whole.tools_called());
-        let Some(start) = restore_conversation_replay_start(run.id(), &checkpoint) else {
+        let Some(start) = restore_state_to_replay_conversation(run.id(), &checkpoint) else {
             continue;
         };
         starts += 1;
-        let mut next_writer = CheckpointWriter::new(Some(&start), checkpoint.seq).with_interval(1);
+        let mut next_writer =
+            CheckpointWriter::new(Some(&start), checkpoint.seq).with_turns_per_checkpoint(1);
         let mut restored = start;
         for entry in &entries[restored.seq().0 as usize..entry.seq.0 as usize] {
             restored.apply(entry).unwrap();
@@ -102,7 +103,7 @@ fn a_driver_continues_from_the_start_of_the_compacted_conversation() {
     }
     let checkpoint = writer.unsaved_checkpoint(&run).unwrap();
     assert_eq!(restore_state_without_messages(run.id(), &checkpoint).unwrap().control().turns, 60);
-    let start = restore_conversation_replay_start(run.id(), &checkpoint).unwrap();
+    let start = restore_state_to_replay_conversation(run.id(), &checkpoint).unwrap();
     assert_eq!(start.control().turns, 60 - TURNS_PER_CHECKPOINT);
     assert!(checkpoint.state.len() < 8_000, "{} bytes", checkpoint.state.len());
 }
@@ -112,7 +113,7 @@ fn an_unusable_checkpoint_is_not_restored() {
     let script = "claim => run.claimed | running\npeer 10000 => run.prepared turn.started\n\
         call read/pure => turn.completed tool.started(t1.1)\ndone t1.1 x => tool.completed(t1.1) turn.started";
     let run = check(plain(), script).run;
-    let mut writer = CheckpointWriter::new(None, Seq::START).with_interval(1);
+    let mut writer = CheckpointWriter::new(None, Seq::START).with_turns_per_checkpoint(1);
     writer.keep_state_if_checkpoint_due(&run);
     let usable = writer.unsaved_checkpoint(&run).unwrap();
     assert!(restore_state_without_messages(run.id(), &usable).is_some());
@@ -137,7 +138,7 @@ fn an_unusable_checkpoint_is_not_restored() {
     bad.push(later);
     for broken in bad {
         assert_eq!(restore_state_without_messages(run.id(), &broken), None, "{broken:?}");
-        assert_eq!(restore_conversation_replay_start(run.id(), &broken), None);
+        assert_eq!(restore_state_to_replay_conversation(run.id(), &broken), None);
     }
     assert_eq!(
         restore_state_without_messages(longhaul_core::id::RunId::from_bits(7), &usable),

@@ -188,7 +188,7 @@ impl TestRun {
     /// Returns the retry of the failed run, as a store creates it.
     pub(crate) fn retry(&self) -> Self {
         let mut point = RetryPoint::default();
-        self.entries.iter().for_each(|entry| point.record_entry(entry));
+        self.entries.iter().for_each(|entry| point.update_from_entry(entry));
         let id = RunId::from_bits(self.run.id().bits() + 1);
         // Not one of the people who answer gates: a rule can forbid answers of the submitter.
         let new = retry_failed_run(id, &self.run, &point, "key:boss".into()).unwrap();

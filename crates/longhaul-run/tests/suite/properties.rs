@@ -126,7 +126,7 @@ proptest! {
             }
             let mut retry = test_run.retry();
             prop_assert_eq!(retry.run.status().as_str(), "pending");
-            prop_assert_eq!(retry.run.attempt(), test_run.run.attempt() + 1);
+            prop_assert_eq!(retry.run.attempt_number(), test_run.run.attempt_number() + 1);
             for line in &more {
                 retry.play(line);
             }

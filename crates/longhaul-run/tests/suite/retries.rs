@@ -28,7 +28,7 @@ fn open_calls(test_run: &TestRun) -> Vec<(String, u64)> {
     };
     let keys = tasks.iter().map(|task| {
         let origin = run.call_origin(task.call);
-        let key = task.call.idempotency_key(origin.map_or(run.id(), |origin| origin.run));
+        let key = task.call.call_idempotency_key(origin.map_or(run.id(), |origin| origin.run));
         (key, origin.map_or(0, |origin| origin.epochs.0) + run.control().epoch.0)
     });
     keys.collect()
@@ -58,7 +58,7 @@ fn a_retry_goes_on_after_the_last_result() {
         say Done => turn.completed run.completed(Done) | completed
     "#,
     );
-    assert_eq!((failed.run.attempt(), retry.run.attempt()), (1, 2));
+    assert_eq!((failed.run.attempt_number(), retry.run.attempt_number()), (1, 2));
     assert_eq!(retry.run.control().turns, 2);
 }
 
@@ -140,7 +140,7 @@ fn an_unfinished_call_keeps_its_key_over_several_retries() {
     assert_eq!(open_calls(&third), [(key, 5)]);
     third.run_to_end();
     assert_eq!(third.run.status().as_str(), "completed");
-    assert_eq!(third.run.attempt(), 3);
+    assert_eq!(third.run.attempt_number(), 3);
 }
 
 #[test]

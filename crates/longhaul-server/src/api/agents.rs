@@ -14,7 +14,7 @@ use longhaul_engine::view::agent_view;
 
 use crate::app::App;
 use crate::caller::Viewer;
-use crate::params::{NamePath, Query};
+use crate::params::{NamePathParam, Query};
 use crate::problem::Problem;
 use crate::response::ok_response;
 
@@ -41,7 +41,7 @@ pub(crate) async fn list_agents(State(app): State<App>, _: Viewer) -> Result<Res
 pub(crate) async fn show_agent(
     State(app): State<App>,
     _: Viewer,
-    NamePath(name): NamePath,
+    NamePathParam(name): NamePathParam,
 ) -> Result<Response, Problem> {
     match app.longhaul().get_agent(&name) {
         Ok(agent) => ok_response(&agent_view(&agent)),
@@ -68,7 +68,7 @@ fn agent_not_found(name: &str, suggestion: Option<String>) -> Problem {
 pub(crate) async fn show_agent_stats(
     State(app): State<App>,
     _: Viewer,
-    (NamePath(name), query): (NamePath, Query),
+    (NamePathParam(name), query): (NamePathParam, Query),
 ) -> Result<Response, Problem> {
     let query = query.allow_only_params(&["window"])?;
     let window = match query.param_value("window")? {

@@ -10,7 +10,7 @@ use longhaul_engine::Error;
 
 use crate::app::App;
 use crate::caller::Viewer;
-use crate::params::NamePath;
+use crate::params::NamePathParam;
 use crate::problem::Problem;
 use crate::response::ok_response;
 
@@ -33,7 +33,7 @@ pub(crate) async fn list_chains(State(app): State<App>, _: Viewer) -> Result<Res
 pub(crate) async fn show_chain(
     State(app): State<App>,
     _: Viewer,
-    NamePath(name): NamePath,
+    NamePathParam(name): NamePathParam,
 ) -> Result<Response, Problem> {
     match app.longhaul().chain(&name) {
         Err(Error::ChainNotFound { suggestion, .. }) => {

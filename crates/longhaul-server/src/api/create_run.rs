@@ -189,7 +189,7 @@ pub(crate) fn check_task_agent_and_budget(
     task: &Task,
 ) -> Result<(), Problem> {
     let longhaul = app.longhaul();
-    let agents = task_agents(app, caller, task)?;
+    let agents = resolve_agents_of_task(app, caller, task)?;
     for agent in &agents {
         let named = task.model.as_deref();
         let named = named.or_else(|| agent.models.first().map(String::as_str));
@@ -214,7 +214,7 @@ pub(crate) fn check_task_agent_and_budget(
 
 /// Returns the agent of a task, or the agents of the steps of its chain. Returns an error if the
 /// request sets `auto_approve` and the caller is not an approver.
-fn task_agents(
+fn resolve_agents_of_task(
     app: &App,
     caller: &CallerIdentity,
     task: &Task,
@@ -242,19 +242,19 @@ fn task_agents(
     names.into_iter().map(find).collect()
 }
 
-fn undeclared_context_message(name: &str, agents: &[Arc<Agent>]) -> String {
+fn undeclared_context_message(value_name: &str, agents: &[Arc<Agent>]) -> String {
     let describe = |agent: &Arc<Agent>| {
         let names = match agent.context.is_empty() {
             true => "none".to_owned(),
             false => agent.context.join(", "),
         };
         format!(
-            "agent `{}` does not declare the context value `{name}`; its file lists {names}",
+            "agent `{}` does not declare the context value `{value_name}`; its file lists {names}",
             agent.name
         )
     };
     let messages: Vec<String> = agents.iter().map(describe).collect();
-    format!("`context.{name}`: {}", messages.join("; "))
+    format!("`context.{value_name}`: {}", messages.join("; "))
 }
 
 #[cfg(test)]

@@ -19,10 +19,10 @@ use crate::openapi_types::RunIdSchema;
 use crate::params::{Query, RunPath};
 use crate::problem::Problem;
 use crate::response::{ok_response, paginate};
-use crate::stream::all::{AllRunsStream, EventKindFilter};
-use crate::stream::run::RunStream;
+use crate::stream::all::{AllRunsEventStream, EventKindFilter};
+use crate::stream::run::RunEventStream;
 use crate::stream::sse::{
-    StreamClient, accepts_event_stream, event_stream_response, last_event_id,
+    EventStreamClient, accepts_event_stream, event_stream_response, last_event_id,
 };
 
 /// Default and maximum number of events per page of a run's journal.
@@ -56,8 +56,10 @@ pub(crate) async fn read_run_events(
         // A reconnecting client sends the id of the last event it received, which is newer than
         // `after`.
         let after = last_id.unwrap_or(after);
-        let reader = StreamClient::new(&app, caller.name(), credential)?;
-        return Ok(event_stream_response(RunStream::open_stream(reader, run, Seq(after)).await?));
+        let reader = EventStreamClient::new(&app, caller.name(), credential)?;
+        return Ok(event_stream_response(
+            RunEventStream::open_stream(reader, run, Seq(after)).await?,
+        ));
     }
     let limit = query.page_limit_param(EVENTS_DEFAULT, 1..=EVENTS_MAX)?;
     let entries = app.longhaul().read_run_journal(run, Seq(after), limit + 1).await?;
@@ -92,9 +94,9 @@ pub(crate) async fn stream_all_events(
         Some(last_id) => Some(last_id),
         None => query.parse_param("after")?,
     };
-    let reader = StreamClient::new(&app, caller.name(), credential)?;
+    let reader = EventStreamClient::new(&app, caller.name(), credential)?;
     Ok(event_stream_response(
-        AllRunsStream::open_stream(reader, filter, after.map(GlobalSeq)).await?,
+        AllRunsEventStream::open_stream(reader, filter, after.map(GlobalSeq)).await?,
     ))
 }
 

@@ -27,7 +27,7 @@ use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Approver, Operator, Viewer, require_role};
 use crate::error_mapping::result_read_problem_after_commit;
-use crate::idempotency::RequestEngineHandle;
+use crate::idempotency::EngineHandleForRequest;
 use crate::openapi_types::{GateIdSchema, GateStatusSchema, RunIdSchema};
 use crate::params::{GatePath, Query};
 use crate::peer::request_base_url;
@@ -140,7 +140,7 @@ pub(crate) async fn show_gate(
     ok_response(&gate_view(&app.longhaul().get_gate(gate).await?))
 }
 
-fn answer_from_body(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
+fn answer_from_body(body: AnswerBody, answered_by: &str) -> Result<Answer, Problem> {
     let mut note = body.note;
     let mut payload = body.payload;
     let decision = match body.decision {
@@ -166,7 +166,7 @@ fn answer_from_body(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
     }
     Ok(Answer {
         decision,
-        by: by.to_owned(),
+        by: answered_by.to_owned(),
         scope: body.scope,
         note,
         payload,
@@ -221,7 +221,7 @@ async fn check_answer_role(
     responses((status = 200, description = "The outcome of the answer", body = AnswerResponse)),
 )]
 pub(crate) async fn answer_gate(
-    RequestEngineHandle { longhaul, effect, .. }: RequestEngineHandle,
+    EngineHandleForRequest { longhaul, effect, .. }: EngineHandleForRequest,
     caller: Operator,
     GatePath(gate): GatePath,
     Json(body): Json<AnswerBody>,

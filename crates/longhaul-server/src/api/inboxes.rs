@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
 use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
-use crate::params::{NamePath, Query};
+use crate::params::{NamePathParam, Query};
 use crate::problem::Problem;
 use crate::response::{ok_response, paginate};
 
@@ -57,7 +57,7 @@ pub(crate) async fn list_inboxes(
 pub(crate) async fn show_inbox(
     State(app): State<App>,
     _: Viewer,
-    NamePath(name): NamePath,
+    NamePathParam(name): NamePathParam,
 ) -> Result<Response, Problem> {
     let inbox = InboxName::new(&name).map_err(|bad| Problem::unprocessable(bad.to_string()))?;
     let _permit = app.acquire_journal_read_permit().await?;
@@ -80,7 +80,7 @@ pub(crate) async fn show_inbox(
 pub(crate) async fn submit_task_to_inbox(
     State(app): State<App>,
     Operator(caller): Operator,
-    (NamePath(name), headers): (NamePath, HeaderMap),
+    (NamePathParam(name), headers): (NamePathParam, HeaderMap),
     Json(body): Json<NewTaskBody>,
 ) -> Result<Response, Problem> {
     let inbox = InboxName::new(&name).map_err(|bad| Problem::unprocessable(bad.to_string()))?;

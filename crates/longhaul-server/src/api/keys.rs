@@ -14,9 +14,9 @@ use longhaul_engine::handle::NewKeyRequest;
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Admin, Viewer};
-use crate::idempotency::RequestEngineHandle;
+use crate::idempotency::EngineHandleForRequest;
 use crate::middleware::auth::Credential;
-use crate::params::NamePath;
+use crate::params::NamePathParam;
 use crate::peer::request_base_url;
 use crate::problem::Problem;
 use crate::response::{created_secret_response, ok_response};
@@ -42,7 +42,7 @@ pub(crate) async fn list_keys(State(app): State<App>, _: Admin) -> Result<Respon
     responses((status = 201, description = "The key, shown only once", body = CreatedKey)),
 )]
 pub(crate) async fn create_key(
-    request: RequestEngineHandle,
+    request: EngineHandleForRequest,
     caller: Admin,
     Json(body): Json<NewKeyBody>,
 ) -> Result<Response, Problem> {
@@ -72,7 +72,7 @@ pub(crate) async fn create_key(
 pub(crate) async fn revoke_key(
     State(app): State<App>,
     caller: Admin,
-    NamePath(name): NamePath,
+    NamePathParam(name): NamePathParam,
 ) -> Result<Response, Problem> {
     let key = app.longhaul().revoke_api_key(&parse_key_name(&name)?).await?;
     tracing::info!(key = key.name, caller = caller.name(), "key revoked");

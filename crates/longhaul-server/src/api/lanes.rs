@@ -9,9 +9,9 @@ use longhaul_core::id::LaneKey;
 
 use crate::api::create_run::parse_optional_name_field;
 use crate::app::App;
-use crate::body::{EmptyBody, OptionalJson};
+use crate::body::{EmptyBody, OptionalJsonBody};
 use crate::caller::{Operator, Viewer};
-use crate::params::{NamePath, Query};
+use crate::params::{NamePathParam, Query};
 use crate::problem::Problem;
 use crate::response::{ok_response, paginate};
 
@@ -50,7 +50,7 @@ pub(crate) async fn list_lanes(
 pub(crate) async fn show_lane(
     State(app): State<App>,
     _: Viewer,
-    NamePath(name): NamePath,
+    NamePathParam(name): NamePathParam,
 ) -> Result<Response, Problem> {
     ok_response(&app.longhaul().lane(&parse_lane_key(name)?).await?)
 }
@@ -65,8 +65,8 @@ pub(crate) async fn show_lane(
 pub(crate) async fn pause_lane(
     State(app): State<App>,
     Operator(caller): Operator,
-    NamePath(name): NamePath,
-    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
+    NamePathParam(name): NamePathParam,
+    OptionalJsonBody(EmptyBody {}): OptionalJsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
     let lane = app.longhaul().pause_lane(&parse_lane_key(name)?).await?;
     tracing::info!(lane = lane.lane, caller = caller.principal.name, "lane paused");
@@ -83,8 +83,8 @@ pub(crate) async fn pause_lane(
 pub(crate) async fn resume_lane(
     State(app): State<App>,
     Operator(caller): Operator,
-    NamePath(name): NamePath,
-    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
+    NamePathParam(name): NamePathParam,
+    OptionalJsonBody(EmptyBody {}): OptionalJsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
     let lane = app.longhaul().resume_lane(&parse_lane_key(name)?).await?;
     tracing::info!(lane = lane.lane, caller = caller.principal.name, "lane resumed");

@@ -21,11 +21,11 @@ use crate::api::create_run::{
     task_from_run_body,
 };
 use crate::app::App;
-use crate::body::{EmptyBody, Json, OptionalJson};
+use crate::body::{EmptyBody, Json, OptionalJsonBody};
 use crate::caller::{Operator, Viewer, require_role};
 use crate::error_mapping::{committed_but_unreadable_problem, result_read_problem_after_commit};
 use crate::idempotency::{
-    RequestEngineHandle, caller_scoped_idempotency_key, idempotency_key_header,
+    EngineHandleForRequest, caller_scoped_idempotency_key, idempotency_key_header,
 };
 use crate::openapi_types::{RunIdSchema, StatusListSchema};
 use crate::params::{Query, RunPath};
@@ -182,10 +182,10 @@ pub(crate) async fn explain_run(
     responses((status = 200, description = "The run, cancelled or about to be", body = RunView)),
 )]
 pub(crate) async fn cancel_run(
-    request: RequestEngineHandle,
+    request: EngineHandleForRequest,
     caller: Operator,
     RunPath(run): RunPath,
-    OptionalJson(body): OptionalJson<CancelBody>,
+    OptionalJsonBody(body): OptionalJsonBody<CancelBody>,
 ) -> Result<Response, Problem> {
     let reason = match body.reason.trim() {
         "" => format!("cancelled by {}", caller.name()),
@@ -193,7 +193,7 @@ pub(crate) async fn cancel_run(
     };
     let run = match request.effect {
         None => request.longhaul.cancel_run(run, caller.name(), &reason).await?,
-        Some(_) => run_changed_by_request(&request, run).await?,
+        Some(_) => id_of_run_changed_by_request(&request, run).await?,
     };
     tracing::info!(%run, caller = caller.name(), "cancel requested");
     response_with_updated_run(&request, run).await
@@ -208,14 +208,14 @@ pub(crate) async fn cancel_run(
     responses((status = 200, description = "The run, paused or about to be", body = RunView)),
 )]
 pub(crate) async fn pause_run(
-    request: RequestEngineHandle,
+    request: EngineHandleForRequest,
     caller: Operator,
     RunPath(run): RunPath,
-    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
+    OptionalJsonBody(EmptyBody {}): OptionalJsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
     let run = match request.effect {
         None => request.longhaul.pause_run(run, caller.name()).await?,
-        Some(_) => run_changed_by_request(&request, run).await?,
+        Some(_) => id_of_run_changed_by_request(&request, run).await?,
     };
     tracing::info!(%run, caller = caller.name(), "pause requested");
     response_with_updated_run(&request, run).await
@@ -230,10 +230,10 @@ pub(crate) async fn pause_run(
     responses((status = 200, description = "The resumed run", body = RunView)),
 )]
 pub(crate) async fn resume_run(
-    request: RequestEngineHandle,
+    request: EngineHandleForRequest,
     caller: Operator,
     RunPath(run): RunPath,
-    OptionalJson(body): OptionalJson<ResumeBody>,
+    OptionalJsonBody(body): OptionalJsonBody<ResumeBody>,
 ) -> Result<Response, Problem> {
     let raise = match body.budget {
         None => None,
@@ -244,7 +244,7 @@ pub(crate) async fn resume_run(
     };
     let run = match request.effect {
         None => request.longhaul.resume_run(run, raise, caller.name()).await?,
-        Some(_) => run_changed_by_request(&request, run).await?,
+        Some(_) => id_of_run_changed_by_request(&request, run).await?,
     };
     tracing::info!(%run, caller = caller.name(), "run resumed");
     response_with_updated_run(&request, run).await
@@ -263,10 +263,10 @@ pub(crate) async fn resume_run(
     ),
 )]
 pub(crate) async fn retry_run(
-    request: RequestEngineHandle,
+    request: EngineHandleForRequest,
     caller: Operator,
     RunPath(run): RunPath,
-    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
+    OptionalJsonBody(EmptyBody {}): OptionalJsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
     let outcome = request.longhaul.retry(run, caller.name()).await?;
     let Some(&new) = outcome.run_ids().first() else {
@@ -282,8 +282,8 @@ pub(crate) async fn retry_run(
 
 /// Returns the run that a request about this run has changed: the newest run of its chain if the run
 /// has ended, and otherwise the run itself.
-async fn run_changed_by_request(
-    request: &RequestEngineHandle,
+async fn id_of_run_changed_by_request(
+    request: &EngineHandleForRequest,
     run: RunId,
 ) -> Result<RunId, Problem> {
     let newest = request.longhaul.newest_run_of_chain(run).await;
@@ -292,7 +292,7 @@ async fn run_changed_by_request(
 
 /// Builds the response with the run as it is after the request's change was committed.
 async fn response_with_updated_run(
-    request: &RequestEngineHandle,
+    request: &EngineHandleForRequest,
     run: RunId,
 ) -> Result<Response, Problem> {
     let _permit = request

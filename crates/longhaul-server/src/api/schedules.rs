@@ -9,10 +9,10 @@ use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::port::auth::IdempotencyKey;
 
 use crate::app::App;
-use crate::body::{EmptyBody, Json, OptionalJson};
+use crate::body::{EmptyBody, Json, OptionalJsonBody};
 use crate::caller::{Operator, Viewer};
 use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
-use crate::params::{NamePath, Query};
+use crate::params::{NamePathParam, Query};
 use crate::problem::Problem;
 use crate::response::{created_response, ok_response};
 
@@ -58,7 +58,7 @@ pub(crate) async fn create_schedule(
 pub(crate) async fn show_schedule(
     State(app): State<App>,
     _: Viewer,
-    NamePath(name): NamePath,
+    NamePathParam(name): NamePathParam,
 ) -> Result<Response, Problem> {
     ok_response(&app.longhaul().schedule(&name).await?)
 }
@@ -72,7 +72,7 @@ pub(crate) async fn show_schedule(
 pub(crate) async fn delete_schedule(
     State(app): State<App>,
     Operator(caller): Operator,
-    NamePath(name): NamePath,
+    NamePathParam(name): NamePathParam,
 ) -> Result<Response, Problem> {
     let schedule = app.longhaul().delete_schedule(&name).await?;
     tracing::info!(schedule = name, caller = caller.principal.name, "schedule deleted");
@@ -92,8 +92,8 @@ pub(crate) async fn delete_schedule(
 pub(crate) async fn run_schedule(
     State(app): State<App>,
     Operator(caller): Operator,
-    (NamePath(name), headers): (NamePath, HeaderMap),
-    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
+    (NamePathParam(name), headers): (NamePathParam, HeaderMap),
+    OptionalJsonBody(EmptyBody {}): OptionalJsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
     let key = caller_scoped_idempotency_key(&caller, idempotency_key_header(&headers)?);
     let principal = caller.principal.name.clone();

@@ -8,7 +8,7 @@ use longhaul_api::spend::{RaiseCapBody, SpendCapView};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Approver, Viewer};
-use crate::params::{NamePath, Query};
+use crate::params::{NamePathParam, Query};
 use crate::problem::Problem;
 use crate::response::ok_response;
 
@@ -36,7 +36,7 @@ pub(crate) async fn list_spend(
 pub(crate) async fn raise_cap(
     State(app): State<App>,
     caller: Approver,
-    NamePath(name): NamePath,
+    NamePathParam(name): NamePathParam,
     Json(body): Json<RaiseCapBody>,
 ) -> Result<Response, Problem> {
     let cap = app.longhaul().raise_cap(&name, &body).await?;

@@ -210,17 +210,17 @@ pub(crate) fn find_request_credential(
 /// Returns the name of the session cookie. It contains the server's port, because browsers send
 /// cookies to all ports of a host.
 pub(crate) fn session_cookie_name(app: &App) -> String {
-    format!("longhaul_{}", app.address().port())
+    format!("longhaul_{}", app.listen_address().port())
 }
 
-fn session_cookie(headers: &HeaderMap, name: &str) -> Option<Secret> {
+fn session_cookie(headers: &HeaderMap, cookie_name: &str) -> Option<Secret> {
     headers
         .get_all(COOKIE)
         .iter()
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(cookie_name, _)| *cookie_name == name)
+        .find(|(name_in_request, _)| *name_in_request == cookie_name)
         .map(|(_, value)| Secret::from_text(value))
 }
 

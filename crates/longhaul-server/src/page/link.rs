@@ -28,7 +28,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::body;
 use crate::page::{render_message_page, render_page};
-use crate::params::TokenPath;
+use crate::params::TokenPathParam;
 use crate::problem::Problem;
 
 /// Template of the page behind a link, which shows one gate.
@@ -67,7 +67,7 @@ struct GateLinkPage {
     is_signal: bool,
     options: Vec<String>,
     /// Fields of the form that the answer fills in. Empty if the answer is a text.
-    fields: Vec<FormInput>,
+    fields: Vec<FormInputElement>,
     /// Messages about invalid fields in the form that the person has just submitted.
     problems: Vec<String>,
     nonce: String,
@@ -79,7 +79,7 @@ struct GateLinkPage {
 /// Serves the page that shows the gate behind a link.
 pub(crate) async fn show_link_page(
     State(app): State<App>,
-    token: TokenPath,
+    token: TokenPathParam,
 ) -> Result<Response, Problem> {
     let secret = Secret::from_text(token.0);
     match app.longhaul().resolve_gate_link(&secret).await? {
@@ -94,12 +94,12 @@ pub(crate) async fn answer_gate_from_form(
     request: Request,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let token = TokenPath::from_request_parts(&mut parts, &app).await?;
+    let token = TokenPathParam::from_request_parts(&mut parts, &app).await?;
     let secret = Secret::from_text(token.0);
     let Some(link) = app.longhaul().resolve_gate_link(&secret).await? else {
         return link_not_found_page(&app);
     };
-    let form = AnswerForm::from_body(parts, body, &app).await?;
+    let form = AnswerForm::read_answer_form(parts, body, &app).await?;
     if link.gate.status != GateStatus::Open {
         return render_link_page(&app, &secret, &link, FormSubmissionState::default()).await;
     }
@@ -199,11 +199,11 @@ async fn render_link_page(
         edited_by: view.edited_by.clone(),
         effects: view.call_effect_rows(),
         passed_values: view
-            .values_from_earlier_calls()
+            .labeled_values_from_earlier_calls()
             .into_iter()
             .map(|(description, value)| (description, value.to_owned()))
             .collect(),
-        diff: styled_diff_lines(view.diff.as_deref().unwrap_or_default()),
+        diff: diff_lines_with_css_class(view.diff.as_deref().unwrap_or_default()),
         agent: row.agent.to_string(),
         run: view.run.to_string(),
         deadline_text: deadline.as_deref().map(format_time_to_minute).unwrap_or_default(),
@@ -216,7 +216,10 @@ async fn render_link_page(
         is_question,
         options: view.options.clone(),
         is_signal: view.kind == GateKind::Signal,
-        fields: view.form().map(|form| form_inputs(&form, &state.typed)).unwrap_or_default(),
+        fields: view
+            .form()
+            .map(|form| form_input_elements(&form, &state.typed))
+            .unwrap_or_default(),
         problems: state.problems,
         nonce: answer_form_nonce(secret, link),
         outcome,
@@ -229,7 +232,7 @@ async fn render_link_page(
 }
 
 /// Returns the lines of a diff, each with its CSS class.
-fn styled_diff_lines(diff: &str) -> Vec<(&'static str, String)> {
+fn diff_lines_with_css_class(diff: &str) -> Vec<(&'static str, String)> {
     let styled = diff.lines().enumerate().map(|(index, line)| {
         // Only the first two lines are surely names of files: a removed line may be `-- a`.
         let style = match line.as_bytes() {
@@ -329,7 +332,7 @@ fn reason_gate_cannot_be_answered(link: &ResolvedGateLink, view: &GateView) -> O
 
 /// One field of a question's form on the page.
 #[derive(Debug)]
-struct FormInput {
+struct FormInputElement {
     name: String,
     title: String,
     description: String,
@@ -342,9 +345,9 @@ struct FormInput {
     required: bool,
 }
 
-fn form_inputs(form: &Form, typed: &BTreeMap<String, String>) -> Vec<FormInput> {
+fn form_input_elements(form: &Form, typed: &BTreeMap<String, String>) -> Vec<FormInputElement> {
     let pair = |value: &str, title: &str| (value.to_owned(), title.to_owned());
-    let inputs = form.fields.iter().map(|field| FormInput {
+    let inputs = form.fields.iter().map(|field| FormInputElement {
         name: format!("{FIELD_PREFIX}{}", field.name),
         title: field.title.clone(),
         description: field.description.clone(),
@@ -389,7 +392,7 @@ struct AnswerForm {
 const FIELD_PREFIX: &str = "field.";
 
 impl AnswerForm {
-    async fn from_body(parts: Parts, body: Body, app: &App) -> Result<Self, Problem> {
+    async fn read_answer_form(parts: Parts, body: Body, app: &App) -> Result<Self, Problem> {
         let kind = parts.headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("application/x-www-form-urlencoded") {
@@ -427,7 +430,9 @@ impl AnswerForm {
             ("approve", _) => Ok(Ok(GateDecision::Approve)),
             ("reject", _) => Ok(Ok(GateDecision::Reject)),
             ("complete", _) => Ok(Ok(GateDecision::Complete)),
-            ("answer", Some(form)) => Ok(self.parse_form_answer(form).map(GateDecision::Answer)),
+            ("answer", Some(form)) => {
+                Ok(self.answer_json_or_field_problems(form).map(GateDecision::Answer))
+            }
             ("answer", None) => {
                 let text = match self.note.trim() {
                     "" => self.choice.trim(),
@@ -443,7 +448,7 @@ impl AnswerForm {
     }
 
     /// Returns the answer to a form as JSON, or a problem for each invalid field.
-    fn parse_form_answer(&self, form: &Form) -> Result<String, Vec<String>> {
+    fn answer_json_or_field_problems(&self, form: &Form) -> Result<String, Vec<String>> {
         let mut problems = Vec::new();
         let mut answer = serde_json::Map::new();
         for field in &form.fields {

@@ -5,15 +5,15 @@ use longhaul_core::port::records::GlobalSeq;
 use tokio::sync::watch;
 
 use crate::problem::Problem;
-use crate::stream::sse::{ChunkSource, StreamClient, append_entry_as_sse};
+use crate::stream::sse::{EventStreamClient, SseChunkSource, append_entry_as_sse};
 
 /// Maximum number of events that the stream reads from the store at once.
 const PAGE_SIZE: usize = 200;
 
 /// Event stream of all runs for one client.
 #[derive(Debug)]
-pub(crate) struct AllRunsStream {
-    reader: StreamClient,
+pub(crate) struct AllRunsEventStream {
+    reader: EventStreamClient,
     filter: EventKindFilter,
     changes: watch::Receiver<GlobalSeq>,
     after: GlobalSeq,
@@ -42,7 +42,7 @@ impl EventKindFilter {
         Ok(Self(kinds))
     }
 
-    fn matches(&self, kind: &str) -> bool {
+    fn matches_kind(&self, kind: &str) -> bool {
         let fits = |pattern: &String| match pattern.strip_suffix('*') {
             Some(stem) => kind.starts_with(stem),
             None => kind == pattern,
@@ -51,11 +51,11 @@ impl EventKindFilter {
     }
 }
 
-impl AllRunsStream {
+impl AllRunsEventStream {
     /// Opens the stream of events after a global sequence number. `None` means that only new events
     /// are sent.
     pub(crate) async fn open_stream(
-        reader: StreamClient,
+        reader: EventStreamClient,
         filter: EventKindFilter,
         after: Option<GlobalSeq>,
     ) -> Result<Self, Problem> {
@@ -78,7 +78,7 @@ impl AllRunsStream {
         let mut text = String::new();
         for (global_seq, entry) in &tail.entries {
             self.after = *global_seq;
-            if self.filter.matches(entry.event.kind())
+            if self.filter.matches_kind(entry.event.kind())
                 && let Err(error) = append_entry_as_sse(&mut text, global_seq.0, entry)
             {
                 tracing::error!(run = %entry.run, %error, "could not serialize an event");
@@ -89,7 +89,7 @@ impl AllRunsStream {
     }
 }
 
-impl ChunkSource for AllRunsStream {
+impl SseChunkSource for AllRunsEventStream {
     async fn next_chunk(&mut self) -> Option<Bytes> {
         loop {
             let Self { reader, changes, .. } = self;
@@ -106,7 +106,7 @@ impl ChunkSource for AllRunsStream {
             tokio::select! {
                 biased;
                 () = stopping.wait_for_shutdown() => return None,
-                () = reader.wait_for_heartbeat() => return reader.heartbeat_if_authorized().await,
+                () = reader.wait_for_heartbeat() => return reader.heartbeat_bytes_if_authorized().await,
                 rung = rung => rung.ok()?,
             }
             match self.read_event_page().await {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn event_kinds_are_filtered_by_name_or_prefix() {
         let wants = |filter: &str, kind: &str| {
-            EventKindFilter::parse_kind_list(filter).unwrap().matches(kind)
+            EventKindFilter::parse_kind_list(filter).unwrap().matches_kind(kind)
         };
         for (filter, kind, expected) in [
             ("", "run.created", true),

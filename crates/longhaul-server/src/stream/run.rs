@@ -5,30 +5,30 @@
 use axum::body::Bytes;
 use longhaul_core::event::Event;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_engine::deltas::DeltaStream;
+use longhaul_engine::deltas::ReplyDeltaStream;
 use longhaul_engine::handle::JournalStream;
 use serde_json::json;
 
 use crate::problem::Problem;
 use crate::stream::sse::{
-    ChunkSource, StreamClient, append_entry_as_sse, format_delta_event, format_sse_event,
+    EventStreamClient, SseChunkSource, append_entry_as_sse, format_delta_event, format_sse_event,
 };
 
 /// Event stream of one run for one client.
 #[derive(Debug)]
-pub(crate) struct RunStream {
-    reader: StreamClient,
+pub(crate) struct RunEventStream {
+    reader: EventStreamClient,
     run: RunId,
     journal: JournalStream,
-    deltas: DeltaStream,
+    deltas: ReplyDeltaStream,
     last_seq: Seq,
     has_ended: bool,
 }
 
-impl RunStream {
+impl RunEventStream {
     /// Opens the stream of the run's events after the sequence number `after`.
     pub(crate) async fn open_stream(
-        reader: StreamClient,
+        reader: EventStreamClient,
         run: RunId,
         after: Seq,
     ) -> Result<Self, Problem> {
@@ -51,7 +51,7 @@ impl RunStream {
     }
 }
 
-impl ChunkSource for RunStream {
+impl SseChunkSource for RunEventStream {
     async fn next_chunk(&mut self) -> Option<Bytes> {
         if self.has_ended {
             return None;
@@ -63,7 +63,7 @@ impl ChunkSource for RunStream {
             () = stopping.wait_for_shutdown() => return None,
             // Checked before the journal: otherwise the key of a reader that is far behind
             // would never be checked again.
-            () = reader.wait_for_heartbeat() => return reader.heartbeat_if_authorized().await,
+            () = reader.wait_for_heartbeat() => return reader.heartbeat_bytes_if_authorized().await,
             read = watching.next() => match read {
                 Ok(entries) => entries,
                 Err(error) => {

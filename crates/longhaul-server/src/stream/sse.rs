@@ -15,7 +15,7 @@ use longhaul_core::time::Millis;
 use longhaul_engine::deltas::ReplyDelta;
 use serde::Serialize;
 
-use crate::app::{App, StreamPermit};
+use crate::app::{App, EventStreamPermit};
 use crate::caller::require_role;
 use crate::middleware::auth::{Credential, identify_caller};
 use crate::problem::Problem;
@@ -59,16 +59,16 @@ pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem>
 
 /// A client that reads an event stream. It may read as long as its credential is valid.
 #[derive(Debug)]
-pub(crate) struct StreamClient {
+pub(crate) struct EventStreamClient {
     pub(crate) app: App,
     credential: Credential,
     /// Time at which the next heartbeat is due, on the monotonic clock.
     next_heartbeat: Millis,
     /// Permit for one open stream, released when the stream ends.
-    _permit: StreamPermit,
+    _permit: EventStreamPermit,
 }
 
-impl StreamClient {
+impl EventStreamClient {
     /// Creates the client of a new stream, with a stream permit for this caller. Returns an error
     /// if the caller has the maximum number of streams open.
     pub(crate) fn new(app: &App, caller: &str, credential: Credential) -> Result<Self, Problem> {
@@ -95,7 +95,7 @@ impl StreamClient {
     }
 
     /// Returns the bytes of a heartbeat. `None` means that the credential is no longer valid.
-    pub(crate) async fn heartbeat_if_authorized(&mut self) -> Option<Bytes> {
+    pub(crate) async fn heartbeat_bytes_if_authorized(&mut self) -> Option<Bytes> {
         let clock = &self.app.longhaul().services().clock;
         self.next_heartbeat = clock.monotonic_time().plus(HEARTBEAT_INTERVAL);
         let identity = identify_caller(&self.app, &self.credential).await.ok().flatten()?;
@@ -105,13 +105,13 @@ impl StreamClient {
 }
 
 /// A source of chunks for an event stream.
-pub(crate) trait ChunkSource: Send + 'static {
+pub(crate) trait SseChunkSource: Send + 'static {
     /// Returns the next chunk of the stream. `None` means that the stream has ended.
     fn next_chunk(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
 /// Builds the HTTP response that streams the chunks.
-pub(crate) fn event_stream_response(chunks: impl ChunkSource) -> Response {
+pub(crate) fn event_stream_response(chunks: impl SseChunkSource) -> Response {
     let stream = stream::unfold(chunks, |mut chunks| async move {
         let piece = chunks.next_chunk().await?;
         Some((Ok::<_, std::convert::Infallible>(piece), chunks))

@@ -27,7 +27,7 @@ use longhaul_engine::agent_directory::AgentDirectory;
 use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::counters::EngineCounters;
-use longhaul_engine::deltas::DeltaBroadcast;
+use longhaul_engine::deltas::ReplyDeltaBroadcast;
 use longhaul_engine::handle::NewKeyRequest;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
@@ -168,7 +168,7 @@ impl TestServerBuilder {
             tool_source: Arc::new(NoExternalTools),
             context_providers: Arc::new(NoContextProviders),
             redact: Arc::new(NoRedaction),
-            deltas: DeltaBroadcast::default(),
+            deltas: ReplyDeltaBroadcast::default(),
             changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),

@@ -31,7 +31,7 @@ const REVOKE_KEY: &str = "UPDATE api_key SET revoked_at = ?2 WHERE name = ?1 AND
   RETURNING name, role, hash, created_by, created_at, expires_at, revoked_at, last_used_at";
 
 /// Adds an API key. Returns false if another key has the same name.
-pub(crate) fn add_api_key(tx: &Tx<'_>, key: &NewApiKey) -> Result<bool> {
+pub(crate) fn add_api_key_unless_name_taken(tx: &Tx<'_>, key: &NewApiKey) -> Result<bool> {
     let earlier = match &key.request {
         Some(request) => idempotency::change_committed_by_earlier_attempt(tx, request)?,
         None => None,

@@ -12,7 +12,7 @@ use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
 use rusqlite::params;
 
-use crate::sqlite::change::{RowChangeTarget, apply_row_change};
+use crate::sqlite::change::{RowChangeContext, apply_row_change};
 use crate::sqlite::column::{ENDED, LEASED, count_to_column, get_u64};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
@@ -45,7 +45,7 @@ pub(crate) struct EncodedAppendRequest {
 impl EncodedAppendRequest {
     /// Encodes the events of an append. Refuses events that an outsider (a process that does not
     /// drive the run) may not append.
-    pub(crate) fn new(
+    pub(crate) fn encode_append_request(
         append: AppendRequest,
     ) -> Result<Result<Self, AppendRefusalReason>, CommandError> {
         let AppendRequest { run, author, batch } = append;
@@ -106,7 +106,7 @@ fn check_and_append_events(
         Ok(tail) => tail,
         Err(instead) => return Ok(Err(instead)),
     };
-    let subject = RowChangeTarget {
+    let subject = RowChangeContext {
         run: encoded_append.run,
         may_queue,
         last_seq: tail.after.plus(encoded_append.event_count()),
@@ -155,7 +155,7 @@ fn check_driver_append(
     if moved == 1 {
         return Ok(Ok(JournalAppendPoint { run, epoch, after }));
     }
-    let Some(head) = RunHeadColumns::load(tx, run)? else {
+    let Some(head) = RunHeadColumns::load_run_head(tx, run)? else {
         return Ok(Err(AppendResult::RunNotFound));
     };
     if let Some(outcome) = repeated_append_outcome(tx, encoded_append, after, Some(epoch))? {
@@ -192,7 +192,7 @@ fn check_append_to_undriven_run(
     if let Some(epoch) = epoch {
         return Ok(Ok(JournalAppendPoint { run, epoch, after }));
     }
-    let Some(head) = RunHeadColumns::load(tx, run)? else {
+    let Some(head) = RunHeadColumns::load_run_head(tx, run)? else {
         return Ok(Err(AppendResult::RunNotFound));
     };
     // A closer has no epoch to check: if the run was claimed between two attempts, the first one is
@@ -210,7 +210,7 @@ fn check_append_to_undriven_run(
 /// ended. Wakes the run if the events require it.
 fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppendRequest) -> AuthorCheck {
     let run = encoded_append.run;
-    let Some(head) = RunHeadColumns::load(tx, run)? else {
+    let Some(head) = RunHeadColumns::load_run_head(tx, run)? else {
         // A timer can be left behind by a run that was deleted, and must be consumable.
         let tail = JournalAppendPoint { run, epoch: Epoch(0), after: Seq::START };
         return Ok(match encoded_append.only_marks_timers_as_fired {
@@ -260,7 +260,7 @@ struct RunHeadColumns {
 }
 
 impl RunHeadColumns {
-    fn load(tx: &Tx<'_>, run: RunId) -> rusqlite::Result<Option<Self>> {
+    fn load_run_head(tx: &Tx<'_>, run: RunId) -> rusqlite::Result<Option<Self>> {
         tx.query_one(
             "SELECT state, epoch, last_seq, worker FROM run_head WHERE run = ?1",
             params![run.bytes()],

@@ -47,11 +47,14 @@ impl SqliteStore {
 #[async_trait]
 impl AuthStore for SqliteStore {
     async fn add_api_key(&self, key: NewApiKey) -> Result<bool, StoreError> {
-        self.run_command_without_notifying_watchers(move |tx| api_key::add_api_key(tx, &key)).await
+        self.run_command_without_notifying_watchers(move |tx| {
+            api_key::add_api_key_unless_name_taken(tx, &key)
+        })
+        .await
     }
 
-    async fn find_api_key(&self, hash: Hash) -> Result<Option<ApiKeyRow>, StoreError> {
-        self.query_requiring_current_schema(move |tx| api_key::find_api_key(tx, hash)).await
+    async fn find_api_key(&self, key_hash: Hash) -> Result<Option<ApiKeyRow>, StoreError> {
+        self.query_requiring_current_schema(move |tx| api_key::find_api_key(tx, key_hash)).await
     }
 
     async fn list_api_keys(&self) -> Result<Vec<ApiKeyRow>, StoreError> {
@@ -64,14 +67,16 @@ impl AuthStore for SqliteStore {
             .await
     }
 
-    async fn record_api_key_use(&self, hash: Hash) -> Result<(), StoreError> {
+    async fn record_api_key_use(&self, key_hash: Hash) -> Result<(), StoreError> {
         // This is called for every request, and a read needs no sync.
         if self
-            .query_requiring_current_schema(move |tx| api_key::key_needs_last_use_update(tx, hash))
+            .query_requiring_current_schema(move |tx| {
+                api_key::key_needs_last_use_update(tx, key_hash)
+            })
             .await?
         {
             self.run_command_without_notifying_watchers(move |tx| {
-                api_key::update_key_last_use(tx, hash)
+                api_key::update_key_last_use(tx, key_hash)
             })
             .await?;
         }
@@ -106,8 +111,8 @@ impl AuthStore for SqliteStore {
         self.run_command_without_notifying_watchers(move |tx| link::add_gate_link(tx, &link)).await
     }
 
-    async fn find_gate_link(&self, hash: Hash) -> Result<Option<GateLinkRow>, StoreError> {
-        self.query_requiring_current_schema(move |tx| link::find_gate_link(tx, hash)).await
+    async fn find_gate_link(&self, link_hash: Hash) -> Result<Option<GateLinkRow>, StoreError> {
+        self.query_requiring_current_schema(move |tx| link::find_gate_link(tx, link_hash)).await
     }
 
     async fn begin_idempotent_request(

@@ -11,7 +11,7 @@ use longhaul_core::port::store::StoreError;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
-use crate::sqlite::check::{CheckReport, JournalChecker, check_store, query_in_snapshot};
+use crate::sqlite::check::{JournalChecker, StoreCheckReport, check_store, query_in_snapshot};
 use crate::sqlite::connect;
 use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::location::{
@@ -39,11 +39,11 @@ pub fn back_up_store(
     to: &Path,
     journals: &mut dyn JournalChecker,
     progress: &mut dyn FnMut(f64),
-) -> Result<CheckReport, StoreError> {
-    let temp = TempFile::new(to)?;
-    copy_snapshot((from, connect::open_reader_with_immutable_fallback), &temp.0, progress)?;
+) -> Result<StoreCheckReport, StoreError> {
+    let temp = TempFile::create_next_to(to)?;
+    copy_store_snapshot((from, connect::open_reader_with_immutable_fallback), &temp.0, progress)?;
     let report = check_store(&temp.0, journals)?;
-    if let Some(problem) = report.find_page_problem() {
+    if let Some(problem) = report.find_database_page_problem() {
         let why = format!("the copy is corrupt: {}", problem.message);
         return Err(CommitError::Corrupt(why).to_store_error(&from.to_string_lossy()));
     }
@@ -58,15 +58,19 @@ pub fn restore_store(
     from: &Path,
     store: &Path,
     journals: &mut dyn JournalChecker,
-) -> Result<(CheckReport, Option<PathBuf>), StoreError> {
+) -> Result<(StoreCheckReport, Option<PathBuf>), StoreError> {
     let at = store.to_string_lossy();
     let failed = |error| store_error_from_io(error, &at);
     let store = resolve_symlinks(store).map_err(failed)?;
-    let lock = DriverProcessLock::acquire(parent_dir(&store), &at, "longhaul db restore")?;
-    let temp = TempFile::new(&store)?;
-    copy_snapshot((from, connect::open_reader_without_side_files), &temp.0, &mut |_| ())?;
+    let lock = DriverProcessLock::acquire_driver_process_lock(
+        parent_dir(&store),
+        &at,
+        "longhaul db restore",
+    )?;
+    let temp = TempFile::create_next_to(&store)?;
+    copy_store_snapshot((from, connect::open_reader_without_side_files), &temp.0, &mut |_| ())?;
     let report = check_store(&temp.0, journals)?;
-    if let Some(problem) = report.find_page_problem() {
+    if let Some(problem) = report.find_database_page_problem() {
         return Err(
             CommitError::Corrupt(problem.message.clone()).to_store_error(&from.to_string_lossy())
         );
@@ -81,7 +85,7 @@ pub fn restore_store(
 struct TempFile(PathBuf);
 
 impl TempFile {
-    fn new(final_path: &Path) -> Result<Self, StoreError> {
+    fn create_next_to(final_path: &Path) -> Result<Self, StoreError> {
         let name = final_path.file_name().unwrap_or_default().to_string_lossy();
         let temp = final_path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
         _ = fs::remove_file(&temp);
@@ -96,7 +100,7 @@ impl TempFile {
         let name = || {
             File::open(&self.0)?.sync_all()?;
             for beside in SQLITE_FILE_SUFFIXES {
-                ignore_missing_file(fs::remove_file(path_with_suffix(final_path, beside)))?;
+                ignore_missing_file_error(fs::remove_file(path_with_suffix(final_path, beside)))?;
             }
             File::open(parent_dir(final_path))?.sync_all()?;
             fs::rename(&self.0, final_path)?;
@@ -118,7 +122,7 @@ impl Drop for TempFile {
 type Connect = fn(&Path, Duration) -> rusqlite::Result<Connection>;
 
 /// Copies all pages of one consistent snapshot into an empty file.
-fn copy_snapshot(
+fn copy_store_snapshot(
     (from, open): (&Path, Connect),
     to: &Path,
     progress: &mut dyn FnMut(f64),
@@ -131,8 +135,8 @@ fn copy_snapshot(
     let source = open(&from, BUSY_TIMEOUT).map_err(|error| store_error_from_sql(error, &at))?;
     schema::read_schema_version(&source, &at, schema::MIGRATIONS)?;
     let written = to.to_string_lossy();
-    let mut target =
-        connect::open_backup_target(to).map_err(|error| store_error_from_sql(error, &written))?;
+    let mut target = connect::open_backup_target_connection(to)
+        .map_err(|error| store_error_from_sql(error, &written))?;
     // The open snapshot keeps commits of other processes from restarting the copy.
     let copied = query_in_snapshot(&source, |tx| {
         tx.conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
@@ -180,14 +184,14 @@ fn keep_previous_store_under_other_name(store_path: &Path) -> io::Result<Option<
             (path_with_suffix(store_path, beside), path_with_suffix(&previous, beside));
         // Some file systems have no hard links.
         let linked = fs::hard_link(&old, &new).or_else(|_| fs::rename(&old, &new));
-        ignore_missing_file(linked)?;
+        ignore_missing_file_error(linked)?;
     }
     File::open(parent_dir(store_path))?.sync_all()?;
     Ok(Some(previous))
 }
 
 /// Treats the error that a file does not exist as success.
-fn ignore_missing_file(result: io::Result<()>) -> io::Result<()> {
+fn ignore_missing_file_error(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,

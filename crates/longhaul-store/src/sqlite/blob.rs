@@ -17,18 +17,18 @@ pub(crate) fn put_blob(tx: &Tx<'_>, hash: Hash, content: &[u8]) -> Result<()> {
 }
 
 /// Records that a run refers to a blob, so that the blob is kept as long as the run.
-pub(crate) fn add_blob_reference(tx: &Tx<'_>, run: RunId, hash: Hash) -> Result<()> {
+pub(crate) fn add_blob_reference(tx: &Tx<'_>, run: RunId, blob_hash: Hash) -> Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO blob_ref (run, hash) VALUES (?1, ?2)",
-        params![run.bytes(), hash.bytes()],
+        params![run.bytes(), blob_hash.bytes()],
     )
 }
 
 /// Stores an agent definition under its hash.
-pub(crate) fn put_agent_definition(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
+pub(crate) fn put_agent_definition(tx: &Tx<'_>, definition_blob: &Blob) -> Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO definition (hash, content) VALUES (?1, ?2)",
-        params![blob.hash().bytes(), &*blob.content],
+        params![definition_blob.hash().bytes(), &*definition_blob.content],
     )
 }
 

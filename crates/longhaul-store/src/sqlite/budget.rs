@@ -20,11 +20,11 @@ use crate::sqlite::tx::Tx;
 
 /// Creates the budget of a tree of runs (a root run and its descendants), with the caps of the root
 /// run.
-pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<()> {
+pub(crate) fn create_budget(tx: &Tx<'_>, root_run: RunId, caps: &Budget) -> Result<()> {
     tx.exec(
         "INSERT INTO budget (root, cap_micro_usd, cap_tokens) VALUES (?1, ?2, ?3)",
         params![
-            root.bytes(),
+            root_run.bytes(),
             caps.micro_usd.map(|cap| amount_to_column(cap.0)),
             caps.tokens.map(amount_to_column)
         ],
@@ -48,7 +48,7 @@ pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(
     let Some((account, root, has_queue, tree)) = found else {
         return Ok(());
     };
-    let entries = if has_queue { load_queue_entries(tx, root)? } else { Vec::new() };
+    let entries = if has_queue { load_budget_queue_entries(tx, root)? } else { Vec::new() };
     let queue = BudgetQueue { account, entries };
     let account = queue.account_seen_by_run(run, tree);
     if !hold.fits_without_warning(&account) {
@@ -189,8 +189,10 @@ pub(crate) fn remove_run_from_budget_queue(tx: &Tx<'_>, run: RunId) -> Result<()
     account.map_or(Ok(()), |account| wake_runs_waiting_for_budget(tx, account))
 }
 
-fn wake_runs_waiting_for_budget(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> {
-    while let Some(run) = load_budget_queue(tx, root)?.and_then(|queue| queue.next_run_to_wake()) {
+fn wake_runs_waiting_for_budget(tx: &Tx<'_>, root_run: [u8; 16]) -> Result<(), RowChangeError> {
+    while let Some(run) =
+        load_budget_queue(tx, root_run)?.and_then(|queue| queue.next_run_to_wake())
+    {
         wake_run(tx, run)?;
     }
     Ok(())
@@ -213,10 +215,10 @@ fn load_budget_queue(tx: &Tx<'_>, root: [u8; 16]) -> Result<Option<BudgetQueue>>
     let Some(account) = tx.query_one(&sql, params![root], read_budget_account)? else {
         return Ok(None);
     };
-    Ok(Some(BudgetQueue { account, entries: load_queue_entries(tx, root)? }))
+    Ok(Some(BudgetQueue { account, entries: load_budget_queue_entries(tx, root)? }))
 }
 
-fn load_queue_entries(tx: &Tx<'_>, root: [u8; 16]) -> Result<Vec<BudgetQueueEntry>> {
+fn load_budget_queue_entries(tx: &Tx<'_>, root: [u8; 16]) -> Result<Vec<BudgetQueueEntry>> {
     tx.query_all(SELECT_QUEUE, params![root, PARKED, READY, LEASED], |row| {
         Ok(BudgetQueueEntry {
             run: RunId::from_bytes(row.get(0)?),

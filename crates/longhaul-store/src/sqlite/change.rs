@@ -18,7 +18,7 @@ use crate::sqlite::{
 
 /// The batch of events that a row change belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RowChangeTarget {
+pub(crate) struct RowChangeContext {
     /// Run to whose journal the batch is appended.
     pub(crate) run: RunId,
     /// Whether the run may be added to the ready queue. False if the worker that has claimed the
@@ -31,7 +31,7 @@ pub(crate) struct RowChangeTarget {
 /// Applies one row change. The error says why the change is refused or failed.
 pub(crate) fn apply_row_change(
     tx: &Tx<'_>,
-    subject: RowChangeTarget,
+    subject: RowChangeContext,
     change: &RowChange,
 ) -> Result<(), RowChangeError> {
     let run = subject.run;

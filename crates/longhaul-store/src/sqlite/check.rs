@@ -69,7 +69,7 @@ pub struct StoreProblem {
 
 /// Result of checking a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct CheckReport {
+pub struct StoreCheckReport {
     /// Number of runs in the store.
     pub runs: u64,
     /// Number of events in all journals.
@@ -82,10 +82,10 @@ pub struct CheckReport {
     pub unlisted: u64,
 }
 
-impl CheckReport {
+impl StoreCheckReport {
     /// Returns the first problem with the pages of the file. Such a file can't be read reliably.
     /// `None` means that no such problem was found.
-    pub(crate) fn find_page_problem(&self) -> Option<&StoreProblem> {
+    pub(crate) fn find_database_page_problem(&self) -> Option<&StoreProblem> {
         let mut problems = self.problems.iter();
         problems.find(|problem| problem.kind == "pages")
     }
@@ -105,8 +105,8 @@ impl CheckReport {
 pub fn check_store(
     file: &Path,
     journals: &mut dyn JournalChecker,
-) -> Result<CheckReport, StoreError> {
-    let mut report = CheckReport::default();
+) -> Result<StoreCheckReport, StoreError> {
+    let mut report = StoreCheckReport::default();
     match run_store_checks(file, journals, &mut report) {
         Err(StoreError::Corrupt { why, .. }) => report.add_problem("pages", None, why),
         checked => checked?,
@@ -117,7 +117,7 @@ pub fn check_store(
 fn run_store_checks(
     file: &Path,
     journals: &mut dyn JournalChecker,
-    report: &mut CheckReport,
+    report: &mut StoreCheckReport,
 ) -> Result<(), StoreError> {
     let at = file.to_string_lossy();
     let file = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &at))?;
@@ -161,7 +161,7 @@ pub(crate) fn query_in_snapshot<T>(
     Ok(result)
 }
 
-fn check_database_pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
+fn check_database_pages(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(), CommandError> {
     let number = |sql| tx.query_one(sql, (), |row| get_u64(row, 0)).map(Option::unwrap_or_default);
     report.bytes = number("PRAGMA page_count")? * number("PRAGMA page_size")?;
     let sql = format!("PRAGMA integrity_check({LISTED_PROBLEMS_MAX})");
@@ -173,7 +173,7 @@ fn check_database_pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Com
     Ok(())
 }
 
-fn check_row_consistency(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
+fn check_row_consistency(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(), CommandError> {
     for (what, sql) in ORPHAN_QUERIES {
         for run in tx.query_all(sql, (), |row| row.get(0))? {
             report.add_problem("rows", Some(RunId::from_bytes(run)), *what);
@@ -187,7 +187,7 @@ fn check_row_consistency(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Co
         gate_of_ended,
         slot_leaked: seat_leaked,
     } = repair::count_inconsistent_rows(tx)?;
-    for (count, description) in [
+    for (count, inconsistent_rows) in [
         (ready_without_row, "ready runs that are not in the queue"),
         (row_without_ready, "queued runs that are not ready"),
         (parked_for_ever, "parked runs that nothing can wake"),
@@ -196,7 +196,7 @@ fn check_row_consistency(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Co
         (seat_leaked, "slots of sandboxes that are not running"),
     ] {
         if count > 0 {
-            report.add_problem("queue", None, format!("{count} {description}"));
+            report.add_problem("queue", None, format!("{count} {inconsistent_rows}"));
         }
     }
     Ok(())
@@ -204,7 +204,7 @@ fn check_row_consistency(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Co
 
 /// Compares the content of each blob and definition with its hash, which SQLite's page check does
 /// not do.
-fn check_blob_hashes(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
+fn check_blob_hashes(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(), CommandError> {
     for table in ["blob", "definition"] {
         let sql = format!("SELECT hash, content FROM {table}");
         let mut statement = tx.conn.prepare(&sql)?;
@@ -228,7 +228,7 @@ fn check_blob_hashes(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Comman
 fn check_all_journals(
     tx: &Tx<'_>,
     journals: &mut dyn JournalChecker,
-    report: &mut CheckReport,
+    report: &mut StoreCheckReport,
 ) -> Result<(), CommandError> {
     let heads = tx.query_all("SELECT run, state, last_seq FROM run_head", (), |row| {
         let run = RunId::from_bytes(row.get(0)?);

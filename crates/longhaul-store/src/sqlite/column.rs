@@ -38,13 +38,13 @@ pub(crate) fn count_to_column(count: u64) -> i64 {
 }
 
 /// Converts a maximum number of rows to a column value.
-pub(crate) fn limit_to_column(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+pub(crate) fn limit_to_column(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// Converts an amount of money or tokens to a column value.
-pub(crate) fn amount_to_column(count: u64) -> i64 {
-    count_to_column(count.min(AMOUNT_MAX))
+pub(crate) fn amount_to_column(amount: u64) -> i64 {
+    count_to_column(amount.min(AMOUNT_MAX))
 }
 
 /// Reads a count from a column.

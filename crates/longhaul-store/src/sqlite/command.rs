@@ -21,7 +21,7 @@ pub(crate) enum CommandOutcome<T> {
 
 /// Outcome of a command, without the response for the caller.
 #[derive(Debug)]
-pub(crate) enum CommandStatus {
+pub(crate) enum CommandOutcomeKind {
     /// The command wrote something that watchers must be notified of.
     Changed,
     /// The command wrote nothing, or nothing that watchers must be notified of.
@@ -36,39 +36,39 @@ pub(crate) enum CommandStatus {
 pub(crate) trait WriteCommand: Send {
     /// Runs the command inside a transaction. May be called again after a rollback. `location` is
     /// the location of the store, for errors.
-    fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus;
+    fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandOutcomeKind;
 
-    /// Sends the response to the caller after the commit. If the commit failed, sends `error`
-    /// instead.
-    fn respond_to_caller(self: Box<Self>, error: Option<StoreError>);
+    /// Sends the response to the caller after the commit. If the commit failed, sends
+    /// `commit_error` instead.
+    fn respond_to_caller(self: Box<Self>, commit_error: Option<StoreError>);
 }
 
 /// A command whose caller waits for the response.
-pub(crate) struct PendingCommand<T, F> {
+pub(crate) struct PendingWriteCommand<T, F> {
     run: F,
     result: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> PendingCommand<T, F> {
+impl<T, F> PendingWriteCommand<T, F> {
     /// Creates a command whose response is sent to `caller`.
     pub(crate) const fn new(work: F, caller: oneshot::Sender<Result<T, StoreError>>) -> Self {
         Self { run: work, result: None, caller }
     }
 }
 
-impl<T, F> WriteCommand for PendingCommand<T, F>
+impl<T, F> WriteCommand for PendingWriteCommand<T, F>
 where
     T: Send,
     F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send,
 {
-    fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus {
+    fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandOutcomeKind {
         let (ran, done) = match (self.run)(tx) {
-            Ok(CommandOutcome::Changed(value)) => (CommandStatus::Changed, Ok(value)),
-            Ok(CommandOutcome::Silent(value)) => (CommandStatus::Silent, Ok(value)),
-            Ok(CommandOutcome::Rollback(value)) => (CommandStatus::Rollback, Ok(value)),
+            Ok(CommandOutcome::Changed(value)) => (CommandOutcomeKind::Changed, Ok(value)),
+            Ok(CommandOutcome::Silent(value)) => (CommandOutcomeKind::Silent, Ok(value)),
+            Ok(CommandOutcome::Rollback(value)) => (CommandOutcomeKind::Rollback, Ok(value)),
             Err(error) => (
-                CommandStatus::Failed(error.to_commit_error()),
+                CommandOutcomeKind::Failed(error.to_commit_error()),
                 Err(error.into_store_error(location)),
             ),
         };

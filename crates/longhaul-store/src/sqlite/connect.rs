@@ -61,7 +61,7 @@ pub(crate) fn open_reader_with_immutable_fallback(
     if tried.is_ok() || has_log {
         return tried;
     }
-    open_immutable(path, busy_timeout)
+    open_immutable_connection(path, busy_timeout)
 }
 
 /// Opens a read-only connection that creates no files beside the database. Without a write-ahead
@@ -72,19 +72,19 @@ pub(crate) fn open_reader_without_side_files(
 ) -> Result<Connection> {
     match wal_path(path).exists() {
         true => open_reader_connection(path, busy_timeout),
-        false => open_immutable(path, busy_timeout),
+        false => open_immutable_connection(path, busy_timeout),
     }
 }
 
 /// Opens a new file as the target of a copy. The file is synced only after the copy is complete.
-pub(crate) fn open_backup_target(path: &Path) -> Result<Connection> {
+pub(crate) fn open_backup_target_connection(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = open_connection(path, flags, Duration::ZERO)?;
     conn.execute_batch("PRAGMA synchronous = OFF;")?;
     Ok(conn)
 }
 
-fn open_immutable(path: &Path, busy_timeout: Duration) -> Result<Connection> {
+fn open_immutable_connection(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
@@ -92,8 +92,11 @@ fn open_immutable(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     open_connection(Path::new(&uri), flags, busy_timeout)
 }
 
-fn wal_path(path: &Path) -> PathBuf {
-    path.with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()))
+fn wal_path(database_path: &Path) -> PathBuf {
+    database_path.with_file_name(format!(
+        "{}-wal",
+        database_path.file_name().unwrap_or_default().to_string_lossy()
+    ))
 }
 
 /// Returns the path percent-encoded for a `file:` URL.

@@ -31,7 +31,7 @@ pub(crate) fn update_effect_key(
 ) -> Result<(), RowChangeError> {
     match change {
         EffectKeyChange::Claim(claim) => claim_effect_key(tx, run, claim),
-        EffectKeyChange::Wait { key, holder } => wait_for_effect_key(tx, run, *key, *holder),
+        EffectKeyChange::Wait { key, holder } => record_wait_for_effect_key(tx, run, *key, *holder),
         EffectKeyChange::Settle { claim, state } => settle_effect_key(tx, run, claim, *state),
     }
 }
@@ -52,7 +52,7 @@ fn claim_effect_key(tx: &Tx<'_>, run: RunId, claim: &EffectKeyClaim) -> Result<(
 }
 
 /// Records that a run waits for the call `holder`. Refused if `holder` no longer holds the key.
-fn wait_for_effect_key(
+fn record_wait_for_effect_key(
     tx: &Tx<'_>,
     run: RunId,
     key: Hash,

@@ -47,7 +47,7 @@ impl CommandError {
     /// get.
     pub(crate) fn to_commit_error(&self) -> CommitError {
         match self {
-            Self::Sql(error) => CommitError::from_sql(error),
+            Self::Sql(error) => CommitError::from_sql_error(error),
             Self::InvalidEvent { source, .. } => CommitError::Other(source.to_string()),
             Self::InconsistentRows(why) => CommitError::Corrupt(why.clone()),
         }
@@ -96,7 +96,7 @@ pub(crate) enum CommitError {
 
 impl CommitError {
     /// Classifies an SQLite error by its effect on the whole commit.
-    pub(crate) fn from_sql(error: &rusqlite::Error) -> Self {
+    pub(crate) fn from_sql_error(error: &rusqlite::Error) -> Self {
         let why = error.to_string();
         if let rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::InvalidColumnType(..)
@@ -142,7 +142,7 @@ impl CommitError {
 
 /// Converts an SQLite error to a store error. `location` is the location of the store.
 pub(crate) fn store_error_from_sql(error: rusqlite::Error, location: &str) -> StoreError {
-    match CommitError::from_sql(&error) {
+    match CommitError::from_sql_error(&error) {
         CommitError::Other(why) => StoreError::Database {
             at: location.to_owned(),
             source: if why == error.to_string() { Box::new(error) } else { why.into() },

@@ -27,7 +27,7 @@ impl WhereClauseBuilder {
 
     /// Returns the complete statement and the values of its parameters. The last parameter is the
     /// limit.
-    pub(crate) fn into_statement(
+    pub(crate) fn into_select_statement(
         self,
         select: &str,
         order: &str,

@@ -20,7 +20,7 @@ use crate::sqlite::tx::Tx;
 
 /// Inserts the row of a new, open gate. Refused if a gate with this id exists.
 pub(crate) fn raise_gate(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<(), RowChangeError> {
-    if GateState::load(tx, spec.id)?.is_some() {
+    if GateState::load_gate_state(tx, spec.id)?.is_some() {
         return Err(RowChangeError::Refused(AppendRefusalReason::GateExists));
     }
     let deadline = spec.timeout.map(|timeout| tx.now.plus(timeout).as_micros());
@@ -44,7 +44,7 @@ pub(crate) fn answer_or_close_gate(
     gate_update: &GateUpdate,
 ) -> Result<(), RowChangeError> {
     let refuse = |why| Err(RowChangeError::Refused(why));
-    let Some(mut gate) = GateState::load(tx, gate_update.gate)? else {
+    let Some(mut gate) = GateState::load_gate_state(tx, gate_update.gate)? else {
         return refuse(AppendRefusalReason::GateNotFound);
     };
     if gate.status != GateStatus::Open {
@@ -106,7 +106,7 @@ struct GateState {
 }
 
 impl GateState {
-    fn load(tx: &Tx<'_>, gate: GateId) -> Result<Option<Self>> {
+    fn load_gate_state(tx: &Tx<'_>, gate: GateId) -> Result<Option<Self>> {
         tx.query_one(
             "SELECT status, deadline, answers FROM gate WHERE id = ?1",
             params![gate.bytes()],
@@ -137,8 +137,11 @@ pub(crate) fn list_gates(tx: &Tx<'_>, gate_filter: &GateFilter) -> Result<Vec<Ga
         status => filter.add_optional_condition("status = ?", status.map(gate_status_code)),
     }
     let select = "SELECT run, spec, status, raised_at, deadline, submitter, answers FROM gate";
-    let (sql, values) =
-        filter.into_statement(select, " ORDER BY id DESC", limit_to_column(gate_filter.limit));
+    let (sql, values) = filter.into_select_statement(
+        select,
+        " ORDER BY id DESC",
+        limit_to_column(gate_filter.limit),
+    );
     tx.query_all(&sql, params_from_iter(values), read_gate_row)
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn read_global_log(
     )?;
     let entries = lines.into_iter().map(|(global_seq, run, line)| {
         let line = line.ok_or_else(|| missing_event_body_error(run))?;
-        Ok((global_seq, line.into_entry(run)?))
+        Ok((global_seq, line.into_journal_entry(run)?))
     });
     Ok(GlobalJournalPage { entries: entries.collect::<Result<_, CommandError>>()? })
 }

@@ -52,7 +52,7 @@ pub(crate) enum QueryExecutor {
 
 impl SqliteStore {
     /// Returns the location of the store, as used in error messages.
-    pub fn location(&self) -> &str {
+    pub fn store_location(&self) -> &str {
         &self.at
     }
 
@@ -108,11 +108,11 @@ impl SqliteStore {
     }
 
     /// Returns an error unless this process is the driver of the store (the process that executes
-    /// its runs). `verb` names the refused action.
-    pub(crate) fn require_driver_process(&self, verb: &'static str) -> Result<(), StoreError> {
+    /// its runs). `action` names the refused action.
+    pub(crate) fn require_driver_process(&self, action: &'static str) -> Result<(), StoreError> {
         match self.is_driver_process() {
             true => Ok(()),
-            false => Err(StoreError::NotDriver { at: self.at.to_string(), verb }),
+            false => Err(StoreError::NotDriver { at: self.at.to_string(), verb: action }),
         }
     }
 

@@ -87,10 +87,10 @@ pub(crate) fn runs_to_wake_for_events(events: &[Event]) -> RunsToWake {
 }
 
 /// Returns whether an event that wakes the runs in `wake_target` wakes a run in this state.
-pub(crate) fn is_state_woken_by(state: i64, wake_target: RunsToWake) -> bool {
+pub(crate) fn is_state_woken_by(scheduling_state: i64, wake_target: RunsToWake) -> bool {
     match wake_target {
-        RunsToWake::ParkedOrPaused => state == PARKED || state == PAUSED,
-        RunsToWake::Parked => state == PARKED,
+        RunsToWake::ParkedOrPaused => scheduling_state == PARKED || scheduling_state == PAUSED,
+        RunsToWake::Parked => scheduling_state == PARKED,
         RunsToWake::None => false,
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn record_heartbeat(
     heartbeat: &Heartbeat,
 ) -> Result<CommandOutcome<HeartbeatAck>, CommandError> {
     let ttl = heartbeat.ttl.min(TTL_MAX);
-    let before = WorkerState::load(tx, heartbeat.worker)?;
+    let before = WorkerState::load_worker_state(tx, heartbeat.worker)?;
     let answer = |liveness, reaped| HeartbeatAck { liveness, reaped, now: tx.now };
     if before.as_ref().is_some_and(|before| before.liveness == WorkerLiveness::Dead) {
         return Ok(CommandOutcome::Silent(answer(WorkerLiveness::Dead, 0)));
@@ -64,7 +64,7 @@ pub(crate) fn record_heartbeat(
         ],
     )?;
     let may_reap = connected_since.plus(ttl) <= tx.now;
-    let reaped = if may_reap { reap_dead_workers(tx)? } else { 0 };
+    let reaped = if may_reap { mark_dead_workers_and_release_runs(tx)? } else { 0 };
     let renewed = answer(liveness, reaped);
     Ok(if is_new || reaped > 0 {
         CommandOutcome::Changed(renewed)
@@ -75,7 +75,7 @@ pub(crate) fn record_heartbeat(
 
 /// Marks silent workers as dead and releases the runs of dead workers. Returns the number of
 /// released runs. Can be repeated safely.
-fn reap_dead_workers(tx: &Tx<'_>) -> Result<usize> {
+fn mark_dead_workers_and_release_runs(tx: &Tx<'_>) -> Result<usize> {
     let dead = liveness_code(WorkerLiveness::Dead);
     tx.run(
         "UPDATE worker SET liveness = ?1
@@ -94,7 +94,7 @@ struct WorkerState {
 }
 
 impl WorkerState {
-    fn load(tx: &Tx<'_>, worker: WorkerId) -> Result<Option<Self>> {
+    fn load_worker_state(tx: &Tx<'_>, worker: WorkerId) -> Result<Option<Self>> {
         tx.query_one(
             "SELECT liveness, ttl_ms, heartbeat_at, connected_since FROM worker WHERE id = ?1",
             params![worker.bytes()],

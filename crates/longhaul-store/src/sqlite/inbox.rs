@@ -50,7 +50,7 @@ pub(crate) fn count_failed_runs_sql(inboxes: InboxesToCount) -> String {
 
 /// Returns the numbers of open and failed runs of an inbox, or of each inbox if `inbox` is `None`,
 /// ordered by the inboxes' names.
-pub(crate) fn count_by_inbox(
+pub(crate) fn run_counts_by_inbox(
     tx: &Tx<'_>,
     inbox: Option<&InboxName>,
 ) -> Result<Vec<InboxRunCounts>> {

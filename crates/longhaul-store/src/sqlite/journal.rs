@@ -160,7 +160,7 @@ pub(crate) fn read_journal_page(
         |row| get_u64(row, 0),
     )?;
     let lines = read_journal_rows(tx, request.run, request.after, request.limit)?;
-    let entries = lines.into_iter().map(|line| line.into_entry(request.run));
+    let entries = lines.into_iter().map(|line| line.into_journal_entry(request.run));
     Ok(JournalPage {
         entries: entries.collect::<Result<_, _>>()?,
         last_seq: Seq(last.unwrap_or(0)),
@@ -201,7 +201,7 @@ impl JournalRow {
     }
 
     /// Decodes the row into a journal entry of the given run.
-    pub(crate) fn into_entry(self, run: RunId) -> Result<JournalEntry, CommandError> {
+    pub(crate) fn into_journal_entry(self, run: RunId) -> Result<JournalEntry, CommandError> {
         let seq = self.seq;
         let event = Event::decode(&self.kind, self.version, &self.body)
             .map_err(|source| CommandError::InvalidEvent { run, seq, source })?;

@@ -125,8 +125,8 @@ pub(crate) struct OpenedDatabaseFile {
 
 impl OpenedDatabaseFile {
     /// Remembers the path and the current identity of the file.
-    pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), identity: device_and_inode(path).ok() }
+    pub(crate) fn new(database_path: &Path) -> Self {
+        Self { path: database_path.to_owned(), identity: device_and_inode(database_path).ok() }
     }
 
     /// Checks that the path still leads to the same file, because writes to a deleted or replaced
@@ -200,7 +200,7 @@ pub(crate) fn read_store_file_kind(
 /// Returns an error if the directory is on a network file system, where locks and shared memory are
 /// unreliable.
 pub(crate) fn reject_network_fs(folder: &Path, location: &str) -> Result<(), StoreError> {
-    match network_file_system(folder) {
+    match network_file_system_name(folder) {
         None => Ok(()),
         Some(name) => Err(StoreError::InvalidUrl {
             url: location.to_owned(),
@@ -213,7 +213,7 @@ pub(crate) fn reject_network_fs(folder: &Path, location: &str) -> Result<(), Sto
 }
 
 #[cfg(target_os = "linux")]
-fn network_file_system(folder: &Path) -> Option<&'static str> {
+fn network_file_system_name(folder: &Path) -> Option<&'static str> {
     let found = rustix::fs::statfs(folder).ok()?;
     // The magic is a 32-bit number in a field whose width depends on the platform.
     let magic = u32::try_from(found.f_type & 0xffff_ffff).ok()?;
@@ -221,7 +221,7 @@ fn network_file_system(folder: &Path) -> Option<&'static str> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn network_file_system(_: &Path) -> Option<&'static str> {
+fn network_file_system_name(_: &Path) -> Option<&'static str> {
     None
 }
 
@@ -301,6 +301,6 @@ mod tests {
         for local in [0xef53, 0x0102_1994, 0x9123_683e, 0x5846_5342, 0x794c_7630] {
             assert_eq!(network_fs_name(local), None, "{local:x}");
         }
-        assert_eq!(network_file_system(Path::new("/")), None);
+        assert_eq!(network_file_system_name(Path::new("/")), None);
     }
 }

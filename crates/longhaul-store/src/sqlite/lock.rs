@@ -39,7 +39,11 @@ impl Drop for DriverProcessLock {
 impl DriverProcessLock {
     /// Acquires the driver lock (the right to execute the runs of a store) in a directory, and
     /// writes the holder's description into the lock file.
-    pub(crate) fn acquire(folder: &Path, location: &str, holder: &str) -> Result<Self, StoreError> {
+    pub(crate) fn acquire_driver_process_lock(
+        folder: &Path,
+        location: &str,
+        holder: &str,
+    ) -> Result<Self, StoreError> {
         let mut file =
             open_lock_file(folder).map_err(|error| store_error_from_io(error, location))?;
         match try_lock(&file) {
@@ -72,7 +76,7 @@ pub(crate) struct ReacquirableDriverLock {
 impl ReacquirableDriverLock {
     /// Creates the slot for the driver lock of the store in this directory, without acquiring the
     /// lock.
-    pub(crate) fn new(folder: &Path, location: &Arc<str>, holder: &str) -> Self {
+    pub(crate) fn new_unheld(folder: &Path, location: &Arc<str>, holder: &str) -> Self {
         Self {
             folder: folder.to_owned(),
             location: Arc::clone(location),
@@ -85,7 +89,11 @@ impl ReacquirableDriverLock {
     pub(crate) fn acquire(&self) -> Result<(), StoreError> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if lock.is_none() {
-            *lock = Some(DriverProcessLock::acquire(&self.folder, &self.location, &self.holder)?);
+            *lock = Some(DriverProcessLock::acquire_driver_process_lock(
+                &self.folder,
+                &self.location,
+                &self.holder,
+            )?);
         }
         Ok(())
     }

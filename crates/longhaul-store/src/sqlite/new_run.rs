@@ -263,15 +263,15 @@ fn insert_run_row(
             },
             task.retry_of.map(|retried| retried.run.bytes()),
             tx.now_micros(),
-            task.retry_of.map(|retried| retried.first_run().bytes()),
+            task.retry_of.map(|retried| retried.first_run_of_task().bytes()),
             task.chain.as_ref().map(|position| count_to_column(position.step as u64)),
         ],
     )
 }
 
 /// Records a run as the newest one of its chain.
-fn set_newest_run_of_chain(tx: &Tx<'_>, new: &NewRun) -> rusqlite::Result<()> {
-    let Some(position) = &new.task.chain else {
+fn set_newest_run_of_chain(tx: &Tx<'_>, new_run: &NewRun) -> rusqlite::Result<()> {
+    let Some(position) = &new_run.task.chain else {
         return Ok(());
     };
     let chain = &position.chain;
@@ -282,7 +282,7 @@ fn set_newest_run_of_chain(tx: &Tx<'_>, new: &NewRun) -> rusqlite::Result<()> {
             position.first_run.bytes(),
             chain.name,
             count_to_column(chain.steps.len() as u64),
-            new.id.bytes()
+            new_run.id.bytes()
         ],
     )
 }

@@ -37,7 +37,7 @@ pub(crate) fn add_note(
 ) -> Result<AddNoteOutcome> {
     let select_id = "SELECT id FROM note WHERE resource = ?1 AND key = ?2";
     let select_id =
-        tx.query_one(select_id, params![resource.as_str(), note.key()], read_note_id)?;
+        tx.query_one(select_id, params![resource.as_str(), note.note_key()], read_note_id)?;
     if let Some(id) = select_id {
         return Ok(AddNoteOutcome::Existing(id));
     }
@@ -45,14 +45,14 @@ pub(crate) fn add_note(
     if count.unwrap_or_default() >= NOTES_MAX {
         return Ok(AddNoteOutcome::Full);
     }
-    let stored = note.to_note(resource, tx.now);
+    let stored = note.to_stored_note(resource, tx.now);
     tx.run(
         "INSERT INTO note (id, resource, key, text, tags, run, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             stored.id.bytes(),
             resource.as_str(),
-            note.key(),
+            note.note_key(),
             stored.text,
             to_json(&stored.tags)?,
             stored.run.map(RunId::bytes),

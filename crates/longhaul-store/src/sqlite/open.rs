@@ -88,7 +88,7 @@ fn open_writable_store(
     let dir = parent_dir(path);
     create_private_dir(dir).map_err(|error| store_error_from_io(error, location))?;
     reject_network_fs(dir, location)?;
-    let driver_lock = ReacquirableDriverLock::new(dir, location, &options.holder);
+    let driver_lock = ReacquirableDriverLock::new_unheld(dir, location, &options.holder);
     if options.mode == OpenMode::Driver {
         driver_lock.acquire()?;
     }
@@ -199,7 +199,7 @@ fn open_writer_with_retries(
             }
             Err(error)
                 if tries < OPEN_ATTEMPTS_MAX
-                    && matches!(CommitError::from_sql(&error), CommitError::Busy) =>
+                    && matches!(CommitError::from_sql_error(&error), CommitError::Busy) =>
             {
                 std::thread::yield_now();
             }
@@ -223,7 +223,7 @@ fn migrate_schema_if_needed(
     }
     let driver_lock = match options.mode {
         OpenMode::Outsider if found > 0 => {
-            Some(DriverProcessLock::acquire(dir, location, &options.holder)?)
+            Some(DriverProcessLock::acquire_driver_process_lock(dir, location, &options.holder)?)
         }
         OpenMode::Outsider | OpenMode::Driver => None,
     };

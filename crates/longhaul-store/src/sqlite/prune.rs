@@ -92,7 +92,8 @@ const SELECT_UNREFERENCED_BLOBS: &str = "SELECT b.hash FROM blob b
 pub(crate) enum PruneStep {
     /// Deletes rows of a long journal, up to this sequence number.
     Journal(RunId, u64),
-    /// Deletes some of a run's references to blobs, and blobs that no other run refers to.
+    /// Deletes the next `ROWS_MAX` references of a run to blobs, and those of these blobs that are
+    /// old and that no other run refers to.
     Blobs(RunId),
     /// Deletes these runs completely.
     Runs(Vec<RunId>),
@@ -165,12 +166,12 @@ pub(crate) fn run_prune_step(
             tx.run(sql, params![run.bytes(), count_to_column(*upto), from])?;
         }
         PruneStep::Blobs(run) => {
-            let blobs = referenced_blobs(tx, *run)?;
+            let blobs = referenced_blob_hashes(tx, *run)?;
             for hash in &blobs {
                 let sql = "DELETE FROM blob_ref WHERE run = ?1 AND hash = ?2";
                 tx.run(sql, params![run.bytes(), hash])?;
             }
-            pruned.blobs = delete_blobs(tx, &blobs, blobs_before)?;
+            pruned.blobs = delete_unreferenced_blobs(tx, &blobs, blobs_before)?;
         }
         PruneStep::Runs(runs) => {
             let newest = last_written_run(tx)?;
@@ -179,7 +180,7 @@ pub(crate) fn run_prune_step(
             }
         }
         PruneStep::UnreferencedBlobs(blobs) => {
-            pruned.blobs = delete_blobs(tx, blobs, blobs_before)?
+            pruned.blobs = delete_unreferenced_blobs(tx, blobs, blobs_before)?
         }
         PruneStep::ExpiredRequests => {
             for sql in DELETE_EXPIRED_REQUESTS {
@@ -209,28 +210,28 @@ fn delete_run_with_blobs(
 ) -> Result<()> {
     leave_lane(tx, run)?;
     // Blobs that only this run refers to are deleted with it.
-    let blobs = referenced_blobs(tx, run)?;
+    let blobs = referenced_blob_hashes(tx, run)?;
     for sql in DELETE_RUN_ROWS {
         tx.run(sql, params![run.bytes()])?;
     }
     // A concurrent prune may have deleted the run already.
     let sql = "DELETE FROM run WHERE id = ?1";
     pruned.runs += tx.run(sql, params![run.bytes()])?;
-    pruned.blobs += delete_blobs(tx, &blobs, cutoff)?;
+    pruned.blobs += delete_unreferenced_blobs(tx, &blobs, cutoff)?;
     Ok(())
 }
 
 /// Returns the hashes of at most `ROWS_MAX` blobs that a run refers to.
-fn referenced_blobs(tx: &Tx<'_>, run: RunId) -> Result<Vec<[u8; 32]>> {
+fn referenced_blob_hashes(tx: &Tx<'_>, run: RunId) -> Result<Vec<[u8; 32]>> {
     let sql = "SELECT hash FROM blob_ref WHERE run = ?1 LIMIT ?2";
     tx.query_all(sql, params![run.bytes(), count_to_column(ROWS_MAX)], |row| row.get(0))
 }
 
 /// Deletes those of the given blobs to which no run refers and that were last used before the time
 /// `cutoff`. Returns the number of deleted blobs.
-fn delete_blobs(tx: &Tx<'_>, blobs: &[[u8; 32]], cutoff: i64) -> Result<usize> {
+fn delete_unreferenced_blobs(tx: &Tx<'_>, blob_hashes: &[[u8; 32]], cutoff: i64) -> Result<usize> {
     let mut deleted = 0;
-    for hash in blobs {
+    for hash in blob_hashes {
         deleted += tx.run(
             "DELETE FROM blob WHERE hash = ?1 AND touched_at < ?2
                 AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = ?1)",

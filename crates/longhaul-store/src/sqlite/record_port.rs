@@ -53,8 +53,8 @@ impl RecordStore for SqliteStore {
         self.run_command(move |tx| repair::repair_inconsistent_rows(tx, &page)).await
     }
 
-    async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
-        self.run_query(move |tx| blob::get_blob(tx, hash)).await
+    async fn blob(&self, blob_hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+        self.run_query(move |tx| blob::get_blob(tx, blob_hash)).await
     }
 
     async fn agent_definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
@@ -163,8 +163,8 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| records::list_sandboxes(tx, run)).await
     }
 
-    async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError> {
-        self.run_query(move |tx| budget::budget_account_of_root_run(tx, root)).await
+    async fn budget_account(&self, root_run: RunId) -> Result<Option<BudgetAccount>, StoreError> {
+        self.run_query(move |tx| budget::budget_account_of_root_run(tx, root_run)).await
     }
 
     async fn cap_counter_rows(&self) -> Result<Vec<CapCounterRow>, StoreError> {
@@ -220,7 +220,7 @@ impl RecordStore for SqliteStore {
         inbox: Option<&InboxName>,
     ) -> Result<Vec<InboxRunCounts>, StoreError> {
         let inbox = inbox.cloned();
-        self.run_query(move |tx| inbox::count_by_inbox(tx, inbox.as_ref())).await
+        self.run_query(move |tx| inbox::run_counts_by_inbox(tx, inbox.as_ref())).await
     }
 
     async fn claimed_runs_with_last_seq(
@@ -304,10 +304,10 @@ impl RecordStore for SqliteStore {
         .await
     }
 
-    async fn unblock_provider(&self, account: &str) -> Result<(), StoreError> {
-        let account = account.to_owned();
+    async fn unblock_provider(&self, provider_account: &str) -> Result<(), StoreError> {
+        let provider_account = provider_account.to_owned();
         self.run_command_without_notifying_watchers(move |tx| {
-            records::unblock_provider(tx, &account)
+            records::unblock_provider(tx, &provider_account)
         })
         .await
     }

@@ -123,18 +123,18 @@ pub(crate) fn delete_or_retry_outbox_item(
 
 /// Blocks model calls with a provider account for the given duration. Never shortens an existing
 /// block.
-pub(crate) fn block_provider(tx: &Tx<'_>, account: &str, duration: Millis) -> Result<()> {
+pub(crate) fn block_provider(tx: &Tx<'_>, provider_account: &str, duration: Millis) -> Result<()> {
     tx.exec(
         "INSERT INTO provider_block (provider, blocked_until) VALUES (?1, ?2)
          ON CONFLICT (provider) DO UPDATE
             SET blocked_until = max(blocked_until, excluded.blocked_until)",
-        params![account, tx.now.plus(duration).as_micros()],
+        params![provider_account, tx.now.plus(duration).as_micros()],
     )
 }
 
 /// Ends the block of model calls with a provider account.
-pub(crate) fn unblock_provider(tx: &Tx<'_>, account: &str) -> Result<()> {
-    tx.exec("DELETE FROM provider_block WHERE provider = ?1", params![account])
+pub(crate) fn unblock_provider(tx: &Tx<'_>, provider_account: &str) -> Result<()> {
+    tx.exec("DELETE FROM provider_block WHERE provider = ?1", params![provider_account])
 }
 
 /// Returns the time until which model calls with a provider account are blocked. `None` means that

@@ -91,27 +91,27 @@ pub(crate) struct RepairPage {
 
 impl RepairPage {
     /// Returns the range that contains all rows.
-    fn of_all_rows() -> Self {
+    fn page_of_all_rows() -> Self {
         let [run, gate] = [AFTER_ALL_IDS.to_vec(), AFTER_ALL_IDS.to_vec()];
         let last = RepairCursor { run, gate, lane: AFTER_ALL_LANES.to_owned() };
         Self { after: RepairCursor::default(), last }
     }
 
     /// Returns the range of rows after a cursor that one search looks at.
-    fn after_cursor(tx: &Tx<'_>, after: RepairCursor) -> Result<Self> {
+    fn page_after_cursor(tx: &Tx<'_>, cursor: RepairCursor) -> Result<Self> {
         let last_id = |sql: &str, id: &[u8]| -> Result<Vec<u8>> {
             let found = tx.query_one(sql, params![id, PAGE_SIZE - 1], |row| row.get(0))?;
             Ok(found.unwrap_or_else(|| AFTER_ALL_IDS.to_vec()))
         };
-        let lane = tx.query_one(LAST_LANE_OF_PAGE, params![after.lane, PAGE_SIZE - 1], |row| {
+        let lane = tx.query_one(LAST_LANE_OF_PAGE, params![cursor.lane, PAGE_SIZE - 1], |row| {
             row.get::<_, String>(0)
         })?;
         let last = RepairCursor {
-            run: last_id(LAST_RUN_OF_PAGE, &after.run)?,
-            gate: last_id(LAST_GATE_OF_PAGE, &after.gate)?,
+            run: last_id(LAST_RUN_OF_PAGE, &cursor.run)?,
+            gate: last_id(LAST_GATE_OF_PAGE, &cursor.gate)?,
             lane: lane.unwrap_or_else(|| AFTER_ALL_LANES.to_owned()),
         };
-        Ok(Self { after, last })
+        Ok(Self { after: cursor, last })
     }
 
     /// Returns the cursor after this range of rows. After the last rows of the store, the cursor is
@@ -168,7 +168,7 @@ impl FoundInconsistencies {
 
 /// Returns the number of inconsistent rows of each kind.
 pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairedRowCounts> {
-    Ok(find_inconsistencies(tx, &RepairPage::of_all_rows())?.to_repair_counts())
+    Ok(find_inconsistencies(tx, &RepairPage::page_of_all_rows())?.to_repair_counts())
 }
 
 /// Returns the range of rows that follows a cursor, and whether its rows are consistent.
@@ -176,7 +176,7 @@ pub(crate) fn check_consistency_of_next_page(
     tx: &Tx<'_>,
     after: RepairCursor,
 ) -> Result<(RepairPage, bool)> {
-    let page = RepairPage::after_cursor(tx, after)?;
+    let page = RepairPage::page_after_cursor(tx, after)?;
     let found = find_inconsistencies(tx, &page)?.to_repair_counts();
     Ok((page, found.is_all_zero()))
 }

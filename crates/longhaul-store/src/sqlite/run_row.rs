@@ -120,7 +120,7 @@ pub(crate) fn select_run_rows_statement(run_filter: &RunFilter) -> (String, Vec<
     };
     let select = format!("SELECT {COLUMNS} {from_clause} {JOIN_CHAIN}");
     let order = format!(" ORDER BY {id_column} DESC");
-    filter.into_statement(&select, &order, limit_to_column(run_filter.limit))
+    filter.into_select_statement(&select, &order, limit_to_column(run_filter.limit))
 }
 
 /// Returns the SQL condition that selects runs with this status.
@@ -188,7 +188,7 @@ pub(crate) fn get_usage_columns(row: &Row<'_>, index: usize) -> Result<Usage> {
 }
 
 /// Indexes of the columns that a run's status and reason are read from.
-struct StatusColumns {
+struct StatusColumnIndexes {
     state: usize,
     epoch: usize,
     reason: usize,
@@ -196,10 +196,10 @@ struct StatusColumns {
     outcome: usize,
 }
 
-const HEAD_COLUMNS: StatusColumns =
-    StatusColumns { state: 13, epoch: 14, reason: 17, blocked: 18, outcome: 19 };
-const CHAIN_COLUMNS: StatusColumns =
-    StatusColumns { state: 37, epoch: 38, reason: 39, blocked: 40, outcome: 41 };
+const HEAD_COLUMNS: StatusColumnIndexes =
+    StatusColumnIndexes { state: 13, epoch: 14, reason: 17, blocked: 18, outcome: 19 };
+const CHAIN_COLUMNS: StatusColumnIndexes =
+    StatusColumnIndexes { state: 37, epoch: 38, reason: 39, blocked: 40, outcome: 41 };
 
 /// Reads the position of a run in its chain. `None` if it belongs to no chain.
 fn read_chain_columns(row: &Row<'_>) -> Result<Option<ChainRow>> {
@@ -219,7 +219,7 @@ fn read_chain_columns(row: &Row<'_>) -> Result<Option<ChainRow>> {
 
 fn read_status_and_reason(
     row: &Row<'_>,
-    columns: &StatusColumns,
+    columns: &StatusColumnIndexes,
 ) -> Result<(Status, Option<String>)> {
     let epoch: i64 = row.get(columns.epoch)?;
     let unless_new = |status| if epoch == 0 { Status::Pending } else { status };

@@ -173,8 +173,9 @@ pub(crate) fn wake_runs_waiting_at_caps(tx: &Tx<'_>) -> Result<()> {
 }
 
 /// Wakes runs that wait because of this spend cap, by making their timers due: the longest waiting
-/// first, at most `max` runs, and only those whose amounts together fit into the rest of the limit.
-fn wake_runs_waiting_at_cap(tx: &Tx<'_>, row: &CapCounterRow, max: usize) -> Result<()> {
+/// first, at most `runs_max` runs, and only those whose amounts together fit into the rest of the
+/// limit.
+fn wake_runs_waiting_at_cap(tx: &Tx<'_>, row: &CapCounterRow, runs_max: usize) -> Result<()> {
     let mut left = row.remaining_amount();
     let sql = format!(
         "SELECT w.run, w.timer, w.amount FROM spend_wait w
@@ -190,7 +191,7 @@ fn wake_runs_waiting_at_cap(tx: &Tx<'_>, row: &CapCounterRow, max: usize) -> Res
             row.key.subject,
             row.key.window_start.as_micros(),
             amount_to_column(left),
-            limit_to_column(max)
+            limit_to_column(runs_max)
         ],
         |row| Ok((row.get(0)?, row.get(1)?, get_u64(row, 2)?)),
     )?;

@@ -45,7 +45,7 @@ impl Store for SqliteStore {
         if let JournalAuthor::Driver { .. } = request.author {
             self.require_driver_process("append as a run's driver")?;
         }
-        match EncodedAppendRequest::new(request)
+        match EncodedAppendRequest::encode_append_request(request)
             .map_err(|error| error.into_store_error(&self.at))?
         {
             Ok(growth) => self.run_command(move |tx| append_events(tx, &growth)).await,

@@ -69,8 +69,11 @@ pub(crate) fn usage_by_model(tx: &Tx<'_>, query: UsageQuery) -> Result<Vec<Model
                          sum(cache_write_tokens), sum(reasoning_tokens), max(estimated),
                          coalesce(sum(cost_micro_usd), 0), count(*) - count(cost_micro_usd)
                     FROM usage";
-    let (sql, values) =
-        filter.into_statement(select, " GROUP BY model ORDER BY model", count_to_column(u64::MAX));
+    let (sql, values) = filter.into_select_statement(
+        select,
+        " GROUP BY model ORDER BY model",
+        count_to_column(u64::MAX),
+    );
     tx.query_all(&sql, params_from_iter(values), |row| {
         Ok(ModelUsage {
             model: row.get(0)?,

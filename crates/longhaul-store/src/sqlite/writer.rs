@@ -17,7 +17,9 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::options::{CommitFault, FatalHook, FaultInjector};
-use crate::sqlite::command::{CommandOutcome, CommandStatus, PendingCommand, WriteCommand};
+use crate::sqlite::command::{
+    CommandOutcome, CommandOutcomeKind, PendingWriteCommand, WriteCommand,
+};
 use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::location::OpenedDatabaseFile;
 use crate::sqlite::lock::ReacquirableDriverLock;
@@ -86,7 +88,7 @@ impl Writer {
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || self.run_loop(queue))
+            .spawn(move || self.run_writer_loop(queue))
             .map_err(|error| store_error_from_io(error, &at))?;
         Ok(WriterHandle {
             at,
@@ -97,7 +99,7 @@ impl Writer {
         })
     }
 
-    fn run_loop(self, mut queue: CommandQueue) {
+    fn run_writer_loop(self, mut queue: CommandQueue) {
         let mut closed: Option<CommitError> = None;
         while let Some(first) = queue.blocking_recv() {
             if let Some(lost) = &closed {
@@ -160,7 +162,7 @@ impl Writer {
             while let Ok(more) = queue.try_recv() {
                 commands.push(more);
             }
-            return Err(CommitError::from_sql(&error));
+            return Err(CommitError::from_sql_error(&error));
         }
         let started = self.clock.monotonic_time();
         let mut must_notify = false;
@@ -169,10 +171,10 @@ impl Writer {
             let ran = work.run_in_transaction(&self.new_tx(), &self.at);
             let before = std::mem::replace(&mut written, self.conn.total_changes());
             match ran {
-                CommandStatus::Changed => must_notify = true,
-                CommandStatus::Silent => {}
-                CommandStatus::Rollback if written == before => {}
-                CommandStatus::Rollback | CommandStatus::Failed(_) => {
+                CommandOutcomeKind::Changed => must_notify = true,
+                CommandOutcomeKind::Silent => {}
+                CommandOutcomeKind::Rollback if written == before => {}
+                CommandOutcomeKind::Rollback | CommandOutcomeKind::Failed(_) => {
                     self.roll_back();
                     return Ok(None);
                 }
@@ -197,17 +199,19 @@ impl Writer {
         &self,
         commands: &mut [Box<dyn WriteCommand>],
     ) -> Result<bool, CommitError> {
-        self.begin_transaction().map_err(|error| CommitError::from_sql(&error))?;
+        self.begin_transaction().map_err(|error| CommitError::from_sql_error(&error))?;
         let mut must_notify = false;
         for work in commands {
             self.exec_or_commit_error("SAVEPOINT command")?;
             match work.run_in_transaction(&self.new_tx(), &self.at) {
-                CommandStatus::Changed => must_notify = true,
-                CommandStatus::Silent => {}
-                CommandStatus::Rollback => self.exec_or_commit_error("ROLLBACK TO command")?,
+                CommandOutcomeKind::Changed => must_notify = true,
+                CommandOutcomeKind::Silent => {}
+                CommandOutcomeKind::Rollback => self.exec_or_commit_error("ROLLBACK TO command")?,
                 // SQLite may have rolled back the whole transaction by itself.
-                CommandStatus::Failed(lost) if self.conn.is_autocommit() => return Err(lost),
-                CommandStatus::Failed(_) => self.exec_or_commit_error("ROLLBACK TO command")?,
+                CommandOutcomeKind::Failed(lost) if self.conn.is_autocommit() => return Err(lost),
+                CommandOutcomeKind::Failed(_) => {
+                    self.exec_or_commit_error("ROLLBACK TO command")?
+                }
             }
             self.exec_or_commit_error("RELEASE command")?;
         }
@@ -221,7 +225,7 @@ impl Writer {
             match self.exec_sql("BEGIN IMMEDIATE") {
                 Err(error)
                     if waited < self.busy_timeout
-                        && matches!(CommitError::from_sql(&error), CommitError::Busy) =>
+                        && matches!(CommitError::from_sql_error(&error), CommitError::Busy) =>
                 {
                     thread::sleep(BUSY_RETRY_INTERVAL);
                     waited += BUSY_RETRY_INTERVAL;
@@ -236,7 +240,7 @@ impl Writer {
         let lost = match fault {
             None => match self.exec_sql("COMMIT") {
                 Ok(()) => return self.check_file_not_replaced(),
-                Err(error) => CommitError::from_sql(&error),
+                Err(error) => CommitError::from_sql_error(&error),
             },
             Some(CommitFault::Full) => CommitError::DiskFull,
             Some(CommitFault::Busy) => CommitError::Busy,
@@ -294,7 +298,7 @@ impl Writer {
     }
 
     fn exec_or_commit_error(&self, sql: &str) -> Result<(), CommitError> {
-        self.exec_sql(sql).map_err(|error| CommitError::from_sql(&error))
+        self.exec_sql(sql).map_err(|error| CommitError::from_sql_error(&error))
     }
 
     fn exec_sql(&self, sql: &str) -> rusqlite::Result<()> {
@@ -339,18 +343,18 @@ impl WriterHandle {
         F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
-        let task = Box::new(PendingCommand::new(command, caller));
+        let task = Box::new(PendingWriteCommand::new(command, caller));
         let sent = match &self.commands {
             Some(commands) => commands.send(task).await.is_ok(),
             None => false,
         };
         if !sent {
-            return Err(self.closed_error());
+            return Err(self.writer_closed_error());
         }
-        answer.await.unwrap_or_else(|_| Err(self.closed_error()))
+        answer.await.unwrap_or_else(|_| Err(self.writer_closed_error()))
     }
 
-    fn closed_error(&self) -> StoreError {
+    fn writer_closed_error(&self) -> StoreError {
         if let Some(why) = &self.unavailable {
             return why.to_store_error(&self.at);
         }

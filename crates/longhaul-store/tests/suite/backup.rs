@@ -11,7 +11,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::status::Status;
 use longhaul_store::{
-    CheckReport, JournalChecker, OpenMode, back_up_store, check_store, restore_store,
+    JournalChecker, OpenMode, StoreCheckReport, back_up_store, check_store, restore_store,
 };
 use longhaul_testkit::conformance::store::batches::{events_batch, progress};
 
@@ -36,7 +36,7 @@ impl JournalChecker for FirstEvent {
     }
 }
 
-fn checked(file: &Path) -> CheckReport {
+fn checked(file: &Path) -> StoreCheckReport {
     check_store(file, &mut FirstEvent::default()).unwrap()
 }
 
@@ -45,7 +45,7 @@ fn problems(file: &Path) -> Vec<String> {
     problems.map(|problem| format!("{}: {}", problem.kind, problem.message)).collect()
 }
 
-fn copy(folder: &StoreDir, name: &str) -> Result<CheckReport, StoreError> {
+fn copy(folder: &StoreDir, name: &str) -> Result<StoreCheckReport, StoreError> {
     let to = folder.dir.path().join(name);
     back_up_store(&folder.file(), &to, &mut FirstEvent::default(), &mut |_| ())
 }
@@ -72,7 +72,7 @@ async fn backups_of_a_store_in_use_are_complete() {
     let (reports, last) = thread::scope(|scope| {
         let copies = scope.spawn(|| {
             let copies = (0..8).map(|number| copy(&folder, &format!("copy-{number}.db")).unwrap());
-            let reports: Vec<CheckReport> = copies.collect();
+            let reports: Vec<StoreCheckReport> = copies.collect();
             stop.store(true, Ordering::Relaxed);
             reports
         });
@@ -231,7 +231,7 @@ async fn check_reports_every_kind_of_damage() {
         ("UPDATE journal SET seq = 10 - seq", "journal: "),
         ("DELETE FROM run", "rows: the head belongs to no run"),
         ("DELETE FROM run_head", "rows: the run has no head"),
-        ("INSERT INTO blob VALUES (zeroblob(32), 0, x'00')", "body: the content of blob"),
+        ("INSERT INTO blob VALUES (zeroblob(32), 0, x'00')", "body: the content of the row 0000"),
         ("UPDATE run_head SET state = 0", "queue: 1 ready runs that are not in the queue"),
     ] {
         let (folder, _) = filled().await;

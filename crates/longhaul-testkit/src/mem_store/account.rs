@@ -138,6 +138,6 @@ impl Tables {
     pub(crate) fn account_root(&self, run: RunId) -> RunId {
         let root = self.heads.get(&run).map_or(run, |head| head.task.root);
         let retried = self.heads.get(&root).and_then(|head| head.task.retry_of);
-        retried.map_or(root, |retried| retried.first_run())
+        retried.map_or(root, |retried| retried.first_run_of_task())
     }
 }

@@ -28,7 +28,7 @@ impl Tx<'_> {
     ) -> AddNoteOutcome {
         let mut count = 0;
         for (_, stored) in self.tables.notes_of(resource) {
-            if stored.key == note.key() {
+            if stored.key == note.note_key() {
                 return AddNoteOutcome::Existing(stored.note.id);
             }
             count += 1;
@@ -36,9 +36,9 @@ impl Tx<'_> {
         if count >= NOTES_MAX {
             return AddNoteOutcome::Full;
         }
-        let stored = note.to_note(resource, self.now);
+        let stored = note.to_stored_note(resource, self.now);
         let id = stored.id;
-        let row = StoredNote { key: note.key().to_owned(), note: stored };
+        let row = StoredNote { key: note.note_key().to_owned(), note: stored };
         let row_id = self.tables.next_row_id();
         self.tables.notes.insert((resource.clone(), row_id), row);
         AddNoteOutcome::Stored(id)

@@ -298,7 +298,7 @@ pub async fn retry(
 ) -> Result<Option<RunId>, SimError> {
     let entries = journal(services, failed).await?;
     let mut point = RetryPoint::default();
-    entries.iter().for_each(|entry| point.record_entry(entry));
+    entries.iter().for_each(|entry| point.update_from_entry(entry));
     let folded = Run::replay(&entries)?;
     let Ok(run) = retry_failed_run(new, &folded, &point, "anna".into()) else {
         return Ok(None);

@@ -77,9 +77,10 @@ impl ContextProvider for CommandContextProvider {
         }
         if !ended.exit.is_success() {
             let stderr = ended.stderr.tail_text(STDERR_BYTES_MAX);
+            let how_it_ended = &ended.exit;
             let why = match stderr.is_empty() {
-                true => format!("the process {} and printed nothing on stderr", ended.exit),
-                false => format!("the process {}: {stderr}", ended.exit),
+                true => format!("the process {how_it_ended} and printed nothing on stderr"),
+                false => format!("the process {how_it_ended}: {stderr}"),
             };
             return Err(ContextError::transient(describe(why)));
         }

@@ -51,14 +51,14 @@ impl Glob {
     }
 
     /// Returns whether one of the glob's path components is exactly this folder name.
-    pub(crate) fn contains_folder_name(&self, folder: &str) -> bool {
-        self.text.split('/').any(|part| part == folder)
+    pub(crate) fn contains_folder_name(&self, folder_name: &str) -> bool {
+        self.text.split('/').any(|part| part == folder_name)
     }
 }
 
-fn glob_to_regex(text: &str) -> String {
+fn glob_to_regex(glob_text: &str) -> String {
     let mut regex = String::from("^(?s:");
-    let mut rest = text;
+    let mut rest = glob_text;
     let mut depth = 0_usize;
     while let Some(c) = rest.chars().next() {
         if let Some(after) = rest.strip_prefix("**/") {
@@ -71,7 +71,7 @@ fn glob_to_regex(text: &str) -> String {
             rest = after;
             continue;
         }
-        if let Some((class, after)) = parse_char_class(rest) {
+        if let Some((class, after)) = char_class_regex_and_rest(rest) {
             regex.push_str(&class);
             rest = after;
             continue;
@@ -98,9 +98,9 @@ fn glob_to_regex(text: &str) -> String {
 
 /// Translates a leading `[...]` of a glob to a regular expression, and returns it with the rest of
 /// the glob. `None` means that the glob does not start with a valid `[...]`.
-fn parse_char_class(rest: &str) -> Option<(String, &str)> {
-    let inside = rest.strip_prefix('[')?;
-    let (inside, after) = inside.split_once(']')?;
+fn char_class_regex_and_rest(glob_rest: &str) -> Option<(String, &str)> {
+    let inside = glob_rest.strip_prefix('[')?;
+    let (inside, rest_of_glob) = inside.split_once(']')?;
     let (negation, inside) = match inside.strip_prefix(['!', '^']) {
         Some(inside) => ("^/", inside),
         None => ("", inside),
@@ -108,14 +108,14 @@ fn parse_char_class(rest: &str) -> Option<(String, &str)> {
     if inside.is_empty() {
         return None;
     }
-    let chars: String = inside
+    let escaped_chars: String = inside
         .chars()
         .map(|c| match c {
             '-' => "-".to_owned(),
             c => escape(c.encode_utf8(&mut [0; 4])),
         })
         .collect();
-    Some((format!("[{negation}{chars}]"), after))
+    Some((format!("[{negation}{escaped_chars}]"), rest_of_glob))
 }
 
 #[cfg(test)]

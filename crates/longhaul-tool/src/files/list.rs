@@ -18,7 +18,7 @@ use longhaul_core::time::{Clock, Millis};
 use crate::files::glob::Glob;
 use crate::files::path::join_path_parts;
 use crate::files::protected::PathAccess;
-use crate::files::walk::{Walk, WalkControl};
+use crate::files::walk::{FolderWalk, WalkControl};
 use crate::files::workspace::{Workspace, file_error_hint};
 use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::TypedTool;
@@ -82,7 +82,7 @@ fn list_workspace_entries(
     let glob = glob.map(Glob::new).transpose().map_err(refuse)?;
     let mut lines: Vec<String> = Vec::new();
     let mut more = false;
-    let mut walk = Walk::new(workspace, glob.as_ref(), clock);
+    let mut walk = FolderWalk::new(workspace, glob.as_ref(), clock);
     let walked = walk.visit_entries(&parts, glob.is_some(), &mut |_, entry| {
         if lines.len() == SHOWN_MAX {
             more = true;

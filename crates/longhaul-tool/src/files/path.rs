@@ -25,8 +25,8 @@ pub(crate) struct PathError {
 
 impl PathError {
     /// Creates the error for a rejected path.
-    pub(crate) fn new(text: &str, problem: &'static str, hint: &'static str) -> Self {
-        Self { display_path: escape_for_message(text), problem, hint }
+    pub(crate) fn new(path_text: &str, problem: &'static str, hint: &'static str) -> Self {
+        Self { display_path: escape_for_message(path_text), problem, hint }
     }
 }
 

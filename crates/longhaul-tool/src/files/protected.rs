@@ -111,8 +111,9 @@ pub(crate) fn protected_path_reason(parts: &[String], access: PathAccess) -> Opt
     is_policy_file(parts).then_some("sets the permissions of agents; only people may write it")
 }
 
-fn is_policy_file(parts: &[String]) -> bool {
-    let names: Vec<String> = parts.iter().map(|part| normalized_path_component(part)).collect();
+fn is_policy_file(path_parts: &[String]) -> bool {
+    let names: Vec<String> =
+        path_parts.iter().map(|part| normalized_path_component(part)).collect();
     let is_listed = POLICY_FILES.iter().any(|prefix| {
         prefix.len() <= names.len()
             && prefix.iter().zip(&names).all(|(prefix, name)| prefix == name)
@@ -181,12 +182,16 @@ fn normalized_path_component(part: &str) -> String {
 mod tests {
     use super::{PathAccess, protected_path_reason};
 
-    fn check_path_protection(path: &str, read: bool, write: bool) {
+    fn check_path_protection(path: &str, is_readable: bool, is_writable: bool) {
         let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
-        assert_eq!(protected_path_reason(&parts, PathAccess::Read).is_none(), read, "read {path}");
+        assert_eq!(
+            protected_path_reason(&parts, PathAccess::Read).is_none(),
+            is_readable,
+            "read {path}"
+        );
         assert_eq!(
             protected_path_reason(&parts, PathAccess::Write).is_none(),
-            write,
+            is_writable,
             "write {path}"
         );
     }

@@ -103,7 +103,7 @@ fn read_file(
     let text = decode_utf8(bytes).map_err(|why| refuse(format!("`{display_path}`: {why}")))?;
     let offset = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(LINES_DEFAULT).max(1);
-    let page = render_file_page(&text, offset, limit).map_err(|lines| {
+    let page = file_page_or_line_count(&text, offset, limit).map_err(|lines| {
         let lines = line_count_text(lines);
         refuse(format!("`{display_path}` has {lines}, so there is no line {offset}"))
     })?;
@@ -126,7 +126,7 @@ fn image_output(
 
 /// Returns the lines from `offset` on, followed by a line that says how much is left. The error is
 /// the number of lines in the file if `offset` is beyond them.
-fn render_file_page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
+fn file_page_or_line_count(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
     let lines = text.lines().count();
     if lines == 0 && offset == 1 {
         return Ok("[The file is empty.]".into());
@@ -179,11 +179,11 @@ fn line_count_text(lines: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{NUMBER_MAX, ReadFileTool, SHOWN_BYTES_MAX, Workspace, render_file_page};
+    use super::{NUMBER_MAX, ReadFileTool, SHOWN_BYTES_MAX, Workspace, file_page_or_line_count};
     use crate::typed::typed;
 
     fn check_file_page(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
-        let page = render_file_page(text, offset, limit);
+        let page = file_page_or_line_count(text, offset, limit);
         assert_eq!(page.as_deref().map_err(|lines| *lines), expected, "{text:?}");
     }
 
@@ -221,11 +221,11 @@ mod tests {
     #[test]
     fn long_and_many_lines_are_truncated() {
         let long = format!("{}\nend", "ü".repeat(SHOWN_BYTES_MAX));
-        let first = render_file_page(&long, 1, 9).unwrap();
+        let first = file_page_or_line_count(&long, 1, 9).unwrap();
         assert!(first.len() < SHOWN_BYTES_MAX + 200);
         assert!(first.ends_with("around it.]\n[Lines 1 to 1 of 2. Continue with offset 2.]"));
         let many = "0123456789\n".repeat(100_000);
-        let second = render_file_page(&many, 1, usize::MAX).unwrap();
+        let second = file_page_or_line_count(&many, 1, usize::MAX).unwrap();
         assert!(second.len() < SHOWN_BYTES_MAX + 200);
         assert!(second.contains("of 100000. Continue with offset"));
     }

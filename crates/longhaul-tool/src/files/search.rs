@@ -21,7 +21,7 @@ use crate::files::glob::Glob;
 use crate::files::path::join_path_parts;
 use crate::files::protected::PathAccess;
 use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error};
-use crate::files::walk::{Walk, WalkControl, WalkEntry};
+use crate::files::walk::{FolderWalk, WalkControl, WalkEntry};
 use crate::files::workspace::{Workspace, file_error_hint};
 use crate::safe_dir::{FsError, OpenFile};
 use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
@@ -115,7 +115,7 @@ fn search_files(
         has_more: false,
         is_timed_out: false,
     };
-    let mut walk = Walk::new(workspace, glob.as_ref(), clock);
+    let mut walk = FolderWalk::new(workspace, glob.as_ref(), clock);
     let walked = walk.visit_entries(&parts, true, &mut |walk, entry| hunt.visit_entry(walk, entry));
     let walked = match walked {
         // Not a folder: a single file is searched whatever the glob is.
@@ -169,9 +169,9 @@ struct SearchPattern {
 }
 
 impl SearchPattern {
-    fn new(text: &str) -> Result<Self, regex::Error> {
+    fn new(pattern_text: &str) -> Result<Self, regex::Error> {
         let build = |size: usize| {
-            let mut builder = RegexBuilder::new(text);
+            let mut builder = RegexBuilder::new(pattern_text);
             let limits = builder.size_limit(size).dfa_size_limit(4 * REGEX_BYTES_MAX);
             limits.build()
         };
@@ -216,7 +216,7 @@ struct SearchState {
 }
 
 impl SearchState {
-    fn visit_entry(&mut self, walk: &Walk<'_>, entry: &WalkEntry<'_>) -> WalkControl {
+    fn visit_entry(&mut self, walk: &FolderWalk<'_>, entry: &WalkEntry<'_>) -> WalkControl {
         if entry.kind != FileType::RegularFile {
             return WalkControl::Continue;
         }
@@ -230,7 +230,7 @@ impl SearchState {
         }
     }
 
-    fn search_file(&mut self, walk: &Walk<'_>, path: &str, file: OpenFile) -> WalkControl {
+    fn search_file(&mut self, walk: &FolderWalk<'_>, path: &str, file: OpenFile) -> WalkControl {
         let long = file_too_long_error(&file).is_some();
         let taken = (!long).then(|| file.read_snapshot(FILE_BYTES_MAX).ok()).flatten();
         let Some(held) = taken.and_then(|taken| decode_utf8(taken.bytes).ok()) else {
@@ -353,18 +353,20 @@ mod tests {
     #[test]
     fn a_large_pattern_is_matched_across_chunks() {
         let long_line = "b".repeat(LINE_BYTES_MAX) + "needle";
-        let assert_is_small_and_match =
-            |text: &str, line: &str, lean: bool, expected: Option<usize>| {
-                let (pattern, _) = compile_search_pattern_with_note(text).unwrap();
-                assert_eq!(pattern.is_small, lean, "{text}");
-                assert_eq!(pattern.find_match(line, 0), expected, "{text}");
-            };
-        let large_pattern = r"\w{8}";
-        assert_is_small_and_match("needle$", &long_line, true, Some(LINE_BYTES_MAX));
-        assert_is_small_and_match("b$", &long_line, true, None);
-        assert_is_small_and_match(&format!("{large_pattern}xx|b$"), &long_line, false, None);
-        assert_is_small_and_match(&format!("{large_pattern}xx|needle"), &long_line, false, None);
-        assert_is_small_and_match(&format!("{large_pattern}xx|^bb"), &long_line, false, Some(0));
-        assert_is_small_and_match(&format!("{large_pattern}xx|b$"), "aab", false, Some(2));
+        let assert_match_start = |text: &str, line: &str, is_small: bool, start: Option<usize>| {
+            let (pattern, _) = compile_search_pattern_with_note(text).unwrap();
+            assert_eq!(pattern.is_small, is_small, "{text}");
+            assert_eq!(pattern.find_match(line, 0), start, "{text}");
+        };
+        assert_match_start("needle$", &long_line, true, Some(LINE_BYTES_MAX));
+        assert_match_start("b$", &long_line, true, None);
+        let assert_large_pattern_match = |pattern_end: &str, line: &str, start: Option<usize>| {
+            let large_pattern = format!(r"\w{{8}}xx|{pattern_end}");
+            assert_match_start(&large_pattern, line, false, start);
+        };
+        assert_large_pattern_match("b$", &long_line, None);
+        assert_large_pattern_match("needle", &long_line, None);
+        assert_large_pattern_match("^bb", &long_line, Some(0));
+        assert_large_pattern_match("b$", "aab", Some(2));
     }
 }

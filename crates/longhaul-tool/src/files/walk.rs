@@ -60,7 +60,7 @@ pub(crate) struct WalkEntry<'a> {
 
 /// A walk through folders: its limits, and what it has left out so far.
 #[derive(Debug)]
-pub(crate) struct Walk<'a> {
+pub(crate) struct FolderWalk<'a> {
     workspace: &'a Workspace,
     glob: Option<&'a Glob>,
     clock: Arc<dyn Clock>,
@@ -73,7 +73,7 @@ pub(crate) struct Walk<'a> {
     stop_reason: Option<&'static str>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> FolderWalk<'a> {
     /// Creates a walk over the files and folders that match the glob.
     pub(crate) fn new(
         workspace: &'a Workspace,

@@ -100,8 +100,8 @@ impl Workspace {
     }
 
     /// Opens the folder with these path components, which have passed the access checks.
-    pub(crate) fn open_folder(&self, parts: &[String]) -> Result<DirHandle, FsError> {
-        self.dir.open_dir(parts)
+    pub(crate) fn open_folder(&self, path_parts: &[String]) -> Result<DirHandle, FsError> {
+        self.dir.open_dir(path_parts)
     }
 
     /// Opens a file for reading.

@@ -7,7 +7,7 @@ use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
 use url::Url;
 
 use crate::http_fetch::element::{
-    CONTENT_START_ELEMENTS, NOISE_ELEMENTS, RAW_TEXT_ELEMENTS, line_break_count,
+    CONTENT_START_ELEMENTS, NOISE_ELEMENTS, RAW_TEXT_ELEMENTS, line_breaks_around_element,
 };
 use crate::http_fetch::writer::TextWriter;
 
@@ -151,7 +151,7 @@ impl<'a> HtmlPageReader<'a> {
                 self.writer.add_markup_as_text("---");
                 self.request_line_breaks(2);
             }
-            _ => self.request_line_breaks(line_break_count(name)),
+            _ => self.request_line_breaks(line_breaks_around_element(name)),
         }
     }
 
@@ -185,7 +185,7 @@ impl<'a> HtmlPageReader<'a> {
                 self.writer.require_line_breaks(2);
             }
             b"code" if !self.verbatim => self.writer.append_closing_markup("`"),
-            _ => self.request_line_breaks(line_break_count(name)),
+            _ => self.request_line_breaks(line_breaks_around_element(name)),
         }
     }
 
@@ -240,7 +240,7 @@ impl<'a> HtmlPageReader<'a> {
         self.writer.require_line_breaks(1);
     }
 
-    fn start_table_cell(&mut self, is_head: bool) {
+    fn start_table_cell(&mut self, is_header_cell: bool) {
         let Some(table) = self.tables.last_mut() else {
             self.writer.request_space_before_text();
             return;
@@ -250,7 +250,7 @@ impl<'a> HtmlPageReader<'a> {
             _ => self.writer.add_cell_separator(),
         }
         table.cells += 1;
-        table.is_head |= is_head;
+        table.is_head |= is_header_cell;
     }
 
     fn end_table_row(&mut self) {

@@ -30,8 +30,8 @@ impl TextWriter {
     }
 
     /// Sets the indentation of the next lines, in list levels.
-    pub(super) fn set_indent(&mut self, level: usize) {
-        self.indent = level.min(INDENT_MAX);
+    pub(super) fn set_indent(&mut self, list_level: usize) {
+        self.indent = list_level.min(INDENT_MAX);
     }
 
     /// Requests line breaks before the next text, unless a mark such as `- ` waits for its text.
@@ -120,16 +120,17 @@ impl TextWriter {
         self.flush_pending_whitespace(self.indent);
     }
 
-    /// Removes the text from byte `start` on.
-    pub(super) fn truncate(&mut self, start: usize) {
-        self.out.truncate(start);
-        self.pending_mark = self.pending_mark.filter(|fresh| *fresh < start);
+    /// Removes the text from byte `start_byte` on.
+    pub(super) fn truncate(&mut self, start_byte: usize) {
+        self.out.truncate(start_byte);
+        self.pending_mark = self.pending_mark.filter(|fresh| *fresh < start_byte);
     }
 
-    /// Removes the single-byte character at byte `position`.
-    pub(super) fn remove_char(&mut self, position: usize) {
-        if self.out.is_char_boundary(position) && self.out.is_char_boundary(position + 1) {
-            self.out.remove(position);
+    /// Removes the single-byte character at byte `byte_position`.
+    pub(super) fn remove_char(&mut self, byte_position: usize) {
+        if self.out.is_char_boundary(byte_position) && self.out.is_char_boundary(byte_position + 1)
+        {
+            self.out.remove(byte_position);
         }
     }
 
@@ -139,7 +140,7 @@ impl TextWriter {
         self.out
     }
 
-    fn flush_pending_whitespace(&mut self, level: usize) {
+    fn flush_pending_whitespace(&mut self, indent_level: usize) {
         let breaks = std::mem::take(&mut self.pending_breaks);
         let blank = std::mem::take(&mut self.pending_space);
         if self.out.is_empty() {
@@ -152,7 +153,7 @@ impl TextWriter {
             for _ in 0..breaks {
                 self.out.push('\n');
             }
-            for _ in 0..level {
+            for _ in 0..indent_level {
                 self.out.push_str("  ");
             }
         } else if blank && self.pending_mark.is_none() && !self.out.ends_with([' ', '\n']) {

@@ -136,12 +136,12 @@ impl<'a> LineKeyIndex<'a> {
 
     /// Returns the number of bytes of the JSON lines file, from its start, whose lines are in the
     /// index.
-    pub(super) fn indexed_bytes(&self) -> u64 {
+    pub(super) fn indexed_byte_count(&self) -> u64 {
         self.header.covered
     }
 
     /// Returns the offsets where lines with this key may start, in file order.
-    pub(super) fn find_offsets(&self, key: &str) -> io::Result<Vec<u64>> {
+    pub(super) fn find_line_offsets(&self, key: &str) -> io::Result<Vec<u64>> {
         let key_hash = hash_bytes(key.as_bytes());
         let mut offsets = Vec::new();
         for segment in 0..=self.header.segment {
@@ -160,7 +160,7 @@ impl<'a> LineKeyIndex<'a> {
     }
 
     /// Adds the line at this offset of the JSON lines file to the index. The entry counts only
-    /// after `set_indexed_bytes` was called with a number of bytes that includes the line.
+    /// after `set_indexed_byte_count` was called with a number of bytes that includes the line.
     pub(super) fn add_line_offset(&mut self, key: &str, offset: u64) -> io::Result<()> {
         if self.header.used_slots >= slots_of(self.header.segment) / 2 {
             self.header.segment += 1;
@@ -194,7 +194,7 @@ impl<'a> LineKeyIndex<'a> {
     }
 
     /// Records that the index has every line in the first `byte_count` bytes of the indexed file.
-    pub(super) fn set_indexed_bytes(&mut self, byte_count: u64) -> io::Result<()> {
+    pub(super) fn set_indexed_byte_count(&mut self, byte_count: u64) -> io::Result<()> {
         self.slots.sync_data()?;
         self.header.covered = byte_count;
         self.header.check_hash = self.checksum_before_offset(byte_count)?;
@@ -227,11 +227,11 @@ impl<'a> LineKeyIndex<'a> {
         Ok(())
     }
 
-    /// Returns the hash of the last `CHECK_BYTES` bytes before the offset `byte_count` of the JSON
+    /// Returns the hash of the last `CHECK_BYTES` bytes before the offset `end_offset` of the JSON
     /// lines file.
-    fn checksum_before_offset(&self, byte_count: u64) -> io::Result<u64> {
-        let start = byte_count.saturating_sub(CHECK_BYTES);
-        let mut bytes = vec![0; usize::try_from(byte_count - start).unwrap_or_default()];
+    fn checksum_before_offset(&self, end_offset: u64) -> io::Result<u64> {
+        let start = end_offset.saturating_sub(CHECK_BYTES);
+        let mut bytes = vec![0; usize::try_from(end_offset - start).unwrap_or_default()];
         self.lines.read_exact_at(&mut bytes, start)?;
         Ok(hash_bytes(&bytes))
     }

@@ -44,7 +44,7 @@ impl JsonLinesFixture {
     /// them.
     fn count_key_matches_and_bytes_read(&self, number: u32) -> (usize, u64) {
         let found =
-            self.lines.lock_or_create().unwrap().find_lines_by_key(&line_key(number)).unwrap();
+            self.lines.lock_or_create_file().unwrap().find_lines_by_key(&line_key(number)).unwrap();
         assert!(found.lines.iter().all(|line| line["key"] == line_key(number)));
         (found.lines.len(), found.bytes_read)
     }
@@ -100,7 +100,7 @@ fn every_line_is_indexed_once() {
     let length = |number: u32| format!("{}\n", line_json(number)).len() as u64;
     let (mut read, mut written) = (0, 0);
     for number in 0..3_000 {
-        let held = fixture.lines.lock_or_create().unwrap();
+        let held = fixture.lines.lock_or_create_file().unwrap();
         let found = held.find_lines_by_key(&line_key(number)).unwrap();
         assert!(found.lines.is_empty());
         read = read.max(found.bytes_read);
@@ -123,7 +123,7 @@ fn a_short_file_needs_no_index() {
 #[test]
 fn lines_of_a_key_are_returned_in_file_order() {
     let fixture = JsonLinesFixture::new();
-    let held = fixture.lines.lock_or_create().unwrap();
+    let held = fixture.lines.lock_or_create_file().unwrap();
     for part in 0..3 {
         held.append_json_line(&json!({ "key": line_key(1), "part": part })).unwrap();
         fixture.append_lines(part * 1_000 + 10..part * 1_000 + 1_010);

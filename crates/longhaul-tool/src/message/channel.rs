@@ -18,7 +18,7 @@ use crate::jsonl::JsonLinesFile;
 use crate::message::delivery_log::{DeliveryLog, DeliveryState};
 use crate::message::envelope::{MessageEnvelope, not_delivered_failure};
 use crate::message::target::DeliveryTarget;
-use crate::outbound::{GuardedClient, REQUEST_TIMEOUT_MAX};
+use crate::outbound::{GuardedHttpClient, REQUEST_TIMEOUT_MAX};
 use crate::safe_dir::FsError;
 use crate::tool_support::run_on_blocking_thread;
 
@@ -39,7 +39,7 @@ pub(super) struct DeliveryChannel {
     pub(super) root: PathBuf,
     pub(super) reach: NetworkScope,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) client: Arc<GuardedClient>,
+    pub(super) client: Arc<GuardedHttpClient>,
 }
 
 /// Why a message was not delivered, or why it is unknown whether it was delivered.
@@ -63,12 +63,12 @@ impl DeliveryChannel {
                 let outbox = OutboxFile(JsonLinesFile::new(path.clone()));
                 outbox.append_on_blocking_thread(envelope.clone(), record.clone(), epoch).await
             }
-            DeliveryTarget::Command(argv) => self.run_command(argv.clone(), envelope).await,
+            DeliveryTarget::Command(argv) => self.deliver_by_command(argv.clone(), envelope).await,
             DeliveryTarget::Webhook(url) => self.post_webhook(url, envelope).await,
         }
     }
 
-    async fn run_command(
+    async fn deliver_by_command(
         &self,
         argv: Vec<String>,
         envelope: &MessageEnvelope,
@@ -135,9 +135,10 @@ impl DeliveryChannel {
 fn program_failure_message(output: &CommandOutput, recipient: &str) -> String {
     let stderr = output.stderr.tail_text(STDERR_BYTES_MAX);
     let stderr = stderr.replace(recipient, "[recipient]");
+    let how_it_ended = &output.exit;
     match stderr.is_empty() {
-        true => format!("the delivery program {}", output.exit),
-        false => format!("the delivery program {}: {stderr}", output.exit),
+        true => format!("the delivery program {how_it_ended}"),
+        false => format!("the delivery program {how_it_ended}: {stderr}"),
     }
 }
 
@@ -179,7 +180,7 @@ impl OutboxFile {
     ) -> Result<&'static str, OutboxError> {
         // If reading failed, nothing was written; if writing failed, something may have been.
         let read_error = |why| OutboxError::Fs(why, true);
-        let held = self.0.lock_or_create().map_err(read_error)?;
+        let held = self.0.lock_or_create_file().map_err(read_error)?;
         let found = held.find_lines_by_key(&envelope.key).map_err(read_error)?;
         if !found.lines.is_empty() {
             return Ok("already in the outbox");
@@ -210,7 +211,7 @@ enum OutboxError {
 
 impl DeliveryError {
     /// Converts the delivery error into a failure for the model.
-    pub(super) fn to_failure(&self) -> ToolFailure {
+    pub(super) fn to_tool_failure(&self) -> ToolFailure {
         let why = &self.reason;
         match self.is_certain {
             true => not_delivered_failure(why.clone()),

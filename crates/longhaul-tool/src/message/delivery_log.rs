@@ -46,7 +46,7 @@ pub(super) struct DeliveryLog(pub(super) JsonLinesFile);
 impl DeliveryLog {
     /// Returns the state of the delivery with this idempotency key.
     pub(super) fn read_delivery_state(&self, key: &str) -> Result<DeliveryState, FsError> {
-        match self.0.lock_existing()? {
+        match self.0.lock_existing_file()? {
             Some(log) => {
                 let recorded = logged_delivery_state(&log, key)?;
                 let is_elsewhere =
@@ -64,7 +64,7 @@ impl DeliveryLog {
         intent: &PendingDelivery<'_>,
     ) -> Result<DeliveryState, FsError> {
         let ctx = intent.ctx;
-        let log = self.0.lock_or_create()?;
+        let log = self.0.lock_or_create_file()?;
         if log.is_empty()? {
             log.append_json_line(&json!({ "kind": "host", "host": host_name() }))?;
         }
@@ -91,18 +91,18 @@ impl DeliveryLog {
     }
 
     /// Logs that a message was delivered.
-    pub(super) fn record_receipt(
+    pub(super) fn record_delivery_receipt(
         &self,
         key: &str,
         at: Timestamp,
         answer: &str,
     ) -> Result<(), FsError> {
         let line = json!({ "kind": "receipt", "key": key, "at": at, "answer": answer });
-        self.0.lock_or_create()?.append_json_line(&line)
+        self.0.lock_or_create_file()?.append_json_line(&line)
     }
 
     /// Logs that a delivery failed. If `is_certain` is false, the message may have been delivered.
-    pub(super) fn record_failure(
+    pub(super) fn record_delivery_failure(
         &self,
         ctx: &ToolContext,
         at: Timestamp,
@@ -115,7 +115,7 @@ impl DeliveryLog {
             "at": at,
             "certain": is_certain,
         });
-        self.0.lock_or_create()?.append_json_line(&line)
+        self.0.lock_or_create_file()?.append_json_line(&line)
     }
 }
 
@@ -129,7 +129,7 @@ fn host_name() -> String {
 /// deliveries that were started on this machine before the copy was made, and those that were
 /// started on the other machine afterwards.
 fn is_log_from_this_host(log: &LockedJsonLines) -> Result<bool, FsError> {
-    let first = log.first_line()?.unwrap_or_default();
+    let first = log.first_line_json()?.unwrap_or_default();
     Ok(first["kind"] == "host" && first["host"] == host_name())
 }
 

@@ -33,9 +33,9 @@ impl DeliveryTarget {
     }
 
     /// Resolves a relative file path against this directory.
-    pub(super) fn resolved_from(self, dir: &Path) -> Self {
+    pub(super) fn resolved_from(self, base_dir: &Path) -> Self {
         match self {
-            Self::File(file) => Self::File(file.resolved_from(dir)),
+            Self::File(file) => Self::File(file.resolved_from(base_dir)),
             other @ (Self::Command(_) | Self::Webhook(_)) => other,
         }
     }
@@ -88,11 +88,11 @@ impl FromStr for DeliveryTarget {
 
 /// Splits a command line into words at whitespace, except inside of quotes. No other character has
 /// a special meaning.
-fn split_words(line: &str) -> Result<Vec<String>, DeliveryTargetError> {
+fn split_words(command_line: &str) -> Result<Vec<String>, DeliveryTargetError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
-    for c in line.chars() {
+    for c in command_line.chars() {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (Some(_), c) => word.get_or_insert_default().push(c),

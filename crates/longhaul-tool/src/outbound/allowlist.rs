@@ -62,7 +62,7 @@ impl Allowlist {
         allow: impl IntoIterator<Item = &'a str>,
         allow_private: bool,
     ) -> Result<Self, AllowlistError> {
-        let rules = allow.into_iter().map(AllowRule::parse).collect::<Result<_, _>>()?;
+        let rules = allow.into_iter().map(AllowRule::parse_allow_rule).collect::<Result<_, _>>()?;
         Ok(Self { rules, allow_private })
     }
 
@@ -94,7 +94,7 @@ impl Allowlist {
 }
 
 impl AllowRule {
-    fn parse(text: &str) -> Result<Self, AllowlistError> {
+    fn parse_allow_rule(text: &str) -> Result<Self, AllowlistError> {
         let bad = || AllowlistError(text.chars().take(200).collect());
         let text = text.trim();
         let (host, port) = match (text.strip_prefix('['), text.rsplit_once(':')) {
@@ -114,7 +114,7 @@ impl AllowRule {
                 Ok(0) | Err(_) => return Err(bad()),
             },
         };
-        Ok(Self { host: HostPattern::parse(host).ok_or_else(bad)?, ports })
+        Ok(Self { host: HostPattern::parse_host_pattern(host).ok_or_else(bad)?, ports })
     }
 
     fn matches_host_and_port(&self, host: &Host<&str>, port: u16) -> bool {
@@ -123,12 +123,12 @@ impl AllowRule {
             PortPattern::Single(open) => open == port,
             PortPattern::All => true,
         };
-        at_port && self.host.matches(host)
+        at_port && self.host.matches_host(host)
     }
 }
 
 impl HostPattern {
-    fn parse(text: &str) -> Option<Self> {
+    fn parse_host_pattern(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::All);
         }
@@ -155,7 +155,7 @@ impl HostPattern {
         }
     }
 
-    fn matches(&self, host: &Host<&str>) -> bool {
+    fn matches_host(&self, host: &Host<&str>) -> bool {
         match (self, host) {
             (Self::All, _) => true,
             (Self::Subdomains(end), Host::Domain(name)) => {

@@ -47,7 +47,7 @@ pub(super) struct RequestHop {
 
 impl RequestHop {
     /// Creates the first hop of a request.
-    pub(super) fn from_request(request: &OutboundRequest) -> Result<Self, OutboundError> {
+    pub(super) fn first_hop_of_request(request: &OutboundRequest) -> Result<Self, OutboundError> {
         let url = parse_url(&request.url)?;
         let reject = |why: &str| forbidden_request_error(&url, why);
         let method = request.method.to_ascii_uppercase();
@@ -205,7 +205,7 @@ mod tests {
     ) -> Result<String, String> {
         let mut head = HeaderMap::new();
         head.insert(LOCATION, HeaderValue::from_str(to).unwrap());
-        let hop = RequestHop::from_request(&test_request(method, from)).unwrap();
+        let hop = RequestHop::first_hop_of_request(&test_request(method, from)).unwrap();
         let next = hop.next_hop(status, &head).map_err(|why| why.to_string())?;
         let Some(next) = next else {
             return Ok("no redirect".into());
@@ -280,7 +280,7 @@ mod tests {
         for name in CLIENT_HEADERS {
             let mut request = test_request("GET", "https://a.example/secret?key=hush");
             request.headers = vec![(name.to_uppercase(), "x".into())];
-            let error = RequestHop::from_request(&request).unwrap_err().to_string();
+            let error = RequestHop::first_hop_of_request(&request).unwrap_err().to_string();
             assert!(
                 error.contains(name) && !error.contains("hush") && !error.contains("secret"),
                 "{error}"
@@ -289,11 +289,12 @@ mod tests {
         for (name, value) in [("a b", "x"), ("", "x"), ("a", "x\r\nhost: y"), ("a\n", "x")] {
             let mut request = test_request("GET", "https://a.example/");
             request.headers = vec![(name.into(), value.into())];
-            assert!(RequestHop::from_request(&request).is_err(), "{name:?} {value:?}");
+            assert!(RequestHop::first_hop_of_request(&request).is_err(), "{name:?} {value:?}");
         }
         for method in ["CONNECT", "TRACE", "GET ", "", "G\r\nX"] {
             assert!(
-                RequestHop::from_request(&test_request(method, "https://a.example/")).is_err(),
+                RequestHop::first_hop_of_request(&test_request(method, "https://a.example/"))
+                    .is_err(),
                 "{method:?}"
             );
         }

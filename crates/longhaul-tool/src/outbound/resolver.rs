@@ -14,17 +14,17 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 #[async_trait]
 pub trait DnsResolver: Send + Sync + std::fmt::Debug {
     /// Returns all IP addresses of this host name.
-    async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>>;
+    async fn lookup(&self, host_name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
 /// The DNS resolver of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SystemResolver;
+pub(super) struct SystemDnsResolver;
 
 #[async_trait]
-impl DnsResolver for SystemResolver {
-    async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        let found = tokio::net::lookup_host((name, 0)).await?;
+impl DnsResolver for SystemDnsResolver {
+    async fn lookup(&self, host_name: &str) -> io::Result<Vec<IpAddr>> {
+        let found = tokio::net::lookup_host((host_name, 0)).await?;
         Ok(found.map(|address| address.ip()).collect())
     }
 }

@@ -66,10 +66,10 @@ impl ShellProcess {
         // The command holds the write ends, which would keep the pipe open.
         drop(command);
         Ok(Self {
-            group: ProcessGroup::led_by_child(&child),
+            group: ProcessGroup::group_led_by_child(&child),
             child,
             pipe: Receiver::from_owned_fd(reader.into())?,
-            output: CapturedOutput::new(OUTPUT_BYTES_MAX),
+            output: CapturedOutput::empty_output(OUTPUT_BYTES_MAX),
             partial_output: Some(ctx.partial_output.clone()),
             progress: Arc::clone(&ctx.progress),
         })
@@ -112,7 +112,7 @@ impl ShellProcess {
                 }
             }
         };
-        self.group.kill();
+        self.group.kill_all_processes();
         if !is_silent {
             self.drain_output_pipe(clock, &mut buffer).await;
         }
@@ -153,10 +153,10 @@ impl ShellProcess {
 
 impl Drop for ShellProcess {
     fn drop(&mut self) {
-        self.group.kill();
+        self.group.kill_all_processes();
         if let Some(so_far) = self.partial_output.take() {
             self.drain_available_output();
-            so_far.set_text(output_text_with_loss_note(&self.output));
+            so_far.set_output_so_far(output_text_with_loss_note(&self.output));
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn split_commands(line: &str) -> Vec<String> {
 }
 
 /// Returns the commands of a command line, without splitting quoted text.
-fn split_outside_quotes(line: &str) -> Vec<String> {
+fn split_commands_outside_quotes(line: &str) -> Vec<String> {
     let line = line.replace("\\\n", "");
     let (mut quote, mut escaped) = (None, false);
     let mut is_quoted_or_escaped = |c: char| {
@@ -88,10 +88,10 @@ fn split_at_command_ends(
 }
 
 /// Returns a command without prefix words such as `time`. `None` if no command is left.
-fn strip_prefix_words(text: &str) -> Option<String> {
-    let spaced = text.replace('(', " ( ").replace(')', " ) ");
-    let is_grouped = text.trim_start().starts_with('(');
-    let source = if is_grouped { &spaced } else { text };
+fn strip_prefix_words(command: &str) -> Option<String> {
+    let spaced = command.replace('(', " ( ").replace(')', " ) ");
+    let is_grouped = command.trim_start().starts_with('(');
+    let source = if is_grouped { &spaced } else { command };
     let mut words: Vec<&str> = source.split_whitespace().collect();
     while words.first().is_some_and(|word| PREFIX_WORDS.contains(word)) {
         words.remove(0);
@@ -106,11 +106,11 @@ fn strip_prefix_words(text: &str) -> Option<String> {
 /// Returns whether a command line runs a command that splitting does not show.
 pub(super) fn has_hidden_commands(line: &str) -> bool {
     SUBSTITUTIONS.iter().any(|sign| line.contains(sign))
-        || split_outside_quotes(line).iter().any(|part| runs_hidden_command(part))
+        || split_commands_outside_quotes(line).iter().any(|part| runs_hidden_command(part))
 }
 
-fn runs_hidden_command(part: &str) -> bool {
-    let mut words = part.split(' ');
+fn runs_hidden_command(command: &str) -> bool {
+    let mut words = command.split(' ');
     let first = words.next().unwrap_or_default();
     // The shell may expand the name to another one, or it is not a name.
     let is_made = |c: char| "\"'\\$*?[]{}~=<>".contains(c);

@@ -252,8 +252,8 @@ impl NoteLister {
 
 /// Returns the first line of the note that contains the searched text, or else the title if it
 /// contains the text. Empty if the text spans several lines; `None` if the note lacks the text.
-fn first_matching_line(text: &str, title: &str, body: &str) -> Option<String> {
-    let has = |line: &str| line.to_lowercase().contains(text);
+fn first_matching_line(searched_text: &str, title: &str, body: &str) -> Option<String> {
+    let has = |line: &str| line.to_lowercase().contains(searched_text);
     let line = body.lines().find(|line| has(line));
     let line = line.or_else(|| has(title).then_some(title));
     match line {

@@ -64,8 +64,8 @@ impl NoteDraft {
     }
 
     /// Returns whether parsing this text returns the content and tags of this draft.
-    pub(crate) fn equals_note_parsed_from(&self, text: &str) -> bool {
-        let parsed = ParsedNote::parse(text);
+    pub(crate) fn equals_note_parsed_from(&self, note_text: &str) -> bool {
+        let parsed = ParsedNote::parse(note_text);
         let is_whole = parsed.problem.is_none() && parsed.updated.is_some();
         is_whole && parsed.body == self.content && parsed.tags == self.tags
     }
@@ -103,8 +103,8 @@ pub(crate) struct ParsedNote<'a> {
 
 impl<'a> ParsedNote<'a> {
     /// Parses a note. Invalid front matter is reported in `problem`.
-    pub(crate) fn parse(text: &'a str) -> Self {
-        let (head, body) = front_matter::split_front_matter(text);
+    pub(crate) fn parse(note_text: &'a str) -> Self {
+        let (head, body) = front_matter::split_front_matter(note_text);
         let (fields, problem) = match head {
             FrontMatter::Absent => (Map::new(), None),
             FrontMatter::Parsed(fields) => (fields, None),

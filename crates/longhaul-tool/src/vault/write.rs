@@ -146,7 +146,7 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
         .and_then(|folder| locate::entry_name_as_stored_on_disk(&folder, &file))
         .map_err(error)?;
     let before = writer.read_current_file(&file, READ_BYTES_MAX).map_err(error)?;
-    if let Some(reason) = before.as_ref().and_then(data_loss_reason) {
+    if let Some(reason) = before.as_ref().and_then(note_data_loss_reason) {
         let why =
             format!("`{note_path}` can't be replaced: {reason}; a person's text would be lost");
         return Err(note_write_failure(format!("{why}: {REPLACE_HINT}")));
@@ -190,7 +190,7 @@ fn predict_note_write(
 }
 
 /// Returns why replacing the existing note would lose data. `None` if nothing would be lost.
-fn data_loss_reason(before: &FileSnapshot) -> Option<String> {
+fn note_data_loss_reason(before: &FileSnapshot) -> Option<String> {
     let truncation_reason =
         || format!("the note is longer than the {READ_BYTES_MAX} bytes vault_read shows");
     note_replacement_error(before).or_else(|| before.is_truncated.then(truncation_reason))

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::outbound::{Allowlist, DnsResolver, GuardedClient};
+use longhaul_tool::outbound::{Allowlist, DnsResolver, GuardedHttpClient};
 use rustix::process::{Pid, test_kill_process};
 
 /// Waits until a process is gone or only its zombie is left.
@@ -165,16 +165,16 @@ impl DnsResolver for FakeResolver {
 }
 
 /// Returns a client for which `site.example` is this machine, at any port.
-pub(crate) fn guarded_client(clock: &SimClock) -> Arc<GuardedClient> {
+pub(crate) fn guarded_client(clock: &SimClock) -> Arc<GuardedHttpClient> {
     let allowlist = Allowlist::new(["site.example:*"], false).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
     let resolver =
         FakeResolver::new(&[("site.example", &["127.0.0.1"]), ("inside.example", &["127.0.0.1"])]);
-    Arc::new(GuardedClient::with_resolver(allowlist, clock, resolver))
+    Arc::new(GuardedHttpClient::with_resolver(allowlist, clock, resolver))
 }
 
 /// Like [`guarded_client`], with a fixed clock. Created once, because loading certificates is slow.
-pub(crate) fn shared_client() -> Arc<GuardedClient> {
-    static OUT: OnceLock<Arc<GuardedClient>> = OnceLock::new();
+pub(crate) fn shared_client() -> Arc<GuardedHttpClient> {
+    static OUT: OnceLock<Arc<GuardedHttpClient>> = OnceLock::new();
     Arc::clone(OUT.get_or_init(|| guarded_client(&SimClock::new())))
 }

@@ -23,7 +23,7 @@ fn tool_context(index: u16) -> ToolContext {
 
 fn tool(dir: &tempfile::TempDir) -> Arc<dyn Tool> {
     let clock: Arc<dyn Clock> = Arc::new(SimClock::new());
-    LogInteractionTool::tool(dir.path().join(".longhaul/interactions.jsonl"), clock).unwrap()
+    LogInteractionTool::new_tool(dir.path().join(".longhaul/interactions.jsonl"), clock).unwrap()
 }
 
 fn lines(dir: &tempfile::TempDir) -> Vec<String> {

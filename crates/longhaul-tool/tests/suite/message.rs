@@ -18,7 +18,7 @@ use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::message::{MessageConfig, SendMessageTool};
+use longhaul_tool::message::{SendMessageConfig, SendMessageTool};
 
 use crate::suite::harness::{Server, http_response, shared_client};
 
@@ -33,7 +33,7 @@ impl Fixture {
     }
 
     fn tool(&self, deliver: &str) -> SendMessageTool {
-        let messages = MessageConfig {
+        let messages = SendMessageConfig {
             target: deliver.parse().unwrap(),
             log: ".longhaul/deliveries.jsonl".into(),
             root: self.dir.path().into(),

@@ -11,7 +11,7 @@ use longhaul_core::port::outbound::{
 };
 use longhaul_core::time::{Clock, Millis};
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::outbound::{Allowlist, GuardedClient};
+use longhaul_tool::outbound::{Allowlist, GuardedHttpClient};
 
 use crate::suite::harness::{
     FakeResolver, Server, guarded_client, http_response, read_request, shared_client,
@@ -29,7 +29,7 @@ fn request(method: &str, url: &str) -> OutboundRequest {
     }
 }
 
-async fn get(guarded: &GuardedClient, url: &str) -> Result<OutboundResponse, OutboundError> {
+async fn get(guarded: &GuardedHttpClient, url: &str) -> Result<OutboundResponse, OutboundError> {
     guarded.send(request("GET", url)).await
 }
 
@@ -43,7 +43,7 @@ fn clock() -> Arc<dyn Clock> {
 
 #[tokio::test]
 async fn private_addresses_are_not_requested_in_any_notation() {
-    let guarded = GuardedClient::new(Allowlist::default(), clock());
+    let guarded = GuardedHttpClient::new(Allowlist::default(), clock());
     for url in [
         "http://127.0.0.1/",
         "http://127.1/",
@@ -100,7 +100,7 @@ async fn a_name_that_resolves_to_a_private_address_is_not_requested() {
         ("none.example", &[]),
     ]);
     let open = format!("*:{}", server.port);
-    let guarded = GuardedClient::with_resolver(allowlist(&[&open]), clock(), resolver.clone());
+    let guarded = GuardedHttpClient::with_resolver(allowlist(&[&open]), clock(), resolver.clone());
     for name in ["a.example", "b.example"] {
         let result = get(&guarded, &format!("http://{name}:{}/x", server.port)).await;
         assert!(matches!(result, Err(OutboundError::Forbidden { .. })), "{result:?}");
@@ -123,7 +123,7 @@ async fn allow_rules_and_private_reach_open_private_addresses() {
     let literal = format!("http://127.0.0.1:{port}/");
     let open = [format!("a.example:{port}"), format!("127.0.0.1:{port}")];
     let open: Vec<&str> = open.iter().map(String::as_str).collect();
-    let wide = GuardedClient::with_resolver(allowlist(&open), clock(), resolver.clone());
+    let wide = GuardedHttpClient::with_resolver(allowlist(&open), clock(), resolver.clone());
     for url in [&named, &literal] {
         let response = get(&wide, url).await.unwrap();
         assert_eq!((response.status, response.body.as_slice()), (200, &b"inside"[..]));
@@ -131,12 +131,12 @@ async fn allow_rules_and_private_reach_open_private_addresses() {
     }
     assert_eq!(resolver.lookups(), 1);
     let all = Allowlist::new([], true).unwrap();
-    let all = GuardedClient::with_resolver(all, clock(), resolver.clone());
+    let all = GuardedHttpClient::with_resolver(all, clock(), resolver.clone());
     assert!(get(&all, &named).await.is_ok());
     let result = get(&all, "http://169.254.169.254/").await;
     assert!(matches!(result, Err(OutboundError::Forbidden { .. })), "{result:?}");
 
-    let closed_client = GuardedClient::with_resolver(Allowlist::default(), clock(), resolver);
+    let closed_client = GuardedHttpClient::with_resolver(Allowlist::default(), clock(), resolver);
     for url in [&named, &literal] {
         assert!(get(&closed_client, url).await.is_err());
         let mut local_request = request("GET", url);

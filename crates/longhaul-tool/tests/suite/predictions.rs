@@ -11,7 +11,7 @@ use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
-use longhaul_tool::message::{MessageConfig, SendMessageTool};
+use longhaul_tool::message::{SendMessageConfig, SendMessageTool};
 use longhaul_tool::{FileTools, HttpFetchTool, MemoryTools, ShellTool, VaultTools};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ impl Fixture {
         let dir = tempfile::tempdir().unwrap();
         let sim_clock = SimClock::new();
         let clock: Arc<dyn Clock> = Arc::new(sim_clock.clone());
-        let messages = MessageConfig {
+        let messages = SendMessageConfig {
             target: deliver.parse().unwrap(),
             log: "deliveries.jsonl".into(),
             root: "/w".into(),

@@ -194,7 +194,7 @@ async fn a_dropped_command_is_killed_and_leaves_its_partial_output() {
     let command = format!("{command}; echo whole");
     let output = fixture.run_until(&command, "inner").await;
     assert!(Path::new(&fixture.dir.path().join("inner")).exists(), "{output}");
-    assert_eq!(fixture.ctx.partial_output.take_text().as_deref(), Some("half\n"));
+    assert_eq!(fixture.ctx.partial_output.take_output_so_far().as_deref(), Some("half\n"));
     for line in output.lines() {
         wait_until_gone(parse_pid(line)).await;
     }

@@ -8,7 +8,7 @@ use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext};
-use longhaul_tool::Skills;
+use longhaul_tool::SkillFolders;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -23,8 +23,9 @@ impl Fixture {
         let root = dir.path().join("work");
         fs::create_dir_all(&root).unwrap();
         fs::write(dir.path().join("secret"), "the secret").unwrap();
-        let skills = Skills::new(&root, &["skills", ".claude/skills"]);
-        let tool = skills.with_protected_paths([root.join("skills/style/kept")]).tool();
+        let skills = SkillFolders::new(&root, &["skills", ".claude/skills"]);
+        let tool =
+            skills.with_protected_paths([root.join("skills/style/kept")]).into_read_skill_tool();
         Self { tool: tool.unwrap(), dir }
     }
 

@@ -16,7 +16,7 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
     }
     for tool in &agent.tools {
         let once = is_once_tool(tool).unwrap_or(true) && !is_declared_repeatable(agent, tool);
-        let ruled = agent.rules.iter().any(|rule| rule_applies_to(&rule.tool, tool));
+        let ruled = agent.rules.iter().any(|rule| rule_glob_applies_to_tool(&rule.tool, tool));
         if once && !ruled {
             notes.push(format!(
                 "calls of `{tool}` can't be undone and no rule covers them: add \
@@ -25,7 +25,7 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
         }
     }
     for rule in &agent.rules {
-        if !agent.tools.iter().any(|tool| rule_applies_to(&rule.tool, tool)) {
+        if !agent.tools.iter().any(|tool| rule_glob_applies_to_tool(&rule.tool, tool)) {
             let suggestion = longhaul_core::suggest::most_similar_name(
                 &rule.tool,
                 agent.tools.iter().map(String::as_str),
@@ -39,7 +39,7 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
         }
     }
     for effect in agent.effects.iter().filter(|effect| effect.key.is_some()) {
-        if !agent.tools.iter().any(|tool| rule_applies_to(&effect.tool, tool)) {
+        if !agent.tools.iter().any(|tool| rule_glob_applies_to_tool(&effect.tool, tool)) {
             notes.push(format!(
                 "`effects` has a key for the tool `{}`, which the agent does not have",
                 effect.tool
@@ -63,20 +63,21 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
     notes
 }
 
-/// Whether an approval rule with this tool glob applies to the tool, or, if `tool` names an MCP
-/// server, to one of that server's tools.
-fn rule_applies_to(glob: &str, tool: &str) -> bool {
-    let part = glob.strip_prefix(tool).is_some_and(|rest| rest.starts_with('/'));
-    matches_glob(glob, tool) || split_mcp_server_and_tool(tool).is_some() && part
+/// Whether an approval rule with this tool glob applies to the tool, or to one of the
+/// tools of the MCP server.
+fn rule_glob_applies_to_tool(tool_glob: &str, tool_or_server: &str) -> bool {
+    let part = tool_glob.strip_prefix(tool_or_server).is_some_and(|rest| rest.starts_with('/'));
+    matches_glob(tool_glob, tool_or_server)
+        || split_mcp_server_and_tool(tool_or_server).is_some() && part
 }
 
 /// Whether the agent's `effects` declare that every call of this tool may be repeated.
-fn is_declared_repeatable(agent: &Agent, tool: &str) -> bool {
+fn is_declared_repeatable(agent: &Agent, tool_name: &str) -> bool {
     let mut classes = agent.effects.iter().filter_map(|effect| Some((effect, effect.class?)));
-    let first = classes.find(|(effect, _)| matches_glob(&effect.tool, tool));
+    let first = classes.find(|(effect, _)| matches_glob(&effect.tool, tool_name));
     first.is_some_and(|(effect, class)| effect.subject.is_none() && class.may_repeat())
 }
 
-fn matches_glob(glob: &str, tool: &str) -> bool {
-    WildMatch::new(glob).matches(tool)
+fn matches_glob(tool_glob: &str, tool_name: &str) -> bool {
+    WildMatch::new(tool_glob).matches(tool_name)
 }

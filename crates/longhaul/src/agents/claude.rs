@@ -52,8 +52,8 @@ pub(crate) fn parse_claude_agent(
             return Some(None);
         }
     };
-    let fields = ClaudeFields(parse_front_matter_entries(diagnostics, &parts.front_matter));
-    let (position, named) = fields.agent_name(stem);
+    let fields = ClaudeAgentFields(parse_front_matter_entries(diagnostics, &parts.front_matter));
+    let (position, named) = fields.position_and_agent_name(stem);
     let name = match files::parse_agent_name(&named) {
         Ok(name) => name,
         Err(message) => {
@@ -64,22 +64,22 @@ pub(crate) fn parse_claude_agent(
     let mut agent = Agent::new(name);
     agent.prompt = escape::escape_template_syntax(&parts.body);
     fields.set_agent_fields(diagnostics, &mut agent, ctx);
-    agent.tools = fields.granted_tools(diagnostics, &agent, ctx);
+    agent.tools = fields.granted_tool_names(diagnostics, &agent, ctx);
     fields.add_unknown_field_notes(diagnostics);
     Some(Some(agent))
 }
 
 /// All fields of a Claude Code agent file, supported or not.
-struct ClaudeFields(Vec<TableEntry>);
+struct ClaudeAgentFields(Vec<TableEntry>);
 
-impl ClaudeFields {
+impl ClaudeAgentFields {
     fn find_field(&self, key: &str) -> Option<&TableEntry> {
         self.0.iter().find(|entry| entry.key == key)
     }
 
     /// Returns the agent's name and the position of the name. Without a `name` field the agent is
     /// named like the file.
-    fn agent_name(&self, file_stem: &str) -> (Position, String) {
+    fn position_and_agent_name(&self, file_stem: &str) -> (Position, String) {
         let named = self.find_field("name");
         let named = named.map(|entry| (entry.node.position, node_to_text(&entry.node)));
         named
@@ -98,7 +98,7 @@ impl ClaudeFields {
             agent.description = node_to_text(&entry.node);
         }
         if let Some(entry) = self.find_field("model") {
-            agent.models = convert_claude_model(diagnostics, &node_to_text(&entry.node), ctx);
+            agent.models = convert_claude_model_name(diagnostics, &node_to_text(&entry.node), ctx);
         }
         if let Some(entry) = self.find_field("maxTurns").or_else(|| self.find_field("max_turns")) {
             agent.max_turns = parse_max_turns(diagnostics, entry);
@@ -118,7 +118,7 @@ impl ClaudeFields {
     }
 
     /// Returns the tools that the field `tools` lists, without those that `disallowedTools` lists.
-    fn granted_tools(
+    fn granted_tool_names(
         &self,
         diagnostics: &mut Diagnostics,
         agent: &Agent,
@@ -132,7 +132,7 @@ impl ClaudeFields {
             // express such limits better.
             let forbidden: Vec<_> = disallowed
                 .iter()
-                .map(|name| ClaudeTool::parse_listed_tool(name).native_name)
+                .map(|name| ClaudeToolEntry::parse_tool_entry(name).native_name)
                 .collect();
             granted.retain(|tool| {
                 !forbidden.iter().flatten().any(|forbidden_tool| forbidden_tool == tool)
@@ -174,7 +174,7 @@ fn parse_front_matter_entries(
     }
 }
 
-fn convert_claude_model(
+fn convert_claude_model_name(
     diagnostics: &mut Diagnostics,
     model_name: &str,
     ctx: &AgentLoadContext<'_>,
@@ -222,15 +222,15 @@ fn set_agent_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &T
 }
 
 /// A tool as a Claude Code agent file names it.
-struct ClaudeTool {
+struct ClaudeToolEntry {
     /// Longhaul's name of the tool. `None` means that the listed name is not a Claude Code name.
     native_name: Option<String>,
     /// Whether the file allows only some calls of the tool, as in `Bash(git log:*)`.
     is_limited: bool,
 }
 
-impl ClaudeTool {
-    fn parse_listed_tool(text: &str) -> Self {
+impl ClaudeToolEntry {
+    fn parse_tool_entry(text: &str) -> Self {
         let (name, limit) = text.split_once('(').unwrap_or((text, ""));
         let name = name.trim();
         let own_name = tools::longhaul_tool_name(name).map(str::to_owned);
@@ -292,26 +292,26 @@ fn resolve_claude_tool_name(
     agent: &Agent,
     ctx: &AgentLoadContext<'_>,
 ) -> Result<String, String> {
-    let named = ClaudeTool::parse_listed_tool(name);
-    let own_name = named.native_name.unwrap_or_else(|| name.to_owned());
+    let named = ClaudeToolEntry::parse_tool_entry(name);
+    let longhaul_name = named.native_name.unwrap_or_else(|| name.to_owned());
     if named.is_limited {
         return Err("such limits are not supported; define the agent with rules in agents/NAME.md"
             .to_owned());
     }
-    match tools::check_mcp_tool_name(&own_name, ctx.servers) {
-        Some(Ok(())) => return Ok(own_name),
+    match tools::check_name_if_mcp_tool(&longhaul_name, ctx.servers) {
+        Some(Ok(())) => return Ok(longhaul_name),
         Some(Err(why)) => return Err(why),
         None => {}
     }
-    if own_name == SHELL_TOOL && !shell_check::is_unsandboxed(agent) {
+    if longhaul_name == SHELL_TOOL && !shell_check::is_unsandboxed(agent) {
         return Err("commands need a sandbox, which this build does not support yet, or the line \
              `sandbox: { isolation: none }`, which runs them unsandboxed"
             .to_owned());
     }
-    match ctx.tools.contains(&own_name.as_str()) {
-        true => Ok(own_name),
-        false if own_name == name => Err("unknown tool".to_owned()),
-        false => Err(format!("this build has no tool `{own_name}`")),
+    match ctx.tools.contains(&longhaul_name.as_str()) {
+        true => Ok(longhaul_name),
+        false if longhaul_name == name => Err("unknown tool".to_owned()),
+        false => Err(format!("this build has no tool `{longhaul_name}`")),
     }
 }
 

@@ -7,7 +7,7 @@ use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
 use crate::agents::problem::{Problem, ProblemKind};
-use crate::agents::template::{self, AllowedVariables};
+use crate::agents::template::{self, AllowedTemplateVariables};
 use crate::duration::{self, DURATION_EXAMPLES};
 use crate::spanned::{Node, NodeValue, Position, TableEntry, escape_control_characters};
 
@@ -36,10 +36,10 @@ impl Diagnostic {
         Self { position, message: escape_control_characters(&message.into()), kind }
     }
 
-    /// Converts the diagnostic to a problem of the file at `path`.
-    pub(crate) fn into_problem(self, path: &Path) -> Problem {
+    /// Converts the diagnostic to a problem of the file at `file_path`.
+    pub(crate) fn into_problem(self, file_path: &Path) -> Problem {
         Problem {
-            path: path.to_path_buf(),
+            path: file_path.to_path_buf(),
             line: self.position.line,
             column: self.position.column,
             message: self.message,
@@ -61,7 +61,7 @@ impl<'s, 'a> FieldReader<'s, 'a> {
     /// Creates a reader for the fields of the table in `entry`. `None` means that the value is not
     /// a table. This is reported, and the message shows a table with the key `example_key` as an
     /// example.
-    pub(crate) fn new(
+    pub(crate) fn for_table_fields(
         diagnostics: &'s mut Diagnostics,
         entry: &'a TableEntry,
         example_key: &str,
@@ -75,11 +75,11 @@ impl<'s, 'a> FieldReader<'s, 'a> {
 
     /// Returns the field with this key. `None` means that it is missing. From now on the key counts
     /// as valid, so it is not reported as unknown.
-    pub(crate) fn get(&mut self, key: &'static str) -> Option<&'a TableEntry> {
-        if !self.requested.contains(&key) {
-            self.requested.push(key);
+    pub(crate) fn get(&mut self, field_key: &'static str) -> Option<&'a TableEntry> {
+        if !self.requested.contains(&field_key) {
+            self.requested.push(field_key);
         }
-        self.entries.iter().find(|entry| entry.key == key)
+        self.entries.iter().find(|entry| entry.key == field_key)
     }
 
     /// Parses the field with this key by calling `read`. `None` means that the field is missing or
@@ -140,10 +140,10 @@ impl Diagnostics {
         self.missing.push(Diagnostic::new(ProblemKind::Missing, position, message));
     }
 
-    /// Records that the file `name` of the project in `root` was read.
-    pub(crate) fn add_path_of_read_file(&mut self, root: &Path, name: &str) {
-        let plain = Path::new(name).components().filter(|part| *part != Component::CurDir);
-        self.files.push(root.join(plain.collect::<PathBuf>()));
+    /// Records that the file `file_name` of the project in `project_root` was read.
+    pub(crate) fn add_path_of_read_file(&mut self, project_root: &Path, file_name: &str) {
+        let plain = Path::new(file_name).components().filter(|part| *part != Component::CurDir);
+        self.files.push(project_root.join(plain.collect::<PathBuf>()));
     }
 
     /// Adds a note: a remark that is not a problem.
@@ -154,7 +154,7 @@ impl Diagnostics {
     /// Reports that the value of `entry` is not what is expected. Always returns `None`.
     fn report_type_mismatch<T>(&mut self, entry: &TableEntry, expected: &str) -> Option<T> {
         let node = &entry.node;
-        let actual_value = match &node.value {
+        let problem = match &node.value {
             NodeValue::Null => "has no value".to_owned(),
             NodeValue::Boolean(flag) => format!("is {flag}"),
             NodeValue::Integer(whole) => format!("is {whole}"),
@@ -162,10 +162,7 @@ impl Diagnostics {
             NodeValue::Text(text) => format!("is {text:?}"),
             NodeValue::List(_) | NodeValue::Table(_) => format!("is {}", node.type_name()),
         };
-        self.report_invalid(
-            node.position,
-            format!("`{}` {actual_value}: write {expected}", entry.key),
-        );
+        self.report_invalid(node.position, format!("`{}` {problem}: write {expected}", entry.key));
         None
     }
 
@@ -302,7 +299,7 @@ impl Diagnostics {
     pub(crate) fn parse_template(
         &mut self,
         entry: &TableEntry,
-        names: AllowedVariables<'_>,
+        names: AllowedTemplateVariables<'_>,
     ) -> Option<String> {
         let text = self.parse_nonempty_text(entry)?;
         if let Some(error) = template::find_template_error(&text, names) {

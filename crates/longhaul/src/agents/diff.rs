@@ -23,8 +23,8 @@ impl AgentChanges {
 
 /// Returns the first eight characters of an agent version (the hash of the agent's definition), for
 /// display.
-pub fn short_agent_version(version: &longhaul_core::raw::Hash) -> String {
-    let mut version = version.to_string();
+pub fn short_agent_version(definition_hash: &longhaul_core::raw::Hash) -> String {
+    let mut version = definition_hash.to_string();
     version.truncate(8);
     version
 }

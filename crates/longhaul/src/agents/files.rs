@@ -43,7 +43,7 @@ pub(crate) fn list_agent_files(
     source: AgentSource,
 ) -> AgentFileListing {
     let mut listed = AgentFileListing::default();
-    listed.list_folder((folder, display_path), source, 0);
+    listed.list_files_in_folder((folder, display_path), source, 0);
     let sort_key =
         |(at, file): &(PathBuf, AgentFile)| (at.parent().map(Path::to_owned), file.stem.clone());
     listed.files.sort_by_key(sort_key);
@@ -51,7 +51,7 @@ pub(crate) fn list_agent_files(
 }
 
 impl AgentFileListing {
-    fn list_folder(
+    fn list_files_in_folder(
         &mut self,
         (folder, display_path): (&Path, &Path),
         source: AgentSource,
@@ -88,7 +88,9 @@ impl AgentFileListing {
                     let stem = stem.to_owned();
                     self.files.push((at, AgentFile { stem, path, source }));
                 }
-                None if at.is_dir() => self.list_or_skip_subfolder((&at, &path), source, depth + 1),
+                None if at.is_dir() => {
+                    self.list_or_skip_files_in_subfolder((&at, &path), source, depth + 1)
+                }
                 None => {}
             }
         }
@@ -96,7 +98,7 @@ impl AgentFileListing {
 
     /// Searches a subfolder for agent files, or adds a note if the subfolder is skipped and
     /// contains `.md` files.
-    fn list_or_skip_subfolder(
+    fn list_or_skip_files_in_subfolder(
         &mut self,
         (folder, display_path): (&Path, &Path),
         source: AgentSource,
@@ -110,7 +112,9 @@ impl AgentFileListing {
                 "the folder is a symbolic link, which is not followed"
             }
             AgentSource::Claude if depth > FOLDER_DEPTH_MAX => "the folder is nested too deeply",
-            AgentSource::Claude => return self.list_folder((folder, display_path), source, depth),
+            AgentSource::Claude => {
+                return self.list_files_in_folder((folder, display_path), source, depth);
+            }
         };
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let mut files = files.filter(|file| file.path().extension().is_some_and(|end| end == "md"));

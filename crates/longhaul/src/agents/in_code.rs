@@ -6,7 +6,9 @@ use longhaul_engine::agent::config::GradingConfig;
 
 use crate::agents::load_context::AgentLoadContext;
 use crate::agents::shell_check;
-use crate::agents::template::{self, AllowedVariables, LANE_VARIABLES, prompt_variable_names};
+use crate::agents::template::{
+    self, AllowedTemplateVariables, LANE_VARIABLES, prompt_variable_names,
+};
 use crate::agents::tools;
 use crate::agents::{outcome, output};
 
@@ -25,14 +27,14 @@ pub(crate) fn check_agent_and_canonicalize_schema(
     }
     problems.extend(shell_check::missing_sandbox_error(agent).map(str::to_owned));
     let names = prompt_variable_names(agent.perception.is_some());
-    let prompt = [("the prompt", &agent.prompt, AllowedVariables::Only(&names))];
+    let prompt = [("the prompt", &agent.prompt, AllowedTemplateVariables::Only(&names))];
     let lane = agent.lane.iter();
-    let lane = lane.map(|lane| ("`lane`", lane, AllowedVariables::Only(LANE_VARIABLES)));
+    let lane = lane.map(|lane| ("`lane`", lane, AllowedTemplateVariables::Only(LANE_VARIABLES)));
     let events = agent.events.values();
-    let events = events.map(|text| ("`events`", text, AllowedVariables::Any));
-    for (field, text, names) in prompt.into_iter().chain(lane).chain(events) {
+    let events = events.map(|text| ("`events`", text, AllowedTemplateVariables::Any));
+    for (template_name, text, names) in prompt.into_iter().chain(lane).chain(events) {
         if let Some(error) = template::find_template_error(text, names) {
-            problems.push(format!("{field}:{}: {}", error.position, error.message));
+            problems.push(format!("{template_name}:{}: {}", error.position, error.message));
         }
     }
     if let Some(schema) = &agent.output {

@@ -38,7 +38,7 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
         loading.loaded.problems.extend(listed.problems);
         loading.loaded.notes.extend(listed.notes);
         for (at, file) in listed.files {
-            loading.load_file(file, files::read_agent_file(ctx.root, &at));
+            loading.load_agent_file(file, files::read_agent_file(ctx.root, &at));
         }
     }
     for built_in in ctx.built_in {
@@ -47,7 +47,7 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
             path: PathBuf::from(format!("built-in/{}.md", built_in.name)),
             source: AgentSource::BuiltIn,
         };
-        loading.load_file(file, Ok(built_in.file.into()));
+        loading.load_agent_file(file, Ok(built_in.file.into()));
     }
     loading.into_sorted_agents()
 }
@@ -74,7 +74,7 @@ pub fn find_agent_text_problems(
         source: AgentSource::Project,
     };
     let mut loading = AgentLoader::new(ctx);
-    loading.load_file(file, Ok(text.into()));
+    loading.load_agent_file(file, Ok(text.into()));
     loading.into_sorted_agents().problems
 }
 
@@ -111,10 +111,10 @@ impl<'a> AgentLoader<'a> {
     }
 
     /// Loads an agent file, unless a file of higher precedence defines an agent with the same name.
-    fn load_file(&mut self, file: AgentFile, bytes: Result<Vec<u8>, String>) {
+    fn load_agent_file(&mut self, file: AgentFile, content: Result<Vec<u8>, String>) {
         let mut diagnostics = Diagnostics::default();
-        let (name, agent) = match bytes {
-            Ok(bytes) => match self.parse_agent_file(&mut diagnostics, &file, &bytes) {
+        let (name, agent) = match content {
+            Ok(content) => match self.parse_agent_file(&mut diagnostics, &file, &content) {
                 Some(read) => read,
                 None => {
                     let notes = diagnostics.notes.into_iter();

@@ -16,7 +16,7 @@ pub(crate) fn parse_outcome_field(
     entry: &TableEntry,
     ctx: &AgentLoadContext<'_>,
 ) -> Option<GradingConfig> {
-    let mut fields = FieldReader::new(diagnostics, entry, "rubric")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "rubric")?;
     if fields.get("rubric").is_none() {
         let message = "`outcome` needs a `rubric`: the path of a file such as ./rubric.md, or the \
             text itself";
@@ -25,7 +25,7 @@ pub(crate) fn parse_outcome_field(
     let rubric = fields
         .parse_field_with("rubric", |diagnostics, entry| parse_rubric(diagnostics, entry, ctx));
     let grader = fields.parse_field_with("grader", Diagnostics::parse_nonempty_text);
-    let max_rounds = fields.parse_field_with("max_rounds", parse_max_rounds);
+    let max_rounds = fields.parse_field_with("max_rounds", parse_max_grading_rounds);
     fields.report_unknown_fields();
     Some(GradingConfig {
         rubric: rubric?,
@@ -34,7 +34,7 @@ pub(crate) fn parse_outcome_field(
     })
 }
 
-fn parse_max_rounds(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
+fn parse_max_grading_rounds(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
     let rounds: u32 = diagnostics.parse_integer(entry, 1)?;
     if rounds > GradingConfig::MAX_ROUNDS_MAX {
         let message = format!("`max_rounds` is above {}", GradingConfig::MAX_ROUNDS_MAX);
@@ -52,7 +52,7 @@ fn parse_rubric(
     ctx: &AgentLoadContext<'_>,
 ) -> Option<String> {
     let text = diagnostics.parse_nonempty_text(entry)?;
-    let read = match is_file_path(&text) {
+    let read = match is_rubric_file_path(&text) {
         true => {
             diagnostics.add_path_of_read_file(ctx.root, &text);
             load_rubric_file(&text, ctx)
@@ -80,16 +80,16 @@ pub(crate) fn rubric_error(rubric: &str) -> Option<String> {
 
 /// Returns whether a rubric is a path: it is one word that starts with `./` or ends with `.md` or
 /// `.txt`.
-fn is_file_path(text: &str) -> bool {
-    let is_word = !text.contains(char::is_whitespace);
-    let has_text_ending = [".md", ".txt"].iter().any(|ending| text.ends_with(ending));
-    is_word && (text.starts_with("./") || has_text_ending)
+fn is_rubric_file_path(rubric: &str) -> bool {
+    let is_word = !rubric.contains(char::is_whitespace);
+    let has_text_ending = [".md", ".txt"].iter().any(|ending| rubric.ends_with(ending));
+    is_word && (rubric.starts_with("./") || has_text_ending)
 }
 
-fn load_rubric_file(name: &str, ctx: &AgentLoadContext<'_>) -> Result<String, String> {
+fn load_rubric_file(file_name: &str, ctx: &AgentLoadContext<'_>) -> Result<String, String> {
     let max = GradingConfig::RUBRIC_BYTES_MAX;
-    let unusable = |why: String| format!("the rubric `{name}` can't be used: {why}");
-    let bytes = project_file::read_file_in_project(ctx.root, Path::new(name), max)
+    let unusable = |why: String| format!("the rubric `{file_name}` can't be used: {why}");
+    let bytes = project_file::read_file_in_project(ctx.root, Path::new(file_name), max)
         .map_err(|unread| unusable(unread.to_string()))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let text = std::str::from_utf8(bytes).map_err(|_| unusable("it is not UTF-8".to_owned()))?;

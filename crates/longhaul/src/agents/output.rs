@@ -24,7 +24,7 @@ pub(crate) fn parse_output_field(
     entry: &TableEntry,
     ctx: &AgentLoadContext<'_>,
 ) -> Option<RawJson> {
-    let mut fields = FieldReader::new(diagnostics, entry, "schema")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "schema")?;
     let schema = fields.get("schema");
     fields.report_unknown_fields();
     let Some(schema) = schema else {
@@ -50,15 +50,17 @@ pub(crate) fn parse_output_field(
     }
 }
 
-fn load_schema_file(name: &str, ctx: &AgentLoadContext<'_>) -> Result<RawJson, String> {
-    let bytes = project_file::read_file_in_project(ctx.root, Path::new(name), SCHEMA_BYTES_MAX)
-        .map_err(|why| format!("the schema `{name}` can't be used: {why}"))?;
+fn load_schema_file(file_name: &str, ctx: &AgentLoadContext<'_>) -> Result<RawJson, String> {
+    let bytes =
+        project_file::read_file_in_project(ctx.root, Path::new(file_name), SCHEMA_BYTES_MAX)
+            .map_err(|why| format!("the schema `{file_name}` can't be used: {why}"))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());
-        format!("the schema `{name}` is not valid JSON: {name}:{line}:{column}")
+        format!("the schema `{file_name}` is not valid JSON: {file_name}:{line}:{column}")
     })?;
-    validate_output_schema(value).map_err(|why| format!("the schema `{name}` can't be used: {why}"))
+    validate_output_schema(value)
+        .map_err(|why| format!("the schema `{file_name}` can't be used: {why}"))
 }
 
 /// Checks an output schema (the JSON Schema of an agent's result) and returns it as canonical JSON.
@@ -76,13 +78,16 @@ pub(crate) fn validate_output_schema(value: Value) -> Result<RawJson, String> {
         }
         return Err(match SchemaComplexity::measure(&value) {
             Err(SchemaError::Cycle(_)) => {
-                format!("the schema has a cycle: {}", truncate_message(&why))
+                format!("the schema has a cycle: {}", truncate_validator_message(&why))
             }
             Err(SchemaError::Expansion) => {
-                format!("the schema is too large: {}", truncate_message(&why))
+                format!("the schema is too large: {}", truncate_validator_message(&why))
             }
             Err(SchemaError::Reference(_)) | Ok(_) => {
-                format!("the schema is not a valid JSON Schema: {}", truncate_message(&why))
+                format!(
+                    "the schema is not a valid JSON Schema: {}",
+                    truncate_validator_message(&why)
+                )
             }
         });
     }
@@ -95,7 +100,7 @@ fn schema_as_canonical_json(schema: &Value) -> Result<RawJson, String> {
 }
 
 /// Truncates an error message of the schema validator, since it may contain a part of the schema.
-fn truncate_message(text: &str) -> String {
+fn truncate_validator_message(text: &str) -> String {
     let mut chars = text.chars();
     let mut truncated: String = chars.by_ref().take(300).collect();
     if chars.next().is_some() {

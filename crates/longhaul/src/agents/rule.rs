@@ -11,7 +11,7 @@ use longhaul_engine::agent::EffectRule;
 use longhaul_engine::is_control_tool;
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
-use crate::agents::template::{AllowedVariables, LANE_VARIABLES};
+use crate::agents::template::{AllowedTemplateVariables, LANE_VARIABLES};
 use crate::duration;
 use crate::spanned::TableEntry;
 
@@ -58,8 +58,8 @@ pub(crate) fn parse_gate_rule(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
 ) -> Option<GateRule> {
-    let mut fields = FieldReader::new(diagnostics, entry, "tool")?;
-    let tool = parse_rule_tool(&mut fields, entry);
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "tool")?;
+    let tool = parse_rule_tool_glob(&mut fields, entry);
     let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
     let verdict = parse_rule_action(&mut fields, entry);
     let always = fields.parse_field_with("always", Diagnostics::parse_boolean);
@@ -69,7 +69,7 @@ pub(crate) fn parse_gate_rule(
     let remind = fields.parse_field_with("remind", |diagnostics, entry| {
         parse_reminder_delay(diagnostics, entry, timeout.unwrap_or_default())
     });
-    let tags = fields.parse_field_with("tags", parse_tags);
+    let tags = fields.parse_field_with("tags", parse_gate_tags);
     let escalation = fields.parse_field_with("then", |diagnostics, entry| {
         let steps = diagnostics.parse_list_items(entry, |diagnostics, entry| {
             parse_escalation_step(diagnostics, entry, timeout.unwrap_or_default())
@@ -114,11 +114,11 @@ pub(crate) fn parse_result_gate(
     if entry.node.as_table().is_none() {
         return diagnostics.parse_boolean(entry).map(|asks| asks.then_some(gate));
     }
-    let mut fields = FieldReader::new(diagnostics, entry, "ask")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "ask")?;
     let ask = fields.parse_field_with("ask", Diagnostics::parse_nonempty_text);
     let (timeout, on_timeout) = parse_gate_timeout_fields(&mut fields);
     let approvers = fields.parse_field_with("approvers", parse_approvers);
-    let tags = fields.parse_field_with("tags", parse_tags);
+    let tags = fields.parse_field_with("tags", parse_gate_tags);
     fields.report_unknown_fields();
     Some(Some(ResultApprovalGate {
         auto_approve: None,
@@ -190,7 +190,7 @@ fn parse_escalation_step(
     entry: &TableEntry,
     timeout: GateTimeout,
 ) -> Option<EscalationStep> {
-    let mut fields = FieldReader::new(diagnostics, entry, "to")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "to")?;
     let after = fields.parse_field_with("after", |diagnostics, entry| {
         parse_gate_notification_delay(diagnostics, entry, timeout)
     });
@@ -204,7 +204,7 @@ fn parse_escalation_step(
 }
 
 /// Parses the tags of a gate, by which people can search for the gate.
-fn parse_tags(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<String>> {
+fn parse_gate_tags(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<String>> {
     let tags = diagnostics.parse_list_items(entry, Diagnostics::parse_nonempty_text)?;
     if let Err(message) = check_gate_tags(&tags) {
         diagnostics.report_invalid(entry.node.position, message);
@@ -212,7 +212,7 @@ fn parse_tags(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<S
     Some(tags)
 }
 
-fn parse_rule_tool(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<String> {
+fn parse_rule_tool_glob(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<String> {
     let Some(tool) = fields.get("tool") else {
         let key = &entry.key;
         let message = format!("`{key}` names no tool: write `tool: NAME` or `tool: \"*\"`");
@@ -268,7 +268,7 @@ fn parse_approvers(
             .parse_integer(entry, 1)
             .map(|count| ApprovalRequirement { count, not_submitter: false });
     }
-    let mut fields = FieldReader::new(diagnostics, entry, "count")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "count")?;
     let count =
         fields.parse_field_with("count", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
     let not = fields.parse_field_with("not", |diagnostics, entry| {
@@ -301,13 +301,13 @@ pub(crate) fn parse_effect_rule(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
 ) -> Option<EffectRule> {
-    let mut fields = FieldReader::new(diagnostics, entry, "tool")?;
-    let tool = parse_rule_tool(&mut fields, entry);
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "tool")?;
+    let tool = parse_rule_tool_glob(&mut fields, entry);
     let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
     let class = fields.get("class");
     let class = class.map(|class| fields.diagnostics.parse_one_of(class, CLASSES));
     let key = fields.get("key");
-    let names = AllowedVariables::Only(LANE_VARIABLES);
+    let names = AllowedTemplateVariables::Only(LANE_VARIABLES);
     let key = key.map(|key| fields.diagnostics.parse_template(key, names));
     if class.is_none() && key.is_none() {
         let name = &entry.key;

@@ -16,7 +16,7 @@ use longhaul_engine::agent::config::{
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
 use crate::agents::executable;
 use crate::agents::load_context::AgentLoadContext;
-use crate::agents::template::AllowedVariables;
+use crate::agents::template::AllowedTemplateVariables;
 use crate::config::settings::fraction_to_percent;
 use crate::spanned::TableEntry;
 
@@ -122,14 +122,17 @@ pub(crate) fn parse_sandbox(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
 ) -> Option<SandboxConfig> {
-    let mut fields = FieldReader::new(diagnostics, entry, "isolation")?;
-    let isolation = fields.parse_field_with("isolation", parse_isolation);
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "isolation")?;
+    let isolation = fields.parse_field_with("isolation", parse_isolation_level);
     fields.report_unsupported_fields(UNSUPPORTED_SANDBOX_FIELDS);
     fields.report_unknown_fields();
     Some(SandboxConfig { isolation: isolation.unwrap_or_default(), ..SandboxConfig::default() })
 }
 
-fn parse_isolation(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<IsolationLevel> {
+fn parse_isolation_level(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<IsolationLevel> {
     let text = diagnostics.parse_nonempty_text(entry)?;
     if text == "none" {
         return Some(IsolationLevel::None);
@@ -145,7 +148,7 @@ fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
     if entry.node.as_text().is_some() {
         return diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| LoopGuardConfig::OFF);
     }
-    let mut fields = FieldReader::new(diagnostics, entry, "identical_calls")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "identical_calls")?;
     let default = LoopGuardConfig::default();
     let keys = ["identical_calls", "no_progress", "repeated_text", "compactions"];
     if !keys.into_iter().any(|key| fields.get(key).is_some()) {
@@ -155,7 +158,7 @@ fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
         return None;
     }
     let [identical_calls, no_progress, repeated_text, compactions] =
-        keys.map(|key| fields.parse_field_with(key, parse_number_or_off));
+        keys.map(|key| fields.parse_field_with(key, parse_loop_guard_limit_or_off));
     fields.report_unknown_fields();
     Some(LoopGuardConfig {
         identical_calls: identical_calls.unwrap_or(default.identical_calls),
@@ -167,7 +170,10 @@ fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
 
 /// Parses a loop guard (a limit on how often a run may repeat itself): a number, or `off`. The
 /// inner `None` means `off`; the outer `None` means that the value is invalid.
-fn parse_number_or_off(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Option<u32>> {
+fn parse_loop_guard_limit_or_off(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<Option<u32>> {
     match entry.node.as_text() {
         Some(_) => diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| None),
         None => diagnostics.parse_integer(entry, 2).map(Some),
@@ -178,7 +184,7 @@ fn parse_children_config(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
 ) -> Option<ChildRunsConfig> {
-    let mut fields = FieldReader::new(diagnostics, entry, "agents")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "agents")?;
     let agents = fields.parse_field_with("agents", |diagnostics, entry| {
         let agents = diagnostics.parse_unique_texts(entry)?;
         if agents.is_empty() {
@@ -199,7 +205,7 @@ fn parse_compaction_policy(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
 ) -> Option<CompactionPolicy> {
-    let mut fields = FieldReader::new(diagnostics, entry, "keep")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "keep")?;
     let at = fields.parse_field_with("at", |diagnostics, entry| {
         diagnostics.parse_number(entry, COMPACTION_AT_MIN, COMPACTION_AT_MAX)
     });
@@ -223,7 +229,7 @@ fn parse_perception_config(
     entry: &TableEntry,
     ctx: &AgentLoadContext<'_>,
 ) -> Option<PerceptionConfig> {
-    let mut fields = FieldReader::new(diagnostics, entry, "command")?;
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "command")?;
     let source = match (fields.get("command"), fields.get("url")) {
         (Some(entry), None) => parse_perception_command(fields.diagnostics, entry, ctx),
         (None, Some(entry)) => parse_perception_url(fields.diagnostics, entry),
@@ -292,7 +298,8 @@ fn parse_event_templates(
         if event.key.trim().is_empty() {
             diagnostics
                 .report_invalid(event.position, format!("an event has no kind: {EXPECTED_FORM}"));
-        } else if let Some(text) = diagnostics.parse_template(event, AllowedVariables::Any) {
+        } else if let Some(text) = diagnostics.parse_template(event, AllowedTemplateVariables::Any)
+        {
             read.insert(event.key.clone(), text);
         }
     }

@@ -28,7 +28,7 @@ impl AgentScaffold {
     pub fn render_new_agent(&self) -> String {
         let name = &self.name;
         let model = match &self.model {
-            Some(model) => format!("model: {}", quote_yaml(model)),
+            Some(model) => format!("model: {}", quote_yaml_if_needed(model)),
             None => "# model: anthropic/claude-sonnet-5-5   # or a short name of [models]; a list means fallbacks".to_owned(),
         };
         let tools: Vec<String> = match &self.tools {
@@ -58,12 +58,12 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
         )
     }
 
-    /// Renders a copy of the project agent file `text`, with the name of the new agent, and with
-    /// its model and tools if they are set here.
-    pub fn render_agent_copy(&self, text: &str) -> String {
-        let mut text = set_front_matter_field(text, "name", &self.name);
+    /// Renders a copy of the project agent file `source_text`, with the name of the new agent, and
+    /// with its model and tools if they are set here.
+    pub fn render_agent_copy(&self, source_text: &str) -> String {
+        let mut text = set_front_matter_field(source_text, "name", &self.name);
         if let Some(model) = &self.model {
-            text = set_front_matter_field(&text, "model", &quote_yaml(model));
+            text = set_front_matter_field(&text, "model", &quote_yaml_if_needed(model));
         }
         if let Some(tools) = &self.tools {
             text = set_front_matter_field(&text, "tools", &format_yaml_list(tools));
@@ -79,7 +79,7 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
             _ = writeln!(front, "{key}: {value}");
         };
         if !agent.description.is_empty() {
-            line("description", quote_yaml(&agent.description));
+            line("description", quote_yaml_if_needed(&agent.description));
         }
         let models = match &self.model {
             Some(model) => vec![model.clone()],
@@ -87,7 +87,7 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
         };
         match models.as_slice() {
             [] => {}
-            [model] => line("model", quote_yaml(model)),
+            [model] => line("model", quote_yaml_if_needed(model)),
             models => line("model", format_yaml_list(models)),
         }
         line("tools", format_yaml_list(self.tools.as_ref().unwrap_or(&agent.tools)));
@@ -117,7 +117,7 @@ fn trimmed_prompt(agent: &Agent) -> &str {
 }
 
 /// Returns the text as a plain YAML scalar if that is unambiguous, else as a JSON string.
-fn quote_yaml(text: &str) -> String {
+fn quote_yaml_if_needed(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let is_word = ["true", "false", "null"].contains(&text);
@@ -130,7 +130,7 @@ fn quote_yaml(text: &str) -> String {
 fn format_yaml_list(texts: &[String]) -> String {
     let texts = texts.iter().map(|text| match text.starts_with("mcp:") {
         true => text.clone(),
-        false => quote_yaml(text),
+        false => quote_yaml_if_needed(text),
     });
     format!("[{}]", texts.collect::<Vec<_>>().join(", "))
 }
@@ -184,7 +184,7 @@ mod tests {
             ("7", "\"7\""),
             ("say \"hi\"\n", r#""say \"hi\"\n""#),
         ] {
-            assert_eq!(quote_yaml(text), expected);
+            assert_eq!(quote_yaml_if_needed(text), expected);
         }
     }
 }

@@ -75,20 +75,20 @@ pub(crate) fn split_agent_file(bytes: &[u8]) -> Result<AgentFileParts, (Position
 mod tests {
     use super::*;
 
-    fn assert_split(file: &[u8], front: &str, body: &str, line: usize) {
+    fn assert_agent_file_split(file: &[u8], front_matter: &str, body: &str, body_line: usize) {
         let parts = split_agent_file(file).unwrap();
         let found = (parts.front_matter.as_str(), parts.body.as_str(), parts.body_line);
-        assert_eq!(found, (front, body, line));
+        assert_eq!(found, (front_matter, body, body_line));
     }
 
     #[test]
     fn a_file_is_split_into_front_matter_and_body() {
-        assert_split(b"---\nname: a\n---\nHello.\n", "\nname: a\n", "Hello.", 4);
-        assert_split(b"---\n---\n\n\nHello.", "\n", "Hello.", 5);
-        assert_split(b"---\nname: a\n---", "\nname: a\n", "", 4);
+        assert_agent_file_split(b"---\nname: a\n---\nHello.\n", "\nname: a\n", "Hello.", 4);
+        assert_agent_file_split(b"---\n---\n\n\nHello.", "\n", "Hello.", 5);
+        assert_agent_file_split(b"---\nname: a\n---", "\nname: a\n", "", 4);
         let windows = b"\xEF\xBB\xBF---\r\nname: a\r\n---\r\nOne.\r\nTwo.\r\n";
-        assert_split(windows, "\nname: a\n", "One.\nTwo.", 4);
-        assert_split(b"--- \nname: a\n---  \nA\n---\nB", "\nname: a\n", "A\n---\nB", 4);
+        assert_agent_file_split(windows, "\nname: a\n", "One.\nTwo.", 4);
+        assert_agent_file_split(b"--- \nname: a\n---  \nA\n---\nB", "\nname: a\n", "A\n---\nB", 4);
     }
 
     #[test]

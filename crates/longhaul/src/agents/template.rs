@@ -16,7 +16,7 @@ pub(crate) struct TemplateError {
 
 /// Variable names that a template may use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum AllowedVariables<'a> {
+pub(crate) enum AllowedTemplateVariables<'a> {
     /// Only the variables with the listed names.
     Only(&'a [&'a str]),
     /// Variables with any name, for the templates of events, whose fields are not known in advance.
@@ -38,7 +38,7 @@ pub(crate) fn prompt_variable_names(has_perception: bool) -> Vec<&'static str> {
 /// Returns the first error of a template. `None` means that the template is valid.
 pub(crate) fn find_template_error(
     source: &str,
-    allowed_variables: AllowedVariables<'_>,
+    allowed_variables: AllowedTemplateVariables<'_>,
 ) -> Option<TemplateError> {
     if let Some((at, keyword)) = find_tag_that_loads_template(source) {
         return Some(TemplateError {
@@ -63,8 +63,8 @@ pub(crate) fn find_template_error(
         }
     };
     let allowed = match allowed_variables {
-        AllowedVariables::Only(allowed) => allowed,
-        AllowedVariables::Any => return None,
+        AllowedTemplateVariables::Only(allowed) => allowed,
+        AllowedTemplateVariables::Any => return None,
     };
     let is_known = |name: &str| {
         allowed.contains(&name) || environment.globals().any(|(global, _)| global == name)
@@ -76,7 +76,7 @@ pub(crate) fn find_template_error(
     Some(TemplateError {
         // The compiler reports no position for a name, so the first use in the text is a good
         // guess.
-        position: Position::from_offset(source, first_use_offset(source, name)),
+        position: Position::from_offset(source, first_variable_use_offset(source, name)),
         message: format!(
             "in the template: {}",
             suggest::unknown_name_message("name", name, allowed)
@@ -115,12 +115,12 @@ fn find_tag_that_loads_template(source: &str) -> Option<(usize, &str)> {
 
 /// Returns the offset of the first use of a variable after the first `{{` or `{%`, or 0 if it is
 /// not found.
-fn first_use_offset(source: &str, variable: &str) -> usize {
-    let code = source.find("{{").into_iter().chain(source.find("{%")).min();
+fn first_variable_use_offset(template: &str, variable: &str) -> usize {
+    let code = template.find("{{").into_iter().chain(template.find("{%")).min();
     let code = code.unwrap_or(0);
-    let found = source[code..].match_indices(variable).find(|(at, _)| {
-        let rest = &source[code + at + variable.len()..];
-        let before = source[..code + at].chars().next_back();
+    let found = template[code..].match_indices(variable).find(|(at, _)| {
+        let rest = &template[code + at + variable.len()..];
+        let before = template[..code + at].chars().next_back();
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
         !rest.starts_with(is_part) && !before.is_some_and(|c| is_part(c) || c == '.')
     });
@@ -131,15 +131,16 @@ fn first_use_offset(source: &str, variable: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn assert_template_error(source: &str, expected: Option<(&str, &str)>) {
-        let found = find_template_error(source, AllowedVariables::Only(&["input", "context"]));
+    fn assert_template_error(template: &str, position_and_message: Option<(&str, &str)>) {
+        let found =
+            find_template_error(template, AllowedTemplateVariables::Only(&["input", "context"]));
         let found = found.map(|error| (error.position.to_string(), error.message));
-        let Some((position, message)) = expected else {
-            assert_eq!(found, None, "{source}");
+        let Some((position, message)) = position_and_message else {
+            assert_eq!(found, None, "{template}");
             return;
         };
         let found = found.unwrap_or_default();
-        assert_eq!(found.0, position, "{source}");
+        assert_eq!(found.0, position, "{template}");
         assert!(found.1.contains(message), "{found:?}");
     }
 
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_template_syntax_error_reports_its_line() {
-        let found = find_template_error("one\n\ntwo {{ input", AllowedVariables::Any).unwrap();
+        let found =
+            find_template_error("one\n\ntwo {{ input", AllowedTemplateVariables::Any).unwrap();
         assert_eq!(found.position.line, 3);
         assert!(found.message.starts_with("invalid template: "), "{found:?}");
     }

@@ -48,7 +48,7 @@ pub(crate) fn convert_claude_mcp_tool_name(model_api_name: &str) -> Option<Strin
 
 /// Checks the name of an MCP server or of one of its tools. `None` means that the name is not an
 /// MCP name; the error says why an MCP name is invalid.
-pub(crate) fn check_mcp_tool_name(tool: &str, servers: &[&str]) -> Option<Result<(), String>> {
+pub(crate) fn check_name_if_mcp_tool(tool: &str, servers: &[&str]) -> Option<Result<(), String>> {
     let named = tool.strip_prefix(MCP_PREFIX)?;
     if named == ALL_SERVERS {
         return Some(Ok(()));
@@ -90,7 +90,7 @@ pub(crate) fn tool_name_error(
     written_name: &str,
     ctx: &AgentLoadContext<'_>,
 ) -> Option<String> {
-    match check_mcp_tool_name(tool, ctx.servers) {
+    match check_name_if_mcp_tool(tool, ctx.servers) {
         Some(checked) => checked.err(),
         None if ctx.tools.contains(&tool) => None,
         None => Some(suggest::unknown_name_message("tool", written_name, ctx.tools)),
@@ -153,7 +153,7 @@ mod tests {
     fn servers_missing_from_a_known_list_are_refused() {
         let check = |tool: &str, servers: &[&str], expected: Option<Result<(), &str>>| {
             let expected = expected.map(|expected| expected.map_err(str::to_owned));
-            assert_eq!(check_mcp_tool_name(tool, servers), expected, "{tool}");
+            assert_eq!(check_name_if_mcp_tool(tool, servers), expected, "{tool}");
         };
         check("read_file", &[], None);
         check("mcp:github", &[], Some(Ok(())));

@@ -34,7 +34,7 @@ pub struct ProjectContextProviders {
 
 impl ProjectContextProviders {
     /// Creates the context providers of a project. `outbound` is the HTTP client that fetches URLs.
-    pub fn new(
+    pub fn from_config(
         config: &Config,
         outbound: Arc<dyn OutboundHttpClient>,
         clock: Arc<dyn Clock>,

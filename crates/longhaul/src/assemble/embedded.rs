@@ -22,19 +22,19 @@ use crate::assemble::models::ModelRegistry;
 use crate::assemble::redactor::{ProjectRedactor, build_redactor};
 use crate::assemble::registrations::RuntimeRegistrations;
 use crate::assemble::{
-    AssembleError, IN_MEMORY_URL, ProjectOpenOptions, ProjectRuntime, open_with_store_url,
+    AssembleError, IN_MEMORY_URL, ProjectOpenOptions, ProjectRuntime, open_runtime_with_store_url,
     register_store_backed_tools, store_url,
 };
 use crate::config;
 use crate::config::error::ConfigError;
 use crate::config::load::SettingOverride;
 use crate::config::process_env::ProcessEnv;
-use crate::handler::threads::HandlerThreads;
+use crate::handler::threads::HandlerThreadRunner;
 use crate::mcp::file::McpFile;
 
 /// Opens a runtime with the agents, tools and models that the program registered, and with the
 /// files of its project. `store` is a URL that overrides the URL of the project's store.
-pub(crate) fn open_project(
+pub(crate) fn open_project_runtime(
     here: &ProcessEnv,
     store: Option<String>,
     registered: RuntimeRegistrations,
@@ -46,7 +46,8 @@ pub(crate) fn open_project(
         Some(url) if url == IN_MEMORY_URL => url,
         Some(_) | None => store_url(&config)?,
     };
-    let runtime = open_with_store_url(url, config, open_options_of_library_program(), registered)?;
+    let runtime =
+        open_runtime_with_store_url(url, config, open_options_of_library_program(), registered)?;
     for problem in runtime.loaded.problems.iter().chain(&runtime.loaded.missing_references) {
         tracing::warn!("{problem}");
     }
@@ -81,7 +82,7 @@ fn store_url_override(url: &str) -> Result<Option<SettingOverride>, AssembleErro
 /// Opens a runtime with the agents, tools and models that the program registered, and with the
 /// provider models whose API keys are in the environment. No file of a project or of the user is
 /// read.
-pub(crate) fn open_without_project(
+pub(crate) fn open_runtime_without_project(
     here: &ProcessEnv,
     store: String,
     registered: RuntimeRegistrations,
@@ -94,7 +95,7 @@ pub(crate) fn open_without_project(
     };
     let store = Arc::new(longhaul_store::open_sqlite_store(store)?);
     let counters = EngineCounters::default();
-    let handler_threads = HandlerThreads::new(Arc::clone(&clock), counters.clone());
+    let handler_threads = HandlerThreadRunner::new(Arc::clone(&clock), counters.clone());
     let mut registered = registered.convert_handlers_to_agents(&store, &handler_threads)?;
     let tools = registered
         .extend_tool_registry(register_store_backed_tools(ToolRegistry::new([])?, &store)?)?;

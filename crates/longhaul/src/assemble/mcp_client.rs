@@ -19,7 +19,7 @@ pub trait McpClient: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 
     /// Connects to a server and returns its description.
-    async fn check_server(&self, server: &str) -> Result<McpServerReport, McpCheckError>;
+    async fn check_server(&self, server_name: &str) -> Result<McpServerReport, McpCheckError>;
 
     /// Closes the connections that were opened only for this claim (a worker's exclusive right to
     /// drive a run).

@@ -16,7 +16,7 @@ use crate::assemble::mcp_client::{McpCheckError, McpClient, McpReportedTool, Mcp
 use crate::assemble::mcp_tools::resolve_enabled_servers;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
-use crate::mcp::resolved::ResolvedServer;
+use crate::mcp::resolved::ResolvedMcpServer;
 use crate::mcp::server::{self, McpServerConfig};
 
 /// Folder of the saved OAuth logins of MCP servers, inside the user's state folder.
@@ -45,16 +45,16 @@ pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock
             let folder = state.join(LOGINS_FOLDER);
             Some(LoginContext::new(folder, oauth, Arc::clone(clock)))
         };
-        Some(to_server_spec(server, filled, login))
+        Some(server_config_to_spec(server, filled, login))
     });
     McpServers::new(specs.collect(), Arc::clone(clock))
 }
 
 /// Converts the settings of an MCP server to the format of the MCP client. `login` creates the
 /// login data of a server that is reached over HTTP.
-fn to_server_spec(
+fn server_config_to_spec(
     server: &McpServerConfig,
-    filled: ResolvedServer,
+    filled: ResolvedMcpServer,
     login: impl FnOnce(OAuthConfig) -> Option<LoginContext>,
 ) -> ServerSpec {
     ServerSpec {
@@ -101,8 +101,8 @@ impl McpClient for McpServersClient {
         })
     }
 
-    async fn check_server(&self, server: &str) -> Result<McpServerReport, McpCheckError> {
-        let result = self.0.check_server(server).await;
+    async fn check_server(&self, server_name: &str) -> Result<McpServerReport, McpCheckError> {
+        let result = self.0.check_server(server_name).await;
         result.map(to_server_report).map_err(|error| McpCheckError {
             message: error.to_string(),
             needs_login: matches!(error, McpError::LoginRequired { is_transient: false, .. }),

@@ -20,7 +20,7 @@ use crate::assemble::slow_notice::SlowMcpServerNotifier;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::name::{ALL_SERVERS, FILE_NAME, split_mcp_server_and_tool};
-use crate::mcp::resolved::ResolvedServer;
+use crate::mcp::resolved::ResolvedMcpServer;
 use crate::trust::decisions::TrustDecisions;
 use crate::trust::item::TrustItem;
 
@@ -29,7 +29,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The MCP servers of a file by name, with expanded variables. The error is the reason why a server
 /// can't be started.
-pub type ResolvedServers = BTreeMap<String, Result<ResolvedServer, String>>;
+pub type ResolvedMcpServers = BTreeMap<String, Result<ResolvedMcpServer, String>>;
 
 /// The tools of a project's MCP servers.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct ClosingMcpClients {
 #[derive(Debug)]
 struct McpServerSet {
     file: McpFile,
-    resolved: ResolvedServers,
+    resolved: ResolvedMcpServers,
     client: Arc<dyn McpClient>,
     /// Claims of the runs that use this client. A claim is a worker's exclusive right to drive a
     /// run.
@@ -63,8 +63,8 @@ struct McpServerSet {
 }
 
 impl McpServerSet {
-    fn new(file: McpFile, ready: ResolvedServers, client: Arc<dyn McpClient>) -> Arc<Self> {
-        Arc::new(Self { file, resolved: ready, client, claims: Mutex::default() })
+    fn new(file: McpFile, resolved: ResolvedMcpServers, client: Arc<dyn McpClient>) -> Arc<Self> {
+        Arc::new(Self { file, resolved, client, claims: Mutex::default() })
     }
 
     fn lock_run_claims(&self) -> MutexGuard<'_, BTreeSet<RunClaimId>> {
@@ -73,12 +73,12 @@ impl McpServerSet {
 }
 
 /// Expands the variables of all MCP servers that are not disabled.
-pub fn resolve_enabled_servers(config: &Config, file: &McpFile) -> ResolvedServers {
+pub fn resolve_enabled_servers(config: &Config, file: &McpFile) -> ResolvedMcpServers {
     // Uses the `.env` values that were read together with the file.
     let env = config.env.with_dotenv_values_of(&file.dotenv_values);
     let used = file.servers.iter().filter(|server| !server.disabled);
     let filled = used.map(|server| {
-        let filled = ResolvedServer::resolve(server, &env, &config.root);
+        let filled = ResolvedMcpServer::resolve(server, &env, &config.root);
         (server.name.clone(), filled)
     });
     filled.collect()
@@ -100,7 +100,7 @@ impl McpTools {
 
     /// Sets a callback that receives the name of an MCP server that is slow to respond.
     pub fn set_slow_mcp_server_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
-        self.slow_notice.set_callback(callback);
+        self.slow_notice.set_slow_server_callback(callback);
     }
 
     /// Returns the version of `.mcp.json` that is in use.
@@ -125,17 +125,17 @@ impl McpTools {
     ///
     /// # Errors
     /// The server can't be used. The message has the reason and a command that helps.
-    pub fn check_server_usable(&self, name: &str) -> Result<(), String> {
+    pub fn check_server_usable(&self, server_name: &str) -> Result<(), String> {
         let state = self.current_server_set();
-        if state.file.find_server(name)?.disabled {
+        if state.file.find_server(server_name)?.disabled {
             return Err(format!(
-                "The server `{name}` is disabled in `{FILE_NAME}`. \
+                "The server `{server_name}` is disabled in `{FILE_NAME}`. \
                  Remove `disabled` there, and run `longhaul mcp ls`."
             ));
         }
-        if let Some(Err(why)) = state.resolved.get(name) {
+        if let Some(Err(why)) = state.resolved.get(server_name) {
             return Err(format!(
-                "The server `{name}` of `{FILE_NAME}` can't be started: {why}. \
+                "The server `{server_name}` of `{FILE_NAME}` can't be started: {why}. \
                  Run `longhaul mcp ls`."
             ));
         }
@@ -268,7 +268,7 @@ impl McpTools {
         let mut registered = Vec::new();
         for tool in tools {
             let name = tool.spec().name.clone();
-            match RegisteredTool::new(tool) {
+            match RegisteredTool::from_tool(tool) {
                 Ok(tool) => registered.push(tool),
                 Err(why) => tracing::warn!(server, tool = %name, "MCP tool is left out: {why}"),
             }
@@ -327,8 +327,8 @@ impl ExternalToolSource for McpTools {
 
 /// Closes the connections to these MCP servers, and waits for the MCP clients that are already
 /// being closed.
-async fn close_all_clients(closing: ClosingMcpClients, server_sets: &[Arc<McpServerSet>]) {
-    let ClosingMcpClients { clients: mut lines, mut tasks } = closing;
+async fn close_all_clients(already_closing: ClosingMcpClients, server_sets: &[Arc<McpServerSet>]) {
+    let ClosingMcpClients { clients: mut lines, mut tasks } = already_closing;
     let all = async {
         join_all(server_sets.iter().map(|state| state.client.close_all_connections())).await;
         while tasks.join_next().await.is_some() {}

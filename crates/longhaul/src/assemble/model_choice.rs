@@ -140,7 +140,7 @@ impl ModelSelector {
     fn choose_model_by_api_key(&self) -> Option<ModelChoice> {
         PROVIDER_ORDER.iter().find_map(|name| {
             let provider = self.providers.find_provider(name).ok()?;
-            let (variable, _) = provider.api_key(&self.env)?;
+            let (variable, _) = provider.variable_and_api_key(&self.env)?;
             Some(ModelChoice {
                 name: self.default_model(name)?,
                 reason: ModelChoiceReason::Key(variable.to_owned()),
@@ -149,13 +149,13 @@ impl ModelSelector {
     }
 
     /// Returns the default model of a provider as `provider/model`. `None` means that it has none.
-    pub fn default_model(&self, provider: &str) -> Option<String> {
-        let listed_default_model = || self.prices.default_model(provider);
-        if provider == MOONSHOT_PROVIDER {
+    pub fn default_model(&self, provider_name: &str) -> Option<String> {
+        let listed_default_model = || self.prices.default_model(provider_name);
+        if provider_name == MOONSHOT_PROVIDER {
             return choose_moonshot_model(&self.env, CONVERSATION_MODEL_VAR, listed_default_model)
                 .map(|(model, _)| model);
         }
-        listed_default_model().map(|model| format!("{provider}/{model}"))
+        listed_default_model().map(|model| format!("{provider_name}/{model}"))
     }
 
     /// Resolves a model name or alias to `provider/model`. An alias must refer to a model; only
@@ -191,7 +191,7 @@ impl ModelSelector {
 
     /// Returns the prices and limits of a model. Unknown limits are estimated; an unknown price
     /// stays unknown.
-    pub fn pricing(&self, provider: &str, model: &str) -> ModelPricing {
+    pub fn model_pricing(&self, provider: &str, model: &str) -> ModelPricing {
         let entry = self.prices.find_model_entry(provider, model);
         entry.map_or_else(ModelPricing::default, |entry| entry.pricing())
     }
@@ -207,7 +207,7 @@ impl ModelSelector {
             let (provider, model) = name.split_once('/').unwrap_or((name, ""));
             // Scripted and recorded models cost nothing.
             let is_played = [SCRIPTED_PROVIDER, CASSETTE_PROVIDER].contains(&provider);
-            !is_played && self.pricing(provider, model).price.is_none()
+            !is_played && self.model_pricing(provider, model).price.is_none()
         };
         let model_names: Vec<&str> =
             model_names.iter().filter(is_unbound).map(String::as_str).collect();
@@ -242,7 +242,7 @@ impl ModelSelector {
         // A provider with many models has no default, so its key alone does not select a model.
         for name in PROVIDER_ORDER {
             if let Ok(provider) = self.providers.find_provider(name)
-                && let Some((variable, _)) = provider.api_key(&self.env)
+                && let Some((variable, _)) = provider.variable_and_api_key(&self.env)
                 && self.default_model(name).is_none()
             {
                 message.push_str(&format!(

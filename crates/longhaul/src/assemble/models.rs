@@ -108,7 +108,7 @@ impl ModelRegistry {
             return Ok(Arc::new(cassettes::open_cassette(&self.config, model)?));
         }
         let provider = selector.providers.find_provider(provider)?;
-        let key = provider.api_key(&selector.env);
+        let key = provider.variable_and_api_key(&selector.env);
         if provider.needs_api_key() && key.is_none() {
             return Err(ResolveModelError::NotConfigured(format!(
                 "There is no key for `{}`: set {}.",
@@ -120,7 +120,7 @@ impl ModelRegistry {
             provider,
             model,
             key: key.map(|(_, key)| key),
-            pricing: selector.pricing(&provider.name, model),
+            pricing: selector.model_pricing(&provider.name, model),
         };
         let ctx = ModelAdapterContext {
             http: self.provider_http_client(provider)?,
@@ -132,8 +132,8 @@ impl ModelRegistry {
 
     /// Returns the modification time and size of the script or cassette file of a model. `None`
     /// means that the model has no file.
-    fn model_file_time_and_size(&self, name: &str) -> Option<FileTimeAndSize> {
-        let file = match name.split_once('/')? {
+    fn model_file_time_and_size(&self, model_name: &str) -> Option<FileTimeAndSize> {
+        let file = match model_name.split_once('/')? {
             (SCRIPTED_PROVIDER, script) => {
                 let folder = self.config.root.join(SCRIPTS_FOLDER);
                 folder.join(format!("{script}.yaml"))

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
-use longhaul_tool::outbound::{Allowlist, GuardedClient};
+use longhaul_tool::outbound::{Allowlist, GuardedHttpClient};
 use longhaul_tool::{FileLocation, HttpFetchTool, LogInteractionTool};
 
 use crate::assemble::trusted_tools::{MessageToolWithTarget, create_send_message_tool};
@@ -28,7 +28,7 @@ const INTERACTIONS_FILE: &str = "interactions.jsonl";
 #[derive(Debug)]
 pub struct OutboundTools {
     /// HTTP client that connects only to allowed addresses.
-    pub client: Arc<GuardedClient>,
+    pub client: Arc<GuardedHttpClient>,
     /// Tools that agents may use without a trust decision of a person.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The tool that sends messages. A person may have to trust its delivery target first.
@@ -52,9 +52,9 @@ impl OutboundTools {
         {
             open = allowlist(&hosts_allowed_in_user_config(config))?;
         }
-        let guarded = Arc::new(GuardedClient::new(open, Arc::clone(clock)));
+        let guarded = Arc::new(GuardedHttpClient::new(open, Arc::clone(clock)));
         let fetch = HttpFetchTool::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
-        let log = LogInteractionTool::tool(interaction_log_file(config)?, Arc::clone(clock));
+        let log = LogInteractionTool::new_tool(interaction_log_file(config)?, Arc::clone(clock));
         let log = log.map_err(|bad| bad.to_string())?;
         let sender = create_send_message_tool(config, clock, &guarded)?;
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];

@@ -42,7 +42,7 @@ pub struct Provider {
 impl Provider {
     /// Returns the API key and the name of the variable that contains it. `None` means that no
     /// variable is set.
-    pub fn api_key(&self, env: &Env) -> Option<(&str, ApiKey)> {
+    pub fn variable_and_api_key(&self, env: &Env) -> Option<(&str, ApiKey)> {
         let mut set = self.key_env.iter().filter_map(|name| {
             let value = env.var(name)?;
             Some((name.as_str(), ApiKey::new(value)))
@@ -67,11 +67,11 @@ impl Provider {
         pairs.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     }
 
-    fn from_config(name: &str, config: &Config) -> Option<Self> {
-        let setting_path = |key: &str| format!("providers.{name}.{key}");
-        let built_in = built_in_providers::find_built_in_provider(name);
+    fn from_config(provider_name: &str, config: &Config) -> Option<Self> {
+        let setting_path = |key: &str| format!("providers.{provider_name}.{key}");
+        let built_in = built_in_providers::find_built_in_provider(provider_name);
         let api = config.text(&setting_path("api")).and_then(ApiFormat::from_name);
-        let host = (name == "ollama").then(|| config.env.var(ollama_host::HOST_VAR));
+        let host = (provider_name == "ollama").then(|| config.env.var(ollama_host::HOST_VAR));
         let host = host.flatten().and_then(ollama_host::ollama_base_url);
         let base_url = config.text(&setting_path("base_url")).map(str::to_owned);
         let key_env = match config.settings.contains_key(&setting_path("key_env")) {
@@ -86,9 +86,9 @@ impl Provider {
             let duration_or = config.duration(&setting_path(key));
             duration_or.map_or(standard, |Millis(millis)| Duration::from_millis(millis))
         };
-        let settings_prefix = format!("providers.{name}");
+        let settings_prefix = format!("providers.{provider_name}");
         Some(Self {
-            name: name.to_owned(),
+            name: provider_name.to_owned(),
             api: api.or(built_in.map(|built_in| built_in.api))?,
             is_configured: host.is_some()
                 || config.settings_below(&settings_prefix).next().is_some(),

@@ -26,7 +26,7 @@ use crate::config::built_in_providers::{CASSETTE_PROVIDER, DEFAULT_ALIAS, SCRIPT
 use crate::config::settings::Config;
 use crate::handler::function::Handler;
 use crate::handler::parts::handler_to_agent_parts;
-use crate::handler::threads::HandlerThreads;
+use crate::handler::threads::HandlerThreadRunner;
 
 /// Everything that a program registers before it opens a runtime.
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ impl RuntimeRegistrations {
     pub(crate) fn convert_handlers_to_agents<S>(
         mut self,
         store: &Arc<S>,
-        threads: &HandlerThreads,
+        threads: &HandlerThreadRunner,
     ) -> Result<Self, IdError>
     where
         S: Store + RecordStore + 'static,

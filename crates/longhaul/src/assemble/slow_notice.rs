@@ -25,7 +25,7 @@ impl fmt::Debug for SlowMcpServerNotifier {
 impl SlowMcpServerNotifier {
     /// Sets the callback that receives the name of a slow server. Only the first call has an
     /// effect.
-    pub(crate) fn set_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
+    pub(crate) fn set_slow_server_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
         _ = self.0.set(Box::new(callback));
     }
 

@@ -13,8 +13,8 @@ use longhaul_core::time::Clock;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::services::ExternalToolSource;
 use longhaul_engine::tool_registry::RegisteredTool;
-use longhaul_tool::message::{DeliveryTarget, MessageConfig, SendMessageTool};
-use longhaul_tool::outbound::GuardedClient;
+use longhaul_tool::message::{DeliveryTarget, SendMessageConfig, SendMessageTool};
+use longhaul_tool::outbound::GuardedHttpClient;
 
 use crate::assemble::mcp_tools::McpTools;
 use crate::config::schema::DELIVER_KEY;
@@ -45,7 +45,7 @@ pub struct MessageToolWithTarget {
 pub(crate) fn create_send_message_tool(
     config: &Config,
     clock: &Arc<dyn Clock>,
-    out: &Arc<GuardedClient>,
+    out: &Arc<GuardedHttpClient>,
 ) -> Result<MessageToolWithTarget, String> {
     let data = config.data_folder_location();
     let set = config.tool_settings(SEND_MESSAGE_TOOL).remove("deliver");
@@ -59,7 +59,7 @@ pub(crate) fn create_send_message_tool(
         },
         Some(None) => return Err(format!("`{DELIVER_KEY}` must be a string, such as `file:PATH`")),
     };
-    let messages = MessageConfig {
+    let messages = SendMessageConfig {
         target: deliver,
         log: data.join(DELIVERY_LOG_FILE),
         root: config.root.clone(),
@@ -102,7 +102,7 @@ impl TrustCheckedTools {
 
     /// Returns the shell tool or the message tool with this name, and the item that a person must
     /// trust before the agent uses it. `None` means another tool, or that no trust is needed.
-    fn tool_requiring_trust(
+    fn tool_and_required_trust_item(
         &self,
         name: &str,
         agent: Option<&Agent>,
@@ -127,7 +127,7 @@ impl TrustCheckedTools {
         (tool, item): (&Arc<dyn Tool>, TrustItem),
     ) -> Result<Vec<RegisteredTool>, String> {
         self.decisions.check_trusted(&item)?;
-        let tool = RegisteredTool::new(Arc::clone(tool)).map_err(|bad| bad.to_string())?;
+        let tool = RegisteredTool::from_tool(Arc::clone(tool)).map_err(|bad| bad.to_string())?;
         Ok(vec![tool])
     }
 }
@@ -139,7 +139,7 @@ impl ExternalToolSource for TrustCheckedTools {
         name: &str,
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        match self.tool_requiring_trust(name, None) {
+        match self.tool_and_required_trust_item(name, None) {
             Some(held) => Some(self.tool_if_trusted(held)),
             None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }
@@ -151,7 +151,7 @@ impl ExternalToolSource for TrustCheckedTools {
         name: &str,
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        match self.tool_requiring_trust(name, Some(agent)) {
+        match self.tool_and_required_trust_item(name, Some(agent)) {
             Some(held) => Some(self.tool_if_trusted(held)),
             None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }

@@ -32,8 +32,8 @@ pub enum ApiFormat {
 
 impl ApiFormat {
     /// Parses the name of an API format. `None` means that the name is unknown.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
+    pub fn from_name(api_format_name: &str) -> Option<Self> {
+        match api_format_name {
             "anthropic" => Some(Self::Anthropic),
             "responses" => Some(Self::Responses),
             "chat" => Some(Self::Chat),

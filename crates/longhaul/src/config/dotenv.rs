@@ -131,7 +131,7 @@ mod tests {
         let file = folder.path().join(FILE_NAME);
         // PATH exists in every process, so an expansion would be noticed.
         assert!(std::env::var_os("PATH").is_some());
-        for (written, expect) in [
+        for (raw_value, expect) in [
             ("$PATH", "$PATH"),
             ("${PATH}", "${PATH}"),
             ("pa$$word", "pa$$word"),
@@ -146,11 +146,11 @@ mod tests {
             ("'a\n$PATH'", "a\n$PATH"),
             ("v # $PATH ${", "v"),
         ] {
-            std::fs::write(&file, format!("A=1\nB={written}\nC=3\n")).unwrap();
+            std::fs::write(&file, format!("A=1\nB={raw_value}\nC=3\n")).unwrap();
             let read = load(folder.path()).unwrap();
             let value = |name: &str| read.values.get(name).map(String::as_str);
-            assert!(!read.is_malformed, "{written}");
-            assert_eq!(value("B"), Some(expect), "{written}");
+            assert!(!read.is_malformed, "{raw_value}");
+            assert_eq!(value("B"), Some(expect), "{raw_value}");
             assert_eq!((value("A"), value("C")), (Some("1"), Some("3")));
         }
         std::fs::write(&file, "A='\u{fdd0}PATH'\n").unwrap();
@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn dotenv_values_are_never_longer_than_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let grown = format!("A={}\nB={}\n", "a".repeat(1_000), "$A".repeat(10_000));
-        std::fs::write(folder.path().join(FILE_NAME), &grown).unwrap();
+        let dotenv_text = format!("A={}\nB={}\n", "a".repeat(1_000), "$A".repeat(10_000));
+        std::fs::write(folder.path().join(FILE_NAME), &dotenv_text).unwrap();
         let read = load(folder.path()).unwrap();
         let bytes = read.values.values().map(String::len).sum::<usize>();
         assert_eq!(bytes, 1_000 + 20_000);

@@ -25,12 +25,14 @@ pub(crate) struct GitIndex {
 impl GitIndex {
     /// Loads the git index. `None` means that the folder is not in a repository or that the index
     /// can't be read.
-    pub(crate) fn new(folder: &Path) -> Option<Self> {
-        let top = folder.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())?;
+    pub(crate) fn load_for_project(project_folder: &Path) -> Option<Self> {
+        let top = project_folder
+            .ancestors()
+            .find(|above| above.join(".git").symlink_metadata().is_ok())?;
         let index = FileLocation::from(git_folder(top)?.join("index"));
         Some(Self {
             index: index.read_regular_file(INDEX_BYTES_MAX).ok()??,
-            folder: folder.strip_prefix(top).ok()?.to_path_buf(),
+            folder: project_folder.strip_prefix(top).ok()?.to_path_buf(),
         })
     }
 

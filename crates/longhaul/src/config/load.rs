@@ -246,14 +246,14 @@ fn misspelled_variable_notes(process_env: &ProcessEnv) -> Vec<String> {
     let strange = process_env.env.keys().filter(|name| {
         name.starts_with("LONGHAUL_") && !names.iter().any(|(variable, _)| variable == *name)
     });
-    let notes = strange.filter_map(|name| {
+    let notes = strange.filter_map(|env_name| {
         let slips = |(variable, made): &&(String, String)| {
-            strsim::osa_distance(name, variable).min(strsim::osa_distance(name, made))
+            strsim::osa_distance(env_name, variable).min(strsim::osa_distance(env_name, made))
         };
         let closest_pair = names.iter().min_by_key(slips)?;
         let (suggestion, _) = closest_pair;
         (slips(&closest_pair) <= TYPO_DISTANCE_MAX)
-            .then(|| format!("{name} has no effect, did you mean {suggestion}?"))
+            .then(|| format!("{env_name} has no effect, did you mean {suggestion}?"))
     });
     notes.collect()
 }

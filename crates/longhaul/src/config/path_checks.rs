@@ -55,7 +55,7 @@ fn git_tracked_data_folder_error(config: &Config) -> Option<SettingError> {
     if paths.is_empty() {
         return None;
     }
-    let tracked = GitIndex::new(&config.root)?;
+    let tracked = GitIndex::load_for_project(&config.root)?;
     let path = paths.into_iter().find(|path| tracked.tracks(path))?;
     let data = path.parent().unwrap_or(&path).display();
     Some(SettingError {
@@ -70,7 +70,7 @@ fn git_tracked_data_folder_error(config: &Config) -> Option<SettingError> {
 /// Returns an error if the project sets this setting to a path that a project must not choose.
 fn disallowed_project_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
     let setting = config.settings.get(setting_path)?;
-    if !setting.origin.is_from_project() {
+    if !setting.origin.is_from_project_file() {
         return None;
     }
     if setting_path == TRUST_FOLDERS_KEY {

@@ -180,7 +180,7 @@ pub fn lookup_setting_path(setting_path: &[&str]) -> SettingPathKind {
     for key in SETTING_KEYS {
         let pattern: Vec<&str> = key.path.split('.').collect();
         let alike = pattern.iter().zip(setting_path);
-        let fits = alike.clone().all(|(want, have)| segment_matches(want, have));
+        let fits = alike.clone().all(|(want, have)| path_segment_matches(want, have));
         if !fits || pattern.len() < setting_path.len() {
             continue;
         }
@@ -192,8 +192,8 @@ pub fn lookup_setting_path(setting_path: &[&str]) -> SettingPathKind {
     found
 }
 
-fn segment_matches(path_pattern: &str, segment: &str) -> bool {
-    path_pattern == segment || path_pattern == "*"
+fn path_segment_matches(segment_pattern: &str, segment: &str) -> bool {
+    segment_pattern == segment || segment_pattern == "*"
 }
 
 /// Returns the known paths that have the same parent as this path.
@@ -205,7 +205,7 @@ pub fn sibling_setting_paths(setting_path: &[&str]) -> Vec<String> {
     for key in SETTING_KEYS {
         let pattern: Vec<&str> = key.path.split('.').collect();
         let beside = pattern.len() > parents.len()
-            && pattern.iter().zip(parents).all(|(want, have)| segment_matches(want, have));
+            && pattern.iter().zip(parents).all(|(want, have)| path_segment_matches(want, have));
         let name = pattern.get(parents.len()).copied().unwrap_or("*");
         if beside && name != "*" {
             let key_path = parents.iter().chain([&name]).copied().collect::<Vec<_>>();

@@ -242,9 +242,9 @@ impl Config {
     }
 
     /// Returns the settings of a tool as JSON, without parsing them further.
-    pub fn tool_settings(&self, name: &str) -> Map<String, Json> {
+    pub fn tool_settings(&self, tool_name: &str) -> Map<String, Json> {
         let all = self.settings_below("tools").filter_map(|(path, setting)| {
-            let key = path.strip_prefix(name)?.strip_prefix('.')?;
+            let key = path.strip_prefix(tool_name)?.strip_prefix('.')?;
             let SettingValue::Any(json) = &setting.value else {
                 return None;
             };

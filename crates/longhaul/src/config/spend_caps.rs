@@ -34,7 +34,7 @@ pub(crate) fn parse_spend_caps(caps: &Json) -> Result<Vec<SpendCap>, String> {
     }
     let caps = list.iter().enumerate().map(|(index, entry)| {
         let cap = match entry.as_object() {
-            Some(table) => parse_cap(table),
+            Some(table) => parse_spend_cap(table),
             None => Err("write a table".to_owned()),
         };
         cap.map_err(|why| format!("cap {}: {why}", index + 1))
@@ -44,7 +44,7 @@ pub(crate) fn parse_spend_caps(caps: &Json) -> Result<Vec<SpendCap>, String> {
     Ok(caps)
 }
 
-fn parse_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
+fn parse_spend_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
     if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(suggest::unknown_name_message("key", unknown, KEYS));
     }
@@ -69,7 +69,7 @@ fn parse_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
     if pattern.is_some() && per == CapUsageGrouping::All {
         return Err("`match` needs `per`: \"key\", \"actor\", \"agent\" or \"model\"".to_owned());
     }
-    let (unit, limit) = parse_limit(table)?;
+    let (unit, limit) = parse_unit_and_limit(table)?;
     let tz = parse_optional_text(table, "tz")?.unwrap_or_else(|| "UTC".to_owned());
     Ok(SpendCap { window: CapWindowLength::ALL[window], tz, per, pattern, unit, limit, at_cap })
 }
@@ -105,7 +105,7 @@ fn parse_optional_text(table: &Map<String, Json>, key: &str) -> Result<Option<St
 }
 
 /// Parses the unit and the limit of a spend cap. For `usd`, the limit is in micro-dollars.
-fn parse_limit(table: &Map<String, Json>) -> Result<(CapUnit, u64), String> {
+fn parse_unit_and_limit(table: &Map<String, Json>) -> Result<(CapUnit, u64), String> {
     let mut units = CapUnit::ALL.into_iter().filter(|unit| table.contains_key(unit.as_str()));
     let (Some(unit), None) = (units.next(), units.next()) else {
         return Err("set exactly one of `usd`, `tokens` and `runs`".to_owned());

@@ -39,8 +39,8 @@ pub struct SecretText(String);
 
 impl SecretText {
     /// Wraps a text that may be a secret.
-    pub fn new(text: &str) -> Self {
-        Self(text.to_owned())
+    pub fn new(secret_text: &str) -> Self {
+        Self(secret_text.to_owned())
     }
 
     /// Returns the wrapped text, which may be a secret.
@@ -137,11 +137,11 @@ pub enum SettingOrigin {
 
 impl SettingOrigin {
     /// Whether the value, or a part of it, comes from a file of the project.
-    pub fn is_from_project(&self) -> bool {
+    pub fn is_from_project_file(&self) -> bool {
         match self {
             Self::ProjectFile(..) | Self::Dotenv(_) => true,
             Self::Default | Self::UserFile(..) | Self::Environment(_) | Self::Flag(_) => false,
-            Self::Merged(all) => all.iter().any(Self::is_from_project),
+            Self::Merged(all) => all.iter().any(Self::is_from_project_file),
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn encode_run_output(output: &RunOutput) -> Result<EncodedHandlerResu
 }
 
 fn encode_result_with_prefix(
-    prefix_with_key: &str,
+    object_start: &str,
     result_json: String,
 ) -> Result<EncodedHandlerResult, HandlerError> {
     if result_json.len() > RESULT_BYTES_MAX {
@@ -65,7 +65,7 @@ fn encode_result_with_prefix(
             result_json.len()
         )));
     }
-    let result_object = format!("{prefix_with_key}{result_json}}}");
+    let result_object = format!("{object_start}{result_json}}}");
     // Checked in a form as deep as that which `finish` receives: a result that can't be parsed then
     // must fail now.
     serde_json::from_str::<Value>(&result_object)
@@ -86,7 +86,7 @@ pub(crate) fn decode_handler_result(result: &str) -> Result<DecodedHandlerResult
 
 /// The calls of the handler's function that the journal of a run contains.
 #[derive(Debug, Default)]
-pub(crate) struct JournaledCalls {
+pub(crate) struct JournaledHandlerCalls {
     /// Task of the run. `None` means that the journal is empty.
     pub(crate) task: Option<TaskSpec>,
     /// Number of started calls, including calls that a crash or a timeout interrupted.
@@ -99,7 +99,7 @@ pub(crate) struct JournaledCalls {
     pub(crate) failure: Option<ToolOutput>,
 }
 
-impl JournaledCalls {
+impl JournaledHandlerCalls {
     /// Reads the calls from the journal of a run.
     pub(crate) async fn read_journal(store: &dyn Store, run: RunId) -> Result<Self, StoreError> {
         let mut found = Self::default();
@@ -159,7 +159,7 @@ mod tests {
                 active: Millis::ZERO,
             })
         };
-        let mut journaled = JournaledCalls::default();
+        let mut journaled = JournaledHandlerCalls::default();
         // A message arrived before the call started.
         journaled.apply_event(failed(1));
         assert!(journaled.failure.is_none());

@@ -16,7 +16,7 @@ use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Price, Usage};
 use serde_json::json;
 
 use crate::handler::journaled_calls::{
-    DecodedHandlerResult, FINISH_PREFIX, JournaledCalls, decode_handler_result,
+    DecodedHandlerResult, FINISH_PREFIX, JournaledHandlerCalls, decode_handler_result,
 };
 
 /// Name of the tool that ends a run with a result.
@@ -40,7 +40,7 @@ impl HandlerModel {
         &self,
         request: &ModelRequest,
     ) -> Result<(Block, Option<RunOutput>), Failure> {
-        let read = JournaledCalls::read_journal(&*self.store, request.run).await;
+        let read = JournaledHandlerCalls::read_journal(&*self.store, request.run).await;
         let journaled = read.map_err(store_error_to_failure)?;
         if let Some(output) = journaled.result {
             let result = self.full_output_text(output).await.map_err(store_error_to_failure)?;
@@ -125,8 +125,8 @@ impl Model for HandlerModel {
     }
 }
 
-fn new_tool_call(name: &str, input: RawJson) -> Block {
-    Block::ToolCall(ToolCall { id: String::new(), name: name.to_owned(), input, extra: None })
+fn new_tool_call(tool_name: &str, input: RawJson) -> Block {
+    Block::ToolCall(ToolCall { id: String::new(), name: tool_name.to_owned(), input, extra: None })
 }
 
 fn join_text_parts(content: &[Part]) -> String {

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::handler::function::Handler;
 use crate::handler::model::{FINISH_TOOL, HandlerModel};
-use crate::handler::threads::HandlerThreads;
+use crate::handler::threads::HandlerThreadRunner;
 use crate::handler::tool::HandlerTool;
 
 /// Maximum duration of one call of a handler, unless its hard timeout is longer.
@@ -44,7 +44,7 @@ pub(crate) fn handler_to_agent_parts(
     handler: Handler,
     store: Arc<dyn Store>,
     records: Arc<dyn RecordStore>,
-    threads: &HandlerThreads,
+    threads: &HandlerThreadRunner,
 ) -> Result<HandlerAgentParts, IdError> {
     let tool = ToolName::new(format!("handler:{}", handler.name))?;
     let model_name = format!("handler/{}", handler.name);
@@ -68,7 +68,7 @@ pub(crate) fn handler_to_agent_parts(
     };
     let model = HandlerModel {
         name: model_name.clone(),
-        tool: tool.model_api_name().into_owned(),
+        tool: tool.name_for_model_api().into_owned(),
         store: Arc::clone(&store),
         records,
     };

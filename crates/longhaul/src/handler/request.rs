@@ -86,19 +86,19 @@ pub struct HandlerError {
 
 impl HandlerError {
     /// Creates a permanent error with this message.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self::permanent(message)
+    pub fn new(error_message: impl Into<String>) -> Self {
+        Self::permanent(error_message)
     }
 
     /// Creates an error that a retry can't fix, such as invalid input or a missing permission.
-    pub fn permanent(message: impl Into<String>) -> Self {
-        Self { message: message.into(), is_transient: false }
+    pub fn permanent(error_message: impl Into<String>) -> Self {
+        Self { message: error_message.into(), is_transient: false }
     }
 
     /// Creates an error that a retry may fix: a network error, a rate limit, a timeout, or a failure of
     /// a server.
-    pub fn transient(message: impl Into<String>) -> Self {
-        Self { message: message.into(), is_transient: true }
+    pub fn transient(error_message: impl Into<String>) -> Self {
+        Self { message: error_message.into(), is_transient: true }
     }
 
     /// Returns whether a retry may fix the error.

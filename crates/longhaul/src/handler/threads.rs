@@ -25,7 +25,7 @@ const THREAD_NAME: &str = "longhaul-handler";
 
 /// Runs handlers on threads. Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
-pub(crate) struct HandlerThreads {
+pub(crate) struct HandlerThreadRunner {
     clock: Arc<dyn Clock>,
     counters: EngineCounters,
     /// Async tasks that wait until aborted calls of handlers' functions have ended.
@@ -43,7 +43,7 @@ pub(crate) enum HandlerCallError {
     NoResult,
 }
 
-impl HandlerThreads {
+impl HandlerThreadRunner {
     /// Creates a runner of handlers. `counters` counts the functions that are stuck.
     pub(crate) fn new(clock: Arc<dyn Clock>, counters: EngineCounters) -> Self {
         Self { clock, counters, watchers: Arc::default() }
@@ -152,7 +152,7 @@ fn spawn_call_thread<T: Send + 'static>(
 
 /// Guard that aborts the call of a handler's function when it is dropped.
 struct AbortCallOnDrop<'a, T: Send + 'static> {
-    owner: &'a HandlerThreads,
+    owner: &'a HandlerThreadRunner,
     handler: &'a str,
     run: RunId,
     call: Option<RunningHandlerCall<T>>,

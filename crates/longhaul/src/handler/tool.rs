@@ -13,9 +13,9 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use serde_json::Value;
 
 use crate::handler::function::HandlerFn;
-use crate::handler::journaled_calls::JournaledCalls;
+use crate::handler::journaled_calls::JournaledHandlerCalls;
 use crate::handler::request::HandlerRequest;
-use crate::handler::threads::{HandlerCallError, HandlerThreads};
+use crate::handler::threads::{HandlerCallError, HandlerThreadRunner};
 
 /// Tool that calls the handler's function.
 pub(crate) struct HandlerTool {
@@ -24,7 +24,7 @@ pub(crate) struct HandlerTool {
     pub(crate) function: Arc<HandlerFn>,
     pub(crate) agent: AgentName,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) threads: HandlerThreads,
+    pub(crate) threads: HandlerThreadRunner,
 }
 
 impl fmt::Debug for HandlerTool {
@@ -40,7 +40,7 @@ impl HandlerTool {
         &self,
         ctx: &ToolContext,
     ) -> Result<HandlerRequest, ToolFailure> {
-        let read = JournaledCalls::read_journal(&*self.store, ctx.run).await;
+        let read = JournaledHandlerCalls::read_journal(&*self.store, ctx.run).await;
         let journaled = read.map_err(|error| ToolFailure::transient(error.to_string()))?;
         // If the task named another model, that model would make this call.
         let is_own =
@@ -48,7 +48,7 @@ impl HandlerTool {
         match journaled.task {
             Some(task) if is_own(&task.agent, task.model.as_ref()) => {
                 let (first_run, earlier) = match task.retry_of {
-                    Some(retried) => (retried.first_run(), retried.attempts),
+                    Some(retried) => (retried.first_run_of_task(), retried.attempts),
                     None => (ctx.run, 0),
                 };
                 Ok(HandlerRequest {

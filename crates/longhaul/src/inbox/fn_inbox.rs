@@ -86,13 +86,13 @@ impl FnInbox {
             return Ok(());
         };
         let id = id.to_owned();
-        call_on_own_thread(&self.is_ending, move || end(&id, result.as_ref())).await
+        call_closure_on_own_thread(&self.is_ending, move || end(&id, result.as_ref())).await
     }
 }
 
 /// Calls a closure on a thread of its own and waits until it has returned. The thread is not one of
 /// Tokio's, because a closure that never returns would then prevent the end of the process.
-async fn call_on_own_thread(
+async fn call_closure_on_own_thread(
     is_called: &Arc<AtomicBool>,
     call: impl FnOnce() + Send + 'static,
 ) -> Result<(), InboxError> {
@@ -141,15 +141,15 @@ impl Inbox for FnInbox {
             let tasks = claim(&filter);
             claimed.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
         };
-        call_on_own_thread(&self.is_claiming, call).await?;
+        call_closure_on_own_thread(&self.is_claiming, call).await?;
         Ok(std::mem::take(&mut *self.claimed.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
-        self.call_task_end_closure(id, Ok(run.clone())).await
+    async fn complete(&self, task_id: &str, run: &RunView) -> Result<(), InboxError> {
+        self.call_task_end_closure(task_id, Ok(run.clone())).await
     }
 
-    async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
-        self.call_task_end_closure(id, Err(failure.clone())).await
+    async fn fail(&self, task_id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
+        self.call_task_end_closure(task_id, Err(failure.clone())).await
     }
 }

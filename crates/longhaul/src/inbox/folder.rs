@@ -63,7 +63,7 @@ const EXTENSION_BYTES_MAX: usize = 16;
 #[derive(Debug)]
 pub struct FolderInbox {
     name: String,
-    scanner: Arc<FolderScanner>,
+    scanner: Arc<InboxFolderScanner>,
 }
 
 impl FolderInbox {
@@ -93,7 +93,7 @@ impl FolderInbox {
         agent: impl Into<String>,
     ) -> io::Result<Self> {
         files.create_subfolders()?;
-        let scanner = FolderScanner::new(files, agent.into(), Arc::new(SystemClock));
+        let scanner = InboxFolderScanner::new(files, agent.into(), Arc::new(SystemClock));
         Ok(Self { name: name.into(), scanner: Arc::new(scanner) })
     }
 
@@ -101,8 +101,8 @@ impl FolderInbox {
     #[doc(hidden)]
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
-        let FolderScanner { files, agent, .. } = &*self.scanner;
-        let scanner = FolderScanner::new(files.clone(), agent.clone(), clock);
+        let InboxFolderScanner { files, agent, .. } = &*self.scanner;
+        let scanner = InboxFolderScanner::new(files.clone(), agent.clone(), clock);
         Self { scanner: Arc::new(scanner), ..self }
     }
 
@@ -132,32 +132,36 @@ impl Inbox for FolderInbox {
             return Ok(Vec::new());
         }
         let (scanner, limit) = (Arc::clone(&self.scanner), filter.limit);
-        Ok(tokio::task::spawn_blocking(move || scanner.claim(limit)).await??)
+        Ok(tokio::task::spawn_blocking(move || scanner.claim_tasks(limit)).await??)
     }
 
-    async fn start(&self, id: &str, _run: RunId) -> Result<(), InboxError> {
-        self.scanner.with_started_file_names(|started| started.insert(id.to_owned()));
+    async fn start(&self, task_id: &str, _run: RunId) -> Result<(), InboxError> {
+        self.scanner.access_started_file_names(|started| started.insert(task_id.to_owned()));
         Ok(())
     }
 
-    async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
+    async fn complete(&self, task_id: &str, run: &RunView) -> Result<(), InboxError> {
         let result = json!({ "run": run.id, "status": run.status, "output": run.output });
-        self.move_to_finished_folder(id, FinishedTaskFolder::Done, pretty_json(&result)).await
+        self.move_to_finished_folder(task_id, FinishedTaskFolder::Done, pretty_json(&result)).await
     }
 
-    async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
+    async fn fail(&self, task_id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
         // A missing agent is a mistake in the settings, not in the file.
         if failure.run.is_none() && failure.error.code == NO_AGENT {
             return Err("the file waits in `working` until there is such an agent".into());
         }
-        self.move_to_finished_folder(id, FinishedTaskFolder::Failed, task_failure_json(failure))
-            .await
+        self.move_to_finished_folder(
+            task_id,
+            FinishedTaskFolder::Failed,
+            task_failure_json(failure),
+        )
+        .await
     }
 }
 
 /// Finds and claims the files of a folder inbox.
 #[derive(Debug)]
-struct FolderScanner {
+struct InboxFolderScanner {
     files: InboxFolder,
     agent: String,
     clock: Arc<dyn Clock>,
@@ -177,23 +181,23 @@ struct ScannedFile {
     is_reported: bool,
 }
 
-impl FolderScanner {
-    fn new(files: InboxFolder, agent: String, clock: Arc<dyn Clock>) -> Self {
+impl InboxFolderScanner {
+    fn new(inbox_folder: InboxFolder, agent_name: String, clock: Arc<dyn Clock>) -> Self {
         let (seen, started) = (Mutex::default(), Mutex::default());
-        Self { files, agent, clock, seen, started }
+        Self { files: inbox_folder, agent: agent_name, clock, seen, started }
     }
 
     /// Locks `started`, the names of claimed files whose tasks have a run, and calls `f` with it.
-    fn with_started_file_names<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
+    fn access_started_file_names<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
         f(&mut self.started.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Claims waiting files, and returns up to `limit` tasks of claimed files that are not
     /// submitted as runs yet.
-    fn claim(&self, limit: usize) -> io::Result<Vec<InboxTask>> {
+    fn claim_tasks(&self, limit: usize) -> io::Result<Vec<InboxTask>> {
         let claimable = limit.saturating_sub(self.claimed_files_without_run()?.len());
         self.claim_unchanged_files(claimable, |name, new_name| {
-            self.files.claim_file(name, new_name)
+            self.files.claim_file_if_present(name, new_name)
         })?;
         let files = self.claimed_files_without_run()?;
         Ok(files.iter().filter_map(|name| self.read_task(name)).take(limit).collect())
@@ -202,14 +206,14 @@ impl FolderScanner {
     /// Returns the names of the claimed files whose tasks are not submitted as runs yet, oldest
     /// first.
     fn claimed_files_without_run(&self) -> io::Result<Vec<String>> {
-        let claimed = self.files.claimed_files()?;
+        let claimed = self.files.claimed_file_names()?;
         // A file that has left the folder of claimed tasks needs no entry any more.
         let names: HashSet<&str> = claimed.iter().map(String::as_str).collect();
-        self.with_started_file_names(|started| {
+        self.access_started_file_names(|started| {
             started.retain(|name| names.contains(name.as_str()))
         });
         let is_new =
-            |name: &String| !self.with_started_file_names(|started| started.contains(name));
+            |name: &String| !self.access_started_file_names(|started| started.contains(name));
         Ok(claimed.into_iter().filter(is_new).collect())
     }
 
@@ -252,41 +256,42 @@ impl FolderScanner {
 
     /// Reads the task of a claimed file. If the file can't be a task, moves it to the folder of
     /// failed tasks and returns `None`.
-    fn read_task(&self, name: &str) -> Option<InboxTask> {
-        let bytes = self.files.read_claimed_file(name);
+    fn read_task(&self, file_name: &str) -> Option<InboxTask> {
+        let bytes = self.files.read_claimed_file(file_name);
         let bytes = bytes.map_err(|error| format!("the file can't be read: {error}"));
-        let message = match bytes.and_then(|bytes| parse_task_input(name, bytes)) {
+        let message = match bytes.and_then(|bytes| parse_task_input(file_name, bytes)) {
             Ok(input) => {
-                let task = Task::new(&self.agent).input(input).metadata(json!({ "file": name }));
-                return Some(InboxTask::new(name, task));
+                let task =
+                    Task::new(&self.agent).input(input).metadata(json!({ "file": file_name }));
+                return Some(InboxTask::new(file_name, task));
             }
             Err(message) => message,
         };
-        tracing::warn!(file = name, %message, "a file of a folder inbox is not a valid task");
+        tracing::warn!(file = file_name, %message, "a file of a folder inbox is not a valid task");
         let failure = TaskFailure {
             run: None,
             status: Status::Failed,
             error: RunError::new("bad_file", message, ""),
         };
         if let Err(error) = self.files.move_claimed_file(
-            name,
+            file_name,
             FinishedTaskFolder::Failed,
             &task_failure_json(&failure),
         ) {
-            tracing::warn!(file = name, %error, "a file of a folder inbox can't be moved to `failed`");
+            tracing::warn!(file = file_name, %error, "a file of a folder inbox can't be moved to `failed`");
         }
         None
     }
 }
 
 /// Returns the input of a task from the content of its file, or the reason why it is invalid.
-fn parse_task_input(name: &str, bytes: Vec<u8>) -> Result<RawJson, String> {
+fn parse_task_input(file_name: &str, bytes: Vec<u8>) -> Result<RawJson, String> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
     }
     let text =
         String::from_utf8(bytes).map_err(|error| format!("the file is not UTF-8: {error}"))?;
-    if !name.ends_with(".json") {
+    if !file_name.ends_with(".json") {
         return Ok(RawJson::from_serialize(&text));
     }
     let invalid = |error: String| format!("the file is not valid JSON: {error}");
@@ -294,11 +299,12 @@ fn parse_task_input(name: &str, bytes: Vec<u8>) -> Result<RawJson, String> {
     RawJson::parse(text.trim()).map_err(|error| invalid(error.to_string()))
 }
 
-/// Returns a unique file name: `name` with an id, made of `id_bits`, in front of its extension.
-fn unique_file_name(name: &str, id_bits: u128) -> String {
-    let (stem, extension) = match name.rsplit_once('.') {
+/// Returns a unique file name: `original_name` with an id, made of `id_bits`, in front of its
+/// extension.
+fn unique_file_name(original_name: &str, id_bits: u128) -> String {
+    let (stem, extension) = match original_name.rsplit_once('.') {
         Some((stem, extension)) if extension.len() < EXTENSION_BYTES_MAX => (stem, Some(extension)),
-        Some(_) | None => (name, None),
+        Some(_) | None => (original_name, None),
     };
     // The first bits are the time and the last ones random.
     let unique_id = format!("{:012x}{:08x}", id_bits >> 80, id_bits & 0xffff_ffff);
@@ -348,7 +354,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = InboxFolder::new(folder.path(), &[]);
         files.create_subfolders().unwrap();
-        let scanner = FolderScanner::new(files, "writer".to_owned(), Arc::new(FixedClock));
+        let scanner = InboxFolderScanner::new(files, "writer".to_owned(), Arc::new(FixedClock));
         for name in ["locked.txt", "open.txt"] {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
@@ -358,10 +364,10 @@ mod tests {
         }
         let claim_file = |name: &OsStr, new_name: &str| match name == "locked.txt" {
             true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-            false => scanner.files.claim_file(name, new_name),
+            false => scanner.files.claim_file_if_present(name, new_name),
         };
         scanner.claim_unchanged_files(64, claim_file).unwrap();
-        assert_eq!(scanner.files.claimed_files().unwrap().len(), 1);
+        assert_eq!(scanner.files.claimed_file_names().unwrap().len(), 1);
         let seen = scanner.seen.lock().unwrap();
         assert!(seen.len() == 1 && seen[OsStr::new("locked.txt")].is_reported, "{seen:?}");
     }

@@ -77,7 +77,7 @@ impl InboxFolder {
         if self.folders_below_base.is_empty() {
             std::fs::create_dir_all(&self.base)?;
         }
-        let root = self.open_root()?;
+        let root = self.open_inbox_folder()?;
         for name in [WORKING, FinishedTaskFolder::Done.name(), FinishedTaskFolder::Failed.name()] {
             self.open_subfolder(&root, name)?;
         }
@@ -87,20 +87,20 @@ impl InboxFolder {
     /// Lists the files that wait in the folder, oldest first. Left out are folders, links, hidden
     /// files and files that a program is still writing.
     pub(crate) fn waiting_files(&self) -> io::Result<Vec<WaitingFile>> {
-        list_files(&self.open_root()?)
+        list_files(&self.open_inbox_folder()?)
     }
 
     /// Lists the names of the files of claimed tasks, oldest first.
-    pub(crate) fn claimed_files(&self) -> io::Result<Vec<String>> {
-        let files = list_files(&self.open_subfolder(&self.open_root()?, WORKING)?)?;
+    pub(crate) fn claimed_file_names(&self) -> io::Result<Vec<String>> {
+        let files = list_files(&self.open_subfolder(&self.open_inbox_folder()?, WORKING)?)?;
         // A claimed file has a valid name. Others were put there by somebody else.
         Ok(files.into_iter().filter_map(|file| file.name.into_string().ok()).collect())
     }
 
     /// Claims a file: moves it into the folder of claimed tasks, under a new name. Returns `false`
     /// if the file is gone.
-    pub(crate) fn claim_file(&self, name: &OsStr, new_name: &str) -> io::Result<bool> {
-        let root = self.open_root()?;
+    pub(crate) fn claim_file_if_present(&self, name: &OsStr, new_name: &str) -> io::Result<bool> {
+        let root = self.open_inbox_folder()?;
         let working = self.open_subfolder(&root, WORKING)?;
         match sys::renameat_with(&root, name, &working, new_name, RenameFlags::NOREPLACE) {
             Ok(()) => {}
@@ -116,7 +116,7 @@ impl InboxFolder {
 
     /// Reads the file of a claimed task, at most one byte more than [`FILE_BYTES_MAX`].
     pub(crate) fn read_claimed_file(&self, name: &str) -> io::Result<Vec<u8>> {
-        let working = self.open_subfolder(&self.open_root()?, WORKING)?;
+        let working = self.open_subfolder(&self.open_inbox_folder()?, WORKING)?;
         // Without NONBLOCK, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let handle = sys::openat(&working, name, flags, Mode::empty())?;
@@ -140,7 +140,7 @@ impl InboxFolder {
         if name.contains('/') || name.starts_with('.') {
             return Err(io::Error::other("the id of the task is not the name of a file"));
         }
-        let root = self.open_root()?;
+        let root = self.open_inbox_folder()?;
         let target = self.open_subfolder(&root, end.name())?;
         let failed = self.open_subfolder(&root, FinishedTaskFolder::Failed.name())?;
         let result_name = format!("{name}.result.json");
@@ -164,13 +164,13 @@ impl InboxFolder {
     }
 
     /// Opens the folder of the inbox.
-    fn open_root(&self) -> io::Result<OwnedFd> {
+    fn open_inbox_folder(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = sys::open(&self.base, flags, Mode::empty());
         let opened = base.and_then(|base| {
             self.folders_below_base.iter().try_fold(base, |folder, name| open_folder(&folder, name))
         });
-        opened.map_err(|errno| error_with_path(&self.path(), errno))
+        opened.map_err(|errno| error_with_path(&self.inbox_path(), errno))
     }
 
     /// Opens a subfolder of the inbox. Creates it if it is missing, since a person may have deleted
@@ -183,10 +183,10 @@ impl InboxFolder {
             },
             opened => opened,
         };
-        opened.map_err(|errno| error_with_path(&self.path().join(name), errno))
+        opened.map_err(|errno| error_with_path(&self.inbox_path().join(name), errno))
     }
 
-    fn path(&self) -> PathBuf {
+    fn inbox_path(&self) -> PathBuf {
         self.base.join(self.folders_below_base.iter().collect::<PathBuf>())
     }
 }
@@ -213,7 +213,7 @@ fn contains_file(folder: &OwnedFd, path: &[&str]) -> io::Result<bool> {
 }
 
 /// Whether a file with this name is hidden, or a program is still writing it.
-fn is_ignored_name(name: &[u8]) -> bool {
+fn is_ignored_file_name(name: &[u8]) -> bool {
     name.starts_with(b".") || UNFINISHED_SUFFIXES.iter().any(|end| name.ends_with(end.as_bytes()))
 }
 
@@ -225,7 +225,7 @@ fn list_files(folder: &OwnedFd) -> io::Result<Vec<WaitingFile>> {
         }
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if is_ignored_name(name.as_bytes()) {
+        if is_ignored_file_name(name.as_bytes()) {
             continue;
         }
         // The file may be gone by now.

@@ -35,7 +35,7 @@ pub trait Inbox: std::fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Any error. It is logged, and the run continues.
-    async fn start(&self, _id: &str, _run: RunId) -> Result<(), InboxError> {
+    async fn start(&self, _task_id: &str, _run: RunId) -> Result<(), InboxError> {
         Ok(())
     }
 
@@ -44,7 +44,7 @@ pub trait Inbox: std::fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Any error. The call is repeated later.
-    async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError>;
+    async fn complete(&self, task_id: &str, run: &RunView) -> Result<(), InboxError>;
 
     /// Records that the run of the task has failed or was cancelled, or that the task could not
     /// become a run. Called at least once, so a second call for the same task must have no further
@@ -52,13 +52,13 @@ pub trait Inbox: std::fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Any error. The call is repeated later.
-    async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError>;
+    async fn fail(&self, task_id: &str, failure: &TaskFailure) -> Result<(), InboxError>;
 
     /// Called after [`Inbox::complete`] has succeeded, at most once.
-    async fn on_complete(&self, _id: &str, _run: &RunView) {}
+    async fn on_complete(&self, _task_id: &str, _run: &RunView) {}
 
     /// Called after [`Inbox::fail`] has succeeded, at most once.
-    async fn on_error(&self, _id: &str, _failure: &TaskFailure) {}
+    async fn on_error(&self, _task_id: &str, _failure: &TaskFailure) {}
 }
 
 /// Task of an external inbox (a source of tasks outside the store).
@@ -78,12 +78,12 @@ pub struct InboxTask {
 impl InboxTask {
     /// Creates a task with an id that is unique in its inbox for ever: another task with the same
     /// id is taken for the same task. The inbox and the idempotency key of `task` are ignored.
-    pub fn new(id: impl Into<String>, task: Task) -> Self {
-        Self { id: id.into(), task }
+    pub fn new(task_id: impl Into<String>, task: Task) -> Self {
+        Self { id: task_id.into(), task }
     }
 
     /// Returns the id of the task in its inbox.
-    pub fn id(&self) -> &str {
+    pub fn task_id(&self) -> &str {
         &self.id
     }
 }
@@ -106,8 +106,9 @@ pub struct ClaimFilter {
 
 impl ClaimFilter {
     /// Whether the filter accepts a task of this type. `None` is a task without a type.
-    pub fn accepts(&self, kind: Option<&str>) -> bool {
-        self.types.is_empty() || kind.is_some_and(|kind| self.types.iter().any(|own| own == kind))
+    pub fn accepts(&self, task_type: Option<&str>) -> bool {
+        self.types.is_empty()
+            || task_type.is_some_and(|task_type| self.types.iter().any(|own| own == task_type))
     }
 }
 

@@ -282,15 +282,18 @@ impl ServedInbox {
     }
 
     /// Reports to the inbox that a task can't become a run.
-    async fn report_task_failure(&self, id: &str, error: RunError) -> SubmissionOutcome {
+    async fn report_task_failure(&self, task_id: &str, error: RunError) -> SubmissionOutcome {
         let failure = TaskFailure { run: None, status: Status::Failed, error };
         let RunError { message, hint, .. } = &failure.error;
-        if let Err(report_error) = self.call_inbox_method(self.inbox.fail(id, &failure)).await {
-            return SubmissionOutcome::Postponed(format!("{message}: {report_error}. {hint}"));
+        if let Err(report_error) = self.call_inbox_method(self.inbox.fail(task_id, &failure)).await
+        {
+            return SubmissionOutcome::Postponed(format!(
+                "{message}; this can't be reported to the inbox: {report_error}. {hint}"
+            ));
         }
-        tracing::warn!(inbox = %self.name, task = id, %message, "a task can't become a run");
+        tracing::warn!(inbox = %self.name, task = task_id, %message, "a task can't become a run");
         let hook = async {
-            self.inbox.on_error(id, &failure).await;
+            self.inbox.on_error(task_id, &failure).await;
             Ok(())
         };
         // The task has failed, whatever its hook does.

@@ -46,11 +46,11 @@ pub struct McpFile {
 impl McpFile {
     /// Loads the `.mcp.json` of a project.
     pub fn load(config: &Config) -> Self {
-        Self::load_from(&config.root.join(FILE_NAME))
+        Self::load_from_path(&config.root.join(FILE_NAME))
     }
 
     /// Loads the `.mcp.json` at this path.
-    pub fn load_from(path: &Path) -> Self {
+    pub fn load_from_path(path: &Path) -> Self {
         let file = Self { path: path.to_owned(), ..Self::default() };
         let broken = |message: String| {
             let position = None;

@@ -11,8 +11,8 @@ pub const ALL_SERVERS: &str = "*";
 
 /// Splits an MCP name of an agent file into the server and, if named, the tool. `None` means that
 /// the name is not an MCP name.
-pub fn split_mcp_server_and_tool(name: &str) -> Option<(&str, Option<&str>)> {
-    let rest = name.strip_prefix(MCP_PREFIX)?;
+pub fn split_mcp_server_and_tool(mcp_name: &str) -> Option<(&str, Option<&str>)> {
+    let rest = mcp_name.strip_prefix(MCP_PREFIX)?;
     Some(match rest.split_once('/') {
         Some((server, tool)) => (server, Some(tool)),
         None => (rest, None),

@@ -24,8 +24,8 @@ pub(crate) fn parse_oauth_config<'a>(
         client_id: parse_oauth_text(parser, &fields, "clientId"),
         client_secret: parse_oauth_text(parser, &fields, "clientSecret"),
         client_metadata_url: parse_oauth_text(parser, &fields, "clientMetadataUrl"),
-        scopes: parse_scopes(parser, &fields).unwrap_or_default(),
-        callback_port: parse_callback_port(parser, &fields),
+        scopes: parse_oauth_scopes(parser, &fields).unwrap_or_default(),
+        callback_port: parse_oauth_callback_port(parser, &fields),
     };
     if oauth.client_secret.is_some() && oauth.client_id.is_none() {
         let message = "`oauth` has a `clientSecret` and no `clientId`: write both";
@@ -48,7 +48,10 @@ fn parse_oauth_text(
     Some(text)
 }
 
-fn parse_scopes(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option<Vec<String>> {
+fn parse_oauth_scopes(
+    parser: &mut McpServerParser<'_>,
+    fields: &Object<'_>,
+) -> Option<Vec<String>> {
     let value = fields.get("scopes")?;
     let scopes: Vec<String> = parser.parse_field_value("oauth.scopes", value, "a list of texts")?;
     let is_one = |scope: &String| !scope.is_empty() && !scope.contains(char::is_whitespace);
@@ -61,7 +64,7 @@ fn parse_scopes(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option
     Some(scopes)
 }
 
-fn parse_callback_port(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option<u16> {
+fn parse_oauth_callback_port(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option<u16> {
     let value = fields.get("callbackPort")?;
     let port = serde_json::from_str(value.get()).ok();
     let port = port.filter(|port| *port > 0);

@@ -65,7 +65,7 @@ pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
             return read;
         }
     };
-    let index = PositionIndex::new(text);
+    let index = PositionIndex::for_text(text);
     let mut servers = None;
     for (key, value) in whole.0 {
         let at = Some(index.position_of_slice(value.get()));
@@ -209,12 +209,16 @@ impl<'a> McpServerParser<'a> {
             }
         }
         match is_http {
-            true => self.parse_http(value, fields),
-            false => self.parse_stdio(value, fields),
+            true => self.parse_http_transport(value, fields),
+            false => self.parse_stdio_transport(value, fields),
         }
     }
 
-    fn parse_stdio(&mut self, command: &RawValue, fields: &Object<'a>) -> Option<Transport> {
+    fn parse_stdio_transport(
+        &mut self,
+        command: &RawValue,
+        fields: &Object<'a>,
+    ) -> Option<Transport> {
         let command_at = self.position_of(command);
         let command: String =
             self.parse_field_value("command", command, "the name of a program")?;
@@ -244,7 +248,7 @@ impl<'a> McpServerParser<'a> {
         Some(Transport::Stdio { command, args, env, cwd })
     }
 
-    fn parse_http(&mut self, url: &RawValue, fields: &Object<'a>) -> Option<Transport> {
+    fn parse_http_transport(&mut self, url: &RawValue, fields: &Object<'a>) -> Option<Transport> {
         let url_at = self.position_of(url);
         let url: String = self.parse_field_value("url", url, "a URL such as https://HOST/mcp")?;
         // A URL that starts with a variable is checked after expansion.
@@ -343,7 +347,7 @@ impl<'de> Deserialize<'de> for OrderedNameTextPairs {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields = OrderedFields::deserialize(from)?;
         let named = fields.0.into_iter().map(|(name, value)| {
-            let text = ScalarText::from_raw_value(value)
+            let text = ScalarText::from_json_scalar(value)
                 .ok_or_else(|| serde::de::Error::custom("not a text"))?;
             Ok((name, text))
         });
@@ -352,8 +356,8 @@ impl<'de> Deserialize<'de> for OrderedNameTextPairs {
 }
 
 impl ScalarText {
-    fn from_raw_value(value: &RawValue) -> Option<Self> {
-        let written = value.get();
+    fn from_json_scalar(json_value: &RawValue) -> Option<Self> {
+        let written = json_value.get();
         match written.as_bytes().first()? {
             b'"' => serde_json::from_str(written).ok().map(Self),
             b'{' | b'[' | b'n' => None,

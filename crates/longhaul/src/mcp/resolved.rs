@@ -16,20 +16,20 @@ const BYTES_MAX: usize = 2 << 20;
 
 /// Transport settings of an MCP server with expanded variables.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ResolvedServer {
+pub struct ResolvedMcpServer {
     /// How the server is reached: by starting a program, or over HTTP.
     pub transport: Transport,
     /// Working directory of the server's program.
     pub cwd: PathBuf,
 }
 
-impl fmt::Debug for ResolvedServer {
+impl fmt::Debug for ResolvedMcpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ResolvedServer(hidden)")
+        f.write_str("ResolvedMcpServer(hidden)")
     }
 }
 
-impl ResolvedServer {
+impl ResolvedMcpServer {
     /// Expands the variables in the settings of a server.
     ///
     /// # Errors

@@ -80,7 +80,7 @@ pub enum Transport {
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.describe())
+        f.write_str(&self.describe_transport())
     }
 }
 
@@ -95,7 +95,7 @@ impl Transport {
 
     /// Describes the transport in one line: the command with its arguments, or the URL without
     /// secrets.
-    pub fn describe(&self) -> String {
+    pub fn describe_transport(&self) -> String {
         match self {
             Self::Stdio { command, args, .. } => format_argv(std::iter::once(command).chain(args)),
             Self::Http { url, .. } => redact_url(url),

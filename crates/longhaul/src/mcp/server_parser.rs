@@ -92,12 +92,13 @@ impl<'a> McpServerParser<'a> {
         value: &'a RawValue,
         allowed: &[&str],
     ) -> Option<Object<'a>> {
-        let (subject, parent_key_prefix) = match under {
+        let (key_and_space, parent_key_prefix) = match under {
             Some(key) => (format!("`{key}` "), format!("`{key}`: ")),
             None => (String::new(), String::new()),
         };
         let Ok(fields) = serde_json::from_str::<OrderedFields<'a>>(value.get()) else {
-            let message = format!("{subject}must be an object, but is {}", json_type_name(value));
+            let message =
+                format!("{key_and_space}must be an object, but is {}", json_type_name(value));
             self.add_problem(self.position_of(value), &message);
             return None;
         };

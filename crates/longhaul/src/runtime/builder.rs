@@ -10,7 +10,7 @@ use longhaul_core::port::tool::Progress;
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::assemble::embedded::{open_project, open_without_project};
+use crate::assemble::embedded::{open_project_runtime, open_runtime_without_project};
 use crate::assemble::registrations::RuntimeRegistrations;
 use crate::error::Error;
 use crate::handler::function::Handler;
@@ -151,11 +151,11 @@ impl RuntimeBuilder {
                 let found = folder.canonicalize();
                 let found = found.map_err(|why| Error::ProjectUnavailable { folder, why })?;
                 let here = process::process_env_in_folder(found);
-                Ok(open_project(&here, store, registered)?)
+                Ok(open_project_runtime(&here, store, registered)?)
             }
             (None, Some(store)) => {
                 let here = process::process_env_in_folder(PathBuf::new());
-                Ok(open_without_project(&here, store, registered)?)
+                Ok(open_runtime_without_project(&here, store, registered)?)
             }
             (None, None) => Err(Error::StoreNotConfigured),
         });

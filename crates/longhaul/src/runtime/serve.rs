@@ -25,9 +25,9 @@ impl Runtime {
     ///
     /// # Errors
     /// The name is invalid, an active key has the same name, or the store failed.
-    pub async fn create_key(&self, name: &str, role: Role) -> Result<String, Error> {
+    pub async fn create_key(&self, key_name: &str, role: Role) -> Result<String, Error> {
         let request = NewKeyRequest {
-            name: ApiKeyName::new(name)?,
+            name: ApiKeyName::new(key_name)?,
             role,
             ttl: None,
             by: DEFAULT_ACTOR.to_owned(),

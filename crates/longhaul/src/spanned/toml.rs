@@ -11,7 +11,7 @@ use crate::spanned::{Node, NodeValue, ParseError, Position, PositionIndex, Table
 /// The text is not valid TOML. The error contains the position.
 pub fn parse(text: &str) -> Result<Node, ParseError> {
     let table = DeTable::parse(text).map_err(|error| parse_error(text, &error))?;
-    table_to_node(&PositionIndex::new(text), Position::START, table.get_ref())
+    table_to_node(&PositionIndex::for_text(text), Position::START, table.get_ref())
 }
 
 /// Parses one TOML value, such as `"15s"` or `[1, 2]`.
@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<Node, ParseError> {
 /// The text is not a valid TOML value. The error contains the position.
 pub fn parse_toml_value(text: &str) -> Result<Node, ParseError> {
     let value = DeValue::parse(text).map_err(|error| parse_error(text, &error))?;
-    value_to_node(&PositionIndex::new(text), &value)
+    value_to_node(&PositionIndex::for_text(text), &value)
 }
 
 fn parse_error(text: &str, error: &toml::de::Error) -> ParseError {

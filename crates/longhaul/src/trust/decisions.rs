@@ -246,7 +246,7 @@ impl TrustDecisions {
     ///
     /// # Errors
     /// The file can't be written.
-    pub fn revoke_all(&self) -> Result<usize, PrivateFileError> {
+    pub fn revoke_all_and_count(&self) -> Result<usize, PrivateFileError> {
         let file = self.decision_file_path()?;
         let is_ours = |one: &TrustDecision| one.project == self.project;
         let count = load_decisions(file)?.iter().filter(|one| is_ours(one)).count();
@@ -341,11 +341,11 @@ mod tests {
         assert_eq!(decisions.trust_status(&send), TrustStatus::Trusted);
         let other = TrustDecisions { project: "/q".into(), ..decisions.clone() };
         assert_eq!(other.trust_status(&run), TrustStatus::Undecided);
-        assert_eq!(other.revoke_all().unwrap(), 0);
+        assert_eq!(other.revoke_all_and_count().unwrap(), 0);
         let file = decisions.decision_file_path_if_readable().unwrap();
         assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 2);
-        assert_eq!(decisions.revoke_all().unwrap(), 2);
+        assert_eq!(decisions.revoke_all_and_count().unwrap(), 2);
         assert_eq!(decisions.trust_status(&run), TrustStatus::Undecided);
     }
 
@@ -425,6 +425,6 @@ mod tests {
         let shell = test_trust_item(TrustKind::Shell, "1");
         let message = decisions.check_trusted(&shell).unwrap_err();
         assert!(message.contains("submitted again"), "{message}");
-        assert_eq!(decisions.revoke_all().unwrap(), 17);
+        assert_eq!(decisions.revoke_all_and_count().unwrap(), 17);
     }
 }

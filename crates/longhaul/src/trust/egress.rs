@@ -54,7 +54,7 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     let headers = setting_path("headers");
     let user_values: Vec<&str> = config
         .settings_below(&headers)
-        .filter(|(_, header)| !header.origin.is_from_project())
+        .filter(|(_, header)| !header.origin.is_from_project_file())
         .map(|(name, _)| name)
         .collect();
     let is_known = |address: &str| built_in_providers::is_built_in_base_url(address);
@@ -98,8 +98,9 @@ fn headers_and_fields_set_by_project(
     let mut digest_parts = Vec::new();
     for (header_or_field, table) in [("header", "headers"), ("field", "fields")] {
         let table = format!("providers.{provider}.{table}");
-        let additions =
-            config.settings_below(&table).filter(|(_, setting)| setting.origin.is_from_project());
+        let additions = config
+            .settings_below(&table)
+            .filter(|(_, setting)| setting.origin.is_from_project_file());
         for (name, setting) in additions {
             lines.push(format!("the {header_or_field} `{name}`"));
             let value = match &setting.value {
@@ -232,7 +233,7 @@ pub fn perception_url_trust_item(url: &str) -> TrustItem {
 /// Whether a file of the project sets this setting.
 pub(crate) fn is_set_by_project(config: &Config, setting_path: &str) -> bool {
     let setting = config.settings.get(setting_path);
-    setting.is_some_and(|setting| setting.origin.is_from_project())
+    setting.is_some_and(|setting| setting.origin.is_from_project_file())
 }
 
 /// Whether the host of a URL is this machine. An invalid URL gives `false`.

@@ -26,12 +26,12 @@ const MODULE_ENTRY_FILES: &[&str] = &["__main__.py", "__init__.py", "index.js", 
 
 /// Collects the files of one project that commands run.
 #[derive(Debug)]
-pub(crate) struct ProjectFiles {
+pub(crate) struct CommandFileCollector {
     root: PathBuf,
     files: BTreeSet<PathBuf>,
 }
 
-impl ProjectFiles {
+impl CommandFileCollector {
     pub(crate) fn new(root: &Path) -> Self {
         Self {
             // A missing folder has no files.
@@ -69,9 +69,9 @@ impl ProjectFiles {
     /// Adds the project files that one word of a command names: as written, with the defaults of
     /// its variables, and without its variables. Values of the environment are not used, so that a
     /// trust decision is valid in every shell.
-    pub(crate) fn add_files_of_argument(&mut self, folder: &Path, word: &str) {
-        let filled = expand_variables(word, &Env::default()).unwrap_or_default();
-        for text in [word, &filled, &strip_variable_references(word)] {
+    pub(crate) fn add_files_of_argument(&mut self, folder: &Path, argument: &str) {
+        let filled = expand_variables(argument, &Env::default()).unwrap_or_default();
+        for text in [argument, &filled, &strip_variable_references(argument)] {
             self.add_file_at_path(folder, text);
             for part in text.split(SEPARATORS) {
                 self.add_file_at_path(folder, part);
@@ -143,7 +143,7 @@ mod tests {
             fs::write(file, "x").unwrap();
         }
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let mut files = ProjectFiles::new(root.path());
+        let mut files = CommandFileCollector::new(root.path());
         files.add_files_of_command(root.path(), &args);
         let found = files.file_digests().unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), expected, "{args:?}");
@@ -173,7 +173,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let file = fs::File::create(root.path().join("big")).unwrap();
         file.set_len(BYTES_MAX as u64 + 1).unwrap();
-        let mut files = ProjectFiles::new(root.path());
+        let mut files = CommandFileCollector::new(root.path());
         files.add_files_of_argument(root.path(), "big");
         let why = files.file_digests().unwrap_err();
         assert_eq!(why, "`big`: the file is longer than 67108864 bytes");

@@ -8,7 +8,7 @@ use std::path::Path;
 use longhaul_core::raw::Hash;
 
 use crate::mcp::server::format_argv;
-use crate::trust::files::ProjectFiles;
+use crate::trust::files::CommandFileCollector;
 
 /// Maximum number of characters of a line that describes a trust item (an action that needs
 /// approval).
@@ -116,7 +116,7 @@ impl TrustItem {
     /// command.
     fn for_command(root: &Path, args: &[String], title: impl Fn(&str) -> String) -> Self {
         let name = format_argv(args);
-        let mut files = ProjectFiles::new(root);
+        let mut files = CommandFileCollector::new(root);
         files.add_files_of_command(root, args);
         let settings: Vec<&str> = args.iter().map(String::as_str).collect();
         let item = Self::new(TrustKind::Run, &name, title(&name), &settings);

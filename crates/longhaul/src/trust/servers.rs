@@ -13,7 +13,7 @@ use crate::mcp::expand::{expand_variables_set_in_env, referenced_variable_names}
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
 use crate::mcp::server::{McpServerConfig, Transport, format_argv, url_origin};
-use crate::trust::files::{ProjectFiles, strip_variable_references};
+use crate::trust::files::{CommandFileCollector, strip_variable_references};
 use crate::trust::item::{TrustItem, TrustKind, digest_texts, truncate_line};
 
 /// Maximum total size in bytes of the server settings after variables of `.env` were expanded.
@@ -43,9 +43,9 @@ fn mcp_settings_digest(file_hash: Hash, dotenv: &Env) -> Hash {
 
 /// Finds the project files that are run when the MCP servers are started. The error is the reason
 /// why they can't be determined.
-fn files_run_by_servers(file: &McpFile) -> Result<ProjectFiles, String> {
+fn files_run_by_servers(file: &McpFile) -> Result<CommandFileCollector, String> {
     let root = file.path.parent().unwrap_or(&file.path);
-    let mut files = ProjectFiles::new(root);
+    let mut files = CommandFileCollector::new(root);
     let mut left = EXPANDED_BYTES_MAX;
     // Expands variables that the project's `.env` sets.
     let mut fill = |text: &String| {
@@ -91,7 +91,8 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
         return Vec::new();
     };
     let off = if server.disabled { " (disabled)" } else { "" };
-    let mut lines = vec![format!("{}{off}: {}", server.name, truncate_line(&transport.describe()))];
+    let mut lines =
+        vec![format!("{}{off}: {}", server.name, truncate_line(&transport.describe_transport()))];
     if let Transport::Stdio { cwd: Some(cwd), .. } = transport {
         lines.push(format!("  started in: {}", format_argv([cwd])));
     }

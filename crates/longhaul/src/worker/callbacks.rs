@@ -24,14 +24,14 @@ type RunCallback = Arc<dyn Fn(&RunRow) + Send + Sync>;
 
 /// Callbacks of the program, called when a run starts, completes or fails, or when no run is left.
 #[derive(Clone, Default)]
-pub(super) struct Callbacks {
+pub(super) struct WorkerCallbacks {
     pub(super) start: Option<Arc<dyn Fn(RunId) + Send + Sync>>,
     pub(super) complete: Option<RunCallback>,
     pub(super) error: Option<RunCallback>,
     pub(super) empty: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-impl Callbacks {
+impl WorkerCallbacks {
     /// Returns whether no callback is set.
     pub(super) fn is_empty(&self) -> bool {
         self.start.is_none()
@@ -41,17 +41,17 @@ impl Callbacks {
     }
 }
 
-impl fmt::Debug for Callbacks {
+impl fmt::Debug for WorkerCallbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Callbacks")
+        f.write_str("WorkerCallbacks")
     }
 }
 
 /// Hooks that the worker calls, for example when it has claimed a run, and that call the callbacks
 /// of the program.
 #[derive(Debug)]
-pub(super) struct CallbackHooks {
-    callbacks: Callbacks,
+pub(super) struct CallbackWorkerHooks {
+    callbacks: WorkerCallbacks,
     calls: SyncSender<QueuedCallback>,
     /// Whether a callback has not returned within `CALLBACK_WAIT`. Until it returns, the worker
     /// does not wait for callbacks.
@@ -66,11 +66,11 @@ struct QueuedCallback {
     done: oneshot::Sender<()>,
 }
 
-impl CallbackHooks {
+impl CallbackWorkerHooks {
     /// Starts the thread of the callbacks. It ends after the last call when these hooks are
     /// dropped.
     pub(super) fn start_callback_thread(
-        callbacks: Callbacks,
+        callbacks: WorkerCallbacks,
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<Self> {
         let (calls, received) = sync_channel::<QueuedCallback>(WAITING_MAX);
@@ -118,7 +118,7 @@ impl CallbackHooks {
 }
 
 #[async_trait]
-impl WorkerHooks for CallbackHooks {
+impl WorkerHooks for CallbackWorkerHooks {
     async fn on_run_claimed(&self, run: RunId) {
         if let Some(callback) = self.callbacks.start.clone() {
             self.call_on_callback_thread("on_task_start", move || callback(run)).await;

@@ -118,12 +118,12 @@ async fn a_file_is_taken_when_it_has_not_changed_for_a_second() {
     assert_eq!(test.claim().await.len(), 0);
     test.clock.advance(1);
     let tasks = test.claim().await;
-    assert_eq!(test.files("working"), [tasks[0].id()]);
-    assert!(tasks[0].id().starts_with("note.") && tasks[0].id().ends_with(".txt"));
+    assert_eq!(test.files("working"), [tasks[0].task_id()]);
+    assert!(tasks[0].task_id().starts_with("note.") && tasks[0].task_id().ends_with(".txt"));
     assert!(!test.path("note.txt").exists());
     // It is returned until it is a run.
-    assert_eq!(test.claim().await[0].id(), tasks[0].id());
-    test.inbox.start(tasks[0].id(), RunId::from_bits(1)).await.unwrap();
+    assert_eq!(test.claim().await[0].task_id(), tasks[0].task_id());
+    test.inbox.start(tasks[0].task_id(), RunId::from_bits(1)).await.unwrap();
     assert_eq!(test.claim().await.len(), 0);
 }
 
@@ -152,8 +152,8 @@ async fn files_that_can_not_be_tasks_fail_with_the_reason() {
     test.write("empty.txt", "");
     test.write("good.json", "{\"a\": 1}");
     let mut tasks = test.claim_settled().await;
-    tasks.sort_by_key(|task| task.id().to_owned());
-    let starts: Vec<&str> = tasks.iter().map(|task| &task.id()[..5]).collect();
+    tasks.sort_by_key(|task| task.task_id().to_owned());
+    let starts: Vec<&str> = tasks.iter().map(|task| &task.task_id()[..5]).collect();
     assert_eq!(starts, ["empty", "good."]);
     let failed = test.files("failed");
     assert_eq!(failed.len(), 8, "{failed:?}");
@@ -185,11 +185,11 @@ async fn a_file_without_permission_to_read_fails_and_blocks_no_other() {
 async fn a_crash_between_any_two_steps_loses_nothing() {
     let mut test = TestFolder::new();
     test.write("note.txt", "Dear Sir");
-    let id = test.claim_settled().await[0].id().to_owned();
+    let id = test.claim_settled().await[0].task_id().to_owned();
     // After the claim: the same task is returned again, under the same id.
     test.restart();
     let again = test.claim().await;
-    assert_eq!(again[0].id(), id);
+    assert_eq!(again[0].task_id(), id);
     // After the result was written and before the file was moved.
     fs::write(test.path(&format!("failed/{id}.result.json")), "{").unwrap();
     test.restart();
@@ -210,7 +210,7 @@ async fn deleted_subfolders_are_created_again() {
         fs::remove_dir(test.path(folder)).unwrap();
     }
     test.write("note.txt", "Dear Sir");
-    let id = test.claim_settled().await[0].id().to_owned();
+    let id = test.claim_settled().await[0].task_id().to_owned();
     test.fail(&id).await;
     assert_eq!(test.result("failed", &id)["status"], "failed");
     fs::remove_dir_all(test.folder.path()).unwrap();
@@ -223,7 +223,7 @@ async fn deleted_subfolders_are_created_again() {
 async fn the_result_of_a_cancelled_run_says_so() {
     let test = TestFolder::new();
     test.write("note.txt", "Dear Sir");
-    let id = test.claim_settled().await[0].id().to_owned();
+    let id = test.claim_settled().await[0].task_id().to_owned();
     test.inbox.fail(&id, &failure("cancelled", Status::Cancelled)).await.unwrap();
     assert_eq!(test.result("failed", &id)["status"], "cancelled");
 }
@@ -232,10 +232,10 @@ async fn the_result_of_a_cancelled_run_says_so() {
 async fn a_file_waits_while_its_agent_does_not_exist() {
     let test = TestFolder::new();
     test.write("note.txt", "Dear Sir");
-    let id = test.claim_settled().await[0].id().to_owned();
+    let id = test.claim_settled().await[0].task_id().to_owned();
     assert!(test.inbox.fail(&id, &failure("no_agent", Status::Failed)).await.is_err());
     assert_eq!(test.files("working"), [id.as_str()]);
-    assert_eq!(test.claim().await[0].id(), id);
+    assert_eq!(test.claim().await[0].task_id(), id);
 }
 
 // Other systems refuse such names.
@@ -246,7 +246,7 @@ async fn a_file_whose_name_is_not_utf8_is_taken() {
     let test = TestFolder::new();
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");
     fs::write(test.folder.path().join(name), "x").unwrap();
-    let id = test.claim_settled().await[0].id().to_owned();
+    let id = test.claim_settled().await[0].task_id().to_owned();
     assert!(id.starts_with("caf\u{fffd}.") && id.ends_with(".txt"), "{id}");
 }
 
@@ -254,10 +254,10 @@ async fn a_file_whose_name_is_not_utf8_is_taken() {
 async fn a_file_that_comes_back_is_another_task() {
     let test = TestFolder::new();
     test.write("note.txt", "Dear Sir");
-    let first = test.claim_settled().await[0].id().to_owned();
+    let first = test.claim_settled().await[0].task_id().to_owned();
     test.fail(&first).await;
     fs::rename(test.path(&format!("failed/{first}")), test.path("note.txt")).unwrap();
-    let second = test.claim_settled().await[0].id().to_owned();
+    let second = test.claim_settled().await[0].task_id().to_owned();
     assert_ne!(first, second);
 }
 

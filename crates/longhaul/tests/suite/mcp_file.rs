@@ -5,7 +5,7 @@ use std::fs;
 use longhaul::config::env::Env;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::mcp::file::McpFile;
-use longhaul::mcp::resolved::ResolvedServer;
+use longhaul::mcp::resolved::ResolvedMcpServer;
 use longhaul::mcp::server::Transport;
 use longhaul_core::time::Millis;
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ fn load_file(text: impl AsRef<[u8]>) -> (TempDir, McpFile) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(".mcp.json");
     fs::write(&path, text).unwrap();
-    let file = McpFile::load_from(&path);
+    let file = McpFile::load_from_path(&path);
     (folder, file)
 }
 
@@ -59,7 +59,7 @@ fn files_of_other_programs_are_accepted() {
     assert_eq!(docs.timeout, Millis(1_500));
     let root = folder.path();
     let set = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
-    let filled = ResolvedServer::resolve(github, &set, root).unwrap();
+    let filled = ResolvedMcpServer::resolve(github, &set, root).unwrap();
     let Transport::Stdio { command, args, env: given, .. } = filled.transport else {
         panic!("not a stdio transport")
     };
@@ -67,25 +67,26 @@ fn files_of_other_programs_are_accepted() {
     assert_eq!(given["GITHUB_TOKEN"], "gh-s3cret");
     assert_eq!((&*given["LEVEL"], &*given["DEBUG"]), ("3", "false"));
     assert_eq!(filled.cwd, root);
-    let filled = ResolvedServer::resolve(docs, &set, root).unwrap();
+    let filled = ResolvedMcpServer::resolve(docs, &set, root).unwrap();
     let Transport::Http { url, headers, .. } = filled.transport else {
         panic!("not an HTTP transport")
     };
     assert_eq!(url, "https://docs.example/mcp?key=none");
     assert_eq!(headers["Authorization"], "Bearer t-s3cret");
-    let filled = ResolvedServer::resolve(own, &set, root).unwrap();
+    let filled = ResolvedMcpServer::resolve(own, &set, root).unwrap();
     assert_eq!(filled.cwd, root.join("tools"));
-    let missing = ResolvedServer::resolve(github, &env(&[]), root).unwrap_err();
+    let missing = ResolvedMcpServer::resolve(github, &env(&[]), root).unwrap_err();
     assert!(missing.contains("GITHUB_TOKEN is not set"), "{missing}");
-    let bad = ResolvedServer::resolve(other, &env(&[("BASE", "ftp://s3cret")]), root).unwrap_err();
+    let bad =
+        ResolvedMcpServer::resolve(other, &env(&[("BASE", "ftp://s3cret")]), root).unwrap_err();
     assert!(bad.contains("not an http:// or https:// URL"), "{bad}");
     let split = env(&[("TOKEN", "a\r\nb: s3cret")]);
-    let bad = ResolvedServer::resolve(docs, &split, root).unwrap_err();
+    let bad = ResolvedMcpServer::resolve(docs, &split, root).unwrap_err();
     assert!(bad.contains("line break"), "{bad}");
     let zero = env(&[("GITHUB_TOKEN", "a\0b")]);
-    let bad = ResolvedServer::resolve(github, &zero, root).unwrap_err();
+    let bad = ResolvedMcpServer::resolve(github, &zero, root).unwrap_err();
     assert!(bad.contains("zero byte"), "{bad}");
-    let debug_text = format!("{file:?}{:?}", ResolvedServer::resolve(github, &set, root));
+    let debug_text = format!("{file:?}{:?}", ResolvedMcpServer::resolve(github, &set, root));
     assert!(!debug_text.contains("s3cret"), "{debug_text}");
 }
 
@@ -124,11 +125,11 @@ fn an_invalid_file_reports_the_position_and_has_no_servers() {
     let (_folder, file) = load_file(format!("\u{feff}{VALID_FILE}"));
     assert_eq!(file.servers.len(), 4);
     let folder = tempfile::tempdir().unwrap();
-    let file = McpFile::load_from(&folder.path().join(".mcp.json"));
+    let file = McpFile::load_from_path(&folder.path().join(".mcp.json"));
     assert!(!file.exists());
     assert!(file.find_server("x").unwrap_err().contains("There is no `.mcp.json`"));
     fs::create_dir(folder.path().join(".mcp.json")).unwrap();
-    let file = McpFile::load_from(&folder.path().join(".mcp.json"));
+    let file = McpFile::load_from_path(&folder.path().join(".mcp.json"));
     assert_eq!(file.problems[0].to_string(), ".mcp.json: the file is not a regular file");
 }
 
@@ -143,9 +144,9 @@ fn assert_server_problem(server: &str, expected: &str) {
     assert!(problem.starts_with(".mcp.json:2:"), "{server}: {problem}");
     assert!(problem.contains("`bad`"), "{server}: {problem}");
     assert!(!problem.contains("s3cret"), "{server}: {problem}");
-    assert!(ResolvedServer::resolve(&file.servers[0], &env(&[]), folder.path()).is_err());
+    assert!(ResolvedMcpServer::resolve(&file.servers[0], &env(&[]), folder.path()).is_err());
     let good = file.find_server("good").unwrap();
-    assert!(ResolvedServer::resolve(good, &env(&[]), folder.path()).is_ok());
+    assert!(ResolvedMcpServer::resolve(good, &env(&[]), folder.path()).is_ok());
 }
 
 /// An invalid server does not affect the others.
@@ -240,7 +241,7 @@ fn an_oauth_table_is_parsed_and_expanded() {
     let names = far.transport.as_ref().unwrap().all_referenced_variables();
     assert_eq!(names, ["ID", "MORE", "SECRET"]);
     let set = env(&[("ID", "us"), ("SECRET", "s3cret"), ("DOC", "http://x.example")]);
-    let filled = ResolvedServer::resolve(far, &set, folder.path()).unwrap();
+    let filled = ResolvedMcpServer::resolve(far, &set, folder.path()).unwrap();
     let Transport::Http { oauth, .. } = filled.transport else {
         panic!("{file:?}");
     };
@@ -249,8 +250,8 @@ fn an_oauth_table_is_parsed_and_expanded() {
     assert_eq!(oauth.scopes, ["a", "b"]);
     assert_eq!(oauth.callback_port, Some(8123));
     assert!(!format!("{oauth:?}").contains("s3cret"));
-    let why = ResolvedServer::resolve(far, &env(&[]), folder.path()).unwrap_err();
+    let why = ResolvedMcpServer::resolve(far, &env(&[]), folder.path()).unwrap_err();
     assert!(why.contains("ID is not set"), "{why}");
-    let why = ResolvedServer::resolve(bad, &set, folder.path()).unwrap_err();
+    let why = ResolvedMcpServer::resolve(bad, &set, folder.path()).unwrap_err();
     assert!(why.contains("not an https:// URL"), "{why}");
 }

@@ -182,7 +182,7 @@ async fn a_run_gets_the_tools_of_trusted_servers() {
         assert!(why.contains(expected), "{name}: {why}");
         assert!(why.contains("`longhaul mcp "), "{name}: {why}");
     }
-    decisions.revoke_all().unwrap();
+    decisions.revoke_all_and_count().unwrap();
     assert!(refused("mcp:github").await.contains("`longhaul trust`"));
     ExternalToolSource::release_tools(&served, run).await;
     served.close_mcp_clients().await;

@@ -214,7 +214,7 @@ fn built_in_providers_can_be_overridden_and_others_added() {
     assert_eq!(one.api, ApiFormat::Anthropic);
     assert_eq!(one.base_url, "https://proxy.example");
     assert_eq!(one.key_env, ["ANTHROPIC_API_KEY"]);
-    assert_eq!(one.api_key(&model_selector.env).unwrap().0, "ANTHROPIC_API_KEY");
+    assert_eq!(one.variable_and_api_key(&model_selector.env).unwrap().0, "ANTHROPIC_API_KEY");
     assert_eq!(one.fields["temperature"], 0.5);
     assert_eq!(one.fields["thinking"]["type"], "enabled");
     assert_eq!(one.limits.connect, Duration::from_secs(3));
@@ -401,15 +401,15 @@ fn a_price_that_is_set_is_exact_and_wins() {
     let toml = "[prices.\"openai/gpt-4.1\"]\ninput = 0.07\noutput = 0.29\ncached = 0.000001\n\
                 [prices.\"here/big\"]\nwindow = 32_000\nmax_output = 4_000\n";
     let model_selector = selector(toml, &[]);
-    let pricing = model_selector.pricing("openai", "gpt-4.1-2025-04-14");
+    let pricing = model_selector.model_pricing("openai", "gpt-4.1-2025-04-14");
     let price = pricing.price.unwrap();
     assert_eq!((price.input, price.output), (70_000, 290_000));
     assert_eq!((price.cached, price.cache_write), (1, 70_000));
     assert_eq!(pricing.window_tokens, 1_047_576);
-    let pricing = model_selector.pricing("here", "big");
+    let pricing = model_selector.model_pricing("here", "big");
     assert_eq!(pricing.price, None);
     assert_eq!((pricing.window_tokens, pricing.max_output_tokens), (32_000, 4_000));
     // An unknown model has no price, and a local model is free.
-    assert_eq!(model_selector.pricing("openrouter", "openai/gpt-4.1").price, None);
-    assert_eq!(model_selector.pricing("ollama", "qwen3:8b").price.unwrap().output, 0);
+    assert_eq!(model_selector.model_pricing("openrouter", "openai/gpt-4.1").price, None);
+    assert_eq!(model_selector.model_pricing("ollama", "qwen3:8b").price.unwrap().output, 0);
 }

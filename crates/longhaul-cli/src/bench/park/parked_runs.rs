@@ -86,8 +86,8 @@ pub(super) struct ParkBench {
 
 impl ParkBench {
     /// Creates a store in this file, and a worker that will drive its runs.
-    pub(super) fn open(file: &Path) -> anyhow::Result<Self> {
-        let fixture = BenchFixture::new(file, ModelSource::Scripted { calls: 0 }, 0)?;
+    pub(super) fn open(store_file: &Path) -> anyhow::Result<Self> {
+        let fixture = BenchFixture::new(store_file, ModelSource::Scripted { calls: 0 }, 0)?;
         let (sender, steps) = unbounded_channel();
         let script = Script::parse_yaml("bench", SCRIPT)?;
         let model = ScriptedModel::new("bench", script, Arc::new(SystemClock));
@@ -161,13 +161,13 @@ impl ParkedRuns {
 
     /// Submits this many runs and waits until all of them are parked (wait for a person). One of
     /// every `resumed_every` runs is resumed later, none if `resumed_every` is 0.
-    async fn park_runs(&mut self, count: u32, resumed_every: u32) -> anyhow::Result<()> {
-        let mut left = count;
+    async fn park_runs(&mut self, run_count: u32, resumed_every: u32) -> anyhow::Result<()> {
+        let mut left = run_count;
         while left > 0 {
             let batch = left.min(BATCH);
             let tasks = (0..batch).map(|_| Task::new("bench", "go")).collect();
             let submitted = self.longhaul.submit_all(tasks).await?;
-            for (number, run) in (count - left..).zip(submitted.run_ids()) {
+            for (number, run) in (run_count - left..).zip(submitted.run_ids()) {
                 if resumed_every > 0 && number.is_multiple_of(resumed_every) {
                     self.chosen.push(*run);
                 }

@@ -57,26 +57,26 @@ pub(super) struct QueueBench {
 
 impl QueueBench {
     /// Creates a store in a new folder, because a process drives at most one store per folder.
-    pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
-        std::fs::create_dir(folder).context("the folder of the store can't be created")?;
-        let file = folder.join("queue.db");
+    pub(super) fn open(store_folder: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir(store_folder).context("the folder of the store can't be created")?;
+        let file = store_folder.join("queue.db");
         let fixture = BenchFixture::new(&file, ModelSource::Scripted { calls: 1 }, 0)?;
         let script = Script::parse_yaml("bench", "replies: [{ text: Done. }]")?;
         let model = ScriptedModel::new("bench", script, Arc::new(SystemClock));
         let longhaul = fixture.build_engine(Arc::new(model))?;
-        Ok(Self { folder: folder.to_owned(), fixture, longhaul })
+        Ok(Self { folder: store_folder.to_owned(), fixture, longhaul })
     }
 
     /// Drives this many tasks and returns their average cost.
     pub(super) async fn measure_task_cost(&self, count: u32) -> anyhow::Result<QueuedTaskCost> {
         let warm_up = count.min(BATCH);
         self.queue_tasks_and_get_first_run(warm_up).await?;
-        self.drive_queued_runs(warm_up).await?;
+        self.drive_runs_and_measure_rate(warm_up).await?;
         let first = self.queue_tasks_and_get_first_run(count).await?;
         let store = &self.fixture.store;
         let before = store.last_global_seq().await?;
         let meter = TurnMeter::start_metering(store);
-        let tasks_per_second = self.drive_queued_runs(count).await?;
+        let tasks_per_second = self.drive_runs_and_measure_rate(count).await?;
         let cost = meter.average_turn_cost(count);
         let events = store.last_global_seq().await?.0 - before.0;
         let journal = self.longhaul.read_run_journal(first, Seq(1), 100).await?;
@@ -106,14 +106,14 @@ impl QueueBench {
         self.queue_tasks_and_get_first_run(in_queue + ROUNDS * count).await?;
         let mut best = 0.0_f64;
         for _ in 0..ROUNDS {
-            best = best.max(self.drive_queued_runs(count).await?);
+            best = best.max(self.drive_runs_and_measure_rate(count).await?);
         }
         Ok(best)
     }
 
     /// Returns the times from the end of a submit to the claim of its run by an idle worker, in
     /// nanoseconds.
-    pub(super) async fn measure_claim_delays(&self) -> anyhow::Result<Vec<u64>> {
+    pub(super) async fn measure_claim_delay_nanos(&self) -> anyhow::Result<Vec<u64>> {
         let stop = Shutdown::new();
         let (claims, mut claimed) = unbounded_channel();
         let worker = self.build_worker(Arc::new(ClaimTimeHooks { claims }))?;
@@ -189,7 +189,7 @@ impl QueueBench {
     }
 
     /// Drives this many of the queued tasks to their ends and returns the tasks per second.
-    async fn drive_queued_runs(&self, count: u32) -> anyhow::Result<f64> {
+    async fn drive_runs_and_measure_rate(&self, count: u32) -> anyhow::Result<f64> {
         let stop = Shutdown::new();
         let hooks = Arc::new(CompletionCountHooks {
             stop: stop.clone(),

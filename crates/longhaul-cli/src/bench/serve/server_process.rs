@@ -99,6 +99,6 @@ impl BenchServer {
 
     /// Returns the resident memory of the server process in MB.
     pub(crate) fn resident_memory_mb(&self) -> anyhow::Result<f64> {
-        resident_memory_mb(self.process.id())
+        resident_memory_mb(self.process.process_id())
     }
 }

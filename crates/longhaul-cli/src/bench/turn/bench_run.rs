@@ -34,11 +34,12 @@ impl BenchRunResult {
         let empty = file.with_extension("empty");
         drop(open_bench_store(&empty)?);
         let fixture = BenchFixture::new(file, source, result_bytes)?;
-        let mut transcript_bytes = fixture.execute_warm_up_run().await?.transcript_bytes().await?;
+        let mut transcript_bytes =
+            fixture.execute_warm_up_run().await?.measure_transcript_bytes().await?;
         let executed = fixture.execute_runs(turns, 1).await?;
         let cost = executed.cost;
         let start = SystemClock.monotonic_nanos();
-        transcript_bytes += executed.transcript_bytes().await?;
+        transcript_bytes += executed.measure_transcript_bytes().await?;
         let recovery_fold_ms = nanos_to_micros(SystemClock.monotonic_nanos() - start) / 1e3;
         drop((executed, fixture));
         let size = |file: &Path| std::fs::metadata(file).map(|file| file.len());
@@ -58,7 +59,7 @@ impl BenchRunResult {
     /// Returns the measured costs as a table row.
     pub(crate) fn table_row(&self) -> Vec<String> {
         let mut row = vec![self.turns.to_string()];
-        row.extend(self.cost.table_cells());
+        row.extend(self.cost.cost_table_cells());
         row.extend([
             format!("{:.0}", self.stored_bytes_per_turn),
             format!("{:.2}", self.stored_per_transcript_byte),

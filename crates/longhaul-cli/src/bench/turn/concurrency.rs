@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::bench::fixture::{BenchFixture, WARM_UP_TURNS};
 use crate::bench::measure::TurnCost;
-use crate::bench::model_source::{MockApi, MockModelProcess, fetch_mock_model_stats};
+use crate::bench::model_source::{MockModelApi, MockModelProcess, fetch_mock_model_stats};
 use crate::bench::report::cpu_core_count;
 
 /// Number of turns of each concurrent run.
@@ -36,7 +36,7 @@ impl ConcurrencyResult {
     /// them.
     pub(crate) async fn measure_concurrent_runs(
         folder: &Path,
-        api: MockApi,
+        api: MockModelApi,
         (runs, result_bytes): (u32, usize),
         latency: Millis,
     ) -> anyhow::Result<Self> {

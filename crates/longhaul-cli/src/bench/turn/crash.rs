@@ -19,7 +19,7 @@ use crate::bench::measure::nanos_to_micros;
 use crate::bench::project::BenchProject;
 use crate::bench::report::{BenchReport, met_or_missed};
 use crate::child_process::ChildProcess;
-use crate::crash_counts::CrashCounts;
+use crate::crash_counts::CrashRecoveryCounts;
 use crate::store_access::store_open_options;
 
 /// Target time from the start of a worker process to its first event, in milliseconds.
@@ -76,7 +76,7 @@ pub(crate) async fn measure_crash_recovery(
     }
     worker.stop().await?;
     let journal = longhaul.read_run_journal(run, Seq::START, EVENTS_MAX).await?;
-    let counts = CrashCounts::from_journal(&journal, Seq::START);
+    let counts = CrashRecoveryCounts::from_journal(&journal, Seq::START);
     let lost = u32::from(longhaul.run_row(run).await?.status != Status::Completed);
     // The first start is not a recovery.
     let durations = SortedDurations::new(durations.split_off(1));

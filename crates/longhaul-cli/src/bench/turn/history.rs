@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::bench::fixture::{BenchFixture, WARM_UP_TURNS};
 use crate::bench::measure::nanos_to_micros;
-use crate::bench::model_source::{MockApi, MockModelProcess, fetch_mock_model_stats};
+use crate::bench::model_source::{MockModelApi, MockModelProcess, fetch_mock_model_stats};
 use crate::cpu::cpu_time_us;
 
 /// Lengths of the conversation at which a turn is measured, in messages.
@@ -56,7 +56,7 @@ impl HistoryCostRow {
 /// each measured length.
 pub(crate) async fn measure_history_cost(
     folder: &Path,
-    api: MockApi,
+    api: MockModelApi,
     (messages, result_bytes): (u32, usize),
 ) -> anyhow::Result<Vec<HistoryCostRow>> {
     let lengths: Vec<u32> =
@@ -67,7 +67,7 @@ pub(crate) async fn measure_history_cost(
     let fixture =
         BenchFixture::new(&folder.join("history.db"), mock.model_source(api), result_bytes)?;
     fixture.execute_warm_up_run().await?;
-    let model = Arc::new(TimeSamplingModel {
+    let model = Arc::new(TimeMeasuringModel {
         model: fixture.source.create_model(turns)?,
         url: mock.url.clone(),
         // Start and end of each window, as the number of turns before it.
@@ -106,35 +106,35 @@ pub(crate) async fn measure_history_cost(
 /// A model that samples CPU and wall time before certain turns, and otherwise delegates to another
 /// model.
 #[derive(Debug)]
-struct TimeSamplingModel {
+struct TimeMeasuringModel {
     model: Arc<dyn Model>,
     url: String,
     edges: Vec<u32>,
-    samples: Mutex<Vec<TimeSample>>,
+    samples: Mutex<Vec<TurnTimeSample>>,
 }
 
 /// A sample of CPU and wall time in microseconds, taken before and after the mock's counters were
 /// read, so that reading the counters is not part of the measured turns.
 #[derive(Debug)]
-struct TimeSample {
+struct TurnTimeSample {
     before: (f64, f64),
     body_bytes: f64,
     after: (f64, f64),
 }
 
-impl TimeSamplingModel {
-    async fn take_time_sample(&self) -> anyhow::Result<()> {
+impl TimeMeasuringModel {
+    async fn record_time_sample(&self) -> anyhow::Result<()> {
         let clocks = || (cpu_time_us(), nanos_to_micros(SystemClock.monotonic_nanos()));
         let before = clocks();
         let body_bytes = fetch_mock_model_stats(&self.url).await?.body_bytes as f64;
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        samples.push(TimeSample { before, body_bytes, after: clocks() });
+        samples.push(TurnTimeSample { before, body_bytes, after: clocks() });
         Ok(())
     }
 }
 
 #[async_trait]
-impl Model for TimeSamplingModel {
+impl Model for TimeMeasuringModel {
     fn estimate(&self, request: &ModelRequest) -> CostEstimate {
         self.model.estimate(request)
     }
@@ -145,7 +145,7 @@ impl Model for TimeSamplingModel {
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
         if self.edges.contains(&request.turn.saturating_sub(1)) {
-            let sampled = self.take_time_sample().await;
+            let sampled = self.record_time_sample().await;
             sampled.map_err(|why| Failure::new(FailureClass::InvalidRequest, why.to_string()))?;
         }
         self.model.generate(request, sink).await

@@ -7,7 +7,7 @@ use longhaul_core::time::Millis;
 use serde_json::json;
 
 use crate::bench::fixture::WARM_UP_TURNS;
-use crate::bench::model_source::{MockApi, MockModelProcess};
+use crate::bench::model_source::{MockModelApi, MockModelProcess};
 use crate::bench::report::{BenchReport, cpu_core_count, met_or_missed};
 use crate::bench::turn::bench_run::BenchRunResult;
 use crate::bench::turn::concurrency::{ConcurrencyResult, TURNS_PER_RUN};
@@ -34,7 +34,7 @@ const IDEAL_SHARE_TARGET: f64 = 1_750.0 / 1_818.0;
 
 /// Parameters of the measurements over HTTP.
 pub(crate) struct HttpBench<'a> {
-    pub(crate) wire: MockApi,
+    pub(crate) wire: MockModelApi,
     /// Maximum length of the conversation, in messages.
     pub(crate) messages: u32,
     pub(crate) runs: u32,

@@ -108,7 +108,7 @@ impl CallHistory {
 
     /// Returns a violation message if the call was repeated after its result was recorded.
     /// `effect_epochs` has the epoch of the worker's claim at each recorded effect of the call.
-    pub(crate) fn repeat_after_result_message(&self, effect_epochs: &[Epoch]) -> Option<String> {
+    pub(crate) fn error_if_repeated_after_result(&self, effect_epochs: &[Epoch]) -> Option<String> {
         let tool = &self.tool;
         if self.started_after_end {
             return Some(format!("{tool} was started again after its result"));
@@ -126,7 +126,7 @@ impl CallHistory {
     /// Returns a violation message if the call had more effects than starts in one epoch, that is,
     /// under one claim of a worker. `effect_epochs` has the epoch of each recorded effect of the
     /// call.
-    pub(crate) fn effect_without_start_message(&self, effect_epochs: &[Epoch]) -> Option<String> {
+    pub(crate) fn error_if_effect_without_start(&self, effect_epochs: &[Epoch]) -> Option<String> {
         let count = |all: &[Epoch], one: &Epoch| all.iter().filter(|epoch| *epoch == one).count();
         let more = |epoch: &&Epoch| count(effect_epochs, epoch) > count(&self.start_epochs, epoch);
         let epoch = effect_epochs.iter().find(more)?;
@@ -140,7 +140,7 @@ impl CallHistory {
 
     /// Returns a violation message if a call that must not be repeated was lost and the journal
     /// does not report the loss.
-    pub(crate) fn unreported_lost_call_message(
+    pub(crate) fn error_if_loss_unreported(
         &self,
         effect_epochs: &[Epoch],
         run_ended: bool,

@@ -116,7 +116,7 @@ impl ChaosCounts {
     }
 
     /// Returns whether every run completed and no guarantee was violated.
-    pub(crate) fn has_passed(&self) -> bool {
+    pub(crate) fn has_test_passed(&self) -> bool {
         self.violations.is_empty() && self.failed.is_empty() && self.other.is_empty()
     }
 }

@@ -148,7 +148,7 @@ fn assert_only_violation(invariant: Invariant, counts: &ChaosCounts) {
         let expected = usize::from(other == invariant);
         assert_eq!(counts.violation_count(other), expected, "{name}: {counts:#?}");
     }
-    assert!(!counts.has_passed());
+    assert!(!counts.has_test_passed());
     assert_eq!(counts.violations[0].run, test_run_id());
 }
 
@@ -169,7 +169,7 @@ fn valid_journal_without_kinds(kinds: &[&str]) -> Vec<EventSpec> {
 #[test]
 fn a_valid_journal_is_counted_without_violations() {
     let counts = verify_events(&valid_journal(), &valid_effect_records());
-    assert!(counts.has_passed(), "{counts:#?}");
+    assert!(counts.has_test_passed(), "{counts:#?}");
     assert_eq!((counts.completed, counts.recoveries), (1, 2));
     assert_eq!((counts.model_calls, counts.model_calls_repeated), (2, 1));
     assert_eq!((counts.pure_repeats, counts.keyed_repeats), (1, 1));
@@ -221,7 +221,7 @@ fn a_duplicate_once_effect_is_reported() {
     anew[15] = gate_answered_event(3, "approve");
     let mut lines = valid_effect_records();
     lines.push(effect_record("probe_send", "t1.3", 4));
-    assert!(verify_events(&anew, &lines).has_passed());
+    assert!(verify_events(&anew, &lines).has_test_passed());
 }
 
 #[test]
@@ -314,13 +314,16 @@ fn an_unfinished_or_failed_run_does_not_pass() {
     open.pop();
     let counts = verify_events(&open, &valid_effect_records());
     assert!(counts.violations.is_empty(), "{counts:#?}");
-    assert_eq!((counts.has_passed(), counts.other.as_slice()), (false, [test_run_id()].as_slice()));
+    assert_eq!(
+        (counts.has_test_passed(), counts.other.as_slice()),
+        (false, [test_run_id()].as_slice())
+    );
     let mut failed = valid_journal();
     let error = json!({ "error": { "code": "x", "message": "x", "hint": "" } });
     failed[17] = (4, "run.failed", error);
     let counts = verify_events(&failed, &valid_effect_records());
     assert_eq!(
-        (counts.has_passed(), counts.failed.as_slice()),
+        (counts.has_test_passed(), counts.failed.as_slice()),
         (false, [test_run_id()].as_slice())
     );
 }

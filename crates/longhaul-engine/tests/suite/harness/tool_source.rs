@@ -82,7 +82,8 @@ impl ExternalToolSource for FakeToolSource {
         };
         let new_tool = |name: &&str| FakeTool::new(name, EffectClass::Pure, &state.effects);
         let tools = tools.iter().map(new_tool);
-        let registered = tools.map(|new_tool| RegisteredTool::new(Arc::new(new_tool)).unwrap());
+        let registered =
+            tools.map(|new_tool| RegisteredTool::from_tool(Arc::new(new_tool)).unwrap());
         Some(Ok(registered.collect()))
     }
 

@@ -116,7 +116,7 @@ impl ChunkBuilder<'_> {
         if self.reply.request.wants_usage {
             chunk["usage"] = usage;
         }
-        self.events.push(event::encode_unnamed_event(&chunk));
+        self.events.push(event::encode_unnamed_sse_event(&chunk));
     }
 }
 

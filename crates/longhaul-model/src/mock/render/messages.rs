@@ -31,10 +31,10 @@ pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
 /// Renders the reply as the server-sent events of a stream.
 pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
     let mut events = vec![
-        event::encode_named_event(
+        event::encode_named_sse_event(
             &json!({ "type": "message_start", "message": message_json_without_content(mock_reply) }),
         ),
-        event::encode_named_event(&json!({ "type": "ping" })),
+        event::encode_named_sse_event(&json!({ "type": "ping" })),
     ];
     for (index, block) in mock_reply.reply.blocks.iter().enumerate() {
         let (begin, deltas) = match block {
@@ -48,18 +48,18 @@ pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
         };
         let begin =
             json!({ "type": "content_block_start", "index": index, "content_block": begin });
-        events.push(event::encode_named_event(&begin));
+        events.push(event::encode_named_sse_event(&begin));
         events.extend(deltas.into_iter().map(|delta| {
-            event::encode_named_event(
+            event::encode_named_sse_event(
                 &json!({ "type": "content_block_delta", "index": index, "delta": delta }),
             )
         }));
-        events.push(event::encode_named_event(
+        events.push(event::encode_named_sse_event(
             &json!({ "type": "content_block_stop", "index": index }),
         ));
     }
-    events.push(event::encode_named_event(&message_delta(mock_reply)));
-    events.push(event::encode_named_event(&json!({ "type": "message_stop" })));
+    events.push(event::encode_named_sse_event(&message_delta(mock_reply)));
+    events.push(event::encode_named_sse_event(&json!({ "type": "message_stop" })));
     events
 }
 

@@ -57,7 +57,7 @@ impl NumberedEventList {
         event.insert("sequence_number".to_owned(), number.into());
         let fields = fields.into_iter();
         event.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-        self.events.push(event::encode_named_event(&Value::Object(event)));
+        self.events.push(event::encode_named_sse_event(&Value::Object(event)));
     }
 }
 

@@ -150,7 +150,7 @@ fn an_unreadable_script_file_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.yaml");
     let load_summary = || match Script::load_script_file(&path) {
-        Ok(script) => format!("{} replies", script.len()),
+        Ok(script) => format!("{} replies", script.reply_count()),
         Err(error) => error.to_string().replace(&path.display().to_string(), "s.yaml"),
     };
     let missing = load_summary();

@@ -222,7 +222,7 @@ async fn text_is_streamed_in_a_few_chunks() {
 #[test]
 fn the_banner_says_that_replies_are_scripted() {
     let model = model(TIDY);
-    assert_eq!(model.name(), "scripted/tidy");
-    assert_eq!(model.describe(), format!("scripted/tidy ({BANNER}; 4 replies)"));
+    assert_eq!(model.model_name(), "scripted/tidy");
+    assert_eq!(model.describe_model(), format!("scripted/tidy ({BANNER}; 4 replies)"));
     assert!(BANNER.contains("scripted") && BANNER.contains("no AI"));
 }

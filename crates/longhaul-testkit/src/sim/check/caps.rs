@@ -24,7 +24,8 @@ pub async fn check_caps(services: &SimServices, history: &SimHistory) -> Result<
     entries.sort_by_key(|entry| (entry.at, entry.run, entry.seq));
     let raised = services.world.raised_caps();
     let limit = |key: &CapCounterKey| {
-        let configured = services.caps.iter().find(|cap| cap.id() == key.cap).map(|cap| cap.limit);
+        let configured =
+            services.caps.iter().find(|cap| cap.cap_id() == key.cap).map(|cap| cap.limit);
         configured.max(raised.get(key).copied()).unwrap_or_default()
     };
     let mut counts: BTreeMap<CapCounterKey, Count> = BTreeMap::new();

@@ -38,9 +38,9 @@ fn parse_field_key(line: &str) -> Option<&str> {
 }
 
 /// Parses one field: as YAML, or else as a list or a text.
-fn parse_field_lines(line: usize, key: &str, lines: &[&str]) -> TableEntry {
+fn parse_field_lines(first_line_number: usize, key: &str, lines: &[&str]) -> TableEntry {
     // The empty lines make the positions match the file.
-    let text = "\n".repeat(line - 1) + &lines.join("\n");
+    let text = "\n".repeat(first_line_number - 1) + &lines.join("\n");
     if let Ok(Node { value: NodeValue::Table(mut entries), .. }) = yaml::parse(&text)
         && entries.len() == 1
         && let Some(entry) = entries.pop()
@@ -48,7 +48,7 @@ fn parse_field_lines(line: usize, key: &str, lines: &[&str]) -> TableEntry {
     {
         return entry;
     }
-    let position_at = |column| Position { line, column };
+    let position_at = |column| Position { line: first_line_number, column };
     let value_place = position_at(key.chars().count() + 3);
     let mut content = field_value_as_text(key, lines);
     if let NodeValue::Text(text) = &content
