@@ -32,6 +32,9 @@ const LANE_BUSY: &[(&str, LaneBusyPolicy)] = &[
 const LANE_ON_PARK: &[(&str, ParkedLanePolicy)] =
     &[("keep", ParkedLanePolicy::Keep), ("release", ParkedLanePolicy::Release)];
 
+/// Parses a YAML text into a tree, with or without positions.
+type YamlParser = fn(&str) -> Result<Node, ParseError>;
+
 /// Parses an agent file; `stem` is the file's name without `.md`. The diagnostics must be empty.
 pub(crate) fn parse_project_agent(
     diagnostics: &mut Diagnostics,
@@ -52,7 +55,7 @@ fn parse_agent_file(
     diagnostics: &mut Diagnostics,
     stem: &AgentName,
     bytes: &[u8],
-    (ctx, parse_yaml): (&AgentLoadContext<'_>, fn(&str) -> Result<Node, ParseError>),
+    (ctx, parse_yaml): (&AgentLoadContext<'_>, YamlParser),
 ) -> Agent {
     let mut agent = Agent::new(stem.clone());
     let parts = match split::split_agent_file(bytes) {
