@@ -75,7 +75,7 @@ impl AnswerCommand {
                 Some(output::join_args_or_read_stdin(text, ANSWER_BYTES_MAX, "the answer")?)
             }
         };
-        resolve::resolve_gate_and_call(&self.gate, async |client, gate| {
+        resolve::with_resolved_gate(&self.gate, async |client, gate| {
             let text = text.map_or_else(|| ask_for_answer(&gate), Ok)?;
             if text.trim().is_empty() {
                 return Err(CliError::usage_error("the answer must not be empty").into());
@@ -111,7 +111,7 @@ fn ask_for_answer(gate: &GateView) -> anyhow::Result<String> {
 impl RejectCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let answer = Answer { note: self.note.clone(), ..new_answer(GateDecision::Reject) };
-        resolve::resolve_gate_and_call(&self.gate, async |client, gate| {
+        resolve::with_resolved_gate(&self.gate, async |client, gate| {
             GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
         })
     }

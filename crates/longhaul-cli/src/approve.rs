@@ -87,7 +87,7 @@ impl From<ApprovalScope> for AnswerScope {
 
 impl ApproveCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        resolve::resolve_gate_and_call(&self.gate, async |client, gate| {
+        resolve::with_resolved_gate(&self.gate, async |client, gate| {
             check_gate_approvable(&gate)?;
             let decision = match &self.edit {
                 Some(edit) => GateDecision::Edit(parse_json_option("--edit", edit)?),

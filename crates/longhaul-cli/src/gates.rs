@@ -114,7 +114,7 @@ impl CompleteGateCommand {
         let payload = payload.map(|json| parse_json_option("--payload", json)).transpose()?;
         let note = self.note.clone();
         let answer = Answer { note, payload, ..new_answer(GateDecision::Complete) };
-        resolve::resolve_gate_and_call(&self.gate, async |client, gate| {
+        resolve::with_resolved_gate(&self.gate, async |client, gate| {
             GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await?;
             Ok(())
         })
@@ -199,7 +199,7 @@ fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
 
 impl ShowGateCommand {
     fn print_gate(&self) -> anyhow::Result<()> {
-        resolve::resolve_gate_and_call(&self.gate, async |_, gate| {
+        resolve::with_resolved_gate(&self.gate, async |_, gate| {
             if self.json {
                 return output::print_json(&gate);
             }

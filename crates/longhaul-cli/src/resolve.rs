@@ -25,7 +25,7 @@ const SUFFIX_CHARS_MIN: usize = 6;
 
 /// Connects to the store, finds the run that the command line names, and calls `act` with the
 /// client and the run.
-pub(crate) fn resolve_run_and_call<T>(
+pub(crate) fn with_resolved_run<T>(
     id: &str,
     act: impl AsyncFnOnce(&RunClient, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
@@ -38,7 +38,7 @@ pub(crate) fn resolve_run_and_call<T>(
 
 /// Connects to the store, finds the gate that the command line names, and calls `act` with the
 /// client and the gate.
-pub(crate) fn resolve_gate_and_call<T>(
+pub(crate) fn with_resolved_gate<T>(
     id: &str,
     act: impl AsyncFnOnce(&RunClient, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {

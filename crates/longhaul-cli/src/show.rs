@@ -45,7 +45,7 @@ pub(crate) struct ShowRunCommand {
 
 impl ShowRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::resolve_run_and_call(&self.run, async |client, run| {
+        resolve::with_resolved_run(&self.run, async |client, run| {
             match (self.events, self.transcript, self.tree) {
                 (true, ..) => self.print_events(client, run).await,
                 (_, true, _) => self.print_transcript(client, run).await,

@@ -93,7 +93,7 @@ impl From<DeliveryArg> for SteerDelivery {
 
 impl SteerRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::resolve_run_and_call(&self.run, async |client, run| {
+        resolve::with_resolved_run(&self.run, async |client, run| {
             if self.status {
                 return self.print_delivery_status(client, run).await;
             }

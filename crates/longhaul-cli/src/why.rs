@@ -23,7 +23,7 @@ pub(crate) struct WhyCommand {
 
 impl WhyCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::resolve_run_and_call(&self.run, async |client, run| {
+        resolve::with_resolved_run(&self.run, async |client, run| {
             let view = client.get_run(run).await?;
             let explanation = explain_run_status(client, &view).await?;
             if self.json {

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Network zone of an address.
+/// Where an IP address leads: this machine, a private network, the public internet or nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkZone {
     /// Address of this machine.

@@ -38,7 +38,7 @@ pub(crate) struct AppendRefusals {
 impl AppendRefusals {
     /// Returns the data for the state machine's next decision, with these refusals added, so that
     /// the decision avoids them.
-    pub(crate) fn add_refusals_to_context(&self, ctx: DecisionContext) -> DecisionContext {
+    pub(crate) fn add_append_refusals_to_context(&self, ctx: DecisionContext) -> DecisionContext {
         DecisionContext {
             budget_account: self.budget_account.or(ctx.budget_account),
             free_children: self.free_children,

@@ -163,7 +163,7 @@ fn format_time(now: Timestamp) -> String {
 
 /// Formats the limits of a run for the model. `None` if the run has no limits.
 fn limits_text(caps: &Budget, max_turns: Option<u32>) -> Option<String> {
-    let turns = match (caps.turns, max_turns) {
+    let allowed_turns = match (caps.turns, max_turns) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
@@ -172,7 +172,7 @@ fn limits_text(caps: &Budget, max_turns: Option<u32>) -> Option<String> {
         format!("${}.{:02}", cents / 100, cents % 100)
     });
     let tokens = caps.tokens.map(|tokens| format!("{tokens} tokens"));
-    let turns = turns.map(|turns| format!("{turns} turns"));
+    let turns = allowed_turns.map(|allowed| format!("{allowed} turns"));
     let active = caps.active.map(|duration| format!("{} of work", format_duration(duration)));
     let all = [turns, money, tokens, active].into_iter().flatten();
     let all: Vec<String> = all.collect();

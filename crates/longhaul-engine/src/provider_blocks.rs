@@ -16,12 +16,12 @@ use longhaul_run::{Run, RunInput};
 /// in the store, so that they outlast a restart and other processes see them; the cache saves most
 /// reads of the store.
 #[derive(Debug, Clone, Default)]
-pub struct BlockedProviderCache(Arc<Mutex<BTreeMap<String, CachedProviderBlock>>>);
+pub struct BlockedProviderCache(Arc<Mutex<BTreeMap<String, CachedBlockedUntilTime>>>);
 
 /// Cached block of a provider (a time until which no requests are sent to it), as read from the
 /// store or set by this process.
 #[derive(Debug, Clone, Copy)]
-struct CachedProviderBlock {
+struct CachedBlockedUntilTime {
     /// Time until which the provider is blocked. `None` means that it is not blocked.
     until: Option<Timestamp>,
     /// Time at which this process learned that the provider is blocked.
@@ -76,7 +76,7 @@ impl ProviderAvailability {
 impl BlockedProviderCache {
     fn with_locked_blocks<T>(
         &self,
-        f: impl FnOnce(&mut BTreeMap<String, CachedProviderBlock>) -> T,
+        f: impl FnOnce(&mut BTreeMap<String, CachedBlockedUntilTime>) -> T,
     ) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -104,7 +104,7 @@ impl BlockedProviderCache {
                 let since = unchanged.map_or(now, |known| known.since);
                 blocks.insert(
                     provider.to_owned(),
-                    CachedProviderBlock { until, since, read_at: now },
+                    CachedBlockedUntilTime { until, since, read_at: now },
                 );
                 until
             }),
@@ -133,7 +133,7 @@ impl BlockedProviderCache {
             ProviderAvailability::Limited(duration) => {
                 self.with_locked_blocks(|blocks| {
                     let until = Some(now.plus(duration));
-                    let new = CachedProviderBlock { until, since: now, read_at: now };
+                    let new = CachedBlockedUntilTime { until, since: now, read_at: now };
                     let block = blocks.entry(provider.to_owned()).or_insert(new);
                     block.until = until.max(block.until);
                     block.since = now;

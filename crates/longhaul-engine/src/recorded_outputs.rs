@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_whose_value_has_changed_is_found() {
+    fn a_reference_whose_value_has_changed_is_reported() {
         let reference = |at: &str, content: &str| {
             let call = CallId { turn: 1, index: 1 };
             to_output_reference(

@@ -169,7 +169,7 @@ impl RunSession {
                 random: self.random_for_retry_jitter(&input),
                 ..self.decision_context()
             };
-            let ctx = refusals.add_refusals_to_context(ctx);
+            let ctx = refusals.add_append_refusals_to_context(ctx);
             let (now, calls_other_model) = (ctx.now, calls_other_model(&self.run));
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
@@ -263,7 +263,7 @@ impl RunSession {
 
     /// Commits an input that must not be lost, such as durable progress of a call. Does nothing if
     /// the state machine rejects the input, for example because the call has ended.
-    pub(crate) async fn commit_required_input(
+    pub(crate) async fn commit_durable_input(
         &mut self,
         input: RunInput,
     ) -> Result<CommitOutcome, Error> {

@@ -41,7 +41,7 @@ pub enum ResolveModelError {
     #[error("{0}")]
     NotConfigured(String),
     /// The model replays a script, and the script is invalid. No key or setting would help.
-    #[error("The script is invalid: {0}")]
+    #[error("The script of the scripted model is invalid: {0}")]
     InvalidScript(String),
 }
 

@@ -140,7 +140,7 @@ impl Run {
         }
         if let Event::RunForked(_) = &entry.event {
             self.transcript.switch_to_first_model();
-            if self.control.has_unusable_reply() {
+            if self.control.has_truncated_or_refused_reply() {
                 let removed = self.transcript.remove_last_reply();
                 self.control.transcript_bytes -= removed.map_or(0, |reply| reply.estimated_bytes());
             }

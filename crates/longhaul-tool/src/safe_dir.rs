@@ -120,7 +120,7 @@ impl SafeDir {
         Self { modes: NewEntryPermissions::PRIVATE, ..Self::new(root) }
     }
 
-    /// Protects these files and folders from agents.
+    /// Denies agents to read and write these files and folders.
     pub(crate) fn with_protected_paths(self, protected: Vec<PathBuf>) -> Self {
         Self { protected: protected.into(), ..self }
     }

@@ -101,7 +101,7 @@ async fn commit_progress_update(
 ) -> Result<CommitOutcome, Error> {
     match update {
         ProgressUpdate::Droppable(update) => session.try_commit_droppable_input(update).await,
-        ProgressUpdate::Durable(update) => session.commit_required_input(update).await,
+        ProgressUpdate::Durable(update) => session.commit_durable_input(update).await,
     }
 }
 

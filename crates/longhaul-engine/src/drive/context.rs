@@ -99,7 +99,7 @@ impl DriveContext {
         // From here on a crash of this process counts for the run. A crash while it only waited
         // does not.
         let arrived = match may_begin
-            && ctx.session.commit_required_input(RunInput::Recover).await? == CommitOutcome::Applied
+            && ctx.session.commit_durable_input(RunInput::Recover).await? == CommitOutcome::Applied
         {
             true => ctx.load_run_dependencies().await?,
             false => DriverSetupOutcome::Lost,
@@ -161,7 +161,7 @@ impl DriveContext {
     /// appended where possible, so that the shutdown does not count as a crash.
     pub(super) async fn stop_driving_run(&mut self) -> DriveRunOutcome {
         if self.shutdown.is_draining() && !self.lease.is_lost() {
-            match self.session.commit_required_input(RunInput::Release).await {
+            match self.session.commit_durable_input(RunInput::Release).await {
                 Ok(_) if self.session.run().control().idle.is_some() => {
                     return DriveRunOutcome::Idle;
                 }

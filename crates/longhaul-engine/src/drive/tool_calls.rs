@@ -63,7 +63,7 @@ pub(super) async fn run_tool_calls(
     let gathered = collect_finished_tool_calls(ctx, since).await?;
     // Appended before the results: progress of a call is rejected once the call has ended.
     for report in ctx.progress.take_unjournaled_reports() {
-        let Ok(CommitOutcome::Applied) = ctx.session.commit_required_input(report).await else {
+        let Ok(CommitOutcome::Applied) = ctx.session.commit_durable_input(report).await else {
             break;
         };
     }

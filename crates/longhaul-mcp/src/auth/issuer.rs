@@ -62,7 +62,7 @@ impl LoginIssuer {
         let tokens = found.metadata.token_endpoint.parse();
         let tokens: Url =
             tokens.map_err(|_| IssuerError::Unusable(oauth_http::INVALID_URL, false))?;
-        let result = http.check_address(&tokens).await;
+        let result = http.check_address_allowed(&tokens).await;
         result.map_err(|why| IssuerError::Unusable(why, false))?;
         manager.set_metadata(found.metadata.clone());
         Ok(Self { http, metadata: found.metadata, manager, server: server.clone() })

@@ -82,7 +82,7 @@ impl OAuthHttp {
         let (parts, body) = oauth_request.request.into_parts();
         let to_error = |why: String| -> OAuthHttpClientError { Box::new(OAuthHttpError(why)) };
         let url: Url = parts.uri.to_string().parse().map_err(|_| to_error(INVALID_URL.into()))?;
-        let may = self.check_address(&url).await;
+        let may = self.check_address_allowed(&url).await;
         may.map_err(|why| to_error(why.to_owned()))?;
         let request = self.client.request(parts.method, url).headers(parts.headers);
         let request = match body.is_empty() {
@@ -95,7 +95,7 @@ impl OAuthHttp {
     }
 
     /// Checks whether the address policy allows requests to this URL. The error says why not.
-    pub(super) async fn check_address(&self, url: &Url) -> Result<(), &'static str> {
+    pub(super) async fn check_address_allowed(&self, url: &Url) -> Result<(), &'static str> {
         self.zone.check_url_allowed(url)?;
         match self.resolver.uses_proxy() {
             true => self.resolver.check_proxied_url(url).await,
@@ -111,7 +111,7 @@ impl OAuthHttp {
         form: String,
         client: Option<(String, String)>,
     ) -> Result<StatusCode, String> {
-        self.check_address(url).await.map_err(str::to_owned)?;
+        self.check_address_allowed(url).await.map_err(str::to_owned)?;
         let request = self.client.post(url.clone()).body(form);
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         let request = match client {

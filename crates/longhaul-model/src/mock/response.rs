@@ -5,7 +5,7 @@ use longhaul_core::time::Millis;
 
 use crate::mock::api_kind::ApiKind;
 
-/// Response of the mock provider, which the caller has to send.
+/// HTTP response of the mock provider. The HTTP server that asked for it sends it to its client.
 #[derive(Debug, Clone)]
 pub struct MockResponse {
     /// HTTP status of the response.

@@ -27,7 +27,7 @@ const ERRORS_AFTER_USABLE_REPLY: [&str; 4] = ["rejected", "gate_expired", NOT_ME
 impl ControlState {
     /// Returns whether the run is about to fail because its last reply was truncated or refused. A
     /// retry asks the model again.
-    pub(crate) fn has_unusable_reply(&self) -> bool {
+    pub(crate) fn has_truncated_or_refused_reply(&self) -> bool {
         let after_reply = matches!(self.stage, RunStage::Concluding(_) | RunStage::ToolsRunning(_));
         let is_unusable =
             |error: &RunError| !ERRORS_AFTER_USABLE_REPLY.contains(&error.code.as_str());
@@ -37,14 +37,14 @@ impl ControlState {
     /// Turns the copied state of a failed run into the state of its retry: resets the worker's
     /// claim, waits, gates, messages and counters.
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
-        let has_unusable_reply = self.has_unusable_reply();
+        let has_truncated_or_refused_reply = self.has_truncated_or_refused_reply();
         let unread_grader_note = self.unread_grader_note();
         self.report_background_children_to_model();
         let earlier = CopiedToolCallOrigin { run: data.from, epochs: self.epoch };
         self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
             RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
             RunStage::New => RunStage::New,
-            _ if has_unusable_reply || unread_grader_note.is_some() => {
+            _ if has_truncated_or_refused_reply || unread_grader_note.is_some() => {
                 RunStage::ModelPending(PendingModelCall::default())
             }
             RunStage::ModelPending(_) | RunStage::ModelRunning(_) => {

@@ -135,7 +135,8 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
     let before = before.map_err(error)?;
     let mut before = before.ok_or_else(|| error(FsError::NotFound))?;
     if before.is_truncated {
-        return Err(edit_failure(format!("`{display_path}` was changed and is now too large")));
+        let why = "another program has made the file too large to edit";
+        return Err(edit_failure(format!("`{display_path}`: {why}")));
     }
     if before.is_read_only() {
         return Err(edit_failure(format!("`{display_path}` is read-only")));

@@ -4,7 +4,7 @@
 /// An agent that is part of the binary.
 #[derive(Debug, Clone, Copy)]
 pub struct BuiltInAgent {
-    /// Name of the agent and of its script.
+    /// Name of the agent and of the script with the model's replies.
     pub name: &'static str,
     /// Text of the agent file.
     pub file: &'static str,

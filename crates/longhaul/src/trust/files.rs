@@ -47,11 +47,11 @@ impl CommandFileCollector {
             return;
         };
         if program.contains('/') {
-            self.add_files_of_argument(folder, program);
+            self.add_files_named_in_argument(folder, program);
         }
         let mut before = "";
         for arg in rest {
-            self.add_files_of_argument(folder, arg);
+            self.add_files_named_in_argument(folder, arg);
             // `-m MODULE` runs the file of a Python module.
             let module = match before {
                 "-m" => Some(arg.as_str()),
@@ -69,7 +69,7 @@ impl CommandFileCollector {
     /// Adds the project files that one word of a command names: as written, with the defaults of
     /// its variables, and without its variables. Values of the environment are not used, so that a
     /// trust decision is valid in every shell.
-    pub(crate) fn add_files_of_argument(&mut self, folder: &Path, argument: &str) {
+    pub(crate) fn add_files_named_in_argument(&mut self, folder: &Path, argument: &str) {
         let filled = expand_variables(argument, &Env::default()).unwrap_or_default();
         for text in [argument, &filled, &strip_variable_references(argument)] {
             self.add_file_at_path(folder, text);
@@ -174,7 +174,7 @@ mod tests {
         let file = fs::File::create(root.path().join("big")).unwrap();
         file.set_len(BYTES_MAX as u64 + 1).unwrap();
         let mut files = CommandFileCollector::new(root.path());
-        files.add_files_of_argument(root.path(), "big");
+        files.add_files_named_in_argument(root.path(), "big");
         let why = files.file_digests().unwrap_err();
         assert_eq!(why, "`big`: the file is longer than 67108864 bytes");
     }

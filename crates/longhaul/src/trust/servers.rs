@@ -78,7 +78,7 @@ fn files_run_by_servers(file: &McpFile) -> Result<CommandFileCollector, String> 
         for folder in &folders {
             for (argv, values) in [(&argv, &values), (&filled_argv, &filled_values)] {
                 files.add_files_of_command(folder, argv);
-                values.iter().for_each(|value| files.add_files_of_argument(folder, value));
+                values.iter().for_each(|value| files.add_files_named_in_argument(folder, value));
             }
         }
     }
