@@ -43,10 +43,11 @@ pub(crate) fn parse_project_agent(
     ctx: &AgentLoadContext<'_>,
 ) -> Agent {
     let agent = parse_agent_file(diagnostics, stem, bytes, (ctx, yaml::parse_without_positions));
-    if diagnostics.problems.is_empty() && diagnostics.missing.is_empty() {
+    let Diagnostics { problems, missing, notes, files: _ } = &*diagnostics;
+    if problems.is_empty() && missing.is_empty() && notes.is_empty() {
         return agent;
     }
-    // Only a message about a problem needs positions, and finding them takes most of the time.
+    // Only messages need positions, and finding them takes most of the time.
     *diagnostics = Diagnostics::default();
     parse_agent_file(diagnostics, stem, bytes, (ctx, yaml::parse))
 }
