@@ -118,6 +118,9 @@ pub enum Rejection {
         /// Current value of the cap.
         current: String,
     },
+    /// The budget has no cap of this kind, such as `turns`, that could be raised.
+    #[error("the run has no budget of {cap} that could be raised", cap = .0)]
+    NoCapToRaise(&'static str),
     /// The budget of the whole tree of runs is used up, so that a raise of the child run would not
     /// help.
     #[error(
@@ -163,7 +166,9 @@ impl Rejection {
             Self::Empty(_) => "empty",
             Self::InvalidTask(_) => "invalid_task",
             Self::NotFailed(_) => "not_failed",
-            Self::BudgetNotRaised { .. } | Self::TreeBudgetExhausted(_) => "budget_not_raised",
+            Self::BudgetNotRaised { .. } | Self::NoCapToRaise(_) | Self::TreeBudgetExhausted(_) => {
+                "budget_not_raised"
+            }
             Self::AlreadyInState(_) => "already_in_state",
         }
     }

@@ -172,6 +172,7 @@ const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
         }
         Rejection::NotFailed(_) => (StatusCode::CONFLICT, "GET the run to see its status"),
         Rejection::BudgetNotRaised { .. } => (StatusCode::CONFLICT, "send a higher cap"),
+        Rejection::NoCapToRaise(_) => (StatusCode::CONFLICT, "GET the run to see its budget"),
         Rejection::TreeBudgetExhausted(_) => {
             (StatusCode::CONFLICT, "resume that run with a budget")
         }

@@ -17,7 +17,7 @@ impl Longhaul {
     ///
     /// # Errors
     ///
-    /// A cap is above the new one, or the raise must go through the root of the tree.
+    /// A cap is missing or above the new one, or the raise must go through the root of the tree.
     pub(super) async fn resume_command_with_raised_caps(
         &self,
         run: RunId,
@@ -44,7 +44,7 @@ impl Longhaul {
             let (micro_usd, tokens) = (account.cap_micro_usd, account.cap_tokens);
             caps = Budget { micro_usd, tokens, ..caps };
         }
-        check_that_no_cap_is_lowered(&caps, raise)?;
+        check_caps_can_be_raised(&caps, raise)?;
         Ok(match is_at_cap_of_tree {
             true => RunCommand::ResumeAndRaiseTreeBudget { by, raise },
             false => resume(by),
@@ -80,25 +80,50 @@ impl Longhaul {
     }
 }
 
-/// Returns an error if a raise would lower a cap. An equal cap is no error, so that a request can be
-/// repeated, and neither is a raise of a missing cap, which has no effect.
-fn check_that_no_cap_is_lowered(caps: &Budget, raise: BudgetRaise) -> Result<(), Rejection> {
+/// Returns an error if a raise would lower a cap or names a cap that does not exist. An equal cap is
+/// no error, so that a request can be repeated.
+fn check_caps_can_be_raised(caps: &Budget, raise: BudgetRaise) -> Result<(), Rejection> {
     let new_caps = Budget::default().with_replaced_caps(raise);
     let kinds = [BudgetCap::Money, BudgetCap::Tokens, BudgetCap::Turns, BudgetCap::ActiveTime];
     for kind in kinds {
-        let (Some(current), Some(new)) = (caps.limit_of_cap(kind), new_caps.limit_of_cap(kind))
-        else {
+        let Some(new) = new_caps.limit_of_cap(kind) else {
             continue;
         };
+        let cap = match kind {
+            BudgetCap::Money => "money",
+            BudgetCap::Tokens => "tokens",
+            BudgetCap::Turns => "turns",
+            BudgetCap::ActiveTime => "active time",
+        };
+        let current = caps.limit_of_cap(kind).ok_or(Rejection::NoCapToRaise(cap))?;
         if new < current {
-            let (cap, current) = match kind {
-                BudgetCap::Money => ("money", format!("${}", dollars_text(current))),
-                BudgetCap::Tokens => ("tokens", current.to_string()),
-                BudgetCap::Turns => ("turns", current.to_string()),
-                BudgetCap::ActiveTime => ("active time", format!("{current} ms")),
+            let current = match kind {
+                BudgetCap::Money => format!("${}", dollars_text(current)),
+                BudgetCap::Tokens | BudgetCap::Turns => current.to_string(),
+                BudgetCap::ActiveTime => format!("{current} ms"),
             };
             return Err(Rejection::BudgetNotRaised { cap, current });
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raise_names_an_existing_cap_and_does_not_lower_it() {
+        let caps = Budget { turns: Some(20), ..Budget::default() };
+        let check = |raise: BudgetRaise, expected: &str| {
+            let result = check_caps_can_be_raised(&caps, raise);
+            assert_eq!(result.err().map_or_else(String::new, |error| error.to_string()), expected);
+        };
+        let turns = |turns| BudgetRaise { turns: Some(turns), ..BudgetRaise::default() };
+        check(turns(20), "");
+        check(turns(21), "");
+        check(turns(19), "the budget of turns is 20 already, and a raise does not lower it");
+        let tokens = BudgetRaise { tokens: Some(5), ..BudgetRaise::default() };
+        check(tokens, "the run has no budget of tokens that could be raised");
+    }
 }
