@@ -314,7 +314,7 @@ impl Client {
         self.post_and_parse(&["v1", "lanes", lane.as_str(), "resume"], &json!({})).await
     }
 
-    /// Creates a new run that goes on from the last event before the failure of a failed run. A
+    /// Creates a new run that goes on from the last good event of a failed run. A
     /// second call returns the same run.
     pub async fn retry(&self, run: RunId) -> Result<RunView, Problem> {
         self.post_and_parse(&["v1", "runs", &run.to_string(), "retry"], &json!({})).await

@@ -80,7 +80,7 @@ commands! {
     Lanes(lanes::LanesCommand),
     /// Shows what spend caps have counted, and raises a cap
     Spend(spend::SpendCommand),
-    /// Retries failed runs from the last event before the failure, as new runs
+    /// Retries failed runs from the last good event, as new runs
     Retry(run_commands::RetryRunsCommand),
     /// Lists inboxes, posts tasks to them, and shows tasks and dead letters (failed, not retried)
     Inbox(inbox::InboxCommand),

@@ -30,10 +30,8 @@ pub(crate) async fn explain_run_status_with_label(
         label = no_driver_label(run.status);
         // A run behind another one needs a driver of that other run first.
         if !matches!(run.reason.as_deref(), Some("lane" | "batch")) {
-            explanation.message = format!(
-                "No worker executes the run now. Last known status: {}",
-                explanation.message
-            );
+            explanation.message =
+                format!("No worker drives the run now. Last known status: {}", explanation.message);
             explanation.command = format!("longhaul watch {}", run.id);
         }
     }

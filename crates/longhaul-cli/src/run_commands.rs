@@ -226,8 +226,7 @@ impl RunAction<'_> {
         let (old_status, why) = before;
         let id = run.id;
         let is_parked = matches!(old_status, Status::Waiting | Status::Blocked);
-        let no_worker =
-            format!("No worker executes the run now. To execute it: longhaul watch {id}");
+        let no_worker = format!("No worker drives the run now. To drive it: longhaul watch {id}");
         match (self, run.status) {
             (Self::Cancel(_), Status::Cancelled) => format!("{id} is cancelled."),
             (Self::Cancel(_), _) if has_process_driving_runs => {

@@ -167,7 +167,7 @@ impl SteerRunCommand {
         ))?;
         if !client.has_process_driving_runs().await? {
             output::eprint_line(&format!(
-                "No worker executes the run now. To execute it: longhaul watch {run}"
+                "No worker drives the run now. To drive it: longhaul watch {run}"
             ));
         }
         Ok(())

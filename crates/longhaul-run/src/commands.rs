@@ -123,7 +123,7 @@ pub struct RunIdAndStatus {
 
 impl RunIdAndStatus {
     /// Returns the id and status of a run whose journal was replayed.
-    pub fn id_and_status(run: &Run) -> Self {
+    pub fn from_run(run: &Run) -> Self {
         Self { run: run.id, status: run.status() }
     }
 }
@@ -137,7 +137,7 @@ pub fn decide_command(
 ) -> Result<JournalBatch, Rejection> {
     if let RunCommand::Timer(due) = &command {
         return Ok(match cancel_request_of_timer(due) {
-            Some(request) => timer::with_timer_deletion(due, decide_cancel(request)),
+            Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
             None => timer::decide_due_timer_effect(due, ctx),
         });
     }

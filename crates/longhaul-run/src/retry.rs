@@ -92,7 +92,7 @@ impl RetryPoint {
 }
 
 /// Creates a run with this id that retries a failed run, with the same agent definition and policy,
-/// queued last in the same lane. The retry goes on from the last event before the failure, so
+/// queued last in the same lane. The retry goes on from the last good event, so
 /// completed calls are not repeated. Messages that the failed run has not read are queued for the
 /// retry. The retry of a chain's step continues the chain.
 pub fn retry_failed_run(

@@ -249,7 +249,12 @@ fn open_runtime_with_store_url(
         (Path::new(""), &skills::LoadedSkills::default()),
         |registry| registered.check_registered_agents(&config, registry),
     )?;
-    let loaded = match options.loaded_agents {
+    let file = McpFile::load(&config);
+    // The MCP servers may have been edited while a person was asked for trust.
+    let has_current_servers = |loaded: &LoadedAgents| {
+        loaded.mcp_servers.iter().eq(file.servers.iter().map(|server| &server.name))
+    };
+    let loaded = match options.loaded_agents.filter(has_current_servers) {
         Some(loaded) => loaded,
         None => load_agents(&config, &tools, Path::new("")),
     };
@@ -261,7 +266,6 @@ fn open_runtime_with_store_url(
         Some(recorder) => Arc::new(RecordingModelResolver { models: registry, recorder }),
         None => registry,
     };
-    let file = McpFile::load(&config);
     let line = mcp_servers::create_mcp_client(&config, &file, &clock);
     let served = Arc::new(McpTools::new(&config, file, line));
     let shell = create_shell_tool(&config, &clock)?;

@@ -79,7 +79,8 @@ fn agent_table_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
         unusable(&broken.name, broken.source.as_str(), problem);
     }
     for hidden in &loaded.hidden {
-        let problem = format!("hidden by {}, which has the same name", hidden.hidden_by.display());
+        let problem =
+            format!("hidden by {}, which defines the same agent", hidden.hidden_by.display());
         unusable(&hidden.name, hidden.source.as_str(), problem);
     }
     // The project's own agents come first.

@@ -107,10 +107,7 @@ fn disallowed_tools_are_removed_however_they_are_listed() {
     assert_tools_and_notes(
         "tools: Read, Edit\ndisallowedTools: Edit",
         &["read_file"],
-        &[
-            "`Read` maps to read_file, `Edit` maps to edit_file",
-            "`disallowedTools` removes the tools Edit",
-        ],
+        &["`Read` maps to read_file, `Edit` maps to edit_file", "`disallowedTools` removes Edit"],
     );
     for list in [" [Edit(a: *), Write]", "\n  - Edit(a: *)\n- Write"] {
         assert_tools_and_notes(
@@ -120,7 +117,7 @@ fn disallowed_tools_are_removed_however_they_are_listed() {
                 "and was parsed line by line",
                 "`Write` is left out",
                 "`Read` maps to read_file, `Edit` maps to edit_file",
-                "`disallowedTools` removes the tools Edit(a: *), Write",
+                "`disallowedTools` removes Edit(a: *), Write",
             ],
         );
     }

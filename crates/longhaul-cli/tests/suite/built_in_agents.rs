@@ -1,5 +1,5 @@
-//! Built-in agents and tools: each file and schema is valid, each script plays its agent to the end without a key, and
-//! the documentation shows the output.
+//! Built-in agents and tools: each file and schema is valid, each script plays its agent to the end
+//! without a key, and the documentation shows the output.
 
 use std::path::Path;
 

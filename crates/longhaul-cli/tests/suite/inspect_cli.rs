@@ -205,7 +205,7 @@ fn why_prints_a_message_and_a_command() {
     for (run, status, message, command) in [
         (&asking_run, "waiting", "Left or right?", "longhaul answer gate_"),
         (&stuck, "blocked", "no key for the door", "longhaul answer gate_"),
-        (&pending, "pending", "No worker executes the run now.", "longhaul watch run_"),
+        (&pending, "pending", "No worker drives the run now.", "longhaul watch run_"),
     ] {
         let why = project.json(&["why", run, "--json"]);
         assert_eq!(why["status"], status);

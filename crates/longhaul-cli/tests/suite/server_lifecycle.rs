@@ -143,7 +143,7 @@ fn a_killed_server_does_not_block_the_next_one() {
     }
     // Commands use the store itself at once.
     let output = project.run(&["why", &run], 0);
-    assert!(output.out.contains("No worker executes the run now"), "{output:?}");
+    assert!(output.out.contains("No worker drives the run now"), "{output:?}");
     project.run(&["approve", &waiting, "--yes"], 0);
     let _next = TestServer::start_at(&project, &address);
     project.wait_until(&run, has_status("completed"));

@@ -11,13 +11,13 @@ fn a_killed_driver_is_detected_at_once() {
     project.wait_until(&waiting, has_status("waiting"));
     project.wait_until(&busy, |run| run["now"].as_str().unwrap().contains("calling the model"));
     let output = project.run(&["why", &busy], 0);
-    assert!(!output.out.contains("No worker executes"), "{output:?}");
+    assert!(!output.out.contains("No worker drives"), "{output:?}");
     let output = project.run(&["ls"], 0);
     assert!(output.out.contains("● running"), "{output:?}");
     // Killed with SIGKILL, so the worker can't report its end.
     drop(worker);
     let output = project.run(&["why", &busy], 0);
-    assert!(output.out.contains("No worker executes the run now"), "{output:?}");
+    assert!(output.out.contains("No worker drives the run now"), "{output:?}");
     // `ls` and `show` agree.
     for args in [&["ls"][..], &["show", &busy]] {
         let output = project.run(args, 0).out;
@@ -30,7 +30,7 @@ fn a_killed_driver_is_detected_at_once() {
     let output = project.run(&["approve", &waiting, "--yes"], 0);
     assert!(output.out.contains("when a worker drives it"), "{output:?}");
     let output = project.run(&["cancel", &busy], 0);
-    assert!(output.out.contains("No worker executes the run now"), "{output:?}");
+    assert!(output.out.contains("No worker drives the run now"), "{output:?}");
     let output = project.run(&["why", &busy], 0);
     assert!(output.out.contains("The run is being cancelled"), "{output:?}");
     project.run(&["watch", &busy], 7);

@@ -137,7 +137,7 @@ pub fn output_of_duplicate_call(
     // The note is one paragraph, so that the result begins after the first empty line.
     let key = key.text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = format!(
-        "{DUPLICATE_NOTE}the call {call} of {run} has the same key `{key}` and has completed. Its \
+        "{DUPLICATE_NOTE}the call {call} of {run} has the same effect key `{key}` and has completed. Its \
          result:\n\n{}",
         output.joined_text()
     );

@@ -132,7 +132,7 @@ pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest
 }
 
 /// Returns the batch of events and row changes with an added row change that consumes the timer.
-pub(super) fn with_timer_deletion(due_timer: &DueTimer, mut batch: JournalBatch) -> JournalBatch {
+pub(super) fn with_timer_consumed(due_timer: &DueTimer, mut batch: JournalBatch) -> JournalBatch {
     batch.changes.push(consume_timer(due_timer.timer));
     batch
 }

@@ -62,11 +62,7 @@ pub fn restore_store(
     let at = store.to_string_lossy();
     let failed = |error| store_error_from_io(error, &at);
     let store = resolve_symlinks(store).map_err(failed)?;
-    let lock = DriverProcessLock::acquire_driver_process_lock(
-        parent_dir(&store),
-        &at,
-        "longhaul db restore",
-    )?;
+    let lock = DriverProcessLock::acquire(parent_dir(&store), &at, "longhaul db restore")?;
     let temp = TempFile::create_next_to(&store)?;
     copy_store_snapshot((from, connect::open_reader_without_side_files), &temp.0, &mut |_| ())?;
     let report = check_store(&temp.0, journals)?;

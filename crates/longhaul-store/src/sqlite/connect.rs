@@ -1,6 +1,6 @@
 //! Opens and configures all database connections.
 //!
-//! Invariant: every commit of the writer to an existing store is synced to disk.
+//! Invariant: every commit of the writer is synced to disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -122,10 +122,10 @@ fn open_connection(path: &Path, flags: OpenFlags, busy_timeout: Duration) -> Res
 }
 
 fn set_up_writer_connection(conn: &Connection) -> Result<()> {
-    // Nothing is lost if a new, empty file is lost, so its settings are not synced one by one. The
-    // migration syncs the file.
+    // An empty file has nothing to roll back to. A journal file that a killed process leaves could
+    // not be rolled back by the read-only connection that inspects a store first.
     if conn.pragma_query_value(None, "page_count", |row| row.get::<_, u32>(0))? == 0 {
-        conn.execute_batch("PRAGMA synchronous = OFF;")?;
+        conn.execute_batch("PRAGMA journal_mode = MEMORY;")?;
     }
     // The first two settings only take effect while the database is empty and has no log yet. The
     // third one is stored in the file, the others apply to this connection.

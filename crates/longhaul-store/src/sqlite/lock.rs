@@ -39,11 +39,7 @@ impl Drop for DriverProcessLock {
 impl DriverProcessLock {
     /// Acquires the driver lock (the right to execute the runs of a store) in a directory, and
     /// writes the holder's description into the lock file.
-    pub(crate) fn acquire_driver_process_lock(
-        folder: &Path,
-        location: &str,
-        holder: &str,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn acquire(folder: &Path, location: &str, holder: &str) -> Result<Self, StoreError> {
         let mut file =
             open_lock_file(folder).map_err(|error| store_error_from_io(error, location))?;
         match try_lock(&file) {
@@ -89,11 +85,7 @@ impl ReacquirableDriverLock {
     pub(crate) fn acquire(&self) -> Result<(), StoreError> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if lock.is_none() {
-            *lock = Some(DriverProcessLock::acquire_driver_process_lock(
-                &self.folder,
-                &self.location,
-                &self.holder,
-            )?);
+            *lock = Some(DriverProcessLock::acquire(&self.folder, &self.location, &self.holder)?);
         }
         Ok(())
     }

@@ -223,7 +223,7 @@ fn migrate_schema_if_needed(
     }
     let driver_lock = match options.mode {
         OpenMode::Outsider if found > 0 => {
-            Some(DriverProcessLock::acquire_driver_process_lock(dir, location, &options.holder)?)
+            Some(DriverProcessLock::acquire(dir, location, &options.holder)?)
         }
         OpenMode::Outsider | OpenMode::Driver => None,
     };

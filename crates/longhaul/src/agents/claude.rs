@@ -138,7 +138,7 @@ impl ClaudeAgentFields {
                 !forbidden.iter().flatten().any(|forbidden_tool| forbidden_tool == tool)
             });
             let names = disallowed.join(", ");
-            diagnostics.add_note(format!("`disallowedTools` removes the tools {names}"));
+            diagnostics.add_note(format!("`disallowedTools` removes {names}"));
         }
         granted
     }

@@ -98,6 +98,7 @@ impl<'a> AgentLoader<'a> {
                 None
             }
         };
+        loaded.mcp_servers = ctx.servers.iter().map(|&name| name.to_owned()).collect();
         Self { ctx, loaded, rules, path_by_name: BTreeMap::new() }
     }
 

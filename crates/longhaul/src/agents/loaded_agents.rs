@@ -87,6 +87,8 @@ pub struct LoadedAgents {
     /// Path of the project rules (`AGENTS.md`) if that file can't be read. Then no agent can be
     /// used.
     pub unreadable_rules: Option<PathBuf>,
+    /// Names of the MCP servers that agent files could refer to.
+    pub mcp_servers: Vec<String>,
     /// Files that are part of the definition of an agent, such as output schemas.
     pub files: Vec<PathBuf>,
     /// Chains of the project: sequences of steps that the agents execute.
