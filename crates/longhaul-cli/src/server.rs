@@ -401,7 +401,7 @@ fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListene
 }
 
 /// Returns the error for starting a second server on the same store, if one is running. Another
-/// port would not help, because the first server executes the runs of the store.
+/// port would not help, because the first server drives the runs of the store.
 fn server_already_running_error(config: &Config) -> Option<CliError> {
     let store = sqlite_store_path(config).ok()?;
     let RunningServerRecord { url, pid, .. } = server_marker::load_running_server_record(&store)?;

@@ -30,7 +30,7 @@ pub(crate) enum StoreAccess {
 }
 
 impl StoreAccess {
-    /// Returns the opened project. If another process executes the runs of its store, prints which
+    /// Returns the opened project. If another process drives the runs of its store, prints which
     /// one, unless `silent`.
     pub(crate) fn note_driver_and_get_runtime(&self, silent: bool) -> &ProjectRuntime {
         match self {
