@@ -2,7 +2,9 @@
 //! --events` prints all events.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use jiff::tz::TimeZone;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::environment::{ChildStarted, GradingVerdict};
@@ -375,12 +377,24 @@ fn format_local_time(timestamp: Timestamp, format: &str) -> String {
     let Ok(time) = jiff::Timestamp::from_microsecond(timestamp.as_micros()) else {
         return timestamp.to_string();
     };
-    let zone = match jiff::tz::TimeZone::system() {
-        // A machine without a time zone uses UTC.
-        zone if zone.is_unknown() => jiff::tz::TimeZone::UTC,
+    static ZONE: LazyLock<TimeZone> = LazyLock::new(local_time_zone);
+    time.to_zoned(ZONE.clone()).strftime(format).to_string()
+}
+
+/// Returns the time zone of the machine or of the variable `TZ`. Without any, this is UTC.
+fn local_time_zone() -> TimeZone {
+    // Without `TZ` the zone's file is read directly. `TimeZone::system` first lists all zones of the
+    // machine, which takes longer than anything else that a short command prints.
+    if std::env::var_os("TZ").is_none()
+        && let Ok(zone_file) = std::fs::read("/etc/localtime")
+        && let Ok(zone) = TimeZone::tzif("Local", &zone_file)
+    {
+        return zone;
+    }
+    match TimeZone::system() {
+        zone if zone.is_unknown() => TimeZone::UTC,
         zone => zone,
-    };
-    time.to_zoned(zone).strftime(format).to_string()
+    }
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ pub(crate) fn raise_budget_caps(
 
 /// Wakes a parked run if the caps of its budget differ from these, on which the decision to park was
 /// based.
-pub(crate) fn wake_run_if_budget_caps_differ(
+pub(crate) fn wake_run_if_budget_caps_changed(
     tx: &Tx<'_>,
     run: RunId,
     (micro_usd, tokens): (Option<MicroUsd>, Option<u64>),

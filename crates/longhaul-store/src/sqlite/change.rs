@@ -58,7 +58,7 @@ pub(crate) fn apply_row_change(
         RowChange::Settle(settlement) => budget::settle_budget_hold(tx, run, *settlement),
         RowChange::WaitForHolds(needed) => budget::queue_run_for_budget(tx, run, *needed),
         RowChange::WaitForHigherCaps { micro_usd, tokens } => {
-            budget::wake_run_if_budget_caps_differ(tx, run, (*micro_usd, *tokens))
+            budget::wake_run_if_budget_caps_changed(tx, run, (*micro_usd, *tokens))
         }
         RowChange::HoldCaps(reservations) => spend::reserve_in_spend_caps(tx, run, reservations),
         RowChange::SettleCaps(settlements) => Ok(spend::settle_spend_caps(tx, settlements)?),

@@ -43,8 +43,14 @@ pub(crate) fn open_in_memory_connection() -> Result<Connection> {
 pub(crate) fn open_reader_connection(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = open_connection(path, flags, busy_timeout)?;
-    conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
+    conn.execute_batch("PRAGMA query_only = ON;")?;
     Ok(conn)
+}
+
+/// Limits the page cache of a read-only connection to 1 MB. This reads the schema, which takes
+/// about a millisecond.
+pub(crate) fn limit_reader_cache(conn: &Connection) -> Result<()> {
+    conn.execute_batch("PRAGMA cache_size = -1024;")
 }
 
 /// Opens a read-only connection, even on a full or read-only disk. If there is no write-ahead log,

@@ -13,6 +13,7 @@ use longhaul_core::time::{Clock, Millis};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::sqlite::connect;
 use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::tx::Tx;
 
@@ -126,13 +127,17 @@ impl ReaderPool {
 }
 
 fn run_reader_loop(read_conn: &ReadConnection, job_queue: &JobQueue) {
-    loop {
-        // One thread waits for the next job; the others wait for the mutex.
-        let job = job_queue.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        match job {
-            Some(job) => job(read_conn),
-            None => break,
-        }
+    // One thread waits for the next job; the others wait for the mutex.
+    let next_job = || job_queue.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+    let mut job = next_job();
+    // Only when there is a query, so that opening a store does not wait for the schema. A failure
+    // only leaves the cache at SQLite's default size; the query reports what is wrong.
+    if job.is_some() {
+        _ = connect::limit_reader_cache(&read_conn.conn);
+    }
+    while let Some(run) = job {
+        run(read_conn);
+        job = next_job();
     }
 }
 

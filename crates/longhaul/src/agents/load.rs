@@ -5,7 +5,9 @@
 //! replaces an invalid one with the same name.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use longhaul_engine::agent::Agent;
 
@@ -30,6 +32,7 @@ pub const CLAUDE_AGENTS_FOLDER: &str = ".claude/agents";
 /// Loads all agents of the project that `ctx` describes.
 pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
     let mut loading = AgentLoader::new(ctx);
+    let mut contents = Vec::new();
     for (dir, source) in
         [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)]
     {
@@ -38,7 +41,7 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
         loading.loaded.problems.extend(listed.problems);
         loading.loaded.notes.extend(listed.notes);
         for (at, file) in listed.files {
-            loading.load_agent_file(file, files::read_agent_file(ctx.root, &at));
+            contents.push((file, files::read_agent_file(ctx.root, &at)));
         }
     }
     for built_in in ctx.built_in {
@@ -47,7 +50,10 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
             path: PathBuf::from(format!("built-in/{}.md", built_in.name)),
             source: AgentSource::BuiltIn,
         };
-        loading.load_agent_file(file, Ok(built_in.file.into()));
+        contents.push((file, Ok(built_in.file.into())));
+    }
+    for parsed in parse_agent_files_on_two_threads(ctx, contents) {
+        loading.add_parsed_file(parsed);
     }
     loading.into_sorted_agents()
 }
@@ -74,12 +80,84 @@ pub fn find_agent_text_problems(
         source: AgentSource::Project,
     };
     let mut loading = AgentLoader::new(ctx);
-    loading.load_agent_file(file, Ok(text.into()));
+    loading.add_parsed_file(parse_agent_file(ctx, file, Ok(text.into())));
     loading.into_sorted_agents().problems
 }
 
-struct AgentLoader<'a> {
-    ctx: &'a AgentLoadContext<'a>,
+/// An agent file and its bytes, or the reason why the file can't be read.
+type AgentFileContent = (AgentFile, Result<Vec<u8>, String>);
+
+/// What an agent file defines.
+struct ParsedAgentFile {
+    file: AgentFile,
+    diagnostics: Diagnostics,
+    /// Name and definition of the agent, where a definition of `None` means that it is invalid. The
+    /// outer `None` means that the file defines no agent.
+    agent: Option<(String, Option<Agent>)>,
+}
+
+/// Parses agent files, half of them on a second thread, because that takes a large part of the time
+/// in which a command starts. The result is in the order of the files.
+fn parse_agent_files_on_two_threads(
+    ctx: &AgentLoadContext<'_>,
+    mut contents: Vec<AgentFileContent>,
+) -> Vec<ParsedAgentFile> {
+    let parse_all = |contents: Vec<AgentFileContent>| -> Vec<ParsedAgentFile> {
+        contents.into_iter().map(|(file, bytes)| parse_agent_file(ctx, file, bytes)).collect()
+    };
+    let second_half = contents.split_off(contents.len() / 2);
+    thread::scope(|scope| {
+        let second_half = scope.spawn(|| parse_all(second_half));
+        let mut parsed = parse_all(contents);
+        match second_half.join() {
+            Ok(rest) => parsed.extend(rest),
+            Err(panic) => resume_unwind(panic),
+        }
+        parsed
+    })
+}
+
+fn parse_agent_file(
+    ctx: &AgentLoadContext<'_>,
+    file: AgentFile,
+    content: Result<Vec<u8>, String>,
+) -> ParsedAgentFile {
+    let mut diagnostics = Diagnostics::default();
+    let agent = match content {
+        Ok(bytes) => parse_agent_definition(ctx, &mut diagnostics, &file, &bytes),
+        Err(message) => {
+            diagnostics.report_invalid(Position::START, message);
+            Some((file.stem.clone(), None))
+        }
+    };
+    ParsedAgentFile { file, diagnostics, agent }
+}
+
+/// Parses the agent's name and definition from the bytes of a file. The outer `None` means that the
+/// file defines no agent; the inner `None` means that the agent is invalid.
+fn parse_agent_definition(
+    ctx: &AgentLoadContext<'_>,
+    diagnostics: &mut Diagnostics,
+    file: &AgentFile,
+    bytes: &[u8],
+) -> Option<(String, Option<Agent>)> {
+    let ctx = AgentLoadContext { is_built_in: file.source == AgentSource::BuiltIn, ..*ctx };
+    if file.source == AgentSource::Claude {
+        let agent = claude::parse_claude_agent(diagnostics, &file.stem, bytes, &ctx)?;
+        let name = agent.as_ref().map(|agent| agent.name.to_string());
+        return Some((name.unwrap_or_else(|| file.stem.clone()), agent));
+    }
+    let agent = match files::parse_agent_name(&file.stem) {
+        Ok(name) => Some(front_matter::parse_project_agent(diagnostics, &name, bytes, &ctx)),
+        Err(message) => {
+            diagnostics.report_invalid(Position::START, message);
+            None
+        }
+    };
+    Some((file.stem.clone(), agent))
+}
+
+struct AgentLoader {
     loaded: LoadedAgents,
     /// Text of the project rules in `AGENTS.md`. `None` means that the file can't be read.
     rules: Option<String>,
@@ -87,8 +165,8 @@ struct AgentLoader<'a> {
     path_by_name: BTreeMap<String, PathBuf>,
 }
 
-impl<'a> AgentLoader<'a> {
-    fn new(ctx: &'a AgentLoadContext<'a>) -> Self {
+impl AgentLoader {
+    fn new(ctx: &AgentLoadContext<'_>) -> Self {
         let mut loaded = LoadedAgents::default();
         let rules = match project_rules::load_agents_md_rules(ctx) {
             Ok(rules) => Some(rules),
@@ -99,7 +177,7 @@ impl<'a> AgentLoader<'a> {
             }
         };
         loaded.mcp_servers = ctx.servers.iter().map(|&name| name.to_owned()).collect();
-        Self { ctx, loaded, rules, path_by_name: BTreeMap::new() }
+        Self { loaded, rules, path_by_name: BTreeMap::new() }
     }
 
     fn into_sorted_agents(mut self) -> LoadedAgents {
@@ -111,22 +189,13 @@ impl<'a> AgentLoader<'a> {
         self.loaded
     }
 
-    /// Loads an agent file, unless a file of higher precedence defines an agent with the same name.
-    fn load_agent_file(&mut self, file: AgentFile, content: Result<Vec<u8>, String>) {
-        let mut diagnostics = Diagnostics::default();
-        let (name, agent) = match content {
-            Ok(content) => match self.parse_agent_file(&mut diagnostics, &file, &content) {
-                Some(read) => read,
-                None => {
-                    let notes = diagnostics.notes.into_iter();
-                    let notes = notes.map(|note| (file.path.clone(), note));
-                    return self.loaded.notes.extend(notes);
-                }
-            },
-            Err(message) => {
-                diagnostics.report_invalid(Position::START, message);
-                (file.stem.clone(), None)
-            }
+    /// Adds the agent of a file, unless a file of higher precedence defines an agent with the same
+    /// name.
+    fn add_parsed_file(&mut self, parsed: ParsedAgentFile) {
+        let ParsedAgentFile { file, mut diagnostics, agent } = parsed;
+        let Some((name, agent)) = agent else {
+            let notes = diagnostics.notes.into_iter();
+            return self.loaded.notes.extend(notes.map(|note| (file.path.clone(), note)));
         };
         if let Some(by) = self.path_by_name.get(&name) {
             return self.loaded.hidden.push(ShadowedAgent {
@@ -139,31 +208,6 @@ impl<'a> AgentLoader<'a> {
         self.path_by_name.insert(name.clone(), file.path.clone());
         self.loaded.files.append(&mut diagnostics.files);
         self.add_loaded_or_broken_agent(file, name, agent, diagnostics);
-    }
-
-    /// Parses the agent's name and definition from a file. The outer `None` means that the file
-    /// defines no agent; the inner `None` means that the agent is invalid.
-    fn parse_agent_file(
-        &self,
-        diagnostics: &mut Diagnostics,
-        file: &AgentFile,
-        bytes: &[u8],
-    ) -> Option<(String, Option<Agent>)> {
-        let ctx =
-            AgentLoadContext { is_built_in: file.source == AgentSource::BuiltIn, ..*self.ctx };
-        if file.source == AgentSource::Claude {
-            let agent = claude::parse_claude_agent(diagnostics, &file.stem, bytes, &ctx)?;
-            let name = agent.as_ref().map(|agent| agent.name.to_string());
-            return Some((name.unwrap_or_else(|| file.stem.clone()), agent));
-        }
-        let agent = match files::parse_agent_name(&file.stem) {
-            Ok(name) => Some(front_matter::parse_project_agent(diagnostics, &name, bytes, &ctx)),
-            Err(message) => {
-                diagnostics.report_invalid(Position::START, message);
-                None
-            }
-        };
-        Some((file.stem.clone(), agent))
     }
 
     /// Adds the agent to the usable agents or, if it has problems, to the invalid ones.
