@@ -1,7 +1,7 @@
 # The targets of the repository. Each one does its own set-up.
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo prove fmt
+.PHONY: help test demo prove release fmt
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ demo: ## run the demo
 
 prove: ## the long checks: many more seeds and cases, and the journal's bench
 	@scripts/prove
+
+release: ## build target/dist/longhaul, the binary to distribute (x86-64 Linux)
+	@scripts/release
 
 fmt: ## format all Rust
 	@cargo fmt --all
