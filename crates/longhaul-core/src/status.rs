@@ -241,8 +241,8 @@ pub struct ResultApprovalAnswer {
     /// Note that the person added to the answer. `None` if there is no note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Structured data of the answer, such as an action to take with the result. `None` if there is
-    /// none.
+    /// Structured data that the person added to the answer, such as what to do with the result.
+    /// `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<RawJson>,
 }

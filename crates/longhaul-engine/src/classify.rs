@@ -19,7 +19,7 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::task::TaskSpec;
-use longhaul_run::{RUN_AGENT, Run, patterns_of_rules_with_shared_approvals};
+use longhaul_run::{RUN_AGENT, Run, patterns_of_rules_with_approvals_beyond_one_run};
 use serde_json::{Value, json};
 use wildmatch::WildMatch;
 
@@ -86,8 +86,9 @@ pub(crate) async fn add_remembered_approvals(
     task: &TaskSpec,
     calls: &mut [ToolCallClassification],
 ) -> Result<(), StoreError> {
-    let patterns =
-        |call: &ToolCallClassification| patterns_of_rules_with_shared_approvals(&task.policy, call);
+    let patterns = |call: &ToolCallClassification| {
+        patterns_of_rules_with_approvals_beyond_one_run(&task.policy, call)
+    };
     let valid = calls.iter().filter(|call| call.problem.is_none());
     let all: BTreeSet<RulePattern> = valid.flat_map(patterns).collect();
     if all.is_empty() {

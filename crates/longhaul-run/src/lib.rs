@@ -31,7 +31,7 @@ pub use policy::control_tool_names::RUN_AGENT;
 pub use policy::legacy_output::{output_from_human_edit, strip_code_fence};
 pub use policy::question::check_question_answer;
 pub use policy::rules::{
-    edit_refusal_reason, needs_approval, patterns_of_rules_with_shared_approvals,
+    edit_refusal_reason, needs_approval, patterns_of_rules_with_approvals_beyond_one_run,
 };
 pub use rejection::Rejection;
 pub use state::Run;

@@ -143,6 +143,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file can't be read. The message does not contain the file's name.
+#[doc(hidden)] // Public for the `longhaul` binary.
 pub fn read_project_file(root: &Path, name: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
     project_file::read_file_in_project(root, name, bytes_max).map_err(|error| error.to_string())
 }

@@ -30,6 +30,12 @@ pub use longhaul_model::scripted::{Script, ScriptError, ScriptedModel};
 /// Creates a model that plays this script instead of calling a provider: for tests and first steps.
 /// `docs/guide.md` describes the format of scripts.
 ///
+/// ```
+/// let script = "replies: [{ tools: [{ name: search, input: { q: rust } }] }, { text: Found it. }]";
+/// let model = longhaul::models::scripted("searcher", script)?;
+/// # Ok::<(), longhaul::models::ScriptError>(())
+/// ```
+///
 /// # Errors
 /// The script is not valid YAML of that format.
 pub fn scripted(model_name: &str, script: &str) -> Result<ScriptedModel, ScriptError> {

@@ -26,8 +26,8 @@ pub enum ApprovalRuleScope {
 }
 
 impl ApprovalRuleScope {
-    /// Returns the scope (run, agent or project) that a person's answer to a gate must have to add
-    /// a remembered approval with this scope.
+    /// Returns the scope that a person chooses in the answer to a gate to have the approval
+    /// remembered with this scope.
     pub const fn answer_scope(&self) -> AnswerScope {
         match self {
             Self::Run(_) => AnswerScope::Run,

@@ -94,7 +94,7 @@ impl SchemaNode<'_> {
     /// Returns the index of the counted subschema with this number, from 0: first those for the
     /// same value, then, if all `Parts` are counted, those for parts of the value. `None` if there
     /// are no more.
-    fn counted_subschema_index(
+    fn index_of_nth_counted_subschema(
         &self,
         position: usize,
         count_kind: SubschemaCountKind,
@@ -150,8 +150,8 @@ fn count_object_subschemas(part: &Value, keywords_by_kind: (&[&str], &[&str], &[
     found.into_iter().filter(|one| one.is_object()).count() as u64
 }
 
-/// Returns how many subschemas of a part apply to one field of an object at most, and how many of
-/// them may be evaluated again.
+/// Returns how many subschemas of a schema part apply to one field of an object at most, and how
+/// many of them the validator may evaluate a second time for the same field.
 fn max_and_repeated_subschemas_per_field(part: &Value) -> (u64, u64) {
     let named = count_object_subschemas(part, (&[], &[], &["properties"])).min(1);
     let patterns = count_object_subschemas(part, (&[], &[], &["patternProperties"]));
@@ -161,8 +161,8 @@ fn max_and_repeated_subschemas_per_field(part: &Value) -> (u64, u64) {
     ((named + patterns).max(additional) + unevaluated, unevaluated)
 }
 
-/// Returns how many subschemas of a part apply to one item of a list at most, and how many of them
-/// may be evaluated again.
+/// Returns how many subschemas of a schema part apply to one item of a list at most, and how many
+/// of them the validator may evaluate a second time for the same item.
 fn max_and_repeated_subschemas_per_item(part: &Value) -> (u64, u64) {
     let placed = count_object_subschemas(part, (&["prefixItems"], &[], &[])).min(1);
     let listed = count_object_subschemas(part, (&["items"], &[], &[])).min(1);
@@ -255,7 +255,8 @@ pub(super) fn compute_subschema_totals(
             is_open[start] = true;
         }
         while let Some((node_index, next)) = stack.pop() {
-            let Some(to) = nodes[node_index].counted_subschema_index(next, count_kind) else {
+            let Some(to) = nodes[node_index].index_of_nth_counted_subschema(next, count_kind)
+            else {
                 sums.compute_node_total(node_index, &nodes[node_index], count_kind);
                 is_open[node_index] = false;
                 is_done[node_index] = true;

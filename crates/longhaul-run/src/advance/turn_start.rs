@@ -159,9 +159,9 @@ enum CallBudgetCoverage {
     Exhausted(BudgetReached),
 }
 
-/// Returns the size of a call with this many bytes of conversation that the remaining budget
-/// covers. If other runs have reserved what is missing, the run waits for it instead of limiting
-/// the reply.
+/// Limits the reply of a model call with this many bytes of conversation to what the remaining
+/// budget covers. If the budget is too small only because other runs have reserved a part of it,
+/// the reply is not limited: the run waits for that part.
 fn limit_call_to_budget(
     decision: &DecisionBuilder<'_>,
     pricing: &ModelPricing,

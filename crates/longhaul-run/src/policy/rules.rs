@@ -198,7 +198,7 @@ const fn widest_scope(rule: &GateRule) -> AnswerScope {
 
 /// Returns the patterns of the rules that require an approval for the tool of this call and that
 /// accept remembered approvals which apply to all runs of the agent or of the project.
-pub fn patterns_of_rules_with_shared_approvals(
+pub fn patterns_of_rules_with_approvals_beyond_one_run(
     policy: &RunPolicy,
     call: &ToolCallClassification,
 ) -> Vec<RulePattern> {

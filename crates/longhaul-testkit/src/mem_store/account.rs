@@ -61,7 +61,7 @@ impl Tx<'_> {
     }
 
     /// Wakes a parked run if the caps of its budget differ from these.
-    pub(crate) fn wake_run_if_budget_caps_differ(
+    pub(crate) fn wake_run_if_budget_caps_changed(
         &mut self,
         run: RunId,
         caps: (Option<MicroUsd>, Option<u64>),

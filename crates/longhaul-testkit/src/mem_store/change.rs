@@ -37,7 +37,7 @@ impl Tx<'_> {
             RowChange::Settle(settlement) => self.settle(run, settlement),
             RowChange::WaitForHolds(needed) => self.queue_run_for_budget(run, needed),
             RowChange::WaitForHigherCaps { micro_usd, tokens } => {
-                self.wake_run_if_budget_caps_differ(run, (micro_usd, tokens));
+                self.wake_run_if_budget_caps_changed(run, (micro_usd, tokens));
             }
             RowChange::SettleCaps(settlements) => self.settle_spend_caps(settlements),
             RowChange::WaitAtCap(row) => self.wait_at_cap(run, row),

@@ -33,7 +33,7 @@ use longhaul_run::input::{
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{
     DecisionContext, EffectKeyOfOtherCall, EngineStep, Run, RunInput, decide, next_engine_step,
-    patterns_of_rules_with_shared_approvals,
+    patterns_of_rules_with_approvals_beyond_one_run,
 };
 
 use crate::sim::SimError;
@@ -260,7 +260,7 @@ impl ReferenceDriver {
         for call in &mut reply.calls {
             let scopes =
                 vec![ApprovalRuleScope::Agent(task.agent.clone()), ApprovalRuleScope::Project];
-            let patterns = patterns_of_rules_with_shared_approvals(&task.policy, call);
+            let patterns = patterns_of_rules_with_approvals_beyond_one_run(&task.policy, call);
             let active = self.services.records.active_approval_rules(scopes, patterns).await?;
             call.approvals = active.into_iter().map(Into::into).collect();
         }

@@ -36,7 +36,7 @@ pub(crate) struct HandlerModel {
 impl HandlerModel {
     /// Returns the reply to a request, one content block: a call of the handler's tool, or the end
     /// of the run. The second value is the run's output if the handler returned a `Response`.
-    async fn next_reply_block_and_output(
+    async fn next_reply_block_and_run_output(
         &self,
         request: &ModelRequest,
     ) -> Result<(Block, Option<RunOutput>), Failure> {
@@ -44,7 +44,7 @@ impl HandlerModel {
         let journaled = read.map_err(store_error_to_failure)?;
         if let Some(output) = journaled.result {
             let result = self.full_output_text(output).await.map_err(store_error_to_failure)?;
-            return final_reply_block_and_output(&result).map_err(|why| {
+            return final_reply_block_and_run_output(&result).map_err(|why| {
                 let message = format!("the handler's result can't be read: {why}");
                 Failure::new(FailureClass::HandlerFailed, message)
             });
@@ -77,7 +77,7 @@ impl HandlerModel {
 
 /// Returns the content block that ends the run with a journaled result, and the run's output if the
 /// result is a `Response`.
-fn final_reply_block_and_output(result: &str) -> Result<(Block, Option<RunOutput>), String> {
+fn final_reply_block_and_run_output(result: &str) -> Result<(Block, Option<RunOutput>), String> {
     match decode_handler_result(result)? {
         DecodedHandlerResult::Value(output_json) => {
             let finish_input = RawJson::parse(format!("{FINISH_PREFIX}{output_json}}}"));
@@ -109,7 +109,7 @@ impl Model for HandlerModel {
         request: &ModelRequest,
         _sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let (block, output) = self.next_reply_block_and_output(request).await?;
+        let (block, output) = self.next_reply_block_and_run_output(request).await?;
         let stop = match output {
             Some(_) => StopReason::EndTurn,
             None => StopReason::ToolUse,

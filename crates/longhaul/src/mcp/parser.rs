@@ -13,7 +13,7 @@ use crate::duration::{self, DURATION_EXAMPLES};
 use crate::mcp::oauth;
 use crate::mcp::server::{DEFAULT_TIMEOUT, McpFileRemark, McpServerConfig, Transport};
 use crate::mcp::server_parser::{
-    McpServerParser, Object, OrderedFields, json_type_name, single_line_remark,
+    McpServerParser, Object, OrderedFields, json_type_name, remark_escaped_to_one_line,
 };
 use crate::spanned::{Position, PositionIndex};
 
@@ -61,7 +61,7 @@ pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
             let message = error.to_string();
             // The parser's message ends with the position, which is reported separately.
             let message = message.split(" at line ").next().unwrap_or_default();
-            read.problems.push(single_line_remark(Some(position), message));
+            read.problems.push(remark_escaped_to_one_line(Some(position), message));
             return read;
         }
     };
@@ -71,30 +71,32 @@ pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
         let at = Some(index.position_of_slice(value.get()));
         match key.as_str() {
             "mcpServers" if servers.is_some() => {
-                read.problems.push(single_line_remark(at, "duplicate key `mcpServers`"));
+                read.problems.push(remark_escaped_to_one_line(at, "duplicate key `mcpServers`"));
             }
             "mcpServers" => servers = Some(value),
             _ => {
                 let message = suggest::unknown_name_message("key", &key, &["mcpServers"]);
-                read.notes.push(single_line_remark(at, &message));
+                read.notes.push(remark_escaped_to_one_line(at, &message));
             }
         }
     }
     let Some(servers) = servers else {
         let message = "`mcpServers` is missing: write { \"mcpServers\": { \"NAME\": { \"command\": \"...\" } } }";
-        read.problems.push(single_line_remark(None, message));
+        read.problems.push(remark_escaped_to_one_line(None, message));
         return read;
     };
     let Ok(servers) = serde_json::from_str::<OrderedFields<'_>>(servers.get()) else {
         let message = format!("`mcpServers` must be an object, but is {}", json_type_name(servers));
-        read.problems
-            .push(single_line_remark(Some(index.position_of_slice(servers.get())), &message));
+        read.problems.push(remark_escaped_to_one_line(
+            Some(index.position_of_slice(servers.get())),
+            &message,
+        ));
         return read;
     };
     if servers.0.len() > SERVERS_MAX {
         let message =
             format!("the file lists {} servers, but the maximum is {SERVERS_MAX}", servers.0.len());
-        read.problems.push(single_line_remark(None, &message));
+        read.problems.push(remark_escaped_to_one_line(None, &message));
         return read;
     }
     for (name, value) in servers.0 {
@@ -112,14 +114,14 @@ fn parse_and_add_server(
 ) {
     let at = index.position_of_slice(value.get());
     if let Some(message) = server_name_error(name) {
-        parsed.problems.push(single_line_remark(Some(at), &message));
+        parsed.problems.push(remark_escaped_to_one_line(Some(at), &message));
         return;
     }
     if let Some(first) = parsed.servers.iter_mut().find(|existing| existing.name == name) {
         // Duplicate names are an error: the user could approve one server, and the other could be
         // started.
         let message = format!("the server `{name}` is defined twice, first at {}", first.position);
-        first.problems.push(single_line_remark(Some(at), &message));
+        first.problems.push(remark_escaped_to_one_line(Some(at), &message));
         return;
     }
     let mut parser = McpServerParser { index, name, problems: Vec::new(), notes: Vec::new() };
@@ -194,18 +196,18 @@ impl<'a> McpServerParser<'a> {
                 return None;
             }
         };
-        let (required, unused): (&str, &[&str]) = match is_http {
+        let (transport_key, unused): (&str, &[&str]) = match is_http {
             true => ("url", &["command", "args", "env", "cwd"]),
             false => ("command", &["url", "headers", "oauth"]),
         };
-        let Some(value) = fields.get(required) else {
-            self.add_problem(position, &format!("`{required}` is missing"));
+        let Some(value) = fields.get(transport_key) else {
+            self.add_problem(position, &format!("`{transport_key}` is missing"));
             return None;
         };
         for key in unused {
             if let Some(value) = fields.get(*key) {
                 let position = self.position_of(value);
-                self.add_note(position, &format!("`{key}` has no effect with `{required}`"));
+                self.add_note(position, &format!("`{key}` has no effect beside `{transport_key}`"));
             }
         }
         match is_http {

@@ -56,7 +56,10 @@ pub(crate) fn json_type_name(value: &RawValue) -> &'static str {
 
 /// Creates a remark that stays on one line: a name with a line break could be mistaken for another
 /// remark.
-pub(crate) fn single_line_remark(position: Option<Position>, message: &str) -> McpFileRemark {
+pub(crate) fn remark_escaped_to_one_line(
+    position: Option<Position>,
+    message: &str,
+) -> McpFileRemark {
     let message = escape_to_one_line(message);
     McpFileRemark { position, message }
 }
@@ -76,12 +79,12 @@ impl<'a> McpServerParser<'a> {
 
     pub(crate) fn add_problem(&mut self, position: Position, message: &str) {
         let message = format!("server `{}`: {message}", self.name);
-        self.problems.push(single_line_remark(Some(position), &message));
+        self.problems.push(remark_escaped_to_one_line(Some(position), &message));
     }
 
     pub(crate) fn add_note(&mut self, position: Position, message: &str) {
         let message = format!("server `{}`: {message}", self.name);
-        self.notes.push(single_line_remark(Some(position), &message));
+        self.notes.push(remark_escaped_to_one_line(Some(position), &message));
     }
 
     /// Parses a JSON object: the value of the server's key `under`, or the whole server if `under`

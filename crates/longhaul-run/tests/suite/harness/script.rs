@@ -19,7 +19,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{RunCommand, scope_of_added_rule};
 use longhaul_run::input::ToolCallStatus;
-use longhaul_run::{RunInput, patterns_of_rules_with_shared_approvals};
+use longhaul_run::{RunInput, patterns_of_rules_with_approvals_beyond_one_run};
 
 use super::children::replace_child_names;
 use super::inputs;
@@ -117,7 +117,7 @@ impl TestRun {
         if let RunInput::ModelReplied(reply) = &mut input {
             for call in &mut reply.calls {
                 let patterns =
-                    patterns_of_rules_with_shared_approvals(&self.run.task().policy, call);
+                    patterns_of_rules_with_approvals_beyond_one_run(&self.run.task().policy, call);
                 let rules =
                     self.rows.active_approval_rules().filter(|rule| rule.scope.run().is_none());
                 let rules = rules.filter(|rule| patterns.contains(&rule.pattern));
