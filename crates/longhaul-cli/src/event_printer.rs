@@ -384,7 +384,7 @@ fn format_local_time(timestamp: Timestamp, format: &str) -> String {
 /// Returns the time zone of the machine or of the variable `TZ`. Without any, this is UTC.
 fn local_time_zone() -> TimeZone {
     // Without `TZ` the zone's file is read directly. `TimeZone::system` first lists all zones of the
-    // machine, which takes longer than anything else that a short command prints.
+    // machine, which takes milliseconds.
     if std::env::var_os("TZ").is_none()
         && let Ok(zone_file) = std::fs::read("/etc/localtime")
         && let Ok(zone) = TimeZone::tzif("Local", &zone_file)

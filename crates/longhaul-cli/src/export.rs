@@ -39,8 +39,8 @@ pub(crate) struct ExportRunCommand {
 
 impl ExportRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let runtime =
-            store_access::open_existing_as_observer()?.ok_or_else(store_access::no_runs_error)?;
+        let runtime = store_access::open_existing_store_as_observer()?
+            .ok_or_else(store_access::no_runs_error)?;
         // The secrets to redact may be in the project's `.env`.
         let secrets = environment::load_config_quietly(&environment::add_dotenv_variables(
             environment::current_process_env()?,

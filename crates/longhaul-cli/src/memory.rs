@@ -123,7 +123,7 @@ fn open_local_store() -> anyhow::Result<Option<ProjectRuntime>> {
             .with_hint("use the store here", "LONGHAUL_URL= longhaul memory ...")
             .into());
     }
-    store_access::open_existing_as_observer()
+    store_access::open_existing_store_as_observer()
 }
 
 fn clamp_list_limit(limit: usize) -> usize {

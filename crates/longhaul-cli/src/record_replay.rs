@@ -74,7 +74,8 @@ impl CassetteArgs {
         let folder = cassette_folder(&config);
         let result = recorder.create_temp_file(&folder);
         result.with_context(|| format!("cassettes can't be written to {}", folder.display()))?;
-        let runtime = store_access::open_as_recording_driver(process_env, Arc::clone(&recorder))?;
+        let runtime =
+            store_access::open_store_as_recording_driver(process_env, Arc::clone(&recorder))?;
         Ok(RecordingSession { runtime, recorder, name: self.record.clone().unwrap_or_default() })
     }
 }

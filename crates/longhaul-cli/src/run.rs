@@ -20,7 +20,7 @@ use crate::followed_run::FollowedRun;
 use crate::format::parse_duration;
 use crate::interrupts::InterruptListener;
 use crate::record_replay::{CassetteArgs, recording_needs_own_driver_error};
-use crate::store_access::open_as_driver_or_observer;
+use crate::store_access::open_store_as_driver_or_observer;
 use crate::submit::prepare_task;
 use crate::task_args::TaskArgs;
 use crate::trust::confirm;
@@ -164,7 +164,7 @@ impl RunTaskCommand {
         };
         let opened = match (&server, &listening) {
             (Some(_), _) | (None, Some(_)) => None,
-            (None, None) => Some(open_as_driver_or_observer(&process_env, agents)?),
+            (None, None) => Some(open_store_as_driver_or_observer(&process_env, agents)?),
         };
         let local = match &listening {
             Some(listening) => Some(&listening.runtime),

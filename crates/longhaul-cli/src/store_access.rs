@@ -55,7 +55,7 @@ pub(crate) fn no_runs_error() -> CliError {
 }
 
 /// Opens an existing store to inspect it and send commands. `None` means that there is no store.
-pub(crate) fn open_existing_as_observer() -> anyhow::Result<Option<ProjectRuntime>> {
+pub(crate) fn open_existing_store_as_observer() -> anyhow::Result<Option<ProjectRuntime>> {
     let process_env = environment::current_process_env()?;
     let config = environment::load_config(&process_env)?;
     let file = sqlite_store_path(&config)?;
@@ -73,7 +73,7 @@ pub(crate) fn open_existing_as_observer() -> anyhow::Result<Option<ProjectRuntim
 }
 
 /// Opens the store without driving (executing) its runs; creates the store if necessary.
-pub(crate) fn open_or_create_as_observer() -> anyhow::Result<ProjectRuntime> {
+pub(crate) fn open_or_create_store_as_observer() -> anyhow::Result<ProjectRuntime> {
     let process_env = environment::current_process_env()?;
     Ok(open_runtime(
         environment::load_config(&process_env)?,
@@ -83,7 +83,7 @@ pub(crate) fn open_or_create_as_observer() -> anyhow::Result<ProjectRuntime> {
 
 /// Opens the store of a project to drive its runs, with the loaded agents of the project. Fails if
 /// another process drives the store.
-pub(crate) fn open_as_driver(loaded: LoadedAgents) -> anyhow::Result<ProjectRuntime> {
+pub(crate) fn open_store_as_driver(loaded: LoadedAgents) -> anyhow::Result<ProjectRuntime> {
     let process_env = environment::current_process_env()?;
     let options =
         ProjectOpenOptions { loaded_agents: Some(loaded), ..store_open_options(OpenMode::Driver) };
@@ -92,7 +92,7 @@ pub(crate) fn open_as_driver(loaded: LoadedAgents) -> anyhow::Result<ProjectRunt
 
 /// Opens the store to drive (execute) its runs and record their model calls. Fails if another
 /// process already drives them.
-pub(crate) fn open_as_recording_driver(
+pub(crate) fn open_store_as_recording_driver(
     process_env: &ProcessEnv,
     recorder: Arc<CassetteRecorder>,
 ) -> anyhow::Result<ProjectRuntime> {
@@ -111,7 +111,7 @@ pub(crate) fn open_in_memory_as_driver(process_env: &ProcessEnv) -> anyhow::Resu
 
 /// Opens the store of a project with its loaded agents to drive its runs, or only to inspect them
 /// if another process drives the store. `None` for the agents means that they are loaded.
-pub(crate) fn open_as_driver_or_observer(
+pub(crate) fn open_store_as_driver_or_observer(
     process_env: &ProcessEnv,
     loaded_agents: Option<LoadedAgents>,
 ) -> anyhow::Result<StoreAccess> {

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::followed_run::FollowedRun;
 use crate::interrupts::InterruptListener;
 use crate::run::RunFollowArgs;
-use crate::store_access::open_as_driver_or_observer;
+use crate::store_access::open_store_as_driver_or_observer;
 use crate::trust::confirm;
 use crate::{environment, output, resolve, runtime};
 
@@ -78,7 +78,7 @@ impl WatchRunCommand {
                     Some(newest.agent.as_str()),
                     unattended,
                 )?;
-                Some(open_as_driver_or_observer(&process_env, Some(agents))?)
+                Some(open_store_as_driver_or_observer(&process_env, Some(agents))?)
             }
         };
         let local =

@@ -80,7 +80,7 @@ impl WorkerCommand {
                 output::eprint_line(&format!("note: {note}"));
             }
         }
-        let runtime = store_access::open_as_driver(agents)?;
+        let runtime = store_access::open_store_as_driver(agents)?;
         let mut options = self.inbox.worker_options(&runtime.config)?;
         let ProjectInboxes { inboxes, problems } =
             project_folder_inboxes(&runtime.config, &self.inbox.inboxes);

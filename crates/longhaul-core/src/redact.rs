@@ -207,7 +207,7 @@ impl SearchPatterns {
         let mut first = text.len();
         let mut decoded = DecodedText::new(text);
         loop {
-            let start = self.partial_secret_start_in_decoded(&decoded, 0);
+            let start = self.partial_secret_start_in_decoded_text(&decoded, 0);
             first = first.min(start.unwrap_or(text.len()));
             let escape_start = decoded.truncate_partial_escape_and_get_offset();
             first = first.min(escape_start.unwrap_or(text.len()));
@@ -216,19 +216,19 @@ impl SearchPatterns {
             }
             // The text before a partial escape may be the beginning of a secret too.
             let start =
-                escape_start.and_then(|_| self.partial_secret_start_in_decoded(&decoded, 0));
+                escape_start.and_then(|_| self.partial_secret_start_in_decoded_text(&decoded, 0));
             first = first.min(start.unwrap_or(text.len()));
             break;
         }
         let line = DecodedText::try_join_lines(text);
-        let start =
-            line.and_then(|line| self.partial_secret_start_in_decoded(&line, WRAPPED_BYTES_MIN));
+        let start = line
+            .and_then(|line| self.partial_secret_start_in_decoded_text(&line, WRAPPED_BYTES_MIN));
         first.min(start.unwrap_or(text.len()))
     }
 
     /// Returns the position in the source from which the rest of one decoded form may be the
     /// beginning of a secret with at least `bytes_min` bytes.
-    fn partial_secret_start_in_decoded(
+    fn partial_secret_start_in_decoded_text(
         &self,
         decoded: &DecodedText<'_>,
         bytes_min: usize,

@@ -41,7 +41,7 @@ impl AgentDirectory {
         *self.agents.write().unwrap_or_else(PoisonError::into_inner) = agents;
     }
 
-    /// Replaces all chains (sequences of agents that work on one task).
+    /// Replaces all chains (sequences of runs that work on one task, with conditions between them).
     pub(crate) fn replace_chains(&self, chains: ChainRegistry) {
         *self.chains.write().unwrap_or_else(PoisonError::into_inner) = chains;
     }

@@ -28,7 +28,7 @@ pub struct StateExplanation {
 
 /// Explains the state of a run in one or two sentences and suggests a command.
 pub fn explain_run_state(run: &Run) -> StateExplanation {
-    let mut explanation = explain_state_before_punctuation_fix(run);
+    let mut explanation = explain_state_with_unchecked_punctuation(run);
     // Questions from people and models may already end with a punctuation mark.
     for stop in [".", "?", "!"] {
         if explanation.message.ends_with(&format!("{stop}.")) {
@@ -40,7 +40,7 @@ pub fn explain_run_state(run: &Run) -> StateExplanation {
 
 /// Explains the state of a run in one or two sentences and suggests a command. The text may end
 /// with two punctuation marks, such as `?.`, which the caller corrects.
-fn explain_state_before_punctuation_fix(run: &Run) -> StateExplanation {
+fn explain_state_with_unchecked_punctuation(run: &Run) -> StateExplanation {
     let id = run.id();
     let explanation = |message: String, command: String| StateExplanation { message, command };
     match (&run.control.stage, &run.control.idle) {

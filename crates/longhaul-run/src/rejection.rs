@@ -65,7 +65,8 @@ pub enum Rejection {
     ScopeNotOffered {
         /// Scope of the rejected answer.
         scope: AnswerScope,
-        /// Scopes that the gate offers.
+        /// Scopes of an approval that the gate offers: this call only, or all calls of a run, an agent
+        /// or the project.
         offered: Vec<AnswerScope>,
         /// Reason why the scope is not offered.
         reason: &'static str,

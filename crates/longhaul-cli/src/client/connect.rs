@@ -60,7 +60,7 @@ fn try_connect_or_open_store(
     if let Some(server) = server {
         return Ok(Some(RunClient::Remote(server.client)));
     }
-    let runtime = store_access::open_existing_as_observer()?;
+    let runtime = store_access::open_existing_store_as_observer()?;
     Ok(runtime.map(|runtime| RunClient::for_local_store(&runtime.longhaul)))
 }
 
@@ -70,9 +70,9 @@ pub(crate) fn connect_or_create_store(
 ) -> anyhow::Result<RunClient> {
     match server {
         Some(server) => Ok(RunClient::Remote(server.client)),
-        None => {
-            Ok(RunClient::for_local_store(&store_access::open_or_create_as_observer()?.longhaul))
-        }
+        None => Ok(RunClient::for_local_store(
+            &store_access::open_or_create_store_as_observer()?.longhaul,
+        )),
     }
 }
 

@@ -31,8 +31,8 @@ pub struct GateAnswer {
 /// Changes that an answer makes to the content that a gate was raised with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateEdit {
-    /// Digest of the edited content. It depends on the digest of the original content. `None` if
-    /// the gate has no digest.
+    /// Digest (hash) of the content as the person edited it, which also covers the digest of the
+    /// original content. `None` if the gate has no digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
     /// Values that differ from the original content.

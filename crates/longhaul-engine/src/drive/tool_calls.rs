@@ -44,8 +44,8 @@ const CANCEL_GRACE: Millis = Millis::from_secs(10);
 const VERIFY_TIMEOUT: Millis = Millis::from_secs(30);
 
 /// Runs tool calls, or verifies a call in doubt (started, outcome unknown after a crash). `None`
-/// means that this driver has lost its claim on the run, or that the next driver may start the
-/// calls again.
+/// means that no call has a result, because this driver has lost its claim on the run or has to
+/// stop.
 pub(super) async fn run_tool_calls(
     ctx: &mut DriveContext,
     tasks: Vec<ToolCallTask>,

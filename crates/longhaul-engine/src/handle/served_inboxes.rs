@@ -42,7 +42,7 @@ impl Longhaul {
                 }
                 (state.head, format!("the lane `{lane}`"))
             }
-            (Some("key"), _) => return self.explain_stuck_effect_key_holder(row).await,
+            (Some("key"), _) => return self.explain_wait_for_stuck_effect_key_holder(row).await,
             (Some("batch"), _) => {
                 (self.previous_run_in_batch(row.id).await?, "its batch".to_owned())
             }
@@ -67,7 +67,7 @@ impl Longhaul {
     /// happens at most once), and that the other run does not continue by itself, because it needs
     /// a person or no process drives it. `None` if the other run continues, or has the same root
     /// run.
-    async fn explain_stuck_effect_key_holder(
+    async fn explain_wait_for_stuck_effect_key_holder(
         &self,
         row: &RunRow,
     ) -> Result<Option<StateExplanation>, Error> {

@@ -128,7 +128,7 @@ fn starts_with_error_prefix(part: &Part) -> bool {
 }
 
 /// Returns the content part from which a text block was decoded, and `true` if the part is empty.
-fn restore_content_part_and_is_blank(
+fn restored_content_part_and_whether_empty(
     block: &TextBlock,
     extra: &mut JsonObject,
 ) -> (JsonObject, bool) {
@@ -212,10 +212,10 @@ impl<'a> ReplyEncoder<'a> {
         }
         let mut fields = parse_extra_fields(first.extra.as_ref());
         let message = fields.take_field("message");
-        let first_part = restore_content_part_and_is_blank(first, &mut fields);
+        let first_part = restored_content_part_and_whether_empty(first, &mut fields);
         let more_parts = more.iter();
         let more_parts = more_parts.map(|text_block| {
-            restore_content_part_and_is_blank(
+            restored_content_part_and_whether_empty(
                 text_block,
                 &mut parse_extra_fields(text_block.extra.as_ref()),
             )

@@ -91,9 +91,9 @@ fn effect_key_state_after_failure(
     }
 }
 
-/// Returns the row change that sets the final state of a call's effect key, the name of the thing
-/// that the call changes. `None` as the state frees the key for other calls. Returns `None` if the
-/// call has no effect key.
+/// Returns the row change that sets the final state of a call's effect key (name of an effect that
+/// must happen at most once), or that frees the key for other calls if there is no `state`. `None`
+/// if the call has no effect key.
 fn final_effect_key_update(
     run: RunId,
     call: &TrackedToolCall,

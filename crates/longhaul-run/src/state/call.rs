@@ -121,7 +121,7 @@ pub enum ToolCallState {
     AwaitingKey {
         /// Call that holds the key.
         holder: EffectKeyHolder,
-        /// Epoch (number of the run's claim) in which the key was found to be claimed.
+        /// Epoch (number of the run's claim) in which this run found that another call holds the key.
         epoch: Epoch,
     },
     /// The call waits for a timer. Its result is that the time has elapsed.

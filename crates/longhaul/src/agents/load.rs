@@ -32,17 +32,15 @@ pub const CLAUDE_AGENTS_FOLDER: &str = ".claude/agents";
 /// Loads all agents of the project that `ctx` describes.
 pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
     let mut loading = AgentLoader::new(ctx);
-    let mut contents = Vec::new();
+    let (mut contents, mut listings) = (Vec::new(), Vec::new());
     for (dir, source) in
         [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)]
     {
         let folder = ctx.root.join(dir);
         let listed = files::list_agent_files(&folder, &ctx.display_root.join(dir), source);
-        loading.loaded.problems.extend(listed.problems);
-        loading.loaded.notes.extend(listed.notes);
-        for (at, file) in listed.files {
-            contents.push((file, files::read_agent_file(ctx.root, &at)));
-        }
+        listings.push((listed.problems, listed.notes, listed.files.len()));
+        let files = listed.files.into_iter();
+        contents.extend(files.map(|(at, file)| (file, AgentFileContent::OnDisk(at))));
     }
     for built_in in ctx.built_in {
         let file = AgentFile {
@@ -50,11 +48,15 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
             path: PathBuf::from(format!("built-in/{}.md", built_in.name)),
             source: AgentSource::BuiltIn,
         };
-        contents.push((file, Ok(built_in.file.into())));
+        contents.push((file, AgentFileContent::Text(built_in.file)));
     }
-    for parsed in parse_agent_files_on_two_threads(ctx, contents) {
-        loading.add_parsed_file(parsed);
+    let mut parsed = parse_agent_files_on_two_threads(ctx, &contents).into_iter();
+    for (problems, notes, file_count) in listings {
+        loading.loaded.problems.extend(problems);
+        loading.loaded.notes.extend(notes);
+        parsed.by_ref().take(file_count).for_each(|file| loading.add_parsed_file(file));
     }
+    parsed.for_each(|built_in| loading.add_parsed_file(built_in));
     loading.into_sorted_agents()
 }
 
@@ -80,12 +82,15 @@ pub fn find_agent_text_problems(
         source: AgentSource::Project,
     };
     let mut loading = AgentLoader::new(ctx);
-    loading.add_parsed_file(parse_agent_file(ctx, file, Ok(text.into())));
+    loading.add_parsed_file(parse_agent_file(ctx, &file, &AgentFileContent::Text(text)));
     loading.into_sorted_agents().problems
 }
 
-/// An agent file and its bytes, or the reason why the file can't be read.
-type AgentFileContent = (AgentFile, Result<Vec<u8>, String>);
+/// Where the content of an agent file is.
+enum AgentFileContent<'a> {
+    OnDisk(PathBuf),
+    Text(&'a str),
+}
 
 /// What an agent file defines.
 struct ParsedAgentFile {
@@ -100,18 +105,20 @@ struct ParsedAgentFile {
 /// in which a command starts. The result is in the order of the files.
 fn parse_agent_files_on_two_threads(
     ctx: &AgentLoadContext<'_>,
-    mut contents: Vec<AgentFileContent>,
+    contents: &[(AgentFile, AgentFileContent<'_>)],
 ) -> Vec<ParsedAgentFile> {
-    let parse_all = |contents: Vec<AgentFileContent>| -> Vec<ParsedAgentFile> {
-        contents.into_iter().map(|(file, bytes)| parse_agent_file(ctx, file, bytes)).collect()
+    let parse_all = |contents: &[(AgentFile, AgentFileContent<'_>)]| -> Vec<ParsedAgentFile> {
+        contents.iter().map(|(file, content)| parse_agent_file(ctx, file, content)).collect()
     };
-    let second_half = contents.split_off(contents.len() / 2);
+    let (first_half, second_half) = contents.split_at(contents.len() / 2);
     thread::scope(|scope| {
-        let second_half = scope.spawn(|| parse_all(second_half));
-        let mut parsed = parse_all(contents);
-        match second_half.join() {
-            Ok(rest) => parsed.extend(rest),
-            Err(panic) => resume_unwind(panic),
+        let second_thread = thread::Builder::new().spawn_scoped(scope, || parse_all(second_half));
+        let mut parsed = parse_all(first_half);
+        match second_thread.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(rest)) => parsed.extend(rest),
+            Ok(Err(panic)) => resume_unwind(panic),
+            // The machine allows no further thread.
+            Err(_) => parsed.extend(parse_all(second_half)),
         }
         parsed
     })
@@ -119,18 +126,22 @@ fn parse_agent_files_on_two_threads(
 
 fn parse_agent_file(
     ctx: &AgentLoadContext<'_>,
-    file: AgentFile,
-    content: Result<Vec<u8>, String>,
+    file: &AgentFile,
+    content: &AgentFileContent<'_>,
 ) -> ParsedAgentFile {
     let mut diagnostics = Diagnostics::default();
-    let agent = match content {
-        Ok(bytes) => parse_agent_definition(ctx, &mut diagnostics, &file, &bytes),
+    let bytes = match content {
+        AgentFileContent::OnDisk(at) => files::read_agent_file(ctx.root, at),
+        AgentFileContent::Text(text) => Ok(text.as_bytes().to_vec()),
+    };
+    let agent = match bytes {
+        Ok(bytes) => parse_agent_definition(ctx, &mut diagnostics, file, &bytes),
         Err(message) => {
             diagnostics.report_invalid(Position::START, message);
             Some((file.stem.clone(), None))
         }
     };
-    ParsedAgentFile { file, diagnostics, agent }
+    ParsedAgentFile { file: file.clone(), diagnostics, agent }
 }
 
 /// Parses the agent's name and definition from the bytes of a file. The outer `None` means that the
