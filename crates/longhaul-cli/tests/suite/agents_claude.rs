@@ -251,3 +251,15 @@ fn unreadable_project_rules_block_every_agent() {
         assert_eq!(loaded.to_agent_registry().agents().count(), 0);
     }
 }
+
+#[test]
+fn problems_are_in_the_order_of_the_folders() {
+    let (_folder, loaded) = load_files(&[
+        ("agents/bad.md", b"no front matter"),
+        ("agents/worse.md", b"no front matter"),
+        (".claude/agents", b"a file where a folder is expected"),
+    ]);
+    let paths: Vec<String> =
+        loaded.problems.iter().map(|problem| problem.path.display().to_string()).collect();
+    assert_eq!(paths, ["agents/bad.md", "agents/worse.md", ".claude/agents"]);
+}

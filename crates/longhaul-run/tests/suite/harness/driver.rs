@@ -92,7 +92,7 @@ impl TestRun {
     /// Returns the input of a driver that has executed the next step, with the approvals of the agent
     /// and the project that cover its calls.
     fn next_input(&self, pick: usize) -> RunInput {
-        self.with_shared_approvals(self.next_plain_input(pick))
+        self.with_approvals_beyond_one_run(self.next_plain_input(pick))
     }
 
     fn next_plain_input(&self, pick: usize) -> RunInput {

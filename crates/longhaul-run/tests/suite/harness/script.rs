@@ -107,13 +107,13 @@ impl TestRun {
             _ => driver(verb, rest),
         };
         match input {
-            Some(input) => Some(self.with_shared_approvals(input)),
+            Some(input) => Some(self.with_approvals_beyond_one_run(input)),
             None => self.outsider(verb, rest).map(RunInput::Command),
         }
     }
 
     /// Adds the approvals of the agent and the project to the calls of a reply, as the engine does.
-    pub(crate) fn with_shared_approvals(&self, mut input: RunInput) -> RunInput {
+    pub(crate) fn with_approvals_beyond_one_run(&self, mut input: RunInput) -> RunInput {
         if let RunInput::ModelReplied(reply) = &mut input {
             for call in &mut reply.calls {
                 let patterns =
