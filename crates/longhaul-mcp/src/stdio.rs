@@ -4,6 +4,7 @@
 //! timeout, and dropping the transport kills the group.
 
 use std::convert::Infallible;
+use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio as Pipe};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::exit::ServerExitRecord;
-use crate::guard::ProcessGroupGuard;
+use crate::guard::{ServerGuard, process_id};
 use crate::lines::{BoundedLineReader, LineReadOutcome, MESSAGE_BYTES_MAX};
 use crate::spec::ServerTransport;
 
@@ -52,26 +53,30 @@ pub(super) struct StdioTransport {
     unsolicited_bytes: usize,
 }
 
-/// The process of a server and the process group that it leads. Dropping it kills the whole group.
+/// The process of a server with all that it has started. Dropping it kills them.
 struct ServerProcess {
-    /// Process group id. `None` once the group was killed, because the id may be reused later.
-    group: Option<Pid>,
+    /// Ids of the process groups that the server may be in: the guard's, and the one that the server
+    /// leads itself. Empty once the groups were killed, because the ids may be reused later.
+    groups: Vec<Pid>,
     child: Child,
     status: Option<ExitStatus>,
-    /// Helper that kills the group when this process is killed. `None` if no helper could be
+    /// Helper that kills the server when this process is killed. `None` if no helper could be
     /// started or the server process has exited.
-    guard: Option<ProcessGroupGuard>,
+    guard: Option<ServerGuard>,
 }
 
 impl ServerProcess {
-    fn new(server_process: Child) -> Self {
-        let id = server_process.id().and_then(|id| i32::try_from(id).ok());
-        Self {
-            group: id.and_then(Pid::from_raw),
-            guard: ProcessGroupGuard::start_for_group_leader(&server_process),
-            child: server_process,
-            status: None,
+    fn start(command: &mut Command) -> io::Result<Self> {
+        let mut guard = ServerGuard::start();
+        // 0 is the group that the new process leads.
+        let group = guard.as_ref().map(ServerGuard::group);
+        command.process_group(group.map_or(0, Pid::as_raw_pid));
+        let child = command.spawn()?;
+        let server = process_id(&child);
+        if let (Some(guard), Some(server)) = (&mut guard, server) {
+            guard.send_server_id(server);
         }
+        Ok(Self { groups: server.into_iter().chain(group).collect(), child, status: None, guard })
     }
 
     /// Waits for the server process to exit, then kills the rest of its group. `None` means that
@@ -80,7 +85,7 @@ impl ServerProcess {
         if self.status.is_none() {
             self.status = self.child.wait().await.ok();
             if self.status.is_some() {
-                self.kill_whole_process_group();
+                self.kill_all_processes();
                 self.guard = None;
             }
         }
@@ -88,22 +93,22 @@ impl ServerProcess {
     }
 
     fn send_signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
+        for group in &self.groups {
             // An error means that the group has no process left.
-            _ = kill_process_group(group, signal);
+            _ = kill_process_group(*group, signal);
         }
     }
 
-    fn kill_whole_process_group(&mut self) {
+    fn kill_all_processes(&mut self) {
         self.send_signal(Signal::KILL);
-        self.group = None;
+        self.groups.clear();
     }
 }
 
 impl Drop for ServerProcess {
-    /// Kills the group before the child is reaped, so that the id still belongs to its group.
+    /// Kills the groups before the child is reaped, so that the ids still belong to them.
     fn drop(&mut self) {
-        self.kill_whole_process_group();
+        self.kill_all_processes();
     }
 }
 
@@ -113,15 +118,15 @@ impl StdioTransport {
         transport: &ServerTransport,
         exit: &Arc<ServerExitRecord>,
     ) -> Result<Self, String> {
-        let mut child =
-            build_server_command(transport)?.spawn().map_err(|why| match transport {
-                ServerTransport::Stdio { command, .. } => {
-                    format!("`{}` could not be run: {why}", escape_and_truncate_command(command))
-                }
-                ServerTransport::Http { .. } => why.to_string(),
-            })?;
+        let mut command = build_server_command(transport)?;
+        let mut process = ServerProcess::start(&mut command).map_err(|why| match transport {
+            ServerTransport::Stdio { command, .. } => {
+                format!("`{}` could not be run: {why}", escape_and_truncate_command(command))
+            }
+            ServerTransport::Http { .. } => why.to_string(),
+        })?;
+        let child = &mut process.child;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = ServerProcess::new(child);
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err("the pipes of the process could not be opened".to_owned());
         };
@@ -228,7 +233,6 @@ fn build_server_command(transport: &ServerTransport) -> Result<Command, String> 
         .stdin(Pipe::piped())
         .stdout(Pipe::piped())
         .stderr(Pipe::piped())
-        .process_group(0)
         .kill_on_drop(true);
     if let Some(path) = std::env::var_os("PATH") {
         made.env("PATH", path);
@@ -303,7 +307,7 @@ impl Transport<RoleClient> for StdioTransport {
             self.process.send_signal(Signal::TERM);
             _ = timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await;
         }
-        self.process.kill_whole_process_group();
+        self.process.kill_all_processes();
         _ = timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await;
         self.tasks.abort_all();
         Ok(())
@@ -322,10 +326,10 @@ mod tests {
             env: Default::default(),
             cwd: None,
         };
-        let mut process =
-            ServerProcess::new(build_server_command(&transport).unwrap().spawn().unwrap());
-        assert!(process.group.is_some());
+        let mut command = build_server_command(&transport).unwrap();
+        let mut process = ServerProcess::start(&mut command).unwrap();
+        assert_eq!(process.groups.len(), 2);
         assert!(process.wait_for_exit().await.unwrap().success());
-        assert_eq!(process.group, None);
+        assert!(process.groups.is_empty());
     }
 }

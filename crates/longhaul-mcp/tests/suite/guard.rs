@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +14,25 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::harness::RUN;
 
-/// Environment variable with the directory in which the child process below starts its server.
+/// Environment variables with the directory in which the child process below starts its server, and
+/// with the shell script that is the server.
 const CHILD: &str = "LONGHAUL_TOOL_GUARD_CHILD";
+const CHILD_SERVER: &str = "LONGHAUL_TOOL_GUARD_SERVER";
+
 /// A server that, like its own child, ignores the end of its input and all signals it can ignore.
 const SERVER: &str = "trap '' HUP INT TERM
     sleep 600 & echo $! > own
     echo $$ > leader.part; mv leader.part leader
     while :; do sleep 1; done";
+
+/// A server that kills its driver before the driver can do anything more.
+const KILLS_DRIVER: &str = "echo $$ > leader; kill -s KILL $PPID; while :; do sleep 1; done";
+/// A server that leads a process group of its own, with a child in it. Started through `timeout`,
+/// which makes a new process group.
+const OWN_GROUP: &str = "exec timeout --signal=KILL 600 sh -c '
+    sleep 600 & echo $! > own
+    echo $$ > leader.part; mv leader.part leader
+    while :; do sleep 1; done'";
 
 /// Maximum number of polls, and the interval between them: half a minute in all.
 const POLLS_MAX: u32 = 6_000;
@@ -36,7 +48,7 @@ async fn child() {
         name: "deaf".into(),
         transport: ServerTransport::Stdio {
             command: "sh".into(),
-            args: vec!["-c".into(), SERVER.into()],
+            args: vec!["-c".into(), std::env::var(CHILD_SERVER).unwrap()],
             env: BTreeMap::new(),
             cwd: Some(folder),
         },
@@ -62,22 +74,52 @@ fn read_pid(file: &Path) -> Option<Pid> {
     Pid::from_raw(text.trim().parse().ok()?)
 }
 
-#[test]
-fn a_server_that_ignores_signals_is_killed_with_its_driver() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut driver = Command::new(std::env::current_exe().unwrap())
+/// Starts the child process above with this script as its server.
+fn start_driver(folder: &Path, server: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "suite::guard::child", "--nocapture"])
-        .env(CHILD, folder.path())
+        .env(CHILD, folder)
+        .env(CHILD_SERVER, server)
         .stdout(Stdio::null())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+fn is_gone(process: Pid) -> bool {
+    test_kill_process(process).is_err() || is_zombie(process)
+}
+
+fn check_killed_with_driver(server: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = start_driver(folder.path(), server);
     let leader = poll_until(|| read_pid(&folder.path().join("leader")));
     let own = read_pid(&folder.path().join("own")).unwrap();
-    let is_gone = |process| test_kill_process(process).is_err() || is_zombie(process);
     assert!(!is_gone(leader) && !is_gone(own));
     driver.kill().unwrap();
     driver.wait().unwrap();
     poll_until(|| (is_gone(leader) && is_gone(own)).then_some(()));
+}
+
+#[test]
+fn a_server_that_ignores_signals_is_killed_with_its_driver() {
+    check_killed_with_driver(SERVER);
+}
+
+#[test]
+fn a_server_in_its_own_process_group_is_killed_with_its_driver() {
+    check_killed_with_driver(OWN_GROUP);
+}
+
+/// Repeated, because a guard that is started after the server is missing in some of the runs only.
+#[test]
+fn a_server_is_killed_with_a_driver_that_is_killed_as_the_server_starts() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut driver = start_driver(folder.path(), KILLS_DRIVER);
+        driver.wait().unwrap();
+        let server = read_pid(&folder.path().join("leader")).unwrap();
+        poll_until(|| is_gone(server).then_some(()));
+    }
 }
 
 /// Returns whether this is a killed process that its new parent has not reaped yet.
