@@ -12,7 +12,7 @@ test: ## format, lints, tidiness and every test; what CI runs
 demo: ## run the demo
 	@scripts/demo
 
-prove: ## the long checks: many more seeds and cases, and the journal's bench
+prove: ## the long checks: many more seeds and cases, conformance, benches
 	@scripts/prove
 
 release: ## build target/dist/longhaul, the binary to distribute (x86-64 Linux)

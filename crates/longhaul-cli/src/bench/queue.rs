@@ -55,7 +55,8 @@ pub(crate) struct BenchQueueCommand {
     json: bool,
 }
 
-/// Task rates with a short queue, a long queue, and many tasks behind busy lanes.
+/// Task rates with a short queue, with a long queue, and with many queued tasks that can't start
+/// because their lane runs one task at a time.
 #[derive(Debug, Serialize)]
 struct QueueTaskRates {
     short_queue_tasks_per_second: f64,

@@ -193,7 +193,7 @@ fn find_subschemas<'a>(
 
 /// Totals over subschemas: the count of each subschema plus the totals of the subschemas that it
 /// contains or refers to.
-pub(super) struct SubschemaTotals {
+pub(super) struct SubschemaCountTotals {
     /// Total of each subschema, by index. Zero for subschemas that were not reached.
     pub(super) totals: Vec<u64>,
     /// For each subschema, the number of subschemas that a validator evaluates again to find out
@@ -204,7 +204,7 @@ pub(super) struct SubschemaTotals {
     pub(super) cycle: Option<usize>,
 }
 
-impl SubschemaTotals {
+impl SubschemaCountTotals {
     pub(super) fn max_subschema_total(&self) -> u64 {
         self.totals.iter().copied().max().unwrap_or(0)
     }
@@ -240,8 +240,8 @@ pub(super) fn compute_subschema_totals(
     nodes: &[SchemaNode<'_>],
     count_kind: SubschemaCountKind,
     starts: impl Iterator<Item = usize>,
-) -> SubschemaTotals {
-    let mut sums = SubschemaTotals {
+) -> SubschemaCountTotals {
+    let mut sums = SubschemaCountTotals {
         totals: vec![0; nodes.len()],
         repeated: vec![0; nodes.len()],
         cycle: None,

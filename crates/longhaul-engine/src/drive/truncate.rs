@@ -157,7 +157,10 @@ mod tests {
     const CALL: CallId = CallId { turn: 2, index: 1 };
 
     /// Truncates the output of a call of a run that has no artifacts yet.
-    fn truncate_with_full_quota(output: ToolOutput, images: Vec<Blob>) -> (ToolOutput, Vec<Blob>) {
+    fn truncate_output_of_run_without_artifacts(
+        output: ToolOutput,
+        images: Vec<Blob>,
+    ) -> (ToolOutput, Vec<Blob>) {
         truncate_tool_output(
             CALL,
             output,
@@ -176,14 +179,17 @@ mod tests {
     #[test]
     fn a_short_output_is_not_truncated() {
         let output = ToolOutput::text("short");
-        assert_eq!(truncate_with_full_quota(output.clone(), Vec::new()), (output, Vec::new()));
+        assert_eq!(
+            truncate_output_of_run_without_artifacts(output.clone(), Vec::new()),
+            (output, Vec::new())
+        );
     }
 
     #[test]
     fn a_long_output_is_truncated_for_the_model_and_stored_whole() {
         let whole = "ü".repeat(20_000);
         let (output, blobs) =
-            truncate_with_full_quota(ToolOutput::text(whole.as_str()), Vec::new());
+            truncate_output_of_run_without_artifacts(ToolOutput::text(whole.as_str()), Vec::new());
         let [blob] = &blobs[..] else {
             panic!("one blob is stored");
         };
@@ -207,7 +213,8 @@ mod tests {
         let content =
             vec![Part::Text(whole.into()), image(&attached), image(&missing), image(&attached)];
         let output = ToolOutput { content, ..ToolOutput::default() };
-        let (output, blobs) = truncate_with_full_quota(output, vec![unsaid, attached.clone()]);
+        let (output, blobs) =
+            truncate_output_of_run_without_artifacts(output, vec![unsaid, attached.clone()]);
         let full = output.full.expect("the full output is stored");
         let stored: Vec<_> = blobs.iter().map(|blob| blob.blob_ref).collect();
         assert_eq!(stored, [attached.blob_ref, full]);
@@ -245,8 +252,10 @@ mod tests {
     #[test]
     fn an_output_above_the_storage_limit_keeps_head_and_tail_and_says_so() {
         let full_output = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
-        let (output, blobs) =
-            truncate_with_full_quota(ToolOutput::text(full_output.as_str()), Vec::new());
+        let (output, blobs) = truncate_output_of_run_without_artifacts(
+            ToolOutput::text(full_output.as_str()),
+            Vec::new(),
+        );
         let stored = String::from_utf8(blobs.first().expect("a stored blob").content.to_vec())
             .expect("UTF-8");
         assert!(stored.starts_with("first ") && stored.ends_with(" last"));

@@ -54,7 +54,7 @@ impl Longhaul {
     /// Returns the CLI command that raises the budget of the tree (the root run and all
     /// descendants) through this child run, because the root has ended. `None` if the root is open,
     /// or if the run does not wait for this budget.
-    pub(super) async fn child_command_to_raise_tree_budget(
+    pub(super) async fn cli_command_to_raise_budget_of_ended_tree(
         &self,
         run: &Run,
     ) -> Result<Option<String>, Error> {

@@ -223,7 +223,7 @@ impl Longhaul {
                 // Waiting for a lane, a batch or a start time is recorded only in the row.
                 let queued = start_time.or_else(|| describe_queue_wait(&row));
                 let message = queued.unwrap_or(explanation.message);
-                let command = self.child_command_to_raise_tree_budget(&folded).await?;
+                let command = self.cli_command_to_raise_budget_of_ended_tree(&folded).await?;
                 StateExplanation { message, command: command.unwrap_or(explanation.command) }
             }
         };

@@ -10,7 +10,7 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, CommitError};
 use crate::sqlite::lock::ReacquirableDriverLock;
 use crate::sqlite::reader::ReaderPool;
-use crate::sqlite::repair::RepairCursor;
+use crate::sqlite::repair::ConsistencyCheckCursor;
 use crate::sqlite::takeover::release_runs_and_increment_boot_count;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::writer::WriterHandle;
@@ -38,7 +38,7 @@ pub struct SqliteStore {
     /// it could only be opened read-only. `None` means that all tables exist.
     pub(crate) outdated_schema: Option<CommitError>,
     /// Position after which the next search for inconsistent rows continues.
-    pub(crate) repair_cursor: Mutex<RepairCursor>,
+    pub(crate) consistency_check_cursor: Mutex<ConsistencyCheckCursor>,
 }
 
 /// Where the store executes queries.
@@ -117,13 +117,13 @@ impl SqliteStore {
     }
 
     /// Returns the position after which the next search for inconsistent rows continues.
-    pub(crate) fn repair_cursor(&self) -> RepairCursor {
-        self.repair_cursor.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn consistency_check_cursor(&self) -> ConsistencyCheckCursor {
+        self.consistency_check_cursor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets the position after which the next search for inconsistent rows continues.
-    pub(crate) fn set_repair_cursor(&self, cursor: RepairCursor) {
-        *self.repair_cursor.lock().unwrap_or_else(PoisonError::into_inner) = cursor;
+    pub(crate) fn set_consistency_check_cursor(&self, cursor: ConsistencyCheckCursor) {
+        *self.consistency_check_cursor.lock().unwrap_or_else(PoisonError::into_inner) = cursor;
     }
 
     /// Returns an error if the file lacks tables that this build uses.

@@ -147,7 +147,7 @@ fn open_read_only_store(
         changes: ChangeNotifier::new(Arc::clone(location), sender, Some(watch_target)),
         outdated_schema: (found < current)
             .then(|| outdated_schema_error(&write_error, found, current)),
-        repair_cursor: Mutex::default(),
+        consistency_check_cursor: Mutex::default(),
         writer: WriterHandle::new_for_unwritable_store(Arc::clone(location), write_error),
         at: Arc::clone(location),
         driver_lock: None,
@@ -288,6 +288,6 @@ fn start_store_threads(
         boot,
         clock: Arc::clone(&options.clock),
         outdated_schema: None,
-        repair_cursor: Mutex::default(),
+        consistency_check_cursor: Mutex::default(),
     })
 }

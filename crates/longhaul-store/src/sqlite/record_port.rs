@@ -42,11 +42,11 @@ impl RecordStore for SqliteStore {
 
     async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
         self.require_driver_process("repair")?;
-        let after = self.repair_cursor();
+        let after = self.consistency_check_cursor();
         let (page, is_consistent) = self
             .run_query(move |tx| repair::check_consistency_of_next_page(tx, after.clone()))
             .await?;
-        self.set_repair_cursor(page.clone().into_next_cursor());
+        self.set_consistency_check_cursor(page.clone().into_next_cursor());
         if is_consistent {
             return Ok(RepairedRowCounts::default());
         }

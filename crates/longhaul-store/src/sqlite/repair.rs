@@ -76,7 +76,7 @@ const AFTER_ALL_LANES: &str = "\u{10FFFF}";
 /// Ids of a run and a gate and name of a lane, after which the next search continues. All are empty
 /// at the beginning.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RepairCursor {
+pub(crate) struct ConsistencyCheckCursor {
     run: Vec<u8>,
     gate: Vec<u8>,
     lane: String,
@@ -84,21 +84,21 @@ pub(crate) struct RepairCursor {
 
 /// The rows that one search looks at: those after `after`, up to and including `last`.
 #[derive(Debug, Clone)]
-pub(crate) struct RepairPage {
-    after: RepairCursor,
-    last: RepairCursor,
+pub(crate) struct ConsistencyCheckPage {
+    after: ConsistencyCheckCursor,
+    last: ConsistencyCheckCursor,
 }
 
-impl RepairPage {
+impl ConsistencyCheckPage {
     /// Returns the range that contains all rows.
     fn page_of_all_rows() -> Self {
         let [run, gate] = [AFTER_ALL_IDS.to_vec(), AFTER_ALL_IDS.to_vec()];
-        let last = RepairCursor { run, gate, lane: AFTER_ALL_LANES.to_owned() };
-        Self { after: RepairCursor::default(), last }
+        let last = ConsistencyCheckCursor { run, gate, lane: AFTER_ALL_LANES.to_owned() };
+        Self { after: ConsistencyCheckCursor::default(), last }
     }
 
     /// Returns the range of rows after a cursor that one search looks at.
-    fn page_after_cursor(tx: &Tx<'_>, cursor: RepairCursor) -> Result<Self> {
+    fn page_after_cursor(tx: &Tx<'_>, cursor: ConsistencyCheckCursor) -> Result<Self> {
         let last_id = |sql: &str, id: &[u8]| -> Result<Vec<u8>> {
             let found = tx.query_one(sql, params![id, PAGE_SIZE - 1], |row| row.get(0))?;
             Ok(found.unwrap_or_else(|| AFTER_ALL_IDS.to_vec()))
@@ -106,7 +106,7 @@ impl RepairPage {
         let lane = tx.query_one(LAST_LANE_OF_PAGE, params![cursor.lane, PAGE_SIZE - 1], |row| {
             row.get::<_, String>(0)
         })?;
-        let last = RepairCursor {
+        let last = ConsistencyCheckCursor {
             run: last_id(LAST_RUN_OF_PAGE, &cursor.run)?,
             gate: last_id(LAST_GATE_OF_PAGE, &cursor.gate)?,
             lane: lane.unwrap_or_else(|| AFTER_ALL_LANES.to_owned()),
@@ -116,11 +116,11 @@ impl RepairPage {
 
     /// Returns the cursor after this range of rows. After the last rows of the store, the cursor is
     /// at the beginning again.
-    pub(crate) fn into_next_cursor(self) -> RepairCursor {
+    pub(crate) fn into_next_cursor(self) -> ConsistencyCheckCursor {
         let next_id = |last: Vec<u8>| if last == AFTER_ALL_IDS { Vec::new() } else { last };
-        let RepairCursor { run, gate, lane } = self.last;
+        let ConsistencyCheckCursor { run, gate, lane } = self.last;
         let lane = if lane == AFTER_ALL_LANES { String::new() } else { lane };
-        RepairCursor { run: next_id(run), gate: next_id(gate), lane }
+        ConsistencyCheckCursor { run: next_id(run), gate: next_id(gate), lane }
     }
 }
 
@@ -134,9 +134,9 @@ struct FoundInconsistencies {
     slot_leaked: Vec<longhaul_core::id::SandboxId>,
 }
 
-fn find_inconsistencies(tx: &Tx<'_>, page: &RepairPage) -> Result<FoundInconsistencies> {
+fn find_inconsistencies(tx: &Tx<'_>, page: &ConsistencyCheckPage) -> Result<FoundInconsistencies> {
     let id = |row: &rusqlite::Row<'_>| row.get(0);
-    let RepairPage { after, last } = page;
+    let ConsistencyCheckPage { after, last } = page;
     let runs_in_state =
         |sql: &str, state: i64| tx.query_all(sql, params![after.run, last.run, state], id);
     Ok(FoundInconsistencies {
@@ -168,15 +168,15 @@ impl FoundInconsistencies {
 
 /// Returns the number of inconsistent rows of each kind.
 pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairedRowCounts> {
-    Ok(find_inconsistencies(tx, &RepairPage::page_of_all_rows())?.to_repair_counts())
+    Ok(find_inconsistencies(tx, &ConsistencyCheckPage::page_of_all_rows())?.to_repair_counts())
 }
 
 /// Returns the range of rows that follows a cursor, and whether its rows are consistent.
 pub(crate) fn check_consistency_of_next_page(
     tx: &Tx<'_>,
-    after: RepairCursor,
-) -> Result<(RepairPage, bool)> {
-    let page = RepairPage::page_after_cursor(tx, after)?;
+    after: ConsistencyCheckCursor,
+) -> Result<(ConsistencyCheckPage, bool)> {
+    let page = ConsistencyCheckPage::page_after_cursor(tx, after)?;
     let found = find_inconsistencies(tx, &page)?.to_repair_counts();
     Ok((page, found.is_all_zero()))
 }
@@ -184,7 +184,7 @@ pub(crate) fn check_consistency_of_next_page(
 /// Repairs the inconsistent rows in a range of rows and returns their number of each kind.
 pub(crate) fn repair_inconsistent_rows(
     tx: &Tx<'_>,
-    page: &RepairPage,
+    page: &ConsistencyCheckPage,
 ) -> Result<CommandOutcome<RepairedRowCounts>, CommandError> {
     let found = find_inconsistencies(tx, page)?;
     match apply_row_repairs(tx, &found) {

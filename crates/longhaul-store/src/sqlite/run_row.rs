@@ -26,8 +26,8 @@ const COLUMNS: &str = "r.id, r.agent, r.definition, r.inbox, r.lane, r.thread, r
        h.active_ms, r.chain_step, c.name, c.steps, c.current,
        ch.state, ch.epoch, ch.reason, ch.blocked, ch.outcome";
 
-/// SQL joins that add the chain of a run `r`, and the head (scheduling row) of the chain's newest
-/// run.
+/// SQL joins that add the chain of a run `r` (the series of runs that it is a step of), and the head
+/// (scheduling row) of the chain's newest run.
 const JOIN_CHAIN: &str = "LEFT JOIN chain c
          ON c.first_run = coalesce(r.account, r.root) AND r.chain_step IS NOT NULL
        LEFT JOIN run_head ch ON ch.run = c.current";

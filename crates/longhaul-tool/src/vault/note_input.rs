@@ -19,8 +19,9 @@ pub(crate) fn note_input_rule_match_texts(input: &Value) -> Vec<String> {
     }
 }
 
-/// Replaces the file name in an error by the title of the note.
-pub(crate) fn replace_file_name_by_title(error: FsError) -> FsError {
+/// Removes `.md` from the file name in an error about its spelling, so that the error shows the title
+/// of the note.
+pub(crate) fn strip_md_suffix_in_spelling_error(error: FsError) -> FsError {
     let FsError::WrongSpelling(file) = error else {
         return error;
     };

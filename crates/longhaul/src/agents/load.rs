@@ -4,6 +4,7 @@
 //! Invariant: an invalid file does not affect other agents, and no agent of lower precedence
 //! replaces an invalid one with the same name.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -131,8 +132,8 @@ fn parse_agent_file(
 ) -> ParsedAgentFile {
     let mut diagnostics = Diagnostics::default();
     let bytes = match content {
-        AgentFileContent::OnDisk(at) => files::read_agent_file(ctx.root, at),
-        AgentFileContent::Text(text) => Ok(text.as_bytes().to_vec()),
+        AgentFileContent::OnDisk(at) => files::read_agent_file(ctx.root, at).map(Cow::Owned),
+        AgentFileContent::Text(text) => Ok(Cow::Borrowed(text.as_bytes())),
     };
     let agent = match bytes {
         Ok(bytes) => parse_agent_definition(ctx, &mut diagnostics, file, &bytes),
