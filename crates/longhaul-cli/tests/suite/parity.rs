@@ -312,6 +312,7 @@ const GATES: &str = "
     wait c completed
     gates show @c! --json
     run hasty milk > late
+    wait late completed
     approve @late! --yes
     gates show @late!
     run ask milk --no-input --json > q
