@@ -226,13 +226,13 @@ fn from_api_problem(problem: &Problem) -> CliError {
     let failure =
         CliError::usage_error(&problem.detail).with_exit_code(exit_for_problem_code(code));
     let failure = match &problem.suggestion {
-        Some(suggestion) if code == "no_agent" => {
+        Some(suggestion) if code == "agent_not_found" => {
             failure.with_hint("did you mean", format!("longhaul run {suggestion} ..."))
         }
-        Some(suggestion) if code == "no_chain" => {
+        Some(suggestion) if code == "chain_not_found" => {
             failure.with_hint("did you mean", format!("longhaul run --chain {suggestion} ..."))
         }
-        Some(suggestion) if code == "no_cap" => {
+        Some(suggestion) if code == "cap_not_found" => {
             failure.with_hint("did you mean", format!("longhaul spend raise {suggestion} ..."))
         }
         Some(_) | None => failure,
@@ -263,19 +263,19 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
     const SHOW_KEY: (&str, &str) = ("and use it", "LONGHAUL_KEY=lh_... longhaul ...");
     const NEW_KEY: &str = "create a key on the server's machine";
     Some(match code {
-        "no_run" => &[("all runs", "longhaul ls --all")],
-        "no_gate" => &[("what waits for an answer", "longhaul gates")],
-        "no_batch" => &[("submit one", "longhaul batch submit FILE.jsonl")],
-        "over_cap" | "no_cap" | "invalid_raise" => &[("see the caps", "longhaul spend")],
+        "run_not_found" => &[("all runs", "longhaul ls --all")],
+        "gate_not_found" => &[("what waits for an answer", "longhaul gates")],
+        "batch_not_found" => &[("submit one", "longhaul batch submit FILE.jsonl")],
+        "over_cap" | "cap_not_found" | "invalid_raise" => &[("see the caps", "longhaul spend")],
         "lane_busy" => &[("see the lanes", "longhaul lanes")],
-        "no_agent" => &[("all agents", "longhaul agents")],
-        "no_chain" => &[("all chains", "longhaul chains")],
-        "no_key" => &[("all keys", "longhaul keys ls")],
-        "no_schedule" => &[("all schedules", "longhaul schedules")],
+        "agent_not_found" => &[("all agents", "longhaul agents")],
+        "chain_not_found" => &[("all chains", "longhaul chains")],
+        "key_not_found" => &[("all keys", "longhaul keys ls")],
+        "schedule_not_found" => &[("all schedules", "longhaul schedules")],
         "schedule_exists" => &[("remove that schedule first", "longhaul schedules rm NAME")],
         "key_taken" => &[("revoke that key first", "longhaul keys revoke NAME")],
         "template" => &[("check the agent", "longhaul agents check AGENT")],
-        "no_model" => &[
+        "model_unavailable" => &[
             ("see providers and keys", "longhaul models"),
             ("see what is set", "longhaul config show --origin"),
             ("or try the scripted demo", "longhaul demo"),
@@ -292,7 +292,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
         "rules_full" => &[("revoke some of them", "longhaul rules")],
-        "rule_revoked" | "no_rule" => &[("see all rules", "longhaul rules --all")],
+        "rule_revoked" | "rule_not_found" => &[("see all rules", "longhaul rules --all")],
         "already_in_state" | "not_failed" | "stopping" | "budget_not_raised" => {
             &[("see its status", "longhaul why RUN")]
         }
@@ -314,14 +314,14 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         | "draining"
         | "timeout"
         | "rate_limited"
-        | "idempotency_running"
+        | "request_in_progress"
         | "too_long"
         | "empty"
         | "invalid_task"
         | "invalid_schedule"
-        | "bad_script"
+        | "invalid_script"
         | "steer_settled"
-        | "no_steer"
+        | "steer_not_found"
         | "invalid_state"
         | "call_not_running" => &[],
         _ => return None,
@@ -343,7 +343,7 @@ fn exit_for_problem_code(code: &str) -> Exit {
         | "draining"
         | "timeout"
         | "rate_limited"
-        | "idempotency_running" => Exit::Busy,
+        | "request_in_progress" => Exit::Busy,
         _ => Exit::Usage,
     }
 }
@@ -367,9 +367,9 @@ mod tests {
     #[test]
     fn a_problem_maps_to_the_same_error_from_engine_and_server() {
         for (code, exit, hint) in [
-            ("no_run", Exit::Usage, "longhaul ls --all"),
-            ("no_gate", Exit::Usage, "longhaul gates"),
-            ("no_agent", Exit::Usage, "longhaul run writer ..."),
+            ("run_not_found", Exit::Usage, "longhaul ls --all"),
+            ("gate_not_found", Exit::Usage, "longhaul gates"),
+            ("agent_not_found", Exit::Usage, "longhaul run writer ..."),
             ("run_ended", Exit::Usage, "longhaul show run_"),
             ("already_answered", Exit::Usage, "longhaul gates show"),
             ("digest_changed", Exit::Usage, "longhaul gates show"),
@@ -377,7 +377,7 @@ mod tests {
             ("steers_full", Exit::Busy, "longhaul steer run_"),
             ("lane_full", Exit::Busy, ""),
             ("over_cap", Exit::Busy, "longhaul spend"),
-            ("no_cap", Exit::Usage, "longhaul spend"),
+            ("cap_not_found", Exit::Usage, "longhaul spend"),
             ("rate_limited", Exit::Busy, ""),
             ("draining", Exit::Busy, ""),
             ("unauthorized", Exit::NotAllowed, "longhaul keys new NAME"),
@@ -385,8 +385,8 @@ mod tests {
             ("unreachable", Exit::Busy, "LONGHAUL_URL= longhaul"),
             ("response_lost", Exit::Busy, "longhaul ls"),
             ("unexpected_response", Exit::Usage, "/version"),
-            ("no_key", Exit::Usage, "longhaul keys ls"),
-            ("no_schedule", Exit::Usage, "longhaul schedules"),
+            ("key_not_found", Exit::Usage, "longhaul keys ls"),
+            ("schedule_not_found", Exit::Usage, "longhaul schedules"),
             ("schedule_exists", Exit::Usage, "longhaul schedules rm NAME"),
             ("key_taken", Exit::Usage, "longhaul keys revoke NAME"),
             ("invalid", Exit::Usage, "write it better"),
@@ -415,7 +415,7 @@ mod tests {
         let remote = Problem {
             suggestion: Some("writer".to_owned()),
             hint: "a server's own words".to_owned(),
-            ..Problem::new("no_agent", detail)
+            ..Problem::new("agent_not_found", detail)
         };
         assert_eq!(message_with_causes(&process_env.into()), message_with_causes(&remote.into()));
     }

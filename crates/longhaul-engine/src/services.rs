@@ -55,8 +55,8 @@ impl ResolveModelError {
     /// Returns the stable error code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::NotConfigured(_) => "no_model",
-            Self::InvalidScript(_) => "bad_script",
+            Self::NotConfigured(_) => "model_unavailable",
+            Self::InvalidScript(_) => "invalid_script",
         }
     }
 

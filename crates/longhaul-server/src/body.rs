@@ -88,14 +88,14 @@ pub(crate) async fn read_body(request: Request, app: &App) -> Result<Vec<u8>, Pr
         come = body.collect() => come,
         () = clock.sleep(BODY_TIMEOUT.into()) => {
             let message = "the body did not arrive in time";
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", message));
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message));
         }
     };
     match come {
         Ok(body) => Ok(body.to_bytes().into()),
         Err(error) if error.is::<LengthLimitError>() => Err(body_too_large()),
         Err(_) => Err(Problem::bad_request(
-            "bad_body",
+            "invalid_body",
             "the body is incomplete, or its framing is invalid",
         )),
     }
@@ -109,7 +109,7 @@ fn body_too_large() -> Problem {
 
 fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|_| Problem::bad_request("bad_json", "the body is not valid UTF-8"))?;
+        .map_err(|_| Problem::bad_request("invalid_json", "the body is not valid UTF-8"))?;
     if json_nesting_depth(text) > JSON_DEPTH_MAX {
         let message = format!("the body is nested deeper than {JSON_DEPTH_MAX} levels");
         return Err(Problem::bad_request("too_deep", message));
@@ -156,9 +156,9 @@ fn body_syntax_problem(text: &str, error: &JsonError) -> Problem {
     let well_formed = serde_json::from_str::<serde::de::IgnoredAny>(text);
     match (well_formed, error) {
         (Err(why), _) => {
-            Problem::bad_request("bad_json", format!("the body is not valid JSON: {why}"))
+            Problem::bad_request("invalid_json", format!("the body is not valid JSON: {why}"))
         }
-        (Ok(_), JsonError::Number) => Problem::bad_request("bad_number", error.to_string()),
+        (Ok(_), JsonError::Number) => Problem::bad_request("invalid_number", error.to_string()),
         (Ok(_), JsonError::Syntax(bad)) => body_type_problem(".", bad),
     }
 }
@@ -263,9 +263,9 @@ mod tests {
         };
         assert_eq!(read(br#"{"agent": "a", "turns": 3}"#).map(|body| body.agent), Ok("a".into()));
         for (text, code, detail, hint) in [
-            (&b"{"[..], "bad_json", "is not valid JSON", ""),
-            (b"\xff\xfe", "bad_json", "UTF-8", ""),
-            (br#"{"agent": "a"} x"#, "bad_json", "trailing", ""),
+            (&b"{"[..], "invalid_json", "is not valid JSON", ""),
+            (b"\xff\xfe", "invalid_json", "UTF-8", ""),
+            (br#"{"agent": "a"} x"#, "invalid_json", "trailing", ""),
             (br#"{"agnt": "a"}"#, "invalid", "unknown field `agnt`", "did you mean `agent`?"),
             (br#"{"agent": 3}"#, "invalid", "`agent` is invalid: invalid type", "openapi"),
             (br#"{"agent": "a", "turns": -1}"#, "invalid", "`turns`", "openapi"),
@@ -282,10 +282,10 @@ mod tests {
         }
         let long = format!(r#"{{"agent": "a", "turns": {}}}"#, "9".repeat(5_000));
         let problem = read(long.as_bytes()).unwrap_err();
-        assert_eq!(problem.0, "bad_number");
+        assert_eq!(problem.0, "invalid_number");
         assert!(problem.1.contains("more than 1000 characters"), "{problem:?}");
         let broken = long.replace('}', "");
-        assert_eq!(read(broken.as_bytes()).unwrap_err().0, "bad_json");
+        assert_eq!(read(broken.as_bytes()).unwrap_err().0, "invalid_json");
         let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
         assert_eq!(read(deep.as_bytes()).unwrap_err().0, "too_deep");
     }

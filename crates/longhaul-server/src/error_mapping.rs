@@ -107,7 +107,7 @@ pub(crate) fn result_read_problem_after_commit(error: Error) -> Problem {
 /// read now. A later retry may succeed.
 pub(crate) fn committed_but_unreadable_problem() -> Problem {
     let message = "the change was committed, but its result could not be read now";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "committed_unread", message)
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "result_unavailable", message)
         .with_hint("GET the result, or send the request again with the same Idempotency-Key")
         .with_retry_after(1)
 }

@@ -121,7 +121,7 @@ pub(crate) fn idempotency_key_header(headers: &HeaderMap) -> Result<Option<Strin
     match (plain, values.next()) {
         (Some(key), None) => Ok(Some(key.to_owned())),
         _ => Err(Problem::bad_request(
-            "bad_idempotency_key",
+            "invalid_idempotency_key",
             "the Idempotency-Key header must appear once, with 1 to 255 printable ASCII characters",
         )),
     }
@@ -163,7 +163,7 @@ async fn handle_request_at_most_once(
 
 fn request_in_progress_problem() -> Problem {
     let message = "a request with this Idempotency-Key is still in progress";
-    Problem::new(StatusCode::CONFLICT, "idempotency_running", message)
+    Problem::new(StatusCode::CONFLICT, "request_in_progress", message)
         .with_hint("wait a second and send it again")
         .with_retry_after(1)
 }
@@ -218,7 +218,7 @@ async fn handle_request_and_store_response(
 fn replay_response(stored: StoredHttpResponse) -> Result<Response, Problem> {
     if stored.body.is_empty() {
         let message = "this request has completed; its secret was shown once and is not stored";
-        return Err(Problem::new(StatusCode::CONFLICT, "shown_once", message)
+        return Err(Problem::new(StatusCode::CONFLICT, "secret_not_stored", message)
             .with_hint("create another one with a new Idempotency-Key"));
     }
     let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);

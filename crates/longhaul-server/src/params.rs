@@ -118,7 +118,7 @@ impl Query {
 async fn path_param(parts: &mut Parts, app: &App, name: &str) -> Result<String, Problem> {
     let found = RawPathParams::from_request_parts(parts, app).await;
     let found = found
-        .map_err(|_| Problem::bad_request("bad_path", "the decoded path is not valid UTF-8"))?;
+        .map_err(|_| Problem::bad_request("invalid_path", "the decoded path is not valid UTF-8"))?;
     let value = found.iter().find(|(identity, _)| *identity == name);
     let value = value.map(|(_, value)| value.to_owned());
     value.ok_or_else(|| Problem::not_found("not_found", "there is no endpoint at this path"))
@@ -168,11 +168,11 @@ macro_rules! id_path {
     };
 }
 
-id_path!(RunPath, RunId, "id", "no_run");
-id_path!(BatchPath, BatchId, "id", "no_batch");
-id_path!(GatePath, GateId, "id", "no_gate");
-id_path!(RulePath, RuleId, "id", "no_rule");
-id_path!(SteerPath, SteerId, "steer", "no_steer");
+id_path!(RunPath, RunId, "id", "run_not_found");
+id_path!(BatchPath, BatchId, "id", "batch_not_found");
+id_path!(GatePath, GateId, "id", "gate_not_found");
+id_path!(RulePath, RuleId, "id", "rule_not_found");
+id_path!(SteerPath, SteerId, "steer", "steer_not_found");
 
 #[cfg(test)]
 mod tests {

@@ -319,7 +319,7 @@ fn response_timeout_reason() -> NoResponseReason {
 fn is_earlier_request_in_progress(status: StatusCode, body: &[u8]) -> bool {
     let problem = serde_json::from_slice::<Problem>(body);
     status == StatusCode::CONFLICT
-        && problem.is_ok_and(|problem| problem.code == "idempotency_running")
+        && problem.is_ok_and(|problem| problem.code == "request_in_progress")
 }
 
 /// Returns the message of the innermost error in a chain; the outer errors add nothing useful.

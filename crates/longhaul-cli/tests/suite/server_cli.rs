@@ -49,7 +49,7 @@ fn server_knowing(project: &Project, run: &str) -> FakeServer {
                 Some("text/event-stream") => one_event_stream(&journal, &run, request),
                 _ => ok(&event_page(&journal, request)),
             },
-            _ => answer("404 Not Found", &problem_body("no_run")),
+            _ => answer("404 Not Found", &problem_body("run_not_found")),
         }
     })
 }
@@ -259,7 +259,7 @@ fn a_submit_with_a_lost_response_is_retried_with_its_idempotency_key() {
     let server = FakeServer::new(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
         0 => String::new(),
         1 => answer("503 Service Unavailable", &problem_body("draining")),
-        2 => answer("409 Conflict", &problem_body("idempotency_running")),
+        2 => answer("409 Conflict", &problem_body("request_in_progress")),
         _ => answer("201 Created", &whole),
     });
     // An agent that only the server knows.

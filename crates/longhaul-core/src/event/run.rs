@@ -191,7 +191,6 @@ pub enum CancelCause {
     /// An earlier run of the same sequential batch did not complete.
     BatchStopped,
     /// The parent run was cancelled or has failed.
-    #[serde(alias = "parent_cancelled")]
     ParentEnded,
     /// A newer run interrupted the runs in its lane.
     LaneInterrupted,

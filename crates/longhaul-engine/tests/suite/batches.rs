@@ -100,7 +100,7 @@ async fn a_batch_is_submitted_once_per_key_and_only_as_a_whole() {
         (late, "invalid_task"),
         (Vec::new(), "invalid_task"),
         (tasks(1_001), "invalid_task"),
-        (vec![Task::new("tester", "x"), Task::new("nobody", "x")], "no_agent"),
+        (vec![Task::new("tester", "x"), Task::new("nobody", "x")], "agent_not_found"),
     ] {
         let error =
             engine.longhaul.submit_batch(tasks, RunBatchMode::Sequential).await.unwrap_err();

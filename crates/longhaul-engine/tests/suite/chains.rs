@@ -388,7 +388,7 @@ async fn invalid_chains_are_refused() {
     for (steps, code, reason) in [
         (vec![], "invalid_task", "1 to 10 steps, and this one has 0"),
         (vec![build(); 11], "invalid_task", "this one has 11"),
-        (vec![ChainStepSpec::new("buidl")], "no_agent", "`buidl`"),
+        (vec![ChainStepSpec::new("buidl")], "agent_not_found", "`buidl`"),
         (vec![repeat("review", 1), build()], "invalid_task", "`from` names no step"),
         (vec![repeat("build", 1), build()], "invalid_task", "comes after this step"),
         (vec![build(), build(), repeat("build", 1)], "invalid_task", "several steps"),
@@ -406,7 +406,7 @@ async fn invalid_chains_are_refused() {
         assert!(error.to_string().contains(reason), "{error}");
     }
     let error = engine.longhaul.submit(Task::for_chain("nothing", "x")).await.unwrap_err();
-    assert_eq!(error.code(), "no_chain");
+    assert_eq!(error.code(), "chain_not_found");
     let rows = engine.longhaul.services().store.list_runs(RunFilter::default()).await.unwrap();
     assert!(rows.is_empty());
 }

@@ -290,7 +290,7 @@ async fn an_approval_for_the_agent_lasts_until_it_is_revoked() {
     assert!(error.to_string().contains("already revoked by cli:bob at "), "{error}");
     let unknown = RuleId::from_bits(7);
     let error = engine.longhaul.revoke_rule(unknown, "cli:sam").await.unwrap_err();
-    assert_eq!(error.code(), "no_rule");
+    assert_eq!(error.code(), "rule_not_found");
     assert_eq!(engine.longhaul.list_rules(filter()).await.unwrap(), []);
     let run = engine.submit().await;
     assert_eq!(engine.gate(run).await.spec.pattern, gate.spec.pattern, "it asks again");

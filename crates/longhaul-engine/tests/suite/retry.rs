@@ -86,7 +86,7 @@ async fn only_a_failed_run_can_be_retried() {
         assert!(error.to_string().ends_with(&format!("is {status}")), "{error}");
     }
     let unknown = RunId::from_bits(1);
-    assert_eq!(refusal(unknown).await.code(), "no_run");
+    assert_eq!(refusal(unknown).await.code(), "run_not_found");
     engine.spawn_worker(|_| {});
     engine.ended(pending).await;
     let error = engine.longhaul.retry(pending, "cli:anna").await.unwrap_err();

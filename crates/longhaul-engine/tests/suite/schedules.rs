@@ -272,7 +272,7 @@ async fn a_schedule_runs_on_demand_and_is_deleted() {
             engine.longhaul.delete_schedule(name).await.unwrap_err().code(),
             engine.longhaul.run_schedule(name, None).await.unwrap_err().code(),
         ];
-        assert_eq!(codes, ["no_schedule"; 3], "{name}");
+        assert_eq!(codes, ["schedule_not_found"; 3], "{name}");
     }
 }
 
@@ -377,7 +377,7 @@ async fn an_invalid_schedule_is_rejected() {
         (NewScheduleBody { every_ms: Some(5_000), ..hourly("new") }, "invalid_schedule", "either"),
         (NewScheduleBody { event: text("idle_tick"), ..base() }, "invalid_schedule", "either"),
         (NewScheduleBody { event: text(""), ..hourly("new") }, "empty", "must not be empty"),
-        (NewScheduleBody { agent: text("nobody"), ..hourly("new") }, "no_agent", "`nobody`"),
+        (NewScheduleBody { agent: text("nobody"), ..hourly("new") }, "agent_not_found", "`nobody`"),
         (NewScheduleBody { agent: None, ..hourly("new") }, "invalid_schedule", "`agent`"),
         (
             NewScheduleBody { chain: text("pair"), ..hourly("new") },
@@ -386,7 +386,7 @@ async fn an_invalid_schedule_is_rejected() {
         ),
         (
             NewScheduleBody { agent: None, chain: text("nothing"), ..hourly("new") },
-            "no_chain",
+            "chain_not_found",
             "`nothing`",
         ),
         (

@@ -159,7 +159,7 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
         engine.longhaul.raise_cap(id, &body).await
     };
     for (id, runs, subject, code, part) in [
-        ("day-runs-actr", Some(2), Some("anna"), "no_cap", "`day-runs-actr`"),
+        ("day-runs-actr", Some(2), Some("anna"), "cap_not_found", "`day-runs-actr`"),
         ("day-runs-actor", None, Some("anna"), "invalid_raise", "in runs"),
         ("day-runs-actor", Some(0), Some("anna"), "invalid_raise", "above 0"),
         ("day-runs-actor", Some(1), Some("anna"), "invalid_raise", "the limit is 1 already"),

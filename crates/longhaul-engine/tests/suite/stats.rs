@@ -44,5 +44,5 @@ async fn runs_are_counted_by_outcome_in_the_window() {
 
     let unknown = AgentName::new("testr").unwrap();
     let error = engine.longhaul.agent_stats(&unknown, DAY).await.unwrap_err();
-    assert_eq!(error.code(), "no_agent");
+    assert_eq!(error.code(), "agent_not_found");
 }

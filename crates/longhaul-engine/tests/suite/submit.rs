@@ -144,7 +144,7 @@ async fn tasks_are_submitted_all_or_none() {
     let engine = engine_with([]).build();
     let tasks = vec![Task::new("tester", "x"), Task::new("nobody", "y")];
     let error = engine.longhaul.submit_all(tasks).await.unwrap_err();
-    assert_eq!((error.code(), rows(&engine).await), ("no_agent", 0));
+    assert_eq!((error.code(), rows(&engine).await), ("agent_not_found", 0));
     let both = vec![Task::new("tester", "x"), Task::new("tester", "y")];
     let made = engine.longhaul.submit_all(both).await.unwrap();
     assert_eq!((made.run_ids().len(), rows(&engine).await), (2, 2));

@@ -52,7 +52,7 @@ pub(crate) async fn show_agent(
 fn agent_not_found(name: &str, suggestion: Option<String>) -> Problem {
     let display_name: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
     let message = format!("there is no agent named `{display_name}`");
-    let problem = Problem::not_found("no_agent", message);
+    let problem = Problem::not_found("agent_not_found", message);
     Problem { suggestion, ..problem.with_hint("GET /v1/agents lists all agents") }
 }
 

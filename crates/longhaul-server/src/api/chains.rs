@@ -39,7 +39,7 @@ pub(crate) async fn show_chain(
         Err(Error::ChainNotFound { suggestion, .. }) => {
             let display_name: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
             let message = format!("there is no chain named `{display_name}`");
-            let problem = Problem::not_found("no_chain", message);
+            let problem = Problem::not_found("chain_not_found", message);
             Err(Problem { suggestion, ..problem.with_hint("GET /v1/chains lists all chains") })
         }
         chain => ok_response(&chain?),

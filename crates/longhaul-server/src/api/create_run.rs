@@ -126,7 +126,7 @@ fn refuse_unsupported_run_fields(body: &NewRunBody) -> Result<(), Problem> {
         None => Ok(()),
         Some(_) => {
             let message = "`sandbox` is not supported by this build yet";
-            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_yet", message))
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", message))
         }
     }
 }

@@ -30,7 +30,7 @@ fn validate_request_host(request: &Request, extra_hosts: &[String]) -> Result<()
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(only), None) = (hosts.next(), hosts.next()) else {
         let message = "a request must have exactly one `Host` header";
-        return Err(Problem::bad_request("bad_host", message));
+        return Err(Problem::bad_request("invalid_host", message));
     };
     let only = only.to_str().unwrap_or_default();
     // The request line may contain a host too, and it must be valid as well.

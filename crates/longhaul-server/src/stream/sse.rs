@@ -54,7 +54,7 @@ pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem>
         return Ok(None);
     }
     let read = header.parse().map(Some);
-    read.map_err(|_| Problem::bad_request("bad_last_event_id", "Last-Event-ID must be a number"))
+    read.map_err(|_| Problem::bad_request("invalid_last_event_id", "Last-Event-ID must be a number"))
 }
 
 /// A client that reads an event stream. It may read as long as its credential is valid.

@@ -69,16 +69,16 @@ async fn invalid_task_bodies_are_rejected() {
         format!("{{\"agent\":\"tester\",\"input\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
     let objects = "{\"a\":".repeat(10_000);
     let cases: [(&[u8], u16, &str); 14] = [
-        (b"", 400, "bad_json"),
-        (b"{", 400, "bad_json"),
-        (b"{\"agent\":}", 400, "bad_json"),
-        (b"{'agent':'x'}", 400, "bad_json"),
-        (b"nul", 400, "bad_json"),
-        (b"{} {}", 400, "bad_json"),
-        (b"\xff\xfe\x00", 400, "bad_json"),
-        (b"{\"agent\":\"\xc3\x28\"}", 400, "bad_json"),
+        (b"", 400, "invalid_json"),
+        (b"{", 400, "invalid_json"),
+        (b"{\"agent\":}", 400, "invalid_json"),
+        (b"{'agent':'x'}", 400, "invalid_json"),
+        (b"nul", 400, "invalid_json"),
+        (b"{} {}", 400, "invalid_json"),
+        (b"\xff\xfe\x00", 400, "invalid_json"),
+        (b"{\"agent\":\"\xc3\x28\"}", 400, "invalid_json"),
         (b"{\"agent\":\"\\ud800\"}", 422, "invalid"),
-        (b"\xef\xbb\xbf{}", 400, "bad_json"),
+        (b"\xef\xbb\xbf{}", 400, "invalid_json"),
         (b"{\"agent\":\"a\",\"agent\":\"b\"}", 422, "invalid"),
         (deep.as_bytes(), 400, "too_deep"),
         (closed.as_bytes(), 400, "too_deep"),
@@ -342,7 +342,7 @@ async fn a_missing_body_times_out() {
     assert_eq!(wire.read_head().await.unwrap().status, 100);
     server.clock().advance(Millis::from_secs(20));
     let answer = wire.read_response().await.unwrap();
-    assert_eq!((answer.status, &*answer.problem()), (408, "slow_body"));
+    assert_eq!((answer.status, &*answer.problem()), (408, "body_timeout"));
     server.assert_healthy().await;
 }
 

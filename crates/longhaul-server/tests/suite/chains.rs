@@ -24,7 +24,7 @@ async fn chains_are_listed_and_run() {
     let shown = server.send(get("/v1/chains/twice")).await.expect(200);
     assert_eq!(shown["steps"][1]["condition"], "always");
     let missing = server.send(get("/v1/chains/twise")).await;
-    assert_eq!((missing.status, missing.problem().as_str()), (404, "no_chain"));
+    assert_eq!((missing.status, missing.problem().as_str()), (404, "chain_not_found"));
     assert_eq!(missing.json()["suggestion"], "twice");
 
     let steps = json!({ "steps": [{ "agent": "tester" }, { "agent": "tester" }] });

@@ -80,16 +80,16 @@ async fn a_rejected_request_may_be_corrected_under_the_same_key() {
         let bad = server.send(
             post("/v1/runs", &json!({ "agent": "nobody", "input": 1 })).idempotency_key(&key),
         );
-        assert_eq!(bad.await.problem(), "no_agent");
+        assert_eq!(bad.await.problem(), "agent_not_found");
         server.send(post("/v1/runs", &task()).idempotency_key(&key)).await.expect(201);
     }
     let long = "k".repeat(256);
     for key in ["", long.as_str(), "ä", "a\tb"] {
         let answer = server.send(post("/v1/runs", &task()).idempotency_key(key)).await;
-        assert_eq!((answer.status, &*answer.problem()), (400, "bad_idempotency_key"));
+        assert_eq!((answer.status, &*answer.problem()), (400, "invalid_idempotency_key"));
     }
     let twice = post("/v1/runs", &task()).idempotency_key("a").idempotency_key("b");
-    assert_eq!(server.send(twice).await.problem(), "bad_idempotency_key");
+    assert_eq!(server.send(twice).await.problem(), "invalid_idempotency_key");
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn of_two_concurrent_requests_one_runs_and_one_conflicts() {
     };
     let (first, second) = tokio::join!(server.send(request.clone()), second);
     first.expect(201);
-    assert_eq!((second.status, &*second.problem()), (409, "idempotency_running"));
+    assert_eq!((second.status, &*second.problem()), (409, "request_in_progress"));
     assert_eq!(second.header("retry-after"), Some("1"));
     let third = server.send(request.clone()).await;
     assert_eq!(third.body, first.body);
@@ -136,7 +136,7 @@ async fn of_two_concurrent_requests_one_runs_and_one_conflicts() {
         let request = post("/v1/runs", &task()).idempotency_key(&format!("race{round}"));
         let both = tokio::join!(server.send(request.clone()), server.send(request.clone()));
         for answer in [&both.0, &both.1] {
-            let running = answer.status == 409 && answer.problem() == "idempotency_running";
+            let running = answer.status == 409 && answer.problem() == "request_in_progress";
             assert!(running || answer.status == 201, "{}", answer.text());
         }
     }
@@ -153,7 +153,7 @@ async fn send_and_disconnect(server: &TestServer, request: &TestRequest) {
 async fn send_until_answered(server: &TestServer, request: &TestRequest) -> Value {
     for _ in 0..1_000 {
         let answer = server.send(request.clone()).await;
-        if answer.status != 409 || answer.problem() != "idempotency_running" {
+        if answer.status != 409 || answer.problem() != "request_in_progress" {
             return answer.expect(201);
         }
         tokio::task::yield_now().await;
@@ -208,7 +208,7 @@ async fn messages_and_answers_are_idempotent() {
         let request = request.idempotency_key(&format!("k{index}"));
         send_and_disconnect(&server, &request).await;
         let mut first = server.send(request.clone()).await;
-        while first.status == 409 && first.problem() == "idempotency_running" {
+        while first.status == 409 && first.problem() == "request_in_progress" {
             first = server.send(request.clone()).await;
         }
         assert!(first.status < 300, "{}", first.text());
@@ -238,7 +238,7 @@ async fn a_secret_is_shown_once_despite_an_idempotency_key() {
         let request = request.idempotency_key(&format!("s{index}"));
         server.send(request.clone()).await.expect(201);
         let again = server.send(request).await;
-        assert_eq!((again.status, &*again.problem()), (409, "shown_once"));
+        assert_eq!((again.status, &*again.problem()), (409, "secret_not_stored"));
     }
     let keys = server.get_json("/v1/keys").await;
     assert_eq!(keys["data"].as_array().unwrap().len(), 1);

@@ -93,7 +93,7 @@ async fn a_change_is_applied_even_if_its_result_can_not_be_read() {
         }
     }
     let answer = wire.read_response().await.unwrap();
-    assert_eq!((answer.status, &*answer.problem()), (503, "committed_unread"));
+    assert_eq!((answer.status, &*answer.problem()), (503, "result_unavailable"));
     assert_eq!(latch.arrivals(), FOLDS_MAX);
     latch.open();
     for mut wire in views {

@@ -36,28 +36,28 @@ async fn unknown_resources_are_404() {
     let run = server.submit().await;
     let steer = "steer_00000000000000000000000001";
     for (http_request, code) in [
-        (get(UNKNOWN_RUN), "no_run"),
-        (get(format!("{UNKNOWN_RUN}/why")), "no_run"),
-        (get(format!("{UNKNOWN_RUN}/transcript")), "no_run"),
-        (get(format!("{UNKNOWN_RUN}/events")), "no_run"),
-        (get(format!("{UNKNOWN_RUN}/steer")), "no_run"),
-        (get(format!("{UNKNOWN_RUN}/events")).header("accept", "text/event-stream"), "no_run"),
-        (post(format!("{UNKNOWN_RUN}/steer"), &json!({ "text": "x" })), "no_run"),
-        (request("POST", format!("{UNKNOWN_RUN}/cancel")), "no_run"),
-        (request("POST", format!("{UNKNOWN_RUN}/pause")), "no_run"),
-        (request("POST", format!("{UNKNOWN_RUN}/resume")), "no_run"),
-        (get("/v1/runs/1234"), "no_run"),
-        (get(UNKNOWN_GATE), "no_gate"),
-        (post(format!("{UNKNOWN_GATE}/answer"), &json!({ "decision": "reject" })), "no_gate"),
-        (post(format!("{UNKNOWN_GATE}/links"), &json!({ "recipient": "a" })), "no_gate"),
-        (request("DELETE", format!("/v1/runs/{run}/steer/{steer}")), "no_steer"),
-        (request("DELETE", format!("/v1/runs/{run}/steer/x")), "no_steer"),
-        (get("/v1/agents/testr"), "no_agent"),
-        (request("DELETE", "/v1/keys/nobody"), "no_key"),
+        (get(UNKNOWN_RUN), "run_not_found"),
+        (get(format!("{UNKNOWN_RUN}/why")), "run_not_found"),
+        (get(format!("{UNKNOWN_RUN}/transcript")), "run_not_found"),
+        (get(format!("{UNKNOWN_RUN}/events")), "run_not_found"),
+        (get(format!("{UNKNOWN_RUN}/steer")), "run_not_found"),
+        (get(format!("{UNKNOWN_RUN}/events")).header("accept", "text/event-stream"), "run_not_found"),
+        (post(format!("{UNKNOWN_RUN}/steer"), &json!({ "text": "x" })), "run_not_found"),
+        (request("POST", format!("{UNKNOWN_RUN}/cancel")), "run_not_found"),
+        (request("POST", format!("{UNKNOWN_RUN}/pause")), "run_not_found"),
+        (request("POST", format!("{UNKNOWN_RUN}/resume")), "run_not_found"),
+        (get("/v1/runs/1234"), "run_not_found"),
+        (get(UNKNOWN_GATE), "gate_not_found"),
+        (post(format!("{UNKNOWN_GATE}/answer"), &json!({ "decision": "reject" })), "gate_not_found"),
+        (post(format!("{UNKNOWN_GATE}/links"), &json!({ "recipient": "a" })), "gate_not_found"),
+        (request("DELETE", format!("/v1/runs/{run}/steer/{steer}")), "steer_not_found"),
+        (request("DELETE", format!("/v1/runs/{run}/steer/x")), "steer_not_found"),
+        (get("/v1/agents/testr"), "agent_not_found"),
+        (request("DELETE", "/v1/keys/nobody"), "key_not_found"),
     ] {
         check(&server, http_request, 404, code).await;
     }
-    let problem = check(&server, get("/v1/agents/testr"), 404, "no_agent").await;
+    let problem = check(&server, get("/v1/agents/testr"), 404, "agent_not_found").await;
     assert_eq!(problem["suggestion"], "tester");
 }
 
@@ -70,9 +70,9 @@ async fn invalid_bodies_are_422() {
     for (request, code) in [
         (runs(&json!({ "input": "x" })), "invalid"),
         (runs(&json!({ "agent": "tester" })), "invalid"),
-        (runs(&with("agent", json!("testr"))), "no_agent"),
-        (runs(&with("model", json!("nobody/none"))), "no_model"),
-        (runs(&with("model", json!("scripted/torn"))), "bad_script"),
+        (runs(&with("agent", json!("testr"))), "agent_not_found"),
+        (runs(&with("model", json!("nobody/none"))), "model_unavailable"),
+        (runs(&with("model", json!("scripted/torn"))), "invalid_script"),
         (runs(&with("lane", json!("x".repeat(5_000)))), "invalid"),
         (runs(&with("lane", json!(""))), "invalid"),
         (runs(&with("context", json!({ "who": 1 }))), "invalid"),
@@ -88,7 +88,7 @@ async fn invalid_bodies_are_422() {
         (runs(&with("chain", json!("c"))), "invalid"),
         (runs(&with("auto_approve", json!(true))), "invalid"),
         (runs(&with("step", json!("x"))), "invalid"),
-        (runs(&json!({ "chain": "c", "input": "x" })), "no_chain"),
+        (runs(&json!({ "chain": "c", "input": "x" })), "chain_not_found"),
         (runs(&json!({ "chain": 7, "input": "x" })), "invalid"),
         (runs(&json!({ "chain": { "steps": [] }, "input": "x" })), "invalid_task"),
         (
@@ -97,7 +97,7 @@ async fn invalid_bodies_are_422() {
             ),
             "invalid_task",
         ),
-        (runs(&json!({ "chain": { "steps": [{ "agent": "nobody" }] }, "input": "x" })), "no_agent"),
+        (runs(&json!({ "chain": { "steps": [{ "agent": "nobody" }] }, "input": "x" })), "agent_not_found"),
         (
             runs(
                 &json!({ "chain": { "steps": [{ "agent": "tester", "colour": 1 }] }, "input": "x" }),

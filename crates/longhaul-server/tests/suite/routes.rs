@@ -306,7 +306,7 @@ async fn a_batch_is_submitted_and_shown() {
     ];
     check(&server, get(path), 200, &shown).await;
     let unknown = "/v1/batches/batch_00000000000000000000000001";
-    assert_eq!(server.send(get(unknown)).await.expect(404)["code"], "no_batch");
+    assert_eq!(server.send(get(unknown)).await.expect(404)["code"], "batch_not_found");
     let many: Vec<_> = (0..1_001).map(|_| task("x")).collect();
     for (runs, detail) in [
         (json!([]), "a submit must have 1 to 1000 tasks, and this one has 0"),

@@ -47,7 +47,7 @@ async fn a_remembered_approval_is_listed_and_revoked() {
     assert_eq!(server.get_json("/v1/rules?all=true").await["data"], json!([revoked]));
     for unknown in ["/v1/rules/rule_00000000000000000000000000", "/v1/rules/7"] {
         let problem = server.send(request("DELETE", unknown)).await.expect(404);
-        assert_eq!(problem["code"], "no_rule");
+        assert_eq!(problem["code"], "rule_not_found");
     }
     for bad in ["/v1/rules?all=maybe", "/v1/rules?limit=0", "/v1/rules?after=7"] {
         server.send(get(bad)).await.expect(422);

@@ -50,7 +50,7 @@ async fn an_event_becomes_a_run() {
         post("/v1/events", &event)
     };
     for (request, code) in [
-        (with("agent", json!("nobody")), "no_agent"),
+        (with("agent", json!("nobody")), "agent_not_found"),
         (with("kind", json!("")), "empty"),
         (with("kind", json!("k".repeat(257))), "too_long"),
         (with("kind", json!(7)), "invalid"),
@@ -118,7 +118,7 @@ async fn schedules_are_created_listed_run_and_deleted() {
         (with("cron", json!("99 * * * *")), 422, "invalid_schedule", "an example is"),
         (with("tz", json!("Nowhere")), 422, "invalid_schedule", "an example is `Europe/Berlin`"),
         (with("chain", json!("full")), 422, "invalid_schedule", "either an `agent` or a `chain`"),
-        (with("agent", json!("nobody")), 422, "no_agent", "`nobody`"),
+        (with("agent", json!("nobody")), 422, "agent_not_found", "`nobody`"),
         (with("catch_up", json!("never")), 422, "invalid", "catch_up"),
         (with("when", json!("now")), 422, "invalid", "when"),
         (with("name", json!("..")), 422, "invalid_schedule", "starts with a letter or digit"),
@@ -126,9 +126,9 @@ async fn schedules_are_created_listed_run_and_deleted() {
         (post("/v1/schedules/digest/run", &json!({ "x": 1 })), 422, "invalid", "`x`"),
         (post("/v1/lanes/l/pause", &json!({ "x": 1 })), 422, "invalid", "`x`"),
         (post("/v1/lanes/l/resume", &json!("garbage")), 422, "invalid", "invalid type"),
-        (get("/v1/schedules/none"), 404, "no_schedule", "`none`"),
-        (request("POST", "/v1/schedules/none/run"), 404, "no_schedule", "`none`"),
-        (request("DELETE", "/v1/schedules/none"), 404, "no_schedule", "`none`"),
+        (get("/v1/schedules/none"), 404, "schedule_not_found", "`none`"),
+        (request("POST", "/v1/schedules/none/run"), 404, "schedule_not_found", "`none`"),
+        (request("DELETE", "/v1/schedules/none"), 404, "schedule_not_found", "`none`"),
     ] {
         let (found, detail) = problem(&server, request, status).await;
         assert_eq!(found, code, "{detail}");
@@ -154,8 +154,8 @@ async fn statistics_count_the_runs_of_an_agent() {
     for (path, status, code) in [
         ("/v1/agents/tester/stats?window=7", 422, "invalid"),
         ("/v1/agents/tester/stats?windo=7d", 422, "invalid"),
-        ("/v1/agents/nobody/stats", 404, "no_agent"),
-        ("/v1/agents/%0A/stats", 404, "no_agent"),
+        ("/v1/agents/nobody/stats", 404, "agent_not_found"),
+        ("/v1/agents/%0A/stats", 404, "agent_not_found"),
     ] {
         assert_eq!(problem(&server, get(path), status).await.0, code, "{path}");
     }

@@ -50,7 +50,7 @@ async fn a_cap_refuses_tasks_until_it_is_raised() {
         (raise, json!({ "usd": 2, "subject": "tester" }), 422, "invalid_raise"),
         (raise, json!({ "runs": -2, "subject": "tester" }), 422, "invalid"),
         (raise, json!({ "runs": 2, "sbject": "tester" }), 422, "invalid"),
-        ("/v1/spend/day-run-agent/raise", json!({ "runs": 2 }), 404, "no_cap"),
+        ("/v1/spend/day-run-agent/raise", json!({ "runs": 2 }), 404, "cap_not_found"),
     ] {
         let problem = server.send(post(path, &body)).await.expect(status);
         assert_eq!(problem["code"], code, "{problem}");

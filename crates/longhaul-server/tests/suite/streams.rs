@@ -77,7 +77,7 @@ async fn an_ended_run_is_streamed_at_once_from_any_seq() {
     for last_id in ["x", "-1", "1.5", "99999999999999999999999"] {
         let request = events(&run).header("last-event-id", last_id);
         let answer = server.send(request.header("accept", "text/event-stream")).await;
-        assert_eq!(answer.problem(), "bad_last_event_id");
+        assert_eq!(answer.problem(), "invalid_last_event_id");
     }
     // A page after the end of the journal is empty.
     let beyond = server.get_json(format!("/v1/runs/{run}/events?after={}", u64::MAX)).await;

@@ -28,7 +28,7 @@ use crate::task::Task;
 const SETTLE_TIME: Millis = Millis::from_secs(1);
 
 /// Error code of a task whose agent does not exist.
-const NO_AGENT: &str = "no_agent";
+const AGENT_NOT_FOUND: &str = "agent_not_found";
 
 /// Maximum length in bytes of the name of a claimed file. The file with its result has this name
 /// and the suffix `.result.json`.
@@ -147,7 +147,7 @@ impl Inbox for FolderInbox {
 
     async fn fail(&self, task_id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
         // A missing agent is a mistake in the settings, not in the file.
-        if failure.run.is_none() && failure.error.code == NO_AGENT {
+        if failure.run.is_none() && failure.error.code == AGENT_NOT_FOUND {
             return Err("the file waits in `working` until there is such an agent".into());
         }
         self.move_to_finished_folder(
@@ -271,7 +271,7 @@ impl InboxFolderScanner {
         let failure = TaskFailure {
             run: None,
             status: Status::Failed,
-            error: RunError::new("bad_file", message, ""),
+            error: RunError::new("invalid_file", message, ""),
         };
         if let Err(error) = self.files.move_claimed_file(
             file_name,

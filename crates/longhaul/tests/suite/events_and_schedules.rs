@@ -57,7 +57,7 @@ async fn an_event_is_a_run_of_at_most_six_turns() {
     let task = Task::new("npc").input("Hi").links(json!({ "taskIds": ["t1"] }));
     let view = runtime.submit(task).await.unwrap().view().await.unwrap();
     assert_eq!(view.links.map(|links| links.to_value()), Some(json!({ "taskIds": ["t1"] })));
-    for (agent, kind, code) in [("npc", "", "empty"), ("nobody", "idle_tick", "no_agent")] {
+    for (agent, kind, code) in [("npc", "", "empty"), ("nobody", "idle_tick", "agent_not_found")] {
         let error = runtime.event(agent, kind).send().await.unwrap_err();
         assert_eq!(error.code(), code);
     }
@@ -87,6 +87,6 @@ async fn a_worker_fires_the_schedules_of_the_program() {
     assert_eq!(schedules.add(ticking).await.unwrap_err().code(), "schedule_exists");
     schedules.remove("ticking").await.unwrap();
     let error = schedules.remove("ticking").await.unwrap_err();
-    assert!(matches!(error, Error::Engine(_)) && error.code() == "no_schedule", "{error}");
+    assert!(matches!(error, Error::Engine(_)) && error.code() == "schedule_not_found", "{error}");
     worker.stop().await.unwrap();
 }

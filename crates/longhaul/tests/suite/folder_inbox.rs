@@ -233,7 +233,7 @@ async fn a_file_waits_while_its_agent_does_not_exist() {
     let test = TestFolder::new();
     test.write("note.txt", "Dear Sir");
     let id = test.claim_settled().await[0].task_id().to_owned();
-    assert!(test.inbox.fail(&id, &failure("no_agent", Status::Failed)).await.is_err());
+    assert!(test.inbox.fail(&id, &failure("agent_not_found", Status::Failed)).await.is_err());
     assert_eq!(test.files("working"), [id.as_str()]);
     assert_eq!(test.claim().await[0].task_id(), id);
 }

@@ -176,7 +176,7 @@ async fn runs_of_one_handler_share_nothing_and_a_panic_fails_only_its_run() {
         }
     }
     let unknown = runtime.submit(Task::new("divid")).await.unwrap_err();
-    assert_eq!(unknown.code(), "no_agent", "{unknown}");
+    assert_eq!(unknown.code(), "agent_not_found", "{unknown}");
     assert!(unknown.to_string().contains("`divide`"), "{unknown}");
     worker.stop().await.unwrap();
 }

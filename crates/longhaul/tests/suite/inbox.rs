@@ -221,7 +221,7 @@ impl Inbox for RepeatingInbox {
 
     async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
         match failure.error.code.as_str() {
-            "no_agent" => Err("not now".into()),
+            "agent_not_found" => Err("not now".into()),
             _ => {
                 self.log.add(end_text(id, Err(failure)));
                 Ok(())
@@ -288,5 +288,5 @@ async fn closures_that_never_return_do_not_stop_the_worker() {
 async fn an_invalid_inbox_name_is_an_error_of_the_worker() {
     let runtime = runtime(&Arc::default()).await;
     let worker = runtime.worker().source(inbox::from_fn("two\nlines", |_| Vec::new())).spawn();
-    assert_eq!(worker.stop().await.unwrap_err().code(), "bad_name");
+    assert_eq!(worker.stop().await.unwrap_err().code(), "invalid_name");
 }

@@ -115,7 +115,7 @@ async fn wait_and_submit_return_the_error_of_the_failed_worker() {
     let bad = runtime.worker().inbox("two\nlines").spawn();
     let failed = bad.stop().await.unwrap_err();
     // Another worker is running, so only the failed worker reports the error.
-    assert_eq!(failed.code(), "bad_name");
+    assert_eq!(failed.code(), "invalid_name");
     let message = failed.to_string();
     assert!(message.starts_with("the worker has failed: "), "{message}");
     assert!(message.contains("inbox"), "{message}");
@@ -207,7 +207,7 @@ async fn a_worker_drives_one_run_at_a_time_unless_told_otherwise() {
     worker.stop().await.unwrap();
     assert_eq!(highest.load(Ordering::SeqCst), 1);
     let none = runtime.worker().max_concurrent(0).spawn().stop().await.unwrap_err();
-    assert_eq!(none.code(), "no_concurrency");
+    assert_eq!(none.code(), "invalid_concurrency");
     assert!(none.to_string().contains("max_concurrent(0)"), "{none}");
 }
 
