@@ -8,6 +8,7 @@ one where its mode says so, without an SDK, which would not allow invalid messag
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -397,6 +398,7 @@ def main():
         if MODE != "silent":
             handle(message)
     if MODE == "stays":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         while True:
             sys.stdin.read()
             subprocess.run(["sleep", "1000"], check=False)

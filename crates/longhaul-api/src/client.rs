@@ -156,7 +156,7 @@ impl Client {
         let entries = page.data.iter().map(JournalEntry::try_from);
         entries
             .collect::<Result<_, _>>()
-            .map_err(|bad| self.connection.unreadable_event_problem(&bad))
+            .map_err(|error| self.connection.unreadable_event_problem(&error))
     }
 
     /// Streams the events of a run that follow the sequence number `after`.
@@ -413,7 +413,7 @@ impl Client {
     pub async fn has_process_driving_runs(&self) -> Result<bool, Problem> {
         let request = ApiRequest::get(&["readyz"]).without_retries();
         match self.connection.send_and_parse::<ReadinessResponse>(&request).await {
-            Ok(ready) => Ok(ready.driven),
+            Ok(readiness) => Ok(readiness.driven),
             // The server answers that it is not ready.
             Err(problem) if problem.code != "unreachable" => Ok(false),
             Err(problem) => Err(problem),
@@ -438,22 +438,22 @@ impl Client {
         request: ApiRequest,
         limits: ListPaging,
     ) -> Result<Vec<T>, Problem> {
-        let mut all: Vec<T> = Vec::new();
+        let mut items: Vec<T> = Vec::new();
         let mut after = limits.after;
-        while all.len() < limits.limit {
-            let limit = limits.page_size.min(limits.limit - all.len());
+        while items.len() < limits.limit {
+            let limit = limits.page_size.min(limits.limit - items.len());
             let page = request.clone().with_query_param("limit", limit);
             let page = page.with_optional_query_param("after", after.as_deref());
             let page: List<T> = self.connection.send_and_parse(&page).await?;
             after = page.next;
             let is_empty = page.data.is_empty();
-            all.extend(page.data);
+            items.extend(page.data);
             if is_empty || after.is_none() {
                 break;
             }
         }
-        all.truncate(limits.limit);
-        Ok(all)
+        items.truncate(limits.limit);
+        Ok(items)
     }
 }
 

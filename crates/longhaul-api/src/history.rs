@@ -77,8 +77,8 @@ pub fn parse_history(bytes: &[u8]) -> Result<Vec<Message>, HistoryError> {
         return Err(HistoryError::TooLong);
     }
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
-    let shape = |error: serde_json::Error| HistoryError::InvalidShape(error.to_string());
-    let messages: Vec<TextMessage> = serde_json::from_slice(bytes).map_err(shape)?;
+    let invalid_shape = |error: serde_json::Error| HistoryError::InvalidShape(error.to_string());
+    let messages: Vec<TextMessage> = serde_json::from_slice(bytes).map_err(invalid_shape)?;
     if messages.len() > MESSAGES_MAX {
         return Err(HistoryError::TooManyMessages);
     }
@@ -184,25 +184,25 @@ impl<'de> Visitor<'de> for HistoryVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<HistoryMessage>, A::Error> {
-        let (mut all, mut bytes) = (Vec::new(), 0);
+        let (mut messages, mut bytes) = (Vec::new(), 0);
         while let Some(next) = list.next_element::<MessageWithSize>()? {
             bytes += next.bytes;
             if bytes > HISTORY_BYTES_MAX {
                 return Err(A::Error::custom(format!("{}", HistoryError::TooLong)));
             }
-            if all.len() == MESSAGES_MAX {
+            if messages.len() == MESSAGES_MAX {
                 return Err(A::Error::custom(format!("{}", HistoryError::TooManyMessages)));
             }
-            all.push(next.message);
+            messages.push(next.message);
         }
-        Ok(all)
+        Ok(messages)
     }
 }
 
 /// Returns the JSON Schema of a conversation history.
 pub(crate) fn history_schema() -> Array {
-    let speakers = HistoryRole::ALL.map(|speaker| json!(speaker));
-    let role = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(speakers));
+    let roles = HistoryRole::ALL.map(|role| json!(role));
+    let role = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(roles));
     let content = ObjectBuilder::new()
         .schema_type(Type::String)
         .min_length(Some(1))
@@ -245,7 +245,7 @@ mod tests {
             let parsed = serde_json::from_str::<HistoryMessage>(text);
             let parsed =
                 parsed.map(|parsed| serde_json::to_string(&parsed.into_message()).expect("JSON"));
-            let parsed = parsed.unwrap_or_else(|bad| bad.to_string());
+            let parsed = parsed.unwrap_or_else(|error| error.to_string());
             assert!(parsed.contains(expect), "{text}: {parsed}");
         };
         let user = r#"{"user":[{"text":"a"}]}"#;
@@ -266,7 +266,7 @@ mod tests {
     fn an_invalid_history_is_rejected() {
         let many = format!("[{}]", [r#"{"role":"user","content":"a"}"#; 1_001].join(","));
         let long = format!("[{}]", " ".repeat(HISTORY_BYTES_MAX));
-        for (text, why) in [
+        for (text, expected) in [
             ("", "is not a JSON list"),
             ("{}", "is not a JSON list"),
             ("[3]", "is not a JSON list"),
@@ -278,8 +278,8 @@ mod tests {
             (&many, "more than 1000 messages"),
             (&long, "longer than"),
         ] {
-            let bad = parse_history(text.as_bytes()).unwrap_err().to_string();
-            assert!(bad.contains(why), "{bad}");
+            let error = parse_history(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
         assert_eq!(parse_history(b"[]"), Ok(Vec::new()));
         let both = br#"[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]"#;

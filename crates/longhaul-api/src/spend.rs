@@ -179,9 +179,9 @@ mod tests {
             (CapUnit::Tokens, RaiseCapBody::default(), Err("in tokens")),
         ] {
             match (raise.limit_in_store_unit(unit), limit) {
-                (Ok(found), limit) => assert_eq!(Ok(found), limit, "{raise:?}"),
-                (Err(why), Err(part)) => assert!(why.contains(part), "{raise:?}: {why}"),
-                (Err(why), Ok(limit)) => panic!("{raise:?}: {why} instead of {limit}"),
+                (Ok(parsed), limit) => assert_eq!(Ok(parsed), limit, "{raise:?}"),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{raise:?}: {error}"),
+                (Err(error), Ok(limit)) => panic!("{raise:?}: {error} instead of {limit}"),
             }
         }
     }

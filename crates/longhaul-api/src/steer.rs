@@ -85,9 +85,9 @@ impl SteerMessageTimes {
     pub fn record_steer_event_time(&mut self, entry: &JournalEntry) {
         match &entry.event {
             Event::SteerQueued(queued) => self.sent.insert(queued.steer, entry.at),
-            Event::SteerDelivered(read) => self.settled.insert(read.steer, entry.at),
+            Event::SteerDelivered(delivered) => self.settled.insert(delivered.steer, entry.at),
             Event::SteerDropped(dropped) => self.settled.insert(dropped.steer, entry.at),
-            Event::SteerWithdrawn(taken) => self.settled.insert(taken.steer, entry.at),
+            Event::SteerWithdrawn(withdrawn) => self.settled.insert(withdrawn.steer, entry.at),
             _ => None,
         };
     }
@@ -96,25 +96,25 @@ impl SteerMessageTimes {
 impl SteerView {
     /// Builds the view of a message from its row in the store and its times in the journal.
     pub fn new(row: &SteerRow, times: &SteerMessageTimes) -> Self {
-        let (status, between, why) = match &row.status {
+        let (status, between, reason) = match &row.status {
             SteerStatus::Queued => (SteerState::Queued, None, None),
             SteerStatus::Delivered { after_turn } => {
                 (SteerState::Delivered, Some([*after_turn, after_turn + 1]), None)
             }
-            SteerStatus::Dropped { reason: why } => (SteerState::Dropped, None, Some(why.clone())),
+            SteerStatus::Dropped { reason } => (SteerState::Dropped, None, Some(reason.clone())),
             SteerStatus::Withdrawn => (SteerState::Withdrawn, None, None),
         };
         let sent = times.sent.get(&row.steer).copied();
         let settled = times.settled.get(&row.steer).copied();
-        let took = sent.zip(settled).map(|(sent, settled)| settled.duration_since(sent));
+        let duration = sent.zip(settled).map(|(sent, settled)| settled.duration_since(sent));
         Self {
             id: row.steer,
             text: row.text.clone(),
             delivery: row.delivery,
             status,
             between,
-            after_s: took.map(|duration| duration.0 as f64 / 1_000.0),
-            why,
+            after_s: duration.map(|duration| duration.0 as f64 / 1_000.0),
+            why: reason,
             sent_at: sent,
         }
     }

@@ -131,11 +131,11 @@ pub(crate) fn deserialize_timestamp<'de, D: Deserializer<'de>>(
     let Some(text) = Option::<String>::deserialize(deserializer)? else {
         return Ok(None);
     };
-    let dated = text.get(4..5) == Some("-");
-    let read = text.parse().ok().filter(|_| dated);
+    let starts_with_year = text.get(4..5) == Some("-");
+    let timestamp = text.parse().ok().filter(|_| starts_with_year);
     let message = "a time must be in RFC 3339 format, such as 2026-01-31T12:00:00Z, and not after \
                    9999-12-30T22:00:00Z";
-    read.map(Some).ok_or_else(|| D::Error::custom(message))
+    timestamp.map(Some).ok_or_else(|| D::Error::custom(message))
 }
 
 #[cfg(test)]
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn a_timestamp_must_be_an_rfc_3339_date() {
-        let read = |text: &str| deserialize_timestamp(&serde_json::json!(text)).is_ok();
-        assert!(read("2026-01-31T12:00:00Z"));
-        assert!(read("2026-01-31T12:00:00.123456+02:00"));
-        for odd in ["5us", "-5us", "", "tomorrow", "2026-13-01T00:00:00Z"] {
-            assert!(!read(odd), "{odd}");
+        let is_accepted = |text: &str| deserialize_timestamp(&serde_json::json!(text)).is_ok();
+        assert!(is_accepted("2026-01-31T12:00:00Z"));
+        assert!(is_accepted("2026-01-31T12:00:00.123456+02:00"));
+        for text in ["5us", "-5us", "", "tomorrow", "2026-13-01T00:00:00Z"] {
+            assert!(!is_accepted(text), "{text}");
         }
         assert_eq!(deserialize_timestamp(&serde_json::Value::Null).ok(), Some(None));
     }

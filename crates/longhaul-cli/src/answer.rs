@@ -101,8 +101,8 @@ fn ask_for_answer(gate: &GateView) -> anyhow::Result<String> {
         let Some(line) = output::ask_for_line(&question) else {
             return Err(CliError::usage_error("the form was not filled in").into());
         };
-        if let Err(why) = form.enter_field_value(&line) {
-            output::eprint_line(&why);
+        if let Err(reason) = form.enter_field_value(&line) {
+            output::eprint_line(&reason);
         }
     }
     Ok(form.answer_json())
@@ -135,9 +135,9 @@ pub(crate) fn parse_json_option(option: &str, argument: &str) -> anyhow::Result<
         "-" => output::read_stdin(ANSWER_BYTES_MAX, "the JSON")?,
         argument => argument.to_owned(),
     };
-    let readable = check_json_parses(text.trim()).map_err(|error| error.to_string());
-    let parsed = || RawJson::parse(text.trim()).map_err(|error| error.to_string());
-    readable.and_then(|()| parsed()).map_err(|error| {
+    let check_result = check_json_parses(text.trim()).map_err(|error| error.to_string());
+    let parse = || RawJson::parse(text.trim()).map_err(|error| error.to_string());
+    check_result.and_then(|()| parse()).map_err(|error| {
         let message = format!("{option} is not valid JSON: {error}");
         let example = format!("{option} '{{\"path\": \"a.txt\"}}'");
         CliError::usage_error(message).with_hint("quote the JSON", example).into()
@@ -155,7 +155,7 @@ impl GateAnswerSender<'_> {
     /// Sends the answer and prints the outcome. The answer carries the digest of the gate as it was
     /// read, so the engine rejects the answer if the gate has changed since.
     pub(crate) async fn send_answer(self, answer: Answer) -> anyhow::Result<Exit> {
-        let (done, digest) = match (&answer.decision, answer.scope) {
+        let (action_text, digest) = match (&answer.decision, answer.scope) {
             (GateDecision::Approve, AnswerScope::Once) => ("Approved", self.gate.digest),
             (GateDecision::Approve, AnswerScope::Run) => {
                 ("Approved for this run", self.gate.digest)
@@ -172,13 +172,13 @@ impl GateAnswerSender<'_> {
             (GateDecision::Complete, _) => ("Completed", None),
         };
         let answer = Answer { digest, ..answer };
-        let (verdict, gate) = self.client.answer_gate(&self.gate, answer).await?;
+        let (outcome, gate) = self.client.answer_gate(&self.gate, answer).await?;
         if self.json {
             output::print_json(&gate)?;
             return Ok(Exit::Done);
         }
-        output::print_text(&format!("{done}: {}", gate_subject_text(&gate)))?;
-        output::print_text(&self.run_continuation_text(&verdict, &gate).await?)?;
+        output::print_text(&format!("{action_text}: {}", gate_subject_text(&gate)))?;
+        output::print_text(&self.run_continuation_text(&outcome, &gate).await?)?;
         Ok(Exit::Done)
     }
 

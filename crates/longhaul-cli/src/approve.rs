@@ -19,8 +19,8 @@ const EXAMPLES: &str = "Examples:
   longhaul approve gate_01k3rzc --note \"squash, please\"
   longhaul approve gate_01k3rzc --digest 9f2c41aa      in a script: only what was seen
   longhaul approve gate_01k3rzc --yes                  in a script: without checking
-  longhaul approve gate_01k3rzc --for run              also later calls of this run that the same rule stops
-  longhaul approve gate_01k3rzc --for agent            also in later runs of the agent, until `longhaul rules rm`
+  longhaul approve gate_01k3rzc --for run              also later calls of this run
+  longhaul approve gate_01k3rzc --for agent            also in later runs of the agent
   longhaul approve gate_01k3rzc --yes --edit '{\"path\": \"a.txt\"}'   with this input instead
   longhaul approve @last --payload '{\"action\": \"create_pr\"}'            with data for programs";
 
@@ -131,12 +131,11 @@ impl ApproveCommand {
         if let (Some(pattern), AnswerScope::Run | AnswerScope::Agent | AnswerScope::Project) =
             (&gate.pattern, self.scope.into())
         {
-            let (for_run_or_agent, calls) =
-                (scope_phrase(self.scope.into()), rule_pattern_text(pattern));
-            output::eprint_line(&format!("  also allowed {for_run_or_agent}: {calls}"));
+            let (scope_text, calls) = (scope_phrase(self.scope.into()), rule_pattern_text(pattern));
+            output::eprint_line(&format!("  also allowed {scope_text}: {calls}"));
         }
-        let digest = output::ask_for_line("approve? [y/N]").unwrap_or_default();
-        Ok(is_yes_answer(&digest))
+        let answer = output::ask_for_line("approve? [y/N]").unwrap_or_default();
+        Ok(is_yes_answer(&answer))
     }
 }
 
@@ -145,15 +144,15 @@ fn is_yes_answer(input: &str) -> bool {
 }
 
 fn check_gate_approvable(gate: &GateView) -> anyhow::Result<()> {
-    let takes = &gate.decisions;
-    if takes.iter().any(|decision| decision == "approve") {
+    let decisions = &gate.decisions;
+    if decisions.iter().any(|decision| decision == "approve") {
         return Ok(());
     }
     let id = gate.id;
     let question = sanitize::sanitize_line(&gate.ask);
     let message = format!(
         "{id} can't be approved; valid decisions: {}; question: {question}",
-        takes.join(" or ")
+        decisions.join(" or ")
     );
     let failure = CliError::usage_error(message);
     Err(match has_submit_again_tag(&gate.tags) {
@@ -187,20 +186,20 @@ fn short_gate_digest(gate: &GateView) -> Option<String> {
 fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
     let gate_id = gate.id;
     let show_command = format!("longhaul gates show {gate_id}");
-    let Some(current) = gate.digest else {
+    let Some(digest) = gate.digest else {
         let message = format!("{gate_id} has no digest, because it has no call input");
         return Err(CliError::usage_error(message)
             .with_hint("approve the gate", format!("longhaul approve {gate_id} --yes"))
             .into());
     };
-    let hex = prefix.chars().all(|c| c.is_ascii_hexdigit());
-    if !hex || prefix.len() < DIGEST_CHARS {
+    let is_hex = prefix.chars().all(|c| c.is_ascii_hexdigit());
+    if !is_hex || prefix.len() < DIGEST_CHARS {
         let message = format!(
             "--digest {prefix} is invalid: give {DIGEST_CHARS} or more hex digits of the digest"
         );
         return Err(CliError::usage_error(message).with_hint("show the gate", show_command).into());
     }
-    if !current.to_string().starts_with(&prefix.to_ascii_lowercase()) {
+    if !digest.to_string().starts_with(&prefix.to_ascii_lowercase()) {
         let message = format!(
             "--digest {prefix} does not match the digest of {gate_id}: the call input may have changed"
         );

@@ -134,14 +134,14 @@ fn print_batch(
 ) -> anyhow::Result<()> {
     let (mode, count) = (batch.mode.as_str(), batch.runs.len());
     output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
-    let rows = batch.runs.iter().zip(newest).map(|(first, run)| {
+    let rows = batch.runs.iter().zip(newest).map(|(batch_run, run)| {
         // Without a worker a run does nothing, whatever its journal says.
         let now = match has_process_driving_runs || !needs_driver(run.status) {
             true => run.now.clone(),
             false => format!("no worker; last known: {}", run.now),
         };
         vec![
-            TableCell::new(first.id.to_string()),
+            TableCell::new(batch_run.id.to_string()),
             TableCell::new(agent_and_step_text(&run.agent, run.chain.as_ref())),
             TableCell::new(run.status.as_str()),
             TableCell::new(now),
@@ -155,11 +155,11 @@ fn read_batch_file(path: &Path) -> anyhow::Result<String> {
         return output::read_stdin(FILE_BYTES_MAX, "the file of tasks");
     }
     let name = path.display();
-    let unreadable =
-        |why: std::io::Error| CliError::usage_error(format!("`{name}` can't be read: {why}"));
+    let read_error =
+        |error: std::io::Error| CliError::usage_error(format!("`{name}` can't be read: {error}"));
     let mut text = String::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    let file = File::open(path).map_err(read_error)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(read_error)?;
     match text.len() as u64 > FILE_BYTES_MAX {
         true => {
             let message = format!("`{name}` is longer than {FILE_BYTES_MAX} bytes");
@@ -173,8 +173,8 @@ fn read_batch_file(path: &Path) -> anyhow::Result<String> {
 fn parse_batch_tasks(text: &str) -> anyhow::Result<Vec<NewRunBody>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let tasks = lines.map(|(index, line)| {
-        serde_json::from_str(line).map_err(|why| {
-            let message = format!("line {} is not a task: {why}", index + 1);
+        serde_json::from_str(line).map_err(|error| {
+            let message = format!("line {} is not a task: {error}", index + 1);
             anyhow::Error::from(
                 CliError::usage_error(message).with_hint("see the format", "longhaul batch --help"),
             )

@@ -104,20 +104,23 @@ mod tests {
 
     #[test]
     fn the_examples_in_the_help_of_each_bench_parse() {
-        let mut tree = BenchCommand::augment_subcommands(clap::Command::new("bench"));
-        let names: Vec<String> =
-            tree.get_subcommands().map(|one| one.get_name().to_owned()).collect();
+        let mut bench_command = BenchCommand::augment_subcommands(clap::Command::new("bench"));
+        let names: Vec<String> = bench_command
+            .get_subcommands()
+            .map(|subcommand| subcommand.get_name().to_owned())
+            .collect();
         assert_eq!(names, ["journal", "turn", "queue", "tools", "serve", "park"]);
         for name in names {
-            let one = tree.find_subcommand_mut(&name).expect("the subcommand exists");
-            let help = one.render_help().to_string();
+            let subcommand =
+                bench_command.find_subcommand_mut(&name).expect("the subcommand exists");
+            let help = subcommand.render_help().to_string();
             let (_, examples) = help.split_once("Examples:\n").expect("the help has examples");
             let lines = examples.lines().take_while(|line| !line.is_empty());
             for line in lines.map(|line| line.trim()) {
                 let command = line.split("   ").next().unwrap_or_default();
                 let args = command.split(' ').skip(1);
-                let taken = tree.clone().try_get_matches_from(args);
-                assert!(taken.is_ok(), "{line}: {taken:?}");
+                let matches = bench_command.clone().try_get_matches_from(args);
+                assert!(matches.is_ok(), "{line}: {matches:?}");
             }
         }
     }

@@ -105,13 +105,13 @@ impl ListChainsCommand {
 
 impl ShowChainCommand {
     fn print_chain_steps(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
-        let one = find_chain(loaded, &self.name)?;
+        let chain = find_chain(loaded, &self.name)?;
         if self.json {
-            return output::print_json(&chain_to_json(one));
+            return output::print_json(&chain_to_json(chain));
         }
-        let mut lines = vec![format!("{}  {}", one.name, one.path.display())];
-        lines.extend(one.spec.description.clone());
-        for (number, step) in (1..).zip(&one.spec.steps) {
+        let mut lines = vec![format!("{}  {}", chain.name, chain.path.display())];
+        lines.extend(chain.spec.description.clone());
+        for (number, step) in (1..).zip(&chain.spec.steps) {
             lines.push(format!("{number}. {}", chain_step_text(step)));
         }
         for line in lines {
@@ -175,8 +175,8 @@ pub(crate) fn find_chain<'a>(
     Err(longhaul_engine::Error::ChainNotFound { name: name.to_owned(), suggestion }.into())
 }
 
-const fn source(one: &LoadedChain) -> &'static str {
-    match one.built_in {
+const fn source(chain: &LoadedChain) -> &'static str {
+    match chain.built_in {
         true => "built-in",
         false => "project",
     }

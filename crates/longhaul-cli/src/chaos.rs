@@ -85,8 +85,8 @@ impl ChaosCommand {
             None => ScratchProject::create_built_in_project()?,
         };
         let plan = self.build_chaos_plan();
-        let left = self.run_kill_loop(&scratch, &plan)?;
-        let Some(ChaosResult { log, counts, duration_ms: took_ms }) = left else {
+        let result = self.run_kill_loop(&scratch, &plan)?;
+        let Some(ChaosResult { log, counts, duration_ms }) = result else {
             return Ok(Exit::Interrupted);
         };
         let folder = (self.keep || !counts.has_test_passed()).then(|| scratch.keep_folder());
@@ -95,7 +95,7 @@ impl ChaosCommand {
             plan: &plan,
             log: &log,
             counts: &counts,
-            duration_ms: took_ms,
+            duration_ms,
             folder,
         };
         match self.json {
@@ -131,18 +131,18 @@ impl ChaosCommand {
         self.check_agent_and_confirm_chaos(&runtime, plan)?;
         runtime::build_single_thread_tokio()?.block_on(async {
             let start = SystemClock.monotonic_nanos();
-            let mut terminated = signal(SignalKind::terminate())?;
+            let mut sigterm = signal(SignalKind::terminate())?;
             let log = tokio::select! {
                 biased;
                 log = KillLoop::new(scratch, &runtime, plan).run() => log?,
                 // Dropping the kill loop kills and reaps its worker.
                 _ = tokio::signal::ctrl_c() => return Ok(None),
-                _ = terminated.recv() => return Ok(None),
+                _ = sigterm.recv() => return Ok(None),
             };
-            let took_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
+            let duration_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
             let journals = read_run_journals(&runtime, &log).await?;
             let counts = verify_runs(&journals, &load_effect_records(scratch)?);
-            Ok(Some(ChaosResult { log, counts, duration_ms: took_ms }))
+            Ok(Some(ChaosResult { log, counts, duration_ms }))
         })
     }
 
@@ -152,10 +152,10 @@ impl ChaosCommand {
         plan: &ChaosPlan,
     ) -> anyhow::Result<()> {
         let name = &plan.task.agent;
-        let found = runtime.loaded.find_loaded_agent(name).map_err(|error| {
+        let loaded_agent = runtime.loaded.find_loaded_agent(name).map_err(|error| {
             CliError::usage_error(error.to_string()).with_hint("all agents", "longhaul agents")
         })?;
-        confirm::confirm_chaos_run(runtime, &found.agent, self.yes)?;
+        confirm::confirm_chaos_run(runtime, &loaded_agent.agent, self.yes)?;
         if !self.json {
             let (runs, kills, seed) = (plan.runs, plan.kills, plan.seed);
             output::eprint_line(&format!(
@@ -175,9 +175,9 @@ fn load_effect_records(scratch: &ScratchProject) -> anyhow::Result<Vec<probe_log
 
 /// Parses the task from the command line: a JSON object or list, or else plain text.
 fn parse_task_input(text: &str) -> RawJson {
-    let shaped = text.trim_start().starts_with(['{', '[']);
+    let is_object_or_list = text.trim_start().starts_with(['{', '[']);
     match RawJson::parse(text.trim()) {
-        Ok(json) if shaped => json,
+        Ok(json) if is_object_or_list => json,
         Ok(_) | Err(_) => RawJson::from_serialize(&text),
     }
 }

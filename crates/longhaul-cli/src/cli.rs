@@ -15,7 +15,7 @@ use crate::{
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
   LONGHAUL_URL=https://agents.example LONGHAUL_KEY=lh_... longhaul ls";
 
-/// A durable runtime for AI agents: each run is a journal of events and survives the death of its
+/// A durable runtime for AI agents: each run is a journal of events and survives a crash of its
 /// process
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, arg_required_else_help = true, after_help = SERVER_HELP)]
@@ -135,11 +135,11 @@ impl Cli {
         if !matches!(self.command, Command::Dev(_) | Command::Serve(_)) {
             log::init_warning_log();
         }
-        let done = match SystemClock.is_before_1970() {
+        let result = match SystemClock.is_before_1970() {
             true => Err(error::clock_before_1970_error().into()),
             false => self.command.run(),
         };
-        match done {
+        match result {
             Ok(exit) => exit.into(),
             Err(error) => {
                 log::report_error(&error);

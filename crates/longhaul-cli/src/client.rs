@@ -103,14 +103,14 @@ impl RunClient {
     /// was added to an existing run because the lane is busy.
     pub(crate) async fn submit_task(&self, mut task: Task) -> anyhow::Result<RunId> {
         let agent = task.agent.clone();
-        let submitted: anyhow::Result<RunView> = match self {
+        let result: anyhow::Result<RunView> = match self {
             Self::Local(longhaul) => longhaul.submit_and_view_run(task).await.map_err(Into::into),
             Self::Remote(client) => {
                 let key = task.idempotency_key.take();
                 client.submit_run(&task_to_request_body(task), key).await.map_err(Into::into)
             }
         };
-        let run = submitted.fill_hint_placeholder("AGENT", agent)?;
+        let run = result.fill_hint_placeholder("AGENT", agent)?;
         print_note_if_task_added(&run);
         Ok(run.id)
     }
@@ -131,8 +131,8 @@ impl RunClient {
             }
         };
         let tasks = (1..).zip(runs).map(|(number, run)| {
-            batch_task_from_body(longhaul, run).map_err(|why| {
-                CliError::usage_error(format!("task {number}: {why}"))
+            batch_task_from_body(longhaul, run).map_err(|error| {
+                CliError::usage_error(format!("task {number}: {error}"))
                     .with_hint("all agents", "longhaul agents")
             })
         });
@@ -207,11 +207,11 @@ impl RunClient {
             Self::Local(longhaul) => longhaul,
             Self::Remote(client) => return Ok(client.list_runs(&filter).await?),
         };
-        let mut whole = Vec::new();
+        let mut views = Vec::new();
         for run in longhaul.list_brief_runs(filter).await? {
-            whole.push(longhaul.get_run(run.id).await?);
+            views.push(longhaul.get_run(run.id).await?);
         }
-        Ok(whole)
+        Ok(views)
     }
 
     /// Returns the gates that match the filter, newest first.
@@ -252,17 +252,17 @@ impl RunClient {
         let response: anyhow::Result<_> = async {
             let client = match self {
                 Self::Local(longhaul) => {
-                    let verdict = longhaul.answer_gate(gate.id, answer).await?;
-                    return Ok((verdict, self.get_gate(gate.id).await?));
+                    let outcome = longhaul.answer_gate(gate.id, answer).await?;
+                    return Ok((outcome, self.get_gate(gate.id).await?));
                 }
                 Self::Remote(client) => client,
             };
             let response = client.answer_gate(gate.id, answer).await?;
-            let verdict = match response.outcome {
+            let outcome = match response.outcome {
                 gate::AnswerOutcome::Closed => GateAnswerOutcome::Closed(response.seq),
                 gate::AnswerOutcome::Voted => GateAnswerOutcome::Voted(response.seq),
             };
-            Ok((verdict, response.gate))
+            Ok((outcome, response.gate))
         }
         .await;
         response.fill_hint_placeholder("RUN", gate.run).fill_hint_placeholder("GATE", gate.id)
@@ -311,8 +311,8 @@ impl RunClient {
             }
             Self::Remote(client) => {
                 let change = SteerChange { text: Some(text), delivery };
-                let updated = client.update_steer(run, steer.id, &change).await;
-                updated.map(drop).fill_hint_placeholder("RUN", run)
+                let result = client.update_steer(run, steer.id, &change).await;
+                result.map(drop).fill_hint_placeholder("RUN", run)
             }
         }
     }
@@ -325,8 +325,8 @@ impl RunClient {
                 .await
                 .fill_hint_placeholder("RUN", run),
             Self::Remote(client) => {
-                let withdrawn = client.withdraw_steer(run, steer).await;
-                withdrawn.map(drop).fill_hint_placeholder("RUN", run)
+                let result = client.withdraw_steer(run, steer).await;
+                result.map(drop).fill_hint_placeholder("RUN", run)
             }
         }
     }
@@ -334,7 +334,7 @@ impl RunClient {
     /// Cancels a run and returns it. If the run has ended and belongs to a chain, cancels and
     /// returns the newest run of the chain.
     pub(crate) async fn cancel_run(&self, run: RunId, reason: &str) -> anyhow::Result<RunView> {
-        let changed = match self {
+        let changed_run = match self {
             Self::Local(longhaul) => longhaul
                 .cancel_run(run, &caller_name(), reason)
                 .await
@@ -343,13 +343,13 @@ impl RunClient {
                 return client.cancel_run(run, reason).await.fill_hint_placeholder("RUN", run);
             }
         };
-        self.get_run(changed).await
+        self.get_run(changed_run).await
     }
 
     /// Pauses a run and returns it. If the run has ended and belongs to a chain, pauses and returns
     /// the newest run of the chain.
     pub(crate) async fn pause_run(&self, run: RunId) -> anyhow::Result<RunView> {
-        let changed = match self {
+        let changed_run = match self {
             Self::Local(longhaul) => {
                 longhaul.pause_run(run, &caller_name()).await.fill_hint_placeholder("RUN", run)?
             }
@@ -357,7 +357,7 @@ impl RunClient {
                 return client.pause_run(run).await.fill_hint_placeholder("RUN", run);
             }
         };
-        self.get_run(changed).await
+        self.get_run(changed_run).await
     }
 
     /// Resumes a run, optionally with a larger budget, and returns it. If the run has ended and
@@ -367,7 +367,7 @@ impl RunClient {
         run: RunId,
         raise: Option<BudgetRaise>,
     ) -> anyhow::Result<RunView> {
-        let changed = match self {
+        let changed_run = match self {
             Self::Local(longhaul) => longhaul
                 .resume_run(run, raise, &caller_name())
                 .await
@@ -376,7 +376,7 @@ impl RunClient {
                 return client.resume_run(run, raise).await.fill_hint_placeholder("RUN", run);
             }
         };
-        self.get_run(changed).await
+        self.get_run(changed_run).await
     }
 
     /// Returns the lanes that contain runs or are paused, ordered by name.

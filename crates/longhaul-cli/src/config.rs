@@ -128,7 +128,7 @@ impl ShowConfigPathsCommand {
         // The path of an invalid file is printed too.
         let root = process_env.project_root().unwrap_or(&process_env.cwd).to_path_buf();
         let file = root.join(longhaul::config::process_env::CONFIG_FILE_NAME);
-        let user = process_env.user_config_file();
+        let user_file = process_env.user_config_file();
         let data = environment::load_config(&process_env).map(|config| config.data_folder());
         let exists = |path: &std::path::Path| path.is_file();
         if self.json {
@@ -136,23 +136,23 @@ impl ShowConfigPathsCommand {
                 "root": root,
                 "in_project": process_env.project_root().is_some(),
                 "project_file": { "path": file, "exists": exists(&file) },
-                "user_file": user.as_ref().map(|path| json!({ "path": path, "exists": exists(path) })),
+                "user_file": user_file.as_ref().map(|path| json!({ "path": path, "exists": exists(path) })),
                 "data": data.as_ref().ok(),
             }))?;
             return data.map(|_| ());
         }
-        let missing = |path: &std::path::Path| if exists(path) { "" } else { "  (missing)" };
-        let no_project = if process_env.project_root().is_some() { "" } else { "  (no project)" };
-        let line = |name: &str, path: &std::path::Path, more: &str| {
+        let missing_note = |path: &std::path::Path| if exists(path) { "" } else { "  (missing)" };
+        let project_note = if process_env.project_root().is_some() { "" } else { "  (no project)" };
+        let line = |name: &str, path: &std::path::Path, note: &str| {
             output::print_line(&sanitize::sanitize_line(&format!(
-                "{name:14}{}{more}",
+                "{name:14}{}{note}",
                 path.display()
             )))
         };
-        line("root", &root, no_project)?;
-        line("project file", &file, missing(&file))?;
-        if let Some(user) = user {
-            line("user file", &user, missing(&user))?;
+        line("root", &root, project_note)?;
+        line("project file", &file, missing_note(&file))?;
+        if let Some(user_file) = user_file {
+            line("user file", &user_file, missing_note(&user_file))?;
         }
         line("data", &data?, "")
     }

@@ -30,15 +30,15 @@ impl CrashRecoveryCounts {
         let mut counts = Self::default();
         let (mut turns, mut calls) = (BTreeSet::new(), BTreeSet::new());
         for entry in journal {
-            let before = usize::from(entry.seq <= crash_seq);
+            let before_crash = usize::from(entry.seq <= crash_seq);
             #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not counted")]
             match &entry.event {
-                Event::TurnCompleted(done) => {
-                    counts.recorded_replies += before;
-                    turns.insert(done.turn);
+                Event::TurnCompleted(completed) => {
+                    counts.recorded_replies += before_crash;
+                    turns.insert(completed.turn);
                 }
                 Event::ToolCompleted(ended) | Event::ToolFailed(ended) => {
-                    counts.recorded_results += before;
+                    counts.recorded_results += before_crash;
                     calls.insert(ended.call);
                 }
                 Event::TurnStarted(started) => {

@@ -43,10 +43,10 @@ impl DemoCommand {
             };
             let run = runtime.longhaul.submit(task).await?;
             output::print_line(&format!("  {run}  {}\n", project::AGENT_NAME))?;
-            let mut stage = DemoSession::start(&runtime, &project, run)?;
+            let mut session = DemoSession::start(&runtime, &project, run)?;
             let exit = tokio::select! {
                 biased;
-                exit = stage.run_to_end() => exit,
+                exit = session.run_to_end() => exit,
                 _ = tokio::signal::ctrl_c() => {
                     output::eprint_line(&format!("Stopped. The run is saved. To continue it: cd {} && longhaul watch {run}", project.display_path()));
                     return Ok(Exit::Interrupted);
@@ -65,7 +65,7 @@ fn print_banner(project: &DemoProject) -> anyhow::Result<()> {
         true => String::new(),
         false => format!(
             "  Approval    {:<42} only the demo does this: elsewhere nothing is approved for lack of a terminal\n",
-            "no terminal: the demo approves by itself"
+            "no terminal: the demo approves automatically"
         ),
     };
     output::print_line(&format!(

@@ -38,13 +38,14 @@ pub(crate) fn current_process_env() -> anyhow::Result<ProcessEnv> {
 pub(crate) fn add_dotenv_variables(mut process_env: ProcessEnv) -> anyhow::Result<ProcessEnv> {
     let root = load_config_quietly(&process_env)?.root;
     let file = root.join(dotenv::FILE_NAME);
-    let read = dotenv::load(&root);
-    let read = read.map_err(|why| anyhow::anyhow!("`{}`: {why}", file.display()))?;
+    let dotenv_file = dotenv::load(&root);
+    let dotenv_file =
+        dotenv_file.map_err(|error| anyhow::anyhow!("`{}`: {error}", file.display()))?;
     // The line is not quoted in the error: it may hold a secret.
-    if read.is_malformed {
+    if dotenv_file.is_malformed {
         anyhow::bail!("`{}` has a line that is not NAME=VALUE", file.display());
     }
-    for (name, value) in read.values {
+    for (name, value) in dotenv_file.values {
         // Commands that don't read this file must find the same store.
         if ["LONGHAUL_STORE", "LONGHAUL_DATA"].contains(&name.as_str()) {
             anyhow::bail!(
@@ -95,8 +96,8 @@ pub(crate) fn load_config(process_env: &ProcessEnv) -> anyhow::Result<Config> {
 /// Loads the configuration without printing notes about it.
 pub(crate) fn load_config_quietly(process_env: &ProcessEnv) -> anyhow::Result<Config> {
     load::load(process_env, &[]).map_err(|error| {
-        let faults = error.errors.len();
-        let many = if faults == 1 { "an error" } else { "errors" };
-        anyhow::anyhow!("{many} in the configuration:\n{error}\n`longhaul config path` lists the files that are read")
+        let error_count = error.errors.len();
+        let noun = if error_count == 1 { "an error" } else { "errors" };
+        anyhow::anyhow!("{noun} in the configuration:\n{error}\n`longhaul config path` lists the files that are read")
     })
 }

@@ -70,7 +70,7 @@ impl CliError {
             return Some(from_api_problem(problem));
         }
         if let Some(error) = error.downcast_ref::<AssembleError>() {
-            let setting = ("see what is set", "longhaul config show --origin");
+            let setting_hint = ("see what is set", "longhaul config show --origin");
             return Some(match error {
                 AssembleError::Store(error) => from_store_error(error),
                 AssembleError::Tool(_)
@@ -79,7 +79,7 @@ impl CliError {
                 | AssembleError::Setting(_)
                 | AssembleError::Unsupported(_)
                 | AssembleError::Agent { .. } => {
-                    Self::usage_error(error.to_string()).with_hints(&[setting])
+                    Self::usage_error(error.to_string()).with_hints(&[setting_hint])
                 }
             });
         }
@@ -154,10 +154,10 @@ impl<T, E: Into<anyhow::Error>> HintResultExt<T> for Result<T, E> {
 
 /// Converts an error of the store and adds hints.
 pub(crate) fn from_store_error(error: &StoreError) -> CliError {
-    let build = ("see which build this is", "longhaul version");
-    let setting = ("see where it is set", "longhaul config show --origin");
+    let build_hint = ("see which build this is", "longhaul version");
+    let setting_hint = ("see where it is set", "longhaul config show --origin");
     let other_store_label = "or use another store";
-    let other = (other_store_label, "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...");
+    let other_store_hint = (other_store_label, "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...");
     let causes = anyhow::Chain::new(error).map(ToString::to_string);
     let failure = CliError::usage_error(causes.collect::<Vec<_>>().join(": "));
     match error {
@@ -170,17 +170,17 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
             .with_hint(other_store_label, "LONGHAUL_DATA=/some/folder longhaul ..."),
         StoreError::Corrupt { at, .. } => failure
             .with_hint("it was not changed; check the file", format!("file {at}"))
-            .with_hints(&[other]),
+            .with_hints(&[other_store_hint]),
         StoreError::AlreadyDriven { holder, .. } => {
             add_hints_to_already_driven_error(failure, holder).with_exit_code(Exit::Busy)
         }
         StoreError::Busy { .. } => failure.with_exit_code(Exit::Busy),
-        StoreError::InvalidUrl { .. } => failure.with_hints(&[setting]),
+        StoreError::InvalidUrl { .. } => failure.with_hints(&[setting_hint]),
         StoreError::NewerSchema { .. } | StoreError::InvalidEvent { .. } => {
-            failure.with_hints(&[build])
+            failure.with_hints(&[build_hint])
         }
         StoreError::Closed { .. } | StoreError::Database { .. } => {
-            failure.with_hints(&[setting, other])
+            failure.with_hints(&[setting_hint, other_store_hint])
         }
         StoreError::NotDriver { .. } => failure,
     }
@@ -207,9 +207,9 @@ fn add_hints_to_already_driven_error(failure: CliError, holder: &str) -> CliErro
 
 /// Returns the error for a system clock before 1970.
 pub(crate) fn clock_before_1970_error() -> CliError {
-    let what = "the system clock is before 1970, and times before 1970 can't \
-                be stored";
-    CliError::usage_error(what).with_hint("set the clock", "timedatectl set-ntp true")
+    let message = "the system clock is before 1970, and times before 1970 can't \
+                   be stored";
+    CliError::usage_error(message).with_hint("set the clock", "timedatectl set-ntp true")
 }
 
 /// Converts an error about the file with this machine's local API key, and adds a hint.
@@ -396,8 +396,8 @@ mod tests {
                 "code": code, "hint": "write it better", "suggestion": "writer", "request_id": "r",
             });
             let problem: Problem = serde_json::from_value(body).unwrap();
-            let refused: Result<(), _> = Err(problem);
-            let error = refused.fill_hint_placeholder("RUN", RunId::from_bits(7)).unwrap_err();
+            let result: Result<(), _> = Err(problem);
+            let error = result.fill_hint_placeholder("RUN", RunId::from_bits(7)).unwrap_err();
             assert_eq!(super::exit_for_error(&error), exit, "{code}");
             let message = message_with_causes(&error);
             assert!(message.starts_with("it is wrong"), "{code}: {message}");

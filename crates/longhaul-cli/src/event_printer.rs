@@ -53,9 +53,9 @@ impl EventPrinter {
         reason = "events about neither turns nor calls are described elsewhere"
     )]
     fn event_label_and_text(&mut self, entry: &JournalEntry) -> Option<(String, String)> {
-        let labeled = |what: &str, text: String| Some((what.to_owned(), text));
+        let labeled = |label: &str, text: String| Some((label.to_owned(), text));
         match &entry.event {
-            Event::TurnCompleted(done) => Some(self.turn_label_and_text(done)),
+            Event::TurnCompleted(completed) => Some(self.turn_label_and_text(completed)),
             Event::TurnFailed(failed) => {
                 Some((format!("turn {}", failed.turn), turn_failure_text(failed)?))
             }
@@ -145,11 +145,11 @@ impl EventPrinter {
 /// that the event is not relevant for people.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not relevant for people")]
 fn run_event_label_and_text(entry: &JournalEntry) -> Option<(String, String)> {
-    let labeled = |what: &str, text: String| Some((what.to_owned(), text));
+    let labeled = |label: &str, text: String| Some((label.to_owned(), text));
     match &entry.event {
         Event::GateRaised(raised) => labeled("asks", first_line(&raised.gate.ask)),
-        Event::GateVoted(given) => labeled("voted", gate_answer_text(given)),
-        Event::GateAnswered(given) => labeled("answered", gate_answer_text(given)),
+        Event::GateVoted(answer) => labeled("voted", gate_answer_text(answer)),
+        Event::GateAnswered(answer) => labeled("answered", gate_answer_text(answer)),
         Event::GateExpired(_) => labeled("expired", "nobody answered in time".into()),
         Event::RuleUsed(used) => labeled(
             "rule",
@@ -171,9 +171,9 @@ fn run_event_label_and_text(entry: &JournalEntry) -> Option<(String, String)> {
         Event::RunRecovered(_) => {
             labeled("resumed", "recovered from its last event after its worker died".into())
         }
-        Event::RunPaused(by) => labeled("paused", format!("by {}", by.by)),
-        Event::RunResumed(by) => labeled("resumed", format!("by {}", by.by)),
-        Event::RunCancelRequested(by) => labeled("cancel", format!("by {}", by.by)),
+        Event::RunPaused(action) => labeled("paused", format!("by {}", action.by)),
+        Event::RunResumed(action) => labeled("resumed", format!("by {}", action.by)),
+        Event::RunCancelRequested(action) => labeled("cancel", format!("by {}", action.by)),
         Event::RunRetryScheduled(retry) => labeled(
             "retry",
             format!("attempt {} starts in {} s", retry.attempt, retry.delay.0.div_ceil(1_000)),
@@ -197,7 +197,7 @@ fn run_event_label_and_text(entry: &JournalEntry) -> Option<(String, String)> {
             "progress",
             format!("{} %  {}", progress.percent, first_line(&progress.message)),
         ),
-        Event::RunCompleted(done) => labeled("done", first_line(&done.output.text)),
+        Event::RunCompleted(completed) => labeled("done", first_line(&completed.output.text)),
         Event::RunFailed(failed) => {
             labeled("failed", indent_following_lines(&failed.error.message))
         }
@@ -214,10 +214,10 @@ fn turn_failure_text(failed: &TurnFailed) -> Option<String> {
         FailureClass::Lost => Some("the worker died during the model call; retrying".to_owned()),
         FailureClass::Stopped => None,
         _ => {
-            let why = format!("{}: {}", class.as_str(), first_line(&failed.failure.message));
+            let reason = format!("{}: {}", class.as_str(), first_line(&failed.failure.message));
             Some(match &failed.fallback_model {
-                Some(fallback) => format!("{why}; falling back to {fallback}"),
-                None => why,
+                Some(fallback) => format!("{reason}; falling back to {fallback}"),
+                None => reason,
             })
         }
     }
@@ -227,7 +227,7 @@ fn turn_failure_text(failed: &TurnFailed) -> Option<String> {
 /// result. `None` for every other event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are described elsewhere")]
 fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
-    let labeled = |what: &str, text: String| Some((what.to_owned(), text));
+    let labeled = |label: &str, text: String| Some((label.to_owned(), text));
     match event {
         Event::ChildStarted(started) => {
             let ChildStarted { child, agent, call, .. } = started;

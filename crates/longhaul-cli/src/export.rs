@@ -64,7 +64,7 @@ impl ExportRunCommand {
             let header = CassetteHeader::new(run.to_string(), view.agent, now.to_string());
             let file_message = || format!("{} can't be written", path.display());
             recorder.start_recording(run, &header, &path).with_context(file_message)?;
-            let exchanges =
+            let recording =
                 runtime.longhaul.for_each_model_call(run, |request, outcome| match outcome {
                     ModelCallOutcome::Reply(response) => {
                         recorder.record_exchange(request, &Ok(response))
@@ -74,9 +74,9 @@ impl ExportRunCommand {
                     }
                     ModelCallOutcome::Interrupted => recorder.record_interruption(request),
                 });
-            exchanges.await?;
-            let written = recorder.finish_and_count_exchanges().with_context(file_message)?;
-            let Some((path, exchanges)) = written else {
+            recording.await?;
+            let cassette_file = recorder.finish_and_count_exchanges().with_context(file_message)?;
+            let Some((path, exchanges)) = cassette_file else {
                 let message = format!("{run} has called no model, so there is nothing to export");
                 return Err(CliError::usage_error(message).into());
             };
@@ -101,6 +101,6 @@ impl ExportRunCommand {
     ) -> anyhow::Result<std::path::PathBuf> {
         let name = self.cassette.as_deref().filter(|name| !name.is_empty());
         let name = name.map_or_else(|| run.to_string(), str::to_owned);
-        cassette_file_path(config, &name).map_err(|why| CliError::usage_error(why).into())
+        cassette_file_path(config, &name).map_err(|reason| CliError::usage_error(reason).into())
     }
 }

@@ -84,7 +84,7 @@ pub(crate) struct RunFollower<'a> {
     /// Run of the chain's next step. `None` means that the followed run has not started that step.
     next_step: Option<RunId>,
     /// Run that the person at the terminal was asked about last.
-    asked: RunId,
+    asked_run: RunId,
     /// The explanation of the run's status that was printed last. `None` if none was printed.
     last_reason: Option<RunExplanation>,
     /// Result of a run that is open for messages, as last printed, with the sequence number of the
@@ -139,7 +139,7 @@ impl<'a> RunFollower<'a> {
                 options.silent || options.as_json || options.stop_at_person,
             ),
             next_step: None,
-            asked: run,
+            asked_run: run,
             last_reason: None,
             printed_result: None,
         })
@@ -155,7 +155,7 @@ impl<'a> RunFollower<'a> {
             {
                 return Ok(outcome);
             }
-            let is_asking = self.streams.iter().any(|stream| stream.needs_person);
+            let is_person_needed = self.streams.iter().any(|stream| stream.needs_person);
             tokio::select! {
                 biased;
                 (index, batch) = next_entries(&mut self.streams) => match batch? {
@@ -166,7 +166,7 @@ impl<'a> RunFollower<'a> {
                     None => self.remove_ended_stream(index),
                     Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
-                input = self.prompt.next_input(), if is_asking => match input {
+                input = self.prompt.next_input(), if is_person_needed => match input {
                     PromptInput::Detach => return Ok(RunFollowOutcome::Detached),
                     PromptInput::Empty => {}
                     PromptInput::Unknown => self.prompt.print_commands(),
@@ -186,7 +186,7 @@ impl<'a> RunFollower<'a> {
     async fn follow_next_chain_step(&mut self, index: usize, step: RunId) -> anyhow::Result<()> {
         self.streams[index] =
             FollowedEventStream::open_events_after(self.client, step, Seq::START).await?;
-        (self.run, self.asked) = (step, step);
+        (self.run, self.asked_run) = (step, step);
         if !self.options.silent && !self.options.as_json {
             let view = self.client.get_run(step).await?;
             let step_note =
@@ -203,10 +203,10 @@ impl<'a> RunFollower<'a> {
     /// Removes the stream of a run that has ended. The ends of its child runs count as reported,
     /// because the run records no more events.
     fn remove_ended_stream(&mut self, index: usize) {
-        let FollowedEventStream { run: ended, parent, .. } = self.streams.remove(index);
-        self.unreported_ends.retain(|(parent, _)| *parent != ended);
-        self.unreported_ends.extend(parent.map(|parent| (parent, ended)));
-        for stream in self.streams.iter_mut().filter(|stream| stream.parent == Some(ended)) {
+        let FollowedEventStream { run: ended_run, parent, .. } = self.streams.remove(index);
+        self.unreported_ends.retain(|(parent, _)| *parent != ended_run);
+        self.unreported_ends.extend(parent.map(|parent| (parent, ended_run)));
+        for stream in self.streams.iter_mut().filter(|stream| stream.parent == Some(ended_run)) {
             stream.parent = None;
         }
     }
@@ -217,21 +217,21 @@ impl<'a> RunFollower<'a> {
         &mut self,
         view: &RunView,
     ) -> anyhow::Result<Option<RunFollowOutcome>> {
-        self.asked = view.id;
+        self.asked_run = view.id;
         let gates = self.client.list_open_gates(view.id).await?;
         // A gate whose deadline has passed is closed without a person, and the run continues.
         if gates.iter().any(|gate| gate.status == GateStatus::Expired) {
             return Ok(None);
         }
         let is_session = is_open_for_messages(view);
-        let stops = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
+        let should_stop = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
         // A result that its chain approves needs no person.
-        let stops =
-            stops && !(view.status == Status::Waiting && gates.iter().any(will_chain_auto_approve));
-        if stops && !self.can_other_runs_continue(view.id).await? {
+        let should_stop = should_stop
+            && !(view.status == Status::Waiting && gates.iter().any(will_chain_auto_approve));
+        if should_stop && !self.can_other_runs_continue(view.id).await? {
             // A gate that was closed since the run was loaded is not in the list.
-            let still_waiting = self.load_run_waiting_for_person().await?;
-            if still_waiting.is_none_or(|waiting| waiting.id != view.id) {
+            let waiting_run = self.load_run_waiting_for_person().await?;
+            if waiting_run.is_none_or(|run| run.id != view.id) {
                 return Ok(None);
             }
             return Ok(Some(match is_session {
@@ -252,16 +252,16 @@ impl<'a> RunFollower<'a> {
 
     /// Returns whether other runs of the tree (the root run and its descendants) continue while
     /// this child run waits for a person. Always false for the followed run itself.
-    async fn can_other_runs_continue(&self, waiting: RunId) -> anyhow::Result<bool> {
-        if waiting == self.run {
+    async fn can_other_runs_continue(&self, waiting_run: RunId) -> anyhow::Result<bool> {
+        if waiting_run == self.run {
             return Ok(false);
         }
         let root = self.client.get_run(self.run).await?.root;
         let statuses = vec![Status::Pending, Status::Running, Status::Waiting];
         let limit = OPEN_RUNS_MAX;
         let filter = RunFilter { root: Some(root), statuses, limit, ..RunFilter::default() };
-        let open = self.client.list_runs(filter).await?;
-        if open.iter().any(|run| !run.reason.as_deref().is_some_and(waits_for_outside_event)) {
+        let open_runs = self.client.list_runs(filter).await?;
+        if open_runs.iter().any(|run| !run.reason.as_deref().is_some_and(waits_for_outside_event)) {
             return Ok(true);
         }
         // A parent goes on when it learns of the end of another child. That child may have ended
@@ -269,7 +269,7 @@ impl<'a> RunFollower<'a> {
         if !self.unreported_ends.is_empty() {
             return Ok(true);
         }
-        for stream in self.streams.iter().filter(|stream| stream.run != waiting) {
+        for stream in self.streams.iter().filter(|stream| stream.run != waiting_run) {
             let has_ended = self.client.get_run(stream.run).await?.status.is_terminal();
             if has_ended || !is_last_event(self.client, stream.run, stream.last_seq).await? {
                 return Ok(true);
@@ -294,7 +294,7 @@ impl<'a> RunFollower<'a> {
 
     /// Returns whether the last result that was printed at the prompt has this text.
     pub(crate) fn has_printed_result(&self, text: &str) -> bool {
-        self.printed_result.as_ref().is_some_and(|(_, printed)| printed == text)
+        self.printed_result.as_ref().is_some_and(|(_, printed_text)| printed_text == text)
     }
 
     /// Prints the events of a run, and starts to follow the child runs that it has started.
@@ -305,7 +305,7 @@ impl<'a> RunFollower<'a> {
     ) -> anyhow::Result<()> {
         let stream = &mut self.streams[index];
         let run = stream.run;
-        let (mut children, mut reported) = (Vec::new(), Vec::new());
+        let (mut children, mut ended_children) = (Vec::new(), Vec::new());
         for entry in entries {
             stream.last_seq = entry.seq;
             stream.needs_person =
@@ -320,7 +320,7 @@ impl<'a> RunFollower<'a> {
                 self.next_step = Some(started.run);
             }
             if let Event::ChildEnded(ended) = &entry.event {
-                reported.push(ended.child);
+                ended_children.push(ended.child);
             }
             if self.options.as_json {
                 output::print_json(&entry.to_envelope()?)?;
@@ -341,15 +341,17 @@ impl<'a> RunFollower<'a> {
                 self.streams.push(FollowedEventStream { parent: Some(run), ..stream });
             }
         }
-        self.unreported_ends.retain(|(_, child)| !reported.contains(child));
-        for stream in self.streams.iter_mut().filter(|stream| reported.contains(&stream.run)) {
+        self.unreported_ends.retain(|(_, child)| !ended_children.contains(child));
+        for stream in self.streams.iter_mut().filter(|stream| ended_children.contains(&stream.run))
+        {
             stream.parent = None;
         }
         Ok(())
     }
 
     async fn submit_prompt_input(&mut self, input: PromptInput) -> anyhow::Result<()> {
-        if let Err(error) = self.prompt.send_input_to_run(self.client, self.asked, input).await {
+        if let Err(error) = self.prompt.send_input_to_run(self.client, self.asked_run, input).await
+        {
             // A mistake at the prompt is reported, and the gate is shown again.
             output::print_error(&error);
             self.prompt.reset_shown_gate();
@@ -360,15 +362,15 @@ impl<'a> RunFollower<'a> {
     /// Prints why the run waits and which command helps, once per explanation. The explanation is
     /// printed even if `silent` is set, because nobody at this terminal can be asked.
     async fn print_wait_reason(&mut self, run: RunId) -> anyhow::Result<()> {
-        let why = self.client.explain_run(run).await?;
-        if self.last_reason.as_ref() != Some(&why) {
-            let (message, command) = (&why.message, &why.command);
+        let explanation = self.client.explain_run(run).await?;
+        if self.last_reason.as_ref() != Some(&explanation) {
+            let (message, command) = (&explanation.message, &explanation.command);
             let note = match self.options.stop_at_person {
                 true => "other runs of the tree go on",
                 false => "--no-input would exit here",
             };
             output::eprint_line(&format!("{run}: {message}   {command}   ({note})"));
-            self.last_reason = Some(why);
+            self.last_reason = Some(explanation);
         }
         Ok(())
     }
@@ -386,8 +388,9 @@ impl<'a> RunFollower<'a> {
     async fn load_run_waiting_for_person(&self) -> anyhow::Result<Option<RunView>> {
         for stream in self.streams.iter().filter(|stream| stream.needs_person) {
             let view = self.client.get_run(stream.run).await?;
-            let rests = matches!(view.status, Status::Waiting | Status::Blocked | Status::Paused);
-            if rests && is_last_event(self.client, stream.run, stream.last_seq).await? {
+            let is_parked =
+                matches!(view.status, Status::Waiting | Status::Blocked | Status::Paused);
+            if is_parked && is_last_event(self.client, stream.run, stream.last_seq).await? {
                 return Ok(Some(view));
             }
         }
@@ -399,8 +402,8 @@ impl<'a> RunFollower<'a> {
 async fn next_entries(
     streams: &mut [FollowedEventStream],
 ) -> (usize, anyhow::Result<Option<Vec<JournalEntry>>>) {
-    let next = streams.iter_mut().map(|stream| Box::pin(stream.entries.next_entries()));
-    let (batch, index, _) = futures_util::future::select_all(next).await;
+    let futures = streams.iter_mut().map(|stream| Box::pin(stream.entries.next_entries()));
+    let (batch, index, _) = futures_util::future::select_all(futures).await;
     (index, batch)
 }
 
@@ -418,15 +421,16 @@ fn is_open_for_messages(view: &RunView) -> bool {
 /// Returns whether a wait with this reason ends only through a person, another client of the store
 /// or another run.
 fn waits_for_outside_event(wait_reason: &str) -> bool {
-    let others = ["approval", "question", "signal", "blocked", "budget", "message", "child", "key"];
-    others.contains(&wait_reason)
+    let outside_reasons =
+        ["approval", "question", "signal", "blocked", "budget", "message", "child", "key"];
+    outside_reasons.contains(&wait_reason)
 }
 
 /// Returns whether no event follows this sequence number in the journal. Then a run status that was
 /// read before this call is still current.
 async fn is_last_event(client: &RunClient, run: RunId, seq: Seq) -> anyhow::Result<bool> {
-    let more = client.read_events(run, seq, 1).await?;
-    Ok(more.is_empty())
+    let later_events = client.read_events(run, seq, 1).await?;
+    Ok(later_events.is_empty())
 }
 
 /// Returns whether the run needs a person after this event. `None` means that the event leaves this

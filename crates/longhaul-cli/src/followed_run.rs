@@ -93,8 +93,8 @@ impl FollowedRun<'_> {
         let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
         let end = self.follow_and_drive(&mut follower, driver.as_mut(), &mut interrupts).await;
         // The result is printed before the worker stops, because stopping may wait for other runs.
-        let is_over = matches!(end, Ok(FollowEndReason::Followed(RunFollowOutcome::Ended)));
-        if is_over {
+        let has_ended = matches!(end, Ok(FollowEndReason::Followed(RunFollowOutcome::Ended)));
+        if has_ended {
             self.print_final_output(&follower).await?;
         }
         match driver {
@@ -103,15 +103,15 @@ impl FollowedRun<'_> {
             None => {}
         }
         let end = end?;
-        if !is_over {
-            let printed = self.print_final_output(&follower).await;
+        if !has_ended {
+            let print_result = self.print_final_output(&follower).await;
             // When detaching, an unreachable server is only reported.
-            match (printed, end.detached_exit()) {
+            match (print_result, end.detached_exit()) {
                 (Err(error), Some(exit)) => {
                     output::print_error(&error);
                     return Ok(exit);
                 }
-                (printed, _) => printed?,
+                (result, _) => result?,
             }
         }
         self.report_follow_end(end, follower.run, options).await
@@ -133,9 +133,9 @@ impl FollowedRun<'_> {
                 biased;
                 end = self.wait_for_follow_end(follower, driver.as_deref_mut()) => end?,
                 () = interrupts.next_signal() => FollowEndReason::Interrupted,
-                why = not_started => FollowEndReason::NotStarted(why?),
+                explanation = not_started => FollowEndReason::NotStarted(explanation?),
             };
-            let FollowEndReason::NotStarted(why) = &end else { return Ok(end) };
+            let FollowEndReason::NotStarted(explanation) = &end else { return Ok(end) };
             if self.executes_runs_of_store()
                 || options.stop_at_person && self.waits_for_effect_key().await?
             {
@@ -144,7 +144,7 @@ impl FollowedRun<'_> {
             // Another process drives now; this one can take over when that process ends.
             is_reason_printed = true;
             if !options.silent {
-                output::eprint_line(&format!("{}: {}", self.run, why.message));
+                output::eprint_line(&format!("{}: {}", self.run, explanation.message));
             }
         }
     }
@@ -203,11 +203,11 @@ impl FollowedRun<'_> {
                 Exit::Done
             }
             FollowEndReason::Followed(RunFollowOutcome::NeedsPerson) => {
-                let why = self.client.explain_run(run).await?;
+                let explanation = self.client.explain_run(run).await?;
                 // Printed even if silent: otherwise nothing would tell why the command stops.
                 output::eprint_line(&match options.is_only_client {
-                    true => ephemeral::ephemeral_wait_error_message(&why.message),
-                    false => format!("{run}: {}   {}", why.message, why.command),
+                    true => ephemeral::ephemeral_wait_error_message(&explanation.message),
+                    false => format!("{run}: {}   {}", explanation.message, explanation.command),
                 });
                 Exit::from_run(&view)
             }
@@ -244,7 +244,7 @@ impl FollowedRun<'_> {
         follower: &mut RunFollower<'_>,
         driver: Option<&mut LocalDriver<'_>>,
     ) -> anyhow::Result<FollowEndReason> {
-        let over = async {
+        let timeout_elapsed = async {
             match self.timeout {
                 Some(timeout) => SystemClock.sleep(timeout).await,
                 None => std::future::pending().await,
@@ -261,7 +261,7 @@ impl FollowedRun<'_> {
             // On the heap, because following a tree of runs makes a large future.
             followed = Box::pin(follower.follow()) => followed.map(FollowEndReason::Followed),
             error = driver_error => Err(error),
-            () = over => Ok(FollowEndReason::TimedOut),
+            () = timeout_elapsed => Ok(FollowEndReason::TimedOut),
         }
     }
 
@@ -290,16 +290,18 @@ impl FollowedRun<'_> {
             let row = runtime.longhaul.run_row(run).await?;
             let is_driver_process = self.executes_runs_of_store();
             // A run in the queue is claimed by the worker of this process.
-            let is_own = is_driver_process && row.reason.as_deref() == Some("worker");
-            if !is_own
+            let is_own_run = is_driver_process && row.reason.as_deref() == Some("worker");
+            if !is_own_run
                 && (is_driver_process || !is_shown)
-                && let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await?
+                && let Some(explanation) = runtime.longhaul.explain_unstarted_run(&row).await?
             {
                 // A process that drives the holder of a key stops for a moment before it goes on.
-                if row.reason.as_deref() != Some(KEY) || last_key_wait.as_ref() == Some(&why) {
-                    return Ok(why);
+                if row.reason.as_deref() != Some(KEY)
+                    || last_key_wait.as_ref() == Some(&explanation)
+                {
+                    return Ok(explanation);
                 }
-                last_key_wait = Some(why);
+                last_key_wait = Some(explanation);
             }
             SystemClock.sleep(QUEUE_CHECK_INTERVAL).await;
         }
@@ -311,13 +313,13 @@ impl FollowedRun<'_> {
         if let Some(runtime) = self.runtime {
             let row = runtime.longhaul.run_row(run).await?;
             if !runtime.longhaul.has_process_driving_runs().await? {
-                let last = row.last_seq;
+                let last_seq = row.last_seq;
                 return Ok(format!(
-                    "The run is saved at event {last}. Continue it: longhaul watch {run}"
+                    "The run is saved at event {last_seq}. Continue it: longhaul watch {run}"
                 ));
             }
-            if let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await? {
-                let StateExplanation { message, command } = why;
+            if let Some(explanation) = runtime.longhaul.explain_unstarted_run(&row).await? {
+                let StateExplanation { message, command } = explanation;
                 return Ok(format!("Detached. The run is {status}. {message}   {command}"));
             }
         }

@@ -30,7 +30,7 @@ impl FormPrompt {
         let Some(field) = self.form.fields.get(self.next_field) else {
             return Ok(());
         };
-        let value = field.parse_input(line).map_err(|why| format!("{} {why}", field.name))?;
+        let value = field.parse_input(line).map_err(|reason| format!("{} {reason}", field.name))?;
         if let Some(value) = value {
             self.answer.insert(field.name.clone(), value);
         }

@@ -43,11 +43,11 @@ pub(crate) fn format_name_counts(names: &[String]) -> String {
             None => counts.push((name, 1)),
         }
     }
-    let each = counts.iter().map(|(name, count)| match count {
+    let texts = counts.iter().map(|(name, count)| match count {
         1 => (*name).to_owned(),
         count => format!("{name} x{count}"),
     });
-    each.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a number of exchanges with a model, such as `1 model exchange`.

@@ -75,10 +75,11 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
         lines.push(format!("  - {}", sanitize::sanitize_line(option)));
     }
     lines.extend(form_description_lines(gate).iter().map(|field| format!("  - {field}")));
-    if let (Some(pattern), [_, wider @ ..]) = (&gate.pattern, gate.scopes.as_slice())
-        && !wider.is_empty()
+    if let (Some(pattern), [_, wider_scopes @ ..]) = (&gate.pattern, gate.scopes.as_slice())
+        && !wider_scopes.is_empty()
     {
-        let flags: Vec<_> = wider.iter().map(|scope| format!("--for {}", scope.as_str())).collect();
+        let flags: Vec<_> =
+            wider_scopes.iter().map(|scope| format!("--for {}", scope.as_str())).collect();
         lines.push(format!(
             "  {} would also approve: {}",
             flags.join(" · "),
@@ -222,8 +223,9 @@ mod tests {
             "  ┊ ↪ -forged",
         ];
         assert_eq!(lines[2..9], expected);
-        let left = "  ┊ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
-        assert!(lines.iter().any(|line| line == left), "{lines:#?}");
+        let omitted_line =
+            "  ┊ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
+        assert!(lines.iter().any(|line| line == omitted_line), "{lines:#?}");
     }
 
     #[test]
@@ -235,20 +237,21 @@ mod tests {
             "at": "/text", "call": "t1.1", "bytes": 5_000, "preview": value, "hash": "0".repeat(64),
         }]))
         .unwrap();
-        let full = full_gate_card(&view);
-        assert_eq!(full[2], "  key: pay:1·2");
+        let card = full_gate_card(&view);
+        assert_eq!(card[2], "  key: pay:1·2");
         let size = format!("5000 bytes; only its first {} bytes are shown", value.len());
         assert!(
-            full[4].starts_with(
+            card[4].starts_with(
                 "  passes on an earlier result: the input at /text is the output of the call t1.1, "
             ),
-            "{full:#?}"
+            "{card:#?}"
         );
-        assert!(full[4].contains(&size), "{full:#?}");
-        assert_eq!(full[5], "  ┆ Hello.");
-        assert!(full.iter().any(|line| line == "  ┆ ·[8mtransfer"), "{full:#?}");
-        let left = "  ┆ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
-        assert!(short_gate_card(&view).iter().any(|line| line == left));
+        assert!(card[4].contains(&size), "{card:#?}");
+        assert_eq!(card[5], "  ┆ Hello.");
+        assert!(card.iter().any(|line| line == "  ┆ ·[8mtransfer"), "{card:#?}");
+        let omitted_line =
+            "  ┆ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
+        assert!(short_gate_card(&view).iter().any(|line| line == omitted_line));
     }
 
     #[test]

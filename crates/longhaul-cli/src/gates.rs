@@ -168,9 +168,9 @@ impl ListGatesCommand {
             output::eprint_line("Nothing waits for you.   All runs: longhaul ls");
             return Ok(());
         }
-        let head = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
+        let titles = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
         let rows = gates.iter().map(|gate| gate_row(gate, now));
-        table::print_table(&head, rows)?;
+        table::print_table(&titles, rows)?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open) {
             output::eprint_line(
                 "Show: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT | gates complete GATE",
@@ -181,7 +181,7 @@ impl ListGatesCommand {
 }
 
 fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
-    let expires = match (gate.status, gate.deadline) {
+    let expiry = match (gate.status, gate.deadline) {
         (GateStatus::Open, None) => "never".to_owned(),
         (GateStatus::Open, Some(deadline)) => format_duration(deadline.duration_since(now)),
         (GateStatus::Answered, _) => "answered".to_owned(),
@@ -190,7 +190,7 @@ fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
     };
     vec![
         TableCell::new(format_duration(now.duration_since(gate.raised_at))),
-        TableCell::new(expires),
+        TableCell::new(expiry),
         TableCell::new(gate.run.to_string()),
         TableCell::new(gate.id.to_string()),
         TableCell::new(first_line(&gate.ask)).with_max_chars(ASK_CHARS),

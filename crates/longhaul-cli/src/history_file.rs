@@ -15,10 +15,10 @@ const STDIN: &str = "-";
 /// already provides the task's input.
 pub(crate) fn read_history_file(file: &Path, is_stdin_used: bool) -> anyhow::Result<Vec<Message>> {
     let history_error =
-        |why: String| CliError::usage_error(format!("--history {}: {why}", file.display()));
+        |reason: String| CliError::usage_error(format!("--history {}: {reason}", file.display()));
     if is_stdin_used && file == Path::new(STDIN) {
-        let why = "stdin is used for the input already: put one of them in a file";
-        return Err(history_error(why.to_owned()).into());
+        let reason = "stdin is used for the input already: put one of them in a file";
+        return Err(history_error(reason.to_owned()).into());
     }
     let bytes = read_history_bytes(file)
         .map_err(|error| history_error(format!("can't be read: {error}")))?;

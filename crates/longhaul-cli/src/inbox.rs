@@ -164,8 +164,8 @@ impl ListInboxesCommand {
             );
             return Ok(());
         }
-        let head = ["INBOX", "AGENT", "SERVED", "PENDING", "RUNNING", "WAITING", "FAILED"];
-        table::print_table(&head, inboxes.iter().map(inbox_row))
+        let titles = ["INBOX", "AGENT", "SERVED", "PENDING", "RUNNING", "WAITING", "FAILED"];
+        table::print_table(&titles, inboxes.iter().map(inbox_row))
     }
 }
 
@@ -184,7 +184,7 @@ fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
 
 impl ShowInboxCommand {
     fn print_inbox(&self) -> anyhow::Result<()> {
-        let shown = match try_connect_run_client()? {
+        let detail = match try_connect_run_client()? {
             Some(client) => {
                 runtime::build_single_thread_tokio()?.block_on(client.get_inbox(&self.name))?
             }
@@ -198,10 +198,10 @@ impl ShowInboxCommand {
             }
         };
         if self.json {
-            return output::print_json(&shown);
+            return output::print_json(&detail);
         }
-        let inbox = &shown.inbox;
-        if shown.tasks.is_empty() && inbox.agent.is_none() {
+        let inbox = &detail.inbox;
+        if detail.tasks.is_empty() && inbox.agent.is_none() {
             output::eprint_line(&format!(
                 "note: no task was ever posted to `{}`; all inboxes: longhaul inbox",
                 inbox.name
@@ -218,14 +218,14 @@ impl ShowInboxCommand {
                 "No live worker serves this inbox.   Start one: longhaul worker --inbox NAME",
             );
         }
-        let head = ["STATUS", "RUN", "AGENT", "NOW"];
-        if !shown.tasks.is_empty() {
+        let titles = ["STATUS", "RUN", "AGENT", "NOW"];
+        if !detail.tasks.is_empty() {
             output::print_line("\nNewest tasks")?;
-            table::print_table(&head, shown.tasks.iter().map(task_row))?;
+            table::print_table(&titles, detail.tasks.iter().map(task_row))?;
         }
-        if !shown.dead_letters.is_empty() {
+        if !detail.dead_letters.is_empty() {
             output::print_line("\nDead letters")?;
-            table::print_table(&head, shown.dead_letters.iter().map(task_row))?;
+            table::print_table(&titles, detail.dead_letters.iter().map(task_row))?;
             output::eprint_line(
                 "Execute one again: longhaul retry RUN    Why it failed: longhaul why RUN",
             );

@@ -86,8 +86,8 @@ struct RevokeKeyCommand {
 }
 
 fn parse_positive_duration(text: &str) -> Result<Millis, String> {
-    let found = parse_duration(text)?;
-    let positive = (found > Millis::ZERO).then_some(found);
+    let duration = parse_duration(text)?;
+    let positive = (duration > Millis::ZERO).then_some(duration);
     positive.ok_or_else(|| "the lifetime must be greater than zero".to_owned())
 }
 
@@ -116,19 +116,19 @@ impl NewKeyCommand {
             by: caller_name(),
         };
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        let made = runtime::build_single_thread_tokio()?.block_on(client.create_key(request))?;
-        let (secret, key) = (made.secret.reveal(), &made.key);
+        let created = runtime::build_single_thread_tokio()?.block_on(client.create_key(request))?;
+        let (secret, key) = (created.secret.reveal(), &created.key);
         if self.json {
             return output::print_json(&json!({ "secret": secret, "key": key }));
         }
         output::print_line(secret)?;
-        let ends = match key.expires_at {
+        let expiry = match key.expires_at {
             Some(at) => format!("expires {}", format_date_time(at)),
             None => "does not expire".to_owned(),
         };
         let (name, role) = (&key.name, key.role.as_str());
         output::eprint_line(&format!(
-            "The key `{name}` ({role}) {ends}. Its secret is shown only once and is not stored."
+            "The key `{name}` ({role}) {expiry}. Its secret is shown only once and is not stored."
         ));
         output::eprint_line(
             "  longhaul   export LONGHAUL_URL=http://HOST:PORT LONGHAUL_KEY=lh_...",
@@ -155,9 +155,9 @@ impl ListKeysCommand {
             output::eprint_line("There are no keys yet.   Create one: longhaul keys new NAME");
             return Ok(());
         }
-        let head = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
+        let titles = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
         let rows = keys.iter().map(key_row);
-        table::print_table(&head, rows)
+        table::print_table(&titles, rows)
     }
 }
 

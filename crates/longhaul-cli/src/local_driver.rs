@@ -117,7 +117,7 @@ impl<'a> LocalDriver<'a> {
     /// then starts to drive (execute) the run. Does not start if another process was faster.
     async fn wait_and_start_driving(&mut self) -> anyhow::Result<()> {
         let services = self.runtime.longhaul.services();
-        let mut watch = services.store.watch_for_changes();
+        let mut changes = services.store.watch_for_changes();
         loop {
             let is_driven =
                 services.records.has_process_driving_runs().await.map_err(Error::from)?;
@@ -126,7 +126,7 @@ impl<'a> LocalDriver<'a> {
                 break;
             }
             tokio::select! {
-                changed = watch.wait_for_change() => changed.map_err(Error::from)?,
+                result = changes.wait_for_change() => result.map_err(Error::from)?,
                 () = SystemClock.sleep(POLL_INTERVAL) => {}
             }
         }

@@ -62,9 +62,9 @@ impl LocalWorker {
     /// Waits until the worker stops by itself, which it should not, and returns the reason as an
     /// error.
     pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
-        let ended = (&mut self.worker).await;
+        let result = (&mut self.worker).await;
         self.is_joined = true;
-        match ended {
+        match result {
             Ok(Err(error)) => error.into(),
             Ok(Ok(())) => CliError::usage_error("the worker stopped unexpectedly").into(),
             Err(panic) => worker_panic_error(&panic),
@@ -75,19 +75,19 @@ impl LocalWorker {
     /// future is dropped, the worker can still be stopped.
     pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
         self.shutdown.request_drain();
-        let ended = (&mut self.worker).await;
+        let result = (&mut self.worker).await;
         self.is_joined = true;
-        flatten_join_result(ended)
+        flatten_join_result(result)
     }
 
     /// Lets the worker release every run at the run's next event, and stops the worker. A running
     /// call is awaited, because an aborted call may have to be paid for twice or its outcome may be
     /// unknown. An interrupt aborts the call.
     pub(crate) async fn stop(self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
-        let served = Arc::clone(&self.mcp_tools);
-        let ended = self.stop_worker(interrupts).await;
-        served.close_mcp_clients().await;
-        ended
+        let mcp_tools = Arc::clone(&self.mcp_tools);
+        let result = self.stop_worker(interrupts).await;
+        mcp_tools.close_mcp_clients().await;
+        result
     }
 
     async fn stop_worker(self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
@@ -98,14 +98,14 @@ impl LocalWorker {
         let mut worker = self.worker;
         tokio::select! {
             biased;
-            done = &mut worker => return flatten_join_result(done),
+            result = &mut worker => return flatten_join_result(result),
             () = self.clock.sleep(NOTICE_DELAY) => {
                 output::eprint_line("stopping: waiting for a running call; Ctrl-C aborts it");
             }
         }
         tokio::select! {
             biased;
-            done = &mut worker => flatten_join_result(done),
+            result = &mut worker => flatten_join_result(result),
             () = interrupts.next_signal() => {
                 self.shutdown.request_abort();
                 flatten_join_result(worker.await)
@@ -125,8 +125,8 @@ impl LocalWorker {
     }
 }
 
-fn flatten_join_result(joined: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
-    match joined {
+fn flatten_join_result(result: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
+    match result {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(error.into()),
         Err(panic) => Err(worker_panic_error(&panic)),

@@ -95,11 +95,11 @@ pub(crate) fn init_server_log(style: LogStyle, secret_names_and_values: Vec<(Str
 /// Returns the enabled log targets and levels. A JSON log also has the warnings of libraries; at
 /// lower levels libraries would log session ids and addresses of peers.
 fn server_log_targets(style: LogStyle) -> Targets {
-    let own = longhaul_log_targets(LevelFilter::INFO);
+    let longhaul_targets = longhaul_log_targets(LevelFilter::INFO);
     match style {
-        LogStyle::Human => own,
+        LogStyle::Human => longhaul_targets,
         // The code that uses a connection logs why it was closed, in our own words.
-        LogStyle::Json => own
+        LogStyle::Json => longhaul_targets
             .with_default(LevelFilter::WARN)
             .with_target("rmcp::transport::worker", LevelFilter::OFF),
     }
@@ -125,9 +125,9 @@ impl LogSecretRedactor {
                 // A secret may consist of digits only.
                 Value::Number(number) => {
                     let digits = number.to_string();
-                    let clean = self.redact_line(&digits);
-                    if clean != digits {
-                        *value = Value::String(clean);
+                    let redacted = self.redact_line(&digits);
+                    if redacted != digits {
+                        *value = Value::String(redacted);
                     }
                 }
                 Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
@@ -143,19 +143,19 @@ impl LogSecretRedactor {
 /// Redacts Longhaul's own API keys in a line.
 fn redact_api_keys(line: &str) -> String {
     let mut rest = line;
-    let mut clean = String::with_capacity(line.len());
-    while let Some(at) = rest.find(KEY_PREFIX) {
-        let after = &rest[at + KEY_PREFIX.len()..];
-        let key_len = after.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(after.len());
-        clean.push_str(&rest[..at + KEY_PREFIX.len()]);
+    let mut redacted = String::with_capacity(line.len());
+    while let Some(key_start) = rest.find(KEY_PREFIX) {
+        let tail = &rest[key_start + KEY_PREFIX.len()..];
+        let key_len = tail.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(tail.len());
+        redacted.push_str(&rest[..key_start + KEY_PREFIX.len()]);
         match key_len >= KEY_CHARS_MIN {
-            true => clean.push('…'),
-            false => clean.push_str(&after[..key_len]),
+            true => redacted.push('…'),
+            false => redacted.push_str(&tail[..key_len]),
         }
-        rest = &after[key_len..];
+        rest = &tail[key_len..];
     }
-    clean.push_str(rest);
-    clean
+    redacted.push_str(rest);
+    redacted
 }
 
 /// Formats log events as lines, with secrets redacted.
@@ -279,8 +279,10 @@ mod tests {
             ("SHORT", "abc"),
             ("PART", "hunter2-and"),
         ];
-        let filter = LogSecretRedactor::new(&secrets.map(|(n, v)| (n.to_owned(), v.to_owned())));
-        for (line, clean) in [
+        let filter = LogSecretRedactor::new(
+            &secrets.map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        for (line, expected) in [
             ("nothing here, abc", "nothing here, abc"),
             ("key hunter2-and-more!", "key {{secret:TOKEN}}!"),
             ("part hunter2-and!", "part {{secret:PART}}!"),
@@ -291,7 +293,7 @@ mod tests {
             ("Basic aHVudGVyMi1hbmQtbW9yZQ==", "Basic {{secret:TOKEN}}=="),
             ("lh_0123456789abcdeflh_0123456789", "lh_…_0123456789"),
         ] {
-            assert_eq!(filter.redact_line(line), clean);
+            assert_eq!(filter.redact_line(line), expected);
         }
     }
 
@@ -302,8 +304,9 @@ mod tests {
             ..Default::default()
         };
         longhaul_mcp::LoginContext::new("/".into(), oauth, std::sync::Arc::new(SystemClock));
-        let clean = LogSecretRedactor::new(&[]).redact_line("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
-        assert_eq!(clean, "{{secret:mcp-login}} {{secret:mcp-login}}");
+        let redacted =
+            LogSecretRedactor::new(&[]).redact_line("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
+        assert_eq!(redacted, "{{secret:mcp-login}} {{secret:mcp-login}}");
     }
 
     #[test]
@@ -320,7 +323,7 @@ mod tests {
 
     #[test]
     fn library_warnings_are_in_json_logs_only() {
-        for (target, level, people, programs) in [
+        for (target, level, in_human_log, in_json_log) in [
             ("longhaul::cli", Level::INFO, true, true),
             ("longhaul_engine::drive", Level::INFO, true, true),
             ("longhaul::cli", Level::DEBUG, false, false),
@@ -331,10 +334,10 @@ mod tests {
             ("hyper::proto", Level::INFO, false, false),
         ] {
             let is_logged = |style| server_log_targets(style).would_enable(target, &level);
-            assert_eq!(is_logged(LogStyle::Human), people, "{target}");
-            assert_eq!(is_logged(LogStyle::Json), programs, "{target}");
-            let warned = longhaul_log_targets(LevelFilter::WARN).would_enable(target, &level);
-            assert!(!warned, "{target}");
+            assert_eq!(is_logged(LogStyle::Human), in_human_log, "{target}");
+            assert_eq!(is_logged(LogStyle::Json), in_json_log, "{target}");
+            let is_enabled = longhaul_log_targets(LevelFilter::WARN).would_enable(target, &level);
+            assert!(!is_enabled, "{target}");
         }
         assert!(
             longhaul_log_targets(LevelFilter::WARN).would_enable("longhaul_tool", &Level::WARN)

@@ -136,15 +136,16 @@ impl ListRunsCommand {
         let limit = self.run_limit();
         let mut data =
             client.list_run_views(self.build_run_filter(client, limit + 1).await?).await?;
-        let more = data.len() > limit;
+        let has_more = data.len() > limit;
         data.truncate(limit);
-        let next = data.last().filter(|_| more).map(|last| last.id);
+        let next = data.last().filter(|_| has_more).map(|last| last.id);
         output::print_json(&json!({ "data": data, "next": next }))
     }
 
     async fn print_run_table(&self, client: &RunClient) -> anyhow::Result<()> {
-        let counted = self.run_limit().max(COUNT_MAX);
-        let mut runs = client.list_runs(self.build_run_filter(client, counted + 1).await?).await?;
+        let count_limit = self.run_limit().max(COUNT_MAX);
+        let mut runs =
+            client.list_runs(self.build_run_filter(client, count_limit + 1).await?).await?;
         let count = runs.len();
         runs.truncate(self.run_limit());
         if runs.is_empty() {
@@ -155,28 +156,29 @@ impl ListRunsCommand {
             return Ok(());
         }
         let now = client.current_store_time().await?;
-        let head = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
-        let idle = |run: &RunBriefView| needs_driver(run.status);
-        let is_left = runs.iter().any(idle) && !client.has_process_driving_runs().await?;
-        let rows = runs.iter().map(|run| match is_left && idle(run) {
+        let titles = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
+        let is_drivable = |run: &RunBriefView| needs_driver(run.status);
+        let has_no_driver =
+            runs.iter().any(is_drivable) && !client.has_process_driving_runs().await?;
+        let rows = runs.iter().map(|run| match has_no_driver && is_drivable(run) {
             true => undriven_run_row(run, now),
             false => run_row(run, &status_label(run.status, run.reason.as_deref()), now),
         });
-        table::print_table(&head, rows)?;
-        let mut foot = match (runs.len(), count) {
+        table::print_table(&titles, rows)?;
+        let mut footer = match (runs.len(), count) {
             (shown, count) if shown == count => format!("Runs: {shown} in all."),
-            (shown, count) if count > counted => {
+            (shown, count) if count > count_limit => {
                 format!("Runs: {shown} of more than {}.  More: longhaul ls --all", count - 1)
             }
             (shown, count) => format!("Runs: {shown} of {count}.  More: longhaul ls --all"),
         };
         if runs.iter().any(run_needs_person) {
-            foot.push_str("   Waiting for you: longhaul gates");
+            footer.push_str("   Waiting for you: longhaul gates");
         }
-        if is_left {
-            foot.push_str("   No worker is running.   Start one: longhaul worker");
+        if has_no_driver {
+            footer.push_str("   No worker is running.   Start one: longhaul worker");
         }
-        output::eprint_line(&foot);
+        output::eprint_line(&footer);
         Ok(())
     }
 

@@ -152,10 +152,10 @@ impl ShowThreadCommand {
         for part in render_messages(messages.iter()) {
             output::print_untrusted_text(&part)?;
         }
-        let shown = messages.len() as u64;
-        if shown < count {
+        let shown_count = messages.len() as u64;
+        if shown_count < count {
             output::eprint_line(&format!(
-                "The newest {shown} of {count} messages.   All of them: --limit {count}"
+                "The newest {shown_count} of {count} messages.   All of them: --limit {count}"
             ));
         }
         Ok(())
@@ -219,9 +219,9 @@ impl ListNotesCommand {
                 "No note about `{resource}` has any of these words.   All notes: longhaul memory notes {resource}"
             ));
         } else {
-            let head = ["NOTE", "WRITTEN", "TAGS", "TEXT"];
+            let titles = ["NOTE", "WRITTEN", "TAGS", "TEXT"];
             let rows = notes.iter().map(note_row);
-            table::print_table(&head, rows)?;
+            table::print_table(&titles, rows)?;
         }
         Ok(())
     }

@@ -147,11 +147,11 @@ impl MockModelCommand {
 
     fn bind_listener(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
         let listen_address = &self.listen;
-        let bound = TcpListener::bind(listen_address).and_then(|listener| {
+        let result = TcpListener::bind(listen_address).and_then(|listener| {
             let address = listener.local_addr()?;
             Ok((listener, address))
         });
-        bound.map_err(|error| {
+        result.map_err(|error| {
             let exit = match error.kind() == std::io::ErrorKind::AddrInUse {
                 true => Exit::Busy,
                 false => Exit::Usage,
@@ -175,13 +175,14 @@ impl MockModelCommand {
         }
         if self.json {
             let pid = std::process::id();
-            let ready = json!({ "message": "ready", "url": url, "pid": pid, "models": names });
-            return output::print_json(&ready);
+            let ready_message =
+                json!({ "message": "ready", "url": url, "pid": pid, "models": names });
+            return output::print_json(&ready_message);
         }
         let (count, path) = (names.len(), folder.path().display());
-        let scripts = if count == 1 { "script" } else { "scripts" };
+        let noun = if count == 1 { "script" } else { "scripts" };
         output::eprint_line(&format!(
-            "mock-model is ready at {url} with {count} {scripts} of {path}; no AI is called"
+            "mock-model is ready at {url} with {count} {noun} of {path}; no AI is called"
         ));
         for (client, settings) in [
             ("Anthropic SDK", format!("ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any")),

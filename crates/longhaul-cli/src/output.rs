@@ -77,8 +77,8 @@ pub(crate) fn ask_for_line(question: &str) -> Option<String> {
     _ = write!(err, "{} ", sanitize::sanitize_text(question));
     _ = err.flush();
     let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line).ok()?;
-    (read > 0).then_some(line)
+    let byte_count = std::io::stdin().lock().read_line(&mut line).ok()?;
+    (byte_count > 0).then_some(line)
 }
 
 /// Returns whether stdin and stderr are terminals, so that a person can be asked.
@@ -107,8 +107,8 @@ pub(crate) fn join_args_or_read_stdin(
 /// Reads at most `bytes_max` bytes of text from stdin. The last argument names the text in errors.
 pub(crate) fn read_stdin(bytes_max: u64, text_name: &str) -> anyhow::Result<String> {
     let mut text = String::new();
-    let read = std::io::stdin().lock().take(bytes_max).read_to_string(&mut text);
-    read.with_context(|| format!("{text_name} can't be read from stdin"))?;
+    let result = std::io::stdin().lock().take(bytes_max).read_to_string(&mut text);
+    result.with_context(|| format!("{text_name} can't be read from stdin"))?;
     Ok(text)
 }
 
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn json_output_holds_no_terminal_control_characters() {
-        let strange = "a\u{1b}[0m\u{7f}\u{9b}2J\u{85}\u{61c}\u{200e}\u{200f}\u{202e}\u{2066}\u{2069} ä\u{200d}😀";
-        let data = json!({ strange: [strange] });
+        let unsafe_text = "a\u{1b}[0m\u{7f}\u{9b}2J\u{85}\u{61c}\u{200e}\u{200f}\u{202e}\u{2066}\u{2069} ä\u{200d}😀";
+        let data = json!({ unsafe_text: [unsafe_text] });
         let printed = escape_json(&data.to_string());
         let is_kept = |c: char| !c.is_control() || c == '\n';
         assert!(printed.chars().all(is_kept), "{printed}");

@@ -11,8 +11,8 @@ pub(crate) fn write_project_files(root: &Path, files: &[(&str, &str)]) -> anyhow
     for (name, text) in files {
         let path = root.join(name);
         let folder = path.parent().unwrap_or(root);
-        let made = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
-        made.with_context(|| path.display().to_string())?;
+        let result = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
+        result.with_context(|| path.display().to_string())?;
     }
     Ok(())
 }

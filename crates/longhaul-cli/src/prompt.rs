@@ -215,22 +215,23 @@ impl TerminalPrompt {
         input: PromptInput,
     ) -> anyhow::Result<()> {
         let gate = oldest_open_gate(client, run).await?;
-        let is_other = gate.as_ref().is_some_and(|gate| Some(gate.id) != self.shown_gate);
-        if is_other && !matches!(input, PromptInput::Why | PromptInput::Detach) {
+        let is_other_gate = gate.as_ref().is_some_and(|gate| Some(gate.id) != self.shown_gate);
+        if is_other_gate && !matches!(input, PromptInput::Why | PromptInput::Detach) {
             output::eprint_line("          the gate was closed meanwhile; the next one:");
             return self.show_oldest_gate(client, run).await;
         }
         let mut scope = AnswerScope::Once;
         let (decision, note) = match (input, &gate) {
-            (PromptInput::Approve(asked), Some(gate)) => {
-                if !gate.scopes.contains(&asked) {
-                    let (asked, why) = (asked.as_str(), "this gate can't be approved that widely");
+            (PromptInput::Approve(requested_scope), Some(gate)) => {
+                if !gate.scopes.contains(&requested_scope) {
+                    let (scope_name, reason) =
+                        (requested_scope.as_str(), "this gate can't be approved that widely");
                     output::eprint_line(&format!(
-                        "          {why} ({asked}); `a` approves it once"
+                        "          {reason} ({scope_name}); `a` approves it once"
                     ));
                     return Ok(());
                 }
-                scope = asked;
+                scope = requested_scope;
                 (GateDecision::Approve, None)
             }
             (PromptInput::Reject(note), Some(_)) => (GateDecision::Reject, note),
@@ -238,8 +239,8 @@ impl TerminalPrompt {
                 (GateDecision::Answer(text), None)
             }
             (PromptInput::Text(text), _) => {
-                let steered = client.steer_run(run, text, SteerDelivery::AfterBatch);
-                steered.await?;
+                let send = client.steer_run(run, text, SteerDelivery::AfterBatch);
+                send.await?;
                 if self.mode != PromptMode::Message {
                     output::eprint_line(
                         "          message queued; delivered when the run continues",
@@ -248,8 +249,8 @@ impl TerminalPrompt {
                 return Ok(());
             }
             (PromptInput::Why, _) => {
-                let why = client.explain_run(run).await?;
-                output::eprint_line(&format!("          {}", why.message));
+                let explanation = client.explain_run(run).await?;
+                output::eprint_line(&format!("          {}", explanation.message));
                 return Ok(());
             }
             (
@@ -304,11 +305,11 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
 
 /// Reads lines from stdin in a separate thread, because reading a terminal blocks.
 fn spawn_stdin_reader() -> mpsc::Receiver<String> {
-    let (send, lines) = mpsc::channel(16);
+    let (sender, lines) = mpsc::channel(16);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { return };
-            if send.blocking_send(line).is_err() {
+            if sender.blocking_send(line).is_err() {
                 return;
             }
         }
@@ -347,7 +348,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_offered_option_is_an_answer_although_it_reads_like_a_command() {
-        let (send, lines) = mpsc::channel(4);
+        let (sender, lines) = mpsc::channel(4);
         let mut prompt = TerminalPrompt {
             lines: Some(lines),
             shown_gate: None,
@@ -361,7 +362,7 @@ mod tests {
             ("/reject", PromptInput::Reject(None)),
             ("reject it", PromptInput::Reject(Some("it".into()))),
         ] {
-            send.send(line.to_owned()).await.unwrap();
+            sender.send(line.to_owned()).await.unwrap();
             assert_eq!(prompt.next_input().await, expected, "{line}");
         }
     }

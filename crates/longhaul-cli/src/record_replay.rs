@@ -46,7 +46,7 @@ impl CassetteArgs {
         };
         let config = environment::load_config_quietly(process_env)?;
         let model = prepare_cassette_replay_model(&config, cassette, self.loose);
-        model.map(Some).map_err(|why| CliError::usage_error(why).into())
+        model.map(Some).map_err(|reason| CliError::usage_error(reason).into())
     }
 
     /// Returns whether the run's model calls are recorded.
@@ -110,12 +110,12 @@ impl RecordingSession {
     /// Finishes the cassette (the file in which model calls are recorded) and prints its path,
     /// unless `silent`.
     pub(crate) fn finish_cassette(&self, silent: bool) -> anyhow::Result<()> {
-        let written =
+        let cassette_file =
             self.recorder.finish_and_count_exchanges().context("the cassette is incomplete")?;
         if silent {
             return Ok(());
         }
-        output::eprint_line(&match written {
+        output::eprint_line(&match cassette_file {
             Some((path, exchanges)) => {
                 format!("recorded {} in {}", format_model_exchange_count(exchanges), path.display())
             }

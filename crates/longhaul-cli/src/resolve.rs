@@ -59,8 +59,8 @@ pub(crate) async fn resolve_run_id(client: &RunClient, id: &str) -> anyhow::Resu
         let rows = client.list_runs(filter).await?;
         let is_child = |row: &RunBriefView| row.parent.is_some() && row.chain.is_none();
         return match rows.iter().find(|row| !is_child(row)).or(rows.first()) {
-            Some(last) if is_child(last) => Ok(client.get_run(last.id).await?.root),
-            Some(last) => Ok(last.id),
+            Some(row) if is_child(row) => Ok(client.get_run(row.id).await?.root),
+            Some(row) => Ok(row.id),
             None => Err(CliError::usage_error("there is no run yet")
                 .with_hint("try the demo", "longhaul demo")
                 .into()),
@@ -74,7 +74,7 @@ pub(crate) async fn resolve_run_id(client: &RunClient, id: &str) -> anyhow::Resu
 async fn runs_with_id_suffix(client: &RunClient, suffix: &str) -> anyhow::Result<Vec<RunId>> {
     let filter = RunFilter { limit: SEARCHED_MAX, ..RunFilter::default() };
     let rows = client.list_runs(filter).await?;
-    let ids = rows.iter().map(|listed| listed.id);
+    let ids = rows.iter().map(|row| row.id);
     Ok(ids.filter(|id| id.to_string().ends_with(suffix)).collect())
 }
 
@@ -83,13 +83,13 @@ pub(crate) async fn resolve_rule_id(client: &RunClient, id: &str) -> anyhow::Res
     if let Ok(rule) = id.parse::<RuleId>() {
         return Ok(rule);
     }
-    let end = parse_id_suffix(id, RuleId::PREFIX)?;
+    let suffix = parse_id_suffix(id, RuleId::PREFIX)?;
     let filter =
         RuleFilter { include_inactive: true, limit: SEARCHED_MAX, ..RuleFilter::default() };
     let rules = client.list_rules(filter).await?;
     let ids = rules.iter().map(|rule| rule.id);
-    let fits: Vec<RuleId> = ids.filter(|id| id.to_string().ends_with(end)).collect();
-    expect_one_id_match(id, RuleId::PREFIX, &fits)
+    let matches: Vec<RuleId> = ids.filter(|id| id.to_string().ends_with(suffix)).collect();
+    expect_one_id_match(id, RuleId::PREFIX, &matches)
 }
 
 /// Finds the gate with this id or id suffix. The id of a run, or `@last`, stands for the only open
@@ -105,40 +105,40 @@ pub(crate) async fn resolve_gate_by_gate_or_run_id(
     if is_run {
         return find_only_open_gate(client, resolve_run_id(client, gate_or_run).await?).await;
     }
-    let end = parse_id_suffix(gate_or_run, GateId::PREFIX)?;
+    let suffix = parse_id_suffix(gate_or_run, GateId::PREFIX)?;
     let filter = GateFilter { limit: SEARCHED_MAX, ..GateFilter::default() };
     let gates = client.list_gates(filter).await?;
-    let fits: Vec<GateId> =
-        gates.iter().map(|gate| gate.id).filter(|id| id.to_string().ends_with(end)).collect();
-    if fits.is_empty() && end == gate_or_run {
+    let matches: Vec<GateId> =
+        gates.iter().map(|gate| gate.id).filter(|id| id.to_string().ends_with(suffix)).collect();
+    if matches.is_empty() && suffix == gate_or_run {
         let run = expect_one_id_match(
             gate_or_run,
             "gate or run",
-            &runs_with_id_suffix(client, end).await?,
+            &runs_with_id_suffix(client, suffix).await?,
         )?;
         return find_only_open_gate(client, run).await;
     }
-    let id = expect_one_id_match(gate_or_run, "gate", &fits)?;
+    let id = expect_one_id_match(gate_or_run, "gate", &matches)?;
     client.get_gate(id).await
 }
 
 async fn find_only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
-    let mut open = client.list_open_gates(run).await?;
+    let mut gates = client.list_open_gates(run).await?;
     // An ended run of a chain stands for the newest run of the chain.
-    if open.is_empty() {
+    if gates.is_empty() {
         let newest = client.get_run(run).await?.newest_run_in_chain();
-        open = client.list_open_gates(newest).await?;
+        gates = client.list_open_gates(newest).await?;
     }
     // A run without a gate of its own stands for its open child runs.
-    if open.is_empty() {
+    if gates.is_empty() {
         let statuses = vec![Status::Waiting, Status::Blocked];
         let filter =
             RunFilter { parent: Some(run), statuses, limit: LAST_RUNS, ..RunFilter::default() };
         for child in client.list_runs(filter).await? {
-            open.extend(client.list_open_gates(child.id).await?);
+            gates.extend(client.list_open_gates(child.id).await?);
         }
     }
-    match (open.pop(), open.len()) {
+    match (gates.pop(), gates.len()) {
         (Some(gate), 0) => Ok(gate),
         (None, _) => {
             // Fails if there is no such run at all.
@@ -150,11 +150,11 @@ async fn find_only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<G
             .with_hint("see what the run does", format!("longhaul why {run}"))
             .into())
         }
-        (Some(gate), more) => {
-            let count = more + 1;
+        (Some(gate), other_count) => {
+            let count = other_count + 1;
             let mut failure =
                 CliError::usage_error(format!("{run} waits for {count} answers; name a gate"));
-            for gate in open.iter().rev().chain([&gate]) {
+            for gate in gates.iter().rev().chain([&gate]) {
                 let id = gate.id;
                 failure =
                     failure.with_hint(&first_line(&gate.ask), format!("longhaul gates show {id}"));
@@ -175,16 +175,16 @@ fn hint_to_list_candidates(id_prefix: &str) -> (&'static str, &'static str) {
 }
 
 fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
-    let end = id.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')).unwrap_or(id);
-    if end.len() < SUFFIX_CHARS_MIN || !end.chars().all(|c| c.is_ascii_alphanumeric()) {
-        let or_last = if prefix == RuleId::PREFIX { "" } else { ", or @last" };
+    let suffix = id.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')).unwrap_or(id);
+    if suffix.len() < SUFFIX_CHARS_MIN || !suffix.chars().all(|c| c.is_ascii_alphanumeric()) {
+        let last_note = if prefix == RuleId::PREFIX { "" } else { ", or @last" };
         let message = format!(
-            "`{id}` is not an id: give the whole id, or its last {SUFFIX_CHARS_MIN} characters or more{or_last}"
+            "`{id}` is not an id: give the whole id, or its last {SUFFIX_CHARS_MIN} characters or more{last_note}"
         );
-        let (what, command) = hint_to_list_candidates(prefix);
-        return Err(CliError::usage_error(message).with_hint(what, command).into());
+        let (label, command) = hint_to_list_candidates(prefix);
+        return Err(CliError::usage_error(message).with_hint(label, command).into());
     }
-    Ok(end)
+    Ok(suffix)
 }
 
 fn expect_one_id_match<Id: Copy + std::fmt::Display>(
@@ -214,19 +214,19 @@ mod tests {
 
     #[test]
     fn an_ambiguous_suffix_lists_the_candidates() {
-        let resolve = |fits: &[RunId]| {
-            expect_one_id_match("7k3qv9", "run", fits).map_err(|error| error.to_string())
+        let resolve = |matches: &[RunId]| {
+            expect_one_id_match("7k3qv9", "run", matches).map_err(|error| error.to_string())
         };
         let ids = [RunId::from_bits(1), RunId::from_bits(2)];
-        let clash = resolve(&ids).unwrap_err();
-        assert!(ids.iter().all(|id| clash.contains(&id.to_string())), "{clash}");
-        assert!(clash.contains("longhaul ls --all"), "{clash}");
+        let error = resolve(&ids).unwrap_err();
+        assert!(ids.iter().all(|id| error.contains(&id.to_string())), "{error}");
+        assert!(error.contains("longhaul ls --all"), "{error}");
         assert_eq!(resolve(&ids[..1]), Ok(ids[0]));
         assert!(resolve(&[]).unwrap_err().contains("no run whose id ends in `7k3qv9`"));
-        let unmatched = expect_one_id_match::<GateId>("7k3qv9", "gate or run", &[]).unwrap_err();
-        assert!(unmatched.to_string().contains("longhaul gates"), "{unmatched}");
-        let unmatched = parse_id_suffix("nope", GateId::PREFIX).unwrap_err();
-        assert!(unmatched.to_string().contains("longhaul gates"), "{unmatched}");
+        let error = expect_one_id_match::<GateId>("7k3qv9", "gate or run", &[]).unwrap_err();
+        assert!(error.to_string().contains("longhaul gates"), "{error}");
+        let error = parse_id_suffix("nope", GateId::PREFIX).unwrap_err();
+        assert!(error.to_string().contains("longhaul gates"), "{error}");
     }
 
     #[test]

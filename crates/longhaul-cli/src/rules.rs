@@ -89,8 +89,8 @@ impl ListRulesCommand {
             output::eprint_line("No approval is remembered.   longhaul approve GATE --for agent");
             return Ok(());
         }
-        let head = ["RULE", "FOR", "ALLOWS", "BY", "WHEN", "USED", "LAST USED"];
-        table::print_table(&head, rules.iter().map(rule_row))
+        let titles = ["RULE", "FOR", "ALLOWS", "BY", "WHEN", "USED", "LAST USED"];
+        table::print_table(&titles, rules.iter().map(rule_row))
     }
 }
 
@@ -114,7 +114,7 @@ impl RevokeRuleCommand {
 
 fn rule_row(rule: &RuleView) -> Vec<TableCell> {
     let used = rule.used.to_string();
-    let last = match (&rule.revoked, rule.last_used_at) {
+    let last_use = match (&rule.revoked, rule.last_used_at) {
         (Some(revoked), _) => {
             format!("revoked by {}, {}", revoked.by, format_date_time(revoked.at))
         }
@@ -128,7 +128,7 @@ fn rule_row(rule: &RuleView) -> Vec<TableCell> {
         TableCell::new(&rule.by),
         TableCell::new(format_date_time(rule.at)),
         TableCell::new(used),
-        TableCell::new(last),
+        TableCell::new(last_use),
     ]
 }
 

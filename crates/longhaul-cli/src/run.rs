@@ -31,10 +31,10 @@ const EXAMPLES: &str = "Examples:
   longhaul run writer - < task.txt              the task from stdin
   longhaul run --chain full-pipeline \"...\"       plan, implement, review, fix
   longhaul run --chain full-pipeline --step review \"...\"   one step alone
-  longhaul run writer \"...\" --record=first      record model calls to .longhaul/cassettes/first.jsonl
+  longhaul run writer \"...\" --record=first      record model calls in a cassette
   longhaul run writer \"...\" --replay first      replay it without calling a model
   longhaul run writer \"...\" --ephemeral         keep nothing: no store, no journal, no lock
-  longhaul run writer \"...\" --no-input --json   for scripts: one JSON object, exit 3 if a person is needed
+  longhaul run writer \"...\" --no-input --json   for scripts: one JSON object
 
 The command drives its own run, with the runs that it starts, and no others: `longhaul worker`,
 `dev` and `serve` drive all. Without a terminal it exits with 3 when a person is needed.
@@ -119,8 +119,8 @@ impl RunTaskCommand {
 
     /// Fails if `--chain` is combined with an option that works for a single run only.
     fn check_chain_options(&self) -> anyhow::Result<()> {
-        let keeps_calls = self.record_replay.is_recording() || self.record_replay.is_replaying();
-        if self.task.chain().is_some() && (self.ephemeral.is_enabled() || keeps_calls) {
+        let uses_cassette = self.record_replay.is_recording() || self.record_replay.is_replaying();
+        if self.task.chain().is_some() && (self.ephemeral.is_enabled() || uses_cassette) {
             let message = "a chain can't be recorded, replayed or run with --ephemeral";
             let hint = "longhaul run --chain NAME ...";
             return Err(CliError::usage_error(message)
@@ -158,19 +158,19 @@ impl RunTaskCommand {
             let unattended = options.silent || options.stop_at_person;
             self.ask_for_trust(agents, &process_env, unattended)?;
         }
-        let listening = match self.record_replay.is_recording() {
+        let recording = match self.record_replay.is_recording() {
             true => Some(self.record_replay.open_store_for_recording(&process_env)?),
             false => None,
         };
-        let opened = match (&server, &listening) {
+        let opened_store = match (&server, &recording) {
             (Some(_), _) | (None, Some(_)) => None,
             (None, None) => Some(open_store_as_driver_or_observer(&process_env, agents)?),
         };
-        let local = match &listening {
-            Some(listening) => Some(&listening.runtime),
-            None => opened.as_ref().map(|open| open.note_driver_and_get_runtime(options.silent)),
+        let local_runtime = match &recording {
+            Some(recording) => Some(&recording.runtime),
+            None => opened_store.as_ref().map(|it| it.note_driver_and_get_runtime(options.silent)),
         };
-        let client: RunClient = match (server, local) {
+        let client: RunClient = match (server, local_runtime) {
             (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),
             (server, None) => connect_or_create_store(server)?,
         };
@@ -180,21 +180,21 @@ impl RunTaskCommand {
             if !options.silent {
                 output::eprint_line(&format!("{run}  {}", self.task.agent_or_chain_name()));
             }
-            if let Some(listening) = &listening {
-                listening.begin_cassette(run, self.task.agent_name()).await?;
+            if let Some(recording) = &recording {
+                recording.begin_cassette(run, self.task.agent_name()).await?;
             }
-            let followed = FollowedRun {
+            let followed_run = FollowedRun {
                 client: &client,
                 run,
                 after: Seq::START,
-                runtime: local,
+                runtime: local_runtime,
                 // Another driver would not record its model calls.
-                keeps_lock: listening.is_some(),
+                keeps_lock: recording.is_some(),
                 timeout,
             };
-            let exit = followed.follow_to_end(options, interrupts).await?;
-            if let Some(listening) = &listening {
-                listening.finish_cassette(options.silent)?;
+            let exit = followed_run.follow_to_end(options, interrupts).await?;
+            if let Some(recording) = &recording {
+                recording.finish_cassette(options.silent)?;
             }
             Ok(exit)
         })
@@ -221,9 +221,9 @@ impl RunTaskCommand {
     fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
         let options = RunFollowOptions { is_only_client: true, ..self.follow_options() };
         let quiet = self.follow.quiet;
-        let opened =
+        let result =
             self.ephemeral.open_runtime_and_prepare_task(&self.task, &self.record_replay, quiet);
-        let (runtime, task) = opened?;
+        let (runtime, task) = result?;
         let client = RunClient::for_local_store(&runtime.longhaul);
         runtime::build_multi_thread_tokio()?.block_on(async {
             let interrupts = InterruptListener::listen()?;
@@ -232,7 +232,7 @@ impl RunTaskCommand {
                 let agent = self.task.agent_name();
                 output::eprint_line(&format!("{run}  {agent}  (ephemeral, nothing is stored)"));
             }
-            let followed = FollowedRun {
+            let followed_run = FollowedRun {
                 client: &client,
                 run,
                 after: Seq::START,
@@ -240,7 +240,7 @@ impl RunTaskCommand {
                 keeps_lock: true,
                 timeout,
             };
-            followed.follow_to_end(options, interrupts).await
+            followed_run.follow_to_end(options, interrupts).await
         })
     }
 }

@@ -138,21 +138,22 @@ impl RunAction<'_> {
             let run = resolve::resolve_run_id(client, name).await?;
             // An ended run of a chain stands for the newest run of the chain.
             let newest = client.get_run(run).await?.newest_run_in_chain();
-            let why = client.explain_run(newest).await?;
-            if runs.iter().all(|(_, other)| other.run != newest) {
-                runs.push((run, why));
+            let explanation = client.explain_run(newest).await?;
+            if runs.iter().all(|(_, known)| known.run != newest) {
+                runs.push((run, explanation));
             }
         }
-        let driven = client.has_process_driving_runs().await?;
+        let has_driver = client.has_process_driving_runs().await?;
         let mut exit = Exit::Done;
         let mut data = Vec::new();
-        for (run, why) in runs {
-            let was = client.get_run(why.run).await?.status;
+        for (run, explanation) in runs {
+            let old_status = client.get_run(explanation.run).await?.status;
             match self.apply_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
                         let chain_note = self.note_if_other_run_changed(run, &view);
-                        let outcome = self.action_outcome_text(&view, (was, &why), driven);
+                        let outcome =
+                            self.action_outcome_text(&view, (old_status, &explanation), has_driver);
                         let children_note = self.open_children_text(client, view.id).await?;
                         output::print_text(&format!("{chain_note}{outcome}{children_note}"))?;
                     }
@@ -188,9 +189,10 @@ impl RunAction<'_> {
         };
         match (&changed.chain, chain_run == requested_run) {
             (Some(chain), false) => {
-                let (step, of) = (chain.step, chain.of);
+                let (step, step_count) = (chain.step, chain.of);
                 format!(
-                    "{requested_run} has ended; its chain is at step {step} of {of}, {chain_run}. "
+                    "{requested_run} has ended; its chain is at step {step} of {step_count}, \
+                     {chain_run}. "
                 )
             }
             (Some(_), true) | (None, _) => String::new(),
@@ -223,7 +225,7 @@ impl RunAction<'_> {
         before: (Status, &RunExplanation),
         has_process_driving_runs: bool,
     ) -> String {
-        let (old_status, why) = before;
+        let (old_status, explanation) = before;
         let id = run.id;
         let is_parked = matches!(old_status, Status::Waiting | Status::Blocked);
         let no_worker = format!("No worker drives the run now. To drive it: longhaul watch {id}");
@@ -244,10 +246,12 @@ impl RunAction<'_> {
                 format!("{id}: pause requested; the run pauses when its calls are done.")
             }
             (Self::Pause, _) => format!("{id}: pause requested. {no_worker}"),
-            (Self::Resume(_), _) if is_parked && !why.command.contains("longhaul resume") => {
+            (Self::Resume(_), _)
+                if is_parked && !explanation.command.contains("longhaul resume") =>
+            {
                 format!(
                     "{id} still waits, which a resume does not end. {}   {}",
-                    why.message, why.command
+                    explanation.message, explanation.command
                 )
             }
             (Self::Resume(_), _) if old_status == Status::Blocked && has_process_driving_runs => {

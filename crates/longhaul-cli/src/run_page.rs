@@ -20,8 +20,8 @@ pub(crate) fn render_run_page(
     explanation: &RunExplanation,
     label: &StatusLabel,
 ) -> Vec<String> {
-    let paint = Styler::for_stdout();
-    let status = paint.apply_tone(label.tone, &label.text);
+    let styler = Styler::for_stdout();
+    let status = styler.apply_tone(label.tone, &label.text);
     let mut lines = vec![
         format!("{}  {}  {status}", run.id, sanitize::sanitize_line(&run.agent)),
         format!("  {}", sanitize::sanitize_line(&explanation.message)),
@@ -32,13 +32,13 @@ pub(crate) fn render_run_page(
     }
     lines.push(String::new());
     for (name, value) in run_detail_rows(run) {
-        let name = paint.apply_tone(TextTone::Dim, &format!("{name:<9}"));
+        let name = styler.apply_tone(TextTone::Dim, &format!("{name:<9}"));
         lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
     }
     for GradingVerdictView { round, verdict, note, .. } in &run.verdicts {
         let verdict = verdict_text(*verdict);
         let text = sanitize::sanitize_line(&format!("round {round}: {verdict}: {note}"));
-        lines.push(format!("  {} {text}", paint.apply_tone(TextTone::Dim, "outcome  ")));
+        lines.push(format!("  {} {text}", styler.apply_tone(TextTone::Dim, "outcome  ")));
     }
     if let Some(output) = &run.output {
         lines.push(String::new());
@@ -116,8 +116,8 @@ fn chain_position_text(run: &RunView, chain: &RunChainView) -> String {
         true => String::new(),
         false => format!(", newest run {}", chain.current),
     };
-    let (step, of, status) = (chain.step, chain.of, chain.status.as_str());
-    format!("{chain_name}step {step} of {of}; {status}{newest_run_note}")
+    let (step, step_count, status) = (chain.step, chain.of, chain.status.as_str());
+    format!("{chain_name}step {step} of {step_count}; {status}{newest_run_note}")
 }
 
 /// Returns the input of the run's task as text.
@@ -157,17 +157,17 @@ fn usage_with_cap_text(used: u64, cap: Option<u64>) -> String {
 /// Formats all token counts that cost money, so that the cost can be verified by hand.
 fn token_usage_text(usage: &UsageView) -> String {
     let mut text = format!("{} in, {} out", usage.input_tokens, usage.output_tokens);
-    for (tokens, from_or_to) in [(usage.cached_tokens, "from"), (usage.cache_write_tokens, "to")] {
+    for (tokens, preposition) in [(usage.cached_tokens, "from"), (usage.cache_write_tokens, "to")] {
         if tokens > 0 {
-            text.push_str(&format!(", {tokens} {from_or_to} cache"));
+            text.push_str(&format!(", {tokens} {preposition} cache"));
         }
     }
     text
 }
 
 fn run_cost_text(run: &RunView) -> String {
-    let scripted = run.model.as_deref().is_some_and(|model| model.starts_with("scripted/"));
-    if scripted {
+    let is_scripted = run.model.as_deref().is_some_and(|model| model.starts_with("scripted/"));
+    if is_scripted {
         return "$0.00 (scripted)".to_owned();
     }
     let cap = run.budget.usd.map(|cap| format_usd(Some(cap)));

@@ -24,24 +24,24 @@ pub(crate) async fn print_run_tree(
     let view = client.get_run(run).await?;
     let filter = RunFilter { root: Some(view.root), limit: RUNS_MAX + 1, ..RunFilter::default() };
     let mut runs = client.list_runs(filter).await?;
-    let is_cut = runs.len() > RUNS_MAX;
+    let is_truncated = runs.len() > RUNS_MAX;
     runs.truncate(RUNS_MAX);
     // The list is newest first; children are shown in the order in which they were started.
     runs.reverse();
-    let Some(top) = runs.iter().find(|brief| brief.id == run) else {
+    let Some(tree_root) = runs.iter().find(|candidate| candidate.id == run) else {
         anyhow::bail!(
             "the tree of {run} has more than {RUNS_MAX} runs. List its children: longhaul ls --parent {run}"
         );
     };
     if as_json {
-        return output::print_json(&tree_json(&runs, top)?);
+        return output::print_json(&tree_json(&runs, tree_root)?);
     }
     let mut lines = Vec::new();
-    add_run_tree_lines(&mut lines, &runs, (top, String::new(), ""));
+    add_run_tree_lines(&mut lines, &runs, (tree_root, String::new(), ""));
     for line in lines {
         output::print_line(&line)?;
     }
-    if is_cut {
+    if is_truncated {
         output::eprint_line(&format!("only the newest {RUNS_MAX} runs of the tree are shown"));
     }
     Ok(())
@@ -56,10 +56,10 @@ fn child_runs<'a>(
 }
 
 fn tree_json(runs: &[RunBriefView], run: &RunBriefView) -> anyhow::Result<Value> {
-    let below: Vec<Value> =
+    let children: Vec<Value> =
         child_runs(runs, run).map(|child| tree_json(runs, child)).collect::<Result<_, _>>()?;
     let mut value = serde_json::to_value(run)?;
-    value["children"] = json!(below);
+    value["children"] = json!(children);
     Ok(value)
 }
 
@@ -75,7 +75,7 @@ fn add_run_tree_lines(
     let agent = sanitize::sanitize_line(&run.agent);
     let line = format!("{indent}{branch}{} {} {agent}  {now}", label.text, run.id);
     lines.push(line.trim_end().to_owned());
-    let deeper = match branch {
+    let child_indent = match branch {
         "" => indent,
         "└─ " => format!("{indent}   "),
         _ => format!("{indent}│  "),
@@ -83,6 +83,6 @@ fn add_run_tree_lines(
     let last = child_runs(runs, run).next_back().map(|child| child.id);
     for child in child_runs(runs, run) {
         let branch = if Some(child.id) == last { "└─ " } else { "├─ " };
-        add_run_tree_lines(lines, runs, (child, deeper.clone(), branch));
+        add_run_tree_lines(lines, runs, (child, child_indent.clone(), branch));
     }
 }

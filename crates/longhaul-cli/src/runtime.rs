@@ -5,12 +5,12 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Builds a single-threaded tokio runtime, for commands that do not drive (execute) runs.
 pub(crate) fn build_single_thread_tokio() -> anyhow::Result<Runtime> {
-    let built = Builder::new_current_thread().enable_all().build();
-    built.context("the async runtime can't be started")
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.context("the async runtime can't be started")
 }
 
 /// Builds a multi-threaded tokio runtime, for commands that drive (execute) runs.
 pub(crate) fn build_multi_thread_tokio() -> anyhow::Result<Runtime> {
-    let built = Builder::new_multi_thread().enable_all().build();
-    built.context("the async runtime can't be started")
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    runtime.context("the async runtime can't be started")
 }

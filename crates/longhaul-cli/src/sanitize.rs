@@ -8,12 +8,12 @@ pub(crate) fn sanitize_line(text: &str) -> String {
 
 /// Makes text of several lines safe for a terminal. Line breaks and tabs are kept.
 pub(crate) fn sanitize_text(text: &str) -> String {
-    let safe = |c| match c {
+    let replace_unsafe = |c| match c {
         '\n' | '\t' => c,
         _ if is_terminal_unsafe(c) => '·',
         _ => c,
     };
-    text.chars().map(safe).collect()
+    text.chars().map(replace_unsafe).collect()
 }
 
 /// Truncates a text to this many characters. A truncated text ends in `…`.
@@ -28,12 +28,12 @@ pub(crate) fn truncate(text: &str, max_chars: usize) -> String {
 /// Returns whether a character controls the terminal, is invisible or changes the reading
 /// direction.
 fn is_terminal_unsafe(c: char) -> bool {
-    let turns_or_hides = matches!(
+    let is_invisible_or_bidi = matches!(
         c,
         '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
     );
-    c.is_control() || turns_or_hides
+    c.is_control() || is_invisible_or_bidi
 }
 
 #[cfg(test)]
@@ -42,14 +42,14 @@ mod tests {
 
     #[test]
     fn terminal_control_characters_are_replaced() {
-        for (input, safe) in [
+        for (input, expected) in [
             ("plain words, naïve 日本", "plain words, naïve 日本"),
             ("\u{1b}[2Jgone", "·[2Jgone"),
             ("over\rwritten", "over·written"),
             ("rm \u{202e}txt.exe", "rm ·txt.exe"),
             ("two\nlines", "two·lines"),
         ] {
-            assert_eq!(sanitize_line(input), safe);
+            assert_eq!(sanitize_line(input), expected);
         }
         assert_eq!(sanitize_text("two\n\tlines\u{7}"), "two\n\tlines·");
         assert_eq!(truncate("abcdef", 4), "abc…");

@@ -19,7 +19,7 @@ use crate::task_args::parse_input_json;
 use crate::{output, runtime};
 
 const EXAMPLES: &str = "Examples:
-  longhaul schedules add digest --cron \"0 9 * * MON-FRI\" --tz Europe/Berlin --agent writer --input \"Sum up the news\"
+  longhaul schedules add digest --cron \"0 9 * * MON-FRI\" --agent writer --input \"Sum up the news\"
   longhaul schedules add smith-idle --every 30s --agent smith --event idle_tick
   longhaul schedules               all schedules, with the next firing and the last run
   longhaul schedules run digest    starts a run now; the next firing stays as it is
@@ -202,13 +202,13 @@ impl ListSchedulesCommand {
             );
             return Ok(());
         }
-        let head = ["NAME", "WHEN", "STARTS", "NEXT", "LAST RUN", "STATUS"];
-        table::print_table(&head, schedules.iter().map(schedule_row))
+        let titles = ["NAME", "WHEN", "STARTS", "NEXT", "LAST RUN", "STATUS"];
+        table::print_table(&titles, schedules.iter().map(schedule_row))
     }
 }
 
 fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
-    let when = match (&schedule.cron, schedule.every_ms) {
+    let timing = match (&schedule.cron, schedule.every_ms) {
         (Some(cron), _) => format!("{cron} {}", schedule.tz.as_deref().unwrap_or_default()),
         (None, every) => format!("every {}", format_duration(Millis(every.unwrap_or_default()))),
     };
@@ -227,7 +227,7 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
     };
     vec![
         TableCell::new(&schedule.name),
-        TableCell::new(when),
+        TableCell::new(timing),
         TableCell::new(target),
         TableCell::new(next),
         TableCell::new(last),

@@ -108,14 +108,15 @@ impl PreparedServer {
         mode: ServeMode,
     ) -> anyhow::Result<Self> {
         let config = load_config_and_init_log(args, process_env, mode)?;
-        let is_seen = LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
-        let unattended = mode == ServeMode::Serve || !is_seen;
+        let is_interactive =
+            LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
+        let unattended = mode == ServeMode::Serve || !is_interactive;
         let agent_files = FileTimesAndSizes::read_times_and_sizes(&config, &[]);
         let agents = environment::load_agents(&config)?;
         let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, unattended)?;
         check_server_settings_trusted(&config)?;
-        for untrusted in untrusted {
-            tracing::warn!("{untrusted}");
+        for warning in untrusted {
+            tracing::warn!("{warning}");
         }
         raise_open_file_limit();
         let (listener, address) = bind_listener(&config, mode)?;
@@ -126,10 +127,10 @@ impl PreparedServer {
             ..store_open_options(OpenMode::Driver)
         };
         let runtime = open_runtime(config, options)?;
-        let fresh = runtime.longhaul.generate_secret(KEY_PREFIX)?;
-        let at = local_key::local_key_path(&runtime.config);
-        let local_key = local_key::load_or_create_local_key(&at, &fresh)
-            .map_err(|error| error::from_local_key_error(&error, &at))?;
+        let new_key = runtime.longhaul.generate_secret(KEY_PREFIX)?;
+        let key_path = local_key::local_key_path(&runtime.config);
+        let local_key = local_key::load_or_create_local_key(&key_path, &new_key)
+            .map_err(|error| error::from_local_key_error(&error, &key_path))?;
         let store = sqlite_store_path(&runtime.config)?;
         let pid = std::process::id();
         let marker = RunningServerRecordGuard::create(RunningServerRecord { url, pid, store })
@@ -147,7 +148,7 @@ impl PreparedServer {
             mode,
             inbox: args.inbox.clone(),
             until_eof: args.until_eof,
-            is_interactive: is_seen,
+            is_interactive,
             _marker: marker,
         })
     }
@@ -170,19 +171,19 @@ impl PreparedServer {
         self.listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
         let stop = Shutdown::new();
-        let (close, closed) = oneshot::channel::<()>();
+        let (close_sender, close_receiver) = oneshot::channel::<()>();
         let mut server = std::pin::pin!(longhaul_server::serve(listener, app.clone(), async {
-            _ = closed.await;
+            _ = close_receiver.await;
         }));
-        let mut worked = std::pin::pin!(async {
-            let folders = async {
+        let mut worker_run = std::pin::pin!(async {
+            let serve_folders = async {
                 serve_inboxes(&self.runtime.longhaul, &inboxes, &types, &stop).await;
                 std::future::pending().await
             };
             tokio::select! {
                 biased;
-                worked = worker.run(stop.clone()) => worked,
-                never = folders => never,
+                result = worker.run(stop.clone()) => result,
+                never = serve_folders => never,
             }
         });
         let mut reload = std::pin::pin!(self.reload_files_in_dev_mode());
@@ -191,24 +192,24 @@ impl PreparedServer {
         loop {
             tokio::select! {
                 biased;
-                done = worked.as_mut() => {
+                worker_result = worker_run.as_mut() => {
                     if !stop.is_draining() {
                         tracing::error!("the worker stopped unexpectedly");
                     }
                     // Pending responses are sent before the server closes.
-                    drop(close);
-                    let served = server.as_mut().await;
+                    drop(close_sender);
+                    let server_result = server.as_mut().await;
                     self.runtime.mcp_tools.close_mcp_clients().await;
-                    done?;
-                    served?;
+                    worker_result?;
+                    server_result?;
                     tracing::info!("server stopped");
                     return Ok(if stop.is_draining() { Exit::Done } else { Exit::Busy });
                 }
                 result = server.as_mut() => {
                     stop.request_drain();
-                    let done = worked.as_mut().await;
+                    let worker_result = worker_run.as_mut().await;
                     self.runtime.mcp_tools.close_mcp_clients().await;
-                    done?;
+                    worker_result?;
                     result?;
                     return Ok(Exit::Busy);
                 }
@@ -304,14 +305,14 @@ fn drain_or_abort_server(stop: &Shutdown, app: &App) {
 /// Returns the secrets to redact in the log, each with the name of its variable.
 fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
     let mut names = config.secret_names();
-    let key_names = BUILT_IN_PROVIDERS.iter().flat_map(|key_names| key_names.key_env);
+    let key_names = BUILT_IN_PROVIDERS.iter().flat_map(|provider| provider.key_env);
     names.extend(key_names.map(|name| (*name).to_owned()));
     for (path, setting) in config.settings_below("providers") {
         if path.ends_with("key_env") {
             names.extend(setting.value.to_text_list());
         }
     }
-    let found = names.iter().flat_map(|name| {
+    let variables = names.iter().flat_map(|name| {
         let values = config.env.values_to_redact(name).into_iter();
         values.map(move |value| (name.clone(), value.to_owned()))
     });
@@ -322,7 +323,7 @@ fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
         };
         Some((path.to_owned(), value.reveal().to_owned()))
     });
-    found.chain(headers).collect()
+    variables.chain(headers).collect()
 }
 
 /// Loads the configuration and sets up the log.
@@ -332,7 +333,7 @@ fn load_config_and_init_log(
     mode: ServeMode,
 ) -> anyhow::Result<Config> {
     let style = args.log.unwrap_or_else(LogStyle::for_stderr);
-    let read = || {
+    let load = || {
         let process_env = match mode {
             ServeMode::Dev => environment::add_dotenv_variables(process_env)?,
             ServeMode::Serve => process_env,
@@ -345,12 +346,12 @@ fn load_config_and_init_log(
             };
             config.settings.insert("server.listen".to_owned(), setting);
         }
-        let hidden = secrets_to_redact(&config);
-        anyhow::Ok((config, hidden))
+        let log_secrets = secrets_to_redact(&config);
+        anyhow::Ok((config, log_secrets))
     };
-    match read() {
-        Ok((config, hidden)) => {
-            log::init_server_log(style, hidden);
+    match load() {
+        Ok((config, log_secrets)) => {
+            log::init_server_log(style, log_secrets);
             for note in config.notes.iter().chain(&secrets::unredactable_secret_warnings(&config)) {
                 tracing::warn!("{note}");
             }
@@ -369,9 +370,9 @@ fn check_server_settings_trusted(config: &Config) -> anyhow::Result<()> {
     let Some(item) = egress::server_trust_item(config) else {
         return Ok(());
     };
-    TrustDecisions::new(config).check_trusted(&item).map_err(|why| {
+    TrustDecisions::new(config).check_trusted(&item).map_err(|reason| {
         CliError::usage_error(format!(
-            "{why} With these settings the server {}.",
+            "{reason} With these settings the server {}.",
             item.lines.join("; ")
         ))
         .with_exit_code(Exit::NotAllowed)
@@ -382,11 +383,11 @@ fn check_server_settings_trusted(config: &Config) -> anyhow::Result<()> {
 
 fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let listen_address = config.server_settings().listen;
-    let bound = TcpListener::bind(&listen_address).and_then(|listener| {
+    let result = TcpListener::bind(&listen_address).and_then(|listener| {
         let address = listener.local_addr()?;
         Ok((listener, address))
     });
-    bound.map_err(|error| {
+    result.map_err(|error| {
         let command = mode.command();
         let failure = CliError::usage_error(format!("can't listen on {listen_address}: {error}"))
             .with_hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
@@ -405,8 +406,8 @@ fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListene
 fn server_already_running_error(config: &Config) -> Option<CliError> {
     let store = sqlite_store_path(config).ok()?;
     let RunningServerRecord { url, pid, .. } = server_marker::load_running_server_record(&store)?;
-    let holds = longhaul_store::store_has_driver_process(&store).unwrap_or(false);
-    holds.then(|| {
+    let has_driver = longhaul_store::store_has_driver_process(&store).unwrap_or(false);
+    has_driver.then(|| {
         error::from_store_error(&StoreError::AlreadyDriven {
             at: store.display().to_string(),
             holder: format!("pid {pid}, a server at {url}"),

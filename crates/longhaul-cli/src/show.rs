@@ -60,8 +60,8 @@ impl ShowRunCommand {
         if self.json {
             return output::print_json(&view);
         }
-        let (why, label) = explain_run_status_with_label(client, &view).await?;
-        for line in run_page::render_run_page(&view, &why, &label) {
+        let (explanation, label) = explain_run_status_with_label(client, &view).await?;
+        for line in run_page::render_run_page(&view, &explanation, &label) {
             output::print_line(&line)?;
         }
         Ok(())
@@ -82,10 +82,10 @@ impl ShowRunCommand {
         let mut after = Seq::START;
         loop {
             let entries = client.read_events(run, after, PAGE_SIZE).await?;
-            let Some(last) = entries.last() else {
+            let Some(last_entry) = entries.last() else {
                 return Ok(());
             };
-            after = last.seq;
+            after = last_entry.seq;
             for entry in &entries {
                 match self.json {
                     true => output::print_json(&entry.to_envelope()?)?,

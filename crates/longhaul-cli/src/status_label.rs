@@ -16,7 +16,7 @@ pub(crate) struct StatusLabel {
 
 /// Returns the label for a run's status and the reason of that status.
 pub(crate) fn status_label(status: Status, reason: Option<&str>) -> StatusLabel {
-    let (sign, text, tone) = match (status, reason) {
+    let (symbol, text, tone) = match (status, reason) {
         (Status::Waiting, Some("approval" | "question")) => {
             ("▲", "waiting: you".to_owned(), TextTone::NeedsPerson)
         }
@@ -36,7 +36,7 @@ pub(crate) fn status_label(status: Status, reason: Option<&str>) -> StatusLabel 
         (Status::Failed, _) => ("✗", "failed".to_owned(), TextTone::Bad),
         (Status::Cancelled, _) => ("–", "cancelled".to_owned(), TextTone::Dim),
     };
-    StatusLabel { text: format!("{sign} {text}"), tone }
+    StatusLabel { text: format!("{symbol} {text}"), tone }
 }
 
 /// Returns the label for a run that needs a worker to continue while no worker drives it.

@@ -182,8 +182,8 @@ impl SteerRunCommand {
             output::eprint_line(&format!("No messages were sent to {run}."));
         }
         let now = client.current_store_time().await?;
-        let tell = |steer| output::print_text(&delivery_status_text(steer, now));
-        steers.iter().try_for_each(tell)
+        let print_status = |steer| output::print_text(&delivery_status_text(steer, now));
+        steers.iter().try_for_each(print_status)
     }
 }
 
@@ -206,9 +206,8 @@ async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Resul
     match (steers.pop(), steers.is_empty()) {
         (Some(steer), true) => Ok(steer),
         (found, _) => {
-            let no_or_many_messages =
-                if found.is_none() { "no message" } else { "more than one message" };
-            let message = format!("{run} has {no_or_many_messages} with the id `{id}`");
+            let count_text = if found.is_none() { "no message" } else { "more than one message" };
+            let message = format!("{run} has {count_text} with the id `{id}`");
             Err(CliError::usage_error(message)
                 .with_hint("list the messages", format!("longhaul steer {run} --status"))
                 .into())
@@ -259,12 +258,12 @@ fn delivery_status_text(steer: &SteerView, now: Timestamp) -> String {
         (SteerState::Delivered, Some([before, next]), _) => {
             format!("{id}  delivered between turns {before} and {next}{delay_note}: {text}")
         }
-        (_, _, Some(why)) => format!("{id}  not delivered: {why}: {text}"),
+        (_, _, Some(reason)) => format!("{id}  not delivered: {reason}: {text}"),
         (SteerState::Queued, ..) => {
-            let for_duration = steer.sent_at.map_or_else(String::new, |sent| {
-                format!(" for {}", format_duration(now.duration_since(sent)))
+            let queued_note = steer.sent_at.map_or_else(String::new, |sent_at| {
+                format!(" for {}", format_duration(now.duration_since(sent_at)))
             });
-            format!("{id}  queued{for_duration}: {text}")
+            format!("{id}  queued{queued_note}: {text}")
         }
         (SteerState::Delivered, None, None) => format!("{id}  delivered{delay_note}: {text}"),
         (SteerState::Dropped, _, None) => format!("{id}  dropped{delay_note}: {text}"),

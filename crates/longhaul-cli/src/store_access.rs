@@ -142,8 +142,8 @@ pub(crate) fn store_open_options(mode: OpenMode) -> ProjectOpenOptions {
 /// Returns the handler for a failed sync to disk. What is on disk is unknown then, so the process
 /// exits, and the next process reads what was really written.
 fn exit_on_fsync_failure_hook() -> FatalHook {
-    Arc::new(|why: &str| {
-        log::report_error(&anyhow::anyhow!("the store failed and must be opened again: {why}"));
+    Arc::new(|reason: &str| {
+        log::report_error(&anyhow::anyhow!("the store failed and must be opened again: {reason}"));
         // Exit code 5 means safe to retry: acknowledged writes are on disk.
         std::process::exit(5);
     })

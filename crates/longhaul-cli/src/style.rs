@@ -28,9 +28,9 @@ pub(crate) struct Styler {
 impl Styler {
     /// Creates a styler that uses colours if stdout is a terminal that supports them.
     pub(crate) fn for_stdout() -> Self {
-        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { enabled: std::io::stdout().is_terminal() && !set("NO_COLOR") && !dumb }
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { enabled: std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb }
     }
 
     /// Returns the text in the colour of this tone, or unchanged if colours are disabled.
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn colours_are_used_only_when_enabled() {
-        let (on, off) = (Styler { enabled: true }, Styler { enabled: false });
-        assert_eq!(on.apply_tone(TextTone::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
-        assert_eq!(off.apply_tone(TextTone::Bad, "x"), "x");
+        let (enabled, disabled) = (Styler { enabled: true }, Styler { enabled: false });
+        assert_eq!(enabled.apply_tone(TextTone::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(disabled.apply_tone(TextTone::Bad, "x"), "x");
     }
 }

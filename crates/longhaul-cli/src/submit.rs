@@ -47,12 +47,12 @@ pub(crate) struct SubmitTaskCommand {
 impl SubmitTaskCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let server = find_configured_or_local_server()?;
-        let bare = environment::current_process_env()?;
+        let env_without_dotenv = environment::current_process_env()?;
         // Only to check that there is a model. The driver decides itself whether it reads `.env`.
-        let process_env = environment::add_dotenv_variables_if_valid(bare.clone());
+        let process_env = environment::add_dotenv_variables_if_valid(env_without_dotenv.clone());
         let mut prepared = prepare_task(&self.task, server.as_ref(), &process_env)?;
-        if server.is_none() && process_env.env != bare.env {
-            prepared.add_dotenv_key_notes(&bare)?;
+        if server.is_none() && process_env.env != env_without_dotenv.env {
+            prepared.add_dotenv_key_notes(&env_without_dotenv)?;
         }
         let task = prepared.print_notes_and_take_task(false);
         let client = connect_or_create_store(server)?;
@@ -97,13 +97,13 @@ impl PreparedTask {
         let config = environment::load_config_quietly(env_without_dotenv)?;
         let models = project_model_resolver(&config, &environment::system_clock());
         let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
-        let missing = self.models.iter();
-        let missing = missing.filter(|name| {
+        let names = self.models.iter();
+        let names = names.filter(|name| {
             models.resolve_model_name(Some(name)).is_err()
                 && model_awaiting_trust(&config, &selector, Some(name)).is_none()
         });
-        let missing = missing.map(|name| dotenv_key_note(name));
-        self.notes.extend(missing.collect::<Vec<_>>());
+        let notes = names.map(|name| dotenv_key_note(name));
+        self.notes.extend(notes.collect::<Vec<_>>());
         Ok(())
     }
 }
@@ -126,8 +126,8 @@ fn model_awaiting_trust(
     let name = selector.choose_model(model_name, |_| None).ok()?.name;
     let (provider, _) = name.split_once('/')?;
     let item = egress::provider_trust_item(config, provider)?;
-    let is_shut = TrustDecisions::new(config).check_trusted(&item).is_err();
-    is_shut.then_some(name)
+    let is_untrusted = TrustDecisions::new(config).check_trusted(&item).is_err();
+    is_untrusted.then_some(name)
 }
 
 /// Checks the task from the command line and returns it. Nothing is created on disk for an unknown
@@ -147,8 +147,10 @@ pub(crate) fn prepare_task(
     let agents = find_agents_of_task(&loaded, args)?;
     let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
     let mut requested_models: Vec<String> = Vec::new();
-    for found in &agents {
-        for model in requested_models_of_agent(args, &found.agent, (&config, server, &selector))? {
+    for loaded_agent in &agents {
+        for model in
+            requested_models_of_agent(args, &loaded_agent.agent, (&config, server, &selector))?
+        {
             if !requested_models.contains(&model) {
                 requested_models.push(model);
             }
@@ -160,27 +162,28 @@ pub(crate) fn prepare_task(
     let policies =
         policies.map(|one| one.agent.run_policy(&config.run_policy_defaults(), task.budget));
     let usd = policies.filter_map(|policy| policy.budget.micro_usd).max();
-    let unbound = selector.unpriced_models_warning(&requested_models, usd);
-    let is_replaced = |found: &&&LoadedAgent| {
-        let name = found.agent.name.as_str();
+    let price_warning = selector.unpriced_models_warning(&requested_models, usd);
+    let is_replaced = |loaded_agent: &&&LoadedAgent| {
+        let name = loaded_agent.agent.name.as_str();
         let mut hidden = loaded.hidden.iter();
         hidden.any(|hidden| hidden.name == name && hidden.source == AgentSource::BuiltIn)
     };
-    let replaced = agents.iter().filter(is_replaced).map(|found| {
-        let (name, path) = (&found.agent.name, found.path.display());
+    let replacement_notes = agents.iter().filter(is_replaced).map(|loaded_agent| {
+        let (name, path) = (&loaded_agent.agent.name, loaded_agent.path.display());
         format!("`{name}` is loaded from {path} of this project, not from the built-in agent")
     });
-    let replaced: Vec<String> = replaced.collect();
-    let of_env_file = requested_models.iter().filter_map(|model| {
+    let replacement_notes: Vec<String> = replacement_notes.collect();
+    let dotenv_notes = requested_models.iter().filter_map(|model| {
         let provider = selector.providers.find_provider(model.split_once('/')?.0).ok()?;
         let (variable, _) = provider.variable_and_api_key(&config.env)?;
-        let is_theirs = config.env.is_from_dotenv(variable);
-        is_theirs
+        let is_from_dotenv = config.env.is_from_dotenv(variable);
+        is_from_dotenv
             .then(|| format!("`{model}` is called with the key {variable} from the project's .env"))
     });
-    let of_env_file: Vec<String> = of_env_file.collect();
-    let notes = agents.iter().flat_map(|found| found.notes.clone()).chain(replaced);
-    let notes = notes.chain(of_env_file).chain(unbound);
+    let dotenv_notes: Vec<String> = dotenv_notes.collect();
+    let notes =
+        agents.iter().flat_map(|loaded_agent| loaded_agent.notes.clone()).chain(replacement_notes);
+    let notes = notes.chain(dotenv_notes).chain(price_warning);
     let notes: Vec<String> = notes.chain(secrets::unredactable_secret_warnings(&config)).collect();
     Ok(PreparedTask { task, models: requested_models, notes, agents: Some(loaded) })
 }
@@ -191,20 +194,22 @@ fn requested_models_of_agent(
     agent: &Agent,
     (config, server, selector): (&Config, Option<&ServerConnection>, &ModelSelector),
 ) -> anyhow::Result<Vec<String>> {
-    let named = model_names_or_default(args, agent);
+    let model_names = model_names_or_default(args, agent);
     // A server has its own keys and checks them itself.
     if server.is_some() {
-        let named = named.into_iter().flatten();
-        let choices = named.filter_map(|named| selector.choose_model(Some(named), |_| None).ok());
+        let model_names = model_names.into_iter().flatten();
+        let choices =
+            model_names.filter_map(|name| selector.choose_model(Some(name), |_| None).ok());
         return Ok(choices.map(|choice| choice.name).collect());
     }
     let models = project_model_resolver(config, &environment::system_clock());
-    let found = named.into_iter().map(|named| {
-        let found = models.resolve_model_name(named).map(|found| found.name);
-        found.or_else(|why| model_awaiting_trust(config, selector, named).ok_or(why))
+    let resolved = model_names.into_iter().map(|name| {
+        let result = models.resolve_model_name(name).map(|model| model.name);
+        result.or_else(|error| model_awaiting_trust(config, selector, name).ok_or(error))
     });
-    let found: Result<_, _> = found.collect();
-    Ok(found.map_err(|none| Problem::new(none.code(), none.message_for_agent(&agent.name)))?)
+    let resolved: Result<_, _> = resolved.collect();
+    Ok(resolved
+        .map_err(|error| Problem::new(error.code(), error.message_for_agent(&agent.name)))?)
 }
 
 /// Returns the agent that the command line names, or the agents of the steps of its chain.
@@ -215,7 +220,7 @@ fn find_agents_of_task<'a>(
     let Some(TaskChain { chain: ChainChoice::Named(name), step, .. }) = args.chain() else {
         return Ok(vec![find_agent(loaded, args.agent_name())?]);
     };
-    let found = find_chain(&loaded.chains, &name)?;
+    let chain = find_chain(&loaded.chains, &name)?;
     if let Some(agent) = args.argument_possibly_meant_as_agent()
         && loaded.find_loaded_agent(agent).is_ok()
     {
@@ -226,8 +231,10 @@ fn find_agents_of_task<'a>(
         let hint = format!("longhaul run --chain {name} \"...\"");
         return Err(CliError::usage_error(message).with_hint("run the chain", hint).into());
     }
-    let is_run = |one: &&ChainStepSpec| step.as_deref().is_none_or(|step| one.step_name() == step);
-    let steps = found.spec.steps.iter().filter(is_run);
+    let is_selected = |candidate: &&ChainStepSpec| {
+        step.as_deref().is_none_or(|step| candidate.step_name() == step)
+    };
+    let steps = chain.spec.steps.iter().filter(is_selected);
     steps.map(|step| find_agent(loaded, &step.agent)).collect()
 }
 
@@ -249,17 +256,18 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a Lo
 /// Fails unless each context value (`--context`) of the task has a name that the file of one of
 /// these agents declares.
 fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow::Result<()> {
-    let unknown = |name: &&String| !agents.iter().any(|one| one.agent.context.contains(name));
-    let (Some(name), Some(first)) = (task.context.keys().find(unknown), agents.first()) else {
+    let is_undeclared = |name: &&String| !agents.iter().any(|one| one.agent.context.contains(name));
+    let (Some(name), Some(first_agent)) = (task.context.keys().find(is_undeclared), agents.first())
+    else {
         return Ok(());
     };
-    let agent = &first.agent;
-    let listed = match agent.context.is_empty() {
+    let agent = &first_agent.agent;
+    let names = match agent.context.is_empty() {
         true => "none".to_owned(),
         false => agent.context.join(", "),
     };
     let message = format!(
-        "--context {name}: agent `{}` does not declare this context value; its file lists {listed}",
+        "--context {name}: agent `{}` does not declare this context value; its file lists {names}",
         agent.name
     );
     Err(CliError::usage_error(message)

@@ -48,25 +48,25 @@ pub(crate) fn table_lines(
     styler: Styler,
 ) -> Vec<String> {
     let column_titles: Vec<TableCell> = column_titles.iter().map(TableCell::new).collect();
-    let all: Vec<&[TableCell]> =
+    let all_rows: Vec<&[TableCell]> =
         std::iter::once(column_titles.as_slice()).chain(rows.iter().map(Vec::as_slice)).collect();
     let width = |column: usize| {
-        let cells = all.iter().filter_map(|row| row.get(column));
+        let cells = all_rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.text.chars().count()).max()
     };
     let widths: Vec<usize> = (0..column_titles.len()).map_while(width).collect();
-    all.iter().map(|row| format_row(row, &widths, styler)).collect()
+    all_rows.iter().map(|row| format_row(row, &widths, styler)).collect()
 }
 
 fn format_row(row: &[TableCell], widths: &[usize], styler: Styler) -> String {
     let mut line = String::new();
-    for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+    for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
         let text = match cell.tone {
             Some(tone) => styler.apply_tone(tone, &cell.text),
             None => cell.text.clone(),
         };
         line.push_str(&text);
-        if at + 1 < row.len() {
+        if index + 1 < row.len() {
             let gap = width - cell.text.chars().count() + 2;
             line.push_str(&" ".repeat(gap));
         }

@@ -116,8 +116,8 @@ impl TaskArgs {
     /// Returns the arguments that form the input. With `--chain`, the first argument is not an
     /// agent but part of the input.
     fn input_args(&self) -> Vec<String> {
-        let first = self.agent.iter().filter(|_| self.chain.is_some());
-        first.chain(&self.input).cloned().collect()
+        let first_arg = self.agent.iter().filter(|_| self.chain.is_some());
+        first_arg.chain(&self.input).cloned().collect()
     }
 
     /// Replaces the model that the command line names.
@@ -183,9 +183,9 @@ pub(crate) fn parse_input_json(text: &str) -> anyhow::Result<RawJson> {
         let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
         return Err(CliError::usage_error(message).into());
     }
-    let shaped = text.trim_start().starts_with(['{', '[']);
+    let is_object_or_list = text.trim_start().starts_with(['{', '[']);
     match RawJson::parse(text.trim()) {
-        Ok(json) if shaped => {
+        Ok(json) if is_object_or_list => {
             check_json_parses(json.as_str()).map_err(|error| {
                 CliError::usage_error(format!("the input can't be read: {error}"))
             })?;
@@ -219,17 +219,17 @@ pub(crate) fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     if !text.trim_start().starts_with('{') {
         return Ok(RawJson::from_serialize(&serde_json::json!({ "name": text })));
     }
-    let wrong = |why: String| {
+    let actor_error = |reason: String| {
         CliError::usage_error(format!(
-            "--actor is invalid: {why}; expected JSON such as {{\"name\": \"Ada\"}}"
+            "--actor is invalid: {reason}; expected JSON such as {{\"name\": \"Ada\"}}"
         ))
     };
-    check_json_parses(text.trim()).map_err(|why| wrong(why.to_string()))?;
-    RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
+    check_json_parses(text.trim()).map_err(|error| actor_error(error.to_string()))?;
+    RawJson::parse(text.trim()).map_err(|error| actor_error(error.to_string()).into())
 }
 
 pub(crate) fn parse_context_args(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
-    let pair = |text: &String| {
+    let parse_pair = |text: &String| {
         let (name, value) =
             text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
                 CliError::usage_error(format!("--context {text} must be written as NAME=VALUE"))
@@ -249,41 +249,46 @@ pub(crate) fn parse_context_args(args: &[String]) -> anyhow::Result<BTreeMap<Str
         }
         Ok((name.to_owned(), RawJson::from_serialize(&value)))
     };
-    args.iter().map(pair).collect()
+    args.iter().map(parse_pair).collect()
 }
 
 /// Parses the caps of a budget: dollars, or a list of names and values.
 pub(crate) fn parse_budget_caps(input: &str) -> Result<BudgetRaise, String> {
-    let wrong = |part: &str| {
+    let syntax_error = |part: &str| {
         format!(
             "`{part}`: write dollars such as 10, or a list such as \
              usd=10,turns=50,tokens=1000000,active_time=4h"
         )
     };
-    let dollars = |text: &str| {
-        let usd: f64 = text.parse().map_err(|_| wrong(text))?;
+    let parse_dollars = |text: &str| {
+        let usd: f64 = text.parse().map_err(|_| syntax_error(text))?;
         // Less than a millionth of a dollar would be a budget of zero.
-        let fits = usd.is_finite() && (usd * 1e6).round() >= 1.0 && usd <= 1e9;
-        fits.then_some(MicroUsd((usd * 1e6).round() as u64)).ok_or_else(|| wrong(text))
+        let is_valid = usd.is_finite() && (usd * 1e6).round() >= 1.0 && usd <= 1e9;
+        is_valid.then_some(MicroUsd((usd * 1e6).round() as u64)).ok_or_else(|| syntax_error(text))
     };
     let mut raise = BudgetRaise::default();
     for part in input.split(',') {
         match part.split_once('=') {
-            None => raise.micro_usd = Some(dollars(part)?),
-            Some(("usd", value)) => raise.micro_usd = Some(dollars(value)?),
-            Some(("turns", value)) => raise.turns = Some(value.parse().map_err(|_| wrong(part))?),
-            Some(("tokens", value)) => raise.tokens = Some(value.parse().map_err(|_| wrong(part))?),
-            Some(("active_time", value)) => {
-                raise.active =
-                    Some(longhaul::duration::parse_duration(value).ok_or_else(|| wrong(part))?);
+            None => raise.micro_usd = Some(parse_dollars(part)?),
+            Some(("usd", value)) => raise.micro_usd = Some(parse_dollars(value)?),
+            Some(("turns", value)) => {
+                raise.turns = Some(value.parse().map_err(|_| syntax_error(part))?)
             }
-            Some(_) => return Err(wrong(part)),
+            Some(("tokens", value)) => {
+                raise.tokens = Some(value.parse().map_err(|_| syntax_error(part))?)
+            }
+            Some(("active_time", value)) => {
+                raise.active = Some(
+                    longhaul::duration::parse_duration(value).ok_or_else(|| syntax_error(part))?,
+                );
+            }
+            Some(_) => return Err(syntax_error(part)),
         }
     }
-    let nothing =
+    let has_zero_cap =
         raise.turns == Some(0) || raise.tokens == Some(0) || raise.active == Some(Millis::ZERO);
-    if nothing {
-        return Err(wrong(input));
+    if has_zero_cap {
+        return Err(syntax_error(input));
     }
     Ok(raise)
 }

@@ -47,7 +47,7 @@ fn indent_lines(text: &str) -> String {
 }
 
 fn reply_texts(reply: &Reply) -> Vec<String> {
-    let part = |block: &Block| match block {
+    let block_text = |block: &Block| match block {
         Block::Text(text) => speaker_block("assistant", &text.text),
         Block::Thinking(thought) if thought.text.is_empty() => {
             speaker_block("assistant, thinking", "(hidden by the provider)")
@@ -58,15 +58,15 @@ fn reply_texts(reply: &Reply) -> Vec<String> {
         }
         Block::Other(raw) => speaker_block("assistant, unknown block", raw.as_str()),
     };
-    reply.blocks.iter().map(part).collect()
+    reply.blocks.iter().map(block_text).collect()
 }
 
 fn tool_result_block(result: &ToolResult) -> String {
-    let who = match result.is_error {
+    let speaker = match result.is_error {
         true => format!("failed result of {}", result.call),
         false => format!("result of {}", result.call),
     };
-    speaker_block(&who, &message_parts_text(&result.content))
+    speaker_block(&speaker, &message_parts_text(&result.content))
 }
 
 fn message_parts_text(parts: &[Part]) -> String {

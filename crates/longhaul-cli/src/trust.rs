@@ -24,16 +24,21 @@ const EXAMPLES: &str = "Examples:
   longhaul trust ls --json
   longhaul trust revoke            deletes every decision about this project
 
-What needs trust: the servers of .mcp.json with the values that the project's .env sets; in agents,
-`perception: { command: ... }` or `{ url: ... }` and unsandboxed `shell`; in the project's
-longhaul.toml and .env, commands and webhooks of send_message, addresses that `[outbound] allow`
-opens, providers at an unknown address or with a key that the project names, and
-`[server]` listen, hosts and open_loopback; folders in inbox/ whose files start runs. A decision covers what was shown and the project's
-files that it names. After a change you are asked again, and the changed files are named. Of
-an agent with `shell` the newest 16 trusted versions stay trusted, so that runs which started with
-one can continue; `revoke` deletes them. Decisions are stored outside the project, in
-~/.local/state/longhaul/trust.json or below XDG_STATE_HOME. Without a terminal nothing is trusted,
-unless LONGHAUL_TRUST=1 is set in the real environment.";
+What needs trust:
+  .mcp.json           the servers, with the values that the project's .env sets
+  agents              `perception: { command: ... }` or `{ url: ... }`, and unsandboxed `shell`
+  longhaul.toml, .env commands and webhooks of send_message; addresses that `[outbound] allow` opens;
+                      providers at an unknown address or with a key that the project names;
+                      `[server]` listen, hosts and open_loopback
+  inbox/              folders whose files start runs
+
+A decision covers what was shown and the project's files that it names. After a change you are
+asked again, and the changed files are named. The newest 16 trusted versions of an agent with
+`shell` stay trusted, so that runs which started with one can continue; `revoke` deletes them.
+
+Decisions are stored outside the project, in ~/.local/state/longhaul/trust.json or below
+XDG_STATE_HOME. Without a terminal nothing is trusted, unless LONGHAUL_TRUST=1 is set in the real
+environment.";
 
 /// Arguments of `longhaul trust`.
 #[derive(Debug, Args)]
@@ -90,22 +95,23 @@ fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::R
             TrustStatus::Trusted => output::eprint_line(&sanitize::sanitize_line(&format!(
                 "{item} is trusted already."
             ))),
-            TrustStatus::Unknown(why) => {
-                unknown.push(sanitize::sanitize_line(&format!("{item} can't be trusted: {why}")));
+            TrustStatus::Unknown(reason) => {
+                unknown
+                    .push(sanitize::sanitize_line(&format!("{item} can't be trusted: {reason}")));
             }
             TrustStatus::TrustedByVariable | TrustStatus::Undecided | TrustStatus::Changed(_) => {}
         }
     }
-    let open = project.untrusted_items();
+    let untrusted = project.untrusted_items();
     match assume_yes {
         true => {
-            for item in &open {
+            for item in &untrusted {
                 confirm::print_trust_item(&project.decisions, item);
             }
-            confirm::record_trust(&project.decisions, &open)?;
+            confirm::record_trust(&project.decisions, &untrusted)?;
         }
-        false if open.is_empty() => {}
-        false => confirm::ask_for_trust(&project.decisions, &open)?,
+        false if untrusted.is_empty() => {}
+        false => confirm::ask_for_trust(&project.decisions, &untrusted)?,
     }
     // Reported last, after the decisions about the other items.
     if !unknown.is_empty() {
@@ -154,7 +160,7 @@ fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
             TrustStatus::Changed(_) => {
                 ("changed since it was trusted".to_owned(), TextTone::NeedsPerson)
             }
-            TrustStatus::Unknown(why) => (format!("not trusted: {why}"), TextTone::Bad),
+            TrustStatus::Unknown(reason) => (format!("not trusted: {reason}"), TextTone::Bad),
         };
         let used_by = match item.used_by.is_empty() {
             true => "nobody".to_owned(),
@@ -168,18 +174,18 @@ fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
         ]
     };
     let rows = project.items.iter().map(row);
-    let head = ["ITEM", "KIND", "STATUS", "USED BY"];
-    table::print_table(&head, rows)
+    let titles = ["ITEM", "KIND", "STATUS", "USED BY"];
+    table::print_table(&titles, rows)
 }
 
 fn revoke_trust(project: &ProjectTrust) -> anyhow::Result<()> {
-    let revoked = project.decisions.revoke_all_and_count().map_err(decision_file_error)?;
-    output::print_text(&match revoked {
+    let revoked_count = project.decisions.revoke_all_and_count().map_err(decision_file_error)?;
+    output::print_text(&match revoked_count {
         0 => "Nothing of this project was trusted.".to_owned(),
         1 => "1 decision about this project is deleted.".to_owned(),
         count => format!("{count} decisions about this project are deleted."),
     })?;
-    if revoked > 0 {
+    if revoked_count > 0 {
         output::eprint_line("note: running programs keep running, but are not started again");
     }
     Ok(())

@@ -41,18 +41,18 @@ impl WatchRunCommand {
         let runtime = runtime::build_multi_thread_tokio()?;
         // The run is looked up before driving, because it may have ended.
         let server = find_configured_or_local_server()?;
-        let is_served = server.is_some();
-        let beside = connect_or_open_store(server)?;
+        let has_server = server.is_some();
+        let lookup_client = connect_or_open_store(server)?;
         let (view, newest) = runtime.block_on(async {
-            let run = resolve::resolve_run_id(&beside, &self.run).await?;
-            let view = beside.get_run(run).await?;
+            let run = resolve::resolve_run_id(&lookup_client, &self.run).await?;
+            let view = lookup_client.get_run(run).await?;
             let newest = match view.newest_run_in_chain() {
                 newest if newest == run => view.clone(),
-                newest => beside.get_run(newest).await?,
+                newest => lookup_client.get_run(newest).await?,
             };
             anyhow::Ok((view, newest))
         })?;
-        let over = newest.status.is_terminal();
+        let has_ended = newest.status.is_terminal();
         // The runs of a retried chain are another tree, which is followed from the retry on.
         let (run, after) = match newest.root == view.root {
             true => (view.id, self.after),
@@ -63,11 +63,11 @@ impl WatchRunCommand {
             output::eprint_line(&format!("{}: its chain was retried as {run}", view.id));
         }
         // Reads `.env` as `run` does: the run needs the same variables to continue.
-        let process_env = match over || is_served {
+        let process_env = match has_ended || has_server {
             true => environment::current_process_env()?,
             false => environment::add_dotenv_variables(environment::current_process_env()?)?,
         };
-        let opened = match over || is_served {
+        let opened_store = match has_ended || has_server {
             true => None,
             false => {
                 let unattended = options.silent || options.stop_at_person;
@@ -81,21 +81,23 @@ impl WatchRunCommand {
                 Some(open_store_as_driver_or_observer(&process_env, Some(agents))?)
             }
         };
-        let local =
-            opened.as_ref().map(|opened| opened.note_driver_and_get_runtime(options.silent));
-        let client: RunClient = match local {
-            None => beside,
+        let local_runtime = opened_store
+            .as_ref()
+            .map(|opened_store| opened_store.note_driver_and_get_runtime(options.silent));
+        let client: RunClient = match local_runtime {
+            None => lookup_client,
             Some(project_runtime) => RunClient::for_local_store(&project_runtime.longhaul),
         };
-        let followed = FollowedRun {
+        let followed_run = FollowedRun {
             client: &client,
             run,
             after: Seq(after),
-            runtime: local,
+            runtime: local_runtime,
             keeps_lock: false,
             timeout,
         };
-        runtime
-            .block_on(async { followed.follow_to_end(options, InterruptListener::listen()?).await })
+        runtime.block_on(async {
+            followed_run.follow_to_end(options, InterruptListener::listen()?).await
+        })
     }
 }

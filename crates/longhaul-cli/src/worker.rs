@@ -99,30 +99,30 @@ impl WorkerCommand {
         }
         runtime::build_multi_thread_tokio()?.block_on(async {
             let stop = Shutdown::new();
-            let mut worked = std::pin::pin!(async {
-                let folders = async {
+            let mut worker_run = std::pin::pin!(async {
+                let serve_folders = async {
                     serve_inboxes(&runtime.longhaul, &inboxes, &types, &stop).await;
                     std::future::pending().await
                 };
                 tokio::select! {
                     biased;
-                    worked = worker.run(stop.clone()) => worked,
-                    never = folders => never,
+                    result = worker.run(stop.clone()) => result,
+                    never = serve_folders => never,
                 }
             });
-            let mut terminated = signal(SignalKind::terminate())?;
-            let mut interrupted = signal(SignalKind::interrupt())?;
+            let mut sigterm = signal(SignalKind::terminate())?;
+            let mut sigint = signal(SignalKind::interrupt())?;
             let mut parent = std::pin::pin!(wait_for_parent_exit(self.until_eof));
             loop {
                 tokio::select! {
                     biased;
-                    done = worked.as_mut() => {
+                    result = worker_run.as_mut() => {
                         runtime.mcp_tools.close_mcp_clients().await;
-                        done?;
+                        result?;
                         return Ok(Exit::Done);
                     }
-                    _ = terminated.recv() => {}
-                    _ = interrupted.recv() => {}
+                    _ = sigterm.recv() => {}
+                    _ = sigint.recv() => {}
                     () = parent.as_mut(), if !stop.is_draining() => {}
                 }
                 match stop.is_draining() {

@@ -99,12 +99,12 @@ pub struct ChainProblem {
 impl ChainSpec {
     /// Returns everything that is wrong with the chain, other than agents that don't exist.
     pub fn problems(&self) -> Vec<ChainProblem> {
-        let whole = |message| ChainProblem { step: None, field: None, message };
+        let chain_problem = |message| ChainProblem { step: None, field: None, message };
         let count = self.steps.len();
         if !(1..=CHAIN_STEPS_MAX).contains(&count) {
             let message =
                 format!("a chain has 1 to {CHAIN_STEPS_MAX} steps, and this one has {count}");
-            return vec![whole(message)];
+            return vec![chain_problem(message)];
         }
         let mut problems: Vec<ChainProblem> = Vec::new();
         let mut runs = count;
@@ -112,11 +112,11 @@ impl ChainSpec {
             let mut add = |field, message| {
                 problems.push(ChainProblem { step: Some(index), field: Some(field), message });
             };
-            if let Err(bad) = AgentName::new(step.agent.as_str()) {
-                add("agent", bad.to_string());
+            if let Err(error) = AgentName::new(step.agent.as_str()) {
+                add("agent", error.to_string());
             }
-            if let Some(Err(bad)) = step.name.as_deref().map(AgentName::new) {
-                add("name", bad.to_string());
+            if let Some(Err(error)) = step.name.as_deref().map(AgentName::new) {
+                add("name", error.to_string());
             }
             if let Some(earlier) = self.earlier_step_of_same_name(index) {
                 let field = if step.name.is_some() { "name" } else { "agent" };
@@ -134,8 +134,8 @@ impl ChainSpec {
             };
             match self.find_repeat_start_step(index, &repeat.from) {
                 Ok(from) => {
-                    let span = index + 1 - from;
-                    runs = runs.saturating_add(span.saturating_mul(repeat.max as usize));
+                    let repeated_steps = index + 1 - from;
+                    runs = runs.saturating_add(repeated_steps.saturating_mul(repeat.max as usize));
                 }
                 Err(message) => add("from", message),
             }
@@ -144,7 +144,7 @@ impl ChainSpec {
             }
         }
         if runs > CHAIN_RUNS_MAX {
-            problems.push(whole(format!(
+            problems.push(chain_problem(format!(
                 "a chain has at most {CHAIN_RUNS_MAX} runs, and this one could have {runs}: lower \
                  `repeat.max`"
             )));
@@ -166,14 +166,15 @@ impl ChainSpec {
     /// Returns the index of the step named `start_name`, to which the chain goes back after step
     /// `index`. The error says why this name is invalid.
     pub fn find_repeat_start_step(&self, index: usize, start_name: &str) -> Result<usize, String> {
-        let named = |steps: &[ChainStepSpec]| {
-            let found = steps.iter().enumerate().filter(|(_, step)| step.step_name() == start_name);
-            found.map(|(found, _)| found).collect::<Vec<_>>()
+        let indices_of_start = |steps: &[ChainStepSpec]| {
+            let matching =
+                steps.iter().enumerate().filter(|(_, step)| step.step_name() == start_name);
+            matching.map(|(position, _)| position).collect::<Vec<_>>()
         };
         let reachable = &self.steps[..=index];
-        match named(reachable)[..] {
+        match indices_of_start(reachable)[..] {
             [start] => Ok(start),
-            [] if !named(&self.steps).is_empty() => Err(format!(
+            [] if !indices_of_start(&self.steps).is_empty() => Err(format!(
                 "`from` names the step `{start_name}`, which comes after this step: a chain only goes back"
             )),
             [] => {

@@ -45,9 +45,9 @@ impl JournalBatch {
     /// Returns whether the batch only marks timers as fired. Such a batch can be written even if
     /// the run of the timers was deleted.
     pub fn only_marks_timers_as_fired(&self) -> bool {
-        let consumes =
+        let is_consumed_timer =
             |change: &RowChange| matches!(change, RowChange::SetTimer(TimerUpdate::Consume(_)));
-        self.events.is_empty() && !self.is_empty() && self.changes.iter().all(consumes)
+        self.events.is_empty() && !self.is_empty() && self.changes.iter().all(is_consumed_timer)
     }
 
     /// Returns the highest event format number among the events of the batch, or 0 without events.
@@ -186,8 +186,9 @@ pub struct NewRun {
 impl NewRun {
     /// Returns the sequence number of the last event of the new journal.
     pub fn last_seq(&self) -> Seq {
-        let copied = self.copied_journal.map_or(0, |copied| copied.through.0.saturating_sub(1));
-        Seq(copied.saturating_add(self.events.len() as u64))
+        let copied_entries =
+            self.copied_journal.map_or(0, |journal| journal.through.0.saturating_sub(1));
+        Seq(copied_entries.saturating_add(self.events.len() as u64))
     }
 }
 

@@ -45,7 +45,7 @@ impl Form {
         let fields = properties.iter().map(|(name, field)| {
             let is_required = required.contains(&name.as_str());
             FormField::from_schema(name, field, is_required)
-                .map_err(|why| format!("the field `{name}` of the form is invalid: {why}"))
+                .map_err(|error| format!("the field `{name}` of the form is invalid: {error}"))
         });
         Ok(Self { fields: fields.collect::<Result<_, _>>()? })
     }
@@ -53,27 +53,27 @@ impl Form {
     /// Checks an answer to the form, and adds the defaults of missing fields. The error names each
     /// invalid field.
     pub fn check_answer(&self, answer: &Value) -> Result<Value, String> {
-        let Some(given) = answer.as_object() else {
+        let Some(answers) = answer.as_object() else {
             return Err(format!("the answer must be a JSON object with {}", self.field_names()));
         };
         let mut problems = Vec::new();
-        if let Some(name) = given.keys().find(|name| !self.has_field(name)) {
+        if let Some(name) = answers.keys().find(|name| !self.has_field(name)) {
             let fields = self.field_names();
             problems.push(format!("`{name}` is not a field of the form, which has {fields}"));
         }
-        let mut checked = Map::new();
+        let mut values = Map::new();
         for field in &self.fields {
-            match given.get(&field.name).or(field.default.as_ref()) {
+            match answers.get(&field.name).or(field.default.as_ref()) {
                 Some(value) => match field.check_value(value) {
-                    Ok(()) => _ = checked.insert(field.name.clone(), value.clone()),
-                    Err(why) => problems.push(format!("`{}` {why}", field.name)),
+                    Ok(()) => _ = values.insert(field.name.clone(), value.clone()),
+                    Err(error) => problems.push(format!("`{}` {error}", field.name)),
                 },
                 None if field.required => problems.push(format!("`{}` is missing", field.name)),
                 None => {}
             }
         }
         match problems.is_empty() {
-            true => Ok(Value::Object(checked)),
+            true => Ok(Value::Object(values)),
             false => Err(problems.join("; ")),
         }
     }
@@ -98,10 +98,10 @@ pub fn check_question_options(options: &[String]) -> Result<(), String> {
 /// means that the text is none of the options.
 pub fn find_option_by_text<'a>(options: &'a [String], text: &str) -> Option<&'a str> {
     let text = text.trim();
-    let exact = options.iter().find(|option| option.trim() == text);
-    let named =
+    let exact_match = options.iter().find(|option| option.trim() == text);
+    let case_insensitive =
         || options.iter().find(|option| option.trim().to_lowercase() == text.to_lowercase());
-    exact.or_else(named).map(String::as_str)
+    exact_match.or_else(case_insensitive).map(String::as_str)
 }
 
 fn parse_required_names<'a>(
@@ -191,8 +191,8 @@ mod tests {
             (json!({ "city": "Bern", "city2": 1, "meal": "x" }), "`meal` must be one of v"),
             (json!({ "city": null }), "`city` must be a text"),
         ] {
-            let found = trip_form().check_answer(&answer).unwrap_err();
-            assert!(found.contains(problem), "{answer}: {found}");
+            let problems = trip_form().check_answer(&answer).unwrap_err();
+            assert!(problems.contains(problem), "{answer}: {problems}");
         }
     }
 
@@ -235,8 +235,8 @@ mod tests {
             (with_field(json!({ "enum": vec!["a"; 101] })), "at most 100"),
             (with_field(json!({ "oneOf": [{ "const": "a", "title": "" }] })), "must not be blank"),
         ] {
-            let found = Form::from_schema(&schema).unwrap_err();
-            assert!(found.contains(problem), "{schema}: {found}");
+            let error = Form::from_schema(&schema).unwrap_err();
+            assert!(error.contains(problem), "{schema}: {error}");
         }
     }
 

@@ -173,9 +173,9 @@ macro_rules! names {
             /// Converts an untrusted text to a valid name: truncates it, removes
             /// control characters, and never returns an empty name.
             pub fn from_text_lossy(name_text: &str) -> Self {
-                let clean = name_text.chars().filter(|c| !c.is_control());
+                let printable = name_text.chars().filter(|c| !c.is_control());
                 let mut name = String::new();
-                for c in clean {
+                for c in printable {
                     if name.len() + c.len_utf8() > NAME_BYTES_MAX {
                         break;
                     }
@@ -243,8 +243,8 @@ impl ToolName {
     /// per tool. `mcp:server/tool` becomes `mcp__server__tool`. Where characters are lost,
     /// six digits of a hash are appended.
     pub fn name_for_model_api(&self) -> Cow<'_, str> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if self.0.chars().all(fits) && self.0.len() <= MODEL_API_NAME_MAX {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if self.0.chars().all(is_allowed) && self.0.len() <= MODEL_API_NAME_MAX {
             return Cow::Borrowed(&self.0);
         }
         let parts = self.0.strip_prefix("mcp:").and_then(|rest| rest.split_once('/'));
@@ -253,16 +253,19 @@ impl ToolName {
             None => self.0.to_string(),
         };
         // The boundary must be unambiguous, or `a/_b` and `a_/b` would have the same name.
-        let seam = |(server, tool): (&str, &str)| {
+        let is_unambiguous = |(server, tool): (&str, &str)| {
             !server.contains("__") && !server.ends_with('_') && !tool.starts_with('_')
         };
-        if parts.is_some_and(seam) && joined.chars().all(fits) && joined.len() <= MODEL_API_NAME_MAX
+        if parts.is_some_and(is_unambiguous)
+            && joined.chars().all(is_allowed)
+            && joined.len() <= MODEL_API_NAME_MAX
         {
             return Cow::Owned(joined);
         }
         let hash = Hash::digest(self.0.as_bytes()).to_string();
-        let plain = |c: char| if fits(c) { c } else { '_' };
-        let truncated: String = joined.chars().take(MODEL_API_NAME_MAX - 7).map(plain).collect();
+        let replace_disallowed = |c: char| if is_allowed(c) { c } else { '_' };
+        let truncated: String =
+            joined.chars().take(MODEL_API_NAME_MAX - 7).map(replace_disallowed).collect();
         Cow::Owned(format!("{truncated}_{}", &hash[..6]))
     }
 }
@@ -358,9 +361,9 @@ mod tests {
 
     #[test]
     fn tool_names_for_model_apis_are_valid_and_unique() {
-        let long = format!("mcp:server/{}", "x".repeat(80));
-        let mut seen = std::collections::BTreeSet::new();
-        for (name, wire) in [
+        let long_name = format!("mcp:server/{}", "x".repeat(80));
+        let mut names = std::collections::BTreeSet::new();
+        for (name, api_name) in [
             ("vault_read", "vault_read"),
             ("mcp:github/list_issues", "mcp__github__list_issues"),
             ("mcp:a/b__c", "mcp__a__b__c"),
@@ -369,12 +372,12 @@ mod tests {
             ("mcp:a/_b", "mcp__a___b_5bf847"),
             ("mcp:a.b/c/d", "mcp__a_b__c_d_b3371a"),
             ("a:b", "a_b_6783a3"),
-            (&long, "mcp__server__xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_151d80"),
+            (&long_name, "mcp__server__xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_151d80"),
         ] {
             let name = ToolName::new(name).unwrap();
-            assert_eq!(name.name_for_model_api(), wire, "{name}");
+            assert_eq!(name.name_for_model_api(), api_name, "{name}");
             assert!(name.name_for_model_api().len() <= MODEL_API_NAME_MAX);
-            assert!(seen.insert(name.name_for_model_api().into_owned()), "{name}");
+            assert!(names.insert(name.name_for_model_api().into_owned()), "{name}");
         }
     }
 }

@@ -15,9 +15,9 @@ impl ImageInfo {
     /// Returns whether the bytes start like an image of a supported format, even if they are
     /// truncated.
     pub fn has_image_signature(bytes: &[u8]) -> bool {
-        let marks: [&[u8]; 4] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"];
-        let webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
-        webp || marks.iter().any(|mark| bytes.starts_with(mark))
+        let signatures: [&[u8]; 4] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"];
+        let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
+        is_webp || signatures.iter().any(|signature| bytes.starts_with(signature))
     }
 
     /// Parses the header of an image. Returns `None` if the bytes are not a PNG, JPEG, GIF or WebP
@@ -43,8 +43,8 @@ impl ImageInfo {
 fn has_end_marker(bytes: &[u8], media_type: &str) -> bool {
     let tail = &bytes[bytes.len().saturating_sub(END_MARKER_BYTES)..];
     match media_type {
-        "image/png" => tail.windows(4).any(|mark| mark == b"IEND"),
-        "image/jpeg" => tail.windows(2).any(|mark| mark == b"\xff\xd9"),
+        "image/png" => tail.windows(4).any(|marker| marker == b"IEND"),
+        "image/jpeg" => tail.windows(2).any(|marker| marker == b"\xff\xd9"),
         "image/gif" => tail.iter().rfind(|byte| **byte != 0) == Some(&b';'),
         _ => read_little_endian(bytes, 4, 4)
             .is_some_and(|size| u64::from(size) + 8 <= bytes.len() as u64),
@@ -91,7 +91,7 @@ fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
             // The image data starts or ends before a frame header.
             0xd9 | 0xda => return None,
             // Frame headers. The excluded values are tables in the same range.
-            mark @ 0xc0..=0xcf if !matches!(mark, 0xc4 | 0xc8 | 0xcc) => {
+            marker @ 0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
                 return Some((
                     read_big_endian(bytes, at + 7, 2)?,
                     read_big_endian(bytes, at + 5, 2)?,
@@ -112,8 +112,8 @@ fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
             Some((read_little_endian(bytes, 24, 3)? + 1, read_little_endian(bytes, 27, 3)? + 1))
         }
         b"VP8L" if *bytes.get(20)? == 0x2f => {
-            let both = read_little_endian(bytes, 21, 4)?;
-            Some(((both & 0x3fff) + 1, (both >> 14 & 0x3fff) + 1))
+            let packed_size = read_little_endian(bytes, 21, 4)?;
+            Some(((packed_size & 0x3fff) + 1, (packed_size >> 14 & 0x3fff) + 1))
         }
         b"VP8 " if bytes.get(23..26)? == b"\x9d\x01\x2a" => {
             let side = |at| Some(read_little_endian(bytes, at, 2)? & 0x3fff);

@@ -144,9 +144,9 @@ impl Block {
     fn estimated_bytes(&self) -> u64 {
         let bytes = match self {
             Self::Text(block) => block.text.len() + optional_json_len(block.extra.as_ref()),
-            Self::Thinking(thought) => {
-                let signature = thought.signature.as_ref().map_or(0, |text| text.len());
-                thought.text.len() + signature + optional_json_len(thought.extra.as_ref())
+            Self::Thinking(thinking) => {
+                let signature = thinking.signature.as_ref().map_or(0, |text| text.len());
+                thinking.text.len() + signature + optional_json_len(thinking.extra.as_ref())
             }
             Self::ToolCall(call) => {
                 call.name.len() + call.input.as_str().len() + optional_json_len(call.extra.as_ref())

@@ -36,12 +36,12 @@ pub fn host_zone(host: &str) -> Option<NetworkZone> {
     if host.eq_ignore_ascii_case("localhost") {
         return Some(NetworkZone::Loopback);
     }
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(ip) = bare.parse() {
+    let unbracketed = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = unbracketed.parse() {
         return Some(zone(ip));
     }
-    let last = host.trim_end_matches('.').rsplit('.').next()?;
-    last.eq_ignore_ascii_case("localhost").then_some(NetworkZone::Private)
+    let last_label = host.trim_end_matches('.').rsplit('.').next()?;
+    last_label.eq_ignore_ascii_case("localhost").then_some(NetworkZone::Private)
 }
 
 /// Returns whether the host of a URL denotes this machine.
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn reserved_addresses_are_reserved() {
-        let odd = [
+        let reserved = [
             "0.0.0.0",
             "0.1.2.3",
             "169.254.169.254",
@@ -214,7 +214,7 @@ mod tests {
             "fec0::1",
             "ff02::1",
         ];
-        assert_zone(NetworkZone::Reserved, &odd);
+        assert_zone(NetworkZone::Reserved, &reserved);
     }
 
     proptest! {
@@ -222,18 +222,18 @@ mod tests {
         #[test]
         fn special_addresses_are_not_public(bits: u32) {
             let ip = Ipv4Addr::from(bits);
-            let special = ip.is_private() || ip.is_loopback() || ip.is_link_local()
+            let is_special = ip.is_private() || ip.is_loopback() || ip.is_link_local()
                 || ip.is_broadcast() || ip.is_documentation() || ip.is_multicast()
                 || ip.is_unspecified();
-            prop_assert!(!special || zone(ip.into()) != NetworkZone::Public);
+            prop_assert!(!is_special || zone(ip.into()) != NetworkZone::Public);
         }
 
         /// An IPv6 address that embeds an IPv4 address and routes packets to it is never public.
         #[test]
-        fn embedding_an_ipv4_address_does_not_make_it_public(bits: u32, below: [u16; 5]) {
+        fn embedding_an_ipv4_address_does_not_make_it_public(bits: u32, groups: [u16; 5]) {
             let [high, low] = [(bits >> 16) as u16, bits as u16];
-            let [a, b, c, d, e] = below;
-            for dressed in [
+            let [a, b, c, d, e] = groups;
+            for segments in [
                 [0, 0, 0, 0, 0, 0xffff, high, low],
                 [0, 0, 0, 0, 0xffff, 0, high, low],
                 [0, 0, 0, 0, 0, 0, high, low],
@@ -242,7 +242,7 @@ mod tests {
                 [0x2002, high, low, a, b, c, d, e],
                 [0x2001, 0, high, low, a, b, c, d],
             ] {
-                prop_assert_ne!(zone(Ipv6Addr::from(dressed).into()), NetworkZone::Public);
+                prop_assert_ne!(zone(Ipv6Addr::from(segments).into()), NetworkZone::Public);
             }
         }
 

@@ -74,10 +74,10 @@ impl NewMemoryNote {
         if tags.len() > NOTE_TAGS_MAX {
             return Err(MemoryNoteError::TooManyTags { tags: tags.len() });
         }
-        let is_bad = |tag: &String| {
+        let is_invalid = |tag: &String| {
             tag.is_empty() || tag.len() > NOTE_TAG_BYTES_MAX || tag.chars().any(char::is_control)
         };
-        if tags.iter().any(is_bad) {
+        if tags.iter().any(is_invalid) {
             return Err(MemoryNoteError::InvalidTag);
         }
         let key = key.into();
@@ -134,15 +134,15 @@ pub enum AddNoteOutcome {
 /// Puts spaces around every character of a script that writes no spaces between words, so that a
 /// full-text index treats each such character as a word.
 pub fn insert_spaces_in_unspaced_scripts(text: &str) -> String {
-    let mut spaced = String::with_capacity(text.len());
+    let mut separated = String::with_capacity(text.len());
     for c in text.chars() {
         if is_unspaced_script(c) {
-            spaced.extend([' ', c, ' ']);
+            separated.extend([' ', c, ' ']);
         } else {
-            spaced.push(c);
+            separated.push(c);
         }
     }
-    spaced
+    separated
 }
 
 /// Splits a search query into distinct words. Consecutive characters of a script that writes no

@@ -43,11 +43,11 @@ impl OutputReference {
         let Self { at: input_path, call, path: output_path, bytes, preview, .. } = self;
         let output_path =
             output_path.as_ref().map_or_else(String::new, |path| format!(" at {path}"));
-        let shown = preview.len();
-        let truncation_note = match (shown as u64) < *bytes {
+        let preview_bytes = preview.len();
+        let truncation_note = match (preview_bytes as u64) < *bytes {
             true => format!(
-                "; only its first {shown} bytes are shown, and `longhaul show {run} --transcript` \
-                 prints what the model has read of the output"
+                "; only its first {preview_bytes} bytes are shown, and `longhaul show {run} \
+                 --transcript` prints what the model has read of the output"
             ),
             false => String::new(),
         };

@@ -267,12 +267,12 @@ mod tests {
             format!("-0.{digits}"),
             format!(r#"["\\", {digits}]"#),
         ] {
-            let bad = check_json_parses(&text).unwrap_err().to_string();
-            assert_eq!(bad, "a number has more than 1000 characters: send it as a string");
+            let error = check_json_parses(&text).unwrap_err().to_string();
+            assert_eq!(error, "a number has more than 1000 characters: send it as a string");
         }
         for text in ["1e999", "[", &"9".repeat(400)] {
-            let bad = check_json_parses(text);
-            assert!(matches!(bad, Err(JsonError::Syntax(_))), "{text}");
+            let result = check_json_parses(text);
+            assert!(matches!(result, Err(JsonError::Syntax(_))), "{text}");
         }
         for text in [format!(r#"{{"{digits}": "\"{digits}"}}"#), "[1e300, -12.5, true]".into()] {
             assert!(check_json_parses(&text).is_ok(), "{text}");

@@ -120,21 +120,22 @@ impl Redactor {
         }
         let end = text.len() - partial;
         // A complete secret may end like it begins. In that case it is removed as a whole.
-        let mut found = self.find_secret_matches(text).into_iter();
-        let split = found.find(|one| one.range.start < end && end < one.range.end);
-        &text[..split.map_or(end, |one| one.range.start)]
+        let mut matches = self.find_secret_matches(text).into_iter();
+        let overlapping = matches
+            .find(|secret_match| secret_match.range.start < end && end < secret_match.range.end);
+        &text[..overlapping.map_or(end, |secret_match| secret_match.range.start)]
     }
 }
 
 impl Redact for Redactor {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let found = self.find_secret_matches(text);
-        if found.is_empty() {
+        let matches = self.find_secret_matches(text);
+        if matches.is_empty() {
             return Cow::Borrowed(text);
         }
         let mut redacted = String::with_capacity(text.len());
         let mut from = 0;
-        for SecretMatch { range: part, placeholder, .. } in found {
+        for SecretMatch { range: part, placeholder, .. } in matches {
             redacted.push_str(&text[from..part.start]);
             redacted.push_str(placeholder);
             from = part.end;
@@ -155,21 +156,21 @@ impl Redact for Redactor {
 impl SearchPatterns {
     /// Returns all parts of the text that contain secrets, in order and without overlaps.
     fn find_secret_matches(&self, text: &str) -> Vec<SecretMatch<'_>> {
-        let mut found = Vec::new();
+        let mut matches = Vec::new();
         let mut decoded = DecodedText::new(text);
         loop {
-            self.find_matches_in_decoded(&decoded, text, &mut found);
+            self.find_matches_in_decoded(&decoded, text, &mut matches);
             if !decoded.try_decode_escape_layer() {
                 break;
             }
         }
         if let Some(line) = DecodedText::try_join_lines(text) {
-            self.find_matches_in_decoded(&line, text, &mut found);
+            self.find_matches_in_decoded(&line, text, &mut matches);
         }
-        found.sort_by_key(|found| found.range.start);
+        matches.sort_by_key(|secret_match| secret_match.range.start);
         let mut merged = Vec::new();
-        for one in found {
-            push_or_merge_match(&mut merged, one);
+        for secret_match in matches {
+            push_or_merge_match(&mut merged, secret_match);
         }
         merged
     }
@@ -185,21 +186,20 @@ impl SearchPatterns {
             true => WRAPPED_BYTES_MIN,
             false => 0,
         };
-        let mut found = Vec::new();
+        let mut decoded_matches = Vec::new();
         let hits = self.automaton.find_overlapping_iter(&*decoded.text);
         for hit in hits.filter(|hit| hit.len() >= bytes_min) {
-            let one = SecretMatch {
+            let secret_match = SecretMatch {
                 range: hit.range(),
                 longest_secret: hit.len(),
                 placeholder: &self.placeholders[hit.pattern().as_usize()],
             };
-            push_or_merge_match(&mut found, one);
+            push_or_merge_match(&mut decoded_matches, secret_match);
         }
-        matches.extend(
-            found
-                .into_iter()
-                .map(|one| SecretMatch { range: decoded.source_range(text, one.range), ..one }),
-        );
+        matches.extend(decoded_matches.into_iter().map(|secret_match| SecretMatch {
+            range: decoded.source_range(text, secret_match.range),
+            ..secret_match
+        }));
     }
 
     /// Returns the position from which the rest of a text may be the beginning of a secret.
@@ -239,9 +239,9 @@ impl SearchPatterns {
         let mut starts = starts.filter(|start| {
             let tail = &text[*start..];
             let next = self.texts.partition_point(|pattern| &**pattern <= tail);
-            let longer = self.texts[next..].iter();
-            let mut longer = longer.take_while(|pattern| pattern.starts_with(tail));
-            longer.any(|pattern| pattern.len() >= bytes_min)
+            let candidates = self.texts[next..].iter();
+            let mut candidates = candidates.take_while(|pattern| pattern.starts_with(tail));
+            candidates.any(|pattern| pattern.len() >= bytes_min)
         });
         starts.next().map(|start| decoded.source_offset(start))
     }
@@ -408,9 +408,9 @@ mod tests {
         // In quadratic time, each of these would take many minutes.
         let redactor = Redactor::new([("A", "aaaaaa"), ("B", "%25%25%25"), ("PEM", PEM)]);
         for text in ["a", "%25", "&#", "%", "\\", "\\u", "\n", "MIIEvQ\n"] {
-            let hostile = text.repeat(100_000);
-            _ = redactor.redact(&hostile);
-            assert!(redactor.partial_secret_suffix_len(&hostile) < 10_000, "{text}");
+            let hostile_text = text.repeat(100_000);
+            _ = redactor.redact(&hostile_text);
+            assert!(redactor.partial_secret_suffix_len(&hostile_text) < 10_000, "{text}");
         }
         let many = "%73k-live-4711 ".repeat(100_000);
         let expect = "[key] ".repeat(100_000);
@@ -463,13 +463,13 @@ mod tests {
         ] {
             assert_eq!(redactor.without_partial_secret(text), expected);
         }
-        let alike = redactor_for("test-test-test-test");
+        let repetitive = redactor_for("test-test-test-test");
         for (text, expected) in [
             ("bad test-test-test-test", "bad "),
             ("bad test-test-test", "bad "),
             ("test-test-test-test, bad", "test-test-test-test, bad"),
         ] {
-            assert_eq!(alike.without_partial_secret(text), expected);
+            assert_eq!(repetitive.without_partial_secret(text), expected);
         }
         assert_eq!(format!("{:?}", Redactor::default()), "Redactor(0 patterns)");
     }

@@ -42,15 +42,16 @@ pub fn count_patterns(schema: &Value) -> usize {
 /// Returns whether matching a regular expression of a schema may take more than linear time,
 /// because it has lookaround or backreferences.
 pub fn has_backtracking_pattern(schema: &Value) -> bool {
-    let mut found = false;
+    let mut has_backtracking = false;
     for_each_pattern(schema, &mut |pattern| {
-        let refers = |(at, _): (usize, _)| {
+        let is_backreference = |(at, _): (usize, _)| {
             let next = pattern.as_bytes().get(at + 1);
             next.is_some_and(|next| next.is_ascii_digit() || b"kg".contains(next))
         };
-        found |= pattern.contains("(?") || pattern.match_indices('\\').any(refers);
+        has_backtracking |=
+            pattern.contains("(?") || pattern.match_indices('\\').any(is_backreference);
     });
-    found
+    has_backtracking
 }
 
 fn for_each_pattern(schema: &Value, visit: &mut dyn FnMut(&str)) {

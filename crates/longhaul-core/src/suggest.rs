@@ -16,7 +16,7 @@ pub fn most_similar_name<'a>(
     known_names
         .into_iter()
         .map(|name| (similarity(input, name), name))
-        .filter(|(likeness, _)| *likeness >= SIMILARITY_MIN)
+        .filter(|(score, _)| *score >= SIMILARITY_MIN)
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, name)| name)
 }
@@ -35,15 +35,15 @@ pub fn rank_names_by_similarity<'a>(
     input: &str,
     known_names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<&'a str> {
-    let mut all: Vec<&str> = known_names.into_iter().collect();
-    all.sort_by(|one, other| similarity(input, other).total_cmp(&similarity(input, one)));
-    all
+    let mut names: Vec<&str> = known_names.into_iter().collect();
+    names.sort_by(|one, other| similarity(input, other).total_cmp(&similarity(input, one)));
+    names
 }
 
 /// Returns the similarity of two names, from 0 to 1. Names that differ by a single typo count as
 /// similar even if they are short.
 fn similarity(input: &str, name: &str) -> f64 {
-    let slip = name.len() >= 3 && strsim::osa_distance(input, name) == 1;
-    let slip = if slip { ONE_TYPO_SIMILARITY } else { 0.0 };
-    strsim::jaro_winkler(input, name).max(slip)
+    let is_typo = name.len() >= 3 && strsim::osa_distance(input, name) == 1;
+    let typo_score = if is_typo { ONE_TYPO_SIMILARITY } else { 0.0 };
+    strsim::jaro_winkler(input, name).max(typo_score)
 }

@@ -129,21 +129,22 @@ fn build_environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environme
         environment.remove_global(name);
     }
     let budget = RenderBudget::new(limits.budget);
-    let left = budget.clone();
+    let budget_handle = budget.clone();
     environment.set_formatter(move |output, _, value| {
         let text = format(value)?;
-        left.spend(text.len() as u64)?;
+        budget_handle.spend(text.len() as u64)?;
         output.write_str(&text).map_err(Error::from)
     });
-    let left = budget.clone();
-    environment
-        .add_function(CHARGE, move |value: ValueOrKwargs| left.charge_value(value.into_value()));
+    let budget_handle = budget.clone();
+    environment.add_function(CHARGE, move |value: ValueOrKwargs| {
+        budget_handle.charge_value(value.into_value())
+    });
     environment.add_function(CHECK_ATTRIBUTE, |value: Value| match is_namespace(&value) {
         true => Err(nested_namespace_error()),
         false => Ok(value),
     });
     environment.add_function(MULTIPLY, |left: Value, right: Value| multiply(&left, &right));
-    let growing: [(&'static str, Value, OutputSizeBound); 11] = [
+    let bounded_filters: [(&'static str, Value, OutputSizeBound); 11] = [
         ("replace", Value::from_function(filters::replace), output_size_bound_of_replace),
         ("join", Value::from_function(filters::join), output_size_bound_of_join),
         ("indent", Value::from_function(filters::indent), output_size_bound_of_indent),
@@ -156,13 +157,13 @@ fn build_environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environme
         ("select", Value::from_function(filters::select), split_part_count_bound),
         ("reject", Value::from_function(filters::reject), split_part_count_bound),
     ];
-    for (name, filter, growth) in growing {
-        let left = budget.clone();
+    for (name, filter, size_bound) in bounded_filters {
+        let filter_budget = budget.clone();
         environment.add_filter(
             name,
             move |state: &mut minijinja::State<'_, '_>, args: Rest<ValueOrKwargs>| {
                 let args = args.into_values();
-                left.spend(growth(&args))?;
+                filter_budget.spend(size_bound(&args))?;
                 filter.call(state, &args)
             },
         );
@@ -181,26 +182,27 @@ fn text_byte_count(value: Option<&Value>) -> u64 {
 }
 
 fn output_size_bound_of_replace(args: &[Value]) -> u64 {
-    let found = match (args.first().and_then(Value::as_str), args.get(1)) {
+    let match_count = match (args.first().and_then(Value::as_str), args.get(1)) {
         (Some(text), Some(from)) => text.matches(&*from.to_string()).count() as u64,
         _ => 0,
     };
-    text_byte_count(args.first()).saturating_add(found.saturating_mul(text_byte_count(args.get(2))))
+    text_byte_count(args.first())
+        .saturating_add(match_count.saturating_mul(text_byte_count(args.get(2))))
 }
 
 fn output_size_bound_of_join(args: &[Value]) -> u64 {
     let items = args.first().and_then(Value::len).unwrap_or(0) as u64;
-    let others = args.iter().skip(1).map(|other| text_byte_count(Some(other)));
-    let joiner: u64 = others.sum();
-    text_byte_count(args.first()).saturating_add(items.saturating_mul(joiner))
+    let separators = args.iter().skip(1).map(|other| text_byte_count(Some(other)));
+    let separator_bytes: u64 = separators.sum();
+    text_byte_count(args.first()).saturating_add(items.saturating_mul(separator_bytes))
 }
 
 fn output_size_bound_of_indent(args: &[Value]) -> u64 {
     let lines = args.first().and_then(Value::as_str);
     let lines = lines.map_or(1, |text| text.split('\n').count() as u64);
-    let named = |name: &str| args.last().and_then(|last| last.get_attr(name).ok());
+    let keyword_arg = |name: &str| args.last().and_then(|last| last.get_attr(name).ok());
     let width = args.get(1).and_then(Value::as_usize);
-    let width = width.or_else(|| named("width")?.as_usize()).unwrap_or(4) as u64;
+    let width = width.or_else(|| keyword_arg("width")?.as_usize()).unwrap_or(4) as u64;
     text_byte_count(args.first()).saturating_add(lines.saturating_mul(width))
 }
 
@@ -211,16 +213,16 @@ fn split_part_count_bound(args: &[Value]) -> u64 {
 }
 
 fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
-    let wrong = || Error::new(ErrorKind::InvalidOperation, "`*` is for numbers only");
+    let not_a_number = || Error::new(ErrorKind::InvalidOperation, "`*` is for numbers only");
     let is_number = |value: &Value| value.kind() == ValueKind::Number;
     if !is_number(left) || !is_number(right) {
-        return Err(wrong());
+        return Err(not_a_number());
     }
     if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64()) {
-        return left.checked_mul(right).map(Value::from).ok_or_else(wrong);
+        return left.checked_mul(right).map(Value::from).ok_or_else(not_a_number);
     }
-    let float = |value: &Value| f64::try_from(value.clone());
-    Ok(Value::from(float(left)? * float(right)?))
+    let to_float = |value: &Value| f64::try_from(value.clone());
+    Ok(Value::from(to_float(left)? * to_float(right)?))
 }
 
 /// Inserts an instruction that charges the budget after each instruction that builds a value. Raw
@@ -243,16 +245,16 @@ fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instru
     }
     positions.push(next);
     let target = |at: u32| positions.get(at as usize).copied().unwrap_or(at);
-    let mut made = Instructions::new(instructions.name(), instructions.source());
+    let mut output = Instructions::new(instructions.name(), instructions.source());
     for at in 0..positions.len() as u32 {
         let line = instructions.get_line(at).unwrap_or(1);
         let line = u16::try_from(line).unwrap_or(u16::MAX);
         let Some(instruction) = instructions.get_mut(at) else {
             break;
         };
-        let mut add = |instruction| made.add_with_line(instruction, line);
+        let mut add = |instruction| output.add_with_line(instruction, line);
         let instruction = std::mem::replace(instruction, Instruction::Swap);
-        let builds = may_build_larger_value(&instruction);
+        let builds_value = may_build_larger_value(&instruction);
         #[expect(clippy::wildcard_enum_match_arm, reason = "all other instructions are unchanged")]
         match instruction {
             Instruction::EmitRaw(text) => {
@@ -260,11 +262,11 @@ fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instru
                 add(Instruction::Emit)
             }
             // The value is below the namespace on the stack.
-            set @ Instruction::SetAttr(_) => {
+            set_attr @ Instruction::SetAttr(_) => {
                 add(Instruction::Swap);
                 add(Instruction::CallFunction(CHECK_ATTRIBUTE, Some(1)));
                 add(Instruction::Swap);
-                add(set)
+                add(set_attr)
             }
             Instruction::Mul => add(Instruction::CallFunction(MULTIPLY, Some(2))),
             Instruction::Iterate(to) => add(Instruction::Iterate(target(to))),
@@ -277,11 +279,11 @@ fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instru
             }
             other => add(other),
         };
-        if builds {
+        if builds_value {
             add(Instruction::CallFunction(CHARGE, Some(1)));
         }
     }
-    Ok(made)
+    Ok(output)
 }
 
 /// Rejects spreading a list into arguments, which would push an unlimited number of values in one
@@ -394,9 +396,9 @@ mod tests {
             "{% set s = range(9999)|join %}{% set ns = namespace(x=[s]) %}{% for i in range(12) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x|length }}".to_owned(),
             format!("{{% set x = range(99999) %}}{{{{ x|zip({}x) }}}}", "x, ".repeat(20)),
         ] {
-            let why = render_with_test_values(&source).unwrap_err();
-            let bounded = why.contains("too much text") || why.contains("too deep");
-            assert!(bounded, "{source}: {why}");
+            let error = render_with_test_values(&source).unwrap_err();
+            let is_bounded = error.contains("too much text") || error.contains("too deep");
+            assert!(is_bounded, "{source}: {error}");
         }
     }
 
@@ -408,8 +410,8 @@ mod tests {
             "{{ ([1] * 100000000)|list }}",
             "{% set a = 100000000 * ('a') %}",
         ] {
-            let why = render_with_test_values(source).unwrap_err();
-            assert!(why.contains("`*` is for numbers only"), "{source}: {why}");
+            let error = render_with_test_values(source).unwrap_err();
+            assert!(error.contains("`*` is for numbers only"), "{source}: {error}");
         }
         for (source, expect) in [
             ("{{ dict(*range(100000), *range(100000)) }}", "spread"),
@@ -421,8 +423,8 @@ mod tests {
             ("{% set a = namespace() %}{{ dict(a=a) }}", "namespace"),
             ("{% for i in items %}{{ loop.cycle() }}{% endfor %}", "cycle"),
         ] {
-            let why = render_with_test_values(source).unwrap_err();
-            assert!(why.contains(expect), "{source}: {why}");
+            let error = render_with_test_values(source).unwrap_err();
+            assert!(error.contains(expect), "{source}: {error}");
         }
         for source in ["{{ '%999999999d'|format(1) }}", "{{ items|batch(999999999, 1)|list }}"] {
             assert!(render_with_test_values(source).unwrap_err().contains("filter"), "{source}");
@@ -431,7 +433,7 @@ mod tests {
 
     #[test]
     fn template_errors_name_their_line() {
-        let why = render_with_test_values("a\nb {{ 'x' ~ 'y' }}\n{{ nothing }}").unwrap_err();
-        assert!(why.contains(":3"), "{why}");
+        let error = render_with_test_values("a\nb {{ 'x' ~ 'y' }}\n{{ nothing }}").unwrap_err();
+        assert!(error.contains(":3"), "{error}");
     }
 }

@@ -153,13 +153,13 @@ impl ModelPricing {
     #[must_use]
     pub fn merge_most_restrictive_pricing(self, other: Self) -> Self {
         let price = match (self.price, other.price) {
-            (Some(one), Some(two)) => Some(Price {
-                input: one.input.max(two.input),
-                output: one.output.max(two.output),
-                cached: one.cached.max(two.cached),
-                cache_write: one.cache_write.max(two.cache_write),
+            (Some(first), Some(second)) => Some(Price {
+                input: first.input.max(second.input),
+                output: first.output.max(second.output),
+                cached: first.cached.max(second.cached),
+                cache_write: first.cache_write.max(second.cache_write),
             }),
-            (one, two) => one.or(two),
+            (first, second) => first.or(second),
         };
         Self {
             price,
@@ -194,8 +194,8 @@ impl ModelPricing {
         let micros = match self.price {
             None => MicroUsd::ZERO,
             Some(price) => {
-                let worst = Price { input: price.max_input_price(), ..price };
-                worst.cost(Usage {
+                let worst_price = Price { input: price.max_input_price(), ..price };
+                worst_price.cost(Usage {
                     input_tokens: input,
                     output_tokens: max_tokens,
                     cached_tokens: 0,

@@ -115,21 +115,23 @@ pub(crate) async fn load_other_effect_key_claim(
     services: &EngineServices,
     (run, input): (&Run, &RunInput),
     claims: &[EffectKeyClaim],
-    taken: ClaimedEffectKey,
+    claimed_key: ClaimedEffectKey,
 ) -> Result<EffectKeyOfOtherCall, Error> {
-    let call = claims.iter().find(|claim| claim.key == taken.key).map(|claim| claim.holder.call);
-    let key = call.and_then(|call| find_effect_key(run, input, call, taken.key));
-    let (Some(call), Some(key), EffectKeyState::Done) = (call, key, taken.state) else {
-        return Ok(EffectKeyOfOtherCall { key: taken, result: None });
+    let call =
+        claims.iter().find(|claim| claim.key == claimed_key.key).map(|claim| claim.holder.call);
+    let key = call.and_then(|call| find_effect_key(run, input, call, claimed_key.key));
+    let (Some(call), Some(key), EffectKeyState::Done) = (call, key, claimed_key.state) else {
+        return Ok(EffectKeyOfOtherCall { key: claimed_key, result: None });
     };
     let outputs = RecordedToolOutputReader::new(services.store.clone(), services.records.clone());
-    let recorded = outputs.read_tool_output(taken.holder.run, taken.holder.call).await?;
+    let recorded =
+        outputs.read_tool_output(claimed_key.holder.run, claimed_key.holder.call).await?;
     let text = recorded.and_then(|recorded| recorded.text);
     let result = text.map(|text| {
-        let output = output_of_duplicate_call(key, taken.holder, &ToolOutput::text(text));
+        let output = output_of_duplicate_call(key, claimed_key.holder, &ToolOutput::text(text));
         truncate_output_and_get_full_text(call, output)
     });
-    Ok(EffectKeyOfOtherCall { key: taken, result })
+    Ok(EffectKeyOfOtherCall { key: claimed_key, result })
 }
 
 /// Returns the effect key of a tool call: from the calls in `input` if it is a new model reply,

@@ -22,16 +22,16 @@ impl BlobTextCache {
         mut request: ModelRequest,
     ) -> Result<ModelRequest, Error> {
         for at in [&mut request.system, &mut request.tools] {
-            if let StoredText::Blob(named) = *at {
-                let found = self.load_blob_text(records, named).await?;
-                let lost = || Error::Internal {
+            if let StoredText::Blob(blob_ref) = *at {
+                let text = self.load_blob_text(records, blob_ref).await?;
+                let missing_blob = || Error::Internal {
                     run: request.run,
                     reason: format!(
                         "the blob {} of its prompt or tool table is missing in the store, or is not UTF-8",
-                        named.hash
+                        blob_ref.hash
                     ),
                 };
-                *at = found.ok_or_else(lost)?;
+                *at = text.ok_or_else(missing_blob)?;
             }
         }
         Ok(request)

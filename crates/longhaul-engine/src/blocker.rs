@@ -16,8 +16,8 @@ pub(crate) struct RunBlocker {
 impl RunBlocker {
     /// Creates a blocker with a permanent cause, which no person can remove.
     pub(crate) const fn permanent(message: String) -> Self {
-        let lasts = true;
-        Self { message, is_permanent: lasts }
+        let is_permanent = true;
+        Self { message, is_permanent }
     }
 
     /// Converts the blocker into the state machine's input that blocks the run.
@@ -32,7 +32,7 @@ impl RunBlocker {
 impl From<String> for RunBlocker {
     /// Creates a blocker whose cause a person can remove.
     fn from(message: String) -> Self {
-        let lasts = false;
-        Self { message, is_permanent: lasts }
+        let is_permanent = false;
+        Self { message, is_permanent }
     }
 }

@@ -76,11 +76,11 @@ impl ChainOutputs {
         if previous.is_empty() || uses("previous") || uses("steps") {
             return text;
         }
-        let shown = &previous[..previous.floor_char_boundary(TEXT_BYTES_MAX)];
-        let omission_note = match shown.len() < previous.len() {
-            true => format!("\n\n[{} more bytes are left out]", previous.len() - shown.len()),
+        let excerpt = &previous[..previous.floor_char_boundary(TEXT_BYTES_MAX)];
+        let omission_note = match excerpt.len() < previous.len() {
+            true => format!("\n\n[{} more bytes are left out]", previous.len() - excerpt.len()),
             false => String::new(),
         };
-        format!("{text}\n\n## Result of the previous step, `{step}`\n\n{shown}{omission_note}")
+        format!("{text}\n\n## Result of the previous step, `{step}`\n\n{excerpt}{omission_note}")
     }
 }

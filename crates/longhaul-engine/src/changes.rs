@@ -65,8 +65,8 @@ impl JournalChangeFeed {
     pub fn subscribe_to_run(&self, run: RunId) -> Option<RunSubscription> {
         let receiver = self.with_locked_subscribers(|subscribers| {
             let subscribe_run = |subscribers: &mut ChangeSubscribers| {
-                let made = subscribers.runs.entry(run);
-                made.or_insert_with(|| watch::Sender::new(Seq::START)).subscribe()
+                let entry = subscribers.runs.entry(run);
+                entry.or_insert_with(|| watch::Sender::new(Seq::START)).subscribe()
             };
             subscribers.has_reader.then(|| subscribe_run(subscribers))
         })?;
@@ -102,8 +102,8 @@ impl JournalChangeFeed {
         &self,
         source: JournalChangeSource<'_>,
     ) -> Result<(), Error> {
-        let _turn = self.reader.lock().await;
-        let _reading = ActiveReaderGuard::mark_reader_active(self);
+        let _reader_lock = self.reader.lock().await;
+        let _active_guard = ActiveReaderGuard::mark_reader_active(self);
         let mut changes = source.store.watch_for_changes();
         loop {
             while self.with_locked_subscribers(|subscribers| subscribers.has_no_subscribers()) {
@@ -142,13 +142,13 @@ impl JournalChangeFeed {
         mut at: GlobalSeq,
     ) -> Result<GlobalSeq, Error> {
         loop {
-            let grown = source.records.changed_runs_since(at, ROWS_MAX).await?;
-            if grown.end == at {
+            let changes = source.records.changed_runs_since(at, ROWS_MAX).await?;
+            if changes.end == at {
                 return Ok(at);
             }
-            at = grown.end;
+            at = changes.end;
             self.with_locked_subscribers(|subscribers| {
-                for (run, seq) in &grown.runs {
+                for (run, seq) in &changes.runs {
                     if let Some(sender) = subscribers.runs.get(run) {
                         sender.send_replace(*seq);
                     }

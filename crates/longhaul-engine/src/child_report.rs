@@ -26,13 +26,14 @@ pub(crate) async fn build_child_end_command(
     due: &DueTimer,
     child: RunId,
 ) -> Result<RunCommand, Error> {
-    let lost = |code, message| RunOutcome::Failed(RunError::new(code, message, ""));
-    let deleted = || lost("run_deleted", "its journal has been deleted, so its result is unknown");
+    let failed = |code, message| RunOutcome::Failed(RunError::new(code, message, ""));
+    let deleted =
+        || failed("run_deleted", "its journal has been deleted, so its result is unknown");
     let outcome = match replay_run_without_transcript(services, child).await {
         Ok((run, _)) => run.outcome().cloned().unwrap_or_else(deleted),
         Err(Error::RunNotFound(_)) => deleted(),
         Err(Error::InvalidJournal(_)) => {
-            lost("invalid_journal", "its journal can't be read, so its result is unknown")
+            failed("invalid_journal", "its journal can't be read, so its result is unknown")
         }
         Err(error) => return Err(error),
     };

@@ -101,8 +101,9 @@ pub(crate) fn child_tools(services: &EngineServices) -> Vec<Arc<dyn Tool>> {
         ),
     ];
     let tools =
-        definitions.into_iter().filter_map(|(action, name, about, properties, required)| {
-            let spec = ToolSpec::with_input_properties(name, about, properties, required).ok()?;
+        definitions.into_iter().filter_map(|(action, name, description, properties, required)| {
+            let spec =
+                ToolSpec::with_input_properties(name, description, properties, required).ok()?;
             let services = services.clone();
             Some(Arc::new(ChildTool { spec, action, services }) as Arc<dyn Tool>)
         });
@@ -124,7 +125,7 @@ impl Tool for ChildTool {
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: ChildToolInput = serde_json::from_value(input)
-            .map_err(|why| ToolFailure::new(format!("the input is invalid: {why}")))?;
+            .map_err(|error| ToolFailure::new(format!("the input is invalid: {error}")))?;
         let rows = match input.child {
             Some(child) => vec![self.find_child(ctx.run, child).await?],
             None => self.list_children(ctx.run).await?,
@@ -209,13 +210,13 @@ impl ChildTool {
         ctx: &ToolContext,
     ) -> Result<String, ToolFailure> {
         let steer = SteerId::derive(row.id.bits(), &ctx.idempotency_key, Timestamp::default());
-        let sent = self
+        let queued = self
             .services
             .records
             .queued_steer_messages(row.id)
             .await
             .map_err(tool_failure_from_error)?;
-        if sent.iter().all(|known| known.steer != steer) {
+        if queued.iter().all(|known| known.steer != steer) {
             let (delivery, by) = (SteerDelivery::AfterBatch, calling_run_principal(ctx));
             let message = SteerMessage { steer, text, delivery, by, is_task: false };
             self.send_command(row, RunCommand::Steer(message)).await?;
@@ -255,8 +256,8 @@ impl ChildTool {
                 Err(ToolFailure::new(format!("{run} has ended")))
             }
             AppendResult::Refused(AppendRefusalReason::SteersFull) => {
-                let why = format!("{run} already has {STEERS_MAX} queued messages, the maximum");
-                Err(ToolFailure::new(why))
+                let reason = format!("{run} already has {STEERS_MAX} queued messages, the maximum");
+                Err(ToolFailure::new(reason))
             }
             AppendResult::Refused(_) | AppendResult::Conflict | AppendResult::Fenced => {
                 Err(ToolFailure::new(format!("{run} could not be reached; try again")))

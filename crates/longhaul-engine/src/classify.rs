@@ -58,7 +58,7 @@ pub(crate) async fn classify_call_effects(
 ) -> Result<ToolCallClassification, StoreError> {
     let name = ToolName::from_text_lossy(&call.name);
     let Some(registered) = env.tool(&call.name) else {
-        let available: Vec<&str> = env.tools_by_model_api_name().map(|(wire, _)| wire).collect();
+        let available: Vec<&str> = env.tools_by_model_api_name().map(|(name, _)| name).collect();
         let available =
             if available.is_empty() { "none".to_owned() } else { join_tool_names(&available) };
         return Ok(rejected_call_classification(
@@ -100,13 +100,13 @@ pub(crate) async fn add_remembered_approvals(
         match services.records.active_approval_rules(scopes.clone(), all.clone()).await {
             // The reply is paid for: it must not be lost because the store is busy.
             Err(StoreError::Busy { .. }) => services.clock.sleep(STORE_RETRY_DELAY).await,
-            read => break read?,
+            result => break result?,
         }
     };
     for call in calls.iter_mut().filter(|_| !active.is_empty()) {
         let patterns = patterns(call);
-        let covering = active.iter().filter(|rule| patterns.contains(&rule.pattern));
-        call.approvals = covering.cloned().map(RememberedApproval::from).collect();
+        let matching_rules = active.iter().filter(|rule| patterns.contains(&rule.pattern));
+        call.approvals = matching_rules.cloned().map(RememberedApproval::from).collect();
     }
     Ok(())
 }
@@ -130,14 +130,14 @@ pub(crate) async fn classify_effects_of_input(
     let spec = registered.spec();
     let resolved = match parse_tool_input(input) {
         Ok(input) => env.resolve_tool_input(run.id(), registered, input).await,
-        Err(why) => Err(OutputReferenceError::Invalid(why)),
+        Err(reason) => Err(OutputReferenceError::Invalid(reason)),
     };
     match resolved {
         Ok(resolved) => {
             Ok(classify_effects_of_resolved_input(env, run, registered, resolved).await)
         }
-        Err(OutputReferenceError::Invalid(why)) => {
-            Ok(rejected_call_classification(spec.name.as_str(), &why))
+        Err(OutputReferenceError::Invalid(reason)) => {
+            Ok(rejected_call_classification(spec.name.as_str(), &reason))
         }
         Err(OutputReferenceError::Store(error)) => Err(error),
     }
@@ -156,11 +156,13 @@ async fn classify_effects_of_resolved_input(
     let model_api_name = spec.name.name_for_model_api();
     let is_unknown =
         env.is_deferred_tool(&model_api_name) && !run.transcript().has_loaded_tool(&model_api_name);
-    let problem = problem.map(|why| match is_unknown {
+    let problem = problem.map(|problem| match is_unknown {
         true => {
-            format!("{why}; call `find_tools` with the name `{model_api_name}` to see its schema")
+            format!(
+                "{problem}; call `find_tools` with the name `{model_api_name}` to see its schema"
+            )
         }
-        false => why,
+        false => problem,
     });
     let facts = match &registered.tool {
         // Control tools are not executed, so they have no effect. Only the agent of a child run is a
@@ -174,7 +176,7 @@ async fn classify_effects_of_resolved_input(
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
             Ok(facts) if outputs.is_empty() => facts,
             Ok(facts) => facts.truncate_rule_match_texts(),
-            Err(why) => return rejected_call_classification(spec.name.as_str(), &why),
+            Err(reason) => return rejected_call_classification(spec.name.as_str(), &reason),
         },
     };
     let problem = problem.or_else(|| facts.problem.clone()).or_else(|| {
@@ -187,7 +189,7 @@ async fn classify_effects_of_resolved_input(
     };
     let (key, problem) = match key {
         Ok(key) => (key, problem),
-        Err(why) => (None, Some(why)),
+        Err(reason) => (None, Some(reason)),
     };
     ToolCallClassification {
         tool: spec.name.clone(),
@@ -232,15 +234,15 @@ impl ToolCallDescription {
     /// count as unknown.
     fn truncate_rule_match_texts(mut self) -> Self {
         for subjects in [&mut self.subjects, &mut self.injected] {
-            let mut left = SUBJECTS_BYTES_MAX;
+            let mut remaining_bytes = SUBJECTS_BYTES_MAX;
             let mut kept = Vec::new();
             for mut subject in subjects.drain(..) {
                 if subject.len() > SUBJECT_BYTES_MAX {
                     subject.truncate(subject.floor_char_boundary(SUBJECT_BYTES_MAX));
                     self.opaque = true;
                 }
-                match left.checked_sub(subject.len() + SUBJECT_OVERHEAD_BYTES) {
-                    Some(rest) => left = rest,
+                match remaining_bytes.checked_sub(subject.len() + SUBJECT_OVERHEAD_BYTES) {
+                    Some(rest) => remaining_bytes = rest,
                     None => {
                         self.opaque = true;
                         break;
@@ -276,9 +278,9 @@ fn describe_tool_call(
         let injected = match context.is_empty() {
             true => Vec::new(),
             false => {
-                let read: BTreeSet<String> = tool.rule_match_texts(input).into_iter().collect();
-                let unseen = subjects.iter().filter(|subject| !read.contains(*subject));
-                unseen.cloned().collect()
+                let texts: BTreeSet<String> = tool.rule_match_texts(input).into_iter().collect();
+                let unmatched = subjects.iter().filter(|subject| !texts.contains(*subject));
+                unmatched.cloned().collect()
             }
         };
         ToolCallDescription {
@@ -300,7 +302,7 @@ fn parse_tool_input(input: &RawJson) -> Result<Value, String> {
         return Err(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
     }
     serde_json::from_str(input.as_str())
-        .map_err(|why| format!("the input is not valid JSON: {why}"))
+        .map_err(|error| format!("the input is not valid JSON: {error}"))
 }
 
 /// Returns the effect class (whether a call may be repeated) that the agent file declares for a
@@ -318,11 +320,11 @@ fn declared_effect_class(
 /// only rules without a subject pattern match.
 fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescription) -> bool {
     let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
-    let fits = rule.subject.as_ref().is_none_or(|glob| {
+    let matches_subject = rule.subject.as_ref().is_none_or(|glob| {
         let mut subjects = facts.subjects.iter();
         !facts.opaque && subjects.all(|subject| matches(glob, subject))
     });
-    matches(&rule.tool, tool.as_str()) && fits
+    matches(&rule.tool, tool.as_str()) && matches_subject
 }
 
 /// Returns the effect key of a call, rendered from the template in the agent file with the input
@@ -337,8 +339,8 @@ fn render_effect_key(
 ) -> Result<Option<EffectKey>, String> {
     // A rule whose pattern can't be checked applies, because a key only prevents calls.
     let applies = |rule: &&EffectRule| {
-        let of_tool = WildMatch::new(&rule.tool).matches(tool.as_str());
-        effect_rule_matches(rule, tool, facts) || facts.opaque && of_tool
+        let matches_tool = WildMatch::new(&rule.tool).matches(tool.as_str());
+        effect_rule_matches(rule, tool, facts) || facts.opaque && matches_tool
     };
     let mut templates = env.agent.effects.iter().filter(applies);
     let Some(template) = templates.find_map(|rule| rule.key.as_ref()) else {
@@ -348,8 +350,8 @@ fn render_effect_key(
     let context: serde_json::Map<_, _> =
         context.map(|(name, value)| (name, value.to_value())).collect();
     let values = json!({ "input": input, "context": context });
-    let text = render_identifier_template(template, &values).map_err(|why| {
-        format!("the effect key `{template}` of this call can't be rendered: {why}")
+    let text = render_identifier_template(template, &values).map_err(|reason| {
+        format!("the effect key `{template}` of this call can't be rendered: {reason}")
     })?;
     match text.len() {
         _ if text.trim().is_empty() => {

@@ -20,17 +20,20 @@ pub(crate) fn resolve_compaction_model(
     models: &dyn ModelResolver,
     request: &ModelRequest,
 ) -> Option<CompactionModel> {
-    if REPLAY_PREFIXES.iter().any(|played| request.model.starts_with(played)) {
+    if REPLAY_PREFIXES.iter().any(|prefix| request.model.starts_with(prefix)) {
         return None;
     }
     let found = models.resolve_model_name(Some(COMPACTOR_ALIAS)).ok()?;
     if found.name == request.model {
         return None;
     }
-    let question = ModelRequest {
+    let summary_request = ModelRequest {
         model: found.name.clone(),
         tools: StoredText::new_inline("[]"),
         ..request.clone()
     };
-    Some(CompactionModel { pricing: found.model.estimate(&question).pricing, model: found.name })
+    Some(CompactionModel {
+        pricing: found.model.estimate(&summary_request).pricing,
+        model: found.name,
+    })
 }

@@ -31,7 +31,7 @@ pub fn is_control_tool(name: &str) -> bool {
 
 /// Returns the specs of all control tools.
 pub(crate) fn control_tool_specs() -> Vec<ToolSpec> {
-    let written = [
+    let definitions = [
         ask_human_tool_def(),
         report_blocked_tool_def(),
         report_progress_tool_def(),
@@ -39,7 +39,7 @@ pub(crate) fn control_tool_specs() -> Vec<ToolSpec> {
         finish_tool_def(),
         run_agent_tool_def(),
     ];
-    written.into_iter().filter_map(build_control_tool_spec).collect()
+    definitions.into_iter().filter_map(build_control_tool_spec).collect()
 }
 
 fn build_control_tool_spec(definition: ControlToolDef) -> Option<ToolSpec> {

@@ -83,11 +83,12 @@ mod tests {
 
     #[test]
     fn the_last_attempt_before_the_crash_limit_runs_alone() {
-        let admitted =
+        let admission =
             |limit, crashes| RunCrashLimiter::new(limit).admission_after_crashes(crashes);
-        let three: Vec<RunAdmission> = (0..5).map(|crashes| admitted(Some(3), crashes)).collect();
+        let admissions: Vec<RunAdmission> =
+            (0..5).map(|crashes| admission(Some(3), crashes)).collect();
         assert_eq!(
-            three,
+            admissions,
             [
                 RunAdmission::Free,
                 SHARED_TRIAL,
@@ -97,27 +98,27 @@ mod tests {
             ]
         );
         // A run that has never crashed does not wait.
-        assert_eq!(admitted(Some(1), 0), RunAdmission::Free);
-        assert_eq!(admitted(Some(1), 1), RunAdmission::Blocked);
+        assert_eq!(admission(Some(1), 0), RunAdmission::Free);
+        assert_eq!(admission(Some(1), 1), RunAdmission::Blocked);
         for limit in [None, Some(0)] {
-            assert_eq!(admitted(limit, 1_000), RunAdmission::Free);
+            assert_eq!(admission(limit, 1_000), RunAdmission::Free);
         }
     }
 
     #[tokio::test]
     async fn an_exclusive_attempt_excludes_other_crashed_runs() {
-        let guard = RunCrashLimiter::new(Some(3));
-        let (first, second) = (guard.try_acquire_permits(1), guard.try_acquire_permits(1));
+        let limiter = RunCrashLimiter::new(Some(3));
+        let (first, second) = (limiter.try_acquire_permits(1), limiter.try_acquire_permits(1));
         assert!(first.is_some() && second.is_some(), "both runs start");
-        assert!(guard.try_acquire_permits(PERMITS).is_none());
-        let mut waiting = std::pin::pin!(guard.acquire_permits(PERMITS));
+        assert!(limiter.try_acquire_permits(PERMITS).is_none());
+        let mut waiting = std::pin::pin!(limiter.acquire_permits(PERMITS));
         assert!(futures_util::poll!(&mut waiting).is_pending());
         // A later request does not overtake it.
-        assert!(guard.try_acquire_permits(1).is_none());
+        assert!(limiter.try_acquire_permits(1).is_none());
         drop((first, second));
-        let alone = waiting.await;
-        assert!(alone.is_some() && guard.try_acquire_permits(1).is_none());
-        drop(alone);
-        assert!(guard.try_acquire_permits(1).is_some());
+        let all_permits = waiting.await;
+        assert!(all_permits.is_some() && limiter.try_acquire_permits(1).is_none());
+        drop(all_permits);
+        assert!(limiter.try_acquire_permits(1).is_some());
     }
 }

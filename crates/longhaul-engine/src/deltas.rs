@@ -86,8 +86,8 @@ impl ReplyDeltaBroadcast {
             let channel = channels.entry(run).or_default();
             let receiver = channel.changed.get_or_insert_with(|| watch::Sender::new(()));
             // A reply that was complete before the subscription is in the journal.
-            let past = channel.reply.as_ref().filter(|reply| reply.is_complete);
-            (receiver.subscribe(), past.map(LiveReply::end))
+            let completed = channel.reply.as_ref().filter(|reply| reply.is_complete);
+            (receiver.subscribe(), completed.map(LiveReply::end))
         });
         ReplyDeltaStream { broadcast: self.clone(), run, changed: receiver, position: at }
     }
@@ -222,9 +222,9 @@ impl Drop for ReplyDeltaStream {
     fn drop(&mut self) {
         self.broadcast.with_locked_channels(|channels| {
             let last = channels.get(&self.run).is_some_and(|channel| {
-                let under_way = channel.reply.as_ref().is_some_and(|reply| !reply.is_complete);
+                let is_in_progress = channel.reply.as_ref().is_some_and(|reply| !reply.is_complete);
                 // This subscriber is still counted.
-                !under_way && channel.subscriber_count() <= 1
+                !is_in_progress && channel.subscriber_count() <= 1
             });
             if last {
                 channels.remove(&self.run);
@@ -249,30 +249,30 @@ impl ReplyBroadcastSink {
     /// Publishes the text that `take` removes from the holdback buffer. The lock on the buffer
     /// keeps concurrent calls in order.
     fn publish_held_back_text(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
-        let mut held = self.holdback.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = take(&mut held);
+        let mut buffer = self.holdback.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = take(&mut buffer);
         self.broadcast.publish_reply_text(self.run, &text);
     }
 
     /// Publishes the text that is still held back and returns the complete text of the reply.
     /// Called when no more text will follow.
     pub(crate) fn flush_and_get_text(&self) -> Arc<str> {
-        self.publish_held_back_text(|held| held.drain_redacted(&*self.redact));
+        self.publish_held_back_text(|buffer| buffer.drain_redacted(&*self.redact));
         self.broadcast.partial_reply(self.run).map_or_else(|| "".into(), |delta| delta.text)
     }
 }
 
 impl DeltaSink for ReplyBroadcastSink {
     fn on_text(&self, text: &str) {
-        self.publish_held_back_text(|held| {
-            held.push_and_take_clean_text(text, &*self.redact, REPLY_BYTES_MAX)
+        self.publish_held_back_text(|buffer| {
+            buffer.push_and_take_clean_text(text, &*self.redact, REPLY_BYTES_MAX)
         });
     }
 }
 
 impl Drop for ReplyBroadcastSink {
     fn drop(&mut self) {
-        self.publish_held_back_text(|held| held.drain_redacted(&*self.redact));
+        self.publish_held_back_text(|buffer| buffer.drain_redacted(&*self.redact));
         self.broadcast.with_locked_channels(|channels| {
             let Some(channel) = channels.get_mut(&self.run) else {
                 return;

@@ -44,19 +44,19 @@ pub async fn drive_run(
     assignment: RunAssignment,
 ) -> Result<DriveRunOutcome, Error> {
     let claim = RunClaimId { run: assignment.claim.run, epoch: assignment.claim.epoch };
-    let parted = AssertUnwindSafe(run_drive_loop(services, assignment)).catch_unwind().await;
+    let result = AssertUnwindSafe(run_drive_loop(services, assignment)).catch_unwind().await;
     // External tools of this claim are not needed while the run is idle, even if it is idle because
     // of an error or a panic.
     release_external_tools(services, claim).await;
-    parted.unwrap_or_else(|panic| resume_unwind(panic))
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 async fn run_drive_loop(
     services: &EngineServices,
     assignment: RunAssignment,
 ) -> Result<DriveRunOutcome, Error> {
-    let (mut ctx, arrived) = DriveContext::open_claimed_run(services, assignment).await?;
-    let mut input = match arrived {
+    let (mut ctx, setup_outcome) = DriveContext::open_claimed_run(services, assignment).await?;
+    let mut input = match setup_outcome {
         DriverSetupOutcome::Ready => Some(RunInput::Advance),
         DriverSetupOutcome::Blocked(blocker) => Some(blocker.into_state_machine_input()),
         DriverSetupOutcome::CrashLoop => Some(RunInput::CrashLoop),
@@ -86,7 +86,7 @@ async fn run_drive_loop(
             EngineStep::Compact(request) => compact_conversation(&mut ctx, request).await?,
             EngineStep::StartChildren(requests) => prepare_child_runs(&mut ctx, requests).await?,
             EngineStep::StartGrading => prepare_grading_run(&ctx)?,
-            EngineStep::UseTools(todos) => run_tool_calls(&mut ctx, todos).await?,
+            EngineStep::UseTools(tasks) => run_tool_calls(&mut ctx, tasks).await?,
             EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
                 Some(RunInput::Advance)
             }

@@ -47,8 +47,8 @@ pub(crate) async fn add_effect_facts(
     calls: &mut [ToolCallClassification],
 ) {
     let calls = (1..).zip(reply.tool_calls().zip(calls));
-    let asked = calls.filter(|(_, (_, call))| needs_approval(run.control(), call));
-    let work = asked.map(async |(index, (call, classification))| {
+    let gated_calls = calls.filter(|(_, (_, call))| needs_approval(run.control(), call));
+    let work = gated_calls.map(async |(index, (call, classification))| {
         let id = CallId { turn: run.control().turn(), index };
         let facts = async {
             let predicted = predict_effects((env, run), id, call).await?;

@@ -43,7 +43,7 @@ pub(crate) fn render_task_text(
         return Ok(task_input_text(&task.input));
     };
     let actor = task.actor.as_ref().map(RawJson::to_value);
-    let Some(written) = agent.events.get(kind) else {
+    let Some(template) = agent.events.get(kind) else {
         return Ok(default_event_text(kind, &task.input.to_value(), actor.as_ref()));
     };
     let mut values = values.clone();
@@ -51,7 +51,7 @@ pub(crate) fn render_task_text(
     if let Some(actor) = actor {
         values["actor"] = actor;
     }
-    template::render_template(written, &values)
+    template::render_template(template, &values)
 }
 
 /// Returns the input of a task as text: a string as it is, anything else as JSON.
@@ -86,13 +86,13 @@ fn default_event_text(kind: &str, input: &Value, actor: Option<&Value>) -> Strin
 
 /// Returns a phrase for the player of a game whom an event is about, such as `A player named Anna`.
 fn describe_game_player(input: &Value, actor: Option<&Value>) -> String {
-    let named = |value: &Value| value.get("name")?.as_str().map(str::to_owned);
-    let plain = |name: &str| input.get(name)?.as_str().map(str::to_owned);
+    let name_of = |value: &Value| value.get("name")?.as_str().map(str::to_owned);
+    let text_field = |name: &str| input.get(name)?.as_str().map(str::to_owned);
     let name = actor
-        .and_then(named)
-        .or_else(|| input.get("player").and_then(named))
-        .or_else(|| plain("playerName"))
-        .or_else(|| plain("player"));
+        .and_then(name_of)
+        .or_else(|| input.get("player").and_then(name_of))
+        .or_else(|| text_field("playerName"))
+        .or_else(|| text_field("player"));
     name.map_or_else(|| "A player".to_owned(), |name| format!("A player named {name}"))
 }
 
@@ -139,7 +139,7 @@ mod tests {
         let values = template::template_values(&task.input, &task.context);
         match (render_task_text(&agent, &task, &values), expect) {
             (Ok(text), Ok(expect)) => assert_eq!(text, expect),
-            (Err(why), Err(expect)) => assert!(why.contains(expect), "{why}"),
+            (Err(reason), Err(expect)) => assert!(reason.contains(expect), "{reason}"),
             (got, _) => panic!("{kind:?}: {got:?}"),
         }
     }

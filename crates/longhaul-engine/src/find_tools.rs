@@ -123,9 +123,10 @@ impl FindToolsTool {
         let parts: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).collect();
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         let score = |name: &str, spec: &ToolSpec| {
-            let (name, about) = (name.to_lowercase(), spec.description.to_lowercase());
-            let part_score =
-                |part: &str| 2 * u32::from(name.contains(part)) + u32::from(about.contains(part));
+            let (name, description) = (name.to_lowercase(), spec.description.to_lowercase());
+            let part_score = |part: &str| {
+                2 * u32::from(name.contains(part)) + u32::from(description.contains(part))
+            };
             parts.clone().map(part_score).sum()
         };
         let mut scored: Vec<(u32, &str)> =
@@ -149,15 +150,15 @@ impl Tool for FindToolsTool {
 
     async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let FindToolsInput { query } = serde_json::from_value(input)
-            .map_err(|why| ToolFailure::new(format!("the input is invalid: {why}")))?;
+            .map_err(|error| ToolFailure::new(format!("the input is invalid: {error}")))?;
         let named = self.tools_named_in_query(&query);
         let (found, loaded_max) = match named.is_empty() {
             true => (self.tool_names_matching_query(&query), LOADED_MAX),
             false => (named, usize::MAX),
         };
         if found.is_empty() {
-            let why = "no tool matches; the description of `find_tools` lists their names";
-            return Err(ToolFailure::new(why));
+            let reason = "no tool matches; the description of `find_tools` lists their names";
+            return Err(ToolFailure::new(reason));
         }
         let (loaded, not_loaded) = found.split_at(found.len().min(loaded_max));
         let entries = loaded.iter().filter_map(|name| {
@@ -193,12 +194,12 @@ mod tests {
 
     #[test]
     fn tools_are_found_by_name_and_by_description() {
-        let about = [
+        let descriptions = [
             ("mcp__git__create_issue", "Opens an issue.\nWith a title."),
             ("mcp__git__list_issues", "Lists all issues of a repository."),
             ("mcp__git__merge", "Merges a pull request."),
         ];
-        let specs = about.map(|(name, text)| (name.to_owned(), spec(name, text)));
+        let specs = descriptions.map(|(name, text)| (name.to_owned(), spec(name, text)));
         let tool = FindToolsTool { spec: spec(FIND_TOOLS, ""), deferred: specs.into() };
         for (query, expected) in [
             ("issue", vec!["mcp__git__create_issue", "mcp__git__list_issues"]),

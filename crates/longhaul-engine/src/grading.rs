@@ -51,10 +51,10 @@ pub(crate) fn grader_agent(config: &GradingConfig, run_models: &[String]) -> Opt
         "required": ["satisfied", "note"],
         "additionalProperties": false,
     });
-    let own = config.grader.as_ref().map(|grader| vec![grader.clone()]);
+    let grader = config.grader.as_ref().map(|grader| vec![grader.clone()]);
     Some(Agent {
         description: "Grades the result of a run against a rubric.".to_owned(),
-        models: own.unwrap_or_else(|| run_models.to_vec()),
+        models: grader.unwrap_or_else(|| run_models.to_vec()),
         max_turns: Some(TURNS_MAX),
         retry: RetryPatch { hard_timeout: Some(DEFAULT_HARD_TIMEOUT), ..RetryPatch::default() },
         output: Some(RawJson::from_serialize(&schema)),
@@ -100,8 +100,8 @@ fn remove_middle(text: &str, bytes_max: usize) -> String {
     }
     let first = &text[..text.floor_char_boundary(bytes_max / 2)];
     let last = &text[text.ceil_char_boundary(text.len() - bytes_max / 2)..];
-    let lost = text.len() - first.len() - last.len();
-    format!("{first}\n\n[longhaul] {lost} bytes are left out here.\n\n{last}")
+    let omitted = text.len() - first.len() - last.len();
+    format!("{first}\n\n[longhaul] {omitted} bytes are left out here.\n\n{last}")
 }
 
 #[cfg(test)]
@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn a_long_text_loses_its_middle() {
         assert_eq!(remove_middle("short", 5), "short");
-        let cut = remove_middle(&"ü".repeat(50), 41);
+        let shortened = remove_middle(&"ü".repeat(50), 41);
         assert_eq!(
-            cut,
+            shortened,
             format!("{0}\n\n[longhaul] 60 bytes are left out here.\n\n{0}", "ü".repeat(10))
         );
     }

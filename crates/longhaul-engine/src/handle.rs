@@ -83,8 +83,8 @@ impl Longhaul {
     /// Adds to a set of changes the record that the current request was applied, if the request has
     /// an idempotency key.
     fn add_request_applied_mark(&self, mut batch: JournalBatch) -> JournalBatch {
-        let mark = self.request.clone().map(RowChange::MarkRequestApplied);
-        batch.changes.extend(mark);
+        let change = self.request.clone().map(RowChange::MarkRequestApplied);
+        batch.changes.extend(change);
         batch
     }
 

@@ -33,8 +33,8 @@ impl IdGenerator for UuidV7Generator {
     }
 
     fn random_bytes(&self) -> Option<[u8; 32]> {
-        let mut bits = [0; 32];
-        getrandom::fill(&mut bits).ok()?;
-        Some(bits)
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).ok()?;
+        Some(bytes)
     }
 }

@@ -86,14 +86,14 @@ fn add_quoted_names(line: &str, found: &mut FoundIdentifiers) {
     for (open, close) in [('`', '`'), ('"', '"'), ('“', '”'), ('「', '」')] {
         let mut rest = line;
         while let Some((_, after)) = rest.split_once(open) {
-            let Some((name, then)) = after.split_once(close) else {
+            let Some((name, remaining)) = after.split_once(close) else {
                 break;
             };
             let char_count = name.chars().count();
             if (2..=QUOTED_CHARS_MAX).contains(&char_count) && has_alphanumeric(name) {
                 found.add_unique_identifier(name.trim().to_owned());
             }
-            rest = then;
+            rest = remaining;
         }
     }
 }
@@ -103,8 +103,10 @@ fn has_alphanumeric(text: &str) -> bool {
 }
 
 fn is_number(word: &str) -> bool {
-    let digits = |c: char| c.is_ascii_digit() || c == '.';
-    !word.is_empty() && word.chars().all(digits) && word.starts_with(|l: char| l.is_ascii_digit())
+    let is_digit_or_dot = |c: char| c.is_ascii_digit() || c == '.';
+    !word.is_empty()
+        && word.chars().all(is_digit_or_dot)
+        && word.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn is_identifier(word: &str) -> bool {
@@ -121,45 +123,52 @@ fn is_identifier(word: &str) -> bool {
 
 /// Whether a word looks like `/etc/hosts`, `~/notes` or `src/main.rs`, but not like `and/or`.
 fn is_path(word: &str) -> bool {
-    let rooted = ["/", "./", "../", "~/", "\\\\"];
+    let roots = ["/", "./", "../", "~/", "\\\\"];
     let slashes = word.matches(['/', '\\']).count();
-    let marked = word.contains(|c: char| c.is_ascii_digit() || "._-".contains(c));
-    rooted.iter().any(|root| word.starts_with(root)) || slashes > 1 || (slashes == 1 && marked)
+    let has_file_char = word.contains(|c: char| c.is_ascii_digit() || "._-".contains(c));
+    roots.iter().any(|root| word.starts_with(root))
+        || slashes > 1
+        || (slashes == 1 && has_file_char)
 }
 
 /// Whether a word looks like `main.rs`, `example.com` or `v1.2`, but not like `e.g` or `end.Next
 /// one`.
 fn is_dotted_name(word: &str) -> bool {
     let pieces: Vec<&str> = word.split('.').collect();
-    let whole = pieces.len() > 1 && pieces.iter().all(|piece| has_alphanumeric(piece));
-    let long = pieces.iter().any(|piece| piece.chars().count() > 1);
+    let is_dotted = pieces.len() > 1 && pieces.iter().all(|piece| has_alphanumeric(piece));
+    let has_long_piece = pieces.iter().any(|piece| piece.chars().count() > 1);
     let last = pieces.last().copied().unwrap_or_default();
-    let ends = !last.starts_with(char::is_uppercase);
-    whole && (word.contains(|c: char| c.is_ascii_digit()) || (long && ends))
+    let is_last_lowercase = !last.starts_with(char::is_uppercase);
+    is_dotted
+        && (word.contains(|c: char| c.is_ascii_digit()) || (has_long_piece && is_last_lowercase))
 }
 
 /// Whether a word looks like `run_01k3`, `std::fs`, `anna@example` or `#general`.
 fn has_identifier_symbol(word: &str) -> bool {
-    let named = |mark: char| {
-        let rest = word.strip_prefix(mark);
+    let has_name_after = |symbol: char| {
+        let rest = word.strip_prefix(symbol);
         rest.is_some_and(|rest| rest.starts_with(char::is_alphanumeric))
     };
-    word.contains('_') || word.contains("::") || word.contains('@') || named('#') || named('$')
+    word.contains('_')
+        || word.contains("::")
+        || word.contains('@')
+        || has_name_after('#')
+        || has_name_after('$')
 }
 
 /// Whether a word looks like `PR-12`, `15ms`, `85%` or `4180`, but not like `7` or `42`.
 fn is_numbered_word(word: &str) -> bool {
-    let digits = word.contains(|c: char| c.is_ascii_digit());
-    digits && (word.len() > 2 || !word.chars().all(|c| c.is_ascii_digit()))
+    let has_digit = word.contains(|c: char| c.is_ascii_digit());
+    has_digit && (word.len() > 2 || !word.chars().all(|c| c.is_ascii_digit()))
 }
 
 /// Whether a word looks like `TurnStarted` or `nextSeq`.
 fn is_camel_case(word: &str) -> bool {
     let mut before = ' ';
     word.chars().any(|c| {
-        let hump = before.is_lowercase() && c.is_uppercase();
+        let is_camel_boundary = before.is_lowercase() && c.is_uppercase();
         before = c;
-        hump
+        is_camel_boundary
     })
 }
 

@@ -49,9 +49,9 @@ impl Lease {
     }
 
     fn is_valid(&self) -> bool {
-        let renewed = self.state.borrow().renewed_nanos;
-        let silent = self.clock.monotonic_nanos().saturating_sub(renewed) / 1_000_000;
-        silent < self.valid_for.0
+        let renewed_nanos = self.state.borrow().renewed_nanos;
+        let elapsed_ms = self.clock.monotonic_nanos().saturating_sub(renewed_nanos) / 1_000_000;
+        elapsed_ms < self.valid_for.0
     }
 
     /// Waits until the lease was renewed recently enough for the worker to start new work, such as

@@ -86,18 +86,19 @@ impl OutputSchema {
         clock: &dyn Clock,
     ) -> OutputCheckResult {
         if text.len() > ANSWER_BYTES_MAX {
-            let why = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
-            return OutputCheckResult::Invalid(why);
+            let reason = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
+            return OutputCheckResult::Invalid(reason);
         }
         let inner = strip_code_fence(text);
         let Ok(value) = serde_json::from_str::<Value>(inner) else {
             if let Some(output) = self.text_as_json_string_if_allowed(text, clock).await {
                 return OutputCheckResult::Valid(output);
             }
-            let why = "the answer is not JSON, but the result must be data that matches the schema";
-            return OutputCheckResult::Invalid(why.to_owned());
+            let reason =
+                "the answer is not JSON, but the result must be data that matches the schema";
+            return OutputCheckResult::Invalid(reason.to_owned());
         };
-        let Err(why) = self.validator.validate_value(&value, "the answer", clock).await else {
+        let Err(reason) = self.validator.validate_value(&value, "the answer", clock).await else {
             return OutputCheckResult::Valid(RawJson::from_serialize(&value));
         };
         let is_plain = !value.is_object() && !value.is_array();
@@ -107,9 +108,9 @@ impl OutputSchema {
         };
         match output {
             Some(output) => OutputCheckResult::Valid(output),
-            None => {
-                OutputCheckResult::Invalid(format!("the answer does not match the schema: {why}"))
-            }
+            None => OutputCheckResult::Invalid(format!(
+                "the answer does not match the schema: {reason}"
+            )),
         }
     }
 
@@ -121,15 +122,15 @@ impl OutputSchema {
         clock: &dyn Clock,
     ) -> Option<RawJson> {
         let schema = self.schema.to_value();
-        let may_be = match &schema["type"] {
+        let accepts_string = match &schema["type"] {
             Value::String(kind) => kind == "string",
             Value::Array(kinds) => kinds.iter().any(|kind| kind == "string"),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
         };
         let value = Value::String(text.trim().to_owned());
-        let fits =
-            may_be && self.validator.validate_value(&value, "the answer", clock).await.is_ok();
-        fits.then(|| RawJson::from_serialize(&value))
+        let is_valid = accepts_string
+            && self.validator.validate_value(&value, "the answer", clock).await.is_ok();
+        is_valid.then(|| RawJson::from_serialize(&value))
     }
 
     /// Returns the input schema of the tool `finish`, with this schema for the property `output`.
@@ -165,8 +166,8 @@ fn rewrite_refs_for_output_property(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             // References inside a schema with its own `$id` are relative to that `$id`.
-            let address = fields.get("$id").and_then(Value::as_str);
-            if address.is_some_and(|address| !address.starts_with('#')) {
+            let id = fields.get("$id").and_then(Value::as_str);
+            if id.is_some_and(|id| !id.starts_with('#')) {
                 return;
             }
             if let Some(Value::String(target)) = fields.get_mut("$ref")
@@ -203,8 +204,8 @@ mod tests {
     async fn assert_answer_validation(text: &str, expect: Result<&str, &str>) {
         match (title_schema().validate_answer_text(text, &SystemClock).await, expect) {
             (OutputCheckResult::Valid(data), Ok(expect)) => assert_eq!(data.as_str(), expect),
-            (OutputCheckResult::Invalid(why), Err(expect)) => {
-                assert!(why.contains(expect), "{why}")
+            (OutputCheckResult::Invalid(reason), Err(expect)) => {
+                assert!(reason.contains(expect), "{reason}")
             }
             (got, _) => panic!("{text}: {got:?}"),
         }
@@ -219,7 +220,7 @@ mod tests {
         assert_answer_validation(r#"{"title": 7}"#, Err("/title")).await;
         let long = format!("{{\"title\": [\"{}\"]}}", "x".repeat(10_000));
         match title_schema().validate_answer_text(&long, &SystemClock).await {
-            OutputCheckResult::Invalid(why) => assert!(why.len() < 1_000, "{}", why.len()),
+            OutputCheckResult::Invalid(reason) => assert!(reason.len() < 1_000, "{}", reason.len()),
             OutputCheckResult::Valid(_) => panic!("a list is not a valid title"),
         }
     }
@@ -229,8 +230,8 @@ mod tests {
         for schema in [json!(7), json!({ "type": "nonsense" })] {
             assert!(OutputSchema::new(&RawJson::from_serialize(&schema)).is_err(), "{schema}");
         }
-        let vast = json!({ "pattern": r"(\p{L}{60}){10}" });
-        assert!(OutputSchema::new(&RawJson::from_serialize(&vast)).is_err());
+        let large_schema = json!({ "pattern": r"(\p{L}{60}){10}" });
+        assert!(OutputSchema::new(&RawJson::from_serialize(&large_schema)).is_err());
         let long = json!({ "description": "x".repeat(SCHEMA_BYTES_MAX) });
         assert!(OutputSchema::new(&RawJson::from_serialize(&long)).is_err());
     }
@@ -247,10 +248,10 @@ mod tests {
             "required": ["value"],
         }));
         let finish = jsonschema::validator_for(&tree.finish_tool_input_schema()).unwrap();
-        let fits = |output: Value| finish.is_valid(&json!({ "output": output }));
-        assert!(fits(json!({ "value": 1, "next": { "value": 2 } })));
-        assert!(!fits(json!({ "value": 1, "next": { "value": "two" } })));
-        assert!(!fits(json!({ "next": { "value": 2 } })));
+        let is_valid = |output: Value| finish.is_valid(&json!({ "output": output }));
+        assert!(is_valid(json!({ "value": 1, "next": { "value": 2 } })));
+        assert!(!is_valid(json!({ "value": 1, "next": { "value": "two" } })));
+        assert!(!is_valid(json!({ "next": { "value": 2 } })));
     }
 
     #[test]
@@ -270,9 +271,9 @@ mod tests {
                 "properties": { "value": { "$ref": target } },
             }));
             let finish = jsonschema::validator_for(&tree.finish_tool_input_schema()).unwrap();
-            let fits = |output: Value| finish.is_valid(&json!({ "output": output }));
-            assert!(fits(json!({ "value": 1 })), "{target}");
-            assert!(!fits(json!({ "value": "two" })), "{target}");
+            let is_valid = |output: Value| finish.is_valid(&json!({ "output": output }));
+            assert!(is_valid(json!({ "value": 1 })), "{target}");
+            assert!(!is_valid(json!({ "value": "two" })), "{target}");
         }
     }
 }

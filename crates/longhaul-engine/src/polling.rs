@@ -33,11 +33,11 @@ pub(crate) fn refusal_message_for_polling(run: &Run, tool: &str, input: &Value) 
                 Message::Assistant(reply) => Some(reply),
                 Message::User(_) | Message::Results(_) => None,
             });
-            let asked = replies.take_while(|reply| {
+            let status_turns = replies.take_while(|reply| {
                 let mut calls = reply.tool_calls().peekable();
                 calls.peek().is_some() && calls.all(|call| call.name == CHILD_STATUS)
             });
-            (asked.take(STATUS_TURNS_MAX).count() == STATUS_TURNS_MAX).then(|| {
+            (status_turns.take(STATUS_TURNS_MAX).count() == STATUS_TURNS_MAX).then(|| {
                 "not run: you have only asked for the state of your child runs in the last turns. \
                  Call `wait` with `child` to wait for one of them, which costs nothing"
                     .to_owned()

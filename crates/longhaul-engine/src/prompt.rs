@@ -67,8 +67,8 @@ impl PromptSections<'_> {
         if !self.rules.trim().is_empty() {
             add("Rules", self.rules.trim());
         }
-        let gap = if text.is_empty() { "" } else { "\n\n" };
-        text.push_str(gap);
+        let separator = if text.is_empty() { "" } else { "\n\n" };
+        text.push_str(separator);
         text.push_str(CURRENT_STATE_HEADING);
         for line in self.run_state_lines(run) {
             text.push('\n');
@@ -112,7 +112,7 @@ const MEMORY_INSTRUCTIONS: &str = "Your notes outlive this run: `remember` saves
 /// Formats the state of the world (what the agent works with) for the model: text as it is,
 /// anything else as JSON. The field `summary` of an object comes first.
 pub(crate) fn format_world_state(world: &RawJson) -> String {
-    let whole = match world.to_value() {
+    let text = match world.to_value() {
         Value::String(text) => text,
         Value::Object(fields) => match fields.get("summary").and_then(Value::as_str) {
             Some(summary) => format!("{summary}\n\n{}", world.as_str()),
@@ -122,11 +122,11 @@ pub(crate) fn format_world_state(world: &RawJson) -> String {
             world.as_str().to_owned()
         }
     };
-    if whole.len() <= WORLD_BYTES_MAX {
-        return whole;
+    if text.len() <= WORLD_BYTES_MAX {
+        return text;
     }
-    let shown = &whole[..whole.floor_char_boundary(WORLD_BYTES_MAX)];
-    let omitted = whole.len() - shown.len();
+    let shown = &text[..text.floor_char_boundary(WORLD_BYTES_MAX)];
+    let omitted = text.len() - shown.len();
     format!("{shown}\n\n[longhaul] {omitted} more bytes are left out here.")
 }
 
@@ -193,13 +193,13 @@ fn format_duration(duration: Millis) -> String {
 /// schema.
 fn result_instructions(output_schema: &OutputSchema) -> String {
     let schema = output_schema.schema();
-    let fits = match schema.as_str().len() {
+    let requirement = match schema.as_str().len() {
         0..=SCHEMA_BYTES_MAX => format!("matches this JSON Schema: {}", schema.as_str()),
         _ => "matches the schema of the tool `finish`".to_owned(),
     };
     format!(
-        "- Your result must be data that {fits}\n- End with the tool `finish`, with that data as its \
-         `output`; an answer that is only the JSON is accepted, too."
+        "- Your result must be data that {requirement}\n- End with the tool `finish`, with that \
+         data as its `output`; an answer that is only the JSON is accepted, too."
     )
 }
 

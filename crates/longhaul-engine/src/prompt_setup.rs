@@ -54,9 +54,9 @@ pub(crate) async fn build_run_prepared_event(
     let mut blobs = Vec::new();
     // The texts contain data of external origin, such as tool descriptions of servers and project
     // rules.
-    let cleaner = Redaction(&*services.redact);
-    let system = store_inline_or_as_blob(cleaner.redact_text(texts.system), &mut blobs);
-    let tools = cleaner.redact_json(&RawJson::from_serialize(&build_tool_list_json(env)));
+    let redaction = Redaction(&*services.redact);
+    let system = store_inline_or_as_blob(redaction.redact_text(texts.system), &mut blobs);
+    let tools = redaction.redact_json(&RawJson::from_serialize(&build_tool_list_json(env)));
     let tools = match env.has_deferred_tools() {
         // Loaded tools are added to the list.
         true => StoredText::new_inline(tools.as_str()),
@@ -64,7 +64,7 @@ pub(crate) async fn build_run_prepared_event(
     };
     let mut messages = run.task().history.clone();
     messages.extend(inputs.memory.iter().cloned());
-    messages.push(Message::user(cleaner.redact_text(texts.user)));
+    messages.push(Message::user(redaction.redact_text(texts.user)));
     let mut names = env.models().iter().map(|found| found.name.clone());
     let request = ModelRequest {
         run: run.id(),
@@ -132,9 +132,9 @@ fn render_prompt(
         values["perception"] = perception.world.to_value();
     }
     outputs.add_outputs_to_template_values(&mut values);
-    let render_blocker = |template: &str, why: &str| {
+    let render_blocker = |template: &str, reason: &str| {
         let name = &agent.name;
-        let problem = format!("{template} of agent `{name}` can't be rendered: {why}.");
+        let problem = format!("{template} of agent `{name}` can't be rendered: {reason}.");
         let remedy = "fix the agent's file, cancel this run, which keeps the agent version it started \
                       with, and submit the task again";
         match perception {
@@ -147,21 +147,21 @@ fn render_prompt(
         }
     };
     let identity = template::render_template(&agent.prompt, &values)
-        .map_err(|why| render_blocker("The prompt", &why))?;
+        .map_err(|reason| render_blocker("The prompt", &reason))?;
     let event = event_text::event_kind(agent, task);
-    let user = event_text::render_task_text(agent, task, &values).map_err(|why| {
+    let user = event_text::render_task_text(agent, task, &values).map_err(|reason| {
         let event = event.unwrap_or_default();
-        render_blocker(&format!("The text for the event `{event}`"), &why)
+        render_blocker(&format!("The text for the event `{event}`"), &reason)
     })?;
     let user = outputs.add_outputs_to_task_text(agent, user);
-    let speaks_of = |name| template::template_uses_value(&agent.prompt, name);
+    let prompt_uses = |name| template::template_uses_value(&agent.prompt, name);
     let world = perception.map(|perception| &perception.world);
     let notes = |name: &str| env.tool(name).is_some();
     let sections = PromptSections {
         identity: &identity,
-        world: world.filter(|world| world.as_str() != "null" && !speaks_of("perception")),
+        world: world.filter(|world| world.as_str() != "null" && !prompt_uses("perception")),
         skills: env.skills(),
-        notes: notes("remember") && notes("recall") && !speaks_of("memory"),
+        notes: notes("remember") && notes("recall") && !prompt_uses("memory"),
         rules: &agent.project_rules,
         output_schema: env.output_schema(),
         event,
@@ -194,8 +194,9 @@ fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
 /// Builds the JSON list of the run's tools, as models see it, without the deferred tools, which the
 /// model loads later.
 fn build_tool_list_json(env: &RunDependencies) -> Value {
-    let tools = env.tools_by_model_api_name().filter(|(wire, _)| !env.is_deferred_tool(wire));
-    Value::Array(tools.map(|(wire, tool)| tool_list_entry(wire, tool.spec())).collect())
+    let tools =
+        env.tools_by_model_api_name().filter(|(api_name, _)| !env.is_deferred_tool(api_name));
+    Value::Array(tools.map(|(api_name, tool)| tool_list_entry(api_name, tool.spec())).collect())
 }
 
 /// Returns the newest messages of the run's thread that fit into the prompt, starting with a
@@ -209,19 +210,19 @@ async fn load_recent_thread_messages(
     };
     let messages = services.records.thread_messages(thread, MESSAGES_MAX).await?;
     // A secret may have been configured after the message was stored.
-    let cleaner = Redaction(&*services.redact);
-    let messages = messages.into_iter().map(|message| cleaner.redact_message(message));
+    let redaction = Redaction(&*services.redact);
+    let messages = messages.into_iter().map(|message| redaction.redact_message(message));
     Ok(trim_thread_messages(messages.collect(), TOKENS_MAX))
 }
 
 /// Returns a thread message as a template value.
 fn message_template_value(message: &Message) -> Value {
-    let (who, text) = match message {
+    let (role, text) = match message {
         Message::User(parts) => ("user", join_text_parts(parts)),
         Message::Assistant(reply) => ("assistant", reply.text()),
         Message::Results(_) => ("tool", String::new()),
     };
-    json!({ "role": who, "text": text })
+    json!({ "role": role, "text": text })
 }
 
 fn join_text_parts(parts: &[Part]) -> String {

@@ -120,10 +120,10 @@ impl BlockedProviderCache {
         &self,
         records: &dyn RecordStore,
         model: &str,
-        (news, now): (ProviderAvailability, Timestamp),
+        (availability, now): (ProviderAvailability, Timestamp),
     ) {
         let provider = provider_of_model(model);
-        let stored = match news {
+        let result = match availability {
             ProviderAvailability::Available(duration) => {
                 match self.try_end_block_after_reply(provider, duration, now) {
                     true => records.unblock_provider(provider).await,
@@ -141,7 +141,7 @@ impl BlockedProviderCache {
                 records.block_provider(provider, duration).await
             }
         };
-        if let Err(error) = stored {
+        if let Err(error) = result {
             tracing::warn!(%error, provider, "could not store whether the provider is blocked");
         }
     }

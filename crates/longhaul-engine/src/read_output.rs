@@ -65,13 +65,14 @@ impl ReadOutputTool {
                 "description": "Return only lines that contain this text, with line numbers",
             },
         });
-        let about = "Reads more of the truncated result of an earlier call, from a byte offset, or only \
-                     the lines that contain a text. To pass a result on to another tool without \
-                     reading it, write {\"$output\": \"t3.1\"} instead of the value in the input of \
-                     that tool; add \"path\": \"/body\" for a part of a JSON result. The tool gets the result \
-                     as you read it, for example with line numbers.";
+        let description = "Reads more of the truncated result of an earlier call, from a byte \
+                     offset, or only the lines that contain a text. To pass a result on to \
+                     another tool without reading it, write {\"$output\": \"t3.1\"} instead of \
+                     the value in the input of that tool; add \"path\": \"/body\" for a part of a \
+                     JSON result. The tool gets the result as you read it, for example with line \
+                     numbers.";
         Ok(Self {
-            spec: ToolSpec::with_input_properties(READ_OUTPUT, about, properties, &["call"])?,
+            spec: ToolSpec::with_input_properties(READ_OUTPUT, description, properties, &["call"])?,
             outputs: RecordedToolOutputReader::new(store, records),
         })
     }
@@ -97,7 +98,7 @@ impl Tool for ReadOutputTool {
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: ReadOutputInput = serde_json::from_value(input)
-            .map_err(|why| ToolFailure::new(format!("the input is invalid: {why}")))?;
+            .map_err(|error| ToolFailure::new(format!("the input is invalid: {error}")))?;
         let text = self.load_output_text(ctx.run, input.call).await?;
         let excerpt = match &input.grep {
             None => format_output_page(&text, input.offset),
@@ -156,23 +157,23 @@ mod tests {
     #[test]
     fn output_pages_join_to_the_full_output() {
         let text = "äbc\n".repeat(6_000);
-        let mut read = String::new();
+        let mut output = String::new();
         let mut offset = 0;
         loop {
             let shown_page = format_output_page(&text, offset);
             let (piece, note) = shown_page.rsplit_once("\n\n[longhaul] ").expect("a note");
-            read.push_str(piece);
+            output.push_str(piece);
             match note.rsplit_once("offset ") {
                 Some((_, next)) => offset = next.trim_end_matches('.').parse().expect("a number"),
                 None => break,
             }
         }
-        assert_eq!(read, text);
+        assert_eq!(output, text);
     }
 
     #[test]
     fn an_offset_past_the_end_reports_the_output_length() {
-        let far = usize::try_from(OFFSET_MAX).unwrap();
+        let max_offset = usize::try_from(OFFSET_MAX).unwrap();
         for (text, offset, expected) in [
             ("", 0, "[longhaul] The result is empty: it has 0 bytes."),
             (
@@ -182,7 +183,7 @@ mod tests {
             ),
             (
                 "ä",
-                far,
+                max_offset,
                 "[longhaul] There is nothing at offset 9007199254740991: the result has 2 bytes. Read with an offset below 2.",
             ),
             // An offset inside a character is moved to the next one.

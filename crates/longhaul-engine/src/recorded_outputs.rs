@@ -166,25 +166,26 @@ impl RecordedToolOutputReader {
         find_output_refs(&input, String::new(), &mut found)
             .map_err(OutputReferenceError::Invalid)?;
         if found.len() > REFERENCES_MAX {
-            let why = format!("the input has more than {REFERENCES_MAX} references to outputs");
-            return Err(OutputReferenceError::Invalid(why));
+            let reason = format!("the input has more than {REFERENCES_MAX} references to outputs");
+            return Err(OutputReferenceError::Invalid(reason));
         }
         let (mut texts, mut resolved) = (BTreeMap::new(), Vec::with_capacity(found.len()));
-        let mut left = VALUES_BYTES_MAX;
+        let mut remaining_bytes = VALUES_BYTES_MAX;
         for reference in found {
             let call = reference.call;
             let text = match texts.entry(call) {
                 std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
                 std::collections::btree_map::Entry::Vacant(new) => {
                     let text = self.read_referenced_output(run, call).await?;
-                    let text = text.map_err(|why| invalid_reference_error(&reference, &why))?;
+                    let text =
+                        text.map_err(|reason| invalid_reference_error(&reference, &reason))?;
                     new.insert(redact.redact(&text).into_owned())
                 }
             };
             let value = value_at_path(text, reference.path.as_deref())
-                .map_err(|why| invalid_reference_error(&reference, &why))?;
+                .map_err(|reason| invalid_reference_error(&reference, &reason))?;
             let content = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            left = left.checked_sub(content.len()).ok_or_else(|| {
+            remaining_bytes = remaining_bytes.checked_sub(content.len()).ok_or_else(|| {
                 invalid_reference_error(
                     &reference,
                     &format!("the referenced outputs have more than {VALUES_BYTES_MAX} bytes"),
@@ -224,21 +225,21 @@ impl RecordedToolOutputReader {
     }
 }
 
-fn invalid_reference_error(reference: &FoundOutputReference, why: &str) -> OutputReferenceError {
+fn invalid_reference_error(reference: &FoundOutputReference, reason: &str) -> OutputReferenceError {
     let input_path = if reference.at.is_empty() { "/" } else { &reference.at };
     OutputReferenceError::Invalid(format!(
-        "the reference to an output at `{input_path}` is invalid: {why}"
+        "the reference to an output at `{input_path}` is invalid: {reason}"
     ))
 }
 
 /// Checks, for a call that is about to start, that the outputs to which it refers are the same as
 /// when rules and people checked the call. The error is a message for the model.
 pub(crate) fn check_references_unchanged(
-    seen: &[OutputReference],
+    original: &[OutputReference],
     resolved: &[OutputReference],
 ) -> Result<(), String> {
     let is_seen =
-        |one: &&OutputReference| seen.iter().any(|other| one.has_same_place_and_value(other));
+        |one: &&OutputReference| original.iter().any(|other| one.has_same_place_and_value(other));
     match resolved.iter().find(|one| !is_seen(one)) {
         None => Ok(()),
         Some(OutputReference { at, call, .. }) => Err(format!(
@@ -350,12 +351,12 @@ mod tests {
             ("/c".to_owned(), "t1.2".to_owned(), None),
         ];
         assert_eq!(reference_fields(&input).unwrap(), expected);
-        for bad in [
+        for input in [
             json!({ "$output": "t3" }),
             json!([{ "$output": "t3.1", "offset": 1 }]),
             json!({ "$output": "t3.1", "path": 1 }),
         ] {
-            assert!(reference_fields(&bad).unwrap_err().contains("is invalid: write"), "{bad}");
+            assert!(reference_fields(&input).unwrap_err().contains("is invalid: write"), "{input}");
         }
     }
 
@@ -368,13 +369,13 @@ mod tests {
                 content,
             )
         };
-        let seen = [reference("/a", "one"), reference("/b", "two")];
-        assert_eq!(check_references_unchanged(&seen, &seen), Ok(()));
+        let original = [reference("/a", "one"), reference("/b", "two")];
+        assert_eq!(check_references_unchanged(&original, &original), Ok(()));
         // A person has removed a reference.
-        assert_eq!(check_references_unchanged(&seen, &seen[1..]), Ok(()));
+        assert_eq!(check_references_unchanged(&original, &original[1..]), Ok(()));
         for other in [reference("/a", "two"), reference("/c", "one")] {
-            let why = check_references_unchanged(&seen, &[other]).unwrap_err();
-            assert!(why.contains("is not the one that was checked"), "{why}");
+            let error = check_references_unchanged(&original, &[other]).unwrap_err();
+            assert!(error.contains("is not the one that was checked"), "{error}");
         }
     }
 

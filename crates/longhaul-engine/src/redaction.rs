@@ -104,19 +104,19 @@ impl Redaction<'_> {
         let Cow::Owned(clean) = self.0.redact(&source) else {
             return source;
         };
-        let mut written = String::with_capacity(clean.len());
+        let mut text = String::with_capacity(clean.len());
         let mut rest = clean.as_str();
         while let Some(found) = find_secret_placeholder(rest) {
-            written.push_str(&rest[..found.start]);
-            if ends_inside_template_tag(&written) {
+            text.push_str(&rest[..found.start]);
+            if ends_inside_template_tag(&text) {
                 return secret_placeholder(&name_of_redacted_secret(&source, &clean));
             }
-            written.push_str(&format!("{{{{ \"{}\" }}}}", &rest[found.clone()]));
+            text.push_str(&format!("{{{{ \"{}\" }}}}", &rest[found.clone()]));
             rest = &rest[found.end..];
         }
-        written.push_str(rest);
-        match template::is_valid_template(&written) {
-            true => written,
+        text.push_str(rest);
+        match template::is_valid_template(&text) {
+            true => text,
             false => secret_placeholder(&name_of_redacted_secret(&source, &clean)),
         }
     }
@@ -242,8 +242,8 @@ impl Redaction<'_> {
         for skill in &mut agent.skills {
             skill.description = self.redact_text(std::mem::take(&mut skill.description));
         }
-        for written in agent.events.values_mut() {
-            *written = self.redact_template(std::mem::take(written));
+        for template in agent.events.values_mut() {
+            *template = self.redact_template(std::mem::take(template));
         }
         Agent {
             description: self.redact_text(agent.description),

@@ -73,8 +73,8 @@ pub(crate) async fn load_agent_version_of_run(
 ) -> Result<Result<Arc<Agent>, String>, Error> {
     let task = run.task();
     let version = task.definition;
-    let read = services.definitions.load_agent(&*services.records, version).await?;
-    Ok(read.ok_or_else(|| {
+    let agent = services.definitions.load_agent(&*services.records, version).await?;
+    Ok(agent.ok_or_else(|| {
         format!(
             "The definition {version} of agent `{}` is not in the store, or \
              this build can't read it. Use the build that submitted the run.",
@@ -144,18 +144,18 @@ impl RunDependencies {
     ) -> RunEnvResult {
         let task = run.task();
         let models = resolve_models(services, &model_names(services, run, &agent))
-            .map_err(|none| none.to_string())?;
+            .map_err(|error| error.to_string())?;
         let CollectedTools { mut tools, external: external_names, deferred } =
             collect_run_tools(services, run, &agent, external_tools)?;
         if let Some(tool) = find_tools_tool(deferred.clone()).filter(|_| !deferred.is_empty()) {
-            let tool = RegisteredTool::from_tool(tool).map_err(|bad| bad.to_string())?;
+            let tool = RegisteredTool::from_tool(tool).map_err(|error| error.to_string())?;
             tools.insert(FIND_TOOLS.to_owned(), tool);
         }
         let output_schema = compile_output_schema(&agent)?;
         if let Some(output_schema) = &output_schema {
             let finish_tool = control_tools::build_finish_tool_spec(output_schema)
                 .map(RegisteredTool::new_control_tool);
-            let finish = finish_tool.transpose().map_err(|bad| bad.to_string())?;
+            let finish = finish_tool.transpose().map_err(|error| error.to_string())?;
             tools.extend(finish.map(|finish| (FINISH_TOOL.to_owned(), finish)));
         }
         if tools.contains_key(RUN_AGENT) {
@@ -164,16 +164,19 @@ impl RunDependencies {
                 agents.into_iter().filter(|known| agent.may_start_agent(known.name.as_str()));
             let spec = control_tools::build_run_agent_tool_spec(&agents.collect::<Vec<_>>());
             let tool = spec.map(RegisteredTool::new_control_tool).transpose();
-            let tool = tool.map_err(|bad| bad.to_string())?;
+            let tool = tool.map_err(|error| error.to_string())?;
             tools.extend(tool.map(|tool| (RUN_AGENT.to_owned(), tool)));
             for tool in child_tools(services) {
                 let name = tool.spec().name.to_string();
-                tools.insert(name, RegisteredTool::from_tool(tool).map_err(|bad| bad.to_string())?);
+                tools.insert(
+                    name,
+                    RegisteredTool::from_tool(tool).map_err(|error| error.to_string())?,
+                );
             }
         }
         // A provider that is asked only once is not needed after the run was prepared.
-        let looks = !run.is_prepared() || task.policy.refresh_perception_each_turn;
-        let perception = agent.perception.as_ref().filter(|_| looks);
+        let needs_perception = !run.is_prepared() || task.policy.refresh_perception_each_turn;
+        let perception = agent.perception.as_ref().filter(|_| needs_perception);
         let provider = perception
             .map(|perception| services.context_providers.resolve_provider(&perception.source))
             .transpose()?;
@@ -209,22 +212,22 @@ impl RunDependencies {
 
     /// Returns the model with this name. If the run has no such model, returns its first model.
     pub(crate) fn model(&self, name: &str) -> Option<&ResolvedModel> {
-        let named = self.models.iter().find(|found| found.name == name);
-        named.or_else(|| self.models.first())
+        let model = self.models.iter().find(|found| found.name == name);
+        model.or_else(|| self.models.first())
     }
 
     /// Returns a tool by Longhaul's own name or by the name that models see. `None` if the run may
     /// not use the tool.
     pub(crate) fn tool(&self, name: &str) -> Option<&RegisteredTool> {
-        let wired = || self.tools.get(self.model_api_names.get(name)?);
-        self.tools.get(name).or_else(wired)
+        let by_api_name = || self.tools.get(self.model_api_names.get(name)?);
+        self.tools.get(name).or_else(by_api_name)
     }
 
     /// Iterates over the tools of the run, each with the name that models see.
     pub(crate) fn tools_by_model_api_name(&self) -> impl Iterator<Item = (&str, &RegisteredTool)> {
         self.model_api_names
             .iter()
-            .filter_map(|(wire, name)| Some((wire.as_str(), self.tools.get(name)?)))
+            .filter_map(|(api_name, name)| Some((api_name.as_str(), self.tools.get(name)?)))
     }
 
     /// Returns whether the run has tools that the model must load before it sees their schemas.
@@ -316,9 +319,9 @@ impl RunDependencies {
     /// Returns the input of a tool call without the parameters that the runtime injects. A
     /// parameter is kept if the tool's own schema has a parameter of that name.
     fn remove_injected_parameters(&self, tool: &RegisteredTool, mut input: Value) -> Value {
-        let asked_for = |name: &str| tool.spec().schema["properties"].get(name).is_some();
+        let is_property = |name: &str| tool.spec().schema["properties"].get(name).is_some();
         if let Value::Object(fields) = &mut input {
-            fields.retain(|name, _| !self.agent.context.contains(name) || asked_for(name));
+            fields.retain(|name, _| !self.agent.context.contains(name) || is_property(name));
         }
         input
     }
@@ -354,15 +357,15 @@ fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<Strin
         return perceived.to_vec();
     }
     let task = run.task();
-    if let Some(named) = &task.model {
-        return vec![named.clone()];
+    if let Some(model) = &task.model {
+        return vec![model.clone()];
     }
     if event_kind(agent, task) != Some(IDLE_TICK) {
         return agent.models.clone();
     }
-    let own = agent.models.first().map(String::as_str);
+    let first_model = agent.models.first().map(String::as_str);
     let (idle, others) = match agent.idle_models.is_empty() {
-        true => (services.models.idle_tick_model_of_same_provider(own), &agent.models),
+        true => (services.models.idle_tick_model_of_same_provider(first_model), &agent.models),
         false => (services.models.idle_tick_model_override(), &agent.idle_models),
     };
     idle.map_or_else(|| others.clone(), |idle| vec![idle])
@@ -371,11 +374,12 @@ fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<Strin
 /// Returns the names of all tools of an agent, including `read_output` and similar tools that its
 /// file need not list.
 fn tool_names<'a>(services: &EngineServices, agent: &'a Agent) -> Vec<&'a str> {
-    let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
-    let reads = !agent.skills.is_empty() && services.tools.find_tool(READ_SKILL).is_some();
-    let reading = reads.then_some(READ_SKILL);
-    let named = agent.tools.iter().map(String::as_str);
-    named.chain(paging).chain(reading).collect()
+    let read_output = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
+    let can_read_skills =
+        !agent.skills.is_empty() && services.tools.find_tool(READ_SKILL).is_some();
+    let read_skill = can_read_skills.then_some(READ_SKILL);
+    let names = agent.tools.iter().map(String::as_str);
+    names.chain(read_output).chain(read_skill).collect()
 }
 
 /// The tools of a run.
@@ -392,11 +396,11 @@ struct CollectedTools {
 impl CollectedTools {
     /// Adds a tool. A tool that is listed twice is deferred only if it is deferred both times.
     fn insert(&mut self, name: String, tool: RegisteredTool, is_deferred: bool) {
-        let wire = tool.spec().name.name_for_model_api().into_owned();
+        let api_name = tool.spec().name.name_for_model_api().into_owned();
         if !is_deferred {
-            self.deferred.remove(&wire);
+            self.deferred.remove(&api_name);
         } else if !self.tools.contains_key(&name) {
-            self.deferred.insert(wire, tool.spec().clone());
+            self.deferred.insert(api_name, tool.spec().clone());
         }
         self.tools.insert(name, tool);
     }
@@ -433,9 +437,9 @@ fn collect_run_tools(
 /// Compiles the output schema of an agent. `None` means that the result is free text.
 pub(crate) fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema>, RunBlocker> {
     let compiled = agent.output.as_ref().map(OutputSchema::new).transpose();
-    compiled.map_err(|why| {
+    compiled.map_err(|reason| {
         RunBlocker::permanent(format!(
-            "The output schema of agent `{}` is invalid: {why}. Fix it, cancel this run, which \
+            "The output schema of agent `{}` is invalid: {reason}. Fix it, cancel this run, which \
              keeps the agent version it started with, and submit the task again.",
             agent.name
         ))
@@ -446,11 +450,11 @@ pub(crate) fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema
 fn tool_names_by_model_api_name(
     tools: &BTreeMap<String, RegisteredTool>,
 ) -> BTreeMap<String, String> {
-    let wired = |(name, tool): (&String, &RegisteredTool)| {
-        let wire = tool.spec().name.name_for_model_api().into_owned();
-        (wire, name.clone())
+    let api_name_entry = |(name, tool): (&String, &RegisteredTool)| {
+        let api_name = tool.spec().name.name_for_model_api().into_owned();
+        (api_name, name.clone())
     };
-    tools.iter().map(wired).collect()
+    tools.iter().map(api_name_entry).collect()
 }
 
 /// Rejects a tool that runs without a sandbox, unless the agent file allows it explicitly.

@@ -145,7 +145,7 @@ impl RunSession {
                     let clock = &self.services.clock;
                     clock.sleep(STORE_RETRY_DELAY).await;
                 }
-                read => return read,
+                result => return result,
             }
         }
     }
@@ -180,14 +180,14 @@ impl RunSession {
                 Err(refusal) => return self.count_rejected_input(&refusal.to_string()),
             };
             let new_children = count_new_children(&batch);
-            let news = ProviderAvailability::from_events(&batch.events, now);
+            let availability = ProviderAvailability::from_events(&batch.events, now);
             let claims = effect_key_claims(&batch);
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
-                    if let Some(news) = news.filter(|_| !calls_other_model) {
+                    if let Some(state) = availability.filter(|_| !calls_other_model) {
                         let EngineServices { provider_blocks, records, .. } = &self.services;
-                        provider_blocks.record_availability(&**records, &model, (news, now)).await;
+                        provider_blocks.record_availability(&**records, &model, (state, now)).await;
                     }
                     return Ok(CommitOutcome::Applied);
                 }
@@ -231,7 +231,7 @@ impl RunSession {
                 Err(Error::Store(StoreError::Busy { .. })) => {
                     self.services.clock.sleep(STORE_RETRY_DELAY).await;
                 }
-                read => return read,
+                result => return result,
             }
         }
     }
@@ -394,19 +394,19 @@ impl RunSession {
     /// Appends to the journal, retrying while the store is busy or full. An append can be repeated
     /// safely, and the results in memory must not be lost.
     async fn append_with_retries(&self, append: &AppendRequest) -> Result<AppendResult, Error> {
-        let mut tries: u32 = 0;
+        let mut attempts: u32 = 0;
         loop {
             match self.services.store.append_to_journal(append.clone()).await {
                 Err(error @ (StoreError::Busy { .. } | StoreError::DiskFull { .. })) => {
-                    if tries.is_multiple_of(TRIES_PER_WARNING) {
+                    if attempts.is_multiple_of(TRIES_PER_WARNING) {
                         let run = append.run;
                         tracing::warn!(%run, %error, "the store is busy; retrying the append");
                     }
-                    tries = tries.wrapping_add(1);
+                    attempts = attempts.wrapping_add(1);
                     let clock = &self.services.clock;
                     clock.sleep(STORE_RETRY_DELAY).await;
                 }
-                Err(failure) => return Err(failure.into()),
+                Err(error) => return Err(error.into()),
                 Ok(appended) => return Ok(appended),
             }
         }
@@ -448,10 +448,10 @@ impl RunSession {
     /// Submits the tool results of a driver that has lost its claim on the run. They are appended
     /// without a claim, so that they are not lost.
     async fn submit_late_tool_results(&self, input: RunInput) -> Result<(), Error> {
-        let RunInput::ToolsDone(done) = input else {
+        let RunInput::ToolsDone(results) = input else {
             return Ok(());
         };
-        for tool in done {
+        for tool in results {
             match tool.status {
                 ToolCallStatus::Completed | ToolCallStatus::Failed => {
                     self.submit_late_tool_result(tool).await?
@@ -471,18 +471,18 @@ impl RunSession {
         };
         let call = result.call;
         let text = result.output.joined_text();
-        let surfaced = LateToolResultEvent {
+        let event = LateToolResultEvent {
             call,
             is_error: result.status == ToolCallStatus::Failed,
             output: result.output,
         };
         let view = RunIdAndStatus { run, status: row.status };
-        let decided = decide_command(
+        let decision = decide_command(
             &view,
-            RunCommand::SurfaceResult(surfaced),
+            RunCommand::SurfaceResult(event),
             DecisionContext::new(self.now()),
         );
-        let appended = match decided {
+        let appended = match decision {
             Err(_) => AppendResult::RunEnded,
             Ok(mut batch) => {
                 let blobs = result.blobs.into_iter();

@@ -80,8 +80,8 @@ impl ParsedScheduleTiming {
 /// Returns the last time at or before `at` that is a multiple of `every` away from `anchor`.
 fn last_interval_start(anchor: Timestamp, every: Millis, at: Timestamp) -> Timestamp {
     let every = i64::try_from(every.0).unwrap_or(i64::MAX).saturating_mul(1_000).max(1);
-    let passed = at.as_micros().saturating_sub(anchor.as_micros());
-    Timestamp::from_micros(at.as_micros().saturating_sub(passed.rem_euclid(every)))
+    let elapsed = at.as_micros().saturating_sub(anchor.as_micros());
+    Timestamp::from_micros(at.as_micros().saturating_sub(elapsed.rem_euclid(every)))
 }
 
 fn parse_cron(text: &str) -> Result<Cron, String> {
@@ -195,10 +195,10 @@ mod tests {
             at = calendar.next_firing_after(at).unwrap();
             assert_eq!(at, *expected, "{calendar:?}");
         }
-        let mut back = calendar.last_firing_at_or_before(at.plus(Millis(400)));
+        let mut previous = calendar.last_firing_at_or_before(at.plus(Millis(400)));
         for expected in times.iter().rev() {
-            assert_eq!(back, Some(*expected), "{calendar:?}");
-            back =
+            assert_eq!(previous, Some(*expected), "{calendar:?}");
+            previous =
                 calendar.last_firing_at_or_before(Timestamp::from_micros(expected.as_micros() - 1));
         }
     }

@@ -24,16 +24,16 @@ impl Secret {
     pub fn new(prefix: &str, random_bytes: [u8; 32]) -> Self {
         let mut text = String::with_capacity(prefix.len() + CHARS);
         text.push_str(prefix);
-        let (mut held, mut pending) = (0_u32, 0_u32);
+        let (mut bit_count, mut bits) = (0_u32, 0_u32);
         for byte in random_bytes {
-            pending = pending << 8 | u32::from(byte);
-            held += 8;
-            while held >= 5 {
-                held -= 5;
-                text.push(base32_char(pending >> held));
+            bits = bits << 8 | u32::from(byte);
+            bit_count += 8;
+            while bit_count >= 5 {
+                bit_count -= 5;
+                text.push(base32_char(bits >> bit_count));
             }
         }
-        text.push(base32_char(pending << (5 - held)));
+        text.push(base32_char(bits << (5 - bit_count)));
         Self(text)
     }
 

@@ -52,20 +52,23 @@ impl StalledRunDetector {
             let worker = row.worker;
             for (run, last_seq) in services.records.claimed_runs_with_last_seq(worker).await? {
                 let before = self.seen.get(&run).copied();
-                let is_same =
-                    |seen: &LastCheckedRun| seen.worker == worker && seen.last_seq == last_seq;
-                let seen = before.filter(is_same);
-                current
-                    .insert(run, seen.unwrap_or(LastCheckedRun { worker, last_seq, since: now }));
+                let is_same = |last_check: &LastCheckedRun| {
+                    last_check.worker == worker && last_check.last_seq == last_seq
+                };
+                let last_check = before.filter(is_same);
+                current.insert(
+                    run,
+                    last_check.unwrap_or(LastCheckedRun { worker, last_seq, since: now }),
+                );
             }
         }
         self.seen = current;
-        for (run, seen) in &self.seen {
-            if now.minus(seen.since) < STALL_TIMEOUT {
+        for (run, last_check) in &self.seen {
+            if now.minus(last_check.since) < STALL_TIMEOUT {
                 continue;
             }
             // An error concerns one run, for example its journal; the others are still released.
-            if let Err(error) = release_run_if_stalled(services, *run, *seen).await {
+            if let Err(error) = release_run_if_stalled(services, *run, *last_check).await {
                 tracing::warn!(%run, %error, "could not check whether the driver of the run has stalled");
             }
         }
@@ -77,23 +80,24 @@ impl StalledRunDetector {
 async fn release_run_if_stalled(
     services: &EngineServices,
     run: RunId,
-    seen: LastCheckedRun,
+    last_check: LastCheckedRun,
 ) -> Result<(), Error> {
     let (folded, _) = replay_run_without_transcript(services, run).await?;
-    if folded.seq() != seen.last_seq || !folded.expects_events_from_driver() {
+    if folded.seq() != last_check.last_seq || !folded.expects_events_from_driver() {
         return Ok(());
     }
     // Without an event: like a crash, the takeover counts towards the crash limit of the run. The
     // store refuses the release if the driver has appended something meanwhile.
     let epoch = folded.control().epoch;
-    let author = JournalAuthor::Driver { worker: seen.worker, epoch, after: seen.last_seq };
+    let author =
+        JournalAuthor::Driver { worker: last_check.worker, epoch, after: last_check.last_seq };
     let changes = vec![RowChange::UpdateScheduling(RunSchedulingUpdate::Release)];
     let batch = JournalBatch { events: Vec::new(), changes };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     if let AppendResult::Committed { .. } = appended {
         services.counters.count_stalled_run();
         tracing::error!(
-            %run, worker = %seen.worker,
+            %run, worker = %last_check.worker,
             "released a run: its driver has written nothing for 10 minutes and no call is running"
         );
         services.notifier.stop_driver(RunClaimId { run, epoch });

@@ -123,8 +123,9 @@ pub(crate) fn summary_text(summary: &[Message]) -> String {
 pub(crate) fn count_messages_to_summarize(messages: &[Arc<Message>]) -> usize {
     let count = messages.len();
     let mut until = count.saturating_sub(KEPT_MESSAGES).max(count.min(1));
-    let bytes =
-        |some: &[Arc<Message>]| some.iter().map(|message| message.estimated_bytes()).sum::<u64>();
+    let bytes = |messages: &[Arc<Message>]| {
+        messages.iter().map(|message| message.estimated_bytes()).sum::<u64>()
+    };
     let all = bytes(messages);
     let mut tail = bytes(&messages[until..]);
     // If the newest messages are most of the conversation, keeping them all would gain little.
@@ -153,8 +154,8 @@ pub(crate) fn build_summary(
         parts.push(Part::Text(texts.into()));
     }
     parts.push(Part::Text(format!("{SUMMARY_HEADING}{text}").into()));
-    if let Some(lost) = format_lost_identifiers(split, &parts) {
-        parts.push(Part::Text(lost.into()));
+    if let Some(identifiers) = format_lost_identifiers(split, &parts) {
+        parts.push(Part::Text(identifiers.into()));
     }
     let summary = Message::User(parts);
     let before: u64 = split.summarized.iter().map(|message| message.estimated_bytes()).sum();
@@ -186,8 +187,8 @@ fn find_task_message(split: ConversationSplit<'_>) -> Option<(usize, &Arc<Messag
     }
     let mut messages = split.summarized.iter().enumerate();
     let task = split.task;
-    let named = messages.find(|(_, message)| task.is_some_and(|task| ***message == *task));
-    named.or_else(|| match task {
+    let task_message = messages.find(|(_, message)| task.is_some_and(|task| ***message == *task));
+    task_message.or_else(|| match task {
         // The task is among the messages that are kept.
         Some(task) if split.kept_messages.iter().any(|message| **message == *task) => None,
         Some(_) | None => Some((0, first)),
@@ -235,11 +236,11 @@ fn format_user_texts(split: ConversationSplit<'_>) -> Option<String> {
         }
     }
     let mut bytes = 0;
-    let fits = bullets.iter().rev().take_while(|text| {
+    let fitting = bullets.iter().rev().take_while(|text| {
         bytes += text.len() + 1;
         bytes <= USER_TEXT_BYTES_MAX
     });
-    let from = bullets.len() - fits.count();
+    let from = bullets.len() - fitting.count();
     let newest = bullets.get(from..).filter(|newest| !newest.is_empty())?;
     Some(format!("{USER_TEXT_HEADING}\n\n{}", newest.join("\n")))
 }

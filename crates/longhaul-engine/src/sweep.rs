@@ -67,7 +67,7 @@ pub(crate) async fn run_maintenance_until_error(
     let mut repair_at = clock.monotonic_time();
     let mut prune_at = repair_at;
     loop {
-        let fired = fire_due_timers(services).await?;
+        let fire_outcome = fire_due_timers(services).await?;
         let now = clock.monotonic_time();
         if repair_at <= now {
             repair_at = now.plus(REPAIR_INTERVAL);
@@ -76,13 +76,13 @@ pub(crate) async fn run_maintenance_until_error(
         }
         if prune_at <= now {
             let has_more = prune_expired_data(services, retention).await?;
-            let done = clock.monotonic_time();
-            prune_at = done.plus(match has_more {
-                true => done.minus(now).max(PRUNE_PAUSE_MIN),
+            let finished_at = clock.monotonic_time();
+            prune_at = finished_at.plus(match has_more {
+                true => finished_at.minus(now).max(PRUNE_PAUSE_MIN),
                 false => PRUNE_INTERVAL,
             });
         }
-        match fired {
+        match fire_outcome {
             TimerBatchOutcome::All => wait_for_due_timer(services, &mut *watch, prune_at).await?,
             TimerBatchOutcome::Some => {}
             TimerBatchOutcome::None => clock.sleep(POLL_INTERVAL).await,
@@ -110,8 +110,8 @@ async fn wait_for_due_timer(
         () = clock.sleep(delay.min(POLL_INTERVAL).min(latest.minus(started))) => {}
         changed = watch.wait_for_change() => {
             changed?;
-            let passed = clock.monotonic_time().minus(started);
-            clock.sleep(MIN_WAKE_INTERVAL.minus(passed)).await;
+            let elapsed = clock.monotonic_time().minus(started);
+            clock.sleep(MIN_WAKE_INTERVAL.minus(elapsed)).await;
         }
     }
     Ok(())
@@ -132,11 +132,11 @@ enum TimerBatchOutcome {
 async fn fire_due_timers(services: &EngineServices) -> Result<TimerBatchOutcome, Error> {
     let due = services.records.due_timers(PAGE_SIZE).await?;
     let count = due.len();
-    let mut fired = 0;
+    let mut fired_count = 0;
     for timer in due {
-        fired += usize::from(try_fire_timer(services, timer).await?);
+        fired_count += usize::from(try_fire_timer(services, timer).await?);
     }
-    Ok(match (count, fired) {
+    Ok(match (count, fired_count) {
         (0, _) => TimerBatchOutcome::All,
         (_, 0) => TimerBatchOutcome::None,
         (PAGE_SIZE.., _) => TimerBatchOutcome::Some,
@@ -170,11 +170,11 @@ async fn try_fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool
         return Ok(false);
     };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
-    let spent = matches!(appended, AppendResult::Committed { .. });
-    if spent {
+    let is_committed = matches!(appended, AppendResult::Committed { .. });
+    if is_committed {
         services.notifier.notify_run_changed(run);
     }
-    Ok(spent)
+    Ok(is_committed)
 }
 
 /// Returns what is needed to append the events of a timer: a snapshot of the timer's run, and the
@@ -240,7 +240,7 @@ async fn prune_expired_data(
 ) -> Result<bool, Error> {
     // Unreferenced blobs are pruned even if runs are kept forever.
     let runs_older = retention.runs.unwrap_or(FOREVER);
-    let pruned = services
+    let outcome = services
         .store
         .prune_old_data(PruneRequest {
             runs_older_than: runs_older,
@@ -248,5 +248,5 @@ async fn prune_expired_data(
             limit: PRUNED_RUNS_MAX,
         })
         .await?;
-    Ok(pruned.runs >= PRUNED_RUNS_MAX || pruned.blobs.max(pruned.idempotency_keys) >= FULL_BATCH)
+    Ok(outcome.runs >= PRUNED_RUNS_MAX || outcome.blobs.max(outcome.idempotency_keys) >= FULL_BATCH)
 }

@@ -38,19 +38,19 @@ pub(crate) fn render_identifier_template(source: &str, values: &Value) -> Result
 }
 
 fn render_with_format(source: &str, values: &Value, format: FormatFn) -> Result<String, String> {
-    if !["{{", "{%", "{#"].iter().any(|mark| source.contains(mark)) {
+    if !["{{", "{%", "{#"].iter().any(|delimiter| source.contains(delimiter)) {
         return Ok(source.to_owned());
     }
     let syntax = SyntaxConfig::default();
-    let filled = render_within_limits(source, Serde(values).into(), syntax, (&LIMITS, format))
+    let text = render_within_limits(source, Serde(values).into(), syntax, (&LIMITS, format))
         .map_err(|error| match error.kind() == ErrorKind::UndefinedError {
             true => undefined_value_message(&error, values),
             false => error.to_string(),
         })?;
-    if filled.len() > TEXT_BYTES_MAX {
+    if text.len() > TEXT_BYTES_MAX {
         return Err(format!("the rendered text is longer than {TEXT_BYTES_MAX} bytes"));
     }
-    Ok(filled)
+    Ok(text)
 }
 
 /// Whether the text is a valid template.
@@ -61,13 +61,13 @@ pub(crate) fn is_valid_template(source: &str) -> bool {
 
 /// Whether a template uses the value with this name.
 pub(crate) fn template_uses_value(source: &str, name: &str) -> bool {
-    let of_name = |c: char| c.is_alphanumeric() || c == '_';
-    let opens = source.match_indices('{').map(|(at, _)| &source[at + 1..]);
-    let tags = opens.filter_map(|after| {
-        let inside = after.strip_prefix(['{', '%'])?;
-        inside.split('}').next()
+    let is_name_char = |c: char| c.is_alphanumeric() || c == '_';
+    let suffixes = source.match_indices('{').map(|(at, _)| &source[at + 1..]);
+    let tags = suffixes.filter_map(|after| {
+        let tag = after.strip_prefix(['{', '%'])?;
+        tag.split('}').next()
     });
-    tags.flat_map(|tag| tag.split(|c| !of_name(c))).any(|word| word == name)
+    tags.flat_map(|tag| tag.split(|c| !is_name_char(c))).any(|word| word == name)
 }
 
 /// Returns the values that every template of an agent can use: the input and the context values.
@@ -83,10 +83,10 @@ mod tests {
 
     fn assert_rendered_text(source: &str, expect: Result<&str, &str>) {
         let input = RawJson::from_serialize(&json!({ "repo": "a/b" }));
-        let filled = render_template(source, &template_values(&input, &BTreeMap::new()));
-        match (filled, expect) {
+        let result = render_template(source, &template_values(&input, &BTreeMap::new()));
+        match (result, expect) {
             (Ok(text), Ok(expect)) => assert_eq!(text, expect),
-            (Err(why), Err(expect)) => assert!(why.contains(expect), "{why}"),
+            (Err(reason), Err(expect)) => assert!(reason.contains(expect), "{reason}"),
             (got, _) => panic!("{source}: {got:?}"),
         }
     }
@@ -118,8 +118,8 @@ mod tests {
             "{% set ns = namespace(x='xx') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
         ] {
             let input = RawJson::from_serialize(&json!({ "repo": "a/b" }));
-            let filled = render_template(source, &template_values(&input, &BTreeMap::new()));
-            assert!(filled.is_err(), "{source}");
+            let result = render_template(source, &template_values(&input, &BTreeMap::new()));
+            assert!(result.is_err(), "{source}");
         }
     }
 

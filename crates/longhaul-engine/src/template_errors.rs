@@ -35,12 +35,12 @@ fn quote_name(name: &str) -> String {
 fn describe_available_values(values: &Value, expression: &str) -> Option<String> {
     let steps = expression.split(['.', '[', ']', '\'']);
     let steps: Vec<&str> = steps.filter(|step| !step.is_empty()).collect();
-    let (missed, path) = steps.split_last()?;
+    let (missing_name, path) = steps.split_last()?;
     let at = path.iter().try_fold(values, |at, step| match at.as_array() {
         Some(list) => list.get(step.parse::<usize>().ok()?),
         None => at.get(step),
     })?;
-    Some(describe_parent_value(at, &path.join("."), missed))
+    Some(describe_parent_value(at, &path.join("."), missing_name))
 }
 
 /// Describes the value in which the missing name was looked up.

@@ -54,8 +54,8 @@ pub(crate) fn trim_thread_messages(mut messages: Vec<Message>, max_tokens: u64) 
     };
     messages.drain(..from);
     let sizes = &sizes[from..];
-    let taken: u64 = sizes.iter().map(|size| size.min_chars_to_keep(share)).sum();
-    let mut spare = chars_max.saturating_sub(taken);
+    let used_chars: u64 = sizes.iter().map(|size| size.min_chars_to_keep(share)).sum();
+    let mut spare = chars_max.saturating_sub(used_chars);
     // Unused space goes to truncated messages, the newest first.
     for (message, size) in messages.iter_mut().zip(sizes).rev() {
         let min_chars_to_keep = size.min_chars_to_keep(share);
@@ -139,7 +139,7 @@ fn truncate_message(message: &Message, chars_max: u64) -> Message {
 
 /// Truncates a text in the middle, with a mark that says how much is left out.
 fn truncate_middle(text: &str, chars_max: u64) -> String {
-    let whole = text.chars().count();
+    let total_chars = text.chars().count();
     let kept_chars =
         usize::try_from(chars_max.saturating_sub(MARKER_CHARS_MAX)).unwrap_or(usize::MAX);
     let tail = kept_chars / 4;
@@ -149,10 +149,10 @@ fn truncate_middle(text: &str, chars_max: u64) -> String {
         indices.nth(nth).map_or(text.len(), |(index, _)| index)
     };
     format!(
-        "{}\n\n[longhaul] {} of {whole} characters are left out here.\n\n{}",
+        "{}\n\n[longhaul] {} of {total_chars} characters are left out here.\n\n{}",
         &text[..at(head)],
-        whole.saturating_sub(kept_chars),
-        &text[at(whole.saturating_sub(tail))..]
+        total_chars.saturating_sub(kept_chars),
+        &text[at(total_chars.saturating_sub(tail))..]
     )
 }
 
@@ -203,9 +203,9 @@ mod tests {
     /// the number of characters.
     fn messages_from_roles_and_sizes(script: &str, fill: char) -> Vec<Message> {
         let messages = script.split_whitespace().map(|word| {
-            let (who, count) = word.split_at(1);
+            let (role, count) = word.split_at(1);
             let text: String = std::iter::repeat_n(fill, count.parse().unwrap()).collect();
-            match who {
+            match role {
                 "u" => Message::user(text),
                 _ => assistant_message(&text),
             }
@@ -240,18 +240,18 @@ mod tests {
     /// `m12*` for a message of the model that was truncated from 12 characters.
     fn roles_and_sizes_of_messages(messages: &[Message]) -> String {
         let labels = messages.iter().map(|message| {
-            let u_or_m = match message {
+            let role_label = match message {
                 Message::User(_) => "u",
                 Message::Assistant(_) | Message::Results(_) => "m",
             };
             let text = text_of_text_only_message(message).unwrap();
-            let mark = text.split_once(" characters are left out here.");
+            let marker = text.split_once(" characters are left out here.");
             let (length, star_if_truncated) =
-                match mark.and_then(|(before, _)| before.rsplit_once(" of ")) {
+                match marker.and_then(|(before, _)| before.rsplit_once(" of ")) {
                     Some((_, full_length)) => (full_length.to_owned(), "*"),
                     None => (char_count(text).to_string(), ""),
                 };
-            format!("{u_or_m}{length}{star_if_truncated}")
+            format!("{role_label}{length}{star_if_truncated}")
         });
         labels.collect::<Vec<_>>().join(" ")
     }
@@ -260,21 +260,21 @@ mod tests {
     fn a_long_message_is_truncated_before_others_are_dropped() {
         let check = |script: &str, tokens: u64, expected: &str| {
             for fill in ['a', 'é', '東', '🦀'] {
-                let some =
+                let trimmed =
                     trim_thread_messages(messages_from_roles_and_sizes(script, fill), tokens);
                 assert_eq!(
-                    roles_and_sizes_of_messages(&some),
+                    roles_and_sizes_of_messages(&trimmed),
                     expected,
                     "{script} in {tokens} of {fill}"
                 );
                 let chars_max = tokens * CHARS_PER_TOKEN;
-                let taken: u64 = some.iter().map(message_char_count).sum();
-                assert!(taken <= chars_max, "{taken}: {script} in {tokens}");
+                let total_chars: u64 = trimmed.iter().map(message_char_count).sum();
+                assert!(total_chars <= chars_max, "{total_chars}: {script} in {tokens}");
                 // Nothing is truncated while there is space for it.
                 let truncated_count = expected.matches('*').count() as u64;
-                let full =
-                    truncated_count == 0 || taken + truncated_count * MARKER_CHARS_MAX >= chars_max;
-                assert!(full, "{taken}: {script} in {tokens}");
+                let full = truncated_count == 0
+                    || total_chars + truncated_count * MARKER_CHARS_MAX >= chars_max;
+                assert!(full, "{total_chars}: {script} in {tokens}");
             }
         };
         check("u40 m9000", 2_000, "u40 m9000*");
@@ -307,23 +307,23 @@ mod tests {
         for text in [text.clone(), text.replace('e', "東").replace('b', "🦀")] {
             let truncated = truncate_middle(&text, 200);
             let (head, rest) = truncated.split_once("\n\n").unwrap();
-            let (mark, tail) = rest.split_once("\n\n").unwrap();
-            assert_eq!(mark, "[longhaul] 400 of 500 characters are left out here.");
+            let (marker, tail) = rest.split_once("\n\n").unwrap();
+            assert_eq!(marker, "[longhaul] 400 of 500 characters are left out here.");
             assert_eq!((char_count(head), char_count(tail)), (75, 25));
             assert!(text.starts_with(head) && text.ends_with(tail), "{truncated}");
         }
         // The mark fits its limit, however much is left out.
-        let mark = truncate_middle("", 0).replace(['0'], &u64::MAX.to_string());
-        assert!(char_count(&mark) <= MARKER_CHARS_MAX, "{mark}");
+        let marker = truncate_middle("", 0).replace(['0'], &u64::MAX.to_string());
+        assert!(char_count(&marker) <= MARKER_CHARS_MAX, "{marker}");
     }
 
     #[test]
     fn messages_without_text_are_kept_whole_or_dropped() {
         let call = Block::Other(longhaul_core::raw::RawJson::from_serialize(&"x".repeat(9_000)));
-        let odd =
+        let message =
             Message::Assistant(Arc::new(Reply { api: "scripted".into(), blocks: vec![call] }));
         let mut messages = messages_from_roles_and_sizes("u40 m40", 'x');
-        messages.push(odd);
+        messages.push(message);
         messages.extend(messages_from_roles_and_sizes("u40 m9000", 'x'));
         assert_eq!(
             roles_and_sizes_of_messages(&trim_thread_messages(messages, 2_000)),

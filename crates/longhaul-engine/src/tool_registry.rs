@@ -111,7 +111,7 @@ impl RegisteredTool {
             Ok(validator) => validator.validate_value(input, "the input", clock).await,
             Err(reason) => return Some(format!("the input schema of {name} is invalid: {reason}")),
         };
-        let message = |why| format!("the input of {name} does not match its schema: {why}");
+        let message = |reason| format!("the input of {name} does not match its schema: {reason}");
         checked.err().map(message)
     }
 }

@@ -64,7 +64,7 @@ impl SchemaValidator {
             .size_limit(PATTERN_BYTES_MAX)
             .backtrack_limit(BACKTRACK_MAX);
         let options = jsonschema::options().with_pattern_options(limits);
-        let validator = options.build(schema).map_err(|why| why.to_string())?;
+        let validator = options.build(schema).map_err(|error| error.to_string())?;
         Ok(Self {
             validator: Arc::new(validator),
             shape,
@@ -170,14 +170,14 @@ mod tests {
 
     #[test]
     fn number_and_size_of_patterns_are_limited() {
-        let named = |count: usize| {
+        let schema_with_patterns = |count: usize| {
             let field = |at: usize| (format!("f{at}"), json!({ "pattern": format!("^{at}$") }));
             let fields: Map<String, Value> = (0..count).map(field).collect();
             json!({ "type": "object", "properties": fields })
         };
-        assert_eq!(schema_error(&named(PATTERNS_MAX)), None);
-        let why = schema_error(&named(PATTERNS_MAX + 1));
-        assert_eq!(why.as_deref(), Some("the schema contains more than 64 patterns"));
+        assert_eq!(schema_error(&schema_with_patterns(PATTERNS_MAX)), None);
+        let error = schema_error(&schema_with_patterns(PATTERNS_MAX + 1));
+        assert_eq!(error.as_deref(), Some("the schema contains more than 64 patterns"));
         assert_eq!(schema_error(&json!({ "pattern": r"^[\p{L} ]{1,20}$" })), None);
         assert!(schema_error(&json!({ "pattern": r"(\p{L}{60}){10}" })).is_some());
     }
@@ -209,26 +209,26 @@ mod tests {
         assert_eq!(late.unwrap_err(), expect);
         assert_eq!(validator.validate_value(&large, "the answer", &SystemClock).await, Ok(()));
         large[7] = json!("seven");
-        let why = validator.validate_value(&large, "the answer", &SystemClock).await;
+        let result = validator.validate_value(&large, "the answer", &SystemClock).await;
         assert_eq!(
-            why.unwrap_err(),
+            result.unwrap_err(),
             "the answer is invalid (it is too large to report the position of the error)"
         );
         // A check that cannot end in time takes no thread.
-        let again = json!({ "$ref": "#" });
-        let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });
+        let root_ref = json!({ "$ref": "#" });
+        let patterns = json!({ "a": root_ref, "^a": root_ref, "a$": root_ref, "^a$": root_ref });
         let branching = SchemaValidator::new(&json!({ "patternProperties": patterns })).unwrap();
-        let nested = |deep: usize| (0..deep).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!({ "a": inner }));
         for _ in 0..8 {
-            let why = branching.validate_value(&nested(40), "it", &SystemClock).await;
+            let result = branching.validate_value(&nested(40), "it", &SystemClock).await;
             let expect = "it is nested too deeply, or too large, to be checked in time; make it \
                           smaller, or the schema simpler";
-            assert_eq!(why.unwrap_err(), expect);
+            assert_eq!(result.unwrap_err(), expect);
         }
-        let fits = branching.validate_value(&nested(7), "it", &SystemClock).await;
-        assert_eq!(fits, Ok(()));
+        let result = branching.validate_value(&nested(7), "it", &SystemClock).await;
+        assert_eq!(result, Ok(()));
         // A small value needs neither thread nor clock.
-        let why = validator.validate_value(&json!(["x"]), "it", &NoWaitClock).await;
-        assert_eq!(why.unwrap_err(), "/0: \"x\" is not of type \"integer\"");
+        let result = validator.validate_value(&json!(["x"]), "it", &NoWaitClock).await;
+        assert_eq!(result.unwrap_err(), "/0: \"x\" is not of type \"integer\"");
     }
 }

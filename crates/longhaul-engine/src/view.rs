@@ -219,17 +219,17 @@ fn error_of_ended_run(run: &Run) -> Option<RunError> {
 fn last_input_editor(gate: &GateRow) -> Option<String> {
     let newest = gate.answers.iter().rev();
     newest
-        .map(|given| &given.answer)
+        .map(|recorded| &recorded.answer)
         .find(|answer| matches!(answer.decision, GateDecision::Edit(_)))
         .map(|answer| answer.by.clone())
 }
 
 /// Returns the API view of an answer. The payload of an answer to a form is the completed form.
-fn answer_view(gate: &GateSpec, given: &RecordedAnswer) -> AnswerView {
-    let view = AnswerView::from(given);
-    match (&gate.schema, &given.answer.decision) {
+fn answer_view(gate: &GateSpec, recorded: &RecordedAnswer) -> AnswerView {
+    let view = AnswerView::from(recorded);
+    match (&gate.schema, &recorded.answer.decision) {
         (Some(_), GateDecision::Answer(form)) => AnswerView {
-            note: given.answer.note.clone(),
+            note: recorded.answer.note.clone(),
             payload: RawJson::parse(form.as_str()).ok(),
             ..view
         },
@@ -275,7 +275,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         edited_by: last_input_editor(gate),
         raised_at: gate.raised_at,
         tags: spec.tags.clone(),
-        answers: gate.answers.iter().map(|given| answer_view(spec, given)).collect(),
+        answers: gate.answers.iter().map(|recorded| answer_view(spec, recorded)).collect(),
     }
 }
 

@@ -176,8 +176,8 @@ async fn run_maintenance_with_restarts(services: EngineServices, retention: RunR
     // Kept across restarts: a driver counts as stalled only after minutes.
     let mut stalled_runs = StalledRunDetector::default();
     loop {
-        let swept = run_maintenance_until_error(&services, retention, &mut stalled_runs).await;
-        if let Err(error) = swept {
+        let result = run_maintenance_until_error(&services, retention, &mut stalled_runs).await;
+        if let Err(error) = result {
             tracing::warn!(%error, "the background sweep failed");
         }
         let clock = &services.clock;

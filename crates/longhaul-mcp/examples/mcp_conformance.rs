@@ -61,37 +61,37 @@ async fn main() -> ExitCode {
     };
     let servers = McpServers::new(vec![spec], clock);
     let mut logins = 0;
-    let ended = loop {
+    let exit_code = loop {
         match use_tools(&servers).await {
             Ok(()) => break ExitCode::SUCCESS,
-            Err(wants_login) if wants_login && logins < LOGINS_MAX => {}
+            Err(needs_login) if needs_login && logins < LOGINS_MAX => {}
             Err(_) => break ExitCode::FAILURE,
         }
         logins += 1;
-        if let Err(why) = log_in(&servers).await {
-            log_line(&why);
+        if let Err(error) = log_in(&servers).await {
+            log_line(&error);
             break ExitCode::FAILURE;
         }
     };
     servers.close_all_servers().await;
     servers.finish_token_refreshes().await;
-    ended
+    exit_code
 }
 
 /// Lists the server's tools and calls all of them. The error says whether a login is required.
 async fn use_tools(servers: &McpServers) -> Result<(), bool> {
     let tools = servers.server_tools("conformance", None, RUN).await;
-    let tools = tools.map_err(|why| {
-        log_line(&why.to_string());
-        matches!(why, McpError::LoginRequired { .. })
+    let tools = tools.map_err(|error| {
+        log_line(&error.to_string());
+        matches!(error, McpError::LoginRequired { .. })
     })?;
     let ctx = ToolContext::new(RUN.run, CallId { turn: 1, index: 1 }, RUN.epoch);
     // Other results of the calls are checked by the suite, which sees both sides.
     let planned_calls = tool_calls(&tools);
     let calls = planned_calls.iter().map(|(tool, input)| tool.call(input.clone(), &ctx));
-    let refused = join_all(calls).await.into_iter().filter_map(Result::err);
-    let mut refused = refused.map(|failure| failure.into_message());
-    match refused.any(|why| why.contains("longhaul mcp login")) {
+    let messages = join_all(calls).await.into_iter().filter_map(Result::err);
+    let mut messages = messages.map(|failure| failure.into_message());
+    match messages.any(|message| message.contains("longhaul mcp login")) {
         true => Err(true),
         false => Ok(()),
     }
@@ -112,25 +112,25 @@ fn oauth_config() -> OAuthConfig {
 
 /// Logs in like a user with a browser.
 async fn log_in(servers: &McpServers) -> Result<(), String> {
-    let server = CallbackServer::bind(None).await.map_err(|why| why.to_string())?;
-    let visit = LoginRequest { redirect_uri: server.redirect_uri(), ..LoginRequest::default() };
-    let began = servers.begin_login("conformance", &visit).await;
-    let began = began.map_err(|why| why.to_string())?;
-    let (callback_url, browsed) = tokio::join!(
-        server.wait_for_callback(began.oauth_state()),
-        open_in_browser(began.authorization_url())
+    let server = CallbackServer::bind(None).await.map_err(|error| error.to_string())?;
+    let request = LoginRequest { redirect_uri: server.redirect_uri(), ..LoginRequest::default() };
+    let pending = servers.begin_login("conformance", &request).await;
+    let pending = pending.map_err(|error| error.to_string())?;
+    let (callback_url, page_result) = tokio::join!(
+        server.wait_for_callback(pending.oauth_state()),
+        open_in_browser(pending.authorization_url())
     );
-    browsed?;
-    let login = began.finish_login(&callback_url).await;
-    login.map(|_| ()).map_err(|why| why.to_string())
+    page_result?;
+    let login = pending.finish_login(&callback_url).await;
+    login.map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// A browser that accepts everything and follows all redirects.
 async fn open_in_browser(address: &str) -> Result<(), String> {
     let browser = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-    let browser = browser.build().map_err(|why| why.to_string())?;
+    let browser = browser.build().map_err(|error| error.to_string())?;
     let page = browser.get(address).send().await;
-    page.map(|_| ()).map_err(|why| why.to_string())
+    page.map(|_| ()).map_err(|error| error.to_string())
 }
 
 #[expect(clippy::print_stderr, reason = "the suite shows the output of its client")]
@@ -143,15 +143,15 @@ fn tool_calls(tools: &[Arc<dyn Tool>]) -> Vec<(&Arc<dyn Tool>, Value)> {
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
     let context: Value = serde_json::from_str(&context).unwrap_or_default();
     let Some(calls) = context["toolCalls"].as_array() else {
-        let filled = |tool| (tool, sample_input(tool, &tools[0].spec().schema));
-        return tools.iter().map(filled).collect();
+        let with_sample_input = |tool| (tool, sample_input(tool, &tools[0].spec().schema));
+        return tools.iter().map(with_sample_input).collect();
     };
-    let called = |call: &Value| {
+    let planned_call = |call: &Value| {
         let name = format!("mcp:conformance/{}", call["name"].as_str()?);
         let tool = tools.iter().find(|tool| tool.spec().name.as_str() == name)?;
         Some((tool, call["arguments"].clone()))
     };
-    calls.iter().filter_map(called).collect()
+    calls.iter().filter_map(planned_call).collect()
 }
 
 /// Returns an input that fits the schema of a tool, for simple schemas. A tool with a `schema`

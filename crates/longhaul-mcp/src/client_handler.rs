@@ -34,13 +34,13 @@ impl McpClientHandler {
 
 impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
-        let us = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
+        let implementation = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
         // The older handshake leaves these capabilities out, see `observe.rs`.
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = Some(ElicitationCapability::default());
         let extension = (TASKS_EXTENSION_ID.to_owned(), JsonObject::default());
         capabilities.extensions = Some([extension].into_iter().collect());
-        ClientConfig::new(capabilities, us)
+        ClientConfig::new(capabilities, implementation)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
@@ -84,9 +84,9 @@ fn declined_elicitation_message(params: &ElicitRequestParams) -> String {
 
 /// Returns the text that is recorded about a declined question of the server.
 pub(super) fn declined_question_text(question: &str) -> String {
-    let plain = question.chars().filter(|c| !c.is_control());
-    let mut shown_question: String = plain.clone().take(QUESTION_CHARS_MAX).collect();
-    if plain.count() > QUESTION_CHARS_MAX {
+    let printable = question.chars().filter(|c| !c.is_control());
+    let mut shown_question: String = printable.clone().take(QUESTION_CHARS_MAX).collect();
+    if printable.count() > QUESTION_CHARS_MAX {
         shown_question.push('…');
     }
     format!("declined the server's question \"{shown_question}\": a person can't be asked")

@@ -112,24 +112,25 @@ impl McpConnection {
         spec: &ServerSpec,
         mode: HandshakeMode,
     ) -> Result<Self, McpError> {
-        let config = |why: String| McpError::Config {
+        let config = |reason: String| McpError::Config {
             server: spec.name.chars().take(64).collect(),
-            reason: why,
+            reason,
         };
         if !is_valid_server_name(&spec.name) {
-            let why = "the server name must be 1 to 64 letters, digits, `_`, `-` or `.`";
-            return Err(config(why.to_owned()));
+            let reason = "the server name must be 1 to 64 letters, digits, `_`, `-` or `.`";
+            return Err(config(reason.to_owned()));
         }
         let exit = Arc::new(ServerExitRecord::new(&spec.transport.secret_values()));
         let observations = Arc::new(ObservedConnectionState::default());
-        let tap = (Arc::clone(&observations), Arc::clone(&exit));
+        let shared_state = (Arc::clone(&observations), Arc::clone(&exit));
         let handshake = match &spec.transport {
             ServerTransport::Stdio { .. } => {
                 let transport = StdioTransport::start_server_process(&spec.transport, &exit);
-                let transport = transport
-                    .map_err(|why| server_start_error(spec, &exit, &RequestError::new(why)))?;
+                let transport = transport.map_err(|reason| {
+                    server_start_error(spec, &exit, &RequestError::new(reason))
+                })?;
                 perform_handshake(
-                    ObservedTransport::new(transport, tap.0, tap.1),
+                    ObservedTransport::new(transport, shared_state.0, shared_state.1),
                     mode,
                     &observations,
                 )
@@ -138,7 +139,7 @@ impl McpConnection {
             ServerTransport::Http { .. } => {
                 let transport = http::build_transport(spec).map_err(config)?;
                 perform_handshake(
-                    ObservedTransport::new(transport, tap.0, tap.1),
+                    ObservedTransport::new(transport, shared_state.0, shared_state.1),
                     mode,
                     &observations,
                 )
@@ -204,21 +205,21 @@ impl McpConnection {
     pub(super) async fn tool_listing(&self) -> Result<Arc<ToolListing>, ServerRequestError> {
         let mut cached = self.listing.lock().await;
         let changes = self.observations.tool_list_change_count();
-        if let Some((then, listing)) = &*cached
-            && *then == changes
+        if let Some((cached_changes, listing)) = &*cached
+            && *cached_changes == changes
         {
             return Ok(Arc::clone(listing));
         }
         // A list request gets no more time than a call.
-        let patience = LIST_TIMEOUT.min(Duration::from_millis(self.spec.timeout.0));
-        let listing = match timeout(patience, self.fetch_tool_listing()).await {
+        let max_wait = LIST_TIMEOUT.min(Duration::from_millis(self.spec.timeout.0));
+        let listing = match timeout(max_wait, self.fetch_tool_listing()).await {
             Ok(listing) => Arc::new(listing?),
             Err(_) => {
-                let secs = patience.as_secs_f32();
-                let why = format!("the server did not list its tools within {secs} s");
-                self.close_hung_connection(&why);
+                let secs = max_wait.as_secs_f32();
+                let reason = format!("the server did not list its tools within {secs} s");
+                self.close_hung_connection(&reason);
                 return Err(ServerRequestError::Disconnected {
-                    reason: why,
+                    reason,
                     may_have_been_sent: true,
                     can_retry: false,
                 });
@@ -295,17 +296,17 @@ impl McpConnection {
         let is_list_request = matches!(request, ClientRequest::ListToolsRequest(_));
         let pending = self.peer.send_cancellable_request(request, options).await;
         let pending = pending.map_err(|error| self.classify_error(&error, is_list_request))?;
-        let mut waits =
+        let mut cancel_on_drop =
             PendingRequest { id: Some(pending.id.clone()), abandoned: self.abandoned.clone() };
         let answer = pending.await_response().await;
-        waits.id = None;
+        cancel_on_drop.id = None;
         self.count_consecutive_rejections(&answer);
         answer.map_err(|error| {
-            let lost = self.classify_error(&error, is_list_request);
-            if let ServerRequestError::Disconnected { reason: why, .. } = &lost {
-                self.exit.record_exit(why);
+            let request_error = self.classify_error(&error, is_list_request);
+            if let ServerRequestError::Disconnected { reason, .. } = &request_error {
+                self.exit.record_exit(reason);
             }
-            lost
+            request_error
         })
     }
 
@@ -320,8 +321,8 @@ impl McpConnection {
             Err(error)
                 if http_rejection(error).is_some_and(|rejection| rejection.may_be_lost_session) =>
             {
-                let before = self.consecutive_rejections.fetch_add(1, Ordering::AcqRel);
-                if before.saturating_add(1) >= REJECTIONS_MAX {
+                let previous = self.consecutive_rejections.fetch_add(1, Ordering::AcqRel);
+                if previous.saturating_add(1) >= REJECTIONS_MAX {
                     self.exit.record_exit(&format!(
                         "the server rejected {REJECTIONS_MAX} requests in a row"
                     ));
@@ -353,19 +354,15 @@ impl McpConnection {
         if let ServiceError::TransportSend(error) = error
             && let Some(error) = error.error.downcast_ref::<HttpError>()
         {
-            let RequestError { reason: why, may_have_been_sent: sent, required_credentials: wants } =
+            let RequestError { reason, may_have_been_sent, required_credentials } =
                 http_to_request_error(error);
-            let why = self.exit.sanitize_server_text(&why);
-            return match wants {
+            let reason = self.exit.sanitize_server_text(&reason);
+            return match required_credentials {
                 RequiredCredentials::Login { is_transient } => {
-                    ServerRequestError::LoginRequired { reason: why, is_transient }
+                    ServerRequestError::LoginRequired { reason, is_transient }
                 }
                 RequiredCredentials::None | RequiredCredentials::Key => {
-                    ServerRequestError::Disconnected {
-                        reason: why,
-                        may_have_been_sent: sent,
-                        can_retry: true,
-                    }
+                    ServerRequestError::Disconnected { reason, may_have_been_sent, can_retry: true }
                 }
             };
         }
@@ -384,12 +381,12 @@ impl McpConnection {
     pub(super) fn to_mcp_error(&self, error: &ServerRequestError) -> McpError {
         let server = self.spec.name.clone();
         match error.clone() {
-            ServerRequestError::LoginRequired { reason: why, is_transient } => {
-                McpError::LoginRequired { server, reason: why, is_transient }
+            ServerRequestError::LoginRequired { reason, is_transient } => {
+                McpError::LoginRequired { server, reason, is_transient }
             }
-            ServerRequestError::Rejected(why)
-            | ServerRequestError::Disconnected { reason: why, .. } => {
-                McpError::Disconnected { server, reason: why }
+            ServerRequestError::Rejected(reason)
+            | ServerRequestError::Disconnected { reason, .. } => {
+                McpError::Disconnected { server, reason }
             }
         }
     }
@@ -401,15 +398,15 @@ impl McpConnection {
 
     /// Records a call that timed out. After several timeouts in a row the server counts as hung.
     pub(super) fn record_timed_out_call(&self) {
-        let before = self.consecutive_timeouts.fetch_add(1, Ordering::AcqRel);
-        if before.saturating_add(1) >= TIMEOUTS_MAX {
+        let previous = self.consecutive_timeouts.fetch_add(1, Ordering::AcqRel);
+        if previous.saturating_add(1) >= TIMEOUTS_MAX {
             self.close_hung_connection(&format!("{TIMEOUTS_MAX} calls in a row timed out"));
         }
     }
 
     /// Closes the connection to a server that hangs. The next use starts the server again.
-    fn close_hung_connection(&self, why: &str) {
-        self.exit.record_limit_violation(why);
+    fn close_hung_connection(&self, reason: &str) {
+        self.exit.record_limit_violation(reason);
         let service = self.service.lock();
         // Dropping the service ends it and fails all pending requests.
         drop(service.unwrap_or_else(PoisonError::into_inner).take());

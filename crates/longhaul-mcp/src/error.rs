@@ -102,14 +102,14 @@ impl McpError {
     }
 
     pub(super) fn tool_not_found(server: &str, tool: &str, listing: &ToolListing) -> Self {
-        let left_out = listing.notes.iter().find(|note| note.contains(tool));
-        let lead = crate::spec::prefixed_tool_name(server, "");
+        let omission_note = listing.notes.iter().find(|note| note.contains(tool));
+        let prefix = crate::spec::prefixed_tool_name(server, "");
         let names = listing.tools.iter().map(|listed| {
             let name = listed.spec.name.as_str();
-            name.strip_prefix(&lead).unwrap_or(name)
+            name.strip_prefix(&prefix).unwrap_or(name)
         });
         let names: Vec<&str> = names.take(NAMES_MAX).collect();
-        let available = match (left_out, names.as_slice()) {
+        let available = match (omission_note, names.as_slice()) {
             (Some(note), _) => note.clone(),
             (None, []) => "the server has no tools".to_owned(),
             (None, names) => format!("its tools are {}", names.join(", ")),

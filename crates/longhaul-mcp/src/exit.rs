@@ -50,29 +50,29 @@ pub(super) struct ServerExitReason {
 
 impl ServerExitRecord {
     pub(super) fn new(secrets_to_redact: &[String]) -> Self {
-        let hidden = secrets_to_redact.iter().map(|secret| ("***".to_owned(), &**secret));
+        let placeholders = secrets_to_redact.iter().map(|secret| ("***".to_owned(), &**secret));
         Self {
-            redactor: Redactor::with_placeholders(hidden),
+            redactor: Redactor::with_placeholders(placeholders),
             longest_secret_bytes: secrets_to_redact.iter().map(String::len).max().unwrap_or(0),
             ..Self::default()
         }
     }
 
     /// Records that the server exited or its connection closed.
-    pub(super) fn record_exit(&self, why: &str) {
-        self.record_exit_reason(why, false);
+    pub(super) fn record_exit(&self, reason: &str) {
+        self.record_exit_reason(reason, false);
     }
 
     /// Records that the server violated a limit and that its connection is abandoned.
-    pub(super) fn record_limit_violation(&self, why: &str) {
-        self.record_exit_reason(why, true);
+    pub(super) fn record_limit_violation(&self, reason: &str) {
+        self.record_exit_reason(reason, true);
     }
 
-    fn record_exit_reason(&self, why: &str, is_violation: bool) {
+    fn record_exit_reason(&self, reason: &str, is_violation: bool) {
         let mut end = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if end.is_none() {
-            let why = self.sanitize_server_text(why);
-            *end = Some(ServerExitReason { reason: why, is_violation });
+            let reason = self.sanitize_server_text(reason);
+            *end = Some(ServerExitReason { reason, is_violation });
         }
     }
 
@@ -87,9 +87,9 @@ impl ServerExitRecord {
         let mut tail = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         tail.bytes.extend_from_slice(bytes);
         let max_bytes = TAIL_BYTES_MAX + self.longest_secret_bytes;
-        let over = tail.bytes.len().saturating_sub(max_bytes);
-        tail.bytes.drain(..over);
-        tail.is_cut |= over > 0;
+        let excess = tail.bytes.len().saturating_sub(max_bytes);
+        tail.bytes.drain(..excess);
+        tail.is_cut |= excess > 0;
     }
 
     /// Returns the last non-empty line that the server wrote to stderr.
@@ -115,11 +115,11 @@ impl ServerExitRecord {
     }
 
     /// Returns a reason, followed by the server's last stderr line if there is one.
-    pub(super) fn reason_with_last_stderr_line(&self, why: &str) -> String {
-        let why = self.sanitize_server_text(why);
+    pub(super) fn reason_with_last_stderr_line(&self, reason: &str) -> String {
+        let reason = self.sanitize_server_text(reason);
         match self.last_stderr_line() {
-            Some(line) => format!("{why}; last stderr line: {line}"),
-            None => why,
+            Some(line) => format!("{reason}; last stderr line: {line}"),
+            None => reason,
         }
     }
 
@@ -133,11 +133,11 @@ impl ServerExitRecord {
     pub(super) fn sanitize_server_text(&self, text: &str) -> String {
         let text = self.redact_secrets(text);
         let printable = |c: char| if c.is_control() { ' ' } else { c };
-        let mut short: String = text.chars().take(REASON_CHARS_MAX).map(printable).collect();
-        if short.len() < text.len() {
-            short.push('…');
+        let mut truncated: String = text.chars().take(REASON_CHARS_MAX).map(printable).collect();
+        if truncated.len() < text.len() {
+            truncated.push('…');
         }
-        short.trim_end_matches('.').to_owned()
+        truncated.trim_end_matches('.').to_owned()
     }
 }
 
@@ -163,21 +163,21 @@ mod tests {
         crate::auth::redaction::register_token("t0ken-that-is-repeated");
         let exit = ServerExitRecord::default();
         exit.record_exit("bad: t0ken-that-is-repeated dDBrZW4tdGhhdC1pcy1yZXBlYXRlZA");
-        let why = exit.reason().unwrap().reason;
-        assert_eq!(why, "bad: {{secret:mcp-login}} {{secret:mcp-login}}");
+        let reason = exit.reason().unwrap().reason;
+        assert_eq!(reason, "bad: {{secret:mcp-login}} {{secret:mcp-login}}");
     }
 
     #[test]
     fn partial_secrets_in_server_output_are_redacted() {
         let secret = "hunter2hunter";
         // For every position of the truncation and of the end of a chunk.
-        for over in 0..=2 * secret.len() {
+        for extra in 0..=2 * secret.len() {
             let exit = ServerExitRecord::new(&[secret.into(), "abc".into()]);
             exit.append_stderr(secret.as_bytes());
             exit.append_stderr(secret.as_bytes());
-            exit.append_stderr(&vec![b' '; TAIL_BYTES_MAX - secret.len() + over]);
+            exit.append_stderr(&vec![b' '; TAIL_BYTES_MAX - secret.len() + extra]);
             let text = exit.last_stderr_line().unwrap_or_default();
-            assert!(!text.contains("unt"), "{over}: {text}");
+            assert!(!text.contains("unt"), "{extra}: {text}");
         }
         for end in PARTIAL_BYTES_MIN..=secret.len() {
             let exit = ServerExitRecord::new(&[secret.into()]);

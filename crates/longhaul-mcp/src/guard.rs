@@ -2,7 +2,8 @@
 //! the worker holds open. When the worker is gone, the read ends and the shell kills the server.
 //!
 //! The shell is started before the server and leads the process group that the server is started
-//! in. So there is no moment at which a worker can be killed and its server goes on.
+//! in. So it kills the server even if the worker is killed while it starts the server. A server that
+//! makes a process group of its own is killed too, once the worker has sent the server's id.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -11,17 +12,20 @@ use std::process::Stdio;
 use rustix::process::Pid;
 use tokio::process::{Child, Command};
 
-/// Shell script that waits for the end of its stdin and then kills two process groups: the one whose
-/// id is the first line of its stdin, if there is one, and its own.
-const SCRIPT: &str = r#"trap '' HUP INT QUIT TERM
-read -r server; read -r _
-[ -z "$server" ] || kill -s KILL -- -"$server"
+/// Shell script that waits for the end of its stdin. Then it kills the process whose id is the first
+/// line of its stdin, if there is one, the process group with that id, and its own process group.
+/// Ignores what a server may send to its process group.
+const SCRIPT: &str = r#"trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU VTALRM PROF XCPU XFSZ
+read -r server_id; read -r _
+[ -z "$server_id" ] || kill -s KILL -- "$server_id" -"$server_id"
 kill -s KILL 0"#;
 
 /// A helper process that kills a server when this process ends, however it ends. Dropping the guard
 /// stops the helper and kills no server.
 #[derive(Debug)]
 pub(super) struct ServerGuard {
+    /// The helper process. Declared before its stdin, so that it is killed before its stdin is closed
+    /// and it kills the server.
     _shell: Child,
     /// Id of the process group that the helper leads.
     group: Pid,
@@ -33,10 +37,13 @@ impl ServerGuard {
     /// Starts the helper. Returns `None` if it can't be started. Then the server has to notice by
     /// itself that its stdin was closed.
     pub(super) fn start() -> Option<Self> {
-        match start_shell() {
+        match start_guard_shell() {
             Ok(guard) => guard,
-            Err(why) => {
-                tracing::warn!(%why, "can't start a guard: the MCP server may outlive a killed worker");
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "can't start a guard: the MCP server may outlive a killed worker"
+                );
                 None
             }
         }
@@ -48,15 +55,16 @@ impl ServerGuard {
 
     /// Tells the helper the server's process id, for a server that makes itself the leader of a
     /// process group of its own.
-    pub(super) fn send_server_id(&mut self, server: Pid) {
-        if let Err(why) = writeln!(self.stdin, "{}", server.as_raw_nonzero()) {
-            tracing::warn!(%why, "can't tell the guard the id of the MCP server");
+    pub(super) fn send_server_id(&mut self, server_id: Pid) {
+        let line = format!("{}\n", server_id.as_raw_nonzero());
+        if let Err(error) = self.stdin.write_all(line.as_bytes()) {
+            tracing::warn!(%error, "the guard has ended: the MCP server may outlive a killed worker");
         }
     }
 }
 
-/// Returns `None` if the shell has already exited.
-fn start_shell() -> io::Result<Option<ServerGuard>> {
+/// Returns `None` if the process has no id or no stdin.
+fn start_guard_shell() -> io::Result<Option<ServerGuard>> {
     let mut shell = Command::new("/bin/sh")
         .args(["-c", SCRIPT, "longhaul-guard"])
         .env_clear()

@@ -96,8 +96,9 @@ pub(super) async fn perform_handshake<T: Transport<RoleClient> + 'static>(
         Ok(Ok(service)) => Ok(service),
         Ok(Err(error)) => Err(handshake_to_request_error(&error)),
         Err(_) => {
-            let why = format!("the handshake took longer than {} s", HANDSHAKE_TIMEOUT.as_secs());
-            Err(RequestError::new(why))
+            let reason =
+                format!("the handshake took longer than {} s", HANDSHAKE_TIMEOUT.as_secs());
+            Err(RequestError::new(reason))
         }
     }
 }
@@ -113,8 +114,8 @@ fn handshake_to_request_error(error: &ClientInitializeError) -> RequestError {
             .map_or_else(|| RequestError::new(error.error.to_string()), http_to_request_error);
     }
     if let ClientInitializeError::ConnectionClosed(_) = error {
-        let why = "the server closed the connection during the handshake";
-        return RequestError::new(why.to_owned());
+        let reason = "the server closed the connection during the handshake";
+        return RequestError::new(reason.to_owned());
     }
     if let ClientInitializeError::JsonRpcError(rpc_error) = error {
         let (message, code) = (&rpc_error.message, rpc_error.code.0);
@@ -135,18 +136,14 @@ pub(super) fn http_to_request_error(error: &HttpError) -> RequestError {
             required_credentials: RequiredCredentials::Key,
         };
     }
-    let (why, sent) = if let HttpError::HttpStatus(status) = error {
-        let why = format!("the server answered with HTTP {}", status.status);
-        (why, status.status >= 500)
+    let (reason, may_have_been_sent) = if let HttpError::HttpStatus(status) = error {
+        let reason = format!("the server answered with HTTP {}", status.status);
+        (reason, status.status >= 500)
     } else {
-        let expired = matches!(error, HttpError::SessionExpired);
-        (error.to_string(), !expired)
+        let is_expired = matches!(error, HttpError::SessionExpired);
+        (error.to_string(), !is_expired)
     };
-    RequestError {
-        reason: why,
-        may_have_been_sent: sent,
-        required_credentials: RequiredCredentials::None,
-    }
+    RequestError { reason, may_have_been_sent, required_credentials: RequiredCredentials::None }
 }
 
 /// A request that a server rejected with only an HTTP status. The server is reachable, and other
@@ -168,14 +165,11 @@ pub(super) fn http_rejection(error: &ServiceError) -> Option<HttpRejection> {
     } else {
         None
     };
-    let RequestError { reason: why, required_credentials: wants, .. } =
-        http_to_request_error(error);
-    let is_it = wants == RequiredCredentials::Key
+    let RequestError { reason, required_credentials, .. } = http_to_request_error(error);
+    let is_rejection = required_credentials == RequiredCredentials::Key
         || status.is_some_and(|status| (400..500).contains(&status));
-    is_it.then(|| HttpRejection {
-        reason: why,
-        may_be_lost_session: status != Some(TOO_MANY_REQUESTS),
-    })
+    is_rejection
+        .then(|| HttpRejection { reason, may_be_lost_session: status != Some(TOO_MANY_REQUESTS) })
 }
 
 const KEY_REQUIRED: &str = "the server requires a valid key";
@@ -188,8 +182,8 @@ pub(super) fn server_start_error(
 ) -> McpError {
     let server = spec.name.clone();
     if let RequiredCredentials::Login { is_transient } = error.required_credentials {
-        let why = exit.sanitize_server_text(&error.reason);
-        return McpError::LoginRequired { server, reason: why, is_transient };
+        let reason = exit.sanitize_server_text(&error.reason);
+        return McpError::LoginRequired { server, reason, is_transient };
     }
     let reason = match exit.reason() {
         Some(end) => end.reason,

@@ -90,15 +90,16 @@ pub(super) fn build_transport(
     let client = build_client(&at).map_err(|error| RequestError::from(error).reason)?;
     let login = spec.transport.login_context();
     let provider = login.map(|login| Arc::new(TokenProvider::new(&spec.name, &at, login)));
-    let bounded = AuthorizedClient::with_token_provider(client, provider, spec.setup_timeout());
-    let worker = StreamableHttpClientWorker::new(bounded, config);
+    let authorized_client =
+        AuthorizedClient::with_token_provider(client, provider, spec.setup_timeout());
+    let worker = StreamableHttpClientWorker::new(authorized_client, config);
     Ok(WorkerTransport::spawn(worker))
 }
 
 fn parse_custom_headers(
     headers: &BTreeMap<String, String>,
 ) -> Result<HashMap<HeaderName, HeaderValue>, String> {
-    let mut made = HashMap::new();
+    let mut parsed = HashMap::new();
     for (name, value) in headers {
         let escaped: String = name.escape_debug().take(100).collect();
         let name = HeaderName::from_bytes(name.as_bytes());
@@ -110,9 +111,9 @@ fn parse_custom_headers(
         let mut value =
             value.map_err(|_| format!("the value of `{escaped}` is not a valid header value"))?;
         value.set_sensitive(true);
-        made.insert(name, value);
+        parsed.insert(name, value);
     }
-    Ok(made)
+    Ok(parsed)
 }
 
 fn build_client(url: &Url) -> reqwest::Result<Client> {
@@ -138,11 +139,11 @@ fn build_client(url: &Url) -> reqwest::Result<Client> {
 /// Follows only redirects that keep method and body, and only on the same origin, because headers
 /// may hold keys.
 fn follow_same_origin_redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let keeps =
+    let keeps_method =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first();
-    let same = first.is_some_and(|first| first.origin() == attempt.url().origin());
-    if keeps && same && attempt.previous().len() <= REDIRECTS_MAX {
+    let is_same_origin = first.is_some_and(|first| first.origin() == attempt.url().origin());
+    if keeps_method && is_same_origin && attempt.previous().len() <= REDIRECTS_MAX {
         attempt.follow()
     } else {
         attempt.stop()
@@ -172,15 +173,15 @@ fn has_content_type(response: &Response, media_type: &str) -> bool {
 
 /// Reads a response body of at most `max_bytes` bytes.
 async fn read_body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, HttpError> {
-    let mut all = Vec::new();
-    while let Some(some) = response.chunk().await.map_err(transport_error)? {
-        if all.len() + some.len() > max_bytes {
-            let why = "the server sent a message that exceeds the size limit";
-            return Err(StreamableHttpError::Client(RequestError::new(why)));
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(transport_error)? {
+        if body.len() + chunk.len() > max_bytes {
+            let reason = "the server sent a message that exceeds the size limit";
+            return Err(StreamableHttpError::Client(RequestError::new(reason)));
         }
-        all.extend_from_slice(&some);
+        body.extend_from_slice(&chunk);
     }
-    Ok(all)
+    Ok(body)
 }
 
 /// Parses a response body as a stream of server-sent events, each limited to the maximum size of a
@@ -215,20 +216,20 @@ fn limit_sse_event_size(
     max: usize,
 ) -> impl Stream<Item = Result<Bytes, RequestError>> + Send + 'static {
     let mut block = 0;
-    let mut after_end = false;
-    bytes.map(move |some| {
-        let some = some.map_err(RequestError::from)?;
-        for byte in &some {
+    let mut after_newline = false;
+    bytes.map(move |chunk| {
+        let chunk = chunk.map_err(RequestError::from)?;
+        for byte in &chunk {
             block = match byte {
-                b'\n' if after_end => 0,
+                b'\n' if after_newline => 0,
                 _ => block + 1,
             };
-            after_end = *byte == b'\n' || (after_end && *byte == b'\r');
+            after_newline = *byte == b'\n' || (after_newline && *byte == b'\r');
             if block > max {
                 return Err(RequestError::new("the server sent an event over the size limit"));
             }
         }
-        Ok(some)
+        Ok(chunk)
     })
 }
 
@@ -240,8 +241,9 @@ fn error_for_http_status(status: StatusCode, headers: &HeaderMap) -> Option<Http
         let challenge = AuthRequiredError::new(challenge.chars().take(500).collect());
         return Some(StreamableHttpError::AuthRequired(challenge));
     }
-    let fails = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-    (fails || status.is_redirection()).then(|| HttpStatusError::new(status.as_u16(), None).into())
+    let is_failure = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    (is_failure || status.is_redirection())
+        .then(|| HttpStatusError::new(status.as_u16(), None).into())
 }
 
 /// Translates the rejection of a `server/discover` request into a JSON-RPC error. Servers without
@@ -255,16 +257,16 @@ fn discovery_rejection_to_json_rpc_error(
     let JsonRpcMessage::Request(request) = message else {
         return None;
     };
-    let is_greeting = matches!(request.request, ClientRequest::DiscoverRequest(_));
-    if !is_greeting || !status.is_client_error() {
+    let is_discovery = matches!(request.request, ClientRequest::DiscoverRequest(_));
+    if !is_discovery || !status.is_client_error() {
         return None;
     }
     let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
         Ok(JsonRpcMessage::Error(response)) => response.error,
         Ok(_) | Err(_) => ErrorData::invalid_request(format!("HTTP {status}"), None),
     };
-    let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
-    Some(StreamableHttpPostResponse::Json(answer, None))
+    let response = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+    Some(StreamableHttpPostResponse::Json(response, None))
 }
 
 /// Reads the HTTP response to a message that was sent to the server.
@@ -284,20 +286,21 @@ async fn read_response(
     let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
     let is_request = matches!(message, JsonRpcMessage::Request(_));
     if !status.is_success() {
-        let refused = error_for_http_status(status, response.headers());
-        if let Some(refused @ StreamableHttpError::AuthRequired(_)) = refused {
-            return Err(refused);
+        let status_error = error_for_http_status(status, response.headers());
+        if let Some(status_error @ StreamableHttpError::AuthRequired(_)) = status_error {
+            return Err(status_error);
         }
         // The response may contain the server's own error message.
         let body = read_body(response, ERROR_BODY_BYTES_MAX).await.unwrap_or_default();
-        if let Some(answer) = discovery_rejection_to_json_rpc_error(message, status, &body) {
-            return Ok(answer);
+        if let Some(json_response) = discovery_rejection_to_json_rpc_error(message, status, &body) {
+            return Ok(json_response);
         }
         if let Ok(parsed @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body) {
             return Ok(StreamableHttpPostResponse::Json(parsed, session));
         }
-        let plain = || StreamableHttpError::HttpStatus(HttpStatusError::new(status.as_u16(), None));
-        return Err(refused.unwrap_or_else(plain));
+        let default_error =
+            || StreamableHttpError::HttpStatus(HttpStatusError::new(status.as_u16(), None));
+        return Err(status_error.unwrap_or_else(default_error));
     }
     if has_content_type(&response, "text/event-stream") {
         return Ok(StreamableHttpPostResponse::Sse(parse_sse_events(response), session));
@@ -328,12 +331,12 @@ impl StreamableHttpClient for AuthorizedClient {
         let json = serde_json::to_vec(&message)?;
         let request = self.client.post(&*uri).header(ACCEPT, ACCEPTED_TYPES);
         let request = request.header(CONTENT_TYPE, "application/json").body(json);
-        let patience = self.max_token_wait(&message);
-        let sent = self.send_with_token(
+        let max_wait = self.max_token_wait(&message);
+        let send = self.send_with_token(
             add_session_and_headers(request, session.as_deref(), headers),
-            patience,
+            max_wait,
         );
-        read_response(sent.await?, &message, session.is_some()).await
+        read_response(send.await?, &message, session.is_some()).await
     }
 
     async fn delete_session(
@@ -362,14 +365,14 @@ impl StreamableHttpClient for AuthorizedClient {
             request = request.header("last-event-id", last);
         }
         let request = add_session_and_headers(request, session.as_deref(), headers);
-        let sent = self.send_with_token(request, self.login_timeout);
-        let response = sent.await.map_err(permanent_login_error_to_auth_required)?;
+        let send = self.send_with_token(request, self.login_timeout);
+        let response = send.await.map_err(permanent_login_error_to_auth_required)?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
-        if let Some(refused) = error_for_http_status(status, response.headers()) {
-            return Err(refused);
+        if let Some(error) = error_for_http_status(status, response.headers()) {
+            return Err(error);
         }
         if !status.is_success() || !has_content_type(&response, "text/event-stream") {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);

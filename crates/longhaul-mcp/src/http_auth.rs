@@ -77,17 +77,17 @@ impl AuthorizedClient {
         let Some(provider) = &self.token_provider else {
             return request.send().await.map_err(transport_error);
         };
-        let again = request.try_clone();
+        let retry = request.try_clone();
         let mut current_token = access_token(provider, None, max_wait).await?;
         let mut response = add_bearer_token(request, current_token.token.as_deref()).send().await;
-        if let (Ok(StatusCode::UNAUTHORIZED), Some(token), Some(again)) =
-            (response.as_ref().map(Response::status), current_token.token.as_deref(), again)
+        if let (Ok(StatusCode::UNAUTHORIZED), Some(token), Some(retry)) =
+            (response.as_ref().map(Response::status), current_token.token.as_deref(), retry)
         {
-            let newer = access_token(provider, Some(token), max_wait).await?;
-            if newer.token.is_some() {
-                response = add_bearer_token(again, newer.token.as_deref()).send().await;
+            let new_token = access_token(provider, Some(token), max_wait).await?;
+            if new_token.token.is_some() {
+                response = add_bearer_token(retry, new_token.token.as_deref()).send().await;
             }
-            current_token = newer;
+            current_token = new_token;
         }
         let response = response.map_err(transport_error)?;
         let status = response.status();
@@ -99,9 +99,9 @@ impl AuthorizedClient {
             www_authenticate_header(response.headers()),
             &current_token,
         ) {
-            Some(why) => {
+            Some(reason) => {
                 let is_transient = false;
-                Err(StreamableHttpError::Client(RequestError::login_required(why, is_transient)))
+                Err(StreamableHttpError::Client(RequestError::login_required(reason, is_transient)))
             }
             None => Ok(response),
         }
@@ -112,17 +112,17 @@ impl AuthorizedClient {
 /// next request uses its result.
 async fn access_token(
     provider: &TokenProvider,
-    refused: Option<&str>,
+    rejected_token: Option<&str>,
     max_wait: Duration,
 ) -> Result<AccessToken, HttpError> {
-    let passed = match timeout(max_wait, provider.access_token(refused)).await {
-        Ok(passed) => passed,
+    let result = match timeout(max_wait, provider.access_token(rejected_token)).await {
+        Ok(result) => result,
         Err(_) => {
-            let (why, is_transient) = ("the login is still being refreshed; try again", true);
-            Err(RequestError::login_required(why, is_transient))
+            let (reason, is_transient) = ("the login is still being refreshed; try again", true);
+            Err(RequestError::login_required(reason, is_transient))
         }
     };
-    passed.map_err(StreamableHttpError::Client)
+    result.map_err(StreamableHttpError::Client)
 }
 
 /// Returns whether this message belongs to the handshake.
@@ -142,10 +142,12 @@ fn is_handshake(message: &ClientJsonRpcMessage) -> bool {
 /// Maps a permanent login error to `AuthRequired`, so that the SDK stops reopening the event
 /// stream. After a transient error the SDK tries again.
 pub(super) fn permanent_login_error_to_auth_required(error: HttpError) -> HttpError {
-    if let StreamableHttpError::Client(failed) = &error
-        && failed.required_credentials == (RequiredCredentials::Login { is_transient: false })
+    if let StreamableHttpError::Client(client_error) = &error
+        && client_error.required_credentials == (RequiredCredentials::Login { is_transient: false })
     {
-        return StreamableHttpError::AuthRequired(AuthRequiredError::new(failed.reason.clone()));
+        return StreamableHttpError::AuthRequired(AuthRequiredError::new(
+            client_error.reason.clone(),
+        ));
     }
     error
 }
@@ -169,15 +171,15 @@ mod tests {
 
     #[test]
     fn an_event_stream_is_abandoned_only_for_permanent_login_errors() {
-        for (wants, is_given_up) in [
+        for (required_credentials, expected) in [
             (RequiredCredentials::Login { is_transient: false }, true),
             (RequiredCredentials::Login { is_transient: true }, false),
             (RequiredCredentials::None, false),
         ] {
-            let error = RequestError { required_credentials: wants, ..RequestError::new("why") };
+            let error = RequestError { required_credentials, ..RequestError::new("why") };
             let error = permanent_login_error_to_auth_required(StreamableHttpError::Client(error));
-            let given_up = matches!(error, StreamableHttpError::AuthRequired(_));
-            assert_eq!(given_up, is_given_up, "{wants:?}");
+            let is_given_up = matches!(error, StreamableHttpError::AuthRequired(_));
+            assert_eq!(is_given_up, expected, "{required_credentials:?}");
         }
     }
 }

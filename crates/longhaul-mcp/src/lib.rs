@@ -165,28 +165,28 @@ impl McpServers {
         tool: Option<&str>,
         claim: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        let slot = self.find_server(server)?.server_for_run(claim, &self.0.clock);
-        if let Some(why) = self.login_error_message(server).await {
+        let run_server = self.find_server(server)?.server_for_run(claim, &self.0.clock);
+        if let Some(reason) = self.login_error_message(server).await {
             return Err(McpError::LoginRequired {
                 server: server.to_owned(),
-                reason: why,
+                reason,
                 is_transient: false,
             });
         }
-        let listing = slot.tool_listing().await?;
-        let made = |listed: &ListedTool| -> Arc<dyn Tool> {
-            Arc::new(McpTool::new(listed.clone(), Arc::clone(&slot)))
+        let listing = run_server.tool_listing().await?;
+        let make_tool = |listed: &ListedTool| -> Arc<dyn Tool> {
+            Arc::new(McpTool::new(listed.clone(), Arc::clone(&run_server)))
         };
         let Some(tool_name) = tool else {
-            return Ok(listing.tools.iter().map(made).collect());
+            return Ok(listing.tools.iter().map(make_tool).collect());
         };
         let name = spec::prefixed_tool_name(server, tool_name);
         let found = listing.tools.iter().find(|listed| {
-            let its = listed.spec.name.as_str();
-            its == name
+            let listed_name = listed.spec.name.as_str();
+            listed_name == name
         });
         match found {
-            Some(listed) => Ok(vec![made(listed)]),
+            Some(listed) => Ok(vec![make_tool(listed)]),
             None => Err(McpError::tool_not_found(server, tool_name, &listing)),
         }
     }
@@ -212,30 +212,32 @@ impl McpServers {
     /// Starts a server, reads its identity and tool list, and closes it again unless its shared
     /// connection was already open.
     pub async fn check_server(&self, server: &str) -> Result<ServerCheckReport, McpError> {
-        let found = self.find_server(server)?;
+        let configured = self.find_server(server)?;
         let started = self.0.clock.monotonic_nanos();
-        let (link, alone) = match found.shared.current_connection() {
-            Some(link) => (link, false),
+        let (connection, is_temporary) = match configured.shared.current_connection() {
+            Some(connection) => (connection, false),
             None => (
-                Arc::new(connect_with_handshake_retry(&found.spec, &found.known_mode).await?),
+                Arc::new(
+                    connect_with_handshake_retry(&configured.spec, &configured.known_mode).await?,
+                ),
                 true,
             ),
         };
-        let listing = link.tool_listing().await;
-        let who = link.server_info().clone();
-        if alone {
-            link.close().await;
+        let listing = connection.tool_listing().await;
+        let server_info = connection.server_info().clone();
+        if is_temporary {
+            connection.close().await;
         }
-        let listing = listing.map_err(|lost| link.to_mcp_error(&lost))?;
-        let took = self.0.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
+        let listing = listing.map_err(|error| connection.to_mcp_error(&error))?;
+        let elapsed_ms = self.0.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
         Ok(ServerCheckReport {
-            name: who.name,
-            title: who.title,
-            version: who.version,
-            protocol: who.protocol,
+            name: server_info.name,
+            title: server_info.title,
+            version: server_info.version,
+            protocol: server_info.protocol,
             tools: listing.tools.clone(),
             notes: listing.notes.clone(),
-            duration: Millis(took),
+            duration: Millis(elapsed_ms),
         })
     }
 
@@ -243,13 +245,13 @@ impl McpServers {
     /// `WWW-Authenticate` challenge for the next login.
     pub async fn requires_login(&self, server: &str) -> Result<bool, McpError> {
         let ConfiguredServer { spec, known_mode, .. } = self.find_server(server)?;
-        let anonymous =
+        let spec_without_login =
             ServerSpec { transport: spec.transport.without_login(), ..ServerSpec::clone(spec) };
         let attempt = async {
-            let link = connect_with_handshake_retry(&anonymous, known_mode).await?;
-            let listing = link.tool_listing().await;
-            link.close().await;
-            listing.map_err(|lost| link.to_mcp_error(&lost))
+            let connection = connect_with_handshake_retry(&spec_without_login, known_mode).await?;
+            let listing = connection.tool_listing().await;
+            connection.close().await;
+            listing.map_err(|error| connection.to_mcp_error(&error))
         };
         match attempt.await {
             Ok(_) => Ok(false),
@@ -271,11 +273,11 @@ impl McpServers {
     pub async fn begin_login(
         &self,
         server: &str,
-        visit: &LoginRequest,
+        request: &LoginRequest,
     ) -> Result<PendingLogin, LoginError> {
         let (url, login) = self.login_url_and_context(server)?;
         let (url, login) = (&url, &login);
-        login_flow::start_login(LoginTarget { server, url, login }, visit).await
+        login_flow::start_login(LoginTarget { server, url, login }, request).await
     }
 
     /// Returns the status of the login at a server. `None` means nobody is logged in.
@@ -301,19 +303,19 @@ impl McpServers {
     /// Returns the URL of a server and the context for logging in there.
     fn login_url_and_context(&self, server: &str) -> Result<(Url, LoginContext), LoginError> {
         let spec = &self.find_server(server)?.spec;
-        let none = |why: &str| LoginError::Unsupported {
+        let unsupported = |reason: &str| LoginError::Unsupported {
             server: server.to_owned(),
-            reason: why.to_owned(),
+            reason: reason.to_owned(),
         };
         let ServerTransport::Http { url, .. } = &spec.transport else {
-            return Err(none("a local stdio server reads its keys from `env`"));
+            return Err(unsupported("a local stdio server reads its keys from `env`"));
         };
         let Some(login) = spec.transport.login_context() else {
-            return Err(none(
+            return Err(unsupported(
                 "the project sends an Authorization header itself, or there is no directory to store a login in",
             ));
         };
-        let url = url.parse().map_err(|_| none("the server's URL is invalid"))?;
+        let url = url.parse().map_err(|_| unsupported("the server's URL is invalid"))?;
         Ok((url, login.clone()))
     }
 
@@ -321,10 +323,10 @@ impl McpServers {
     /// drive a run).
     pub async fn close_servers_of_claim(&self, claim: RunClaimId) {
         let servers = self.0.servers.values();
-        let mine = servers
+        let run_servers = servers
             .filter_map(|server| server.lock_and_access_run_servers(|runs| runs.remove(&claim)));
-        let mine: Vec<Arc<ReconnectingServer>> = mine.collect();
-        join_all(mine.iter().map(|slot| slot.close())).await;
+        let run_servers: Vec<Arc<ReconnectingServer>> = run_servers.collect();
+        join_all(run_servers.iter().map(|server| server.close())).await;
     }
 
     /// Closes all servers permanently. Call [`McpServers::finish_token_refreshes`] afterwards.
@@ -334,7 +336,7 @@ impl McpServers {
             all.push(Arc::clone(&server.shared));
             all.extend(server.lock_and_access_run_servers(std::mem::take).into_values());
         }
-        join_all(all.iter().map(|slot| slot.close())).await;
+        join_all(all.iter().map(|server| server.close())).await;
     }
 
     /// Waits a limited time for token refreshes that are in flight: only their responses hold the
@@ -358,16 +360,16 @@ async fn connect_with_handshake_retry(
     known_mode: &HandshakeModeCache,
 ) -> Result<McpConnection, McpError> {
     let mode = known_mode.cached_mode().unwrap_or(HandshakeMode::Auto);
-    let started = match McpConnection::connect_to_server(spec, mode).await {
+    let result = match McpConnection::connect_to_server(spec, mode).await {
         Err(error) if error.may_need_other_handshake() => {
-            let other = match mode {
+            let other_mode = match mode {
                 HandshakeMode::Auto => HandshakeMode::Legacy,
                 HandshakeMode::Legacy => HandshakeMode::Auto,
             };
-            McpConnection::connect_to_server(spec, other).await.map_err(|_| error)
+            McpConnection::connect_to_server(spec, other_mode).await.map_err(|_| error)
         }
-        started => started,
+        result => result,
     };
-    known_mode.set_cached_mode(started.as_ref().ok().map(McpConnection::handshake_mode));
-    started
+    known_mode.set_cached_mode(result.as_ref().ok().map(McpConnection::handshake_mode));
+    result
 }

@@ -37,19 +37,19 @@ impl<R: AsyncRead + Unpin> BoundedLineReader<R> {
     pub(super) async fn next_line(&mut self) -> LineReadOutcome {
         loop {
             // A read error is treated like the end of the output.
-            let Ok(some) = self.reader.fill_buf().await else {
+            let Ok(buffer) = self.reader.fill_buf().await else {
                 return LineReadOutcome::Eof;
             };
-            if some.is_empty() {
+            if buffer.is_empty() {
                 return LineReadOutcome::Eof;
             }
-            let end = some.iter().position(|byte| *byte == b'\n');
-            let take = end.unwrap_or(some.len());
-            if self.line.len() + take > self.max_bytes {
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let length = end.unwrap_or(buffer.len());
+            if self.line.len() + length > self.max_bytes {
                 return LineReadOutcome::TooLong;
             }
-            self.line.extend_from_slice(&some[..take]);
-            self.reader.consume(take + usize::from(end.is_some()));
+            self.line.extend_from_slice(&buffer[..length]);
+            self.reader.consume(length + usize::from(end.is_some()));
             if end.is_some() {
                 return LineReadOutcome::Full(std::mem::take(&mut self.line));
             }
@@ -79,9 +79,9 @@ mod tests {
             ("1234567890123456789", vec![LineReadOutcome::TooLong]),
             ("", vec![LineReadOutcome::Eof]),
         ] {
-            let mut read = BoundedLineReader::new(text.as_bytes(), 8);
+            let mut reader = BoundedLineReader::new(text.as_bytes(), 8);
             for line in lines {
-                assert_eq!(read.next_line().await, line, "{text:?}");
+                assert_eq!(reader.next_line().await, line, "{text:?}");
             }
         }
     }

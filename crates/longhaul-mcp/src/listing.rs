@@ -55,11 +55,13 @@ impl ToolListing {
                 return;
             }
             match parse_tool(spec, tool, &mut self.schema_checker) {
-                Ok((listed, unused)) if names.insert(listed.spec.name.as_str().to_owned()) => {
+                Ok((listed, schema_problem))
+                    if names.insert(listed.spec.name.as_str().to_owned()) =>
+                {
                     self.tools.push(listed);
-                    if let Some(why) = unused {
+                    if let Some(reason) = schema_problem {
                         self.add_tool_list_note(format!(
-                            "the output schema of `{}` is not used: {why}",
+                            "the output schema of `{}` is not used: {reason}",
                             tool_display_name(tool)
                         ));
                     }
@@ -68,8 +70,8 @@ impl ToolListing {
                     "`{}` is listed twice; the second is left out",
                     tool_display_name(tool)
                 )),
-                Err(why) => self.add_tool_list_note(format!(
-                    "the tool `{}` is left out: {why}",
+                Err(reason) => self.add_tool_list_note(format!(
+                    "the tool `{}` is left out: {reason}",
                     tool_display_name(tool)
                 )),
             }
@@ -104,7 +106,7 @@ fn parse_tool(
         return Err("a tool name must be 1 to 128 letters, digits, `_`, `-`, `.` or `/`".to_owned());
     }
     let name = prefixed_tool_name(&spec.name, name);
-    let name = ToolName::new(name).map_err(|bad| bad.to_string())?;
+    let name = ToolName::new(name).map_err(|error| error.to_string())?;
     let schema = tool.get("inputSchema").ok_or("the tool has no input schema")?;
     if !schema.is_object() {
         return Err("the input schema is not an object".to_owned());
@@ -113,9 +115,9 @@ fn parse_tool(
         return Err("the input schema does not describe an object".to_owned());
     }
     checker.check_schema(schema, "input")?;
-    let (output_schema, unused) = match parse_output_schema(tool, checker) {
+    let (output_schema, schema_problem) = match parse_output_schema(tool, checker) {
         Ok(output_schema) => (output_schema.cloned(), None),
-        Err(why) => (None, Some(why)),
+        Err(reason) => (None, Some(reason)),
     };
     let text = tool["description"].as_str();
     let title = tool["title"].as_str().or(tool["annotations"]["title"].as_str());
@@ -133,7 +135,7 @@ fn parse_tool(
         class: effect_class(spec, &tool["annotations"]),
         output_schema,
     };
-    Ok((listed, unused))
+    Ok((listed, schema_problem))
 }
 
 /// Returns the output schema of a tool if it declares one. The error says why the schema can't be
@@ -166,12 +168,13 @@ fn effect_class(spec: &ServerSpec, annotations: &Value) -> EffectClass {
 }
 
 fn sanitize_tool_description(text: &str) -> String {
-    let fits = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    let mut short: String = text.chars().filter(fits).take(DESCRIPTION_CHARS_MAX).collect();
+    let is_allowed = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    let mut truncated: String =
+        text.chars().filter(is_allowed).take(DESCRIPTION_CHARS_MAX).collect();
     if text.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
-        short.push('…');
+        truncated.push('…');
     }
-    short
+    truncated
 }
 
 #[cfg(test)]
@@ -246,37 +249,42 @@ mod tests {
 
     #[test]
     fn schema_patterns_are_counted_before_any_is_compiled() {
-        let named = |count: usize| {
+        let schema_with_patterns = |count: usize| {
             let field = |at: usize| (format!("f{at}"), json!({ "pattern": format!("^{at}$") }));
             let fields: Map<String, Value> = (0..count).map(field).collect();
             json!({ "type": "object", "properties": fields })
         };
-        let keyed: Map<String, Value> = (0..65).map(|at| (format!("^{at}$"), json!({}))).collect();
+        let pattern_properties: Map<String, Value> =
+            (0..65).map(|at| (format!("^{at}$"), json!({}))).collect();
         let with_output_schema = json!({
-            "name": "promises", "inputSchema": named(1),
-            "outputSchema": { "type": "object", "patternProperties": keyed },
+            "name": "promises", "inputSchema": schema_with_patterns(1),
+            "outputSchema": { "type": "object", "patternProperties": pattern_properties },
         });
         let page = [
-            tool_json("few", &named(64)),
-            tool_json("many", &named(65)),
-            tool_json("keyed", &json!({ "type": "object", "patternProperties": keyed })),
+            tool_json("few", &schema_with_patterns(64)),
+            tool_json("many", &schema_with_patterns(65)),
+            tool_json(
+                "keyed",
+                &json!({ "type": "object", "patternProperties": pattern_properties }),
+            ),
             tool_json("vast", &json!({ "properties": { "a": { "pattern": r"\p{L}{60}" } } })),
             with_output_schema,
         ];
         let mut listing = ToolListing::default();
         listing.add_page(&server_spec(false), &page);
-        let taken: Vec<(&str, bool)> = listing
+        let accepted: Vec<(&str, bool)> = listing
             .tools
             .iter()
             .map(|listed| (listed.spec.name.as_str(), listed.output_schema.is_some()))
             .collect();
-        assert_eq!(taken, [("mcp:s/few", false), ("mcp:s/promises", false)]);
-        let many = "holds more than 64 patterns";
-        for (at, why) in [(0, many), (1, many), (2, "is invalid"), (3, many)] {
-            assert!(listing.notes[at].contains(why), "{:#?}", listing.notes);
+        assert_eq!(accepted, [("mcp:s/few", false), ("mcp:s/promises", false)]);
+        let too_many = "holds more than 64 patterns";
+        for (at, expected) in [(0, too_many), (1, too_many), (2, "is invalid"), (3, too_many)] {
+            assert!(listing.notes[at].contains(expected), "{:#?}", listing.notes);
         }
         // Skipped tools count too. Otherwise their number would be unlimited.
-        let page: Vec<Value> = (0..20).map(|_| tool_json("twice", &named(64))).collect();
+        let page: Vec<Value> =
+            (0..20).map(|_| tool_json("twice", &schema_with_patterns(64))).collect();
         listing.add_page(&server_spec(false), &page);
         assert_eq!(listing.tools.len(), 3);
         let last = listing.notes.last().unwrap();

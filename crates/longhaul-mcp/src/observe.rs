@@ -69,22 +69,22 @@ impl ObservedConnectionState {
     /// stdio it is unknown for which of several calls the server asks, and the calls may belong to
     /// different runs. Then the text of the question is left out.
     pub(super) fn report_question_to_calls(&self, text: &str) {
-        let all = self.lock_and_access_pending_calls(|calls| {
+        let sinks = self.lock_and_access_pending_calls(|calls| {
             let sinks = calls.values().map(|(_, sinks)| sinks.clone());
             sinks.collect::<Vec<_>>()
         });
-        let count = all.len();
-        let briefly;
+        let count = sinks.len();
+        let summary;
         let text = match count {
             0 | 1 => text,
             _ => {
-                briefly = format!(
+                summary = format!(
                     "declined a question of the server during one of {count} parallel calls"
                 );
-                &briefly
+                &summary
             }
         };
-        for ProgressSink(listener) in all {
+        for ProgressSink(listener) in sinks {
             listener.report_to_journal(text);
         }
     }
@@ -95,8 +95,8 @@ impl ObservedConnectionState {
 
     fn report_progress(&self, params: &ProgressNotificationParam) {
         let mut calls = self.lock_and_access_pending_calls(|calls| {
-            let its = calls.values().filter(|(token, _)| *token == params.progress_token);
-            its.map(|(_, sink)| sink.clone()).collect::<Vec<_>>()
+            let matching = calls.values().filter(|(token, _)| *token == params.progress_token);
+            matching.map(|(_, sink)| sink.clone()).collect::<Vec<_>>()
         });
         let percent = params
             .total
@@ -155,11 +155,11 @@ impl ObservedConnectionState {
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
-                let less = |pending: usize| Some(pending.saturating_sub(1));
+                let decrement = |pending: usize| Some(pending.saturating_sub(1));
                 _ = self.pending_server_requests.fetch_update(
                     Ordering::AcqRel,
                     Ordering::Acquire,
-                    less,
+                    decrement,
                 );
             }
         }
@@ -174,12 +174,12 @@ impl ObservedConnectionState {
                 let pending = self.pending_server_requests.fetch_add(1, Ordering::AcqRel);
                 (pending < SERVER_REQUESTS_MAX).then_some(true)
             }
-            JsonRpcMessage::Response(answer) => {
-                self.remove_pending_call(&answer.id);
-                Some(!self.is_abandoned_discover_response(&answer.id))
+            JsonRpcMessage::Response(response) => {
+                self.remove_pending_call(&response.id);
+                Some(!self.is_abandoned_discover_response(&response.id))
             }
-            JsonRpcMessage::Error(answer) => {
-                let Some(id) = &answer.id else {
+            JsonRpcMessage::Error(response) => {
+                let Some(id) = &response.id else {
                     return Some(true);
                 };
                 self.remove_pending_call(id);
@@ -242,15 +242,15 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
             initialize.params.capabilities = ClientCapabilities::default();
         }
         let call = self.observations.track_outgoing_message(&message);
-        let sent = self.inner.send(message);
+        let send = self.inner.send(message);
         let observations = Arc::clone(&self.observations);
         async move {
-            let sent = sent.await;
+            let result = send.await;
             // The request was not sent, so no response will remove the call.
-            if let (Err(_), Some(call)) = (&sent, call) {
+            if let (Err(_), Some(call)) = (&result, call) {
                 observations.remove_pending_call(&call);
             }
-            sent
+            result
         }
     }
 
@@ -311,11 +311,11 @@ mod tests {
             &mut self,
             _: ClientJsonRpcMessage,
         ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-            let sent = match self.sends_succeed {
+            let result = match self.sends_succeed {
                 true => Ok(()),
                 false => Err(std::io::ErrorKind::BrokenPipe.into()),
             };
-            std::future::ready(sent)
+            std::future::ready(result)
         }
 
         async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
@@ -345,35 +345,35 @@ mod tests {
     async fn a_call_that_was_never_sent_gets_no_progress() {
         let observations = Arc::new(ObservedConnectionState::default());
         let progress = Arc::new(ProgressRecorder::default());
-        for (is_sent, expect) in [(false, Vec::new()), (true, vec!["asked".to_owned()])] {
-            let mut tap = ObservedTransport::new(
+        for (is_sent, expected) in [(false, Vec::new()), (true, vec!["asked".to_owned()])] {
+            let mut transport = ObservedTransport::new(
                 FakeTransport { sends_succeed: is_sent },
                 Arc::clone(&observations),
                 Arc::default(),
             );
-            let sent = tap.send(tool_call_message(1, &progress)).await;
-            assert_eq!(sent.is_ok(), is_sent);
+            let result = transport.send(tool_call_message(1, &progress)).await;
+            assert_eq!(result.is_ok(), is_sent);
             observations.report_question_to_calls("asked");
-            assert_eq!(progress.take_messages(), expect);
+            assert_eq!(progress.take_messages(), expected);
         }
     }
 
     #[tokio::test]
     async fn a_question_is_reported_without_text_if_its_call_is_unknown() {
         let observations = Arc::new(ObservedConnectionState::default());
-        let diaries: [Arc<ProgressRecorder>; 2] = Default::default();
-        let mut tap = ObservedTransport::new(
+        let recorders: [Arc<ProgressRecorder>; 2] = Default::default();
+        let mut transport = ObservedTransport::new(
             FakeTransport { sends_succeed: true },
             Arc::clone(&observations),
             Arc::default(),
         );
-        tap.send(tool_call_message(1, &diaries[0])).await.unwrap();
+        transport.send(tool_call_message(1, &recorders[0])).await.unwrap();
         observations.report_question_to_calls("it asked \"secret?\"");
-        assert_eq!(diaries[0].take_messages(), ["it asked \"secret?\""]);
-        tap.send(tool_call_message(2, &diaries[1])).await.unwrap();
+        assert_eq!(recorders[0].take_messages(), ["it asked \"secret?\""]);
+        transport.send(tool_call_message(2, &recorders[1])).await.unwrap();
         observations.report_question_to_calls("it asked \"secret?\"");
         let expected = "declined a question of the server during one of 2 parallel calls";
-        for progress in diaries {
+        for progress in recorders {
             assert_eq!(progress.take_messages(), [expected]);
         }
     }

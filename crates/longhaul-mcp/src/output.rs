@@ -34,9 +34,9 @@ pub(super) fn parse_tool_output(
 ) -> Result<ToolOutput, ToolFailure> {
     let blocks = answer["content"].as_array().map(Vec::as_slice);
     let blocks = blocks.unwrap_or_default();
-    let failed = answer["isError"] == true;
+    let is_error = answer["isError"] == true;
     // A failed call has text only.
-    let mut parts: Vec<Part> = match failed {
+    let mut parts: Vec<Part> = match is_error {
         true => blocks.iter().map(|block| text_part(content_block_text(block))).collect(),
         false => blocks.iter().map(|block| content_block_to_part(block, sink)).collect(),
     };
@@ -49,12 +49,12 @@ pub(super) fn parse_tool_output(
         // A response of an unknown kind is still the result of the call.
         parts.push(text_part(answer.to_string()));
     }
-    if failed {
-        let mut all = truncate_text(&joined_text(&parts), FAILURE_BYTES_MAX);
-        if all.trim().is_empty() {
-            "the tool failed without a message".clone_into(&mut all);
+    if is_error {
+        let mut message = truncate_text(&joined_text(&parts), FAILURE_BYTES_MAX);
+        if message.trim().is_empty() {
+            "the tool failed without a message".clone_into(&mut message);
         }
-        return Err(ToolFailure::new(all));
+        return Err(ToolFailure::new(message));
     }
     Ok(ToolOutput { content: truncate_output_parts(parts), ..ToolOutput::default() })
 }
@@ -66,10 +66,10 @@ pub(super) fn truncated_json(answer: &Value) -> String {
 
 /// Truncates the parts of a result to the maximum size of a result.
 fn truncate_output_parts(parts: Vec<Part>) -> Vec<Part> {
-    let mut left = TEXT_BYTES_MAX;
+    let mut remaining_bytes = TEXT_BYTES_MAX;
     let mut content = Vec::new();
     for part in parts {
-        if left == 0 {
+        if remaining_bytes == 0 {
             content.push(Part::Text("(the rest was truncated)".into()));
             break;
         }
@@ -77,11 +77,11 @@ fn truncate_output_parts(parts: Vec<Part>) -> Vec<Part> {
             content.push(part);
             continue;
         };
-        match text.len() > left {
-            true => content.push(Part::Text(truncate_text(text, left).into())),
+        match text.len() > remaining_bytes {
+            true => content.push(Part::Text(truncate_text(text, remaining_bytes).into())),
             false => content.push(part.clone()),
         }
-        left = left.saturating_sub(text.len());
+        remaining_bytes = remaining_bytes.saturating_sub(text.len());
     }
     if content.is_empty() {
         content.push(Part::Text("(done, no output)".into()));
@@ -108,7 +108,7 @@ fn content_block_to_part(block: &Value, sink: &ImageSink) -> Part {
     }
     match image_part(block["data"].as_str().unwrap_or_default(), sink) {
         Ok(part) => part,
-        Err(why) => text_part(omitted_data_note("image", block, &format!("not shown: {why}"))),
+        Err(error) => text_part(omitted_data_note("image", block, &format!("not shown: {error}"))),
     }
 }
 
@@ -122,13 +122,13 @@ fn image_part(data: &str, sink: &ImageSink) -> Result<Part, ImageError> {
 }
 
 /// Returns the text that replaces binary data of a content block.
-fn omitted_data_note(kind: &str, block: &Value, why: &str) -> String {
+fn omitted_data_note(kind: &str, block: &Value, reason: &str) -> String {
     let bytes = base64_decoded_len(block["data"].as_str().unwrap_or_default());
     let media = match block["mimeType"].as_str().unwrap_or_default() {
         "" => "unknown",
         media => &media[..media.floor_char_boundary(MEDIA_TYPE_BYTES_MAX)],
     };
-    format!("({kind} of type {media}, {bytes} bytes, {why})")
+    format!("({kind} of type {media}, {bytes} bytes, {reason})")
 }
 
 /// Converts a content block of a response into text. Audio and other binary data is replaced by a
@@ -175,12 +175,12 @@ fn repeats_structured_content(block: &Value, structured: &Value) -> bool {
         return false;
     };
     let fields = structured.as_object().filter(|fields| fields.len() == 1);
-    let only = fields.and_then(|fields| fields.values().next());
+    let single_field = fields.and_then(|fields| fields.values().next());
     let equals_text = |value: &Value| {
         value.as_str() == Some(text)
             || serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value)
     };
-    equals_text(structured) || only.is_some_and(equals_text)
+    equals_text(structured) || single_field.is_some_and(equals_text)
 }
 
 /// Truncates a text to `max_bytes` bytes and appends a note about the truncation.
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn assert_output_text(answer: Value, expect: &str) {
+    fn assert_output_text(answer: Value, expected: &str) {
         let sink = ImageSink::default();
         let rendered = match parse_tool_output(&answer, &sink) {
             Ok(output) => output
@@ -214,7 +214,7 @@ mod tests {
                 .join("|"),
             Err(failure) => format!("failed: {failure}"),
         };
-        assert_eq!(rendered, expect, "{answer}");
+        assert_eq!(rendered, expected, "{answer}");
     }
 
     #[test]
@@ -294,11 +294,13 @@ mod tests {
             "(image of type image/png, 3750006 bytes, not shown: the image has 3750006 bytes, \
              but at most 3750000 are allowed)",
         );
-        let many = vec![image("R0lGODlhAQABAAAAADs=", "image/gif"); ImageSink::IMAGES_MAX + 1];
+        let images = vec![image("R0lGODlhAQABAAAAADs=", "image/gif"); ImageSink::IMAGES_MAX + 1];
         let sink = ImageSink::default();
-        let output = parse_tool_output(&json!({ "content": many }), &sink).unwrap();
+        let output = parse_tool_output(&json!({ "content": images }), &sink).unwrap();
         assert_eq!(sink.drain().len(), ImageSink::IMAGES_MAX);
-        assert!(matches!(&output.content[8], Part::Text(why) if why.contains("at most 8 images")));
+        assert!(
+            matches!(&output.content[8], Part::Text(text) if text.contains("at most 8 images"))
+        );
     }
 
     #[test]

@@ -22,15 +22,15 @@ pub(super) fn is_validation_expensive(answer: &Value, output_schema: Option<&Val
     output_schema.is_some_and(|output_schema| {
         has_backtracking_pattern(output_schema)
             || estimated_validation_cost(output_schema, answer)
-                .is_some_and(|work| work > INLINE_WORK_MAX)
+                .is_some_and(|cost| cost > INLINE_WORK_MAX)
     })
 }
 
 /// Returns the estimated cost of checking a value against the schema. `None` if the schema can't be
 /// used.
 fn estimated_validation_cost(output_schema: &Value, value: &Value) -> Option<u64> {
-    let shape = SchemaComplexity::measure(output_schema).ok()?;
-    Some(shape.validation_cost(value))
+    let complexity = SchemaComplexity::measure(output_schema).ok()?;
+    Some(complexity.validation_cost(value))
 }
 
 /// Returns how a response violates the protocol or its output schema. `None` means the response is
@@ -49,14 +49,14 @@ pub(super) fn output_schema_violation(
     }
     // A failed call has an error text and needs no structured content.
     let output_schema = output_schema.filter(|_| answer["isError"] != true)?;
-    let Some(given) = answer.get("structuredContent") else {
+    let Some(structured) = answer.get("structuredContent") else {
         return Some("`structuredContent` is missing, which the output schema requires".to_owned());
     };
-    if estimated_validation_cost(output_schema, given)? > WORK_MAX {
+    if estimated_validation_cost(output_schema, structured)? > WORK_MAX {
         return None;
     }
     let validator = validation_options().build(output_schema).ok()?;
-    let error = validator.validate(given).err()?;
+    let error = validator.validate(structured).err()?;
     let path = error.instance_path().to_string();
     let path = if path.is_empty() { "/" } else { &path };
     let path_and_error = format!("at {path}: {error}");
@@ -69,14 +69,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn assert_schema_violation(answer: Value, expect: Option<&str>) {
+    fn assert_schema_violation(answer: Value, expected: Option<&str>) {
         let output_schema = json!({
             "type": "object",
             "properties": { "a": { "type": "string" } },
             "required": ["a"]
         });
         let found = output_schema_violation(&answer, Some(&output_schema));
-        assert_eq!(found.as_deref(), expect, "{answer}");
+        assert_eq!(found.as_deref(), expected, "{answer}");
     }
 
     #[test]

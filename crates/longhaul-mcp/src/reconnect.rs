@@ -120,14 +120,14 @@ impl ReconnectingServer {
     pub(super) fn current_connection(&self) -> Option<Arc<McpConnection>> {
         // The lock is held while a connection is being opened, so there is none yet.
         let state = self.connector.state.try_lock().ok()?;
-        state.connection.clone().filter(|link| link.closed_reason().is_none())
+        state.connection.clone().filter(|connection| connection.closed_reason().is_none())
     }
 
     /// Returns the connection to the server, opening one if needed. Dropping the future does not
     /// stop the attempt.
     pub(super) async fn get_or_open_connection(&self) -> ConnectResult {
         match self.current_connection().filter(|_| !*self.connector.closed.borrow()) {
-            Some(link) => Ok(link),
+            Some(connection) => Ok(connection),
             None => self.join_or_start_connection_attempt().await,
         }
     }
@@ -136,24 +136,24 @@ impl ReconnectingServer {
     fn join_or_start_connection_attempt(&self) -> Shared<BoxFuture<'static, ConnectResult>> {
         let mut pending = self.pending_connect.lock().unwrap_or_else(PoisonError::into_inner);
         while pending.tasks.try_join_next().is_some() {}
-        let waited = pending.result.clone();
+        let attempt = pending.result.clone();
         // A finished attempt is out of date.
-        if let Some(waited) = waited.filter(|waited| waited.peek().is_none())
+        if let Some(attempt) = attempt.filter(|attempt| attempt.peek().is_none())
             && !pending.tasks.is_empty()
         {
-            return waited;
+            return attempt;
         }
-        let (tell, receiver) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let connector = Arc::clone(&self.connector);
         pending.tasks.spawn(async move {
             // The receiver may be gone. The connection is kept in any case.
-            _ = tell.send(connector.connect_unless_closed().await);
+            _ = sender.send(connector.connect_unless_closed().await);
         });
-        let ending = self.connector.permanently_closed_error();
-        let waited = receiver.map(|result| result.unwrap_or(Err(ending)));
-        let waited = waited.boxed().shared();
-        pending.result = Some(waited.clone());
-        waited
+        let closed_error = self.connector.permanently_closed_error();
+        let attempt = receiver.map(|result| result.unwrap_or(Err(closed_error)));
+        let attempt = attempt.boxed().shared();
+        pending.result = Some(attempt.clone());
+        attempt
     }
 
     /// Returns the tool list, starting the server if needed. Concurrent callers share one request
@@ -164,13 +164,13 @@ impl ReconnectingServer {
 
     fn join_or_start_tool_listing(self: &Arc<Self>) -> Shared<ListingFuture> {
         let mut pending = self.pending_listing.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = pending.as_ref().and_then(WeakShared::upgrade);
-        if let Some(open) = open.filter(|open| open.peek().is_none()) {
-            return open;
+        let ongoing = pending.as_ref().and_then(WeakShared::upgrade);
+        if let Some(ongoing) = ongoing.filter(|ongoing| ongoing.peek().is_none()) {
+            return ongoing;
         }
-        let slot = Arc::clone(self);
+        let server = Arc::clone(self);
         let new =
-            async move { slot.fetch_tools_with_timeout(READY_TIMEOUT).await }.boxed().shared();
+            async move { server.fetch_tools_with_timeout(READY_TIMEOUT).await }.boxed().shared();
         *pending = new.downgrade();
         new
     }
@@ -198,16 +198,16 @@ impl ReconnectingServer {
     }
 
     async fn fetch_tools_with_retry(&self) -> ListingResult {
-        let mut again = true;
+        let mut may_retry = true;
         loop {
-            let link = self.get_or_open_connection().await?;
-            match link.tool_listing().await {
+            let connection = self.get_or_open_connection().await?;
+            match connection.tool_listing().await {
                 Ok(listing) => return Ok(listing),
                 // The server was already gone, or it exited on this request.
-                Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
-                    again = false
+                Err(ServerRequestError::Disconnected { can_retry: true, .. }) if may_retry => {
+                    may_retry = false
                 }
-                Err(lost) => return Err(link.to_mcp_error(&lost)),
+                Err(error) => return Err(connection.to_mcp_error(&error)),
             }
         }
     }
@@ -215,9 +215,9 @@ impl ReconnectingServer {
     /// Closes the connection and prevents new ones.
     pub(super) async fn close(&self) {
         self.connector.closed.send_replace(true);
-        let link = self.connector.state.lock().await.connection.take();
-        if let Some(link) = link {
-            link.close().await;
+        let connection = self.connector.state.lock().await.connection.take();
+        if let Some(connection) = connection {
+            connection.close().await;
         }
     }
 }
@@ -226,14 +226,14 @@ impl ServerConnector {
     /// Opens a connection if there is none. Fails as soon as this server is closed.
     async fn connect_unless_closed(&self) -> ConnectResult {
         let mut closed = self.closed.subscribe();
-        let opened = async {
+        let attempt = async {
             let mut state = self.state.lock().await;
             self.connect_under_lock(&mut state).await
         };
         tokio::select! {
             biased;
             _ = closed.wait_for(|closed| *closed) => Err(self.permanently_closed_error()),
-            opened = opened => opened,
+            result = attempt => result,
         }
     }
 
@@ -243,33 +243,33 @@ impl ServerConnector {
     }
 
     async fn connect_under_lock(&self, state: &mut ConnectorState) -> ConnectResult {
-        if let Some(link) = &state.connection {
-            let Some(why) = link.closed_reason() else {
-                return Ok(Arc::clone(link));
+        if let Some(connection) = &state.connection {
+            let Some(reason) = connection.closed_reason() else {
+                return Ok(Arc::clone(connection));
             };
-            tracing::debug!(server = self.spec.name, why, "MCP server disconnected");
+            tracing::debug!(server = self.spec.name, reason, "MCP server disconnected");
             state.connection = None;
             state.failures = 1;
             state.retry_at = Some(self.clock.monotonic_time().plus(restart_delay(1)));
         }
         loop {
             self.wait_for_backoff(state).await?;
-            let guess = match state.failures % 2 {
+            let default_mode = match state.failures % 2 {
                 0 => HandshakeMode::Auto,
                 _ => HandshakeMode::Legacy,
             };
-            let mode = self.known_mode.cached_mode().unwrap_or(guess);
-            let started = McpConnection::connect_to_server(&self.spec, mode).await;
+            let mode = self.known_mode.cached_mode().unwrap_or(default_mode);
+            let result = McpConnection::connect_to_server(&self.spec, mode).await;
             self.known_mode
-                .set_cached_mode(started.as_ref().ok().map(McpConnection::handshake_mode));
-            match started {
-                Ok(link) => {
-                    let link = Arc::new(link);
+                .set_cached_mode(result.as_ref().ok().map(McpConnection::handshake_mode));
+            match result {
+                Ok(connection) => {
+                    let connection = Arc::new(connection);
                     *state = ConnectorState {
-                        connection: Some(Arc::clone(&link)),
+                        connection: Some(Arc::clone(&connection)),
                         ..ConnectorState::default()
                     };
-                    return Ok(link);
+                    return Ok(connection);
                 }
                 Err(error @ (McpError::Config { .. } | McpError::LoginRequired { .. })) => {
                     return Err(error);
@@ -375,23 +375,23 @@ mod tests {
             per_run: false,
             timeout: ServerSpec::TIMEOUT,
         };
-        let slot = ReconnectingServer::new(
+        let server = ReconnectingServer::new(
             Arc::new(spec),
             HandshakeModeCache::default(),
             Arc::new(FixedClock),
         );
-        let late = slot.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
-        assert!(late.to_string().contains("not ready within 0.02 s"), "{late}");
+        let error = server.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
+        assert!(error.to_string().contains("not ready within 0.02 s"), "{error}");
         // The attempt continues, and the next caller joins it instead of starting another.
-        slot.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
-        let pending = slot.pending_connect.lock().unwrap();
+        server.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
+        let pending = server.pending_connect.lock().unwrap();
         assert_eq!(pending.tasks.len(), 1);
     }
 
     #[test]
     fn restart_delays_double_up_to_a_limit() {
-        let waits: Vec<u64> = (1..=7).map(|failures| restart_delay(failures).0).collect();
-        assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+        let delays: Vec<u64> = (1..=7).map(|failures| restart_delay(failures).0).collect();
+        assert_eq!(delays, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
         assert_eq!(restart_delay(u32::MAX), BACKOFF_MAX);
     }
 }

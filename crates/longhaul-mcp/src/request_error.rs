@@ -49,12 +49,12 @@ impl RequestError {
 impl From<reqwest::Error> for RequestError {
     /// Converts an HTTP error, with the message of its innermost error and without the URL.
     fn from(error: reqwest::Error) -> Self {
-        let sent = !error.is_connect() && !error.is_builder();
+        let may_have_been_sent = !error.is_connect() && !error.is_builder();
         let error = error.without_url();
-        let mut deepest: &dyn std::error::Error = &error;
-        while let Some(deeper) = deepest.source() {
-            deepest = deeper;
+        let mut root_cause: &dyn std::error::Error = &error;
+        while let Some(source) = root_cause.source() {
+            root_cause = source;
         }
-        Self { may_have_been_sent: sent, ..Self::new(deepest.to_string()) }
+        Self { may_have_been_sent, ..Self::new(root_cause.to_string()) }
     }
 }

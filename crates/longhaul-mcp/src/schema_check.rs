@@ -53,20 +53,20 @@ impl SchemaChecker {
             return Err(format!("the schema of the {input_or_results} refers to another document"));
         }
         match SchemaComplexity::measure(schema) {
-            Ok(shape) if !shape.is_recursive() => {}
+            Ok(complexity) if !complexity.is_recursive() => {}
             Ok(_) | Err(SchemaError::Cycle(_)) => {
                 return Err(format!("the schema of the {input_or_results} refers to itself"));
             }
-            Err(why) => {
-                return Err(format!("the schema of the {input_or_results} can't be used: {why}"));
+            Err(error) => {
+                return Err(format!("the schema of the {input_or_results} can't be used: {error}"));
             }
         }
         self.check_pattern_count(schema, input_or_results)?;
         match validation_options().build(schema) {
             Ok(_) => Ok(()),
-            Err(why) => {
-                let why: String = why.to_string().chars().take(200).collect();
-                Err(format!("the schema of the {input_or_results} is invalid: {why}"))
+            Err(error) => {
+                let error: String = error.to_string().chars().take(200).collect();
+                Err(format!("the schema of the {input_or_results} is invalid: {error}"))
             }
         }
     }
@@ -76,17 +76,17 @@ impl SchemaChecker {
         schema: &Value,
         input_or_results: &str,
     ) -> Result<(), String> {
-        let own = count_patterns(schema);
-        if own > PATTERNS_MAX {
+        let count = count_patterns(schema);
+        if count > PATTERNS_MAX {
             return Err(format!(
                 "the schema of the {input_or_results} holds more than {PATTERNS_MAX} patterns"
             ));
         }
-        let all = self.pattern_count.saturating_add(own);
-        if own > 0 && all > ALL_PATTERNS_MAX {
+        let total = self.pattern_count.saturating_add(count);
+        if count > 0 && total > ALL_PATTERNS_MAX {
             return Err(format!("the tool schemas hold more than {ALL_PATTERNS_MAX} patterns"));
         }
-        self.pattern_count = all;
+        self.pattern_count = total;
         Ok(())
     }
 }
@@ -100,12 +100,12 @@ mod tests {
     fn schemas_that_grow_exponentially_are_refused() {
         let mut defs = Map::new();
         for at in 0..30 {
-            let to = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
-            defs.insert(format!("d{at}"), json!({ "allOf": [to.clone(), to] }));
+            let reference = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
+            defs.insert(format!("d{at}"), json!({ "allOf": [reference.clone(), reference] }));
         }
         defs.insert("d30".into(), json!({ "type": "object" }));
         let schema = json!({ "$ref": "#/$defs/d0", "$defs": defs });
-        let why = SchemaChecker::default().check_schema(&schema, "input").unwrap_err();
-        assert!(why.contains("more than 50000 parts"), "{why}");
+        let error = SchemaChecker::default().check_schema(&schema, "input").unwrap_err();
+        assert!(error.contains("more than 50000 parts"), "{error}");
     }
 }

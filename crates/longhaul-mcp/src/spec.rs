@@ -113,14 +113,15 @@ impl ServerTransport {
             Self::Stdio { env, .. } => env,
             Self::Http { headers, .. } => headers,
         };
-        let bare = |value: &String| value.rsplit(' ').next().unwrap_or_default().to_owned();
-        let mut all: Vec<String> = values.values().cloned().collect();
-        all.extend(self.login_context().and_then(|login| login.oauth.client_secret.clone()));
-        all.extend(values.values().map(bare));
-        all.retain(|value| value.len() >= SECRET_BYTES_MIN);
-        all.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        all.dedup();
-        all
+        let without_scheme =
+            |value: &String| value.rsplit(' ').next().unwrap_or_default().to_owned();
+        let mut secrets: Vec<String> = values.values().cloned().collect();
+        secrets.extend(self.login_context().and_then(|login| login.oauth.client_secret.clone()));
+        secrets.extend(values.values().map(without_scheme));
+        secrets.retain(|value| value.len() >= SECRET_BYTES_MIN);
+        secrets.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        secrets.dedup();
+        secrets
     }
 }
 
@@ -150,14 +151,15 @@ pub(super) fn prefixed_tool_name(server: &str, tool: &str) -> String {
 
 /// Returns whether a name is valid for a configured server.
 pub(super) fn is_valid_server_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    !name.is_empty() && name.len() <= 64 && name.bytes().all(fits)
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(is_allowed)
 }
 
 /// Returns whether the MCP protocol allows this tool name.
 pub(super) fn is_valid_tool_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
-    !name.is_empty() && name.len() <= 128 && name.bytes().all(fits)
+    let is_allowed =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
+    !name.is_empty() && name.len() <= 128 && name.bytes().all(is_allowed)
 }
 
 #[cfg(test)]

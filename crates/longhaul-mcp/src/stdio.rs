@@ -1,7 +1,7 @@
-//! The stdio transport: a server started as a process group, used over pipes.
+//! The stdio transport: a server process, used over pipes.
 //!
 //! Invariant: no process is left behind. The server does not inherit our environment. Closing has a
-//! timeout, and dropping the transport kills the group.
+//! timeout, and dropping the transport kills the server with the processes that it has started.
 
 use std::convert::Infallible;
 use std::io;
@@ -68,18 +68,23 @@ struct ServerProcess {
 impl ServerProcess {
     fn start(command: &mut Command) -> io::Result<Self> {
         let mut guard = ServerGuard::start();
-        // 0 is the group that the new process leads.
         let group = guard.as_ref().map(ServerGuard::group);
+        // Without a guard the server leads its own group, which 0 stands for.
         command.process_group(group.map_or(0, Pid::as_raw_pid));
         let child = command.spawn()?;
-        let server = process_id(&child);
-        if let (Some(guard), Some(server)) = (&mut guard, server) {
-            guard.send_server_id(server);
+        let server_id = process_id(&child);
+        if let (Some(guard), Some(server_id)) = (&mut guard, server_id) {
+            guard.send_server_id(server_id);
         }
-        Ok(Self { groups: server.into_iter().chain(group).collect(), child, status: None, guard })
+        Ok(Self {
+            groups: server_id.into_iter().chain(group).collect(),
+            child,
+            status: None,
+            guard,
+        })
     }
 
-    /// Waits for the server process to exit, then kills the rest of its group. `None` means that
+    /// Waits for the server process to exit, then kills what it has started. `None` means that
     /// waiting failed.
     async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
@@ -119,24 +124,24 @@ impl StdioTransport {
         exit: &Arc<ServerExitRecord>,
     ) -> Result<Self, String> {
         let mut command = build_server_command(transport)?;
-        let mut process = ServerProcess::start(&mut command).map_err(|why| match transport {
+        let mut process = ServerProcess::start(&mut command).map_err(|error| match transport {
             ServerTransport::Stdio { command, .. } => {
-                format!("`{}` could not be run: {why}", escape_and_truncate_command(command))
+                format!("`{}` could not be run: {error}", escape_and_truncate_command(command))
             }
-            ServerTransport::Http { .. } => why.to_string(),
+            ServerTransport::Http { .. } => error.to_string(),
         })?;
         let child = &mut process.child;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err("the pipes of the process could not be opened".to_owned());
         };
-        let (out, queue) = mpsc::channel(WRITE_QUEUE_MAX);
+        let (sender, queue) = mpsc::channel(WRITE_QUEUE_MAX);
         let mut tasks = JoinSet::new();
         tasks.spawn(write_stdin_lines(stdin, queue));
         tasks.spawn(read_and_record_stderr(stderr, Arc::clone(exit)));
         Ok(Self {
             lines: BoundedLineReader::new(stdout, MESSAGE_BYTES_MAX),
-            writer: Some(out),
+            writer: Some(sender),
             process,
             exit: Arc::clone(exit),
             tasks,
@@ -165,11 +170,11 @@ impl StdioTransport {
             }
             LineReadOutcome::Eof => {
                 _ = timeout(DRAIN_TIMEOUT, self.process.wait_for_exit()).await;
-                let why = match self.process.status {
+                let reason = match self.process.status {
                     Some(status) => format!("the server process ended ({status})"),
                     None => "the server closed its output".to_owned(),
                 };
-                self.exit.record_exit(&self.exit.reason_with_last_stderr_line(&why));
+                self.exit.record_exit(&self.exit.reason_with_last_stderr_line(&reason));
             }
         }
         None
@@ -212,13 +217,13 @@ impl StdioTransport {
 
 /// Parses a line as a JSON-RPC message. Invalid UTF-8 is replaced by U+FFFD.
 fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
-    let read = match serde_json::from_slice(line) {
+    let result = match serde_json::from_slice(line) {
         Err(_) if std::str::from_utf8(line).is_err() => {
             serde_json::from_str(&String::from_utf8_lossy(line))
         }
-        read => read,
+        result => result,
     };
-    read.ok()
+    result.ok()
 }
 
 /// Creates the command that starts a server. The command inherits only `PATH`, so that `npx` and
@@ -227,24 +232,25 @@ fn build_server_command(transport: &ServerTransport) -> Result<Command, String> 
     let ServerTransport::Stdio { command, args, env, cwd } = transport else {
         return Err("the server is not a stdio server".to_owned());
     };
-    let mut made = Command::new(command);
-    made.args(args)
+    let mut server_command = Command::new(command);
+    server_command
+        .args(args)
         .env_clear()
         .stdin(Pipe::piped())
         .stdout(Pipe::piped())
         .stderr(Pipe::piped())
         .kill_on_drop(true);
     if let Some(path) = std::env::var_os("PATH") {
-        made.env("PATH", path);
+        server_command.env("PATH", path);
     }
-    made.envs(env);
+    server_command.envs(env);
     if let Some(cwd) = cwd {
         if !Path::new(cwd).is_dir() {
             return Err(format!("the working directory `{}` does not exist", cwd.display()));
         }
-        made.current_dir(cwd);
+        server_command.current_dir(cwd);
     }
-    Ok(made)
+    Ok(server_command)
 }
 
 fn escape_and_truncate_command(command: &str) -> String {
@@ -262,9 +268,9 @@ async fn write_stdin_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<
 
 /// Reads and records what a server writes to stderr.
 async fn read_and_record_stderr(mut stderr: ChildStderr, exit: Arc<ServerExitRecord>) {
-    let mut some = [0; 4096];
-    while let Ok(count @ 1..) = stderr.read(&mut some).await {
-        exit.append_stderr(&some[..count]);
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        exit.append_stderr(&buffer[..count]);
         if tracing::enabled!(tracing::Level::DEBUG) {
             let line = exit.last_stderr_line();
             tracing::debug!(line, "MCP server wrote to stderr");
@@ -280,11 +286,11 @@ impl Transport<RoleClient> for StdioTransport {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
-        let out = self.writer.clone();
+        let writer = self.writer.clone();
         async move {
-            if let (Some(out), Ok(mut line)) = (out, serde_json::to_vec(&message)) {
+            if let (Some(writer), Ok(mut line)) = (writer, serde_json::to_vec(&message)) {
                 line.push(b'\n');
-                _ = out.send(line).await;
+                _ = writer.send(line).await;
             }
             Ok(())
         }
@@ -319,7 +325,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_process_group_is_not_killed_after_its_leader_was_reaped() {
+    async fn process_groups_are_killed_only_once() {
         let transport = ServerTransport::Stdio {
             command: "true".into(),
             args: Vec::new(),

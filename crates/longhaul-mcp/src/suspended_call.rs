@@ -335,9 +335,9 @@ mod tests {
             (ToolQuestionAnswer::Unanswered, json!({ "action": "cancel" })),
         ] {
             let mut state = SuspendedCallState::default();
-            let asked =
+            let result_json =
                 json!({ "requestState": "\u{0}opaque", "inputRequests": question_json("q") });
-            state.record_input_required(&asked, &NoopProgress).unwrap();
+            state.record_input_required(&result_json, &NoopProgress).unwrap();
             let stored = expect_suspended_call(state.suspend_for_first_question("billing", false));
             assert!(!stored.suspension.may_repeat && !stored.suspension.must_cancel);
             let state = stored.suspension.state;
@@ -358,9 +358,9 @@ mod tests {
         let too_long = "x".repeat(REQUEST_STATE_BYTES_MAX + 1);
         let questions: Vec<Value> =
             (0..9).map(|index| question_json(&format!("q{index}"))).collect();
-        let many: serde_json::Map<String, Value> =
+        let too_many: serde_json::Map<String, Value> =
             questions.into_iter().filter_map(|one| one.as_object().cloned()).flatten().collect();
-        for (asked, problem) in [
+        for (result_json, problem) in [
             (json!({ "requestState": too_long }), "longer than 65536 bytes"),
             (json!({ "requestState": 7 }), "not a text"),
             (json!({ "inputRequests": [] }), "invalid"),
@@ -370,17 +370,18 @@ mod tests {
                 json!({ "inputRequests": { "q": { "method": "sampling/createMessage" } } }),
                 "model response",
             ),
-            (json!({ "inputRequests": many }), "more than 8 times"),
+            (json!({ "inputRequests": too_many }), "more than 8 times"),
         ] {
-            let found = SuspendedCallState::default().record_input_required(&asked, &NoopProgress);
-            assert!(found.clone().unwrap_err().contains(problem), "{found:?}");
+            let result =
+                SuspendedCallState::default().record_input_required(&result_json, &NoopProgress);
+            assert!(result.clone().unwrap_err().contains(problem), "{result:?}");
         }
         let mut state = SuspendedCallState::default();
-        let again = json!({ "requestState": "s" });
+        let repeated = json!({ "requestState": "s" });
         for _ in 0..8 {
-            state.record_input_required(&again, &NoopProgress).unwrap();
+            state.record_input_required(&repeated, &NoopProgress).unwrap();
         }
-        state.record_input_required(&again, &NoopProgress).unwrap_err();
+        state.record_input_required(&repeated, &NoopProgress).unwrap_err();
         for id in [json!(""), json!(7), json!("i".repeat(2_000)), Value::Null] {
             SuspendedCallState::default().record_server_task(&json!({ "taskId": id })).unwrap_err();
         }
@@ -396,8 +397,8 @@ mod tests {
         let mut state = SuspendedCallState::default();
         for params in [url, nested, json!({})] {
             let request = json!({ "q": { "method": "elicitation/create", "params": params } });
-            let asked = json!({ "inputRequests": request });
-            state.record_input_required(&asked, &NoopProgress).unwrap();
+            let result_json = json!({ "inputRequests": request });
+            state.record_input_required(&result_json, &NoopProgress).unwrap();
             assert!(!state.has_question());
             assert_eq!(state.responses["q"], json!({ "action": "decline" }));
         }

@@ -52,9 +52,9 @@ pub(super) struct McpTool {
 
 impl McpTool {
     pub(super) fn new(listed: ListedTool, server: Arc<ReconnectingServer>) -> Self {
-        let lead = prefixed_tool_name(&server.spec().name, "");
+        let prefix = prefixed_tool_name(&server.spec().name, "");
         let name = listed.spec.name.as_str();
-        let name = name.strip_prefix(&lead).unwrap_or(name).to_owned();
+        let name = name.strip_prefix(&prefix).unwrap_or(name).to_owned();
         Self { listed, name, server }
     }
 
@@ -62,11 +62,11 @@ impl McpTool {
     /// was sent yet, so a failure here is known to have had no effect.
     async fn connect(&self) -> Result<Arc<McpConnection>, ToolFailure> {
         let spec = self.server.spec();
-        let patience = spec.setup_timeout();
-        match timeout(patience, self.server.get_or_open_connection()).await {
+        let max_wait = spec.setup_timeout();
+        match timeout(max_wait, self.server.get_or_open_connection()).await {
             Ok(connection) => connection.map_err(|error| ToolFailure::new(error.to_string())),
             Err(_) => {
-                let (server, secs) = (&spec.name, patience.as_secs_f32());
+                let (server, secs) = (&spec.name, max_wait.as_secs_f32());
                 Err(ToolFailure::new(format!(
                     "the server `{server}` was not ready within {secs} s; the call was not sent"
                 )))
@@ -81,25 +81,25 @@ impl McpTool {
         answer: &Value,
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
-        let read = output::parse_tool_output(answer, &ctx.images);
+        let parsed = output::parse_tool_output(answer, &ctx.images);
         let output_schema = self.listed.output_schema.as_ref();
-        let why = if is_validation_expensive(answer, output_schema) {
+        let problem = if is_validation_expensive(answer, output_schema) {
             let (answer, output_schema) = (answer.clone(), output_schema.cloned());
             let check = move || output_schema_violation(&answer, output_schema.as_ref());
-            let checked = tokio::task::spawn_blocking(check).await;
-            checked.map_err(|_| {
+            let result = tokio::task::spawn_blocking(check).await;
+            result.map_err(|_| {
                 ToolFailure::with_possible_effect("the check of the response panicked")
             })?
         } else {
             output_schema_violation(answer, output_schema)
         };
-        let Some(why) = why else {
-            return read;
+        let Some(problem) = problem else {
+            return parsed;
         };
         let server = &self.server.spec().name;
         let response = output::truncated_json(answer);
         Err(ToolFailure::with_possible_effect(format!(
-            "the server `{server}` was called and has answered, but {why}. Response: {response}"
+            "the server `{server}` was called and has answered, but {problem}. Response: {response}"
         )))
     }
 
@@ -111,9 +111,9 @@ impl McpTool {
             | ServerRequestError::LoginRequired { reason: message, .. } => {
                 ToolFailure::new(format!("the server `{server}` rejected the call: {message}"))
             }
-            ServerRequestError::Disconnected { reason: why, may_have_been_sent: sent, .. } => {
-                let message = format!("the server `{server}` disconnected: {why}");
-                match sent {
+            ServerRequestError::Disconnected { reason, may_have_been_sent, .. } => {
+                let message = format!("the server `{server}` disconnected: {reason}");
+                match may_have_been_sent {
                     true if self.may_repeat() => ToolFailure::with_possible_effect(message),
                     true => ToolFailure::outcome_unknown(message),
                     false => ToolFailure::new(message),
@@ -130,10 +130,10 @@ impl McpTool {
 
     /// Returns the failure of a tool call that is given up because its server violates the protocol
     /// or exceeds a limit.
-    fn server_misbehavior_failure(&self, why: &str) -> ToolFailure {
+    fn server_misbehavior_failure(&self, reason: &str) -> ToolFailure {
         let server = &self.server.spec().name;
         ToolFailure::with_possible_effect(format!(
-            "the call to the server `{server}` was given up: {why}"
+            "the call to the server `{server}` was given up: {reason}"
         ))
     }
 
@@ -147,16 +147,16 @@ impl McpTool {
         let mut params =
             CallToolRequestParams::new(self.name.clone()).with_arguments(input.clone());
         state.add_responses_to_call(&mut params);
-        let mut again = self.may_repeat();
+        let mut may_retry = self.may_repeat();
         loop {
             let connection = self.connect().await?;
-            let mut watch = CallOutcomeRecorder::new(&self.server, &connection);
-            let called = connection.call_tool(params.clone(), &ctx.progress).await;
-            watch.is_answered = true;
-            match called {
+            let mut recorder = CallOutcomeRecorder::new(&self.server, &connection);
+            let result = connection.call_tool(params.clone(), &ctx.progress).await;
+            recorder.is_answered = true;
+            match result {
                 Ok(answer) => return Ok(answer),
-                Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
-                    again = false
+                Err(ServerRequestError::Disconnected { can_retry: true, .. }) if may_retry => {
+                    may_retry = false
                 }
                 Err(error) => return Err(self.to_tool_failure(error)),
             }
@@ -227,13 +227,13 @@ impl McpTool {
                         .ok_or_else(|| self.server_misbehavior_failure("the question is missing"));
                 }
                 Ok(true) => {}
-                Err(why) => {
+                Err(reason) => {
                     let cancelled = self.cancel_server_task(&id).await;
-                    let why = match cancelled {
-                        Ok(()) => why,
-                        Err(cancel_failure) => format!("{why}; {cancel_failure}"),
+                    let reason = match cancelled {
+                        Ok(()) => reason,
+                        Err(cancel_failure) => format!("{reason}; {cancel_failure}"),
                     };
-                    return Err(self.server_misbehavior_failure(&why));
+                    return Err(self.server_misbehavior_failure(&reason));
                 }
             }
         }
@@ -284,18 +284,18 @@ impl McpTool {
                 "the server does not know its task any more, so there is no result: {reason}"
             )));
         }
-        let waiting = state.suspend_after_failed_request(&self.to_printable_text(&reason));
-        waiting.ok_or_else(|| {
+        let reply = state.suspend_after_failed_request(&self.to_printable_text(&reason));
+        reply.ok_or_else(|| {
             self.unknown_outcome_failure(&format!("the task can't be polled: {reason}"))
         })
     }
 
     /// Returns the failure "outcome unknown" of a call whose result the server's task did not
     /// deliver.
-    fn unknown_outcome_failure(&self, why: &str) -> ToolFailure {
+    fn unknown_outcome_failure(&self, reason: &str) -> ToolFailure {
         let server = &self.server.spec().name;
         ToolFailure::outcome_unknown(format!(
-            "the result of a task of the server `{server}` is unknown: {why}"
+            "the result of a task of the server `{server}` is unknown: {reason}"
         ))
     }
 
@@ -348,12 +348,12 @@ impl<'a> CallOutcomeRecorder<'a> {
 
 impl Drop for CallOutcomeRecorder<'_> {
     fn drop(&mut self) {
-        let took = self.server.monotonic_now().minus(self.started);
+        let elapsed = self.server.monotonic_now().minus(self.started);
         // The caller's timeout started slightly earlier than this watch.
         let max_duration = Millis(self.server.spec().timeout.0 / 10 * 9);
         if self.is_answered {
             self.connection.record_answered_call();
-        } else if took >= max_duration {
+        } else if elapsed >= max_duration {
             self.connection.record_timed_out_call();
         }
     }
@@ -435,8 +435,8 @@ impl Tool for McpTool {
             let answer = self.send_call(&input, &state, ctx).await?;
             match answer["resultType"].as_str() {
                 Some("input_required") => {
-                    let recorded = state.record_input_required(&answer, &*ctx.progress);
-                    recorded.map_err(|why| self.server_misbehavior_failure(&why))?;
+                    let result = state.record_input_required(&answer, &*ctx.progress);
+                    result.map_err(|reason| self.server_misbehavior_failure(&reason))?;
                     // The server asks for nothing, so it only needs more time.
                     if !state.has_question() && !state.has_unsent_responses() {
                         tokio::time::sleep(RETRY_DELAY * (1 << attempt.min(5))).await;
@@ -445,7 +445,7 @@ impl Tool for McpTool {
                 Some("task") => {
                     state
                         .record_server_task(&answer)
-                        .map_err(|why| self.server_misbehavior_failure(&why))?;
+                        .map_err(|reason| self.server_misbehavior_failure(&reason))?;
                     let message = self.server_task_status_message(&answer);
                     return Ok(state.suspend_until_task_ends(&answer, message));
                 }

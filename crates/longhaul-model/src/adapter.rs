@@ -266,13 +266,13 @@ impl<W: ProviderApi> ModelAdapter<W> {
         parts: &EncodedRequestParts<'_, W::Kind>,
         capacity: usize,
     ) -> Result<Vec<u8>, Failure> {
-        let whole = RequestBody {
+        let request_body = RequestBody {
             head: self.wire.request_fields_before_conversation(parts),
             list: (W::CONVERSATION_FIELD, self.wire.encode_conversation(parts)),
         };
         let mut body = Vec::with_capacity(capacity);
-        serde_json::to_writer(&mut body, &whole)
-            .map_err(|why| invalid_request_failure(why.to_string()))?;
+        serde_json::to_writer(&mut body, &request_body)
+            .map_err(|error| invalid_request_failure(error.to_string()))?;
         Ok(body)
     }
 
@@ -288,18 +288,18 @@ impl<W: ProviderApi> ModelAdapter<W> {
             Some(cached) => (Some(cached.head), EncodedConversation::default()),
             None => (None, EncodedConversation::default()),
         };
-        let same = |head: &EncodedPromptAndTools| {
+        let has_same_prompt_and_tools = |head: &EncodedPromptAndTools| {
             head.system == request.system && head.tools == request.tools
         };
-        let head = match head.filter(same) {
+        let head = match head.filter(has_same_prompt_and_tools) {
             Some(head) => head,
             None => self.encode_prompt_and_tools(request).map_err(invalid_request_failure)?,
         };
-        let same = conversation.retain_and_count_matching_prefix(&request.messages);
+        let reused_count = conversation.retain_and_count_matching_prefix(&request.messages);
         // Number of dropped images in the messages from here on.
         let mut remaining_dropped = dropped_images;
         for (index, message) in request.messages.iter().enumerate() {
-            if index >= same {
+            if index >= reused_count {
                 let mut encoded_images = EncodedImages::default();
                 if let Some(source) = &self.image_source {
                     encoded_images
@@ -339,15 +339,17 @@ impl<W: ProviderApi> Model for ModelAdapter<W> {
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
         let body = self.build_request_body(request).await?;
-        let sent = UsageEstimator {
+        let usage_estimator = UsageEstimator {
             pricing: self.estimate(request).pricing,
             bytes: request.conversation_bytes(),
         };
         let mut decoder = W::Decoder::default();
-        self.endpoint.send_request_and_decode_reply((body, sent), &mut decoder, sink).await?;
+        self.endpoint
+            .send_request_and_decode_reply((body, usage_estimator), &mut decoder, sink)
+            .await?;
         let usage = decoder
             .token_counts()
-            .usage_of_complete_reply(W::USAGE, sent.estimated_usage(&decoder));
+            .usage_of_complete_reply(W::USAGE, usage_estimator.estimated_usage(&decoder));
         let DecodedReply { reply, stop, model } = decoder.into_decoded_reply(self.wire.api_label());
         Ok(ModelResponse {
             reply: Arc::new(reply),

@@ -48,10 +48,10 @@ impl ToolCallIds {
         call_index: usize,
     ) -> String {
         let is_id = |byte: u8| byte.is_ascii_graphic();
-        let fits = !original_id.is_empty()
+        let is_valid = !original_id.is_empty()
             && original_id.len() <= ORIGINAL_ID_MAX
             && original_id.bytes().all(is_id);
-        if !fits || self.0.contains_key(original_id) {
+        if !is_valid || self.0.contains_key(original_id) {
             return self.assign_valid_call_id(original_id, message_index, call_index);
         }
         self.0.insert(original_id.to_owned(), message_index);
@@ -60,7 +60,7 @@ impl ToolCallIds {
 
     /// Removes the call IDs of the message with this index and of all later messages.
     pub(crate) fn remove_ids_since_message(&mut self, message_index: usize) {
-        self.0.retain(|_, given| *given < message_index);
+        self.0.retain(|_, index| *index < message_index);
     }
 }
 
@@ -73,6 +73,6 @@ pub(crate) fn to_valid_tool_name(original_name: &str, max_chars: usize) -> Strin
 }
 
 fn replace_invalid_chars(text: &str, max_chars: usize) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    text.chars().take(max_chars).map(|c| if fits(c) { c } else { '_' }).collect()
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    text.chars().take(max_chars).map(|c| if is_valid(c) { c } else { '_' }).collect()
 }

@@ -58,13 +58,13 @@ impl CassetteModel {
     /// replied in the end, the failures of the first model are skipped: attempts are counted among
     /// the exchanges of the last model of the turn.
     fn find_exchange(&self, request: &ModelRequest) -> Result<&RecordedExchange, String> {
-        let of_turn = self.cassette.exchanges_in_turn(request.turn);
-        let model = of_turn.last().map(|last| &last.model);
-        let of_turn = of_turn.iter().filter(|one| Some(&one.model) == model);
-        let of_turn: Vec<&RecordedExchange> = of_turn.collect();
+        let exchanges = self.cassette.exchanges_in_turn(request.turn);
+        let model = exchanges.last().map(|last| &last.model);
+        let exchanges = exchanges.iter().filter(|one| Some(&one.model) == model);
+        let exchanges: Vec<&RecordedExchange> = exchanges.collect();
         let index = usize::try_from(request.attempt.saturating_sub(1)).unwrap_or(usize::MAX);
-        let last = of_turn.len().checked_sub(1);
-        let exchange = last.and_then(|last| of_turn.get(index.min(last)).copied());
+        let last = exchanges.len().checked_sub(1);
+        let exchange = last.and_then(|last| exchanges.get(index.min(last)).copied());
         exchange.ok_or_else(|| match self.cassette.last_recorded_turn() {
             0 => "the cassette is empty".to_owned(),
             turns => format!(
@@ -79,18 +79,18 @@ impl CassetteModel {
         exchange: &RecordedExchange,
         request: &ModelRequest,
     ) -> Result<(), String> {
-        let Some(question) = exchange.request.as_ref().filter(|_| self.strict) else {
+        let Some(recorded_request) = exchange.request.as_ref().filter(|_| self.strict) else {
             return Ok(());
         };
-        if let Some(system) = &question.system {
-            let now = self.redactor.redact(inline_text_or_empty(&request.system));
+        if let Some(system) = &recorded_request.system {
+            let current_prompt = self.redactor.redact(inline_text_or_empty(&request.system));
             diff::compare_texts(
                 "the system prompt",
                 without_time_section(system),
-                without_time_section(&now),
+                without_time_section(&current_prompt),
             )?;
         }
-        if let Some(tools) = &question.tools {
+        if let Some(tools) = &recorded_request.tools {
             diff::compare_json(
                 "the table of tools",
                 tools.as_str(),
@@ -101,15 +101,16 @@ impl CassetteModel {
             let message = RawJson::from_serialize(message);
             self.redactor.redact_json_strings(message.as_str())
         };
-        let now: Vec<String> =
-            request.messages.iter().skip(question.reused_messages).map(encode).collect();
-        let recorded: Vec<&str> = question.new_messages.iter().map(RawJson::as_str).collect();
-        diff::compare_messages(question.reused_messages, &recorded, &now)?;
-        match request.messages.len() < question.reused_messages {
+        let current_messages: Vec<String> =
+            request.messages.iter().skip(recorded_request.reused_messages).map(encode).collect();
+        let recorded: Vec<&str> =
+            recorded_request.new_messages.iter().map(RawJson::as_str).collect();
+        diff::compare_messages(recorded_request.reused_messages, &recorded, &current_messages)?;
+        match request.messages.len() < recorded_request.reused_messages {
             true => Err(format!(
                 "the request has {} messages, but the recording has {}",
                 request.messages.len(),
-                question.reused_messages + question.new_messages.len()
+                recorded_request.reused_messages + recorded_request.new_messages.len()
             )),
             false => Ok(()),
         }
@@ -128,28 +129,29 @@ impl Model for CassetteModel {
         request: &ModelRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let refuse = |why: String| {
-            let message = format!("{}: {why}", self.name);
+        let to_failure = |reason: String| {
+            let message = format!("{}: {reason}", self.name);
             Failure::new(FailureClass::InvalidRequest, message)
         };
-        let exchange = self.find_exchange(request).map_err(refuse)?;
-        self.check_request_matches(exchange, request).map_err(|why| {
+        let exchange = self.find_exchange(request).map_err(to_failure)?;
+        self.check_request_matches(exchange, request).map_err(|reason| {
             let turn = request.turn;
-            refuse(format!("turn {turn} differs from the recording\n{why}"))
+            to_failure(format!("turn {turn} differs from the recording\n{reason}"))
         })?;
         match &exchange.response {
-            RecordedResponse::Reply(replied) => {
-                for piece in text_chunks(&replied.reply.text()) {
+            RecordedResponse::Reply(response) => {
+                for piece in text_chunks(&response.reply.text()) {
                     sink.on_text(piece);
                 }
-                Ok(ModelResponse { cost: Some(MicroUsd::ZERO), ..replied.clone() })
+                Ok(ModelResponse { cost: Some(MicroUsd::ZERO), ..response.clone() })
             }
             RecordedResponse::Failure(failure) => {
                 Err(Failure { retry_after: None, ..failure.clone() })
             }
-            RecordedResponse::Interrupted => {
-                Err(refuse(format!("turn {} was interrupted when it was recorded", request.turn)))
-            }
+            RecordedResponse::Interrupted => Err(to_failure(format!(
+                "turn {} was interrupted when it was recorded",
+                request.turn
+            ))),
         }
     }
 }

@@ -149,17 +149,17 @@ impl<K: Copy> EncodedConversation<K> {
     /// Keeps the encoded messages that still match the start of the given conversation and drops
     /// the others. Returns the number of messages kept.
     pub(crate) fn retain_and_count_matching_prefix(&mut self, messages: &[Arc<Message>]) -> usize {
-        let same = self.messages.iter().zip(messages);
-        let same = same
+        let pairs = self.messages.iter().zip(messages);
+        let kept_count = pairs
             .take_while(|(entry, message)| {
                 std::ptr::eq(entry.source.as_ptr(), Arc::as_ptr(message))
             })
             .count();
-        if same < self.messages.len() {
-            self.messages.truncate(same);
-            self.ids.remove_ids_since_message(same);
+        if kept_count < self.messages.len() {
+            self.messages.truncate(kept_count);
+            self.ids.remove_ids_since_message(kept_count);
         }
-        same
+        kept_count
     }
 
     /// Encodes the next message and appends it to the conversation.
@@ -172,7 +172,7 @@ impl<K: Copy> EncodedConversation<K> {
         T: MessageEncoder<Kind = K>,
     {
         let last = self.messages.last();
-        let (pending, before) =
+        let (pending, previous_bytes) =
             last.map_or((&[][..], 0), |last| (&last.pending_calls, last.cumulative_bytes));
         let mut target = MessagePieceCollector {
             images,
@@ -186,8 +186,8 @@ impl<K: Copy> EncodedConversation<K> {
                 encode_placeholder_results(encoder, &mut target, pending);
                 encoder.encode_user_message(&mut target, parts);
             }
-            Message::Results(all) => {
-                encode_tool_results(encoder, &mut target, pending.to_vec(), all)
+            Message::Results(results) => {
+                encode_tool_results(encoder, &mut target, pending.to_vec(), results)
             }
             Message::Assistant(reply) => {
                 encode_placeholder_results(encoder, &mut target, pending);
@@ -198,7 +198,7 @@ impl<K: Copy> EncodedConversation<K> {
         let lengths = pieces.iter().map(|piece| piece.json.as_str().len());
         self.messages.push(EncodedMessage {
             source: Arc::downgrade(message),
-            cumulative_bytes: before + lengths.sum::<usize>(),
+            cumulative_bytes: previous_bytes + lengths.sum::<usize>(),
             pieces,
             pending_calls: pending,
         });
@@ -243,23 +243,22 @@ fn encode_tool_results<T: MessageEncoder>(
     pending: Vec<PendingToolCall>,
     results: &[ToolResult],
 ) {
-    let MatchedToolResults { matched, missing, orphans: strays } =
-        match_tool_results(pending, results);
+    let MatchedToolResults { matched, missing, orphans } = match_tool_results(pending, results);
     for (pending, result) in &matched {
         encoder.encode_tool_result(target, &pending.id, result);
     }
-    let behind = encoder.user_messages_after_results(&matched, target.images);
-    if strays.is_empty() && behind.is_empty() {
+    let user_messages = encoder.user_messages_after_results(&matched, target.images);
+    if orphans.is_empty() && user_messages.is_empty() {
         target.pending_calls = missing;
         return;
     }
     // A result without a call is sent as a user message. User messages must come after the results
     // of all calls.
     encode_placeholder_results(encoder, target, &missing);
-    for parts in behind {
+    for parts in user_messages {
         encoder.encode_user_message(target, &parts);
     }
-    for stray in strays {
-        encoder.encode_user_message(target, &stray.content);
+    for orphan in orphans {
+        encoder.encode_user_message(target, &orphan.content);
     }
 }

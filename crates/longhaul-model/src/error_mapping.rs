@@ -131,8 +131,8 @@ impl ErrorMapper<'_> {
         head: Option<(u16, &HeaderMap)>,
     ) -> Failure {
         let retry_after = head.and_then(|(_, headers)| {
-            let waits = matches!(class, FailureClass::RateLimit | FailureClass::Overloaded);
-            retry_after::retry_delay_from_headers(headers, self.now, waits)
+            let is_limited = matches!(class, FailureClass::RateLimit | FailureClass::Overloaded);
+            retry_after::retry_delay_from_headers(headers, self.now, is_limited)
                 .filter(|_| class.is_transient())
         });
         Failure {
@@ -147,9 +147,9 @@ impl ErrorMapper<'_> {
     fn request_id(&self, headers: &HeaderMap) -> Option<String> {
         let mut ids = REQUEST_ID_HEADERS.iter().filter_map(|name| headers.get(*name));
         let id = ids.find_map(|value| value.to_str().ok())?;
-        let plain =
+        let is_valid =
             !id.is_empty() && id.len() <= REQUEST_ID_MAX && !self.secrets.contains_secret(id);
-        plain.then(|| id.to_owned())
+        is_valid.then(|| id.to_owned())
     }
 
     /// Turns a text into a message for people: on one line, truncated, with secrets redacted.

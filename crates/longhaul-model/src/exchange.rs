@@ -166,46 +166,47 @@ impl ProviderEndpoint {
     /// Sends a request and passes the response to the decoder until the reply is complete.
     pub(crate) async fn send_request_and_decode_reply(
         &self,
-        (body, question): (Bytes, UsageEstimator),
+        (body, usage_estimator): (Bytes, UsageEstimator),
         decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), Failure> {
-        let sent = self.http.post(&self.url, &self.headers, body).await;
-        let mut answer = sent
+        let response = self.http.post(&self.url, &self.headers, body).await;
+        let mut response = response
             .map_err(|http_error| self.error_mapper().transport_error_failure(&http_error, None))?;
-        let (status, headers) = (answer.status(), answer.headers().clone());
+        let (status, headers) = (response.status(), response.headers().clone());
         if !(200..300).contains(&status) {
-            let body = answer.read_error_body().await;
+            let body = response.read_error_body().await;
             return Err(self.error_mapper().error_status_failure(status, &headers, &body));
         }
-        let result = match answer.is_event_stream() {
-            true => self.decode_event_stream(answer, decoder, sink).await,
-            false => self.decode_response_body(answer, decoder, sink).await,
+        let result = match response.is_event_stream() {
+            true => self.decode_event_stream(response, decoder, sink).await,
+            false => self.decode_response_body(response, decoder, sink).await,
         };
-        result.map_err(|ended| {
+        result.map_err(|error| {
             let mapper = self.error_mapper();
-            let failure = match ended {
+            let failure = match error {
                 ReplyRequestError::Http(http_error) => {
                     mapper.transport_error_failure(&http_error, Some(&headers))
                 }
                 ReplyRequestError::Decode(DecodeError::ProviderError(error)) => {
                     mapper.stream_error_failure(&headers, &error)
                 }
-                ReplyRequestError::Decode(DecodeError::Malformed(what)) => {
-                    mapper.malformed_response_failure(&headers, &what)
+                ReplyRequestError::Decode(DecodeError::Malformed(message)) => {
+                    mapper.malformed_response_failure(&headers, &message)
                 }
-                ReplyRequestError::Decode(DecodeError::TooLarge(what)) => {
-                    mapper.oversized_response_failure(&headers, &what)
+                ReplyRequestError::Decode(DecodeError::TooLarge(message)) => {
+                    mapper.oversized_response_failure(&headers, &message)
                 }
-                ReplyRequestError::UnexpectedBody(what, body) => {
-                    mapper.unexpected_body_failure(&headers, &what, &body)
+                ReplyRequestError::UnexpectedBody(message, body) => {
+                    mapper.unexpected_body_failure(&headers, &message, &body)
                 }
             };
             Failure {
                 usage: Some(
-                    decoder
-                        .token_counts()
-                        .usage_of_failed_reply(self.usage, question.estimated_usage(decoder)),
+                    decoder.token_counts().usage_of_failed_reply(
+                        self.usage,
+                        usage_estimator.estimated_usage(decoder),
+                    ),
                 ),
                 ..failure
             }
@@ -214,19 +215,19 @@ impl ProviderEndpoint {
 
     async fn decode_event_stream(
         &self,
-        answer: SizeLimitedResponse,
+        response: SizeLimitedResponse,
         decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), ReplyRequestError> {
         let stall = self.http.limits().stall;
-        let mut events = SseStream::new(answer);
+        let mut events = SseStream::new(response);
         loop {
-            let moved = tokio::time::timeout(
+            let effect = tokio::time::timeout(
                 stall,
                 read_events_until_reply_grows_or_ends(&mut events, decoder, sink),
             )
             .await;
-            match moved.map_err(|_| HttpError::StallTimeout(stall))?? {
+            match effect.map_err(|_| HttpError::StallTimeout(stall))?? {
                 StreamEventEffect::Done => break,
                 StreamEventEffect::Progress | StreamEventEffect::Ignored => {}
             }
@@ -237,12 +238,12 @@ impl ProviderEndpoint {
 
     async fn decode_response_body(
         &self,
-        mut answer: SizeLimitedResponse,
+        mut response: SizeLimitedResponse,
         decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), ReplyRequestError> {
-        let Some(body) = answer.read_body_unless_stream().await? else {
-            return self.decode_event_stream(answer, decoder, sink).await;
+        let Some(body) = response.read_body_unless_stream().await? else {
+            return self.decode_event_stream(response, decoder, sink).await;
         };
         let result = match std::str::from_utf8(&body) {
             Ok(text) => decoder.decode_body(text, sink),
@@ -252,7 +253,7 @@ impl ProviderEndpoint {
             DecodeError::ProviderError(_) | DecodeError::TooLarge(_) => {
                 ReplyRequestError::Decode(error)
             }
-            DecodeError::Malformed(what) => ReplyRequestError::UnexpectedBody(what, body),
+            DecodeError::Malformed(message) => ReplyRequestError::UnexpectedBody(message, body),
         })
     }
 

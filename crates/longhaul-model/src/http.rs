@@ -100,15 +100,15 @@ impl HttpClient {
         headers: &HeaderMap,
         body: Bytes,
     ) -> Result<SizeLimitedResponse, HttpError> {
-        let before = self.conn_counter.total_connections();
-        let sent = self.send_post_request(url, headers, body.clone()).await;
-        match sent {
+        let connections_before = self.conn_counter.total_connections();
+        let result = self.send_post_request(url, headers, body.clone()).await;
+        match result {
             Err(HttpError::ConnectionClosed(_))
-                if self.conn_counter.total_connections() == before =>
+                if self.conn_counter.total_connections() == connections_before =>
             {
                 self.send_post_request(url, headers, body).await
             }
-            Ok(_) | Err(_) => sent,
+            Ok(_) | Err(_) => result,
         }
     }
 
@@ -126,10 +126,10 @@ impl HttpClient {
         &self,
         request: RequestBuilder,
     ) -> Result<SizeLimitedResponse, HttpError> {
-        let sent = tokio::time::timeout(self.limits.first_byte, request.send()).await;
-        let sent = sent.map_err(|_| HttpError::ResponseTimeout(self.limits.first_byte))?;
+        let response = tokio::time::timeout(self.limits.first_byte, request.send()).await;
+        let response = response.map_err(|_| HttpError::ResponseTimeout(self.limits.first_byte))?;
         let response =
-            sent.map_err(|error| HttpError::from_send_error(error, self.limits.connect))?;
+            response.map_err(|error| HttpError::from_send_error(error, self.limits.connect))?;
         Ok(SizeLimitedResponse::new(response, self.limits))
     }
 }

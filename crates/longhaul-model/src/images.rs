@@ -79,19 +79,20 @@ fn sendable_images(message: &Message) -> impl Iterator<Item = &ImageRef> {
 /// Images are dropped in steps of half a limit, because each change at the start of a conversation
 /// invalidates the provider's prompt cache.
 pub(crate) fn count_images_to_drop(messages: &[Arc<Message>]) -> usize {
-    let all = messages.iter().flat_map(|message| sendable_images(message));
-    let sizes: Vec<u64> = all.map(|image| image.blob.size.div_ceil(3) * 4).collect();
+    let images = messages.iter().flat_map(|message| sendable_images(message));
+    let sizes: Vec<u64> = images.map(|image| image.blob.size.div_ceil(3) * 4).collect();
     let bytes: u64 = sizes.iter().sum();
-    let over = |is: u64, max: u64| is.saturating_sub(max).div_ceil(max / 2) * (max / 2);
-    let by_count = over(sizes.len() as u64, IMAGES_MAX as u64);
-    let by_bytes = over(bytes, TOTAL_BYTES_MAX);
+    let rounded_excess =
+        |value: u64, max: u64| value.saturating_sub(max).div_ceil(max / 2) * (max / 2);
+    let excess_count = rounded_excess(sizes.len() as u64, IMAGES_MAX as u64);
+    let excess_bytes = rounded_excess(bytes, TOTAL_BYTES_MAX);
     let mut dropped_bytes = 0;
-    let fades = |(index, size): &(u64, &u64)| {
-        let fades = *index < by_count || dropped_bytes < by_bytes;
+    let is_dropped = |(index, size): &(u64, &u64)| {
+        let is_dropped = *index < excess_count || dropped_bytes < excess_bytes;
         dropped_bytes += **size;
-        fades
+        is_dropped
     };
-    (0..).zip(&sizes).take_while(fades).count()
+    (0..).zip(&sizes).take_while(is_dropped).count()
 }
 
 /// Returns the text that replaces an image that can't be sent.

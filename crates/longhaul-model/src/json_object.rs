@@ -56,13 +56,13 @@ impl JsonObject {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&RawJson> {
-        let found = self.0.iter().find(|(has, _)| has == name);
+        let found = self.0.iter().find(|(field_name, _)| field_name == name);
         found.map(|(_, value)| value)
     }
 
     /// Removes the field with this name and returns its value.
     pub(crate) fn take_field(&mut self, name: &str) -> Option<RawJson> {
-        let index = self.0.iter().position(|(has, _)| has == name)?;
+        let index = self.0.iter().position(|(field_name, _)| field_name == name)?;
         Some(self.0.remove(index).1)
     }
 
@@ -75,7 +75,7 @@ impl JsonObject {
 
     /// Replaces the value of a field, or adds the field at the end.
     pub(crate) fn set_field(&mut self, name: &str, value: RawJson) {
-        match self.0.iter_mut().find(|(has, _)| has == name) {
+        match self.0.iter_mut().find(|(field_name, _)| field_name == name) {
             Some((_, old)) => *old = value,
             None => self.0.push((name.to_owned(), value)),
         }
@@ -143,7 +143,7 @@ impl StreamedFieldFragments {
     /// the field's text or list, or the whole value. Ignored if there are too many other fields.
     pub(crate) fn add_fragment(&mut self, name: &str, fragment: RawJson) {
         let is_full = self.0.len() >= FIELDS_MAX;
-        match self.0.iter_mut().find(|(has, _)| has == name) {
+        match self.0.iter_mut().find(|(field_name, _)| field_name == name) {
             Some((_, pieces)) => pieces.push(fragment),
             None if is_full => {}
             None => self.0.push((name.to_owned(), vec![fragment])),
@@ -157,8 +157,8 @@ impl StreamedFieldFragments {
     /// Merges all collected fields into `fields`.
     pub(crate) fn merge_into(self, fields: &mut JsonObject) {
         for (name, pieces) in self.0 {
-            let before = fields.get(&name).filter(|value| value.as_str() != "null");
-            let all: Vec<&RawJson> = before.into_iter().chain(&pieces).collect();
+            let existing_value = fields.get(&name).filter(|value| value.as_str() != "null");
+            let all: Vec<&RawJson> = existing_value.into_iter().chain(&pieces).collect();
             let texts = parse_fragments::<String>(&all)
                 .map(|texts| RawJson::from_serialize(&texts.concat()));
             let lists = || {
@@ -176,6 +176,6 @@ impl StreamedFieldFragments {
 /// Parses all fragments as the same type. `None` means that a fragment has another type.
 fn parse_fragments<T: serde::de::DeserializeOwned>(fragments: &[&RawJson]) -> Option<Vec<T>> {
     let fragments = fragments.iter();
-    let read = fragments.map(|piece| serde_json::from_str(piece.as_str()).ok());
-    read.collect()
+    let values = fragments.map(|piece| serde_json::from_str(piece.as_str()).ok());
+    values.collect()
 }

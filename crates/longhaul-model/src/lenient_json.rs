@@ -174,12 +174,12 @@ mod tests {
 
     #[test]
     fn too_deep_arguments_are_kept_as_text() {
-        let check = |json: String, deep: bool| {
-            assert_eq!(is_nested_too_deep(&json), deep, "{json}");
+        let check = |json: String, is_too_deep: bool| {
+            assert_eq!(is_nested_too_deep(&json), is_too_deep, "{json}");
             let input = parse_tool_arguments(RawJson::parse(json.clone()).ok(), "");
             let parsed = parse_tool_arguments(None, &json);
             assert_eq!(input, parsed);
-            assert_eq!(input.as_str().starts_with('"'), deep, "{json}");
+            assert_eq!(input.as_str().starts_with('"'), is_too_deep, "{json}");
         };
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         check(nested(100), false);
@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn blank_argument_text_becomes_the_json_value_or_an_empty_object() {
-        let check = |whole: Option<&str>, kept: &str| {
-            let whole = whole.and_then(|json| RawJson::parse(json).ok());
-            assert_eq!(parse_tool_arguments(whole, " \n").as_str(), kept);
+        let check = |value: Option<&str>, expected: &str| {
+            let value = value.and_then(|json| RawJson::parse(json).ok());
+            assert_eq!(parse_tool_arguments(value, " \n").as_str(), expected);
         };
         check(None, "{}");
         check(Some("null"), "{}");

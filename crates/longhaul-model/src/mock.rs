@@ -97,11 +97,11 @@ impl MockProvider {
     pub fn respond(&self, request: &IncomingRequest<'_>) -> MockResponse {
         let id = self.next_request_id();
         let mut delay = Millis::ZERO;
-        let answer = self.try_respond(request, &id, &mut delay);
-        let mut answer = answer.unwrap_or_else(|refusal| refusal.to_response(request.api, &id));
-        answer.initial_delay = self.faults.latency.plus(delay);
-        answer.event_delay = self.faults.token_delay;
-        answer
+        let response = self.try_respond(request, &id, &mut delay);
+        let mut response = response.unwrap_or_else(|error| error.to_response(request.api, &id));
+        response.initial_delay = self.faults.latency.plus(delay);
+        response.event_delay = self.faults.token_delay;
+        response
     }
 
     /// Responds to a request for the list of models. Each script is listed as a model.
@@ -127,7 +127,7 @@ impl MockProvider {
     ) -> Result<MockResponse, ApiError> {
         let number = increment_counter(&self.reply_requests);
         let fault = request.fault.map(Fault::parse_header_value).transpose();
-        let fault = fault.map_err(|bad| ApiError::new(400, bad))?;
+        let fault = fault.map_err(|reason| ApiError::new(400, reason))?;
         let status = match fault {
             Some(Fault::Status(status)) => Some(status),
             Some(Fault::Cut | Fault::Stall | Fault::Garbage | Fault::Error) | None => None,
@@ -143,7 +143,7 @@ impl MockProvider {
         let parsed = parse::parse_request(request.api, request.body)?;
         let turn = match request.turn {
             None => parsed.assistant_messages.saturating_add(1),
-            Some(rendered) => parse_turn_header(rendered)?,
+            Some(header) => parse_turn_header(header)?,
         };
         let hash = Hash::digest(request.body);
         let (mut scripted_request, name) = to_model_request_and_script_name(&parsed, turn);
@@ -153,16 +153,15 @@ impl MockProvider {
             let message = format!("{}: replies[{index}]: {error}", scripted_request.model);
             ApiError::new(400, message)
         };
-        let line = script.replies.get(index);
-        let line = line.ok_or_else(|| script_error("no such reply"))?;
-        *delay = line.delay;
-        let rendered = reply::render_reply(line, &scripted_request, &self.renderer)
+        let scripted_reply = script.replies.get(index);
+        let scripted_reply = scripted_reply.ok_or_else(|| script_error("no such reply"))?;
+        *delay = scripted_reply.delay;
+        let rendered = reply::render_reply(scripted_reply, &scripted_request, &self.renderer)
             .map_err(|error| script_error(&error))?;
-        scripted_request.attempt = self.attempt_number_for_reply(line, name, hash);
-        if let Some(failure) = line
-            .failure
-            .and_then(|outage| reply::scripted_failure_of_attempt(outage, scripted_request.attempt))
-        {
+        scripted_request.attempt = self.attempt_number_for_reply(scripted_reply, name, hash);
+        if let Some(failure) = scripted_reply.failure.and_then(|failure| {
+            reply::scripted_failure_of_attempt(failure, scripted_request.attempt)
+        }) {
             let status = failure.status.unwrap_or(500);
             return Err(ApiError::new(status, failure.message));
         }
@@ -170,7 +169,7 @@ impl MockProvider {
         let mock_reply = MockReply {
             request: &parsed,
             stop: reply::stop_reason_of_reply(&rendered),
-            usage: line
+            usage: scripted_reply
                 .usage
                 .unwrap_or_else(|| reply::estimate_usage(&scripted_request, &rendered)),
             ids: ReplyIdGenerator::from_request_hash(hash, turn),
@@ -186,15 +185,15 @@ impl MockProvider {
         name: &str,
         now: Timestamp,
     ) -> Result<Arc<Script>, ApiError> {
-        let found = match is_valid_script_name(name) {
+        let script = match is_valid_script_name(name) {
             true => self.scripts.find_script(name, now),
             false => Err(ScriptLookupError::NotFound),
         };
-        found.map_err(|missing| match missing {
+        script.map_err(|error| match error {
             ScriptLookupError::NotFound => {
                 ApiError::unknown_model(model, &self.scripts.script_names())
             }
-            ScriptLookupError::Invalid(why) => ApiError::new(400, why),
+            ScriptLookupError::Invalid(reason) => ApiError::new(400, reason),
         })
     }
 
@@ -208,8 +207,8 @@ impl MockProvider {
     ) -> u32 {
         match reply.failure {
             None => 1,
-            Some(outage) => {
-                self.attempts.next_attempt_number(script_name, request_hash, outage.times)
+            Some(failure) => {
+                self.attempts.next_attempt_number(script_name, request_hash, failure.times)
             }
         }
     }
@@ -223,18 +222,18 @@ impl MockProvider {
     ) -> Result<MockResponse, ApiError> {
         if mock_reply.request.stream {
             let stream = increment_counter(&self.streams);
-            let answer = MockResponse::with_event_stream(render::render_events(api, mock_reply))
+            let response = MockResponse::with_event_stream(render::render_events(api, mock_reply))
                 .with_request_id(api, id);
-            let regular = self.faults.should_cut_stream(stream).then_some(Fault::Cut);
+            let configured_fault = self.faults.should_cut_stream(stream).then_some(Fault::Cut);
             let error_event = || render::error_event(api, id);
-            return Ok(fault::inject_fault(answer, fault.or(regular), error_event));
+            return Ok(fault::inject_fault(response, fault.or(configured_fault), error_event));
         }
         if fault == Some(Fault::Error) {
             return Err(ApiError::new(render::OVERLOADED_STATUS, render::OVERLOADED_MESSAGE));
         }
-        let answer = MockResponse::with_json_body(200, render::render_body(api, mock_reply))
+        let response = MockResponse::with_json_body(200, render::render_body(api, mock_reply))
             .with_request_id(api, id);
-        Ok(fault::inject_fault(answer, fault, Bytes::new))
+        Ok(fault::inject_fault(response, fault, Bytes::new))
     }
 }
 

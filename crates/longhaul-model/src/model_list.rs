@@ -75,48 +75,52 @@ pub async fn fetch_model_names(
         ModelListApi::OpenAi => http.join_base_url("models"),
     };
     let headers = request_headers(request)
-        .map_err(|bad| Failure::new(FailureClass::InvalidRequest, bad.to_string()))?;
-    let sent = http.get(&url, &headers).await;
-    let mut answer = sent.map_err(|error| mapper.transport_error_failure(&error, None))?;
-    let (status, headers) = (answer.status(), answer.headers().clone());
+        .map_err(|error| Failure::new(FailureClass::InvalidRequest, error.to_string()))?;
+    let response = http.get(&url, &headers).await;
+    let mut response = response.map_err(|error| mapper.transport_error_failure(&error, None))?;
+    let (status, headers) = (response.status(), response.headers().clone());
     if !(200..300).contains(&status) {
-        let body = answer.read_error_body().await;
+        let body = response.read_error_body().await;
         return Err(mapper.error_status_failure(status, &headers, &body));
     }
-    let body = answer.with_max_body_bytes(BYTES_MAX).read_body_unless_stream().await;
+    let body = response.with_max_body_bytes(BYTES_MAX).read_body_unless_stream().await;
     let body = body.map_err(|error| mapper.transport_error_failure(&error, Some(&headers)))?;
     let body = body.unwrap_or_default();
-    let found = parse_model_names(&body);
-    let found =
-        found.ok_or_else(|| mapper.unexpected_body_failure(&headers, "not a model list", &body))?;
-    let found = found.iter().map(|name| secrets.redact(name).into_owned());
-    Ok(found.collect())
+    let names = parse_model_names(&body);
+    let names =
+        names.ok_or_else(|| mapper.unexpected_body_failure(&headers, "not a model list", &body))?;
+    let names = names.iter().map(|name| secrets.redact(name).into_owned());
+    Ok(names.collect())
 }
 
 /// Parses the model names in a response body. `None` means that the body is not a model list.
 fn parse_model_names(body: &[u8]) -> Option<Vec<String>> {
     let value: Value = serde_json::from_slice(body).ok()?;
-    let inside = value.get("data").or_else(|| value.get("models"));
-    if inside.is_some_and(Value::is_null) {
+    let models_field = value.get("data").or_else(|| value.get("models"));
+    if models_field.is_some_and(Value::is_null) {
         return Some(Vec::new());
     }
-    let list = inside.unwrap_or(&value).as_array()?;
+    let list = models_field.unwrap_or(&value).as_array()?;
     let name = |one: &Value| {
         let name = one.get("id").or_else(|| one.get("name")).unwrap_or(one);
         let name = name.as_str()?;
-        let plain = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
-        (plain && !name.chars().any(char::is_control)).then(|| name.to_owned())
+        let has_valid_length = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+        (has_valid_length && !name.chars().any(char::is_control)).then(|| name.to_owned())
     };
     Some(list.iter().filter_map(name).take(MODELS_MAX).collect())
 }
 
 fn request_headers(request: &ModelListRequest<'_>) -> Result<HeaderMap, SettingsError> {
     let accept = ("accept", "application/json");
-    let (fixed, login) = match request.api {
+    let (fixed_headers, auth_scheme) = match request.api {
         ModelListApi::Anthropic => {
             (&[accept, ("anthropic-version", "2023-06-01")][..], AuthScheme::ApiKeyHeader)
         }
         ModelListApi::OpenAi => (&[accept][..], AuthScheme::Bearer),
     };
-    settings::build_request_headers(fixed, request.headers, request.key.map(|key| (login, key)))
+    settings::build_request_headers(
+        fixed_headers,
+        request.headers,
+        request.key.map(|key| (auth_scheme, key)),
+    )
 }

@@ -129,12 +129,12 @@ impl PriceTable {
     pub fn find_model_entry(&self, provider: &str, model: &str) -> Option<&ModelPriceEntry> {
         let table = self.providers.get(provider)?;
         let exact = table.models.get(model);
-        let dated = || {
+        let find_dated_version = || {
             let candidates = table.models.iter();
             let candidates = candidates.filter(|(name, _)| is_dated_version(name, model));
             candidates.max_by_key(|(name, _)| name.len()).map(|(_, one)| one)
         };
-        exact.or_else(dated).or(table.fallback.as_ref())
+        exact.or_else(find_dated_version).or(table.fallback.as_ref())
     }
 
     /// Returns the entry of a model named as `provider/model`.
@@ -190,14 +190,14 @@ impl ModelPriceEntry {
     /// Returns the model's price and limits, from which the budget to reserve for a call is
     /// computed.
     pub fn pricing(&self) -> ModelPricing {
-        let unknown = ModelPricing::default();
-        let listed = self.max_output.map(|listed| listed.min(DEFAULT_OUTPUT_MAX));
-        let requested = self.requested_output.or(listed);
+        let default_pricing = ModelPricing::default();
+        let default_output = self.max_output.map(|max| max.min(DEFAULT_OUTPUT_MAX));
+        let requested = self.requested_output.or(default_output);
         ModelPricing {
             price: self.price,
-            window_tokens: self.window.unwrap_or(unknown.window_tokens),
-            max_output_tokens: requested.unwrap_or(unknown.max_output_tokens),
-            ..unknown
+            window_tokens: self.window.unwrap_or(default_pricing.window_tokens),
+            max_output_tokens: requested.unwrap_or(default_pricing.max_output_tokens),
+            ..default_pricing
         }
     }
 }
@@ -324,22 +324,22 @@ impl PriceTableProvider {
 impl PriceTableRow {
     fn into_model_entry(self, provider: &str) -> Result<ModelPriceEntry, PriceError> {
         let name = format!("{provider}/{}", self.name);
-        let read = |text: &String| {
+        let parse_price = |text: &String| {
             parse_usd(text)
                 .ok_or_else(|| PriceError(format!("`{name}`: `{text}` is not a valid price")))
         };
-        let listed = PriceOverride {
-            input: Some(read(&self.input)?),
-            output: Some(read(&self.output)?),
-            cached: self.cached.as_ref().map(read).transpose()?,
-            cache_write: self.cache_write.as_ref().map(read).transpose()?,
+        let row_prices = PriceOverride {
+            input: Some(parse_price(&self.input)?),
+            output: Some(parse_price(&self.output)?),
+            cached: self.cached.as_ref().map(parse_price).transpose()?,
+            cache_write: self.cache_write.as_ref().map(parse_price).transpose()?,
             window: Some(self.window),
             max_output: Some(self.max_output),
         };
         Ok(ModelPriceEntry {
-            price: listed.to_price()?,
-            window: listed.window,
-            max_output: listed.max_output,
+            price: row_prices.to_price()?,
+            window: row_prices.window,
+            max_output: row_prices.max_output,
             requested_output: None,
             note: self.note,
             is_override: false,

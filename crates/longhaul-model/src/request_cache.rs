@@ -39,7 +39,7 @@ impl<T> RequestCache<T> {
     /// Removes and returns the cached value of a run.
     pub(crate) fn take(&self, run: RunId) -> Option<T> {
         let mut runs = self.lock();
-        let index = runs.iter().rposition(|(has, _)| *has == run)?;
+        let index = runs.iter().rposition(|(cached_run, _)| *cached_run == run)?;
         runs.remove(index).map(|(_, value)| value)
     }
 
@@ -52,7 +52,7 @@ impl<T: ByteSize> RequestCache<T> {
     /// Inserts the value of a run and evicts the oldest entries if the cache is too large.
     pub(crate) fn insert(&self, run: RunId, value: T) {
         let mut runs = self.lock();
-        runs.retain(|(has, _)| *has != run);
+        runs.retain(|(cached_run, _)| *cached_run != run);
         runs.push_back((run, value));
         let mut bytes: usize = runs.iter().map(|(_, value)| value.byte_size()).sum();
         while runs.len() > RUNS_MAX || bytes > BYTES_MAX {

@@ -83,10 +83,10 @@ impl ModelSettings {
         api_headers: &[(&'static str, &'static str)],
         default_scheme: AuthScheme,
     ) -> Result<HeaderMap, SettingsError> {
-        let fixed = [("content-type", "application/json"), ("accept", "text/event-stream")];
-        let login = self.auth_scheme.unwrap_or(default_scheme);
-        let key = self.key.as_ref().map(|key| (login, key));
-        build_request_headers(&[&fixed, api_headers].concat(), &self.headers, key)
+        let fixed_headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
+        let auth_scheme = self.auth_scheme.unwrap_or(default_scheme);
+        let key = self.key.as_ref().map(|key| (auth_scheme, key));
+        build_request_headers(&[&fixed_headers, api_headers].concat(), &self.headers, key)
     }
 
     /// Returns an error if the user has set one of the reserved request fields.
@@ -94,10 +94,10 @@ impl ModelSettings {
         &self,
         reserved_names: &[&str],
     ) -> Result<(), SettingsError> {
-        let Some(set) = &self.fields else {
+        let Some(fields_json) = &self.fields else {
             return Ok(());
         };
-        let fields = JsonObject::parse(set.as_str());
+        let fields = JsonObject::parse(fields_json.as_str());
         let fields = fields.ok_or_else(|| {
             SettingsError("the extra request fields are not an object".to_owned())
         })?;
@@ -112,12 +112,12 @@ impl ModelSettings {
 /// replace fixed headers, then the API key. All but the fixed headers are marked as sensitive, so
 /// that debug output hides them.
 pub(crate) fn build_request_headers(
-    fixed: &[(&'static str, &'static str)],
+    fixed_headers: &[(&'static str, &'static str)],
     user_headers: &[(String, String)],
     key: Option<(AuthScheme, &ApiKey)>,
 ) -> Result<HeaderMap, SettingsError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in fixed {
+    for (name, value) in fixed_headers {
         headers.insert(*name, HeaderValue::from_static(value));
     }
     for (name, value) in user_headers {
@@ -127,8 +127,8 @@ pub(crate) fn build_request_headers(
         value.set_sensitive(true);
         headers.insert(header_name, value);
     }
-    if let Some((login, key)) = key {
-        let (name, value) = match login {
+    if let Some((auth_scheme, key)) = key {
+        let (name, value) = match auth_scheme {
             AuthScheme::ApiKeyHeader => {
                 (HeaderName::from_static("x-api-key"), key.reveal_key_text().to_owned())
             }

@@ -46,7 +46,7 @@ impl SseEvent {
             Err(_) if self.data.contains('\n') => {
                 self.data.lines().map(serde_json::from_str).collect()
             }
-            Err(bad) => Err(bad),
+            Err(error) => Err(error),
         }
     }
 }
@@ -63,17 +63,17 @@ pub(crate) struct SseStream {
 
 impl SseStream {
     pub(crate) fn new(response: SizeLimitedResponse) -> Self {
-        let since = Arc::new(AtomicUsize::new(0));
-        let over = Arc::new(AtomicBool::new(false));
-        let (count, end) = (Arc::clone(&since), Arc::clone(&over));
+        let bytes_since_event = Arc::new(AtomicUsize::new(0));
+        let is_at_eof = Arc::new(AtomicBool::new(false));
+        let (count, end) = (Arc::clone(&bytes_since_event), Arc::clone(&is_at_eof));
         let pieces = stream::unfold(Some(response), move |response| {
             let (count, end) = (Arc::clone(&count), Arc::clone(&end));
             async move {
                 let mut response = response?;
                 match response.next_chunk().await {
                     Ok(Some(piece)) => {
-                        let before = count.fetch_add(piece.len(), Ordering::Relaxed);
-                        match before + piece.len() > EVENT_BYTES_MAX {
+                        let previous_count = count.fetch_add(piece.len(), Ordering::Relaxed);
+                        match previous_count + piece.len() > EVENT_BYTES_MAX {
                             true => Some((Err(HttpError::EventTooLarge(EVENT_BYTES_MAX)), None)),
                             false => Some((Ok(piece), Some(response))),
                         }
@@ -88,8 +88,8 @@ impl SseStream {
         });
         Self {
             inner: Box::pin(SseByteStream::new(pieces)),
-            bytes_since_event: since,
-            is_at_eof: over,
+            bytes_since_event,
+            is_at_eof,
             surrogates: SurrogateJoiner::default(),
         }
     }
@@ -104,10 +104,10 @@ impl SseStream {
     /// Returns the next event that has data. `None` means the end of the stream.
     pub(crate) async fn next_event(&mut self) -> Result<Option<SseEvent>, HttpError> {
         while let Some(event) = self.inner.next().await {
-            let torn = self.is_at_eof.load(Ordering::Relaxed);
+            let is_at_eof = self.is_at_eof.load(Ordering::Relaxed);
             let event = match event {
                 Ok(event) => event,
-                Err(_) if torn => return Ok(None),
+                Err(_) if is_at_eof => return Ok(None),
                 Err(error) => return Err(into_http_error(error)),
             };
             self.bytes_since_event.store(0, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl SseStream {
                 return Ok(Some(SseEvent {
                     name: event.event,
                     data: self.surrogates.join_surrogates(data),
-                    is_truncated: torn,
+                    is_truncated: is_at_eof,
                 }));
             }
         }

@@ -63,8 +63,8 @@ fn find_trailing_high_surrogate(json: &str) -> Option<usize> {
 
 /// Whether the character at the given position is escaped by a backslash.
 fn is_backslash_escaped(json: &str, position: usize) -> bool {
-    let before = json.as_bytes()[..position].iter().rev();
-    before.take_while(|byte| **byte == b'\\').count() % 2 == 1
+    let preceding_bytes = json.as_bytes()[..position].iter().rev();
+    preceding_bytes.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 /// Returns the UTF-16 code unit of the JSON escape at the given position. `None` if the escape is

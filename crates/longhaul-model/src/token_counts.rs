@@ -79,10 +79,10 @@ impl TokenCounts {
         }
         let output = self.output.filter(|_| self.is_output_final);
         // A count from the start of the reply does not cover all of it.
-        let so_far = estimate.output_tokens.max(self.output.unwrap_or(0));
+        let output_so_far = estimate.output_tokens.max(self.output.unwrap_or(0));
         Usage {
             input_tokens: input.unwrap_or(estimate.input_tokens),
-            output_tokens: output.unwrap_or(so_far),
+            output_tokens: output.unwrap_or(output_so_far),
             cached_tokens: cached,
             cache_write_tokens: cache_write,
             reasoning_tokens: self.reasoning.unwrap_or(0),

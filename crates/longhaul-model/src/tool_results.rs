@@ -52,9 +52,11 @@ fn find_result_index_of_call(
     unmatched: &[Option<&ToolResult>],
     pending: &PendingToolCall,
 ) -> Option<usize> {
-    let alike = |result: &ToolResult| result.id.is_empty() || result.id == pending.original_id;
+    let has_matching_id =
+        |result: &ToolResult| result.id.is_empty() || result.id == pending.original_id;
     let by_index = unmatched.iter().position(|result| {
-        result.is_some_and(|one| usize::from(one.call.index) == pending.index && alike(one))
+        result
+            .is_some_and(|one| usize::from(one.call.index) == pending.index && has_matching_id(one))
     });
     by_index.or_else(|| {
         unmatched.iter().position(|result| {

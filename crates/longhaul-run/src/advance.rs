@@ -60,25 +60,26 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
     if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
         return Ok(ControlFlow::Break(()));
     }
-    let busy = control.has_running_call() || control.suspended_calls_to_give_up().next().is_some();
+    let is_busy =
+        control.has_running_call() || control.suspended_calls_to_give_up().next().is_some();
     if control.cancel.is_some() {
-        return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
+        return if is_busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
     }
     if let Some(error) = control.pending_failure.clone() {
-        if busy {
+        if is_busy {
             return Ok(ControlFlow::Break(()));
         }
         let error = runtime_message::add_hint_to_truncated_reply_error(decision, error);
         return fail_run(decision, error);
     }
     if control.pause.is_some() {
-        return if busy { Ok(ControlFlow::Break(())) } else { park::pause_run(decision) };
+        return if is_busy { Ok(ControlFlow::Break(())) } else { park::pause_run(decision) };
     }
     if control.blocked_on.is_some() {
         return park::keep_run_blocked(decision);
     }
     if control.is_timed_out()
-        && !busy
+        && !is_busy
         && let Some(flow) = attempt_end::end_timed_out_attempt(decision)?
     {
         return Ok(flow);

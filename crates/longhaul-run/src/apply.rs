@@ -168,11 +168,11 @@ impl ControlState {
         self.loop_guard = self.loop_guard.record_finished_calls(&tools.calls);
         self.progress_guard.record_finished_calls(&tools.calls);
         // If another call failed or was denied, the agent should see that before the run ends.
-        let failed = |call: &TrackedToolCall| {
+        let is_failed = |call: &TrackedToolCall| {
             matches!(call.state, ToolCallState::Done { is_error: true, .. })
         };
-        let is_fine = !tools.calls.iter().any(failed);
-        self.stage = match tools.finish_output.as_ref().filter(|_| is_fine) {
+        let all_succeeded = !tools.calls.iter().any(is_failed);
+        self.stage = match tools.finish_output.as_ref().filter(|_| all_succeeded) {
             None => RunStage::ModelPending(PendingModelCall::default()),
             Some(output) => RunStage::Concluding(ConcludingRunState::new(output.clone(), true)),
         };

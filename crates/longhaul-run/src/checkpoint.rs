@@ -156,16 +156,16 @@ impl RunStateWithoutMessages {
 
 impl CheckpointContent {
     fn add_called_tool_names(&mut self, tools_called: &[String]) {
-        for same in tools_called.chunk_by(|one, next| one == next) {
-            let Some(name) = same.first() else {
+        for repeated_names in tools_called.chunk_by(|one, next| one == next) {
+            let Some(name) = repeated_names.first() else {
                 continue;
             };
-            let known = self.tool_names.iter().position(|known| known == name);
-            let index = known.unwrap_or(self.tool_names.len());
-            if known.is_none() {
+            let known_index = self.tool_names.iter().position(|known| known == name);
+            let index = known_index.unwrap_or(self.tool_names.len());
+            if known_index.is_none() {
                 self.tool_names.push(name.clone());
             }
-            self.tool_calls.push((index, same.len()));
+            self.tool_calls.push((index, repeated_names.len()));
         }
     }
 
@@ -173,8 +173,8 @@ impl CheckpointContent {
         let mut tools_called = Vec::new();
         for (index, count) in &self.tool_calls {
             let name = self.tool_names.get(*index)?;
-            let wanted = self.latest.tools_called.checked_sub(tools_called.len())?;
-            tools_called.extend(std::iter::repeat_n(name.clone(), *(count.min(&wanted))));
+            let missing_count = self.latest.tools_called.checked_sub(tools_called.len())?;
+            tools_called.extend(std::iter::repeat_n(name.clone(), *(count.min(&missing_count))));
         }
         Some(tools_called)
     }

@@ -204,10 +204,10 @@ fn decide_pause(snapshot: &RunIdAndStatus, by: String) -> Result<JournalBatch, R
     if snapshot.status == Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
-    let requested = Event::RunPauseRequested(RunControlRequest::from_principal(by));
+    let event = Event::RunPauseRequested(RunControlRequest::from_principal(by));
     // A person who pauses the run stops the approval: the gate then waits for an answer.
     let stop = RowChange::SetTimer(TimerUpdate::StopAutoApproval(snapshot.run));
-    Ok(JournalBatch { events: vec![requested], changes: vec![stop] })
+    Ok(JournalBatch { events: vec![event], changes: vec![stop] })
 }
 
 fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree_budget: bool) -> JournalBatch {

@@ -61,7 +61,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
         RunInput::Progress(progress) => {
             tool_results::record_tool_progress(&mut decision, progress)?
         }
-        RunInput::ModelReplied(replied) => record_model_reply(&mut decision, *replied)?,
+        RunInput::ModelReplied(model_reply) => record_model_reply(&mut decision, *model_reply)?,
         RunInput::ModelFailed { failure, cost, active } => {
             model_failed::handle_model_failure(&mut decision, failure, cost, active)?
         }
@@ -69,7 +69,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
             model_replied::record_interrupted_reply(&mut decision, interrupted)?
         }
         RunInput::Compacted(compacted) => record_compaction(&mut decision, *compacted)?,
-        RunInput::ToolsDone(done) => tool_results::record_tool_results(&mut decision, done)?,
+        RunInput::ToolsDone(results) => tool_results::record_tool_results(&mut decision, results)?,
         RunInput::Verified(preparation, blobs) => {
             tool_results::record_tool_verification(&mut decision, preparation, blobs)?
         }
@@ -101,14 +101,19 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
 /// its cost.
 fn record_model_reply(
     decision: &mut DecisionBuilder<'_>,
-    replied: ModelReply,
+    model_reply: ModelReply,
 ) -> Result<(), Rejection> {
-    if replied.calls.len() <= CALLS_MAX {
-        return model_replied::record_reply(decision, replied);
+    if model_reply.calls.len() <= CALLS_MAX {
+        return model_replied::record_reply(decision, model_reply);
     }
     let mut failure = Failure::new(FailureClass::InvalidRequest, TOO_MANY_CALLS);
-    failure.usage = Some(replied.response.usage);
-    model_failed::handle_model_failure(decision, failure, replied.response.cost, replied.active)
+    failure.usage = Some(model_reply.response.usage);
+    model_failed::handle_model_failure(
+        decision,
+        failure,
+        model_reply.response.cost,
+        model_reply.active,
+    )
 }
 
 /// Records the outcome of calls that dead drivers (async tasks that executed the run) left
@@ -165,14 +170,14 @@ fn record_compaction(
     // The model name recorded at the start of the call, not the name in the model's response.
     let model = model_replied::running_model_call(decision)?
         .called_model(decision.run.transcript.current_model());
-    let called = compacted.model;
+    let response_model = compacted.model;
     decision.record_event(Event::MemoryCompacted(Box::new(MemoryCompacted {
         replaced: round_down_to_turn_start(decision.run, compacted.replaced),
         cost: charge.cost,
         model: model.to_owned(),
         ..compacted
     })))?;
-    charge.settle_held_budget(decision, called, active);
+    charge.settle_held_budget(decision, response_model, active);
     advance_run(decision)
 }
 
@@ -181,8 +186,9 @@ fn record_compaction(
 fn round_down_to_turn_start(run: &Run, replaced_messages: usize) -> usize {
     let messages = run.transcript.messages();
     let end = replaced_messages.min(messages.len());
-    let splits = messages.get(end).is_some_and(|first| matches!(**first, Message::Results(_)));
-    end - usize::from(splits)
+    let splits_call_and_result =
+        messages.get(end).is_some_and(|first| matches!(**first, Message::Results(_)));
+    end - usize::from(splits_call_and_result)
 }
 
 /// Blocks a run whose dependency is missing. If the run only has to poll suspended calls, the polls

@@ -60,8 +60,9 @@ impl<'a> DecisionBuilder<'a> {
             let kept_bytes: u64 = kept_bytes.map(|message| message.estimated_bytes()).sum();
             let summary = compacted.summary.iter();
             let summary: u64 = summary.map(longhaul_core::message::Message::estimated_bytes).sum();
-            let loaded = self.run.transcript.loaded_bytes();
-            self.control.set_conversation_size_after_compaction(kept_bytes + summary + loaded);
+            let loaded_bytes = self.run.transcript.loaded_bytes();
+            self.control
+                .set_conversation_size_after_compaction(kept_bytes + summary + loaded_bytes);
         }
         self.batch.events.push(event);
         self.batch.changes.extend(settled_keys);

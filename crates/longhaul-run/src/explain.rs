@@ -229,7 +229,7 @@ fn explain_child_wait(run: &Run, child: RunId) -> String {
 /// Explains a wait at a spend cap.
 fn explain_cap_wait(wait: &SpendCapWait) -> String {
     let SpendCapWait { cap, subject, until, shortage } = wait;
-    let of_subject = match subject.as_str() {
+    let suffix = match subject.as_str() {
         "" => String::new(),
         capped_name => format!(" of {capped_name}"),
     };
@@ -239,7 +239,7 @@ fn explain_cap_wait(wait: &SpendCapWait) -> String {
         format!(", which needs up to {needed} (left: {left} of {limit})")
     });
     format!(
-        "The cap `{cap}`{of_subject} does not cover the next model call{}; the run goes on when an \
+        "The cap `{cap}`{suffix} does not cover the next model call{}; the run goes on when an \
          amount is released, when somebody raises the cap, or when its window ends at {until}.",
         amounts.unwrap_or_default()
     )
@@ -277,8 +277,8 @@ fn cap_raise_command(wait: &SpendCapWait) -> String {
         (Some(_), _) => " --for NAME".to_owned(),
     };
     let limit = shortage.map(|SpendCapShortage { needed, left, limit }| {
-        let enough = limit.saturating_add(needed.saturating_sub(left));
-        if unit == "usd" { dollars_text(enough) } else { enough.to_string() }
+        let needed_limit = limit.saturating_add(needed.saturating_sub(left));
+        if unit == "usd" { dollars_text(needed_limit) } else { needed_limit.to_string() }
     });
     format!("longhaul spend raise {cap}{for_arg} --{unit} {}", limit.as_deref().unwrap_or("N"))
 }

@@ -188,7 +188,7 @@ fn model_request(run: &Run, running: &RunningModelCall) -> ModelRequest {
 }
 
 fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
-    let todo = |call: &TrackedToolCall, work| ToolCallTask {
+    let new_task = |call: &TrackedToolCall, action| ToolCallTask {
         call: call.id,
         tool: call.classification.tool.clone(),
         input: call.arguments().clone(),
@@ -196,20 +196,20 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         has_effect_key: call.classification.key.is_some(),
         may_repeat: call.may_repeat(),
         attempt: call.starts,
-        action: work,
+        action,
         resumption: call.resumption(),
     };
     let abandoned: Vec<CallId> =
         run.control.suspended_calls_to_give_up().map(|call| call.id).collect();
     let due = calls.iter().filter_map(|call| {
         let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
-        let work = match call.is_running_under_claim(run.control.epoch) {
+        let action = match call.is_running_under_claim(run.control.epoch) {
             true => ToolCallAction::Run,
             false if abandoned.contains(&call.id) => ToolCallAction::Cancel,
             false if is_verified => ToolCallAction::Verify,
             false => return None,
         };
-        Some(todo(call, work))
+        Some(new_task(call, action))
     });
     due.collect()
 }
@@ -238,12 +238,12 @@ fn step_to_record_due_events(run: &Run, now: Timestamp) -> EngineStep {
 
 /// Error for a conversation that a model provider would reject.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("message {index} of the conversation is invalid: {why}")]
+#[error("message {index} of the conversation is invalid: {reason}")]
 pub struct ConversationError {
     /// Index of the invalid message in the conversation, from 0.
     pub index: usize,
     /// Reason why the message is invalid.
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 /// Checks the rules that every model provider has for a conversation: the first message is from the
@@ -253,35 +253,37 @@ pub fn check_message_order(messages: &[Arc<Message>]) -> Result<(), Conversation
     let mut open: Vec<&str> = Vec::new();
     let mut before: Option<&Message> = None;
     for (index, message) in messages.iter().enumerate() {
-        let bad = |why| Err(ConversationError { index, why });
+        let invalid = |reason| Err(ConversationError { index, reason });
         match &**message {
             Message::Results(results) => {
                 let ids: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
                 let calls: Vec<u16> = results.iter().map(|result| result.call.index).collect();
                 if open.is_empty() {
-                    return bad("results without calls");
+                    return invalid("results without calls");
                 }
                 if ids != open || !calls.iter().copied().eq(1..=calls.len() as u16) {
-                    return bad("the results don't match the calls and their order");
+                    return invalid("the results don't match the calls and their order");
                 }
                 open.clear();
             }
             Message::User(_) | Message::Assistant(_) if !open.is_empty() => {
-                return bad("a call without a result");
+                return invalid("a call without a result");
             }
             Message::Assistant(_) if before.is_none() => {
-                return bad("the first message is from the model");
+                return invalid("the first message is from the model");
             }
             Message::Assistant(reply) => {
                 open = reply.tool_calls().map(|call| call.id.as_str()).collect();
             }
-            Message::User(parts) if parts.is_empty() => return bad("an empty message"),
+            Message::User(parts) if parts.is_empty() => return invalid("an empty message"),
             Message::User(_) => {}
         }
         before = Some(message);
     }
     match open.is_empty() {
         true => Ok(()),
-        false => Err(ConversationError { index: messages.len(), why: "a call without a result" }),
+        false => {
+            Err(ConversationError { index: messages.len(), reason: "a call without a result" })
+        }
     }
 }

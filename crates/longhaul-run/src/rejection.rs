@@ -139,8 +139,8 @@ fn joined_scope_names(scopes: &[AnswerScope]) -> String {
     scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn gate_closed_by_text(who_and_when: Option<&(String, Timestamp)>) -> String {
-    who_and_when.map_or_else(String::new, |(who, when)| format!(" by {who} at {when}"))
+fn gate_closed_by_text(closed_by: Option<&(String, Timestamp)>) -> String {
+    closed_by.map_or_else(String::new, |(principal, at)| format!(" by {principal} at {at}"))
 }
 
 impl Rejection {

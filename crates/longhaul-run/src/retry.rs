@@ -137,8 +137,8 @@ pub fn retry_failed_run(
         let kind = ForkKind::Retry;
         new.events.push(Event::RunForked(RunForked { from, through, kind }));
     }
-    let copies = new.copied_journal.is_some();
-    let unread = point.messages.iter().filter(|queued| !(copies && queued.is_delivered));
+    let copies_journal = new.copied_journal.is_some();
+    let unread = point.messages.iter().filter(|queued| !(copies_journal && queued.is_delivered));
     for QueuedMessage { message, .. } in unread {
         new.events.push(Event::SteerQueued(message.clone()));
         new.steers.push(SteerRow {

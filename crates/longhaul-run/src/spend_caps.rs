@@ -34,7 +34,7 @@ pub(crate) fn spend_cap_reservations_for_call(
     task: &TaskSpec,
     call: SpendCappedModelCall<'_>,
 ) -> Vec<CapReservation> {
-    let counted = caps.iter().filter_map(|current| {
+    let reservations = caps.iter().filter_map(|current| {
         let amount = match (current.cap.unit, current.cap.at_cap) {
             (CapUnit::Usd | CapUnit::Tokens, _) => current.cap.unit.part_of(call.hold),
             (CapUnit::Runs, CapReachedAction::Wait) => u64::from(call.starts_run),
@@ -47,9 +47,9 @@ pub(crate) fn spend_cap_reservations_for_call(
             subject_counted_by_cap(&current.cap, task, call.model).filter(|_| amount > 0)?;
         Some(new_cap_reservation(current, subject, amount))
     });
-    let mut counted: Vec<CapReservation> = counted.collect();
-    counted.sort_by(|one, two| one.hold.key.cmp(&two.hold.key));
-    counted
+    let mut reservations: Vec<CapReservation> = reservations.collect();
+    reservations.sort_by(|first, second| first.hold.key.cmp(&second.hold.key));
+    reservations
 }
 
 /// Returns the reservations of a new task in the spend caps that refuse tasks when they are
@@ -59,15 +59,15 @@ pub fn spend_cap_reservations_for_task(
     caps: &[CapWithWindow],
     task: &TaskSpec,
 ) -> Vec<CapReservation> {
-    let refusing = caps.iter().filter(|current| {
+    let refusing_caps = caps.iter().filter(|current| {
         current.cap.at_cap == CapReachedAction::Refuse && current.cap.per != CapUsageGrouping::Model
     });
-    let counted = refusing.filter_map(|current| {
+    let reservations = refusing_caps.filter_map(|current| {
         let subject = subject_counted_by_cap(&current.cap, task, "")?;
         let amount = u64::from(current.cap.unit == CapUnit::Runs);
         Some(new_cap_reservation(current, subject, amount))
     });
-    counted.collect()
+    reservations.collect()
 }
 
 fn new_cap_reservation(current: &CapWithWindow, subject: String, amount: u64) -> CapReservation {
@@ -101,9 +101,9 @@ fn cap_subject_of_actor(task: &TaskSpec) -> String {
     let Some(actor) = task.actor.as_ref().map(longhaul_core::raw::RawJson::to_value) else {
         return String::new();
     };
-    let named = ["id", "name"].iter().find_map(|field| actor.get(field));
-    let named = named.unwrap_or(&actor);
-    named.as_str().map_or_else(|| canonical_json(named), str::to_owned)
+    let subject = ["id", "name"].iter().find_map(|field| actor.get(field));
+    let subject = subject.unwrap_or(&actor);
+    subject.as_str().map_or_else(|| canonical_json(subject), str::to_owned)
 }
 
 #[cfg(test)]
@@ -158,12 +158,12 @@ mod tests {
             (Actor, None, r#"{"b": 1, "a": [2]}"#, Some(r#"{"a":[2],"b":1}"#)),
             (Actor, None, "\"anna\"", Some("anna")),
         ] {
-            let found = subject_counted_by_cap(
+            let counted_subject = subject_counted_by_cap(
                 &test_cap(per, pattern, CapUnit::Usd).cap,
                 &test_task("key:ops", actor),
                 "anthropic/opus",
             );
-            assert_eq!(found.as_deref(), subject, "{per:?} {pattern:?} {actor}");
+            assert_eq!(counted_subject.as_deref(), subject, "{per:?} {pattern:?} {actor}");
         }
         let actor_cap = test_cap(Actor, None, CapUnit::Usd).cap;
         let hashed = subject_counted_by_cap(&actor_cap, &test_task("", &long), "m");
@@ -177,33 +177,38 @@ mod tests {
         let hold = BudgetAmount { micro_usd: MicroUsd(5), tokens: 70 };
         let amounts = |starts_run| {
             let call = SpendCappedModelCall { model: "m", hold, starts_run, is_root: true };
-            let found = spend_cap_reservations_for_call(&caps, &test_task("", "null"), call);
-            found.into_iter().map(|one| (one.hold.key.cap, one.hold.amount)).collect::<Vec<_>>()
+            let reservations = spend_cap_reservations_for_call(&caps, &test_task("", "null"), call);
+            reservations
+                .into_iter()
+                .map(|reservation| (reservation.hold.key.cap, reservation.hold.amount))
+                .collect::<Vec<_>>()
         };
-        let named = |list: &[(&str, u64)]| -> Vec<(String, u64)> {
+        let to_owned_amounts = |list: &[(&str, u64)]| -> Vec<(String, u64)> {
             list.iter().map(|(cap, amount)| ((*cap).to_owned(), *amount)).collect()
         };
         let first = [("day-runs-all", 1), ("day-tokens-all", 70), ("day-usd-all", 5)];
-        assert_eq!(amounts(true), named(&first));
-        assert_eq!(amounts(false), named(&first[1..]));
+        assert_eq!(amounts(true), to_owned_amounts(&first));
+        assert_eq!(amounts(false), to_owned_amounts(&first[1..]));
     }
 
     #[test]
     fn a_new_task_is_counted_only_in_caps_that_refuse_tasks() {
-        let refusing = |mut current: CapWithWindow| {
+        let with_refusal = |mut current: CapWithWindow| {
             current.cap.at_cap = CapReachedAction::Refuse;
             current
         };
         let caps = [
             test_cap(CapUsageGrouping::All, None, CapUnit::Runs),
-            refusing(test_cap(CapUsageGrouping::Agent, None, CapUnit::Runs)),
-            refusing(test_cap(CapUsageGrouping::Key, None, CapUnit::Usd)),
-            refusing(test_cap(CapUsageGrouping::Model, None, CapUnit::Usd)),
-            refusing(test_cap(CapUsageGrouping::Key, Some("key:dev"), CapUnit::Usd)),
+            with_refusal(test_cap(CapUsageGrouping::Agent, None, CapUnit::Runs)),
+            with_refusal(test_cap(CapUsageGrouping::Key, None, CapUnit::Usd)),
+            with_refusal(test_cap(CapUsageGrouping::Model, None, CapUnit::Usd)),
+            with_refusal(test_cap(CapUsageGrouping::Key, Some("key:dev"), CapUnit::Usd)),
         ];
-        let found = spend_cap_reservations_for_task(&caps, &test_task("key:ops", "null"));
-        let found: Vec<_> =
-            found.iter().map(|one| (one.hold.key.subject.as_str(), one.hold.amount)).collect();
-        assert_eq!(found, [("research_web", 1), ("key:ops", 0)]);
+        let reservations = spend_cap_reservations_for_task(&caps, &test_task("key:ops", "null"));
+        let reservations: Vec<_> = reservations
+            .iter()
+            .map(|reservation| (reservation.hold.key.subject.as_str(), reservation.hold.amount))
+            .collect();
+        assert_eq!(reservations, [("research_web", 1), ("key:ops", 0)]);
     }
 }

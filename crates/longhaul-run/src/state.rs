@@ -55,7 +55,7 @@ pub struct Run {
 /// Error for a journal that can't be replayed. It indicates a bug, because Longhaul never writes
 /// such a journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("event {seq} of {run}, `{kind}`, is invalid: {why}")]
+#[error("event {seq} of {run}, `{kind}`, is invalid: {reason}")]
 pub struct ReplayError {
     /// Id of the run whose journal is invalid.
     pub run: RunId,
@@ -64,7 +64,7 @@ pub struct ReplayError {
     /// Kind of the invalid event.
     pub kind: &'static str,
     /// Reason why the event is invalid.
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 impl Run {
@@ -77,7 +77,7 @@ impl Run {
             run: RunId::from_bits(0),
             seq: Seq::START,
             kind: "",
-            why: "the journal is empty",
+            reason: "the journal is empty",
         })?;
         let mut run = Self::from_first_entry(first)?;
         for entry in entries {
@@ -146,7 +146,7 @@ impl Run {
             }
         }
         let messages =
-            self.control.apply_event(&entry.event).map_err(|why| replay_error(entry, why))?;
+            self.control.apply_event(&entry.event).map_err(|reason| replay_error(entry, reason))?;
         if let Event::RunPrepared(preparation) = &entry.event {
             self.transcript.apply_preparation(preparation);
             self.perception = PerceptionState::from_event(preparation);
@@ -326,5 +326,5 @@ impl Run {
 }
 
 const fn replay_error(entry: &JournalEntry, reason: &'static str) -> ReplayError {
-    ReplayError { run: entry.run, seq: entry.seq, kind: entry.event.kind(), why: reason }
+    ReplayError { run: entry.run, seq: entry.seq, kind: entry.event.kind(), reason }
 }

@@ -36,7 +36,7 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
     // Runs of one thread share a memory, so they run one after another in a lane.
     if let (true, None, Some(thread)) = (is_root, &task.lane, &task.thread) {
         let lane = LaneKey::new(format!("thread:{thread}"));
-        task.lane = Some(lane.map_err(|bad| Rejection::InvalidTask(bad.to_string()))?);
+        task.lane = Some(lane.map_err(|error| Rejection::InvalidTask(error.to_string()))?);
     }
     // A child run uses the lane of its root run, whatever its own agent file says. A step of a chain
     // has it in its task, too.
@@ -60,10 +60,10 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
 /// Returns the size of a task's input in bytes. The quotes and escapes of a long JSON string are
 /// not counted; other JSON counts as it is written.
 fn input_size_in_bytes(input: &RawJson) -> usize {
-    let written = input.as_str();
-    let is_long_text = written.len() > INPUT_BYTES_MAX && written.starts_with('"');
-    let text = is_long_text.then(|| serde_json::from_str::<String>(written).ok()).flatten();
-    text.map_or(written.len(), |text| text.len())
+    let input_text = input.as_str();
+    let is_long_text = input_text.len() > INPUT_BYTES_MAX && input_text.starts_with('"');
+    let text = is_long_text.then(|| serde_json::from_str::<String>(input_text).ok()).flatten();
+    text.map_or(input_text.len(), |text| text.len())
 }
 
 /// Returns the condition under which the run of a task enters its lane (a queue whose runs are

@@ -39,12 +39,12 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let typed = request.headers().contains_key(CONTENT_TYPE);
-        if typed {
+        let has_content_type = request.headers().contains_key(CONTENT_TYPE);
+        if has_content_type {
             check_content_type(request.headers())?;
         }
         let bytes = read_body(request, app).await?;
-        match (bytes.is_empty(), typed) {
+        match (bytes.is_empty(), has_content_type) {
             (true, _) => Ok(Self(T::default())),
             (false, true) => parse_body(&bytes).map(Self),
             (false, false) => Err(unsupported_media_type()),
@@ -83,15 +83,15 @@ pub(crate) async fn read_body(request: Request, app: &App) -> Result<Vec<u8>, Pr
     }
     let clock = &app.longhaul().services().clock;
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
-    let come = tokio::select! {
+    let result = tokio::select! {
         biased;
-        come = body.collect() => come,
+        result = body.collect() => result,
         () = clock.sleep(BODY_TIMEOUT.into()) => {
-            let message = "the body did not arrive in time";
+            let message = "receiving the body timed out";
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message));
         }
     };
-    match come {
+    match result {
         Ok(body) => Ok(body.to_bytes().into()),
         Err(error) if error.is::<LengthLimitError>() => Err(body_too_large()),
         Err(_) => Err(Problem::bad_request(
@@ -114,7 +114,7 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let message = format!("the body is nested deeper than {JSON_DEPTH_MAX} levels");
         return Err(Problem::bad_request("too_deep", message));
     }
-    check_json_parses(text).map_err(|bad| body_syntax_problem(text, &bad))?;
+    check_json_parses(text).map_err(|error| body_syntax_problem(text, &error))?;
     // Serde reads a struct from an array too, with the fields in the order of their declaration.
     if text.trim_start().starts_with('[') {
         return Err(Problem::unprocessable("the body is an array, and must be a JSON object")
@@ -155,11 +155,12 @@ fn parse_json_object<T: DeserializeOwned>(text: &str, field_path: &str) -> Resul
 fn body_syntax_problem(text: &str, error: &JsonError) -> Problem {
     let well_formed = serde_json::from_str::<serde::de::IgnoredAny>(text);
     match (well_formed, error) {
-        (Err(why), _) => {
-            Problem::bad_request("invalid_json", format!("the body is not valid JSON: {why}"))
-        }
+        (Err(parse_error), _) => Problem::bad_request(
+            "invalid_json",
+            format!("the body is not valid JSON: {parse_error}"),
+        ),
         (Ok(_), JsonError::Number) => Problem::bad_request("invalid_number", error.to_string()),
-        (Ok(_), JsonError::Syntax(bad)) => body_type_problem(".", bad),
+        (Ok(_), JsonError::Syntax(syntax_error)) => body_type_problem(".", syntax_error),
     }
 }
 
@@ -213,15 +214,15 @@ fn suggest_name_for_parse_error(error_text: &str) -> Option<String> {
     let rest = error_text
         .strip_prefix("unknown field `")
         .or_else(|| error_text.strip_prefix("unknown variant `"))?;
-    let (odd, rest) = rest.split_once('`')?;
+    let (unknown_name, rest) = rest.split_once('`')?;
     let known_names = rest.split('`').skip(1).step_by(2);
-    let closest_name = most_similar_name(odd, known_names)?;
+    let closest_name = most_similar_name(unknown_name, known_names)?;
     Some(format!("did you mean `{closest_name}`?"))
 }
 
 /// Returns the maximum nesting depth of a JSON text, ignoring brackets inside strings.
 fn json_nesting_depth(text: &str) -> usize {
-    let (mut now, mut deepest) = (0_usize, 0_usize);
+    let (mut depth, mut max_depth) = (0_usize, 0_usize);
     let (mut quoted, mut escaped) = (false, false);
     for byte in text.bytes() {
         match (quoted, escaped, byte) {
@@ -231,14 +232,14 @@ fn json_nesting_depth(text: &str) -> usize {
             (true, false, _) => {}
             (false, _, b'"') => quoted = true,
             (false, _, b'{' | b'[') => {
-                now += 1;
-                deepest = deepest.max(now);
+                depth += 1;
+                max_depth = max_depth.max(depth);
             }
-            (false, _, b'}' | b']') => now = now.saturating_sub(1),
+            (false, _, b'}' | b']') => depth = depth.saturating_sub(1),
             (false, _, _) => {}
         }
     }
-    deepest
+    max_depth
 }
 
 #[cfg(test)]
@@ -257,11 +258,11 @@ mod tests {
 
     #[test]
     fn an_invalid_body_is_rejected_with_a_message() {
-        let read = |text: &[u8]| {
+        let parse = |text: &[u8]| {
             parse_body::<SampleBody>(text)
                 .map_err(|problem| (problem.code, problem.detail, problem.hint))
         };
-        assert_eq!(read(br#"{"agent": "a", "turns": 3}"#).map(|body| body.agent), Ok("a".into()));
+        assert_eq!(parse(br#"{"agent": "a", "turns": 3}"#).map(|body| body.agent), Ok("a".into()));
         for (text, code, detail, hint) in [
             (&b"{"[..], "invalid_json", "is not valid JSON", ""),
             (b"\xff\xfe", "invalid_json", "UTF-8", ""),
@@ -275,31 +276,31 @@ mod tests {
             (br#"{"agent": "a", "history": [3]}"#, "invalid", "`history[0]`", "openapi"),
             (br#"{"agent": "a", "history": [{}]}"#, "invalid", "`history[0]`", "openapi"),
         ] {
-            let problem = read(text).unwrap_err();
+            let problem = parse(text).unwrap_err();
             assert_eq!(problem.0, code, "{text:?}");
             assert!(problem.1.contains(detail), "{problem:?}");
             assert!(problem.2.contains(hint), "{problem:?}");
         }
         let long = format!(r#"{{"agent": "a", "turns": {}}}"#, "9".repeat(5_000));
-        let problem = read(long.as_bytes()).unwrap_err();
+        let problem = parse(long.as_bytes()).unwrap_err();
         assert_eq!(problem.0, "invalid_number");
         assert!(problem.1.contains("more than 1000 characters"), "{problem:?}");
-        let broken = long.replace('}', "");
-        assert_eq!(read(broken.as_bytes()).unwrap_err().0, "invalid_json");
-        let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
-        assert_eq!(read(deep.as_bytes()).unwrap_err().0, "too_deep");
+        let invalid = long.replace('}', "");
+        assert_eq!(parse(invalid.as_bytes()).unwrap_err().0, "invalid_json");
+        let nested = format!("{}{}", "[".repeat(65), "]".repeat(65));
+        assert_eq!(parse(nested.as_bytes()).unwrap_err().0, "too_deep");
     }
 
     #[test]
     fn brackets_in_strings_do_not_count_as_depth() {
-        for (text, deep) in [
+        for (text, expected) in [
             ("3", 0),
             ("[]", 1),
             (r#"{"a": [1, {"b": 2}]}"#, 3),
             (r#""[[[[""#, 0),
             (r#"["\"[[", "]"]"#, 1),
         ] {
-            assert_eq!(json_nesting_depth(text), deep, "{text}");
+            assert_eq!(json_nesting_depth(text), expected, "{text}");
         }
     }
 }

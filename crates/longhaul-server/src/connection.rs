@@ -35,7 +35,7 @@ pub(crate) struct AcceptedConnection {
 /// Serves one connection until the client or the server closes it, or until it is evicted to make
 /// room for a new connection.
 pub(crate) async fn serve_connection(accepted: AcceptedConnection, app: App, router: Router) {
-    let AcceptedConnection { stream, peer, connection: counted } = accepted;
+    let AcceptedConnection { stream, peer, connection: registration } = accepted;
     // Send small responses immediately.
     _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
@@ -44,13 +44,13 @@ pub(crate) async fn serve_connection(accepted: AcceptedConnection, app: App, rou
     let service = service_fn(|request: Request<Incoming>| {
         has_request.store(true, Ordering::Relaxed);
         let mut router = router.clone();
-        let counted = Arc::clone(&counted);
+        let registration = Arc::clone(&registration);
         async move {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(PeerAddress(peer));
-            request.extensions_mut().insert(counted);
-            let answer: Result<Response, Infallible> = router.call(request).await;
-            answer
+            request.extensions_mut().insert(registration);
+            let response: Result<Response, Infallible> = router.call(request).await;
+            response
         }
     });
     let connection = http1::Builder::new()
@@ -61,28 +61,28 @@ pub(crate) async fn serve_connection(accepted: AcceptedConnection, app: App, rou
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = std::pin::pin!(connection);
     let clock = &app.longhaul().services().clock;
-    let silent = async {
+    let first_request_timeout = async {
         clock.sleep(Millis::from(FIRST_HEAD_TIMEOUT)).await;
         if has_request.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
     };
-    let ended = tokio::select! {
+    let result = tokio::select! {
         biased;
-        ended = connection.as_mut() => ended,
-        () = counted.wait_for_eviction() => return,
-        () = silent => return,
+        result = connection.as_mut() => result,
+        () = registration.wait_for_eviction() => return,
+        () = first_request_timeout => return,
         () = app.wait_until_connections_must_close() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if let Err(error) = ended {
+    if let Err(error) = result {
         // A client that disconnects, or that leaves an idle connection open, is not an error.
         // Only invalid requests and clients that never finish their first request head are
         // logged.
-        let dawdled = error.is_timeout() && !has_request.load(Ordering::Relaxed);
-        if error.is_parse() || dawdled {
+        let is_idle_timeout = error.is_timeout() && !has_request.load(Ordering::Relaxed);
+        if error.is_parse() || is_idle_timeout {
             tracing::info!(%peer, %error, "closed a connection because of an invalid or incomplete request");
         } else {
             tracing::debug!(%peer, %error, "connection error");

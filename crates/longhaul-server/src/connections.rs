@@ -109,10 +109,10 @@ impl Connections {
         let network = subscriber_network(peer);
         let evicted = CancellationToken::new();
         let mut state = self.lock_connection_table();
-        let own = |connection: &AnonymousConnection| connection.network == network;
-        let mut same = state.anonymous.iter().filter(|(_, other)| own(other));
-        let oldest_of_network = same.next().map(|(id, _)| *id);
-        if 1 + same.count() >= self.limits.per_address && oldest_of_network.is_some() {
+        let is_same_network = |connection: &AnonymousConnection| connection.network == network;
+        let mut same_network = state.anonymous.iter().filter(|(_, other)| is_same_network(other));
+        let oldest_of_network = same_network.next().map(|(id, _)| *id);
+        if 1 + same_network.count() >= self.limits.per_address && oldest_of_network.is_some() {
             state.evict_anonymous_connection(oldest_of_network);
         } else if state.anonymous.len() >= self.limits.anonymous {
             let oldest = state.oldest_anonymous_connection_id();
@@ -210,13 +210,13 @@ mod tests {
 
     #[test]
     fn the_oldest_anonymous_connection_of_a_network_is_closed() {
-        let all = connections_with_limit(16);
-        let authenticated = open_test_connection(&all, LOCALHOST);
+        let connections = connections_with_limit(16);
+        let authenticated = open_test_connection(&connections, LOCALHOST);
         authenticated.mark_authenticated();
-        let other = open_test_connection(&all, "192.0.2.1");
-        let four: Vec<_> = (0..4).map(|_| open_test_connection(&all, LOCALHOST)).collect();
+        let other = open_test_connection(&connections, "192.0.2.1");
+        let four: Vec<_> = (0..4).map(|_| open_test_connection(&connections, LOCALHOST)).collect();
         assert!(!four.iter().any(is_evicted));
-        let fifth = open_test_connection(&all, LOCALHOST);
+        let fifth = open_test_connection(&connections, LOCALHOST);
         let evicted: Vec<_> = four.iter().map(is_evicted).collect();
         assert_eq!(evicted, [true, false, false, false]);
         assert!(![&authenticated, &other, &fifth].into_iter().any(is_evicted));
@@ -224,51 +224,51 @@ mod tests {
 
     #[test]
     fn the_oldest_anonymous_connection_of_all_is_closed() {
-        let all = connections_with_limit(16);
+        let connections = connections_with_limit(16);
         let eight: Vec<_> =
-            (0..8).map(|n| open_test_connection(&all, &format!("192.0.2.{n}"))).collect();
+            (0..8).map(|n| open_test_connection(&connections, &format!("192.0.2.{n}"))).collect();
         assert!(!eight.iter().any(is_evicted));
         eight[0].mark_authenticated();
-        let ninth = open_test_connection(&all, "192.0.2.9");
+        let ninth = open_test_connection(&connections, "192.0.2.9");
         assert!(!eight.iter().any(is_evicted), "one of them is authenticated");
-        let _tenth = open_test_connection(&all, "192.0.2.10");
+        let _tenth = open_test_connection(&connections, "192.0.2.10");
         assert!(is_evicted(&eight[1]) && !is_evicted(&eight[2]) && !is_evicted(&ninth));
     }
 
     #[tokio::test]
     async fn a_full_server_waits_for_the_end_of_an_anonymous_connection() {
-        let all = connections_with_limit(4);
+        let connections = connections_with_limit(4);
         let mut authenticated = Vec::new();
         for _ in 0..3 {
-            let connection = open_test_connection(&all, LOCALHOST);
+            let connection = open_test_connection(&connections, LOCALHOST);
             connection.mark_authenticated();
             authenticated.push(connection);
         }
-        let idle = open_test_connection(&all, LOCALHOST);
-        tokio::join!(all.wait_for_connection_slot(), async {
+        let idle = open_test_connection(&connections, LOCALHOST);
+        tokio::join!(connections.wait_for_connection_slot(), async {
             idle.wait_for_eviction().await;
             drop(idle);
         });
         assert!(!authenticated.iter().any(is_evicted));
         authenticated.clear();
-        let state = all.lock_connection_table();
+        let state = connections.lock_connection_table();
         assert_eq!((state.open, state.closing), (0, 0));
     }
 
     #[tokio::test]
     async fn a_full_server_closes_one_connection_for_a_new_one() {
-        let all = connections_with_limit(8);
+        let connections = connections_with_limit(8);
         // Leaves a stored notification, because no task waited for this close.
-        drop(open_test_connection(&all, LOCALHOST));
+        drop(open_test_connection(&connections, LOCALHOST));
         let mut authenticated = Vec::new();
         for _ in 0..6 {
-            let connection = open_test_connection(&all, LOCALHOST);
+            let connection = open_test_connection(&connections, LOCALHOST);
             connection.mark_authenticated();
             authenticated.push(connection);
         }
-        let oldest = open_test_connection(&all, LOCALHOST);
-        let idle = open_test_connection(&all, LOCALHOST);
-        tokio::join!(all.wait_for_connection_slot(), async {
+        let oldest = open_test_connection(&connections, LOCALHOST);
+        let idle = open_test_connection(&connections, LOCALHOST);
+        tokio::join!(connections.wait_for_connection_slot(), async {
             oldest.wait_for_eviction().await;
             drop(oldest);
         });
@@ -277,14 +277,14 @@ mod tests {
 
     #[test]
     fn ipv6_addresses_of_one_subscriber_share_a_network() {
-        for (one, other, same) in [
+        for (one, other, is_same) in [
             ("2001:db8::1", "2001:db8::ffff:1", true),
             ("2001:db8::1", "2001:db8:0:1::1", false),
             ("::ffff:192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),
         ] {
             let [left, right] = [one, other].map(|text| subscriber_network(text.parse().unwrap()));
-            assert_eq!(left == right, same, "{one} {other}");
+            assert_eq!(left == right, is_same, "{one} {other}");
         }
     }
 }

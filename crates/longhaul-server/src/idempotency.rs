@@ -117,8 +117,8 @@ pub(crate) fn idempotency_key_header(headers: &HeaderMap) -> Result<Option<Strin
     let Some(key) = values.next() else {
         return Ok(None);
     };
-    let plain = key.to_str().ok().filter(|key| check_idempotency_key(key).is_ok());
-    match (plain, values.next()) {
+    let valid_key = key.to_str().ok().filter(|key| check_idempotency_key(key).is_ok());
+    match (valid_key, values.next()) {
         (Some(key), None) => Ok(Some(key.to_owned())),
         _ => Err(Problem::bad_request(
             "invalid_idempotency_key",
@@ -136,16 +136,16 @@ async fn handle_request_at_most_once(
     let (parts, body_stream) = request.into_parts();
     let request_line = format!("{} {}\n", parts.method, parts.uri.path()).into_bytes();
     let head = Request::from_parts(parts.clone(), body_stream);
-    let sent = body::read_body(head, &app).await?;
-    let whole = Hash::digest(&[request_line, sent.clone()].concat());
-    let request = Request::from_parts(parts, Body::from(sent));
+    let body_bytes = body::read_body(head, &app).await?;
+    let hash = Hash::digest(&[request_line, body_bytes.clone()].concat());
+    let request = Request::from_parts(parts, Body::from(body_bytes));
     // The future that waits here may be dropped; the task continues. The task also begins the
     // request, so that a begun request always has an owner.
-    let done = app.background_tasks().spawn({
+    let request_task = app.background_tasks().spawn({
         let app = app.clone();
         async move {
             let effect =
-                match app.longhaul().begin_idempotent_request(request_key.clone(), whole).await? {
+                match app.longhaul().begin_idempotent_request(request_key.clone(), hash).await? {
                     IdempotentRequestState::Acquired => None,
                     IdempotentRequestState::Applied(effect) => Some(effect),
                     IdempotentRequestState::Completed(reply) => return replay_response(reply),
@@ -158,7 +158,7 @@ async fn handle_request_at_most_once(
             Ok(handle_request_and_store_response(app, attempt, request, next).await)
         }
     });
-    done.await.map_err(|_| Problem::internal_error())?
+    request_task.await.map_err(|_| Problem::internal_error())?
 }
 
 fn request_in_progress_problem() -> Problem {

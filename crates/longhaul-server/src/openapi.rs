@@ -75,8 +75,8 @@ fn remove_null_from_parameter(parameter: &mut RefOr<Parameter>) {
         && let SchemaType::Array(types) = &mut object.schema_type
     {
         types.retain(|kind| *kind != Type::Null);
-        if let [only] = types.as_slice() {
-            object.schema_type = SchemaType::Type(only.clone());
+        if let [single_type] = types.as_slice() {
+            object.schema_type = SchemaType::Type(single_type.clone());
         }
     }
 }
@@ -88,6 +88,6 @@ fn add_problem_response(operation: &mut Operation) {
         .description("A problem")
         .content("application/problem+json", problem)
         .build();
-    let answers = &mut operation.responses.responses;
-    answers.insert("default".to_owned(), RefOr::T(response));
+    let responses = &mut operation.responses.responses;
+    responses.insert("default".to_owned(), RefOr::T(response));
 }

@@ -39,15 +39,15 @@ impl Query {
 
     /// Returns an error if the query has parameters other than the `allowed` ones.
     pub(crate) fn allow_only_params(self, allowed: &[&str]) -> Result<Self, Problem> {
-        let odd = |name: &&String| !allowed.contains(&name.as_str());
-        match self.0.iter().map(|(name, _)| name).find(odd) {
+        let is_unknown = |name: &&String| !allowed.contains(&name.as_str());
+        match self.0.iter().map(|(name, _)| name).find(is_unknown) {
             None => Ok(self),
-            Some(odd) => {
-                let hint = match most_similar_name(odd, allowed.iter().copied()) {
+            Some(unknown_name) => {
+                let hint = match most_similar_name(unknown_name, allowed.iter().copied()) {
                     Some(closest_name) => format!("did you mean `{closest_name}`?"),
                     None => format!("the known parameters are: {}", allowed.join(", ")),
                 };
-                let display_name: String = odd.chars().take(60).collect();
+                let display_name: String = unknown_name.chars().take(60).collect();
                 Err(Problem::unprocessable(format!("the parameter `{display_name}` is unknown"))
                     .with_hint(hint))
             }
@@ -56,8 +56,8 @@ impl Query {
 
     /// Returns all values of a query parameter.
     pub(crate) fn param_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let fits = self.0.iter().filter(move |(param_name, _)| param_name == name);
-        fits.map(|(_, value)| value.as_str())
+        let matching = self.0.iter().filter(move |(param_name, _)| param_name == name);
+        matching.map(|(_, value)| value.as_str())
     }
 
     /// Returns the value of a query parameter that may be given at most once. `None` means that it
@@ -84,9 +84,9 @@ impl Query {
         let Some(text) = self.param_value(name)? else {
             return Ok(None);
         };
-        let read = text.parse().map(Some);
-        read.map_err(|why| {
-            Problem::unprocessable(format!("the parameter `{name}` is invalid: {why}"))
+        let result = text.parse().map(Some);
+        result.map_err(|error| {
+            Problem::unprocessable(format!("the parameter `{name}` is invalid: {error}"))
         })
     }
 
@@ -116,10 +116,10 @@ impl Query {
 
 /// Returns the value of a path parameter by its name.
 async fn path_param(parts: &mut Parts, app: &App, name: &str) -> Result<String, Problem> {
-    let found = RawPathParams::from_request_parts(parts, app).await;
-    let found = found
+    let params = RawPathParams::from_request_parts(parts, app).await;
+    let params = params
         .map_err(|_| Problem::bad_request("invalid_path", "the decoded path is not valid UTF-8"))?;
-    let value = found.iter().find(|(identity, _)| *identity == name);
+    let value = params.iter().find(|(identity, _)| *identity == name);
     let value = value.map(|(_, value)| value.to_owned());
     value.ok_or_else(|| Problem::not_found("not_found", "there is no endpoint at this path"))
 }
@@ -158,9 +158,9 @@ macro_rules! id_path {
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
                 let text = path_param(parts, app, $param).await?;
-                let read: Result<$id, IdError> = text.parse();
-                read.map(Self).map_err(|bad| {
-                    Problem::not_found($code, bad.to_string())
+                let result: Result<$id, IdError> = text.parse();
+                result.map(Self).map_err(|error| {
+                    Problem::not_found($code, error.to_string())
                         .with_hint("give the full id; short ids work only on the command line")
                 })
             }

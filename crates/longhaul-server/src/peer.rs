@@ -24,11 +24,11 @@ const FORWARDED_PREFIX: &str = "x-forwarded-";
 impl PeerAddress {
     /// Returns whether the request comes directly from a process on this machine.
     pub(crate) fn is_direct_loopback(self, headers: &HeaderMap) -> bool {
-        let by_proxy = |name: &HeaderName| {
+        let is_proxy_header = |name: &HeaderName| {
             FORWARDED_HEADERS.contains(name) || name.as_str().starts_with(FORWARDED_PREFIX)
         };
-        let forwarded = headers.keys().any(by_proxy);
-        self.0.ip().to_canonical().is_loopback() && !forwarded
+        let is_forwarded = headers.keys().any(is_proxy_header);
+        self.0.ip().to_canonical().is_loopback() && !is_forwarded
     }
 }
 

@@ -56,16 +56,16 @@ impl RateLimits {
     /// exceeded.
     pub(crate) fn check_api_key_rate(&self, key_name: &str) -> Result<(), Problem> {
         self.remove_limits_of_idle_callers();
-        let counted = self.keys.check_key(&key_name.to_owned());
-        counted.map_err(|busy| too_many_requests(busy.wait_time_from(self.clock.now())))
+        let result = self.keys.check_key(&key_name.to_owned());
+        result.map_err(|rejection| too_many_requests(rejection.wait_time_from(self.clock.now())))
     }
 
     /// Counts a request without a valid key. Returns an error if the address's rate limit is
     /// exceeded.
     pub(crate) fn check_anonymous_rate(&self, address: IpAddr) -> Result<(), Problem> {
         self.remove_limits_of_idle_callers();
-        let counted = self.anonymous.check_key(&subscriber_network(address));
-        counted.map_err(|busy| too_many_requests(busy.wait_time_from(self.clock.now())))
+        let result = self.anonymous.check_key(&subscriber_network(address));
+        result.map_err(|rejection| too_many_requests(rejection.wait_time_from(self.clock.now())))
     }
 
     /// Returns whether one more credential may be looked up in the store for an address that has

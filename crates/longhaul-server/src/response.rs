@@ -92,9 +92,9 @@ pub(crate) fn paginate<T>(
     limit: usize,
     item_name: impl Fn(&T) -> String,
 ) -> List<T> {
-    let more = data.len() > limit;
+    let has_more = data.len() > limit;
     data.truncate(limit);
-    let next = data.last().filter(|_| more).map(item_name);
+    let next = data.last().filter(|_| has_more).map(item_name);
     List { data, next }
 }
 
@@ -118,8 +118,8 @@ mod tests {
         drop(body);
         let mut bytes = frame.into_data().unwrap();
         assert_eq!((&*bytes, permits.available_permits()), (&b"\"text\""[..], 0));
-        let sent = bytes.split_to(3);
-        drop(sent);
+        let chunk = bytes.split_to(3);
+        drop(chunk);
         assert_eq!(permits.available_permits(), 0);
         drop(bytes);
         assert_eq!(permits.available_permits(), 1);

@@ -38,7 +38,7 @@ pub async fn serve(
     };
     let tasks = TaskTracker::new();
     let abort = CancellationToken::new();
-    let ended = tokio::select! {
+    let result = tokio::select! {
         biased;
         () = stop => Ok(()),
         result = services.changes.read_changes_and_notify_subscribers(source) => result,
@@ -53,12 +53,12 @@ pub async fn serve(
         biased;
         () = async { tasks.wait().await; app.background_tasks().wait().await; } => {}
         () = clock.sleep(SHUTDOWN_GRACE.into()) => {
-            tracing::info!(connections = tasks.len(), "closed connections that did not end in time");
+            tracing::info!(connections = tasks.len(), "timeout: closed connections that had not ended");
             abort.cancel();
             tasks.wait().await;
         }
     }
-    ended
+    result
 }
 
 async fn accept_connections(
@@ -79,12 +79,13 @@ async fn accept_connections(
                     peer,
                     connection: Arc::new(connections.register_connection(peer.ip())),
                 };
-                let served = connection::serve_connection(accepted, app.clone(), router.clone());
+                let serve_future =
+                    connection::serve_connection(accepted, app.clone(), router.clone());
                 let abort = abort.clone();
                 tasks.spawn(async move {
                     tokio::select! {
                         biased;
-                        () = served => {}
+                        () = serve_future => {}
                         () = abort.cancelled() => {}
                     }
                 });

@@ -20,17 +20,17 @@ fn main() -> Result<(), SimError> {
     std::fs::create_dir_all(&folder)?;
     for scenario in recorded_scenarios() {
         // One run without a crash, and one whose driver crashes in the middle.
-        for (suffix, death) in [("", Crash::None), ("_killed", Crash::AfterSteps(9))] {
+        for (suffix, crash) in [("", Crash::None), ("_killed", Crash::AfterSteps(9))] {
             let path = folder.join(format!("{}{suffix}.jsonl", scenario.name));
             if path.exists() {
                 continue;
             }
             let clock = SimClock::new();
             let harness = Harness::new(MemStore::new(clock.clone()), clock);
-            let ended = run_scenario(&harness, &scenario, death)
+            let result = run_scenario(&harness, &scenario, crash)
                 .now_or_never()
                 .ok_or("the in-memory store never waits")??;
-            std::fs::write(&path, to_lines(&ended.journal)?)?;
+            std::fs::write(&path, to_lines(&result.journal)?)?;
         }
     }
     Ok(())

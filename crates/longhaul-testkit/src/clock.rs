@@ -62,10 +62,10 @@ impl Clock for SimClock {
 
     async fn sleep(&self, duration: Millis) {
         let mut times = self.times.subscribe();
-        let until = times.borrow().monotonic.plus(duration);
+        let deadline = times.borrow().monotonic.plus(duration);
         // An error means that the sender is dropped, which is impossible here: `self` is
         // borrowed.
-        let _ = times.wait_for(|times| times.monotonic >= until).await;
+        let _ = times.wait_for(|times| times.monotonic >= deadline).await;
     }
 
     fn monotonic_nanos(&self) -> u64 {
@@ -84,25 +84,25 @@ mod tests {
     async fn sleepers_wake_when_their_time_has_come_and_not_before() {
         let clock = SimClock::new();
         let sleeper = clock.clone();
-        let mut nap = Box::pin(sleeper.sleep(Millis(10)));
-        assert!((&mut nap).now_or_never().is_none());
+        let mut sleep = Box::pin(sleeper.sleep(Millis(10)));
+        assert!((&mut sleep).now_or_never().is_none());
         clock.advance(Millis(9));
-        assert!((&mut nap).now_or_never().is_none());
+        assert!((&mut sleep).now_or_never().is_none());
         assert_eq!(clock.advance(Millis(1)), SIM_START.plus(Millis(10)));
-        assert!((&mut nap).now_or_never().is_some());
+        assert!((&mut sleep).now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn setting_the_wall_clock_neither_wakes_nor_delays_a_sleeper() {
         let clock = SimClock::new();
         let sleeper = clock.clone();
-        let mut nap = Box::pin(sleeper.sleep(Millis(10)));
-        assert!((&mut nap).now_or_never().is_none());
+        let mut sleep = Box::pin(sleeper.sleep(Millis(10)));
+        assert!((&mut sleep).now_or_never().is_none());
         clock.set(SIM_START.plus(Millis::from_secs(3_600)));
-        assert!((&mut nap).now_or_never().is_none());
+        assert!((&mut sleep).now_or_never().is_none());
         clock.set(Timestamp::default());
         clock.advance(Millis(10));
-        assert!((&mut nap).now_or_never().is_some());
+        assert!((&mut sleep).now_or_never().is_some());
         assert_eq!(clock.now(), Timestamp::default().plus(Millis(10)));
     }
 

@@ -24,9 +24,9 @@ pub struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// Wraps `behind`. No responses are lost yet.
-    pub fn new(behind: Arc<dyn Store>) -> Self {
-        Self { inner: behind, losses: Arc::default() }
+    /// Wraps `inner`. No responses are lost yet.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, losses: Arc::default() }
     }
 
     /// Sets which responses of the next 64 write calls are lost. The lowest bit stands for the

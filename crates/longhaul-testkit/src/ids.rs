@@ -12,19 +12,19 @@ use crate::clock::SIM_START;
 #[derive(Debug, Clone)]
 pub struct SeededIds {
     seed: u32,
-    drawn: Arc<AtomicU64>,
+    generated: Arc<AtomicU64>,
 }
 
 impl SeededIds {
     /// Creates a generator with this seed.
     pub fn new(seed: u32) -> Self {
-        Self { seed, drawn: Arc::new(AtomicU64::new(0)) }
+        Self { seed, generated: Arc::new(AtomicU64::new(0)) }
     }
 
     /// Returns the bits of the next id: a timestamp as in a real id, then the counter, then the
     /// seed.
     pub fn next_bits(&self) -> u128 {
-        let count = self.drawn.fetch_add(1, Ordering::Relaxed) + 1;
+        let count = self.generated.fetch_add(1, Ordering::Relaxed) + 1;
         let millis = u128::from(SIM_START.as_millis());
         millis << 80 | u128::from(count & 0xffff_ffff_ffff) << 32 | u128::from(self.seed)
     }
@@ -76,13 +76,13 @@ mod tests {
 
     #[test]
     fn ids_rise_and_repeat_with_their_seed() {
-        let draw = |seed| {
+        let new_ids = |seed| {
             let ids = SeededIds::new(seed);
             [ids.run(), ids.run(), ids.run()]
         };
-        assert!(draw(7).is_sorted_by(|a, b| a < b));
-        assert_eq!(draw(7), draw(7));
-        assert!(draw(7).iter().all(|id| !draw(8).contains(id)));
-        assert!(draw(7).map(|id| id.to_string()).is_sorted());
+        assert!(new_ids(7).is_sorted_by(|a, b| a < b));
+        assert_eq!(new_ids(7), new_ids(7));
+        assert!(new_ids(7).iter().all(|id| !new_ids(8).contains(id)));
+        assert!(new_ids(7).map(|id| id.to_string()).is_sorted());
     }
 }

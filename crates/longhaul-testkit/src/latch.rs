@@ -36,8 +36,8 @@ impl Latch {
     pub async fn reached(&self, count: usize) {
         let mut arrived = self.arrivals.subscribe();
         let reached = arrived.wait_for(|arrived| *arrived >= count);
-        let waited = tokio::time::timeout(TIMEOUT, reached).await;
-        assert!(waited.is_ok(), "{} of {count} tasks arrived at a latch", self.arrivals());
+        let result = tokio::time::timeout(TIMEOUT, reached).await;
+        assert!(result.is_ok(), "{} of {count} tasks arrived at a latch", self.arrivals());
     }
 
     /// Returns how many tasks have arrived so far.

@@ -53,7 +53,7 @@ impl AtomicWriter {
         bytes_max: usize,
     ) -> Result<Option<FileSnapshot>, FsError> {
         match self.folder.read_file(file, bytes_max) {
-            Ok(taken) => Ok(Some(taken)),
+            Ok(snapshot) => Ok(Some(snapshot)),
             Err(FsError::NotFound) => {
                 match sys::statat(&self.folder.handle, file, AtFlags::SYMLINK_NOFOLLOW) {
                     Err(Errno::NOENT) => Ok(None),
@@ -90,15 +90,15 @@ impl AtomicWriter {
         self.remove_stale_temp_files()?;
         let mode = before.map_or(self.folder.modes.file, |before| before.mode);
         let (temp, handle) = self.create_temp_file(mode)?;
-        let done = self.write_temp_file(handle, bytes, before).and_then(|()| {
-            let here = &self.folder.handle;
-            Ok(sys::renameat(here, &temp, here, file)?)
+        let result = self.write_temp_file(handle, bytes, before).and_then(|()| {
+            let folder = &self.folder.handle;
+            Ok(sys::renameat(folder, &temp, folder, file)?)
         });
-        if done.is_err() {
+        if result.is_err() {
             // If the file can't be removed now, the next writer removes it.
             let _ = sys::unlinkat(&self.folder.handle, &temp, AtFlags::empty());
         }
-        done?;
+        result?;
         Ok(sys::fsync(&self.folder.handle)?)
     }
 
@@ -125,7 +125,7 @@ impl AtomicWriter {
             let temp = format!("{TEMP_START}{}-{count}{TEMP_END}", std::process::id());
             match sys::openat(&self.folder.handle, &temp, flags, mode) {
                 Err(Errno::EXIST) => {}
-                made => return Ok((temp, made?)),
+                result => return Ok((temp, result?)),
             }
         }
         Err(Errno::EXIST.into())

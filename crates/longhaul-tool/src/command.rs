@@ -86,30 +86,30 @@ impl Command {
         let mut stdout = CapturedOutput::empty_output(self.keep_bytes);
         let mut stderr = CapturedOutput::empty_output(self.keep_bytes);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let flooded = Notify::new();
+        let output_limit = Notify::new();
         let exit = {
             let transfer = async {
                 tokio::join!(
                     write_stdin(pipes.0, &self.stdin),
-                    stdout.capture_stream(pipes.1, self.stdout_bytes_max, &flooded),
-                    stderr.capture_stream(pipes.2, None, &flooded)
+                    stdout.capture_stream(pipes.1, self.stdout_bytes_max, &output_limit),
+                    stderr.capture_stream(pipes.2, None, &output_limit)
                 );
             };
             tokio::pin!(transfer);
-            let late = clock.sleep(self.timeout);
-            tokio::pin!(late);
-            let mut silent = false;
+            let deadline = clock.sleep(self.timeout);
+            tokio::pin!(deadline);
+            let mut is_transfer_done = false;
             let exit = loop {
                 tokio::select! {
                     biased;
-                    () = flooded.notified() => break ProgramExit::OutputLimit(self.stdout_bytes_max.unwrap_or_default()),
+                    () = output_limit.notified() => break ProgramExit::OutputLimit(self.stdout_bytes_max.unwrap_or_default()),
                     status = child.wait() => break ProgramExit::from_status(status.map_err(CommandError::WaitFailed)?),
-                    () = &mut transfer, if !silent => silent = true,
-                    () = &mut late => break ProgramExit::TimedOut(self.timeout),
+                    () = &mut transfer, if !is_transfer_done => is_transfer_done = true,
+                    () = &mut deadline => break ProgramExit::TimedOut(self.timeout),
                 }
             };
             group.kill_all_processes();
-            if !silent {
+            if !is_transfer_done {
                 await_within_pipe_grace_period(clock, transfer).await;
             }
             exit
@@ -154,14 +154,14 @@ impl Command {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        command.spawn().map_err(|why| {
+        command.spawn().map_err(|error| {
             let program = program.clone();
-            if why.kind() == io::ErrorKind::NotFound {
+            if error.kind() == io::ErrorKind::NotFound {
                 CommandError::NotFound(program)
-            } else if why.kind() == io::ErrorKind::PermissionDenied {
+            } else if error.kind() == io::ErrorKind::PermissionDenied {
                 CommandError::NotExecutable(program)
             } else {
-                CommandError::SpawnFailed(program, why)
+                CommandError::SpawnFailed(program, error)
             }
         })
     }
@@ -169,11 +169,11 @@ impl Command {
 
 /// Awaits `work` for at most `PIPE_GRACE`, the time for reading the pipes after the program's exit.
 async fn await_within_pipe_grace_period<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
-    let over = clock.sleep(PIPE_GRACE);
+    let deadline = clock.sleep(PIPE_GRACE);
     tokio::select! {
         biased;
         _ = work => {}
-        () = over => {}
+        () = deadline => {}
     }
 }
 
@@ -244,7 +244,7 @@ impl CapturedOutput {
         &mut self,
         pipe: Option<impl AsyncRead + Unpin>,
         max_bytes: Option<usize>,
-        flooded: &Notify,
+        output_limit: &Notify,
     ) {
         let Some(mut pipe) = pipe else { return };
         let mut buffer = vec![0; 16 * 1024];
@@ -252,7 +252,7 @@ impl CapturedOutput {
         while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
             self.push_bytes(&buffer[..count]);
             if max_bytes.is_some_and(|max_bytes| self.bytes > max_bytes as u64) {
-                return flooded.notify_one();
+                return output_limit.notify_one();
             }
         }
     }
@@ -260,8 +260,8 @@ impl CapturedOutput {
     /// Appends a chunk of bytes to the output.
     pub(crate) fn push_bytes(&mut self, chunk: &[u8]) {
         self.bytes = self.bytes.saturating_add(chunk.len() as u64);
-        let free = self.half_max.saturating_sub(self.head.len());
-        let (first, rest) = chunk.split_at(chunk.len().min(free));
+        let free_bytes = self.half_max.saturating_sub(self.head.len());
+        let (first, rest) = chunk.split_at(chunk.len().min(free_bytes));
         self.head.extend_from_slice(first);
         self.tail.extend_from_slice(rest);
         // Trimmed rarely, so that many small chunks cost no more than one large chunk.
@@ -271,8 +271,8 @@ impl CapturedOutput {
     }
 
     fn trim_output_tail(&mut self) {
-        let over = self.tail.len().saturating_sub(self.half_max);
-        self.tail.drain(..over);
+        let excess = self.tail.len().saturating_sub(self.half_max);
+        self.tail.drain(..excess);
     }
 
     /// Returns the kept bytes from the end of the output.
@@ -308,7 +308,7 @@ impl CapturedOutput {
     /// Returns the output as text, with a note about dropped bytes.
     pub fn text_with_dropped_bytes_note(&self) -> String {
         match self.complete_output() {
-            Some(whole) => String::from_utf8_lossy(&whole).into_owned(),
+            Some(output) => String::from_utf8_lossy(&output).into_owned(),
             None => format!(
                 "{}\n[{} bytes left out here]\n{}",
                 String::from_utf8_lossy(&self.head),

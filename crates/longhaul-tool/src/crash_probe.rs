@@ -96,7 +96,7 @@ impl Tool for CrashTestTool {
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: CrashTestToolInput =
-            serde_json::from_value(input).map_err(|why| ToolFailure::new(why.to_string()))?;
+            serde_json::from_value(input).map_err(|error| ToolFailure::new(error.to_string()))?;
         // Half of the delay before the write and half after it, so that crashes hit both sides.
         let half = Millis(input.delay_ms / 2);
         self.clock.sleep(half).await;
@@ -108,8 +108,8 @@ impl Tool for CrashTestTool {
             "epoch": ctx.epoch,
             "note": input.note,
         });
-        append_line(&self.path, &format!("{line}\n")).map_err(|why| {
-            ToolFailure::new(format!("{} can't be written: {why}", self.path.display()))
+        append_line(&self.path, &format!("{line}\n")).map_err(|error| {
+            ToolFailure::new(format!("{} can't be written: {error}", self.path.display()))
         })?;
         self.clock.sleep(half).await;
         Ok(ToolOutput::text(format!("appended a line: {}", input.note)))

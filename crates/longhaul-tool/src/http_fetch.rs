@@ -153,9 +153,9 @@ impl Tool for HttpFetchTool {
     async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: HttpFetchInput = deserialize_tool_input(&self.spec, input)?;
         let request = build_outbound_request(input)?;
-        let landed = self.client.send_request(&request).await;
-        let landed = landed.map_err(|lost| fetch_failure(&request, &lost))?;
-        Ok(ToolOutput::text(render_response(&request, &landed)))
+        let response = self.client.send_request(&request).await;
+        let response = response.map_err(|error| fetch_failure(&request, &error))?;
+        Ok(ToolOutput::text(render_response(&request, &response)))
     }
 }
 
@@ -168,16 +168,16 @@ fn is_read_only_method(method: &str) -> bool {
 }
 
 fn build_outbound_request(input: HttpFetchInput) -> Result<OutboundRequest, ToolFailure> {
-    let refuse = |why: String| ToolFailure::new(format!("The request was not sent: {why}."));
+    let refuse = |reason: String| ToolFailure::new(format!("The request was not sent: {reason}."));
     let method = normalized_method(input.method.as_deref());
     if !METHODS.contains(&method.as_str()) {
-        let why = format!("the method must be one of {}", METHODS.join(", "));
-        return Err(refuse(why));
+        let reason = format!("the method must be one of {}", METHODS.join(", "));
+        return Err(refuse(reason));
     }
     let body = input.body.unwrap_or_default();
     if is_read_only_method(&method) && !body.is_empty() {
-        let why = format!("{method} sends no body; use POST or leave the body out");
-        return Err(refuse(why));
+        let reason = format!("{method} sends no body; use POST or leave the body out");
+        return Err(refuse(reason));
     }
     if input.url.len() > 4 * URL_LENGTH_MAX || body.len() > 4 * BODY_LENGTH_MAX {
         return Err(refuse("the URL or the body is too long".into()));
@@ -191,18 +191,19 @@ fn build_outbound_request(input: HttpFetchInput) -> Result<OutboundRequest, Tool
         if name.len() > HEADER_NAME_MAX || value.len() > 4 * HEADER_LENGTH_MAX {
             return Err(refuse("one of the headers is too long".into()));
         }
-        let is_pretending = FORBIDDEN_HEADERS.contains(&name.as_str())
+        let is_forbidden = FORBIDDEN_HEADERS.contains(&name.as_str())
             || FORBIDDEN_PREFIXES.iter().any(|start| name.starts_with(start));
-        if is_pretending {
-            let why = format!("the header `{name}` can't be set; leave it out");
-            return Err(refuse(why));
+        if is_forbidden {
+            let reason = format!("the header `{name}` can't be set; leave it out");
+            return Err(refuse(reason));
         }
         headers.push((name, value));
     }
-    let has = |header: &str| headers.iter().any(|(name, _)| name == header);
-    let accept = (!has("accept")).then_some("text/html, application/json, text/*;q=0.9, */*;q=0.5");
-    let kind =
-        (!body.is_empty() && !has("content-type")).then(|| guess_request_content_type(&body));
+    let has_header = |header: &str| headers.iter().any(|(name, _)| name == header);
+    let accept =
+        (!has_header("accept")).then_some("text/html, application/json, text/*;q=0.9, */*;q=0.5");
+    let kind = (!body.is_empty() && !has_header("content-type"))
+        .then(|| guess_request_content_type(&body));
     headers.extend(accept.map(|accept| ("accept".to_owned(), accept.to_owned())));
     headers.extend(kind.map(|kind| ("content-type".to_owned(), kind.to_owned())));
     Ok(OutboundRequest {
@@ -225,14 +226,14 @@ fn guess_request_content_type(body: &str) -> &'static str {
 }
 
 fn fetch_failure(request: &OutboundRequest, error: &OutboundSendError) -> ToolFailure {
-    let why = &error.error;
+    let cause = &error.error;
     if error.may_have_been_sent && !is_read_only_method(&request.method) {
         return ToolFailure::outcome_unknown(format!(
-            "There is no response: {why}. The request may have been received and processed: \
+            "There is no response: {cause}. The request may have been received and processed: \
              check before you send it again."
         ));
     }
-    let hint = match why {
+    let hint = match cause {
         OutboundError::Forbidden { .. } => "",
         OutboundError::Failed { .. } => " Try again later, or another URL.",
         OutboundError::UnexpectedEncoding { .. } => {
@@ -240,7 +241,7 @@ fn fetch_failure(request: &OutboundRequest, error: &OutboundSendError) -> ToolFa
         }
         OutboundError::TooLong { .. } => " Request a part of it, if the server supports that.",
     };
-    ToolFailure::new(format!("There is no response: {why}.{hint}"))
+    ToolFailure::new(format!("There is no response: {cause}.{hint}"))
 }
 
 /// Returns the text of a response for the model.
@@ -251,9 +252,9 @@ fn render_response(request: &OutboundRequest, final_response: &ResponseAfterRedi
         out.push_str(&format!(" {reason}"));
     }
     out.push('\n');
-    let is_elsewhere =
+    let is_redirected =
         parse_url(&request.url).is_ok_and(|requested| requested != final_response.url);
-    if is_elsewhere {
+    if is_redirected {
         out.push_str(&format!("redirected to: {}\n", final_response.url));
     }
     for (name, value) in &response.headers {

@@ -95,9 +95,9 @@ impl TypedTool for LogInteractionTool {
         });
         let (lines, key) = (self.log.clone(), ctx.idempotency_key.clone());
         run_on_blocking_thread(move || {
-            append_line_once_per_key(&lines, &key, &line).map_err(|why| {
+            append_line_once_per_key(&lines, &key, &line).map_err(|error| {
                 let path = lines.display_path();
-                interaction_failure(format!("the log `{path}` can't be written: {why}"))
+                interaction_failure(format!("the log `{path}` can't be written: {error}"))
             })
         })
         .await?;
@@ -107,9 +107,9 @@ impl TypedTool for LogInteractionTool {
 
 /// Appends a line to the file unless it already has a line with this key.
 fn append_line_once_per_key(lines: &JsonLinesFile, key: &str, line: &Value) -> Result<(), FsError> {
-    let held = lines.lock_or_create_file()?;
-    match held.find_lines_by_key(key)?.lines.is_empty() {
-        true => held.append_json_line(line),
+    let locked_file = lines.lock_or_create_file()?;
+    match locked_file.find_lines_by_key(key)?.lines.is_empty() {
+        true => locked_file.append_json_line(line),
         false => Ok(()),
     }
 }
@@ -127,21 +127,23 @@ fn validate_interaction(input: LogInteractionInput) -> Result<LogInteractionInpu
     }
     let too_long = |text: &str, max: usize| text.chars().nth(max).is_some();
     if too_long(&input.summary, SUMMARY_LENGTH_MAX) {
-        let why = format!("the summary is longer than {SUMMARY_LENGTH_MAX} characters");
-        return Err(interaction_failure(why));
+        let reason = format!("the summary is longer than {SUMMARY_LENGTH_MAX} characters");
+        return Err(interaction_failure(reason));
     }
     if too_long(input.kind.as_deref().unwrap_or_default(), KIND_LENGTH_MAX) {
-        let why = format!("`kind` is longer than {KIND_LENGTH_MAX} characters; use a single word");
-        return Err(interaction_failure(why));
+        let reason =
+            format!("`kind` is longer than {KIND_LENGTH_MAX} characters; use a single word");
+        return Err(interaction_failure(reason));
     }
     let details = input.details.as_ref().map(|details| details.to_string().len());
     if details.is_some_and(|bytes| bytes > DETAILS_BYTES_MAX) {
-        let why = format!("the details are longer than {DETAILS_BYTES_MAX} bytes; log a summary");
-        return Err(interaction_failure(why));
+        let reason =
+            format!("the details are longer than {DETAILS_BYTES_MAX} bytes; log a summary");
+        return Err(interaction_failure(reason));
     }
     Ok(input)
 }
 
-fn interaction_failure(why: String) -> ToolFailure {
-    ToolFailure::new(format!("The interaction was not logged: {why}."))
+fn interaction_failure(reason: String) -> ToolFailure {
+    ToolFailure::new(format!("The interaction was not logged: {reason}."))
 }

@@ -51,11 +51,11 @@ impl JsonLinesFile {
     pub(crate) fn lock_or_create_file(&self) -> Result<LockedJsonLines, FsError> {
         let (folder, name) = self.0.create_and_open_parent_with_file_name()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
-        let held = open_and_lock_json_lines(folder, name, OFlags::CREATE)?;
+        let locked_file = open_and_lock_json_lines(folder, name, OFlags::CREATE)?;
         if is_new {
-            sys::fsync(&held.folder)?;
+            sys::fsync(&locked_file.folder)?;
         }
-        Ok(held)
+        Ok(locked_file)
     }
 
     /// Opens and locks the file. `None` if the file does not exist.
@@ -66,7 +66,7 @@ impl JsonLinesFile {
         };
         match open_and_lock_json_lines(folder, name, OFlags::empty()) {
             Err(FsError::NotFound) => Ok(None),
-            held => held.map(Some),
+            result => result.map(Some),
         }
     }
 }
@@ -79,16 +79,18 @@ fn open_and_lock_json_lines(
 ) -> Result<LockedJsonLines, FsError> {
     let flags = OFlags::RDWR | OFlags::APPEND | extra_flags;
     for _ in 0..OPEN_TRIES {
-        let (handle, open) = open_file(&folder, name, flags, Mode::from_raw_mode(0o600))?;
-        if !is_regular_file(&open) {
+        let (handle, file_stat) = open_file(&folder, name, flags, Mode::from_raw_mode(0o600))?;
+        if !is_regular_file(&file_stat) {
             return Err(FsError::NotRegular);
         }
         let file = File::from(handle);
         let is_locked = lock_handle_if_supported(&file)?;
         // Another process may have moved or removed the file while we waited for the lock.
-        let named = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        let is_same = |named: sys::Stat| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
-        if named.is_ok_and(is_same) {
+        let path_stat = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_same = |path_stat: sys::Stat| {
+            (path_stat.st_dev, path_stat.st_ino) == (file_stat.st_dev, file_stat.st_ino)
+        };
+        if path_stat.is_ok_and(is_same) {
             return Ok(LockedJsonLines {
                 file,
                 folder,
@@ -147,18 +149,18 @@ impl LockedJsonLines {
     /// much is read, however long the file is.
     pub(crate) fn find_lines_by_key(&self, key: &str) -> Result<LinesWithKey, FsError> {
         let length = self.file.metadata()?.len();
-        let mut found = LinesWithKey::default();
+        let mut matches = LinesWithKey::default();
         let Some(index) = self.index.as_ref().filter(|_| length > TAIL_BYTES_MAX) else {
-            self.scan_lines_for_key(0, key, &mut found)?;
-            return Ok(found);
+            self.scan_lines_for_key(0, key, &mut matches)?;
+            return Ok(matches);
         };
-        if let Err(why) = self.find_indexed_lines(index, key, &mut found) {
-            debug!(index = %index.display(), %why, "index is not usable; reading the whole file");
-            found = LinesWithKey::default();
-            self.scan_lines_for_key(0, key, &mut found)?;
+        if let Err(error) = self.find_indexed_lines(index, key, &mut matches) {
+            debug!(index = %index.display(), %error, "index is not usable; reading the whole file");
+            matches = LinesWithKey::default();
+            self.scan_lines_for_key(0, key, &mut matches)?;
         }
-        trace!(bytes = found.bytes_read, "key lookup");
-        Ok(found)
+        trace!(bytes = matches.bytes_read, "key lookup");
+        Ok(matches)
     }
 
     fn find_indexed_lines(
@@ -169,18 +171,18 @@ impl LockedJsonLines {
     ) -> io::Result<()> {
         let mut index = LineKeyIndex::open((&self.folder, index), &self.file)?;
         if self.file.metadata()?.len() - index.indexed_byte_count() > TAIL_BYTES_MAX {
-            let mut whole = index.indexed_byte_count();
+            let mut indexed_bytes = index.indexed_byte_count();
             matches.bytes_read +=
                 self.for_each_line(index.indexed_byte_count(), |offset, line| {
                     if let Ok(LineKeyField { key }) = serde_json::from_slice(line) {
                         index.add_line_offset(&key, offset)?;
                     }
                     if line.ends_with(b"\n") {
-                        whole = offset + line.len() as u64;
+                        indexed_bytes = offset + line.len() as u64;
                     }
                     Ok(())
                 })?;
-            index.set_indexed_byte_count(whole)?;
+            index.set_indexed_byte_count(indexed_bytes)?;
         }
         for offset in index.find_line_offsets(key)? {
             let line = self.read_line_at(offset)?;
@@ -244,12 +246,12 @@ impl LockedJsonLines {
         }
         // An incomplete line after a crash stays on a line of its own and is skipped.
         let separator = if last == *b"\n" { "" } else { "\n" };
-        let added = self.write_line(&format!("{separator}{value}\n"));
-        if added.is_err() {
+        let result = self.write_line(&format!("{separator}{value}\n"));
+        if result.is_err() {
             // For example on a full disk: no line is better than half a line.
             _ = self.file.set_len(length);
         }
-        Ok(added?)
+        Ok(result?)
     }
 
     fn write_line(&self, line: &str) -> io::Result<()> {

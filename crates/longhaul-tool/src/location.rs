@@ -43,15 +43,15 @@ impl FileLocation {
     /// Returns the location of `relative` below `root`. `None` if `relative` is absolute or
     /// contains `..`.
     pub fn below_root(root: &Path, relative: &Path) -> Option<Self> {
-        let mut plain = PathBuf::new();
+        let mut normalized = PathBuf::new();
         for part in relative.components() {
             match part {
-                Component::Normal(name) => plain.push(name),
+                Component::Normal(name) => normalized.push(name),
                 Component::CurDir => {}
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
             }
         }
-        Some(Self::Below { root: root.to_path_buf(), relative: plain })
+        Some(Self::Below { root: root.to_path_buf(), relative: normalized })
     }
 
     /// Returns the whole path, for messages and for programs that open files by path.
@@ -106,17 +106,18 @@ impl FileLocation {
             }
             Self::Anywhere(path) => {
                 let mut missing = Vec::new();
-                let mut above = path.as_path();
+                let mut ancestor = path.as_path();
                 let mut folder = loop {
-                    match open_folder_following_links(above) {
+                    match open_folder_following_links(ancestor) {
                         Err(Errno::NOENT) => {}
                         result => break result?,
                     }
-                    let (Some(parent), Some(name)) = (above.parent(), above.file_name()) else {
+                    let (Some(parent), Some(name)) = (ancestor.parent(), ancestor.file_name())
+                    else {
                         return Err(Errno::NOENT);
                     };
                     missing.push(name);
-                    above = parent;
+                    ancestor = parent;
                 };
                 for name in missing.into_iter().rev() {
                     folder = open_or_make_folder(&folder, name)?;
@@ -162,14 +163,14 @@ impl FileLocation {
     /// else that is not a regular file.
     pub fn read_regular_file(&self, bytes_max: usize) -> Result<Option<Vec<u8>>, Errno> {
         let (folder, name) = self.open_parent_with_file_name()?;
-        let (file, found) = open_file(folder, name, OFlags::RDONLY, Mode::empty())?;
-        if !is_regular_file(&found) {
+        let (file, stat) = open_file(folder, name, OFlags::RDONLY, Mode::empty())?;
+        if !is_regular_file(&stat) {
             return Err(Errno::INVAL);
         }
         let mut bytes = Vec::new();
         let file = File::from(file);
-        let read = file.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
-        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let result = file.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+        result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         Ok((bytes.len() <= bytes_max).then_some(bytes))
     }
 }
@@ -208,7 +209,7 @@ fn open_or_make_folder(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno>
     match make_folder(folder, name, Mode::from_raw_mode(FOLDER_MODE)) {
         // Another process created the directory meanwhile.
         Err(Errno::EXIST) => {}
-        made => made?,
+        result => result?,
     }
     open_folder(folder, name)
 }
@@ -253,9 +254,9 @@ mod tests {
         assert_eq!(at("real/file").read_regular_file(3), Ok(None));
         assert_eq!(at("real/none").read_regular_file(9), Err(Errno::NOENT));
         assert_eq!(at("real").read_regular_file(9), Err(Errno::INVAL));
-        for refused in ["link/secret", "real/linked"] {
-            let result = at(refused).read_regular_file(9);
-            assert!(matches!(result, Err(Errno::LOOP | Errno::NOTDIR)), "{refused}: {result:?}");
+        for path in ["link/secret", "real/linked"] {
+            let result = at(path).read_regular_file(9);
+            assert!(matches!(result, Err(Errno::LOOP | Errno::NOTDIR)), "{path}: {result:?}");
         }
         assert!(at("link").open_folder().is_err());
         assert!(at("link/deep").create_and_open_folder().is_err());

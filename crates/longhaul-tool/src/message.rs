@@ -77,7 +77,7 @@ impl SendMessageTool {
     pub fn new(
         messages: SendMessageConfig,
         clock: Arc<dyn Clock>,
-        out: Arc<GuardedHttpClient>,
+        client: Arc<GuardedHttpClient>,
     ) -> Result<Self, IdError> {
         let properties = json!({
             "text": {
@@ -105,7 +105,7 @@ impl SendMessageTool {
                     false => NetworkScope::Public,
                 },
                 clock,
-                client: out,
+                client,
             },
         })
     }
@@ -120,8 +120,7 @@ impl SendMessageTool {
         ctx: &ToolContext,
         envelope: &MessageEnvelope,
     ) -> Result<DeliveryState, ToolFailure> {
-        let (record, channel, at) =
-            (self.log.clone(), self.channel.target.channel_name(), self.now());
+        let (log, channel, at) = (self.log.clone(), self.channel.target.channel_name(), self.now());
         let (ctx, envelope) = (ctx.clone(), envelope.clone());
         run_on_blocking_thread(move || {
             let intent = PendingDelivery {
@@ -131,9 +130,11 @@ impl SendMessageTool {
                 channel,
                 at,
             };
-            record.record_delivery_start(&intent).map_err(|why| {
-                let path = record.0.display_path();
-                not_delivered_failure(format!("the delivery log `{path}` can't be written: {why}"))
+            log.record_delivery_start(&intent).map_err(|error| {
+                let path = log.0.display_path();
+                not_delivered_failure(format!(
+                    "the delivery log `{path}` can't be written: {error}"
+                ))
             })
         })
         .await
@@ -179,7 +180,7 @@ impl Tool for SendMessageTool {
     }
 
     async fn predict_effects(&self, _input: &Value, _ctx: &ToolContext) -> PredictedEffects {
-        let known = match &self.channel.target {
+        let effects = match &self.channel.target {
             DeliveryTarget::File(file) => {
                 let path = file.path().display().to_string();
                 effects_of_one_file_change(path, FileContent::Unknown, FileContent::Unknown)
@@ -191,7 +192,7 @@ impl Tool for SendMessageTool {
         };
         PredictedEffects {
             undo: Some("impossible: a sent message can't be revoked".into()),
-            ..known
+            ..effects
         }
     }
 
@@ -208,19 +209,19 @@ impl Tool for SendMessageTool {
             | DeliveryState::Started { .. }
             | DeliveryState::Failed => {}
         }
-        let sent = self.channel.deliver_message(&envelope, &self.log, ctx.epoch).await;
-        let (record, ctx, at) = (self.log.clone(), ctx.clone(), self.now());
-        let output = match &sent {
+        let result = self.channel.deliver_message(&envelope, &self.log, ctx.epoch).await;
+        let (log, ctx, at) = (self.log.clone(), ctx.clone(), self.now());
+        let output = match &result {
             Ok(_) => Ok(ToolOutput::text(DELIVERED)),
-            Err(lost) => Err(lost.to_tool_failure()),
+            Err(error) => Err(error.to_tool_failure()),
         };
-        let wrote = run_on_blocking_thread(move || {
-            Ok(match &sent {
-                Ok(answer) => record.record_delivery_receipt(&ctx.idempotency_key, at, answer),
-                Err(lost) => record.record_delivery_failure(&ctx, at, lost.is_certain),
+        let log_result = run_on_blocking_thread(move || {
+            Ok(match &result {
+                Ok(answer) => log.record_delivery_receipt(&ctx.idempotency_key, at, answer),
+                Err(error) => log.record_delivery_failure(&ctx, at, error.is_certain),
             })
         });
-        match (wrote.await, output) {
+        match (log_result.await, output) {
             (Ok(Ok(())), output) | (_, output @ Err(_)) => output,
             // The message was delivered all the same; only the log entry is missing.
             (Ok(Err(_)) | Err(_), Ok(_)) => {
@@ -230,18 +231,18 @@ impl Tool for SendMessageTool {
     }
 
     async fn verify(&self, _input: Value, ctx: &ToolContext) -> VerifyOutcome {
-        let (record, deliver) = (self.log.clone(), self.channel.target.clone());
+        let (log, target) = (self.log.clone(), self.channel.target.clone());
         let (key, now) = (ctx.idempotency_key.clone(), self.now());
         let verification = run_on_blocking_thread(move || {
-            let finding = verify_delivery(&record, &deliver, &key);
-            if let Ok((VerifyOutcome::Happened(_), true)) = finding {
+            let result = verify_delivery(&log, &target, &key);
+            if let Ok((VerifyOutcome::Happened(_), true)) = result {
                 // What the outbox proves is logged for the next check.
-                _ = record.record_delivery_receipt(&key, now, "found in the outbox");
+                _ = log.record_delivery_receipt(&key, now, "found in the outbox");
             }
-            Ok(finding)
+            Ok(result)
         });
         match verification.await {
-            Ok(Ok((finding, _))) => finding,
+            Ok(Ok((outcome, _))) => outcome,
             Ok(Err(_)) | Err(_) => VerifyOutcome::Unknown,
         }
     }
@@ -251,12 +252,12 @@ impl Tool for SendMessageTool {
 /// JSON lines file of messages). The returned `true` means that the outbox decided, `false` the
 /// log.
 fn verify_delivery(
-    record: &DeliveryLog,
-    deliver: &DeliveryTarget,
+    log: &DeliveryLog,
+    target: &DeliveryTarget,
     key: &str,
 ) -> Result<(VerifyOutcome, bool), FsError> {
     let delivered = || VerifyOutcome::Happened(ToolOutput::text(DELIVERED));
-    let started_channel = match record.read_delivery_state(key)? {
+    let started_channel = match log.read_delivery_state(key)? {
         DeliveryState::Delivered => return Ok((delivered(), false)),
         DeliveryState::NotStarted | DeliveryState::Failed => {
             return Ok((VerifyOutcome::NotHappened, false));
@@ -264,14 +265,14 @@ fn verify_delivery(
         DeliveryState::NoRecord => return Ok((VerifyOutcome::Unknown, false)),
         DeliveryState::Started { channel, .. } => channel,
     };
-    let DeliveryTarget::File(path) = deliver else {
+    let DeliveryTarget::File(path) = target else {
         return Ok((VerifyOutcome::Unknown, false));
     };
-    if started_channel != deliver.channel_name() {
+    if started_channel != target.channel_name() {
         return Ok((VerifyOutcome::Unknown, false));
     }
     let is_in_outbox = match JsonLinesFile::new(path.clone()).lock_existing_file()? {
-        Some(held) => !held.find_lines_by_key(key)?.lines.is_empty(),
+        Some(outbox) => !outbox.find_lines_by_key(key)?.lines.is_empty(),
         None => false,
     };
     Ok(match is_in_outbox {

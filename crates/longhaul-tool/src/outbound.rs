@@ -59,21 +59,21 @@ struct HttpClients {
 
 impl HttpClients {
     fn get_or_build_client(&self, allow_private: bool, is_secure: bool) -> Result<&Client, String> {
-        let made = &self.clients[usize::from(allow_private)][usize::from(is_secure)];
-        get_or_try_init(made, || {
+        let client = &self.clients[usize::from(allow_private)][usize::from(is_secure)];
+        get_or_try_init(client, || {
             ensure_crypto_provider();
             let names = Arc::clone(&self.resolver);
             let builder = client_builder(FilteringResolver { resolver: names, allow_private });
-            let built = match is_secure {
+            let result = match is_secure {
                 true => builder.build(),
                 // Plain HTTP also works on a machine without certificates.
                 false => builder.tls_certs_only([]).build(),
             };
-            built.map_err(|why| {
+            result.map_err(|error| {
                 format!(
                     "TLS is not available: {}; usually the machine's certificates \
                      are missing: install ca-certificates, or set SSL_CERT_FILE to a certificate file",
-                    root_cause_message(&why)
+                    root_cause_message(&error)
                 )
             })
         })
@@ -83,14 +83,14 @@ impl HttpClients {
 /// Returns the value of the cell, initializing it on first use. An error is not cached, so the next
 /// call tries again.
 fn get_or_try_init<T>(
-    made: &OnceLock<T>,
-    make: impl FnOnce() -> Result<T, String>,
+    cell: &OnceLock<T>,
+    init: impl FnOnce() -> Result<T, String>,
 ) -> Result<&T, String> {
-    if let Some(made) = made.get() {
-        return Ok(made);
+    if let Some(value) = cell.get() {
+        return Ok(value);
     }
-    let new = make()?;
-    Ok(made.get_or_init(|| new))
+    let new = init()?;
+    Ok(cell.get_or_init(|| new))
 }
 
 /// The response of a request after all redirects.
@@ -122,8 +122,8 @@ impl GuardedHttpClient {
         clock: Arc<dyn Clock>,
         names: Arc<dyn DnsResolver>,
     ) -> Self {
-        let made = Default::default();
-        Self { clients: Arc::new(HttpClients { resolver: names, clients: made }), allowlist, clock }
+        let clients = Default::default();
+        Self { clients: Arc::new(HttpClients { resolver: names, clients }), allowlist, clock }
     }
 
     /// Sends a request and follows its redirects.
@@ -131,69 +131,70 @@ impl GuardedHttpClient {
         &self,
         request: &OutboundRequest,
     ) -> Result<ResponseAfterRedirects, OutboundSendError> {
-        let sent = AtomicBool::new(false);
-        let time = request.timeout.min(REQUEST_TIMEOUT_MAX);
-        let late = self.clock.sleep(time);
-        let landed = tokio::select! {
+        let was_sent = AtomicBool::new(false);
+        let timeout = request.timeout.min(REQUEST_TIMEOUT_MAX);
+        let deadline = self.clock.sleep(timeout);
+        let result = tokio::select! {
             biased;
-            landed = self.follow_redirects(request, &sent) => landed,
-            () = late => Err(OutboundError::Failed {
+            result = self.follow_redirects(request, &was_sent) => result,
+            () = deadline => Err(OutboundError::Failed {
                 url: parse_url(&request.url).map_or_else(|_| "the URL".into(), |url| redacted_url(&url)),
-                why: format!("there was no complete response within {}", format_duration(time)),
+                reason: format!("there was no complete response within {}", format_duration(timeout)),
             }),
         };
-        landed
-            .map_err(|why| OutboundSendError { error: why, may_have_been_sent: sent.into_inner() })
+        result
+            .map_err(|error| OutboundSendError { error, may_have_been_sent: was_sent.into_inner() })
     }
 
     async fn follow_redirects(
         &self,
         request: &OutboundRequest,
-        sent: &AtomicBool,
+        was_sent: &AtomicBool,
     ) -> Result<ResponseAfterRedirects, OutboundError> {
         let mut hop = RequestHop::first_hop_of_request(request)?;
         let first = hop.url.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let answer = self.send_hop(&hop, request.network_scope, sent).await?;
-            let status = answer.status().as_u16();
-            if let Some(next) = hop.next_hop(status, answer.headers())? {
+            let http_response = self.send_hop(&hop, request.network_scope, was_sent).await?;
+            let status = http_response.status().as_u16();
+            if let Some(next) = hop.next_hop(status, http_response.headers())? {
                 hop = next;
                 continue;
             }
             let bytes_max = request.bytes_max.min(RESPONSE_BYTES_MAX);
-            let response = read_bounded_response(&hop, answer, bytes_max).await?;
+            let response = read_bounded_response(&hop, http_response, bytes_max).await?;
             return Ok(ResponseAfterRedirects {
                 url: hop.url,
                 method: hop.method.to_string(),
                 response,
             });
         }
-        let why = format!("the request was redirected more than {REDIRECTS_MAX} times");
-        Err(request_failed_error(&first, why))
+        let reason = format!("the request was redirected more than {REDIRECTS_MAX} times");
+        Err(request_failed_error(&first, reason))
     }
 
     /// Sends one request of a redirect chain, after checking whether its host is allowed.
     async fn send_hop(
         &self,
         hop: &RequestHop,
-        reach: NetworkScope,
-        sent: &AtomicBool,
+        network_scope: NetworkScope,
+        was_sent: &AtomicBool,
     ) -> Result<reqwest::Response, OutboundError> {
         let url = &hop.url;
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err(forbidden_request_error(url, "the URL has no host"));
         };
-        let grant = self.allowlist.allowed_addresses(&host, port, reach == NetworkScope::Private);
-        let grant = grant.map_err(|why| forbidden_request_error(url, &why))?;
+        let grant =
+            self.allowlist.allowed_addresses(&host, port, network_scope == NetworkScope::Private);
+        let grant = grant.map_err(|reason| forbidden_request_error(url, &reason))?;
         if !is_host_allowed(&host, grant) {
             return Err(forbidden_request_error(url, PRIVATE_ADDRESS));
         }
-        let private = match grant {
+        let allow_private = match grant {
             AllowedAddresses::Public => false,
             AllowedAddresses::Private | AllowedAddresses::Listed => true,
         };
-        let client = self.clients.get_or_build_client(private, url.scheme() == "https");
-        let client = client.map_err(|why| request_failed_error(url, why))?;
+        let client = self.clients.get_or_build_client(allow_private, url.scheme() == "https");
+        let client = client.map_err(|reason| request_failed_error(url, reason))?;
         let request = client
             .request(hop.method.clone(), url.clone())
             .headers(hop.headers.clone())
@@ -202,13 +203,13 @@ impl GuardedHttpClient {
             true => request,
             false => request.body(hop.body.clone()),
         };
-        let before = sent.swap(true, Ordering::AcqRel);
-        request.send().await.map_err(|why| {
-            if why.is_connect() {
+        let was_sent_before = was_sent.swap(true, Ordering::AcqRel);
+        request.send().await.map_err(|error| {
+            if error.is_connect() {
                 // Without a connection this hop reached nobody.
-                sent.store(before, Ordering::Release);
+                was_sent.store(was_sent_before, Ordering::Release);
             }
-            convert_client_error(url, why)
+            convert_client_error(url, error)
         })
     }
 }
@@ -216,8 +217,8 @@ impl GuardedHttpClient {
 #[async_trait]
 impl OutboundHttpClient for GuardedHttpClient {
     async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, OutboundError> {
-        let landed = self.send_request(&request).await;
-        landed.map(|landed| landed.response).map_err(|lost| lost.error)
+        let result = self.send_request(&request).await;
+        result.map(|final_response| final_response.response).map_err(|error| error.error)
     }
 }
 
@@ -257,28 +258,28 @@ fn is_host_allowed(host: &Host<&str>, allowed: AllowedAddresses) -> bool {
 /// Reads a response up to the size limit of response bodies.
 async fn read_bounded_response(
     hop: &RequestHop,
-    mut answer: reqwest::Response,
+    mut response: reqwest::Response,
     bytes_max: u64,
 ) -> Result<OutboundResponse, OutboundError> {
-    let status = answer.status().as_u16();
-    let headers = answer.headers().clone();
-    let is_bare = hop.method == Method::HEAD || matches!(status, 204 | 304);
-    if let (Some(packing), false) = (content_encoding(&headers), is_bare) {
+    let status = response.status().as_u16();
+    let headers = response.headers().clone();
+    let has_no_body = hop.method == Method::HEAD || matches!(status, 204 | 304);
+    if let (Some(encoding), false) = (content_encoding(&headers), has_no_body) {
         let url = redacted_url(&hop.url);
-        return Err(OutboundError::UnexpectedEncoding { url, encoding: packing });
+        return Err(OutboundError::UnexpectedEncoding { url, encoding });
     }
     let too_long = || OutboundError::TooLong { url: redacted_url(&hop.url), bytes_max };
-    if !is_bare && answer.content_length().is_some_and(|length| length > bytes_max) {
+    if !has_no_body && response.content_length().is_some_and(|length| length > bytes_max) {
         return Err(too_long());
     }
     let mut body = Vec::new();
-    while let Some(piece) =
-        answer.chunk().await.map_err(|why| convert_client_error(&hop.url, why))?
+    while let Some(chunk) =
+        response.chunk().await.map_err(|error| convert_client_error(&hop.url, error))?
     {
-        if (body.len() + piece.len()) as u64 > bytes_max {
+        if (body.len() + chunk.len()) as u64 > bytes_max {
             return Err(too_long());
         }
-        body.extend_from_slice(&piece);
+        body.extend_from_slice(&chunk);
     }
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let headers = headers.iter();
@@ -307,38 +308,38 @@ fn content_encoding(headers: &HeaderMap) -> Option<String> {
 /// Converts an error of the HTTP client into an [`OutboundError`].
 fn convert_client_error(url: &Url, error: reqwest::Error) -> OutboundError {
     let error = error.without_url();
-    let mut deeper = error.source();
-    while let Some(found) = deeper {
-        if let Some(HostLookupError::PrivateAddress) = found.downcast_ref::<HostLookupError>() {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(HostLookupError::PrivateAddress) = cause.downcast_ref::<HostLookupError>() {
             return forbidden_request_error(url, PRIVATE_ADDRESS);
         }
-        deeper = found.source();
+        source = cause.source();
     }
-    let what = match (error.is_connect(), error.is_timeout()) {
+    let reason = match (error.is_connect(), error.is_timeout()) {
         (true, true) => "connect timeout after 10 s".to_owned(),
         (true, false) => format!("the connection failed: {}", root_cause_message(&error)),
         (false, _) => root_cause_message(&error),
     };
-    request_failed_error(url, what)
+    request_failed_error(url, reason)
 }
 
-fn request_failed_error(url: &Url, why: String) -> OutboundError {
-    OutboundError::Failed { url: redacted_url(url), why }
+fn request_failed_error(url: &Url, reason: String) -> OutboundError {
+    OutboundError::Failed { url: redacted_url(url), reason }
 }
 
 /// Returns the message of the innermost error; the outer ones only repeat the context.
 fn root_cause_message(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(deeper) = deepest.source() {
-        deepest = deeper;
+    let mut root_cause = error;
+    while let Some(source) = root_cause.source() {
+        root_cause = source;
     }
-    deepest.to_string().chars().take(300).collect()
+    root_cause.to_string().chars().take(300).collect()
 }
 
-fn format_duration(time: Millis) -> String {
-    match time.0 % 1_000 {
-        0 => format!("{} s", time.0 / 1_000),
-        _ => format!("{} ms", time.0),
+fn format_duration(duration: Millis) -> String {
+    match duration.0 % 1_000 {
+        0 => format!("{} s", duration.0 / 1_000),
+        _ => format!("{} ms", duration.0),
     }
 }
 
@@ -348,10 +349,10 @@ mod tests {
 
     #[test]
     fn a_failed_client_build_is_retried() {
-        let made = OnceLock::new();
-        let missing = get_or_try_init(&made, || Err("no certificates".to_owned()));
-        assert_eq!(missing, Err("no certificates".to_owned()));
-        assert_eq!(get_or_try_init(&made, || Ok(1)), Ok(&1));
-        assert_eq!(get_or_try_init(&made, || Ok(2)), Ok(&1));
+        let cell = OnceLock::new();
+        let result = get_or_try_init(&cell, || Err("no certificates".to_owned()));
+        assert_eq!(result, Err("no certificates".to_owned()));
+        assert_eq!(get_or_try_init(&cell, || Ok(1)), Ok(&1));
+        assert_eq!(get_or_try_init(&cell, || Ok(2)), Ok(&1));
     }
 }

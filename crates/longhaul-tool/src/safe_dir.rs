@@ -237,19 +237,19 @@ impl DirHandle {
 
     /// Opens a file whose exact name came from a listing of this folder.
     pub(crate) fn open_file_without_name_check(&self, file: &str) -> Result<OpenFile, FsError> {
-        let (handle, found) = open_file(&self.handle, file, OFlags::RDONLY, Mode::empty())?;
-        if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+        let (handle, stat) = open_file(&self.handle, file, OFlags::RDONLY, Mode::empty())?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(FsError::IsDirectory);
         }
-        if !is_regular_file(&found) {
+        if !is_regular_file(&stat) {
             return Err(FsError::NotRegular);
         }
-        self.check_file_not_protected(&found)?;
+        self.check_file_not_protected(&stat)?;
         Ok(OpenFile {
             file: File::from(handle),
-            size: u64::try_from(found.st_size).unwrap_or_default(),
-            mode: Mode::from_raw_mode(found.st_mode) & Mode::from_raw_mode(0o777),
-            stamp: file_change_stamp(&found),
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            mode: Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o777),
+            stamp: file_change_stamp(&stat),
         })
     }
 
@@ -278,7 +278,7 @@ impl DirHandle {
             // The listing has no such name, so the file system treats it as the same as another
             // one.
             Err(Errno::EXIST) => return Err(FsError::CaseConflict),
-            made => made?,
+            result => result?,
         }
         self.open_child_folder_without_name_check(folder_name)
     }

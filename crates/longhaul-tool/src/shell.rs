@@ -103,7 +103,7 @@ impl ShellTool {
     fn working_dir(&self, cwd: Option<&str>) -> Result<PathBuf, ToolFailure> {
         let text = cwd.unwrap_or_default();
         let parts = self.workspace.parse_accessible_path(text, PathAccess::Read);
-        let parts = parts.map_err(|bad| shell_failure(bad.to_string()))?;
+        let parts = parts.map_err(|error| shell_failure(error.to_string()))?;
         // Each component is opened, so that no symbolic link in the path leads out.
         self.workspace.open_folder(&parts).map_err(|error| {
             let display_path = join_path_parts(&parts);
@@ -181,16 +181,16 @@ impl Tool for ShellTool {
         let mut command = tokio::process::Command::new("/bin/sh");
         command.arg("-c").arg(&input.command).current_dir(folder);
         command.env_clear().envs(command_env(ctx));
-        let job = ShellProcess::start_command(command, ctx)
-            .map_err(|why| shell_failure(why.to_string()))?;
-        job.run_until_exit(&*self.clock).await
+        let process = ShellProcess::start_command(command, ctx)
+            .map_err(|error| shell_failure(error.to_string()))?;
+        process.run_until_exit(&*self.clock).await
     }
 }
 
 /// Returns the environment variables of a command.
 fn command_env(ctx: &ToolContext) -> Vec<(&'static str, std::ffi::OsString)> {
-    let inherited = INHERITED_ENV.into_iter().filter_map(|(name, usual)| {
-        let value = std::env::var_os(name).or_else(|| usual.map(Into::into));
+    let inherited = INHERITED_ENV.into_iter().filter_map(|(name, default_value)| {
+        let value = std::env::var_os(name).or_else(|| default_value.map(Into::into));
         Some((name, value?))
     });
     let mut env: Vec<_> = inherited.collect();
@@ -200,6 +200,6 @@ fn command_env(ctx: &ToolContext) -> Vec<(&'static str, std::ffi::OsString)> {
     env
 }
 
-fn shell_failure(why: impl std::fmt::Display) -> ToolFailure {
-    ToolFailure::new(format!("The command was not run: {why}."))
+fn shell_failure(reason: impl std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(format!("The command was not run: {reason}."))
 }

@@ -121,16 +121,16 @@ impl TypedTool for ReadSkillTool {
     }
 }
 
-fn skill_failure(why: String) -> ToolFailure {
-    ToolFailure::new(format!("The skill was not read: {why}."))
+fn skill_failure(reason: String) -> ToolFailure {
+    ToolFailure::new(format!("The skill was not read: {reason}."))
 }
 
 /// Returns the name of the skill if the agent's file lists it. The error says which skills the
 /// agent has.
 fn check_skill_listed(skills: &[String], name: &str) -> Result<String, String> {
     let name = name.trim();
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if name.is_empty() || !name.chars().all(fits) {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || !name.chars().all(is_allowed) {
         return Err("a skill's name consists of lower-case letters, digits and hyphens".into());
     }
     if skills.iter().any(|skill| skill == name) {
@@ -179,16 +179,16 @@ fn open_skill_folder(
 /// Returns the main text of a skill, followed by the list of the skill's files.
 fn render_skill(folder: &DirHandle, skill: &str) -> Result<String, String> {
     let source = read_skill_text(folder, SKILL_FILE)
-        .map_err(|why| format!("`{SKILL_FILE}` of `{skill}`: {why}"))?;
+        .map_err(|reason| format!("`{SKILL_FILE}` of `{skill}`: {reason}"))?;
     let mut text = strip_front_matter(&source).trim().to_owned();
     let mut files = Vec::new();
-    let more = list_skill_files(folder, "", 0, &mut files);
+    let is_truncated = list_skill_files(folder, "", 0, &mut files);
     if !files.is_empty() {
         files.sort();
         text.push_str("\n\n[Files of this skill, to be read with `path`:]\n");
         text.push_str(&files.join("\n"));
     }
-    if more {
+    if is_truncated {
         text.push_str("\n[There are more files that are not listed.]");
     }
     Ok(text)
@@ -196,7 +196,7 @@ fn render_skill(folder: &DirHandle, skill: &str) -> Result<String, String> {
 
 fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String, String> {
     let mut parts =
-        path::parse_path_parts_below_roots(&SKILL, &[], path).map_err(|bad| bad.to_string())?;
+        path::parse_path_parts_below_roots(&SKILL, &[], path).map_err(|error| error.to_string())?;
     if let Some(problem) = protected::protected_path_reason(&parts, PathAccess::Read) {
         return Err(format!("`{path}` {problem}"));
     }
@@ -204,8 +204,9 @@ fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String,
         return Err(format!("`{path}` is the skill's folder and not a file"));
     };
     let mut folder = folder;
-    let describe =
-        |why: String| format!("`{path}` of `{skill}`: {why}; read the skill to see its files");
+    let describe = |reason: String| {
+        format!("`{path}` of `{skill}`: {reason}; read the skill to see its files")
+    };
     for part in &parts {
         folder = folder.open_child_folder(part).map_err(|error| describe(error.to_string()))?;
     }
@@ -214,12 +215,12 @@ fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String,
 
 /// Reads a text file of a skill.
 fn read_skill_text(folder: &DirHandle, file: &str) -> Result<String, String> {
-    let taken = folder.read_file(file, FILE_BYTES_MAX);
-    let taken = taken.map_err(|error| error.to_string())?;
-    if taken.is_truncated {
+    let snapshot = folder.read_file(file, FILE_BYTES_MAX);
+    let snapshot = snapshot.map_err(|error| error.to_string())?;
+    if snapshot.is_truncated {
         return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
     }
-    decode_utf8(taken.bytes)
+    decode_utf8(snapshot.bytes)
 }
 
 /// Returns the text after the front matter, which is YAML between two `---` lines.
@@ -251,11 +252,11 @@ fn list_skill_files(
         return true;
     };
     entries.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut more = entries.len() > LISTED_MAX;
+    let mut is_truncated = entries.len() > LISTED_MAX;
     for (name, kind) in entries {
         let path = format!("{path_prefix}{name}");
-        let hidden = name.starts_with('.') || depth == 0 && name == SKILL_FILE;
-        if hidden
+        let is_hidden = name.starts_with('.') || depth == 0 && name == SKILL_FILE;
+        if is_hidden
             || protected::protected_path_reason(std::slice::from_ref(&name), PathAccess::Read)
                 .is_some()
         {
@@ -267,15 +268,15 @@ fn list_skill_files(
         if kind == FileType::RegularFile {
             files.push(path);
         } else if kind == FileType::Directory {
-            more |= match folder.open_child_folder_without_name_check(&name) {
-                Ok(below) if depth < DEPTH_MAX => {
-                    list_skill_files(&below, &format!("{path}/"), depth + 1, files)
+            is_truncated |= match folder.open_child_folder_without_name_check(&name) {
+                Ok(child) if depth < DEPTH_MAX => {
+                    list_skill_files(&child, &format!("{path}/"), depth + 1, files)
                 }
                 Ok(_) | Err(_) => true,
             };
         }
     }
-    more
+    is_truncated
 }
 
 #[cfg(test)]

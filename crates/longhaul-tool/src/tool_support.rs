@@ -27,14 +27,14 @@ pub(crate) fn deserialize_tool_input<T: DeserializeOwned>(
     spec: &ToolSpec,
     input: Value,
 ) -> Result<T, ToolFailure> {
-    serde_json::from_value(input).map_err(|wrong| {
+    serde_json::from_value(input).map_err(|error| {
         let fields = spec.schema["properties"].as_object();
         let fields: Vec<&str> =
             fields.into_iter().flat_map(|fields| fields.keys()).map(String::as_str).collect();
         let name = &spec.name;
         let fields = fields.join(", ");
         ToolFailure::new(format!(
-            "{name} can't read its input: {wrong}. Call it again with a JSON object of: {fields}."
+            "{name} can't read its input: {error}. Call it again with a JSON object of: {fields}."
         ))
     })
 }

@@ -86,11 +86,7 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     }
 
     /// Runs a call of the tool.
-    async fn call(
-        &self,
-        input: Self::Input,
-        around: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure>;
+    async fn call(&self, input: Self::Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure>;
 
     /// Checks whether an earlier call with the context's idempotency key has taken effect.
     async fn verify(&self, _input: Self::Input, _ctx: &ToolContext) -> VerifyOutcome {

@@ -24,8 +24,8 @@ enum Ticket {
 struct TicketSystem(Arc<Mutex<BTreeMap<u32, Ticket>>>);
 
 impl TicketSystem {
-    fn with_tickets<T>(&self, f: impl FnOnce(&mut BTreeMap<u32, Ticket>) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_tickets<T>(&self, update: impl FnOnce(&mut BTreeMap<u32, Ticket>) -> T) -> T {
+        update(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn close(&self, number: &str, answer: String) -> Result<(), InboxError> {

@@ -167,7 +167,7 @@ async fn submit_and_wait(runtime: &Runtime) -> Result<Vec<String>, Error> {
 pub(crate) async fn main() -> Result<(), Error> {
     let runtime = open().await?;
     let stop = CancellationToken::new();
-    let (texts, driven) = tokio::join!(
+    let (texts, drive_result) = tokio::join!(
         async {
             let texts = submit_and_wait(&runtime).await;
             stop.cancel();
@@ -175,7 +175,7 @@ pub(crate) async fn main() -> Result<(), Error> {
         },
         drive(&runtime, stop.clone()),
     );
-    driven?;
+    drive_result?;
     println!("{:?}", texts?);
     Ok(())
 }

@@ -51,9 +51,10 @@ impl World {
 
     /// Returns what a character perceives: its own state, and everybody close to it.
     fn perceive(&self, name: &str) -> Option<serde_json::Value> {
-        let own = self.characters.get(name)?;
+        let observer = self.characters.get(name)?;
         let distance = |other: &Character| {
-            let (x, y) = (other.position.0 - own.position.0, other.position.1 - own.position.1);
+            let (x, y) =
+                (other.position.0 - observer.position.0, other.position.1 - observer.position.1);
             x.abs().max(y.abs())
         };
         let others = self.characters.iter().filter(|(other, _)| *other != name);
@@ -62,7 +63,7 @@ impl World {
             json!({ "name": other, "position": state.position, "items": state.items })
         });
         Some(json!({
-            "position": own.position, "gold": own.gold, "items": own.items,
+            "position": observer.position, "gold": observer.gold, "items": observer.items,
             "nearby": others.collect::<Vec<_>>(),
         }))
     }
@@ -102,10 +103,10 @@ impl ContextProvider for SharedWorld {
     async fn fetch(&self, request: &ContextRequest) -> Result<Perception, ContextError> {
         let name = request.agent.as_str();
         let unknown = || ContextError::permanent(format!("{name} is not in the world"));
-        let perceived = self.lock().perceive(name).ok_or_else(unknown)?;
+        let world_view = self.lock().perceive(name).ok_or_else(unknown)?;
         let character = RawJson::from_serialize(&name);
         Ok(Perception {
-            world: RawJson::from_serialize(&perceived),
+            world: RawJson::from_serialize(&world_view),
             context: BTreeMap::from([("character".to_owned(), character)]),
         })
     }
@@ -145,13 +146,13 @@ impl TypedTool for MoveTool {
             Direction::West => (-1, 0),
         };
         self.0.act(ctx, |world, name| {
-            let own = world.character(name)?;
-            let next = (own.position.0 + x, own.position.1 + y);
-            if ![next.0, next.1].iter().all(|part| (0..GRID_SIZE).contains(part)) {
+            let character = world.character(name)?;
+            let position = (character.position.0 + x, character.position.1 + y);
+            if ![position.0, position.1].iter().all(|part| (0..GRID_SIZE).contains(part)) {
                 return Err(ToolFailure::new("the world ends there; choose another direction"));
             }
-            own.position = next;
-            Ok(format!("you are at {next:?}"))
+            character.position = position;
+            Ok(format!("you are at {position:?}"))
         })
     }
 }
@@ -206,19 +207,22 @@ impl TypedTool for TradeTool {
     async fn call(&self, input: TradeInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let TradeInput { buyer, item, price } = input;
         self.0.act(ctx, |world, seller| {
-            let own = world.character(seller)?;
-            let Some(index) = own.items.iter().position(|owned| *owned == item) else {
+            let seller_state = world.character(seller)?;
+            let Some(index) = seller_state.items.iter().position(|owned| *owned == item) else {
                 return Err(ToolFailure::new(format!("you have no {item}")));
             };
-            let other = world.character(&buyer)?;
-            let Some(left) = other.gold.checked_sub(price) else {
-                return Err(ToolFailure::new(format!("{buyer} has only {} gold", other.gold)));
+            let buyer_state = world.character(&buyer)?;
+            let Some(remaining_gold) = buyer_state.gold.checked_sub(price) else {
+                return Err(ToolFailure::new(format!(
+                    "{buyer} has only {} gold",
+                    buyer_state.gold
+                )));
             };
-            other.gold = left;
-            other.items.push(item.clone());
-            let own = world.character(seller)?;
-            own.gold += price;
-            own.items.remove(index);
+            buyer_state.gold = remaining_gold;
+            buyer_state.items.push(item.clone());
+            let seller_state = world.character(seller)?;
+            seller_state.gold += price;
+            seller_state.items.remove(index);
             Ok(format!("{item} for {price} gold"))
         })
     }

@@ -190,20 +190,20 @@ impl Agent {
     /// invalid value.
     pub(crate) fn build_definition(self) -> Result<(AgentDefinition, Vec<Arc<dyn Tool>>), Error> {
         let mut definition = self.definition?;
-        if let Some(bad) = self.serialize_error {
-            return Err(bad.into());
+        if let Some(error) = self.serialize_error {
+            return Err(error.into());
         }
-        let mut own = Vec::new();
+        let mut program_tools = Vec::new();
         for AgentTool(tool) in self.tools {
             match tool {
                 ToolOrName::Named(name) => definition.tools.push(name),
                 ToolOrName::Instance(tool) => {
                     let tool = tool?;
                     definition.tools.push(tool.spec().name.to_string());
-                    own.push(tool);
+                    program_tools.push(tool);
                 }
             }
         }
-        Ok((definition, own))
+        Ok((definition, program_tools))
     }
 }

@@ -144,8 +144,8 @@ impl ProjectRuntime {
     pub(crate) fn restart_mcp_servers(&self) -> impl Future<Output = ()> + use<> {
         let file = self.mcp_tools.current_mcp_file();
         let clock = &self.longhaul.services().clock;
-        let line = mcp_servers::create_mcp_client(&self.config, &file, clock);
-        self.mcp_tools.restart_servers(file, line)
+        let client = mcp_servers::create_mcp_client(&self.config, &file, clock);
+        self.mcp_tools.restart_servers(file, client)
     }
 }
 
@@ -236,9 +236,11 @@ fn open_runtime_with_store_url(
         on_fatal: options.on_fatal,
         ..StoreOptions::new(url, options.mode, clock.clone())
     })?);
-    let out = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
-    let tools =
-        register_store_backed_tools(build_tools_without_shell(&config, &clock, &out)?, &store)?;
+    let outbound = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
+    let tools = register_store_backed_tools(
+        build_tools_without_shell(&config, &clock, &outbound)?,
+        &store,
+    )?;
     let counters = EngineCounters::default();
     let handler_threads = HandlerThreadRunner::new(Arc::clone(&clock), counters.clone());
     let mut registered = registered.convert_handlers_to_agents(&store, &handler_threads)?;
@@ -266,15 +268,16 @@ fn open_runtime_with_store_url(
         Some(recorder) => Arc::new(RecordingModelResolver { models: registry, recorder }),
         None => registry,
     };
-    let line = mcp_servers::create_mcp_client(&config, &file, &clock);
-    let served = Arc::new(McpTools::new(&config, file, line));
+    let client = mcp_servers::create_mcp_client(&config, &file, &clock);
+    let mcp_tools = Arc::new(McpTools::new(&config, file, client));
     let shell = create_shell_tool(&config, &clock)?;
-    let withheld = TrustCheckedTools::new(&config, Arc::clone(&served), out.sender, shell);
+    let trusted_tools =
+        TrustCheckedTools::new(&config, Arc::clone(&mcp_tools), outbound.sender, shell);
     let context_providers =
-        ProjectContextProviders::from_config(&config, out.client, Arc::clone(&clock));
+        ProjectContextProviders::from_config(&config, outbound.client, Arc::clone(&clock));
     let models = registered.model_resolver_with_fallback(models);
     let services = EngineServices {
-        tool_source: Arc::new(withheld),
+        tool_source: Arc::new(trusted_tools),
         context_providers: registered.context_providers_with_fallback(Arc::new(context_providers)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
         counters,
@@ -284,7 +287,7 @@ fn open_runtime_with_store_url(
     let agents = registered.extend_agent_registry(loaded.to_agent_registry());
     let longhaul = Longhaul::new(services, agents, config.run_policy_defaults());
     longhaul.replace_chains(loaded.chains.to_chain_registry());
-    Ok(ProjectRuntime { longhaul, loaded, config, store, mcp_tools: served })
+    Ok(ProjectRuntime { longhaul, loaded, config, store, mcp_tools })
 }
 
 /// Adds the tools that access the store to a registry.
@@ -303,9 +306,10 @@ fn register_store_backed_tools(
 /// Sets the permissions of a file or folder to `mode` if other users have access to it. Symbolic
 /// links are left alone, and errors are ignored.
 fn restrict_path_permissions(path: &Path, mode: u32) {
-    let found = std::fs::symlink_metadata(path);
-    let is_open = |found: &std::fs::Metadata| !found.is_symlink() && found.mode() & 0o077 != 0;
-    if found.is_ok_and(|found| is_open(&found)) {
+    let metadata = std::fs::symlink_metadata(path);
+    let is_open =
+        |metadata: &std::fs::Metadata| !metadata.is_symlink() && metadata.mode() & 0o077 != 0;
+    if metadata.is_ok_and(|metadata| is_open(&metadata)) {
         _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
     }
 }
@@ -324,8 +328,8 @@ pub fn built_in_tool_registry(
     config: &Config,
     clock: &Arc<dyn Clock>,
 ) -> Result<ToolRegistry, AssembleError> {
-    let out = OutboundTools::new(config, clock).map_err(AssembleError::Setting)?;
-    Ok(build_tools_without_shell(config, clock, &out)?
+    let outbound = OutboundTools::new(config, clock).map_err(AssembleError::Setting)?;
+    Ok(build_tools_without_shell(config, clock, &outbound)?
         .with_built_in_tool(create_shell_tool(config, clock)?)?)
 }
 
@@ -341,17 +345,17 @@ fn create_shell_tool(
 fn build_tools_without_shell(
     config: &Config,
     clock: &Arc<dyn Clock>,
-    out: &OutboundTools,
+    outbound: &OutboundTools,
 ) -> Result<ToolRegistry, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
         VaultTools::new(config.data_folder_location().join("vault"), clock.clone()).tools()?;
     let files = FileTools::new(&config.root, clock.clone())
         .with_protected_paths(paths_denied_to_file_tools(config));
     tools.extend(files.tools()?);
-    let taught = SkillFolders::new(&config.root, skills::SKILL_FOLDERS)
+    let skill_folders = SkillFolders::new(&config.root, skills::SKILL_FOLDERS)
         .with_protected_paths(paths_denied_to_file_tools(config));
-    tools.push(taught.into_read_skill_tool()?);
-    tools.extend(out.tools.iter().cloned());
+    tools.push(skill_folders.into_read_skill_tool()?);
+    tools.extend(outbound.tools.iter().cloned());
     if let Some(file) = config.crash_test_effect_log_path() {
         tools.extend(crash_probe::crash_test_tools(file, clock)?);
     }
@@ -360,20 +364,20 @@ fn build_tools_without_shell(
 
 /// Returns the paths of the runtime's own files, which the file tools of agents must not open.
 fn paths_denied_to_file_tools(config: &Config) -> Vec<PathBuf> {
-    let mut own = vec![config.data_folder()];
+    let mut paths = vec![config.data_folder()];
     if let StoreUrl::Sqlite(store) = config.store_url() {
         let store = store.path();
-        let beside = ["-wal", "-shm", "-journal"].map(|end| {
+        let sqlite_files = ["-wal", "-shm", "-journal"].map(|end| {
             let mut file = store.clone().into_os_string();
             file.push(end);
             PathBuf::from(file)
         });
-        own.extend(beside);
+        paths.extend(sqlite_files);
         // Protected because a replaced lock file would let a second driver start.
-        own.push(store.with_file_name("driver.lock"));
-        own.push(store);
+        paths.push(store.with_file_name("driver.lock"));
+        paths.push(store);
     }
-    own
+    paths
 }
 
 /// Loads the agents and skills of a project, and checks that the tools of the agents exist.
@@ -411,7 +415,7 @@ pub fn call_with_agent_load_context<T>(
     let file = McpFile::load(config);
     let servers: Vec<&str> = file.servers.iter().map(|one| one.name.as_str()).collect();
     let reason = file.no_servers_reason();
-    let unserved = reason.as_deref().map(|reason| match file.unusable_reason() {
+    let unavailable_reason = reason.as_deref().map(|reason| match file.unusable_reason() {
         Some(_) => McpUnavailableReason::Invalid(reason),
         None => McpUnavailableReason::NotConfigured(reason),
     });
@@ -423,7 +427,7 @@ pub fn call_with_agent_load_context<T>(
         built_in: BUILT_IN_AGENTS,
         tools: &names,
         servers: &servers,
-        servers_unavailable: unserved,
+        servers_unavailable: unavailable_reason,
         skills: &skills.skills,
         broken_skills: &skills.broken_names,
         short_names: &short_names,

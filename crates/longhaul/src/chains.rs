@@ -85,7 +85,7 @@ pub fn load_chains(root: &Path, display_root: &Path, agents: &[&str]) -> LoadedC
         loaded.add_chain((name, path, false), text, agents);
     }
     for (name, text) in BUILT_IN_CHAINS {
-        if !names.iter().any(|own| own == name) {
+        if !names.iter().any(|existing| existing == name) {
             let path = PathBuf::from(format!("built-in/{name}.toml"));
             loaded.add_chain((name.to_owned(), path, true), Ok(text.to_owned()), agents);
         }
@@ -125,20 +125,23 @@ impl LoadedChains {
                 None
             }
         };
-        diagnostics.problems.sort_by_key(|found| found.position);
-        let is_sound = diagnostics.problems.is_empty();
-        if let Some(spec) = spec.filter(|_| is_sound) {
+        diagnostics.problems.sort_by_key(|diagnostic| diagnostic.position);
+        let is_valid = diagnostics.problems.is_empty();
+        if let Some(spec) = spec.filter(|_| is_valid) {
             let spec = Arc::new(spec);
             self.chains.push(LoadedChain { name, spec, path: path.clone(), built_in });
         }
-        let found = diagnostics.problems.into_iter().chain(diagnostics.missing);
-        self.problems.extend(found.map(|problem| problem.into_problem(&path)));
+        let problems = diagnostics.problems.into_iter().chain(diagnostics.missing);
+        self.problems.extend(problems.map(|problem| problem.into_problem(&path)));
     }
 }
 
 fn check_chain_name(name: &str) -> Result<(), String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    match name.len() <= 64 && name.chars().all(fits) && name.starts_with(char::is_alphanumeric) {
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match name.len() <= 64
+        && name.chars().all(is_name_char)
+        && name.starts_with(char::is_alphanumeric)
+    {
         true => Ok(()),
         false => {
             Err("the name of a chain file has 1 to 64 letters, digits, `-`, `_` and `.`".into())
@@ -187,11 +190,11 @@ fn step_field_position(step: &TableEntry, field: Option<&str>) -> Position {
         let entries = entry.node.as_table().unwrap_or_default();
         entries.iter().find(|entry| entry.key == key).cloned()
     };
-    let named = field.and_then(|field| {
+    let field_entry = field.and_then(|field| {
         let in_repeat = || find(&find(step, "repeat")?, field);
         find(step, field).or_else(in_repeat)
     });
-    named.map_or(step.position, |entry| entry.node.position)
+    field_entry.map_or(step.position, |entry| entry.node.position)
 }
 
 fn parse_chain_step(
@@ -203,9 +206,9 @@ fn parse_chain_step(
     let name = fields.parse_field_with("name", Diagnostics::parse_nonempty_text);
     let agent = fields.parse_field_with("agent", Diagnostics::parse_nonempty_text);
     match (&agent, fields.get("agent")) {
-        (Some(agent), Some(at)) if !agents.contains(&agent.as_str()) => {
+        (Some(agent), Some(agent_entry)) if !agents.contains(&agent.as_str()) => {
             let message = suggest::unknown_name_message("agent", agent, agents);
-            fields.diagnostics.report_missing_reference(at.node.position, message);
+            fields.diagnostics.report_missing_reference(agent_entry.node.position, message);
         }
         (None, None) => {
             fields.diagnostics.report_invalid(entry.position, "a step needs an `agent`");
@@ -234,9 +237,10 @@ fn parse_chain_repeat(
 ) -> Option<ChainRepeatSpec> {
     let mut fields = FieldReader::for_table_fields(diagnostics, entry, "from")?;
     let from = fields.parse_field_with("from", Diagnostics::parse_nonempty_text);
-    let ends = ChainRepeatEndCondition::ALL.map(|end| (end.as_str(), end));
-    let until = fields
-        .parse_field_with("until", |diagnostics, entry| diagnostics.parse_one_of(entry, &ends));
+    let end_conditions = ChainRepeatEndCondition::ALL.map(|end| (end.as_str(), end));
+    let until = fields.parse_field_with("until", |diagnostics, entry| {
+        diagnostics.parse_one_of(entry, &end_conditions)
+    });
     let max =
         fields.parse_field_with("max", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
     for key in ["from", "max"] {

@@ -224,8 +224,8 @@ enum RunStopReason {
 
 /// Waits until the run has ended or waits for a person or an external event.
 async fn wait_until_run_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopReason, Error> {
-    let mut watching = longhaul.watch_run_journal(run, Seq::START).await?;
-    while let Some(entries) = watching.next().await? {
+    let mut journal = longhaul.watch_run_journal(run, Seq::START).await?;
+    while let Some(entries) = journal.next().await? {
         if entries.iter().any(|entry| is_wait_for_outside_event(&entry.event)) {
             return Ok(RunStopReason::Waiting);
         }

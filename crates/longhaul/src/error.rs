@@ -45,12 +45,12 @@ pub enum Error {
     #[error(transparent)]
     InvalidName(#[from] IdError),
     /// A value can't be serialized as JSON, such as a map whose keys are not strings.
-    #[error("{value_name} can't be serialized as JSON: {why}")]
+    #[error("{value_name} can't be serialized as JSON: {reason}")]
     Serialize {
         /// Description of the value that can't be serialized.
         value_name: String,
         /// Reason from the serializer.
-        why: String,
+        reason: String,
     },
     /// Two agents, models or context providers have the same name. A handler counts as an agent.
     #[error("there are two {kind}s named `{name}`: give one of them another name")]
@@ -117,20 +117,20 @@ pub enum Error {
         error: RunError,
     },
     /// The output of a run can't be deserialized to the requested type.
-    #[error("the output of {run} does not have the expected type: {why}")]
+    #[error("the output of {run} does not have the expected type: {reason}")]
     OutputType {
         /// Id of the run with this output.
         run: RunId,
         /// Reason from the deserializer.
-        why: serde_json::Error,
+        reason: serde_json::Error,
     },
     /// The project folder can't be opened.
-    #[error("the project folder `{}` can't be opened: {why}", .folder.display())]
+    #[error("the project folder `{}` can't be opened: {reason}", .folder.display())]
     ProjectUnavailable {
         /// Path of the project folder.
         folder: PathBuf,
         /// Reason from the operating system.
-        why: std::io::Error,
+        reason: std::io::Error,
     },
     /// The local address of the server's TCP listener can't be determined.
     #[cfg(feature = "server")]
@@ -232,7 +232,9 @@ impl From<AssembleError> for Error {
             AssembleError::Tool(error) => Self::Tool(error),
             AssembleError::BuiltInTool(error) => Self::ToolInput(error),
             AssembleError::InvalidId(error) => Self::InvalidName(error),
-            AssembleError::Setting(why) | AssembleError::Unsupported(why) => Self::Settings(why),
+            AssembleError::Setting(message) | AssembleError::Unsupported(message) => {
+                Self::Settings(message)
+            }
             AssembleError::Agent { name, problems } => Self::BrokenAgent { name, problems },
         }
     }
@@ -259,9 +261,11 @@ pub(crate) fn serialize_or_record_error(
 ) -> RawJson {
     match serde_json::to_string(value).and_then(RawJson::parse) {
         Ok(json) => json,
-        Err(why) => {
-            *error =
-                Some(SerializeError { value_name: value_name.to_owned(), why: why.to_string() });
+        Err(json_error) => {
+            *error = Some(SerializeError {
+                value_name: value_name.to_owned(),
+                reason: json_error.to_string(),
+            });
             RawJson::null()
         }
     }
@@ -271,11 +275,11 @@ pub(crate) fn serialize_or_record_error(
 #[derive(Debug, Clone)]
 pub(crate) struct SerializeError {
     value_name: String,
-    why: String,
+    reason: String,
 }
 
 impl From<SerializeError> for Error {
-    fn from(SerializeError { value_name, why }: SerializeError) -> Self {
-        Self::Serialize { value_name, why }
+    fn from(SerializeError { value_name, reason }: SerializeError) -> Self {
+        Self::Serialize { value_name, reason }
     }
 }

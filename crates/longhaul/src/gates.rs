@@ -131,11 +131,12 @@ impl Answer {
     /// Creates an answer that approves the call with a new input. Pass the gate's digest (hash of
     /// the content that the person saw), or `None` if the gate has none.
     pub fn edit(gate_digest: impl Into<Option<Hash>>, edited_input: impl Serialize) -> Self {
-        let mut bad_value = None;
-        let input = serialize_or_record_error("the edited input", &edited_input, &mut bad_value);
+        let mut serialize_error = None;
+        let input =
+            serialize_or_record_error("the edited input", &edited_input, &mut serialize_error);
         let mut answer = Self::from_decision(GateDecision::Edit(input));
         answer.answer.digest = gate_digest.into();
-        answer.serialize_error = bad_value;
+        answer.serialize_error = serialize_error;
         answer
     }
 
@@ -151,11 +152,11 @@ impl Answer {
 
     /// Creates an answer to a question with a form, with these fields.
     pub fn form(form_fields: impl Serialize) -> Self {
-        let mut bad_value = None;
+        let mut serialize_error = None;
         let fields =
-            serialize_or_record_error("the fields of the form", &form_fields, &mut bad_value);
+            serialize_or_record_error("the fields of the form", &form_fields, &mut serialize_error);
         let mut answer = Self::from_decision(GateDecision::Answer(fields.as_str().to_owned()));
-        answer.serialize_error = bad_value;
+        answer.serialize_error = serialize_error;
         answer
     }
 
@@ -219,7 +220,7 @@ impl Answer {
     /// Returns the answer in the engine's format, or the error of an invalid value.
     pub(crate) fn build(self) -> Result<GateAnswer, Error> {
         match self.serialize_error {
-            Some(bad) => Err(bad.into()),
+            Some(error) => Err(error.into()),
             None => Ok(self.answer),
         }
     }

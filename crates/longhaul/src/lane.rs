@@ -81,6 +81,6 @@ impl<'a> Lane<'a> {
     }
 
     fn valid_lane_key(&self) -> Result<&LaneKey, Error> {
-        self.key.as_ref().map_err(|bad| bad.clone().into())
+        self.key.as_ref().map_err(|error| error.clone().into())
     }
 }

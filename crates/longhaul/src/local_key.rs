@@ -68,32 +68,32 @@ mod tests {
     #[test]
     fn the_first_key_is_kept_and_readable_by_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
-        let at = folder.path().join("data").join(FILE_NAME);
-        assert!(load_local_key(&at).unwrap().is_none());
+        let path = folder.path().join("data").join(FILE_NAME);
+        assert!(load_local_key(&path).unwrap().is_none());
         assert_eq!(
-            load_or_create_local_key(&at, &secret_of_repeated_byte(1)).unwrap(),
+            load_or_create_local_key(&path, &secret_of_repeated_byte(1)).unwrap(),
             secret_of_repeated_byte(1)
         );
         assert_eq!(
-            load_or_create_local_key(&at, &secret_of_repeated_byte(2)).unwrap(),
+            load_or_create_local_key(&path, &secret_of_repeated_byte(2)).unwrap(),
             secret_of_repeated_byte(1)
         );
-        assert_eq!(fs::metadata(&at).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(at.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_key_file_readable_by_others_or_linked_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let at = folder.path().join(FILE_NAME);
-        load_or_create_local_key(&at, &secret_of_repeated_byte(1)).unwrap();
-        fs::set_permissions(&at, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(load_local_key(&at), Err(PrivateFileError::Readable { .. })));
+        let path = folder.path().join(FILE_NAME);
+        load_or_create_local_key(&path, &secret_of_repeated_byte(1)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(load_local_key(&path), Err(PrivateFileError::Readable { .. })));
         let link = folder.path().join("link.key");
-        std::os::unix::fs::symlink(&at, &link).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(matches!(load_local_key(&link), Err(PrivateFileError::Io { .. })));
-        fs::write(&at, "nothing").unwrap();
-        fs::set_permissions(&at, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(matches!(load_local_key(&at), Err(PrivateFileError::Content { .. })));
+        fs::write(&path, "nothing").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(matches!(load_local_key(&path), Err(PrivateFileError::Content { .. })));
     }
 }

@@ -73,8 +73,8 @@ pub(crate) enum FileAccessCheck {
 
 impl FileAccessCheck {
     fn check_file_access(self, path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
-        let me = rustix::process::geteuid().as_raw();
-        self.check_owner_and_mode(path, (metadata.uid(), metadata.mode() & 0o777), me)
+        let current_uid = rustix::process::geteuid().as_raw();
+        self.check_owner_and_mode(path, (metadata.uid(), metadata.mode() & 0o777), current_uid)
     }
 
     fn check_owner_and_mode(
@@ -108,18 +108,18 @@ pub(crate) fn read_private_file(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(|error| io_error(path, error))?,
     };
-    let found = file.metadata().map_err(|error| io_error(path, error))?;
-    guard.check_file_access(path, &found)?;
+    let metadata = file.metadata().map_err(|error| io_error(path, error))?;
+    guard.check_file_access(path, &metadata)?;
     let mut text = String::new();
-    let read = file.take(bytes_max).read_to_string(&mut text);
-    read.map_err(|error| io_error(path, error))?;
+    let result = file.take(bytes_max).read_to_string(&mut text);
+    result.map_err(|error| io_error(path, error))?;
     Ok(Some(text))
 }
 
 /// Replaces the content of the file with this line, atomically and readable only by its owner.
 pub(crate) fn write_private_file(path: &Path, line: &str) -> Result<(), PrivateFileError> {
-    let written = write_temp_file(path, line).and_then(|file| Ok(file.persist(path)?));
-    written.map(drop).map_err(|error| io_error(path, error))
+    let result = write_temp_file(path, line).and_then(|file| Ok(file.persist(path)?));
+    result.map(drop).map_err(|error| io_error(path, error))
 }
 
 /// Creates a file with this line, unless the file exists. If two processes do so at once, one of
@@ -134,7 +134,7 @@ pub(crate) fn create_private_file(path: &Path, line: &str) -> Result<(), Private
 /// Locks the lock file that belongs to `path`, waiting if necessary. The lock is held until the
 /// returned handle is dropped.
 pub(crate) fn lock_private_file(path: &Path) -> Result<File, PrivateFileError> {
-    let locked = || {
+    let open_and_lock = || {
         create_parent_folder(path)?;
         let file = OpenOptions::new()
             .write(true)
@@ -146,7 +146,7 @@ pub(crate) fn lock_private_file(path: &Path) -> Result<File, PrivateFileError> {
         flock(&file, FlockOperation::LockExclusive)?;
         Ok(file)
     };
-    locked().map_err(|error| io_error(path, error))
+    open_and_lock().map_err(|error| io_error(path, error))
 }
 
 /// Writes a temporary file in the folder of `path`, synced to disk and readable only by its owner.

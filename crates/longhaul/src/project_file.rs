@@ -66,20 +66,21 @@ pub(crate) fn read_file_in_project(
     name: &Path,
     bytes_max: usize,
 ) -> Result<Vec<u8>, ProjectFileError> {
-    let inward = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    if !name.components().all(inward) {
+    let is_inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !name.components().all(is_inside) {
         return Err(ProjectFileError::OutsideProject);
     }
     let root = root.canonicalize()?;
-    let real = root.join(name).canonicalize()?;
-    let relative = real.strip_prefix(&root).map_err(|_| ProjectFileError::Symlink)?;
+    let real_path = root.join(name).canonicalize()?;
+    let relative = real_path.strip_prefix(&root).map_err(|_| ProjectFileError::Symlink)?;
     // A link into `.longhaul` or to `.env` would expose the keys in them.
-    let hides = |part: Component<'_>| {
+    let is_hidden = |part: Component<'_>| {
         let name = part.as_os_str().as_encoded_bytes();
         name.starts_with(b".") && name != b".claude"
     };
-    let plain: PathBuf = name.components().filter(|part| *part != Component::CurDir).collect();
-    if relative != plain && relative.components().any(hides) {
+    let normalized_name: PathBuf =
+        name.components().filter(|part| *part != Component::CurDir).collect();
+    if relative != normalized_name && relative.components().any(is_hidden) {
         return Err(ProjectFileError::Symlink);
     }
     // Opened relative to the root without following links, since links may have changed since they
@@ -104,8 +105,8 @@ pub(crate) fn first_symlink(root: &Path, relative: &Path) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     relative.components().find_map(|part| {
         path.push(part);
-        let found = fs::symlink_metadata(root.join(&path));
-        found.is_ok_and(|found| found.is_symlink()).then(|| path.clone())
+        let metadata = fs::symlink_metadata(root.join(&path));
+        metadata.is_ok_and(|metadata| metadata.is_symlink()).then(|| path.clone())
     })
 }
 

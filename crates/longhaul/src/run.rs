@@ -99,8 +99,8 @@ impl RunHandle {
     /// Streams all journal entries of the run, past and future, in order, until the run ends. An
     /// error ends the stream.
     pub fn events(&self) -> RunEvents {
-        let followed = stream::once(JournalFollower::start_following(self.clone()));
-        RunEvents(followed.map_ok(into_entry_stream).try_flatten().boxed())
+        let follower = stream::once(JournalFollower::start_following(self.clone()));
+        RunEvents(follower.map_ok(into_entry_stream).try_flatten().boxed())
     }
 
     /// Sends a message to the run, which the agent reads before its next turn. Returns the id of
@@ -110,8 +110,8 @@ impl RunHandle {
     /// The run has ended, too many messages are waiting already, or the store failed.
     pub async fn steer(&self, text: impl Into<String>) -> Result<SteerId, Error> {
         let delivery = SteerDelivery::default();
-        let sent = self.longhaul().steer(self.id, text, delivery, DEFAULT_ACTOR);
-        Ok(sent.await?.id)
+        let message = self.longhaul().steer(self.id, text, delivery, DEFAULT_ACTOR);
+        Ok(message.await?.id)
     }
 
     /// Cancels the run. After this method returns, the run starts no more calls.
@@ -164,9 +164,9 @@ struct JournalFollower {
 
 impl JournalFollower {
     async fn start_following(run: RunHandle) -> Result<Self, Error> {
-        let watching = run.longhaul().watch_run_journal(run.id, Seq::START).await?;
-        let last = Seq::START;
-        Ok(Self { run, stream: watching, last_seq: last })
+        let stream = run.longhaul().watch_run_journal(run.id, Seq::START).await?;
+        let last_seq = Seq::START;
+        Ok(Self { run, stream, last_seq })
     }
 
     /// Waits for the next journal entries and returns them in order. `None` means that the run has
@@ -305,7 +305,8 @@ impl FinishedRun {
             Some(data) => data.to_value(),
             None => output.text.as_str().into(),
         };
-        serde_json::from_value(data).map_err(|why| Error::OutputType { run: self.id, why })
+        serde_json::from_value(data)
+            .map_err(|error| Error::OutputType { run: self.id, reason: error })
     }
 
     fn require_output(&self) -> Result<&OutputView, Error> {

@@ -229,19 +229,19 @@ mod tests {
         let builder = builder
             .handler("waits", |_, _| async move { pending::<Result<(), HandlerError>>().await });
         let runtime = builder.open().await?;
-        let (begins, mut started) = tokio::sync::mpsc::unbounded_channel();
-        let worker = runtime.worker().on_task_start(move |run| _ = begins.send(run));
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        let worker = runtime.worker().on_task_start(move |run| _ = sender.send(run));
         let worker = worker.spawn();
         let run = runtime.submit(Task::new("waits")).await?;
-        started.recv().await;
+        receiver.recv().await;
         let mut events = run.events();
         events.next().await.transpose()?;
-        let tail = &runtime.longhaul().services().changes;
-        assert_eq!(tail.subscriber_count(), 1);
+        let changes = &runtime.longhaul().services().changes;
+        assert_eq!(changes.subscriber_count(), 1);
         run.cancel("enough").await?;
         run.wait().await?;
         drop(events);
-        assert_eq!(tail.subscriber_count(), 0);
+        assert_eq!(changes.subscriber_count(), 0);
         worker.stop().await
     }
 }

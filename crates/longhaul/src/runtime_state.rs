@@ -39,7 +39,7 @@ impl RunningWorkers {
     /// worker runs or that none has failed.
     fn worker_failure_if_no_worker_runs(&self) -> Option<Error> {
         let failure = self.failure.as_ref().filter(|_| self.running == 0);
-        failure.map(|why| Error::WorkerFailed(Arc::clone(why)))
+        failure.map(|error| Error::WorkerFailed(Arc::clone(error)))
     }
 }
 
@@ -107,7 +107,7 @@ impl RunningWorkerGuard {
             }
         }
         match failure {
-            Some(why) => Err(Error::Worker(why)),
+            Some(error) => Err(Error::Worker(error)),
             None => Ok(()),
         }
     }

@@ -62,8 +62,9 @@ impl Schedule {
     /// Sets the input of the runs: a text, or any value that serializes to JSON.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
-        let what = "the input of the schedule";
-        self.body.input = Some(serialize_or_record_error(what, &input, &mut self.serialize_error));
+        let value_name = "the input of the schedule";
+        self.body.input =
+            Some(serialize_or_record_error(value_name, &input, &mut self.serialize_error));
         self
     }
 

@@ -42,8 +42,8 @@ pub fn load_running_server_record(store: &Path) -> Option<RunningServerRecord> {
     );
     let text = text.ok()??;
     let marker: RunningServerRecord = serde_json::from_str(&text).ok()?;
-    let same = |other: &Path| fs::canonicalize(other).ok();
-    (same(&marker.store)? == same(store)?).then_some(marker)
+    let canonical_path = |other: &Path| fs::canonicalize(other).ok();
+    (canonical_path(&marker.store)? == canonical_path(store)?).then_some(marker)
 }
 
 /// Guard that removes the marker file of a server when it is dropped.
@@ -60,10 +60,10 @@ impl RunningServerRecordGuard {
     /// # Errors
     /// The file can't be written.
     pub fn create(record: RunningServerRecord) -> Result<Self, PrivateFileError> {
-        let at = running_server_record_path(&record.store);
+        let path = running_server_record_path(&record.store);
         let text = serde_json::to_string(&record).unwrap_or_default();
-        private_file::write_private_file(&at, &text)?;
-        Ok(Self { path: at, marker: record })
+        private_file::write_private_file(&path, &text)?;
+        Ok(Self { path, marker: record })
     }
 }
 

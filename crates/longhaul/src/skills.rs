@@ -47,12 +47,12 @@ pub struct LoadedSkills {
 /// Loads the skills of the project in `root`. Messages show `display_root` as the project's path.
 pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
     let mut skills = LoadedSkills::default();
-    let mut taken: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut path_by_name: BTreeMap<String, PathBuf> = BTreeMap::new();
     for folder in SKILL_FOLDERS {
         for name in skill_folder_names(&root.join(folder)) {
             let file = Path::new(folder).join(&name).join(SKILL_FILE);
             let display_path = display_root.join(&file);
-            if let Some(hiding_file) = taken.get(&name) {
+            if let Some(hiding_file) = path_by_name.get(&name) {
                 let note = format!(
                     "the skill is not used, since {} has the same name",
                     hiding_file.display()
@@ -60,7 +60,7 @@ pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
                 skills.notes.push((display_path, note));
                 continue;
             }
-            taken.insert(name.clone(), display_path.clone());
+            path_by_name.insert(name.clone(), display_path.clone());
             let is_own = *folder == SKILL_FOLDERS[0];
             skills.load_skill(root, &file, (display_path, name), is_own);
         }
@@ -71,9 +71,10 @@ pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
 
 /// Returns the names of the subfolders that contain a `SKILL.md`.
 fn skill_folder_names(folder: &Path) -> Vec<String> {
-    let found = fs::read_dir(folder).into_iter().flatten().flatten();
-    let found = found.filter(|entry| fs::symlink_metadata(entry.path().join(SKILL_FILE)).is_ok());
-    let names = found.filter_map(|entry| entry.file_name().into_string().ok());
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries =
+        entries.filter(|entry| fs::symlink_metadata(entry.path().join(SKILL_FILE)).is_ok());
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort();
     names
@@ -95,8 +96,8 @@ impl LoadedSkills {
             Some(skill) => self.skills.push(skill),
             None => self.broken_names.push(name),
         }
-        diagnostics.problems.sort_by_key(|found| found.position);
-        let problem = |found: Diagnostic| found.into_problem(&display_path);
+        diagnostics.problems.sort_by_key(|diagnostic| diagnostic.position);
+        let problem = |diagnostic: Diagnostic| diagnostic.into_problem(&display_path);
         self.problems.extend(diagnostics.problems.into_iter().map(problem));
     }
 }
@@ -128,7 +129,8 @@ fn parse_skill(
     let parts =
         parts.map_err(|(position, message)| diagnostics.report_invalid(position, message)).ok()?;
     let node = yaml::parse(&parts.front_matter);
-    let node = node.map_err(|bad| diagnostics.report_invalid(bad.position, bad.message)).ok()?;
+    let node =
+        node.map_err(|error| diagnostics.report_invalid(error.position, error.message)).ok()?;
     if node.as_table().is_none() && node.value != NodeValue::Null {
         let message = "the front matter is not a table: write `name:` and `description:`";
         diagnostics.report_invalid(node.position, message);
@@ -165,9 +167,12 @@ fn parse_skill(
 
 /// Whether this is a valid name for a skill.
 pub fn is_skill_name(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let ends = name.starts_with('-') || name.ends_with('-') || name.contains("--");
-    !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(fits) && !ends
+    let is_name_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let has_misplaced_hyphen = name.starts_with('-') || name.ends_with('-') || name.contains("--");
+    !name.is_empty()
+        && name.len() <= NAME_CHARS_MAX
+        && name.chars().all(is_name_char)
+        && !has_misplaced_hyphen
 }
 
 fn check_skill_name(diagnostics: &mut Diagnostics, entry: Option<&TableEntry>, folder: &str) {

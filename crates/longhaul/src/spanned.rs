@@ -48,15 +48,15 @@ pub struct PositionIndex<'a> {
 impl<'a> PositionIndex<'a> {
     /// Creates the index of a text.
     pub fn for_text(text: &'a str) -> Self {
-        let mut lines = vec![0];
-        lines.extend(text.match_indices('\n').map(|(at, _)| at + 1));
+        let mut line_starts = vec![0];
+        line_starts.extend(text.match_indices('\n').map(|(at, _)| at + 1));
         let mut characters = vec![0];
         let mut sum = 0;
         for block in text.as_bytes().chunks(BLOCK_BYTES) {
             sum += count_characters(block);
             characters.push(sum);
         }
-        Self { text, line_starts: lines, characters }
+        Self { text, line_starts, characters }
     }
 
     /// Returns the line and column of the byte at this offset.
@@ -85,8 +85,8 @@ impl<'a> PositionIndex<'a> {
 
 /// Returns the number of characters that start in these bytes.
 fn count_characters(bytes: &[u8]) -> usize {
-    let begins = |byte: &&u8| (**byte & 0b1100_0000) != 0b1000_0000;
-    bytes.iter().filter(begins).count()
+    let is_char_start = |byte: &&u8| (**byte & 0b1100_0000) != 0b1000_0000;
+    bytes.iter().filter(is_char_start).count()
 }
 
 impl fmt::Display for Position {
@@ -192,8 +192,8 @@ impl Node {
     /// Returns the value if it is a number, as a float. `None` means that it has another type.
     pub fn as_number(&self) -> Option<f64> {
         match &self.value {
-            NodeValue::Integer(whole) => Some(*whole as f64),
-            NodeValue::Float(real) => Some(*real),
+            NodeValue::Integer(integer) => Some(*integer as f64),
+            NodeValue::Float(float) => Some(*float),
             NodeValue::Null | NodeValue::Boolean(_) | NodeValue::Text(_) => None,
             NodeValue::List(_) | NodeValue::Table(_) => None,
         }
@@ -204,10 +204,9 @@ impl Node {
         match &self.value {
             NodeValue::Null => Value::Null,
             NodeValue::Boolean(flag) => Value::from(*flag),
-            NodeValue::Integer(whole) => {
-                i64::try_from(*whole).map_or_else(|_| Value::from(whole.to_string()), Value::from)
-            }
-            NodeValue::Float(real) => Value::from(*real),
+            NodeValue::Integer(integer) => i64::try_from(*integer)
+                .map_or_else(|_| Value::from(integer.to_string()), Value::from),
+            NodeValue::Float(float) => Value::from(*float),
             NodeValue::Text(text) => Value::from(text.as_str()),
             NodeValue::List(list) => list.iter().map(Self::to_json).collect(),
             NodeValue::Table(entries) => {

@@ -53,14 +53,15 @@ fn check_agent_and_models_usable(
         // Checked before submitting: a run with a missing model would wait for a person.
         Ok(agent) => {
             let models = &longhaul.services().models;
-            let found = match (model, agent.models.as_slice()) {
-                (Some(named), _) => models.resolve_model_name(Some(named)).map(drop),
+            let result = match (model, agent.models.as_slice()) {
+                (Some(model), _) => models.resolve_model_name(Some(model)).map(drop),
                 (None, []) => models.resolve_model_name(None).map(drop),
-                (None, all) => {
-                    all.iter().try_for_each(|name| models.resolve_model_name(Some(name)).map(drop))
-                }
+                (None, models_of_agent) => models_of_agent
+                    .iter()
+                    .try_for_each(|name| models.resolve_model_name(Some(name)).map(drop)),
             };
-            found.map_err(|none| Error::ModelUnavailable(none.message_for_agent(&agent.name)))?;
+            result
+                .map_err(|error| Error::ModelUnavailable(error.message_for_agent(&agent.name)))?;
         }
         Err(_) => {
             if let Err(broken @ AgentError::Broken { .. }) =

@@ -218,14 +218,14 @@ impl Task {
     /// Returns the id if it is valid. Otherwise stores the error, which is reported when the task
     /// is submitted.
     fn id_or_record_error<T>(&mut self, checked_id: Result<T, IdError>) -> Option<T> {
-        checked_id.map_err(|bad| self.name_error = Some(bad)).ok()
+        checked_id.map_err(|error| self.name_error = Some(error)).ok()
     }
 
     /// Returns the task in the engine's format, or the error of an invalid value.
     pub(crate) fn build(self) -> Result<longhaul_engine::Task, Error> {
         match (self.name_error, self.serialize_error) {
-            (Some(bad), _) => Err(bad.into()),
-            (None, Some(bad)) => Err(bad.into()),
+            (Some(error), _) => Err(error.into()),
+            (None, Some(error)) => Err(error.into()),
             (None, None) => Ok(self.task),
         }
     }

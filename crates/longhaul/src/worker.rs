@@ -81,7 +81,7 @@ impl Worker {
     pub fn inbox(mut self, name: impl AsRef<str>) -> Self {
         match InboxName::new(name.as_ref()) {
             Ok(name) => self.inboxes.push(name),
-            Err(bad) => self.name_error = Some(bad),
+            Err(error) => self.name_error = Some(error),
         }
         self
     }
@@ -224,23 +224,23 @@ impl Worker {
         *running = Some(stop.clone());
         Some(WorkerLoopGuard {
             stop,
-            counted: Some(self.state.register_worker()),
+            worker_guard: Some(self.state.register_worker()),
             running: Arc::clone(&self.running),
         })
     }
 
     /// Drives runs until the worker stops, and records whether the worker failed.
     async fn drive_runs_and_record_end(&self, mut running: WorkerLoopGuard) -> Result<(), Error> {
-        let worked = self.drive_runs(&running.stop).await;
-        match running.counted.take() {
-            Some(counted) => counted.record_worker_end(worked).await,
-            None => worked,
+        let result = self.drive_runs(&running.stop).await;
+        match running.worker_guard.take() {
+            Some(worker_guard) => worker_guard.record_worker_end(result).await,
+            None => result,
         }
     }
 
     async fn drive_runs(&self, stop: &CancellationToken) -> Result<(), Error> {
-        if let Some(bad) = &self.name_error {
-            return Err(bad.clone().into());
+        if let Some(error) = &self.name_error {
+            return Err(error.clone().into());
         }
         if self.options.concurrency == 0 {
             return Err(Error::NoConcurrency);
@@ -264,7 +264,7 @@ impl Worker {
         if let Some(filter) = &self.filter {
             worker = worker.with_filter(filter.clone());
         }
-        let order = Shutdown::new();
+        let shutdown = Shutdown::new();
         let mut signals = match self.stops_on_signals {
             true => Some(StopSignals::listen_for_stop_signals().map_err(Error::WorkerSetup)?),
             false => None,
@@ -272,28 +272,28 @@ impl Worker {
         let background = async {
             let drain = async {
                 stop.cancelled().await;
-                order.request_drain();
+                shutdown.request_drain();
             };
             let on_signals = async {
                 if let Some(signals) = &mut signals {
                     signals.wait_for_signal().await;
-                    order.request_drain();
+                    shutdown.request_drain();
                     signals.wait_for_signal().await;
-                    order.request_abort();
+                    shutdown.request_abort();
                 }
             };
             let longhaul = &self.state.runtime.longhaul;
-            let sources = serve_inboxes(longhaul, &self.sources, &types, &order);
+            let sources = serve_inboxes(longhaul, &self.sources, &types, &shutdown);
             let changes = notify_journal_followers(services);
             let ((), (), (), ()) = tokio::join!(drain, on_signals, changes, sources);
             pending().await
         };
-        let worked = tokio::select! {
+        let result = tokio::select! {
             biased;
-            worked = worker.run(order.clone()) => worked,
+            result = worker.run(shutdown.clone()) => result,
             never = background => never,
         };
-        Ok(worked?)
+        Ok(result?)
     }
 }
 
@@ -301,7 +301,7 @@ impl Worker {
 #[derive(Debug)]
 struct WorkerLoopGuard {
     stop: CancellationToken,
-    counted: Option<RunningWorkerGuard>,
+    worker_guard: Option<RunningWorkerGuard>,
     running: Arc<Mutex<Option<CancellationToken>>>,
 }
 

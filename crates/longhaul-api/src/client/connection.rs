@@ -57,7 +57,7 @@ enum SendAttemptOutcome {
 
 /// Reason why no complete response was received.
 struct NoResponseReason {
-    why: String,
+    reason: String,
     /// Whether the server could not be connected to, so that the request was never sent.
     unsent: bool,
     /// Whether a timeout or the size limit was exceeded, so that another attempt would probably
@@ -67,14 +67,14 @@ struct NoResponseReason {
 
 impl From<reqwest::Error> for NoResponseReason {
     fn from(error: reqwest::Error) -> Self {
-        let (unsent, late) = (error.is_connect(), error.is_timeout());
+        let (is_unsent, is_timeout) = (error.is_connect(), error.is_timeout());
         // The error message already contains the server's address, and the query may be
         // confidential.
-        let why = match late {
-            true => "the server did not respond in time".to_owned(),
+        let reason = match is_timeout {
+            true => "the request timed out".to_owned(),
             false => root_cause_message(&error.without_url()),
         };
-        Self { why, unsent, timed_out: late }
+        Self { reason, unsent: is_unsent, timed_out: is_timeout }
     }
 }
 
@@ -96,8 +96,8 @@ impl ApiConnection {
             headers.insert(AUTHORIZATION, value);
         }
         let client = build_http_client(&base).map_err(|error| {
-            let why = root_cause_message(&error);
-            Problem::new("tls_unavailable", format!("could not set up the HTTP client: {why}"))
+            let reason = root_cause_message(&error);
+            Problem::new("tls_unavailable", format!("could not set up the HTTP client: {reason}"))
         })?;
         Ok(Self { client, base, headers })
     }
@@ -124,7 +124,7 @@ impl ApiConnection {
             return Err(self.parse_problem(status, &body));
         }
         serde_json::from_slice(&body)
-            .map_err(|bad| self.unexpected_response_problem(&bad.to_string()))
+            .map_err(|error| self.unexpected_response_problem(&error.to_string()))
     }
 
     /// Opens a stream of the events that follow the sequence number `after`. The stream may stay
@@ -134,19 +134,19 @@ impl ApiConnection {
         request: &ApiRequest,
         after: u64,
     ) -> Result<Response, Problem> {
-        let sent = self
+        let response = self
             .client
             .get(request.url(&self.base))
             .headers(self.headers.clone())
             .header(ACCEPT, "text/event-stream")
             .header("last-event-id", after)
             .send();
-        let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sent).await;
-        let lost = |lost| self.no_response_problem(request, &lost);
-        let Ok(sent) = sent else {
-            return Err(lost(response_timeout_reason()));
+        let response = tokio::time::timeout(RESPONSE_TIMEOUT, response).await;
+        let no_response = |reason| self.no_response_problem(request, &reason);
+        let Ok(response) = response else {
+            return Err(no_response(response_timeout_reason()));
         };
-        let response = sent.map_err(|error| lost(error.into()))?;
+        let response = response.map_err(|error| no_response(error.into()))?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -159,9 +159,9 @@ impl ApiConnection {
         }
         let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, read_bounded_body(response)).await
         else {
-            return Err(lost(response_timeout_reason()));
+            return Err(no_response(response_timeout_reason()));
         };
-        let body = body.map_err(lost)?;
+        let body = body.map_err(no_response)?;
         Err(self.parse_problem(status, &body))
     }
 
@@ -169,67 +169,69 @@ impl ApiConnection {
         &self,
         request: &ApiRequest,
     ) -> Result<(StatusCode, Vec<u8>), Problem> {
-        let mut repeats = 0;
+        let mut retries = 0;
         loop {
-            let again = request.retries && repeats < RETRIES_MAX;
+            let may_retry = request.retries && retries < RETRIES_MAX;
             match self.send_once(request).await {
                 SendAttemptOutcome::Response(status, body) => {
-                    let busy = status == StatusCode::SERVICE_UNAVAILABLE
+                    let is_busy = status == StatusCode::SERVICE_UNAVAILABLE
                         || request.idempotency_key.is_some()
                             && is_earlier_request_in_progress(status, &body);
-                    if !(again && busy && request.is_safe_to_retry()) {
+                    if !(may_retry && is_busy && request.is_safe_to_retry()) {
                         return Ok((status, body));
                     }
                 }
-                SendAttemptOutcome::Lost(lost) => {
+                SendAttemptOutcome::Lost(reason) => {
                     // A read that timed out is not retried, because the user has waited long
                     // enough. A request with an idempotency key is retried until its outcome is
                     // known.
-                    let waits = lost.unsent || !lost.timed_out || request.idempotency_key.is_some();
-                    let harmless = lost.unsent || request.is_safe_to_retry();
-                    if !(again && waits && harmless) {
-                        return Err(self.no_response_problem(request, &lost));
+                    let is_worth_retrying =
+                        reason.unsent || !reason.timed_out || request.idempotency_key.is_some();
+                    let is_safe = reason.unsent || request.is_safe_to_retry();
+                    if !(may_retry && is_worth_retrying && is_safe) {
+                        return Err(self.no_response_problem(request, &reason));
                     }
                 }
             }
-            tokio::time::sleep(RETRY_DELAY * 2_u32.pow(repeats)).await;
-            repeats += 1;
+            tokio::time::sleep(RETRY_DELAY * 2_u32.pow(retries)).await;
+            retries += 1;
         }
     }
 
     async fn send_once(&self, request: &ApiRequest) -> SendAttemptOutcome {
-        let mut sent = self
+        let mut builder = self
             .client
             .request(request.method.clone(), request.url(&self.base))
             .headers(self.headers.clone())
             .timeout(RESPONSE_TIMEOUT);
         if let Some(key) = &request.idempotency_key {
-            sent = sent.header(IDEMPOTENCY_KEY, key);
+            builder = builder.header(IDEMPOTENCY_KEY, key);
         }
         if let Some(body) = &request.body {
-            sent = sent.header(CONTENT_TYPE, "application/json").body(body.clone());
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
-        let response = match sent.send().await {
+        let response = match builder.send().await {
             Ok(response) => response,
             Err(error) => return SendAttemptOutcome::Lost(error.into()),
         };
         let status = response.status();
         match read_bounded_body(response).await {
             Ok(body) => SendAttemptOutcome::Response(status, body),
-            Err(lost) => SendAttemptOutcome::Lost(lost),
+            Err(reason) => SendAttemptOutcome::Lost(reason),
         }
     }
 
-    fn no_response_problem(&self, request: &ApiRequest, lost: &NoResponseReason) -> Problem {
-        let (base, why) = (&self.base, &lost.why);
-        match lost.unsent || request.is_safe_to_retry() {
-            true => {
-                Problem::new("unreachable", format!("the server at {base} can't be reached: {why}"))
-            }
+    fn no_response_problem(&self, request: &ApiRequest, no_response: &NoResponseReason) -> Problem {
+        let (base, reason) = (&self.base, &no_response.reason);
+        match no_response.unsent || request.is_safe_to_retry() {
+            true => Problem::new(
+                "unreachable",
+                format!("the server at {base} can't be reached: {reason}"),
+            ),
             false => Problem::new(
                 "response_lost",
                 format!(
-                    "the response of {base} was lost, so it is unknown whether the request took effect: {why}"
+                    "the response of {base} was lost, so it is unknown whether the request took effect: {reason}"
                 ),
             ),
         }
@@ -296,7 +298,7 @@ async fn read_bounded_body(response: Response) -> Result<Vec<u8>, NoResponseReas
         let chunk = chunk?;
         if body.len() + chunk.len() > RESPONSE_BYTES_MAX {
             return Err(NoResponseReason {
-                why: format!("the response is longer than {RESPONSE_BYTES_MAX} bytes"),
+                reason: format!("the response is longer than {RESPONSE_BYTES_MAX} bytes"),
                 unsent: false,
                 timed_out: true,
             });
@@ -308,7 +310,7 @@ async fn read_bounded_body(response: Response) -> Result<Vec<u8>, NoResponseReas
 
 fn response_timeout_reason() -> NoResponseReason {
     NoResponseReason {
-        why: format!("the server did not respond within {} s", RESPONSE_TIMEOUT.as_secs()),
+        reason: format!("the server did not respond within {} s", RESPONSE_TIMEOUT.as_secs()),
         unsent: false,
         timed_out: true,
     }
@@ -324,9 +326,9 @@ fn is_earlier_request_in_progress(status: StatusCode, body: &[u8]) -> bool {
 
 /// Returns the message of the innermost error in a chain; the outer errors add nothing useful.
 fn root_cause_message(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(deeper) = deepest.source() {
-        deepest = deeper;
+    let mut root_cause = error;
+    while let Some(source) = root_cause.source() {
+        root_cause = source;
     }
-    deepest.to_string()
+    root_cause.to_string()
 }

@@ -95,7 +95,7 @@ impl EventStream {
         run: RunId,
         after: Seq,
     ) -> Result<Self, Problem> {
-        let mut streaming = Self {
+        let mut events = Self {
             connection,
             run,
             last_seq: after,
@@ -104,8 +104,8 @@ impl EventStream {
             warned: false,
             has_ended: false,
         };
-        streaming.stream = Some(streaming.connect().await?);
-        Ok(streaming)
+        events.stream = Some(events.connect().await?);
+        Ok(events)
     }
 
     async fn connect(&mut self) -> Result<SseConnection, Problem> {
@@ -118,11 +118,11 @@ impl EventStream {
     }
 
     async fn reconnect(&mut self) -> Result<(), Problem> {
-        let doubled =
+        let delay =
             RECONNECT_DELAY.saturating_mul(2_u32.saturating_pow(self.losses.saturating_sub(1)));
-        tokio::time::sleep(doubled.min(RECONNECT_DELAY_MAX)).await;
+        tokio::time::sleep(delay.min(RECONNECT_DELAY_MAX)).await;
         match self.connect().await {
-            Ok(open) => self.stream = Some(open),
+            Ok(stream) => self.stream = Some(stream),
             Err(problem) if TRANSIENT_CODES.contains(&problem.code.as_str()) => {
                 self.losses = self.losses.saturating_add(1);
             }
@@ -157,12 +157,12 @@ impl EventStream {
             return Ok(None);
         };
         let envelope: JournalEntryEnvelope = serde_json::from_str(data)
-            .map_err(|bad| self.connection.unreadable_event_problem(&bad))?;
+            .map_err(|error| self.connection.unreadable_event_problem(&error))?;
         if envelope.seq <= self.last_seq {
             return Ok(None);
         }
         let entry = JournalEntry::try_from(&envelope)
-            .map_err(|bad| self.connection.unreadable_event_problem(&bad))?;
+            .map_err(|error| self.connection.unreadable_event_problem(&error))?;
         self.last_seq = entry.seq;
         self.losses = 0;
         self.has_ended = entry.event.is_terminal();

@@ -146,14 +146,15 @@ impl<'a> AgentChecker<'a> {
     /// Returns the notes about an agent: about its tools, settings and models.
     fn agent_notes(&self, agent: &Agent) -> Vec<String> {
         // Tools that need a store are not registered here; they may always be repeated.
-        let repeats = |tool: &str| tool == "read_output" || memory::NAMES.contains(&tool);
+        let is_repeatable = |tool: &str| tool == "read_output" || memory::NAMES.contains(&tool);
         let is_once = |tool: &str| match self.project.tools.find_tool(tool) {
             Some(registered) => Some(registered.may_have_unrepeatable_effects()),
-            None => repeats(tool).then_some(false),
+            None => is_repeatable(tool).then_some(false),
         };
         let mut notes = check::agent_warnings(agent, is_once);
-        let missing = |name: &&String| self.project.loaded.find_loaded_agent(name).is_err();
-        notes.extend(agent.children.agents.iter().filter(missing).map(|name| {
+        let is_unknown_agent =
+            |name: &&String| self.project.loaded.find_loaded_agent(name).is_err();
+        notes.extend(agent.children.agents.iter().filter(is_unknown_agent).map(|name| {
             format!("`children` names the agent `{name}`, which the project does not have")
         }));
         notes.extend(self.model_notes(agent));
@@ -163,38 +164,38 @@ impl<'a> AgentChecker<'a> {
     /// Returns the notes about an agent's model and fallback models, such as a missing key or
     /// price.
     fn model_notes(&self, agent: &Agent) -> Vec<String> {
-        let named: Vec<Option<&str>> = match agent.models.as_slice() {
+        let configured_models: Vec<Option<&str>> = match agent.models.as_slice() {
             [] => vec![None],
             models => models.iter().map(|model| Some(model.as_str())).collect(),
         };
         let (mut notes, mut model_names) = (Vec::new(), Vec::new());
-        for model_name in named {
-            let why = match self.models.resolve_model_name(model_name) {
-                Ok(found) => {
-                    model_names.push(found.name);
+        for model_name in configured_models {
+            let error = match self.models.resolve_model_name(model_name) {
+                Ok(model) => {
+                    model_names.push(model.name);
                     continue;
                 }
-                Err(why) => why,
+                Err(error) => error,
             };
             let dotenv_models = self.dotenv_models.as_ref();
             let dotenv_models = dotenv_models
                 .and_then(|dotenv_models| dotenv_models.resolve_model_name(model_name).ok());
             notes.push(match (&dotenv_models, model_name) {
-                (Some(found), _) => dotenv_key_note(&found.name),
+                (Some(model), _) => dotenv_key_note(&model.name),
                 (None, Some(model_name)) => {
-                    format!("the agent's model `{model_name}` can't be used. {why}")
+                    format!("the agent's model `{model_name}` can't be used. {error}")
                 }
-                (None, None) => format!("no model is available for the agent. {why}"),
+                (None, None) => format!("no model is available for the agent. {error}"),
             });
-            model_names.extend(dotenv_models.map(|found| found.name));
+            model_names.extend(dotenv_models.map(|model| model.name));
         }
         let grader = agent.outcome.as_ref().and_then(|outcome| outcome.grader.as_deref());
         match grader.map(|grader| (grader, self.models.resolve_model_name(Some(grader)))) {
-            Some((_, Ok(found))) if model_names.contains(&found.name) => {}
-            Some((_, Ok(found))) => model_names.push(found.name),
-            Some((grader, Err(why))) => {
+            Some((_, Ok(model))) if model_names.contains(&model.name) => {}
+            Some((_, Ok(model))) => model_names.push(model.name),
+            Some((grader, Err(error))) => {
                 notes.push(format!(
-                    "the model `{grader}`, `grader` of `outcome`, can't be used. {why}"
+                    "the model `{grader}`, `grader` of `outcome`, can't be used. {error}"
                 ));
             }
             None => {}

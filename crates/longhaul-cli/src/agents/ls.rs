@@ -28,8 +28,8 @@ impl ListAgentsCommand {
             return output::print_json(&agents_to_json(loaded));
         }
         let rows = agent_table_rows(loaded);
-        let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<usize> = (0..5).map(|column| wide(column).unwrap_or(0)).collect();
+        let max_width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+        let widths: Vec<usize> = (0..5).map(|column| max_width(column).unwrap_or(0)).collect();
         for row in &rows {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
@@ -47,8 +47,8 @@ impl ListAgentsCommand {
 
 fn agent_table_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
     let mut rows: Vec<AgentRow> = Vec::new();
-    for one in &loaded.agents {
-        let agent = &one.agent;
+    for loaded_agent in &loaded.agents {
+        let agent = &loaded_agent.agent;
         let model = match agent.models.as_slice() {
             [] => "default".to_owned(),
             [model] => model.clone(),
@@ -60,28 +60,28 @@ fn agent_table_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
         };
         rows.push([
             agent.name.to_string(),
-            one.source.as_str().to_owned(),
+            loaded_agent.source.as_str().to_owned(),
             model,
             tools,
             short_agent_version(&agent.definition_hash()),
             agent.description.lines().next().unwrap_or_default().to_owned(),
         ]);
     }
-    let none = || ["-", "-", "-"].map(str::to_owned);
-    let mut unusable = |name: &String, source: &str, problem: String| {
-        let [model, tools, version] = none();
+    let empty_cells = || ["-", "-", "-"].map(str::to_owned);
+    let mut add_unusable_row = |name: &String, source: &str, problem: String| {
+        let [model, tools, version] = empty_cells();
         rows.push([name.clone(), source.to_owned(), model, tools, version, problem]);
     };
     for broken in &loaded.broken {
         let count = loaded.problems_of_file(&broken.path).count();
         let problem =
             format!("broken, problems found: {count}; see: longhaul agents check {}", broken.name);
-        unusable(&broken.name, broken.source.as_str(), problem);
+        add_unusable_row(&broken.name, broken.source.as_str(), problem);
     }
     for hidden in &loaded.hidden {
         let problem =
             format!("hidden by {}, which defines the same agent", hidden.hidden_by.display());
-        unusable(&hidden.name, hidden.source.as_str(), problem);
+        add_unusable_row(&hidden.name, hidden.source.as_str(), problem);
     }
     // The project's own agents come first.
     rows.sort_by(|a, b| (a[1] == BUILT_IN, a).cmp(&(b[1] == BUILT_IN, b)));

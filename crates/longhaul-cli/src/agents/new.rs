@@ -22,9 +22,9 @@ use crate::error::CliError;
 use crate::output;
 
 const EXAMPLES: &str = "Examples:
-  longhaul agents new tidy                              agents/tidy.md, with a comment for each field
+  longhaul agents new tidy                              agents/tidy.md, every field with a comment
   longhaul agents new tidy --tools read_file,edit_file  with these tools
-  longhaul agents new strict --from tidy                a copy of another agent, also of one for Claude Code";
+  longhaul agents new strict --from tidy                a copy of another agent";
 
 /// Arguments of `longhaul agents new`.
 #[derive(Debug, Args)]
@@ -122,14 +122,14 @@ impl NewAgentCommand {
         if let Some(folder) =
             FileLocation::below_root(&project.config.root, Path::new(AGENTS_FOLDER))
         {
-            let opened = folder.open_folder();
-            opened.with_context(|| {
+            let result = folder.open_folder();
+            result.with_context(|| {
                 let problem = folder_open_error_text(&folder.path());
                 format!("`{AGENTS_FOLDER}` {problem}, so `{display_path}` is not written")
             })?;
         }
-        let opened = fs::OpenOptions::new().write(true).create_new(true).open(&file);
-        let mut opened = match opened {
+        let result = fs::OpenOptions::new().write(true).create_new(true).open(&file);
+        let mut agent_file = match result {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 return Err(CliError::usage_error(format!(
                     "`{display_path}` already exists and was not changed"
@@ -137,9 +137,9 @@ impl NewAgentCommand {
                 .with_hint("show the agent", format!("longhaul agents show {}", self.name))
                 .into());
             }
-            opened => opened.with_context(|| format!("`{display_path}` can't be written"))?,
+            result => result.with_context(|| format!("`{display_path}` can't be written"))?,
         };
-        opened
+        agent_file
             .write_all(text.as_bytes())
             .with_context(|| format!("`{display_path}` can't be written"))?;
         output::print_line(&display_path.to_string())
@@ -160,8 +160,8 @@ fn folder_open_error_text(folder: &Path) -> &'static str {
 }
 
 fn built_in_agent_text(agent: &LoadedAgent) -> &'static str {
-    let mut all = BUILT_IN_AGENTS.iter();
-    let found = all.find(|built_in| built_in.name == agent.agent.name.as_str());
+    let mut built_in_agents = BUILT_IN_AGENTS.iter();
+    let found = built_in_agents.find(|built_in| built_in.name == agent.agent.name.as_str());
     found.map_or("", |built_in| built_in.file)
 }
 

@@ -42,19 +42,19 @@ pub(crate) struct ShowAgentCommand {
 
 impl ShowAgentCommand {
     pub(crate) fn run(&self, project: &ProjectWithAgents) -> anyhow::Result<()> {
-        let one = match project.loaded.find_loaded_agent(&self.name) {
-            Ok(one) => one,
+        let loaded_agent = match project.loaded.find_loaded_agent(&self.name) {
+            Ok(loaded_agent) => loaded_agent,
             Err(AgentError::Unknown(message)) => {
                 bail!("{message}\n`longhaul agents` lists all agents")
             }
             Err(error @ AgentError::Broken { .. }) => bail!("{error}"),
         };
-        let agent = &one.agent;
+        let agent = &loaded_agent.agent;
         if self.json {
-            let source = one.source.as_str();
+            let source = loaded_agent.source.as_str();
             let value = json!({
-                "version": agent.definition_hash(), "path": one.path, "source": source,
-                "notes": one.notes, "agent": agent,
+                "version": agent.definition_hash(), "path": loaded_agent.path, "source": source,
+                "notes": loaded_agent.notes, "agent": agent,
             });
             return output::print_json(&value);
         }
@@ -66,14 +66,14 @@ impl ShowAgentCommand {
             )),
         };
         line("name", agent.name.to_string())?;
-        line("file", sanitize::sanitize_line(&one.path.display().to_string()))?;
-        line("source", one.source.as_str().to_owned())?;
+        line("file", sanitize::sanitize_line(&loaded_agent.path.display().to_string()))?;
+        line("source", loaded_agent.source.as_str().to_owned())?;
         line("version", agent.definition_hash().to_string())?;
         line("tool size", format_tool_tokens(agent, &project.tools))?;
         for (name, text) in agent_field_rows(agent) {
             line(name, text)?;
         }
-        for note in &one.notes {
+        for note in &loaded_agent.notes {
             line("note", note.clone())?;
         }
         if agent.prompt.is_empty() {
@@ -193,11 +193,11 @@ fn format_budget_caps(budget: BudgetPatch) -> String {
 }
 
 fn format_retry(retry: RetryPatch) -> String {
-    let times = |percent| (f64::from(percent) / 100.0).to_string();
+    let format_factor = |percent| (f64::from(percent) / 100.0).to_string();
     join_named_texts(&[
         ("retries", format_option(retry.max_retries, |retries| retries.to_string())),
         ("first after", format_option(retry.initial_delay, duration::format_duration)),
-        ("times", format_option(retry.multiplier_percent, times)),
+        ("times", format_option(retry.multiplier_percent, format_factor)),
         ("at most", format_option(retry.max_delay, duration::format_duration)),
         ("reported after", format_option(retry.soft_timeout, duration::format_duration)),
         ("ended after", format_option(retry.hard_timeout, duration::format_duration)),
@@ -206,8 +206,12 @@ fn format_retry(retry: RetryPatch) -> String {
 }
 
 fn format_result_gate(gate: &ResultApprovalGate) -> String {
-    let more = format_gate_approvers_and_tags(gate.approvers, &gate.tags, "");
-    format!("asks \"{}\", {}{more}", gate.ask, format_gate_timeout(gate.timeout, gate.on_timeout))
+    let conditions = format_gate_approvers_and_tags(gate.approvers, &gate.tags, "");
+    format!(
+        "asks \"{}\", {}{conditions}",
+        gate.ask,
+        format_gate_timeout(gate.timeout, gate.on_timeout)
+    )
 }
 
 /// Formats who grades the results of the agent, and by which rubric.
@@ -275,11 +279,11 @@ fn format_children(children: &ChildRunsConfig) -> String {
 
 /// Formats what happens with the lane of a run while the run is parked (waits without a worker).
 fn format_parked_lane_policy(agent: &Agent) -> String {
-    let parked = match agent.lane_on_park {
+    let text = match agent.lane_on_park {
         ParkedLanePolicy::Keep => "",
         ParkedLanePolicy::Release => "releases its lane",
     };
-    parked.to_owned()
+    text.to_owned()
 }
 
 /// Formats what happens with a new task while the lane of the agent is busy.
@@ -312,15 +316,15 @@ fn format_gate_rule(rule: &GateRule) -> String {
     let calls = format!("{}{}", rule.tool, subject.unwrap_or_default());
     match &rule.action {
         GateRuleAction::Allow => format!("{calls}: allowed"),
-        GateRuleAction::Deny(why) => format!("{calls}: denied, {why}"),
+        GateRuleAction::Deny(reason) => format!("{calls}: denied, {reason}"),
         GateRuleAction::Ask(question) => {
             let timeout = format_gate_timeout(rule.timeout.unwrap_or_default(), rule.on_timeout);
             let remind = format_option(rule.remind, duration::format_duration);
-            let then = rule.escalation.iter().map(|step| {
+            let escalations = rule.escalation.iter().map(|step| {
                 format!(", notifies {} after {}", step.to, duration::format_duration(step.after))
             });
             let conditions = format_gate_approvers_and_tags(rule.approvers, &rule.tags, &remind);
-            let conditions = conditions + &then.collect::<String>();
+            let conditions = conditions + &escalations.collect::<String>();
             format!("{calls}: asks \"{question}\", {timeout}{conditions}")
         }
     }
@@ -342,26 +346,26 @@ fn format_gate_timeout(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> S
 /// Formats the required approvers, the tags and the reminder interval of a gate, with a leading
 /// comma if there are any.
 fn format_gate_approvers_and_tags(
-    who: ApprovalRequirement,
+    requirement: ApprovalRequirement,
     tags: &[String],
     remind: &str,
 ) -> String {
-    let count = (who.count != 1).then_some(who.count);
-    let other = who.not_submitter.then_some("not by the submitter");
-    let more = join_named_texts(&[
+    let count = (requirement.count != 1).then_some(requirement.count);
+    let submitter_text = requirement.not_submitter.then_some("not by the submitter");
+    let conditions = join_named_texts(&[
         ("approvers", format_option(count, |count| count.to_string())),
-        ("", format_option(other, str::to_owned)),
+        ("", format_option(submitter_text, str::to_owned)),
         ("reminds every", remind.to_owned()),
         ("tags", tags.join(" ")),
     ]);
-    match more.as_str() {
+    match conditions.as_str() {
         "" => String::new(),
-        more => format!(", {more}"),
+        conditions => format!(", {conditions}"),
     }
 }
 
 fn format_effect_rule(effect: &EffectRule) -> String {
-    let what = effect.subject.as_deref().unwrap_or_default();
+    let subject = effect.subject.as_deref().unwrap_or_default();
     let class = effect.class.map(|class| match class {
         EffectClass::Pure => "pure",
         EffectClass::Keyed => "keyed",
@@ -370,5 +374,5 @@ fn format_effect_rule(effect: &EffectRule) -> String {
     });
     let key = effect.key.as_ref().map(|key| format!("key {key}"));
     let parts: Vec<String> = class.map(str::to_owned).into_iter().chain(key).collect();
-    format!("{}: {}", format!("{} {what}", effect.tool).trim_end(), parts.join(", "))
+    format!("{}: {}", format!("{} {subject}", effect.tool).trim_end(), parts.join(", "))
 }

@@ -39,7 +39,7 @@ impl AgentStatsCommand {
             output::eprint_line("No agent has runs in this time.   All runs: longhaul ls --all");
             return Ok(());
         }
-        let head = [
+        let titles = [
             "AGENT",
             "RUNS",
             "DONE",
@@ -53,7 +53,7 @@ impl AgentStatsCommand {
             "ACTIVE",
             "TIME P50/P95",
         ];
-        table::print_table(&head, stats.iter().map(stats_row))?;
+        table::print_table(&titles, stats.iter().map(stats_row))?;
         if stats.iter().any(|one| one.truncated) {
             output::eprint_line("There were more runs; only the newest of each agent are counted.");
         }
@@ -64,14 +64,14 @@ impl AgentStatsCommand {
         if let Some(name) = &self.name {
             return Ok(vec![client.agent_stats(name, self.since).await?]);
         }
-        let mut all = Vec::new();
+        let mut all_stats = Vec::new();
         for name in client.agent_names().await? {
             let stats = client.agent_stats(&name, self.since).await?;
             if stats.runs.total > 0 {
-                all.push(stats);
+                all_stats.push(stats);
             }
         }
-        Ok(all)
+        Ok(all_stats)
     }
 }
 

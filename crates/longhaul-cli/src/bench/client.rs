@@ -70,7 +70,7 @@ impl BenchClient {
             .header(AUTHORIZATION, format!("Bearer {}", self.key))
             .body(Full::from(body.to_owned()))?;
         self.sender.ready().await?;
-        let sent = self.sender.send_request(request).await;
-        sent.context("the server closed the connection")
+        let response = self.sender.send_request(request).await;
+        response.context("the server closed the connection")
     }
 }

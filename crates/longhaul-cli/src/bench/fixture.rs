@@ -66,8 +66,8 @@ impl BenchRunsResult {
     pub(crate) async fn measure_transcript_bytes(&self) -> anyhow::Result<u64> {
         let mut bytes = 0;
         for run in &self.runs {
-            let folded = self.longhaul.replay_run(*run).await?;
-            let messages = folded.transcript().messages().iter();
+            let replayed_run = self.longhaul.replay_run(*run).await?;
+            let messages = replayed_run.transcript().messages().iter();
             let replies = messages.filter(|message| !matches!(***message, Message::User(_)));
             bytes += replies.map(|message| message.estimated_bytes()).sum::<u64>();
         }

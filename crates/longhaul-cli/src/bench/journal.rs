@@ -61,7 +61,7 @@ impl BenchJournalCommand {
         );
         let mut report = BenchReport::new("journal", &conditions, self.json);
         DiskSpeed::measure_disk_speed(folder.path(), &mut report)?;
-        let (mut lines, mut rows) = (Vec::new(), Vec::new());
+        let (mut rate_rows, mut rows) = (Vec::new(), Vec::new());
         for runs in CONCURRENCY_LEVELS {
             report.print_progress(&format!("measuring {runs} concurrent runs"));
             // With one commit per event a slow disk takes long, so a tenth of the events is enough.
@@ -76,41 +76,41 @@ impl BenchJournalCommand {
                 body_bytes,
                 per_commit: runs,
             };
-            let bare = measure_plain_sql_inserts(&options, &|| SystemClock.monotonic_nanos())?
+            let bare_rate = measure_plain_sql_inserts(&options, &|| SystemClock.monotonic_nanos())?
                 .events_per_second();
             let load = WriteLoad { runs, events, body_bytes };
             let file = folder.path().join(format!("longhaul-store-{runs}-runs.db"));
             let (store, durations) =
                 runtime::build_multi_thread_tokio()?.block_on(load.measure_appends(&file))?;
-            let line = EventRateRow {
+            let rate_row = EventRateRow {
                 runs,
                 store_events_per_second: store.events_per_second(),
                 store_commits: store.commits,
                 append_us: Percentiles::from(&durations),
-                bare_events_per_second: bare,
-                ratio: store.events_per_second() / bare.max(f64::MIN_POSITIVE),
+                bare_events_per_second: bare_rate,
+                ratio: store.events_per_second() / bare_rate.max(f64::MIN_POSITIVE),
             };
             rows.push(vec![
                 runs.to_string(),
-                format!("{:.0}", line.store_events_per_second),
+                format!("{:.0}", rate_row.store_events_per_second),
                 format!("{:.1}", store.events as f64 / store.commits.max(1) as f64),
-                format!("{:.0} us", line.append_us.p50),
-                format!("{:.0} us", line.append_us.p99),
-                format!("{bare:.0}"),
-                format!("{:.2}", line.ratio),
+                format!("{:.0} us", rate_row.append_us.p50),
+                format!("{:.0} us", rate_row.append_us.p99),
+                format!("{bare_rate:.0}"),
+                format!("{:.2}", rate_row.ratio),
             ]);
-            lines.push(line);
+            rate_rows.push(rate_row);
         }
-        let head = ["runs", "store events/s", "events per commit", "append p50", "p99"];
-        report.add_table(&[&head[..], &["bare loop events/s", "ratio"]].concat(), &rows);
-        if let Some(line) = lines.iter().find(|line| line.runs == 64) {
-            let verdict = met_or_missed(line.ratio >= RATIO_TARGET);
+        let titles = ["runs", "store events/s", "events per commit", "append p50", "p99"];
+        report.add_table(&[&titles[..], &["bare loop events/s", "ratio"]].concat(), &rows);
+        if let Some(rate_row) = rate_rows.iter().find(|rate_row| rate_row.runs == 64) {
+            let verdict = met_or_missed(rate_row.ratio >= RATIO_TARGET);
             report.add_text_line(format!(
                 "target at 64 runs: ratio to the bare loop {RATIO_TARGET} or more: {verdict}"
             ));
         }
         report.add_json_fields(
-            &json!({ "events": events, "body_bytes": event_bytes, "lines": lines }),
+            &json!({ "events": events, "body_bytes": event_bytes, "lines": rate_rows }),
         )?;
         report.print()
     }

@@ -53,8 +53,8 @@ impl DiskSpeed {
         report: &mut BenchReport,
     ) -> anyhow::Result<Self> {
         report.print_progress("measuring the disk");
-        let nanos = || SystemClock.monotonic_nanos();
-        let syncs = Percentiles::from(&measure_fsync(folder, WRITE_COUNT, &nanos)?);
+        let now_nanos = || SystemClock.monotonic_nanos();
+        let fdatasync_us = Percentiles::from(&measure_fsync(folder, WRITE_COUNT, &now_nanos)?);
         let options = PlainSqlInsertBenchOptions {
             file: folder.join("bare.db"),
             runs: 1,
@@ -62,15 +62,16 @@ impl DiskSpeed {
             body_bytes: 900,
             per_commit: 1,
         };
-        let per_second = measure_plain_sql_inserts(&options, &nanos)?.events_per_second().max(1.0);
+        let per_second =
+            measure_plain_sql_inserts(&options, &now_nanos)?.events_per_second().max(1.0);
         let disk = Self {
-            fdatasync_us: syncs,
+            fdatasync_us,
             bare_commit_us: 1e6 / per_second,
             bare_commits_per_second: per_second,
         };
         report.add_text_line(format!(
             "write of 8 KiB + fdatasync    p50 {:.0} us   p99 {:.0} us",
-            syncs.p50, syncs.p99
+            fdatasync_us.p50, fdatasync_us.p99
         ));
         report.add_text_line(format!(
             "a commit of bare SQLite       mean {:.0} us, {per_second:.0} per second",

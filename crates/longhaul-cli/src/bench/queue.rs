@@ -120,16 +120,16 @@ impl BenchQueueCommand {
             body_bytes: cost.bytes_per_event,
             per_commit: per_commit as u64,
         };
-        let bare = measure_plain_sql_inserts(&options, &|| SystemClock.monotonic_nanos())?;
-        let bare = bare.events_per_second() / events_per_task;
-        let ratio = cost.tasks_per_second / bare.max(f64::MIN_POSITIVE);
+        let bare_rate = measure_plain_sql_inserts(&options, &|| SystemClock.monotonic_nanos())?;
+        let bare_tasks_per_second = bare_rate.events_per_second() / events_per_task;
+        let ratio = cost.tasks_per_second / bare_tasks_per_second.max(f64::MIN_POSITIVE);
         let titles = ["tasks/s", "commits per task", "events per task", "CPU us per task"];
         let row = vec![
             format!("{:.0}", cost.tasks_per_second),
             format!("{:.2}", cost.commits_per_task),
             format!("{events_per_task:.1}"),
             format!("{:.0}", cost.cpu_us_per_task),
-            format!("{bare:.0}"),
+            format!("{bare_tasks_per_second:.0}"),
             format!("{ratio:.2}"),
         ];
         report.add_table(&[&titles[..], &["bare loop tasks/s", "ratio"]].concat(), &[row]);
@@ -138,7 +138,9 @@ impl BenchQueueCommand {
             "target: ratio to the bare loop {RATIO_TARGET} or more: {verdict}"
         ));
         report.add_json_fields(cost)?;
-        report.add_json_fields(&json!({ "bare_tasks_per_second": bare, "ratio": ratio }))
+        report.add_json_fields(
+            &json!({ "bare_tasks_per_second": bare_tasks_per_second, "ratio": ratio }),
+        )
     }
 
     /// Measures how a long queue and busy lanes change the task rate, and adds the rates to the
@@ -169,9 +171,9 @@ impl BenchQueueCommand {
             behind_lanes_tasks_per_second: behind_lanes_rate,
             behind_lanes_ratio: behind_lanes_rate / short_queue_rate.max(f64::MIN_POSITIVE),
         };
-        let row = |what: String, rate: f64| {
+        let row = |label: String, rate: f64| {
             vec![
-                what,
+                label,
                 format!("{rate:.0}"),
                 format!("{:.2}", rate / short_queue_rate.max(f64::MIN_POSITIVE)),
             ]
@@ -185,9 +187,9 @@ impl BenchQueueCommand {
             ),
         ];
         report.add_table(&["other tasks", "tasks/s", "ratio"], &rows);
-        let is_flat =
+        let is_target_met =
             rates.long_queue_ratio >= FLAT_TARGET && rates.behind_lanes_ratio >= FLAT_TARGET;
-        let verdict = met_or_missed(is_flat);
+        let verdict = met_or_missed(is_target_met);
         report.add_text_line(format!(
             "target: rate of at least {FLAT_TARGET} times the first row: {verdict}"
         ));

@@ -94,8 +94,8 @@ pub(crate) fn cpu_core_count() -> usize {
 /// files. The new folder is removed when the returned value is dropped.
 pub(crate) fn create_temp_folder(parent_folder: Option<&Path>) -> anyhow::Result<TempDir> {
     let parent_folder = parent_folder.map_or_else(std::env::temp_dir, PathBuf::from);
-    let made = tempfile::Builder::new().prefix("longhaul-bench-").tempdir_in(&parent_folder);
-    made.with_context(|| {
+    let temp_folder = tempfile::Builder::new().prefix("longhaul-bench-").tempdir_in(&parent_folder);
+    temp_folder.with_context(|| {
         let parent_folder = parent_folder.display();
         format!("`{parent_folder}` can't be written to; name another folder with --dir")
     })

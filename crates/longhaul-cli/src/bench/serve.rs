@@ -96,8 +96,12 @@ struct RequestTiming {
 
 impl RequestTiming {
     fn new(requests_per_second: f64, durations: &SortedDurations) -> Self {
-        let us = Percentiles::from(durations);
-        Self { per_second: requests_per_second, p50_ms: us.p50 / 1e3, p99_ms: us.p99 / 1e3 }
+        let latency_us = Percentiles::from(durations);
+        Self {
+            per_second: requests_per_second,
+            p50_ms: latency_us.p50 / 1e3,
+            p99_ms: latency_us.p99 / 1e3,
+        }
     }
 
     fn report_line(&self, label: &str) -> String {
@@ -141,7 +145,7 @@ impl BenchServeCommand {
         let busy_mb = server.resident_memory_mb()?;
         let paths = in_flight.iter().map(|run| format!("/v1/runs/{run}")).collect();
         let show = self.measure_request_times(&server, ("GET", String::new()), paths).await?;
-        let figures = ServeMeasurements {
+        let measurements = ServeMeasurements {
             store_mb,
             ready_ms: server.ready_ms,
             idle_mb,
@@ -152,33 +156,37 @@ impl BenchServeCommand {
             submit,
             show,
         };
-        self.add_measurements_to_report(&figures, &mut report);
+        self.add_measurements_to_report(&measurements, &mut report);
         let streams = self.streams;
         let counts =
             json!({ "runs_in_flight": runs, "connections": connections, "streams": streams });
         report.add_json_fields(&counts)?;
-        report.add_json_fields(&figures)?;
+        report.add_json_fields(&measurements)?;
         Ok(report)
     }
 
-    fn add_measurements_to_report(&self, figures: &ServeMeasurements, report: &mut BenchReport) {
-        let ServeMeasurements { ready_ms, idle_mb, busy_mb, streams_mb, .. } = figures;
-        let (streams, ratio) = (f64::from(self.streams), figures.submit_ratio);
+    fn add_measurements_to_report(
+        &self,
+        measurements: &ServeMeasurements,
+        report: &mut BenchReport,
+    ) {
+        let ServeMeasurements { ready_ms, idle_mb, busy_mb, streams_mb, .. } = measurements;
+        let (streams, ratio) = (f64::from(self.streams), measurements.submit_ratio);
         let stream_kb = streams_mb * 1_024.0 / streams;
         report.add_text_line(format!("process start to ready             {ready_ms:.0} ms"));
         report.add_text_line(format!("resident memory, idle              {idle_mb:.1} MB"));
         report.add_text_line(format!("resident memory, under load        {busy_mb:.1} MB"));
         let label = format!("{streams} idle event streams");
         report.add_text_line(format!("{label:<34} {streams_mb:.1} MB ({stream_kb:.1} KB each)"));
-        report.add_text_line(figures.group_commit.report_line("group commit, same load"));
-        report.add_text_line(figures.submit.report_line("submit over HTTP"));
-        report.add_text_line(figures.show.report_line("show over HTTP"));
-        let of_ratio =
+        report.add_text_line(measurements.group_commit.report_line("group commit, same load"));
+        report.add_text_line(measurements.submit.report_line("submit over HTTP"));
+        report.add_text_line(measurements.show.report_line("show over HTTP"));
+        let ratio_target =
             format!("p99 of submit at most 4 times the p99 of group commit (measured: {ratio:.1})");
         for (target, is_met) in [
             ("idle under 25 MB", *idle_mb < IDLE_MB_TARGET),
             ("ready in under 100 ms on a store of 1 GB", *ready_ms < READY_MS_TARGET),
-            (&of_ratio, ratio <= SUBMIT_RATIO_TARGET),
+            (&ratio_target, ratio <= SUBMIT_RATIO_TARGET),
             (
                 "1,000 idle event streams under 40 MB",
                 streams_mb * 1e3 / streams < STREAMS_MB_TARGET,
@@ -193,14 +201,14 @@ impl BenchServeCommand {
         let mut client = server.connect().await?;
         let run = submit_run(&mut client, "waiter").await?;
         wait_for_run_status(&mut client, &format!("/v1/runs/{run}"), "waiting").await?;
-        let before = server.resident_memory_mb()?;
-        let mut open = Vec::new();
+        let memory_before = server.resident_memory_mb()?;
+        let mut connections = Vec::new();
         for _ in 0..self.streams {
             let mut client = server.connect().await?;
             let stream = client.open_event_stream(&format!("/v1/runs/{run}/events")).await?;
-            open.push((client, stream));
+            connections.push((client, stream));
         }
-        Ok(server.resident_memory_mb()? - before)
+        Ok(server.resident_memory_mb()? - memory_before)
     }
 
     /// Submits runs, waits until the last of them is running, and returns the ids of all runs.
@@ -213,8 +221,8 @@ impl BenchServeCommand {
         for _ in 0..self.runs {
             runs.push(submit_run(&mut client, "busy").await?);
         }
-        let last = runs.last().context("no run was submitted")?;
-        wait_for_run_status(&mut client, &format!("/v1/runs/{last}"), "running").await?;
+        let last_run = runs.last().context("no run was submitted")?;
+        wait_for_run_status(&mut client, &format!("/v1/runs/{last_run}"), "running").await?;
         Ok(runs)
     }
 
@@ -226,7 +234,7 @@ impl BenchServeCommand {
         (method, body): (&'static str, String),
         paths: Vec<String>,
     ) -> anyhow::Result<RequestTiming> {
-        let each = (self.requests / self.connections) as usize;
+        let requests_per_client = (self.requests / self.connections) as usize;
         let mut clients = JoinSet::new();
         let start = SystemClock.monotonic_nanos();
         for connection in 0..self.connections as usize {
@@ -234,22 +242,22 @@ impl BenchServeCommand {
             let (paths, body) = (paths.clone(), body.clone());
             clients.spawn(async move {
                 let mut durations = Vec::new();
-                for request in 0..each {
-                    let path = &paths[(connection * each + request) % paths.len()];
+                for request in 0..requests_per_client {
+                    let path = &paths[(connection * requests_per_client + request) % paths.len()];
                     let start = SystemClock.monotonic_nanos();
-                    let (status, answer) =
+                    let (status, response) =
                         client.send_and_read_response(method, path, &body).await?;
                     durations.push(SystemClock.monotonic_nanos() - start);
                     if status >= 300 {
-                        bail!("{method} {path} returned {status}: {answer}");
+                        bail!("{method} {path} returned {status}: {response}");
                     }
                 }
                 Ok(durations)
             });
         }
         let mut durations = Vec::new();
-        while let Some(done) = clients.join_next().await {
-            durations.extend(done.context("a client task panicked")??);
+        while let Some(result) = clients.join_next().await {
+            durations.extend(result.context("a client task panicked")??);
         }
         let seconds = (SystemClock.monotonic_nanos() - start) as f64 / 1e9;
         Ok(RequestTiming::new(durations.len() as f64 / seconds, &SortedDurations::new(durations)))

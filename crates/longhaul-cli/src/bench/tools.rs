@@ -70,12 +70,12 @@ struct CallCostComparison {
 
 impl CallCostComparison {
     fn compare(one_call: TurnCost, several_calls: TurnCost) -> Self {
-        let each = |few: f64, many: f64| (many - few) / f64::from(CALLS_PER_TURN - 1);
+        let per_call = |few: f64, many: f64| (many - few) / f64::from(CALLS_PER_TURN - 1);
         Self {
             one: one_call,
             several: several_calls,
-            commits_per_call: each(one_call.commits_per_turn, several_calls.commits_per_turn),
-            cpu_us_per_call: each(one_call.cpu_us_per_turn, several_calls.cpu_us_per_turn),
+            commits_per_call: per_call(one_call.commits_per_turn, several_calls.commits_per_turn),
+            cpu_us_per_call: per_call(one_call.cpu_us_per_turn, several_calls.cpu_us_per_turn),
         }
     }
 
@@ -111,42 +111,43 @@ impl BenchToolsCommand {
         let check_ns = self.measure_schema_check_cpu_us()? * 1e3;
         report.print_progress("appending without an engine");
         let append_us = self.measure_append_cpu_us(folder).await?;
-        let beside = self.compare_turn_costs(folder, EffectClass::Keyed, report).await?;
-        let row = self.compare_turn_costs(folder, EffectClass::Once, report).await?;
+        let parallel = self.compare_turn_costs(folder, EffectClass::Keyed, report).await?;
+        let sequential = self.compare_turn_costs(folder, EffectClass::Once, report).await?;
         // This is a small difference of two large figures, so a negative value is only noise.
-        let apart = (row.cpu_us_per_call - row.commits_per_call * append_us).max(0.0);
+        let cpu_us_without_commit =
+            (sequential.cpu_us_per_call - sequential.commits_per_call * append_us).max(0.0);
         report.add_text_line(format!(
             "an append to the store alone  {append_us:.0} us CPU, its commit included"
         ));
         report.add_text_line(format!("input checked against schema  {check_ns:.0} ns CPU"));
-        let head =
+        let titles =
             ["", "calls per turn", "commits per turn", "CPU us per turn", "wall us per turn"];
-        let rows = [beside.table_rows("parallel"), row.table_rows("sequential")].concat();
-        report.add_table(&head, &rows);
+        let rows = [parallel.table_rows("parallel"), sequential.table_rows("sequential")].concat();
+        report.add_table(&titles, &rows);
         report.add_text_line(format!(
             "parallel      {} CPU for each further call, with {:.2} commits (target {CPU_US_TARGET:.0} us: {}); \
              {CALLS_PER_TURN} calls cost {:.2} times one",
-            format_cpu_difference(beside.cpu_us_per_call),
-            beside.commits_per_call,
-            met_or_missed(beside.cpu_us_per_call <= CPU_US_TARGET),
-            beside.several.cpu_us_per_turn / beside.one.cpu_us_per_turn.max(1.0),
+            format_cpu_difference(parallel.cpu_us_per_call),
+            parallel.commits_per_call,
+            met_or_missed(parallel.cpu_us_per_call <= CPU_US_TARGET),
+            parallel.several.cpu_us_per_turn / parallel.one.cpu_us_per_turn.max(1.0),
         ));
         report.add_text_line(format!(
             "sequential    {} CPU for each further call, with {:.2} commits; {} without them \
              (target {CPU_US_TARGET:.0} us: {})",
-            format_cpu_difference(row.cpu_us_per_call),
-            row.commits_per_call,
-            format_cpu_difference(apart),
-            met_or_missed(apart <= CPU_US_TARGET),
+            format_cpu_difference(sequential.cpu_us_per_call),
+            sequential.commits_per_call,
+            format_cpu_difference(cpu_us_without_commit),
+            met_or_missed(cpu_us_without_commit <= CPU_US_TARGET),
         ));
         report.add_json_fields(&json!({
             "turns": self.turns,
             "rounds": self.rounds,
             "result_bytes": self.result,
             "calls_at_once": CALLS_PER_TURN,
-            "parallel": beside,
-            "sequential": row,
-            "sequential_cpu_us_per_call_without_commit": apart,
+            "parallel": parallel,
+            "sequential": sequential,
+            "sequential_cpu_us_per_call_without_commit": cpu_us_without_commit,
             "append_cpu_us": append_us,
             "schema_check_cpu_ns": check_ns,
             "target_cpu_us": CPU_US_TARGET,
@@ -184,12 +185,14 @@ impl BenchToolsCommand {
         class: EffectClass,
         report: &BenchReport,
     ) -> anyhow::Result<CallCostComparison> {
-        let (mut one, mut several) = (Vec::new(), Vec::new());
+        let (mut one_call_costs, mut several_calls_costs) = (Vec::new(), Vec::new());
         for round in 1..=self.rounds {
             report.print_progress(&format!(
                 "measuring calls of the effect class {class:?}, round {round}"
             ));
-            for (calls, costs) in [(1, &mut one), (CALLS_PER_TURN, &mut several)] {
+            for (calls, costs) in
+                [(1, &mut one_call_costs), (CALLS_PER_TURN, &mut several_calls_costs)]
+            {
                 let name = format!("{class:?}-{calls}-{round}.db").to_lowercase();
                 let source = ModelSource::Scripted { calls };
                 let fixture = BenchFixture {
@@ -202,8 +205,10 @@ impl BenchToolsCommand {
         }
         let by_cpu = |a: &TurnCost, b: &TurnCost| a.cpu_us_per_turn.total_cmp(&b.cpu_us_per_turn);
         let cheapest = |costs: Vec<TurnCost>| costs.into_iter().min_by(by_cpu);
-        let (one, several) = cheapest(one).zip(cheapest(several)).context("no round was run")?;
-        Ok(CallCostComparison::compare(one, several))
+        let (one_call, several_calls) = cheapest(one_call_costs)
+            .zip(cheapest(several_calls_costs))
+            .context("no round was run")?;
+        Ok(CallCostComparison::compare(one_call, several_calls))
     }
 }
 
@@ -221,8 +226,8 @@ mod tests {
 
     #[test]
     fn differences_below_the_noise_floor_are_marked() {
-        for us in [-13.0, -0.4, 0.0, 4.9] {
-            assert_eq!(format_cpu_difference(us), "under 5 us (below the noise)");
+        for micros in [-13.0, -0.4, 0.0, 4.9] {
+            assert_eq!(format_cpu_difference(micros), "under 5 us (below the noise)");
         }
         assert_eq!(format_cpu_difference(5.0), "5 us");
         assert_eq!(format_cpu_difference(87.6), "88 us");

@@ -98,28 +98,28 @@ impl BenchTurnCommand {
     }
 
     async fn measure_selected_parts(&self, folder: &Path) -> anyhow::Result<BenchReport> {
-        let wants = |part| self.only.is_empty() || self.only.contains(&part);
-        let result_bytes = |usual| self.result.unwrap_or(usual) as usize;
+        let is_selected = |part| self.only.is_empty() || self.only.contains(&part);
+        let result_bytes = |default_bytes| self.result.unwrap_or(default_bytes) as usize;
         let conditions = format!("WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up");
         let mut report = BenchReport::new("turn", &conditions, self.json);
         DiskSpeed::measure_disk_speed(folder, &mut report)?;
-        if wants(TurnBenchPart::Engine) {
+        if is_selected(TurnBenchPart::Engine) {
             self.measure_turns_without_http(folder, result_bytes(ENGINE_RESULT_BYTES), &mut report)
                 .await?;
         }
-        if wants(TurnBenchPart::Crash) {
+        if is_selected(TurnBenchPart::Crash) {
             report.print_progress(&format!("killing a worker {} times", self.kills));
             measure_crash_recovery(folder, self.kills, &mut report).await?;
         }
-        if wants(TurnBenchPart::Http) {
-            let over_http = HttpBench {
+        if is_selected(TurnBenchPart::Http) {
+            let http_bench = HttpBench {
                 wire: self.wire,
                 messages: self.messages,
                 runs: self.runs,
                 result_bytes: result_bytes(HTTP_RESULT_BYTES),
                 folder,
             };
-            over_http.measure_turns_over_http(&mut report).await?;
+            http_bench.measure_turns_over_http(&mut report).await?;
         }
         Ok(report)
     }
@@ -143,10 +143,10 @@ impl BenchTurnCommand {
         report.add_text_line(format!(
             "\nin the engine: scripted model without delay, one tool call per turn with {result_bytes} bytes of result"
         ));
-        let head =
+        let titles =
             ["turns", "commits per turn", "CPU us per turn", "wall us per turn", "bytes per turn"];
-        let head = [&head[..], &["stored/transcript", "fold after a crash"]].concat();
-        report.add_table(&head, &runs.iter().map(BenchRunResult::table_row).collect::<Vec<_>>());
+        let titles = [&titles[..], &["stored/transcript", "fold after a crash"]].concat();
+        report.add_table(&titles, &runs.iter().map(BenchRunResult::table_row).collect::<Vec<_>>());
         report
             .add_json_fields(&serde_json::json!({ "result_bytes": result_bytes, "runs": runs }))?;
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else {

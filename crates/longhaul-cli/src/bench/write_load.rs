@@ -43,21 +43,23 @@ impl WriteLoad {
     ) -> anyhow::Result<(InsertRate, SortedDurations)> {
         let store = Arc::new(open_bench_store(file)?);
         let worker = WorkerId::from_bits(uuid::Uuid::now_v7().as_u128());
-        let claimed = self.create_and_claim_runs(&*store, worker).await?;
-        let each = self.events / self.runs;
+        let claims = self.create_and_claim_runs(&*store, worker).await?;
+        let events_per_run = self.events / self.runs;
         let (commits_before, start) = (store.commit_count(), SystemClock.monotonic_nanos());
         let mut writers = JoinSet::new();
-        for run in claimed {
+        for run in claims {
             let store = Arc::clone(&store);
             let body = "x".repeat(self.body_bytes);
-            writers.spawn(async move { append_events(&store, (worker, run), each, &body).await });
+            writers.spawn(async move {
+                append_events(&store, (worker, run), events_per_run, &body).await
+            });
         }
         let mut durations = Vec::new();
-        while let Some(written) = writers.join_next().await {
-            durations.extend(written.context("a writer task panicked")??);
+        while let Some(result) = writers.join_next().await {
+            durations.extend(result.context("a writer task panicked")??);
         }
         let rate = InsertRate {
-            events: each * self.runs,
+            events: events_per_run * self.runs,
             commits: store.commit_count() - commits_before,
             nanos: SystemClock.monotonic_nanos() - start,
         };
@@ -96,12 +98,12 @@ impl WriteLoad {
             format: EVENT_FORMAT,
             host: None,
         };
-        let claimed = store.claim_runs(request).await?;
-        let (count, runs) = (claimed.len() as u64, self.runs);
+        let claims = store.claim_runs(request).await?;
+        let (count, runs) = (claims.len() as u64, self.runs);
         if count != runs {
             bail!("only {count} of {runs} runs could be claimed");
         }
-        Ok(claimed)
+        Ok(claims)
     }
 }
 

@@ -97,9 +97,10 @@ impl AutoApprover {
         let (Some(file), Some(call)) = (&self.effect_log_path, gate.spec.call) else {
             return Ok(false);
         };
-        let lines = probe_log::read_effect_log(file)?;
-        let is_it = |line: &probe_log::EffectRecord| line.run == gate.run && line.call == call;
-        Ok(lines.iter().any(is_it))
+        let records = probe_log::read_effect_log(file)?;
+        let is_record_of_call =
+            |record: &probe_log::EffectRecord| record.run == gate.run && record.call == call;
+        Ok(records.iter().any(is_record_of_call))
     }
 }
 

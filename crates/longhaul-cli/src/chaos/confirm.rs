@@ -20,16 +20,16 @@ pub(crate) fn confirm_chaos_run(
     agent: &Agent,
     yes: bool,
 ) -> anyhow::Result<()> {
-    let concerns = describe_effects_outside_test(runtime, agent);
-    if concerns.is_empty() || yes {
+    let warnings = describe_effects_outside_test(runtime, agent);
+    if warnings.is_empty() || yes {
         return Ok(());
     }
     output::eprint_line(&format!("`{}` would have real effects:", agent.name));
-    for concern in &concerns {
-        output::eprint_line(&format!("  {concern}"));
+    for warning in &warnings {
+        output::eprint_line(&format!("  {warning}"));
     }
-    let agrees = |line: String| matches!(line.trim(), "y" | "yes");
-    if output::is_interactive() && output::ask_for_line("Start anyway? [y/N]").is_some_and(agrees) {
+    let is_yes = |line: String| matches!(line.trim(), "y" | "yes");
+    if output::is_interactive() && output::ask_for_line("Start anyway? [y/N]").is_some_and(is_yes) {
         return Ok(());
     }
     let command = format!("longhaul chaos --yes {} ...", agent.name);
@@ -44,15 +44,15 @@ pub(crate) fn confirm_chaos_run(
 /// test.
 fn describe_effects_outside_test(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
     let models = runtime.config.model_aliases();
-    let named: Vec<String> = match agent.models.as_slice() {
+    let model_names: Vec<String> = match agent.models.as_slice() {
         // A key in the environment is enough to choose a real model by default.
         [] => match runtime.longhaul.services().models.resolve_model_name(None) {
-            Ok(found) => vec![found.name],
+            Ok(model) => vec![model.name],
             Err(_) => models.default.iter().cloned().collect(),
         },
-        several => several.to_vec(),
+        names => names.to_vec(),
     };
-    let real = named
+    let real_models = model_names
         .iter()
         .map(|name| models.aliases.get(name).unwrap_or(name))
         .filter(|name| !name.starts_with("scripted/"))
@@ -65,7 +65,7 @@ fn describe_effects_outside_test(runtime: &ProjectRuntime, agent: &Agent) -> Vec
         })
         .filter(|tool| !tool.starts_with(PROBE_PREFIX))
         .map(|tool| format!("{tool} may have effects outside the temporary folder"));
-    real.chain(external_effects).collect()
+    real_models.chain(external_effects).collect()
 }
 
 /// Returns whether a tool only asks a person, waits or ends the run, and so has no effects of its

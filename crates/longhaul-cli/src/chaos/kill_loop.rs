@@ -138,10 +138,10 @@ impl<'a> KillLoop<'a> {
     /// the last kill.
     async fn submit_due_runs(&mut self) -> anyhow::Result<()> {
         let ChaosPlan { runs, kills, .. } = *self.plan;
-        let spread = (kills * 4 / 5).max(1);
-        let first = (runs / 4).max(1);
-        let due = first + (runs - first) * self.log.kills / spread;
-        self.submit_runs_up_to(due.min(runs)).await?;
+        let kills_with_submits = (kills * 4 / 5).max(1);
+        let initial_runs = (runs / 4).max(1);
+        let due_runs = initial_runs + (runs - initial_runs) * self.log.kills / kills_with_submits;
+        self.submit_runs_up_to(due_runs.min(runs)).await?;
         let submitted = self.log.runs.len() as u64;
         if submitted < runs && self.read_chaos_progress().await?.open == 0 {
             self.submit_runs_up_to(submitted + 1).await?;
@@ -163,15 +163,15 @@ impl<'a> KillLoop<'a> {
 
     /// Starts a worker process and waits for its first event.
     async fn start_worker(&mut self) -> anyhow::Result<ChildProcess> {
-        let before = self.read_chaos_progress().await?.events;
+        let events_before = self.read_chaos_progress().await?.events;
         let start = SystemClock.monotonic_nanos();
         let mut child = self.scratch.start_worker()?;
         self.log.restarts += u64::from(self.log.kills > 0);
-        let since = || Millis((SystemClock.monotonic_nanos() - start) / 1_000_000);
-        while since() < FIRST_EVENT_TIMEOUT {
+        let elapsed = || Millis((SystemClock.monotonic_nanos() - start) / 1_000_000);
+        while elapsed() < FIRST_EVENT_TIMEOUT {
             child.check_running()?;
-            if self.read_chaos_progress().await?.events > before {
-                self.log.recovery_times_ms.push(since().0);
+            if self.read_chaos_progress().await?.events > events_before {
+                self.log.recovery_times_ms.push(elapsed().0);
                 break;
             }
             sleep(POLL_INTERVAL).await;
@@ -188,21 +188,22 @@ impl<'a> KillLoop<'a> {
         let lifetime = self.rng.next_in_range(WORKER_LIFETIME_MS.0, WORKER_LIFETIME_MS.1)
             * self.lifetime_scale
             / 100;
-        let before = self.read_chaos_progress().await?;
-        let share = WORK_SHARES_MAX * 1_000 / self.plan.kills;
-        let enough = (before.done_permille + share).min(DONE_BY_LAST_KILL);
-        let half = SystemClock.monotonic_time().plus(Millis(lifetime / 2));
-        let end = SystemClock.monotonic_time().plus(Millis(lifetime));
-        let mut tended = false;
-        while SystemClock.monotonic_time() < end
-            && self.read_chaos_progress().await?.done_permille <= enough
+        let progress_before = self.read_chaos_progress().await?;
+        let permille_per_kill = WORK_SHARES_MAX * 1_000 / self.plan.kills;
+        let target_permille =
+            (progress_before.done_permille + permille_per_kill).min(DONE_BY_LAST_KILL);
+        let half_time = SystemClock.monotonic_time().plus(Millis(lifetime / 2));
+        let end_time = SystemClock.monotonic_time().plus(Millis(lifetime));
+        let mut has_answered_gates = false;
+        while SystemClock.monotonic_time() < end_time
+            && self.read_chaos_progress().await?.done_permille <= target_permille
         {
-            if !tended && SystemClock.monotonic_time() >= half {
-                tended = true;
+            if !has_answered_gates && SystemClock.monotonic_time() >= half_time {
+                has_answered_gates = true;
                 self.approver.answer_gates(&self.runtime.longhaul).await?;
             }
-            let left = end.minus(SystemClock.monotonic_time());
-            SystemClock.sleep(POLL_INTERVAL.min(left)).await;
+            let remaining = end_time.minus(SystemClock.monotonic_time());
+            SystemClock.sleep(POLL_INTERVAL.min(remaining)).await;
         }
         child.check_running()?;
         let submitted = self.log.runs.len() as u64;
@@ -219,8 +220,8 @@ impl<'a> KillLoop<'a> {
     async fn adjust_worker_lifetime(&mut self) -> anyhow::Result<()> {
         let progress = self.read_chaos_progress().await?;
         let ChaosPlan { runs, kills, .. } = *self.plan;
-        let ahead = progress.done_permille * kills > self.log.kills * DONE_BY_LAST_KILL;
-        self.lifetime_scale = match ahead {
+        let is_ahead = progress.done_permille * kills > self.log.kills * DONE_BY_LAST_KILL;
+        self.lifetime_scale = match is_ahead {
             true => (self.lifetime_scale * 7 / 10).max(LIFETIME_SCALE_PERCENT.0),
             false => (self.lifetime_scale * 13 / 10 + 1).min(LIFETIME_SCALE_PERCENT.1),
         };
@@ -241,7 +242,7 @@ impl<'a> KillLoop<'a> {
         self.approver.answer_gates(&self.runtime.longhaul).await?;
         let mut child = self.start_worker().await?;
         let mut events = 0;
-        let mut changed = SystemClock.monotonic_time();
+        let mut last_change = SystemClock.monotonic_time();
         loop {
             child.check_running()?;
             let progress = self.read_chaos_progress().await?;
@@ -250,9 +251,9 @@ impl<'a> KillLoop<'a> {
             }
             if progress.events > events {
                 events = progress.events;
-                changed = SystemClock.monotonic_time();
+                last_change = SystemClock.monotonic_time();
             }
-            if SystemClock.monotonic_time().minus(changed) > STALL_TIMEOUT {
+            if SystemClock.monotonic_time().minus(last_change) > STALL_TIMEOUT {
                 self.log.stalled = true;
                 return Ok(());
             }
@@ -263,19 +264,19 @@ impl<'a> KillLoop<'a> {
 
     async fn read_chaos_progress(&self) -> anyhow::Result<ChaosProgress> {
         let rows = load_run_rows(self.runtime).await?;
-        let ended = rows.iter().filter(|row| row.status.is_terminal());
-        let lengths: Vec<u64> = ended.map(|row| u64::from(row.turns)).collect();
-        let ended = lengths.len();
+        let ended_rows = rows.iter().filter(|row| row.status.is_terminal());
+        let lengths: Vec<u64> = ended_rows.map(|row| u64::from(row.turns)).collect();
+        let ended_count = lengths.len();
         let turns = rows.iter().map(|row| u64::from(row.turns));
         // Until the first run has ended, its length is only estimated.
-        let length = match ended {
+        let length = match ended_count {
             0 => turns.clone().max().unwrap_or_default() * 2,
-            several => lengths.iter().sum::<u64>().div_ceil(several as u64),
+            count => lengths.iter().sum::<u64>().div_ceil(count as u64),
         };
         Ok(ChaosProgress {
             events: rows.iter().map(|row| row.last_seq.0).sum(),
-            open: rows.len() - ended,
-            ended: ended as u64,
+            open: rows.len() - ended_count,
+            ended: ended_count as u64,
             done_permille: turns.sum::<u64>() * 1_000 / (length.max(4) * self.plan.runs),
         })
     }

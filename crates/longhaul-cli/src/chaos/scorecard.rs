@@ -28,9 +28,9 @@ impl Scorecard<'_> {
     /// Returns the scorecard as JSON.
     pub(crate) fn as_json(&self) -> Value {
         let Self { plan, log, counts, .. } = self;
-        let zeros = Invariant::ALL
+        let violation_counts = Invariant::ALL
             .map(|rule| (rule.name_and_label().0.to_owned(), counts.violation_count(rule).into()));
-        let zeros: Map<String, Value> = zeros.into_iter().collect();
+        let violation_counts: Map<String, Value> = violation_counts.into_iter().collect();
         let (median, worst) = self.median_and_max_recovery_ms();
         json!({
             "verdict": if counts.has_test_passed() { "passed" } else { "failed" },
@@ -51,7 +51,7 @@ impl Scorecard<'_> {
             "pure_repeats": counts.pure_repeats,
             "keyed_repeats": counts.keyed_repeats,
             "in_doubt": counts.in_doubt,
-            "violation_counts": zeros,
+            "violation_counts": violation_counts,
             "violations": counts.violations,
             "stalled": log.stalled,
             "duration_ms": self.duration_ms,
@@ -81,8 +81,8 @@ impl Scorecard<'_> {
         line("runs", runs);
         line("kills with SIGKILL", self.kills_text());
         line("worker restarts", log.restarts.to_string());
-        let picked_up = counts.recoveries.to_string();
-        line("runs recovered from a dead worker", picked_up);
+        let recovered_runs = counts.recoveries.to_string();
+        line("runs recovered from a dead worker", recovered_runs);
         let recovery = format!("median {median} ms, worst {worst} ms");
         line("recovery, start to first event", recovery);
         line("model calls", format!("{calls} made, {repeated} repeated"));
@@ -107,11 +107,11 @@ impl Scorecard<'_> {
     }
 
     fn kills_text(&self) -> String {
-        let (planned, kills) = (self.plan.kills, self.log.kills);
-        if kills == planned {
+        let (planned_kills, kills) = (self.plan.kills, self.log.kills);
+        if kills == planned_kills {
             return kills.to_string();
         }
-        format!("{kills} of {planned}: all runs ended before the last kill; increase --runs")
+        format!("{kills} of {planned_kills}: all runs ended before the last kill; increase --runs")
     }
 
     fn verdict_text(&self) -> String {
@@ -143,9 +143,9 @@ impl Scorecard<'_> {
             }
         }
         let violation = counts.violations.first().map(|violation| violation.run);
-        let first = violation.or(counts.failed.first().copied());
-        let first = first.or(counts.other.first().copied());
-        if let (Some(folder), Some(run)) = (&self.folder, first) {
+        let run_to_inspect = violation.or(counts.failed.first().copied());
+        let run_to_inspect = run_to_inspect.or(counts.other.first().copied());
+        if let (Some(folder), Some(run)) = (&self.folder, run_to_inspect) {
             let folder = folder.display();
             text.push_str(&format!(
                 "\nInspect the run:  cd {folder} && longhaul show {run} --events"
@@ -165,7 +165,7 @@ fn in_doubt_calls_text(doubts: &[InDoubtCall]) -> String {
     outcomes.sort_unstable();
     let parts = outcomes
         .chunk_by(|one, other| one == other)
-        .filter_map(|same| Some(format!("{} {}", same.len(), same.first()?)));
+        .filter_map(|group| Some(format!("{} {}", group.len(), group.first()?)));
     let parts: Vec<String> = parts.collect();
     format!("{}: {}", doubts.len(), parts.join(", "))
 }

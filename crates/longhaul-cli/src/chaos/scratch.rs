@@ -167,17 +167,18 @@ fn untrusted_items_error(agent: &str, untrusted: &[String]) -> anyhow::Error {
 fn files_used_by_agents(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = environment::load_agents(project)?.files;
     files.push(project.root.join("AGENTS.md"));
-    let inward = |file: &PathBuf| {
-        let below = file.strip_prefix(&project.root).ok()?;
-        let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-        (file.is_file() && below.components().all(plain)).then(|| below.to_path_buf())
+    let path_in_project = |file: &PathBuf| {
+        let relative_path = file.strip_prefix(&project.root).ok()?;
+        let is_normal = |part: Component<'_>| matches!(part, Component::Normal(_));
+        (file.is_file() && relative_path.components().all(is_normal))
+            .then(|| relative_path.to_path_buf())
     };
-    Ok(files.iter().filter_map(inward).collect())
+    Ok(files.iter().filter_map(path_in_project).collect())
 }
 
 fn create_temp_folder() -> anyhow::Result<TempDir> {
-    let made = tempfile::Builder::new().prefix("longhaul-chaos-").tempdir();
-    made.context("a temporary folder can't be created; set another one with TMPDIR")
+    let temp_folder = tempfile::Builder::new().prefix("longhaul-chaos-").tempdir();
+    temp_folder.context("a temporary folder can't be created; set another one with TMPDIR")
 }
 
 fn utf8_path_text(path: &Path) -> anyhow::Result<String> {
@@ -194,9 +195,9 @@ struct ProjectCopier<'a> {
 impl ProjectCopier<'_> {
     /// Copies the project's settings file. Fails if the file can't be read.
     fn copy_settings_file(&self) -> anyhow::Result<()> {
-        let read = read_project_file(self.from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX);
-        let bytes =
-            read.map_err(|why| CliError::usage_error(format!("`{CONFIG_FILE_NAME}`: {why}")))?;
+        let result = read_project_file(self.from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX);
+        let bytes = result
+            .map_err(|reason| CliError::usage_error(format!("`{CONFIG_FILE_NAME}`: {reason}")))?;
         fs::write(self.to.join(CONFIG_FILE_NAME), bytes)?;
         Ok(())
     }
@@ -207,9 +208,9 @@ impl ProjectCopier<'_> {
         if depth > DEPTH_MAX {
             return Ok(());
         }
-        let opened =
+        let open_result =
             FileLocation::below_root(self.from, relative_path).map(|folder| folder.open_folder());
-        match opened {
+        match open_result {
             Some(Ok(_)) => {}
             Some(Err(Errno::NOENT)) => return Ok(()),
             Some(Err(_)) | None => {
@@ -238,8 +239,8 @@ impl ProjectCopier<'_> {
     fn copy_file(&self, relative_path: &Path) -> anyhow::Result<()> {
         let bytes = match read_project_file(self.from, relative_path, FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
-            Err(why) => {
-                print_not_copied_note(relative_path, &why);
+            Err(reason) => {
+                print_not_copied_note(relative_path, &reason);
                 return Ok(());
             }
         };

@@ -79,10 +79,10 @@ pub(crate) fn connect_or_create_store(
 /// Finds the server named in `LONGHAUL_URL`, or else the one that drives this folder's store.
 /// `None` means that there is neither.
 pub(crate) fn find_configured_or_local_server() -> anyhow::Result<Option<ServerConnection>> {
-    let here = current_process_env()?;
-    match here.var(URL_VAR) {
-        Some(url) => connect_to_configured_server(&here, url).map(Some),
-        None => find_local_server(&here),
+    let process_env = current_process_env()?;
+    match process_env.var(URL_VAR) {
+        Some(url) => connect_to_configured_server(&process_env, url).map(Some),
+        None => find_local_server(&process_env),
     }
 }
 
@@ -139,19 +139,19 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
 fn local_server_url(store_file: &Path) -> Option<Url> {
     let marker = server_marker::load_running_server_record(store_file)?;
     let driver = longhaul_store::driver_process_description(store_file).ok()??;
-    let (pid, at) = (format!("pid {},", marker.pid), format!(" at {}", marker.url));
-    let same = driver.starts_with(&pid) && driver.ends_with(&at);
-    same.then(|| parse_server_url(&marker.url))?
+    let (pid_prefix, url_suffix) = (format!("pid {},", marker.pid), format!(" at {}", marker.url));
+    let is_same_process = driver.starts_with(&pid_prefix) && driver.ends_with(&url_suffix);
+    is_same_process.then(|| parse_server_url(&marker.url))?
 }
 
 /// Parses a server URL: http or https, without credentials, query or fragment. `None` means that
 /// the text is no such URL.
 fn parse_server_url(text: &str) -> Option<Url> {
     let url: Url = text.trim().parse().ok()?;
-    let speaks = matches!(url.scheme(), "http" | "https") && url.has_host();
-    let plain = url.username().is_empty() && url.password().is_none();
-    let bare = url.query().is_none() && url.fragment().is_none();
-    (speaks && plain && bare).then_some(url)
+    let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
+    let has_no_credentials = url.username().is_empty() && url.password().is_none();
+    let has_no_query = url.query().is_none() && url.fragment().is_none();
+    (is_http && has_no_credentials && has_no_query).then_some(url)
 }
 
 /// Returns the API key in `LONGHAUL_KEY`, or else this machine's local key, which is sent only to a
@@ -169,14 +169,16 @@ fn select_api_key(
     };
     // On a shared machine any user may listen on a port. The local key is sent only to the server
     // that drives this folder's store.
-    let own = sqlite_store_path(config).ok().and_then(|file| local_server_url(&file));
-    if own.and_then(|own| own.port_or_known_default()) != url.port_or_known_default() {
+    let local_url = sqlite_store_path(config).ok().and_then(|file| local_server_url(&file));
+    if local_url.and_then(|local_url| local_url.port_or_known_default())
+        != url.port_or_known_default()
+    {
         return Ok(None);
     }
-    let at = local_key::local_key_path(config);
-    let key = local_key::load_local_key(&at);
+    let key_path = local_key::local_key_path(config);
+    let key = local_key::load_local_key(&key_path);
     key.map_err(|error| {
-        error::from_local_key_error(&error, &at).with_exit_code(Exit::NotAllowed).into()
+        error::from_local_key_error(&error, &key_path).with_exit_code(Exit::NotAllowed).into()
     })
 }
 
@@ -200,8 +202,8 @@ mod tests {
             ("localhost:4700", None),
             ("", None),
         ] {
-            let read = parse_server_url(input).map(|url| url.to_string());
-            assert_eq!(read.as_deref(), url, "{input}");
+            let parsed = parse_server_url(input).map(|url| url.to_string());
+            assert_eq!(parsed.as_deref(), url, "{input}");
         }
     }
 

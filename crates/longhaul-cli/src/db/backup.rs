@@ -40,7 +40,10 @@ impl BackupCommand {
             ))
             .into());
         }
-        if files_used_by_runtime(&store)?.iter().any(|own| is_same_file(own, &self.file)) {
+        if files_used_by_runtime(&store)?
+            .iter()
+            .any(|used_file| is_same_file(used_file, &self.file))
+        {
             let message = format!("`{display_path}` is used by the runtime: name another file");
             return Err(CliError::usage_error(message).into());
         }
@@ -52,13 +55,14 @@ impl BackupCommand {
                 .into());
         }
         let mut percent = None;
-        let mut progress = |share: f64| {
-            let now = (share * 100.0) as u8;
-            if std::io::stderr().is_terminal() && percent.replace(now) != Some(now) {
-                _ = write!(std::io::stderr(), "\r{now:3} % copied");
+        let mut progress = |fraction: f64| {
+            let new_percent = (fraction * 100.0) as u8;
+            if std::io::stderr().is_terminal() && percent.replace(new_percent) != Some(new_percent)
+            {
+                _ = write!(std::io::stderr(), "\r{new_percent:3} % copied");
             }
         };
-        let copied = longhaul_store::back_up_store(
+        let result = longhaul_store::back_up_store(
             &store,
             &self.file,
             &mut JournalReplayer::default(),
@@ -67,17 +71,17 @@ impl BackupCommand {
         if percent.is_some() && std::io::stderr().is_terminal() {
             _ = write!(std::io::stderr(), "\r\x1b[K");
         }
-        let report = copied.map_err(|error| {
+        let report = result.map_err(|error| {
             error::from_store_error(&error).with_hint("see what is damaged", "longhaul db check")
         })?;
         let (runs, events, bytes) = (report.runs, report.events, report.bytes);
         let problems = report.problems.len() as u64 + report.unlisted;
         if self.json {
-            let line = json!({
+            let value = json!({
                 "file": self.file, "runs": runs, "events": events, "bytes": bytes,
                 "problems": problems,
             });
-            output::print_json(&line)?;
+            output::print_json(&value)?;
         } else {
             let size = format_file_size(bytes);
             output::print_text(&format!("{display_path}: {runs} runs, {events} events, {size}"))?;
@@ -95,11 +99,12 @@ impl BackupCommand {
 
 /// Returns whether two paths name the same file, even if the file does not exist.
 fn is_same_file(first: &Path, second: &Path) -> bool {
-    let real = |path: &Path| path.canonicalize().ok();
-    let in_real_parent = |path: &Path| {
+    let canonicalize = |path: &Path| path.canonicalize().ok();
+    let canonicalize_parent = |path: &Path| {
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
-        Some(real(parent.unwrap_or(Path::new(".")))?.join(path.file_name()?))
+        Some(canonicalize(parent.unwrap_or(Path::new(".")))?.join(path.file_name()?))
     };
     let is_same = |first: Option<PathBuf>, second| first.is_some() && first == second;
-    is_same(real(first), real(second)) || is_same(in_real_parent(first), in_real_parent(second))
+    is_same(canonicalize(first), canonicalize(second))
+        || is_same(canonicalize_parent(first), canonicalize_parent(second))
 }

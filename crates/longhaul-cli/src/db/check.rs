@@ -31,18 +31,18 @@ impl CheckStoreCommand {
             None => existing_store_path()?,
         };
         let report = longhaul_store::check_store(&file, &mut JournalReplayer::default())?;
-        let is_good = report.problems.is_empty();
+        let is_healthy = report.problems.is_empty();
         if self.json {
-            let line = json!({
+            let value = json!({
                 "file": file,
-                "ok": is_good,
+                "ok": is_healthy,
                 "runs": report.runs,
                 "events": report.events,
                 "bytes": report.bytes,
                 "problems": report.problems,
                 "unlisted": report.unlisted,
             });
-            output::print_json(&line)?;
+            output::print_json(&value)?;
         } else {
             let (display_path, size) = (file.display(), format_file_size(report.bytes));
             let (runs, events) = (report.runs, report.events);
@@ -51,7 +51,7 @@ impl CheckStoreCommand {
                 output::print_text(&format!("{}: {run_prefix}{}", problem.kind, problem.message))?;
             }
             let count = report.problems.len() as u64 + report.unlisted;
-            match is_good {
+            match is_healthy {
                 true => output::print_text(&format!(
                     "{display_path}: {runs} runs, {events} events, {size}: ok"
                 ))?,
@@ -64,6 +64,6 @@ impl CheckStoreCommand {
                 }
             }
         }
-        Ok(if is_good { Exit::Done } else { Exit::RunFailed })
+        Ok(if is_healthy { Exit::Done } else { Exit::RunFailed })
     }
 }

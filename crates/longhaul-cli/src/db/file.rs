@@ -25,15 +25,15 @@ pub(super) fn files_used_by_runtime(store: &Path) -> anyhow::Result<Vec<PathBuf>
     let store = store.canonicalize()?;
     let data =
         environment::load_config_quietly(&environment::current_process_env()?)?.data_folder();
-    let beside = ["-wal", "-shm", "-journal"].map(|end| {
+    let sqlite_files = ["-wal", "-shm", "-journal"].map(|suffix| {
         let mut name = store.clone().into_os_string();
-        name.push(end);
+        name.push(suffix);
         PathBuf::from(name)
     });
-    let mut own = vec![store.with_file_name("driver.lock")];
-    own.extend(beside);
-    own.extend(["driver.lock", "local.key", "server.json"].map(|name| data.join(name)));
-    Ok(own)
+    let mut files = vec![store.with_file_name("driver.lock")];
+    files.extend(sqlite_files);
+    files.extend(["driver.lock", "local.key", "server.json"].map(|name| data.join(name)));
+    Ok(files)
 }
 
 /// Formats a file size with a unit, such as bytes or MiB.

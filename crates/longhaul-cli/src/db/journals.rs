@@ -10,11 +10,11 @@ pub(super) struct JournalReplayer(Option<Run>);
 
 impl JournalChecker for JournalReplayer {
     fn check_next_entry(&mut self, entry: &JournalEntry) -> Result<(), String> {
-        let folded = match &mut self.0 {
+        let result = match &mut self.0 {
             Some(run) => run.apply(entry),
             None => Run::from_first_entry(entry).map(|run| self.0 = Some(run)),
         };
-        folded.map_err(|error| error.to_string())
+        result.map_err(|error| error.to_string())
     }
 
     fn finish_journal_check(&mut self, run_ended: bool) -> Result<(), String> {
@@ -23,9 +23,9 @@ impl JournalChecker for JournalReplayer {
             None => Err("the journal is empty".to_owned()),
             Some(status) if status.is_terminal() == run_ended => Ok(()),
             Some(status) => {
-                let head = if run_ended { "ended" } else { "not ended" };
+                let row_status = if run_ended { "ended" } else { "not ended" };
                 Err(format!(
-                    "the run's head row says {head}, but the journal says {}",
+                    "the run's head row says {row_status}, but the journal says {}",
                     status.as_str()
                 ))
             }

@@ -27,15 +27,15 @@ impl RestoreCommand {
             let message = format!("there is no file `{}`", self.file.display());
             return Err(CliError::usage_error(message).into());
         }
-        let restored =
+        let result =
             longhaul_store::restore_store(&self.file, &store, &mut JournalReplayer::default());
-        let (report, kept_file) = restored?;
+        let (report, kept_file) = result?;
         let (runs, events, bytes) = (report.runs, report.events, report.bytes);
         if self.json {
-            let line = json!({
+            let value = json!({
                 "file": store, "kept": kept_file, "runs": runs, "events": events, "bytes": bytes,
             });
-            output::print_json(&line)?;
+            output::print_json(&value)?;
         } else {
             let (display_path, size) = (store.display(), format_file_size(bytes));
             output::print_text(&format!(

@@ -69,14 +69,14 @@ impl DemoProject {
     /// Creates the demo folder, or uses an existing one. Fails before anything is written if the
     /// configuration can't be loaded.
     pub(crate) fn create_or_open(process_env: &ProcessEnv) -> anyhow::Result<Self> {
-        let (root, below) = match process_env.project_root() {
+        let (root, subfolder) = match process_env.project_root() {
             Some(root) => {
                 environment::load_config_quietly(process_env)?;
                 (root, ".longhaul/demo")
             }
             None => (process_env.cwd.as_path(), "longhaul-demo"),
         };
-        let folder = root.join(below);
+        let folder = root.join(subfolder);
         let project = Self {
             display_path: process_env.display_path(&folder).display().to_string(),
             folder: folder.clone(),
@@ -86,9 +86,9 @@ impl DemoProject {
             environment::load_config_quietly(&project.isolated_process_env())?;
         }
         for (name, text) in FILES {
-            let file = FileLocation::below_root(root, &Path::new(below).join(name));
-            let written = file.map_or(Ok(()), |file| write_new_file(&file, text));
-            written.with_context(|| {
+            let file = FileLocation::below_root(root, &Path::new(subfolder).join(name));
+            let result = file.map_or(Ok(()), |file| write_new_file(&file, text));
+            result.with_context(|| {
                 format!("the demo can't write to {}; change to another folder", folder.display())
             })?;
         }
@@ -169,10 +169,10 @@ mod tests {
                 uid: Some(uid),
                 ..ProcessEnv::default()
             };
-            let made = DemoProject::create_or_open(&process_env).map(|project| project.folder);
-            assert!(made.is_err(), "{folder}: {made:?}");
-            let demo = ["longhaul-demo/agents", ".longhaul/demo"];
-            assert!(!demo.iter().any(|made| dir.path().join(made).exists()));
+            let result = DemoProject::create_or_open(&process_env).map(|project| project.folder);
+            assert!(result.is_err(), "{folder}: {result:?}");
+            let demo_folders = ["longhaul-demo/agents", ".longhaul/demo"];
+            assert!(!demo_folders.iter().any(|folder| dir.path().join(folder).exists()));
         }
     }
 
@@ -181,11 +181,11 @@ mod tests {
         for provider in longhaul::config::built_in_providers::BUILT_IN_PROVIDERS {
             assert!(!provider.key_env.iter().any(|name| is_inherited_var(name)), "{provider:?}");
         }
-        for hidden in ["MY_TOKEN", "LONGHAUL_TRUST", "OLLAMA_HOST", "SSH_AUTH_SOCK"] {
-            assert!(!is_inherited_var(hidden), "{hidden}");
+        for name in ["MY_TOKEN", "LONGHAUL_TRUST", "OLLAMA_HOST", "SSH_AUTH_SOCK"] {
+            assert!(!is_inherited_var(name), "{name}");
         }
-        for inherited in ["PATH", "HOME", "LC_ALL", "XDG_STATE_HOME"] {
-            assert!(is_inherited_var(inherited), "{inherited}");
+        for name in ["PATH", "HOME", "LC_ALL", "XDG_STATE_HOME"] {
+            assert!(is_inherited_var(name), "{name}");
         }
     }
 }

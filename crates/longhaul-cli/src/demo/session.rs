@@ -75,13 +75,13 @@ impl<'a> DemoSession<'a> {
 
     /// Runs the demo to its end.
     pub(crate) async fn run_to_end(&mut self) -> anyhow::Result<Exit> {
-        let mut watching = self.longhaul.watch_run_journal(self.run, Seq::START).await?;
-        while let Some(entries) = self.next_entries(&mut watching).await? {
+        let mut stream = self.longhaul.watch_run_journal(self.run, Seq::START).await?;
+        while let Some(entries) = self.next_entries(&mut stream).await? {
             for entry in entries {
                 self.print_and_record_entry(entry).await?;
             }
             if self.awaits_approval {
-                self.ask_for_approval(&mut watching).await?;
+                self.ask_for_approval(&mut stream).await?;
             }
         }
         self.worker.stop().await?;
@@ -93,11 +93,11 @@ impl<'a> DemoSession<'a> {
     /// Returns the next events of the run. Fails if the worker exits.
     async fn next_entries(
         &mut self,
-        watching: &mut JournalStream,
+        stream: &mut JournalStream,
     ) -> anyhow::Result<Option<Vec<JournalEntry>>> {
         tokio::select! {
             biased;
-            entries = watching.next() => Ok(entries?),
+            entries = stream.next() => Ok(entries?),
             status = self.worker.wait() => {
                 let exit = match status?.code() {
                     Some(5) => Exit::Busy,
@@ -112,10 +112,10 @@ impl<'a> DemoSession<'a> {
     }
 
     async fn print_and_record_entry(&mut self, entry: JournalEntry) -> anyhow::Result<()> {
-        if let Some((killed, last_event)) = self.kill
+        if let Some((killed_at, last_event)) = self.kill
             && let Event::RunRecovered(_) = &entry.event
         {
-            let recovery_time = entry.at.duration_since(killed);
+            let recovery_time = entry.at.duration_since(killed_at);
             self.print_event_line(
                 &entry,
                 "resumed",
@@ -128,7 +128,7 @@ impl<'a> DemoSession<'a> {
             output::print_line(&format!("  {line}"))?;
         }
         #[expect(clippy::wildcard_enum_match_arm, reason = "other events are only printed")]
-        let (awaits_approval, deadly) = match &entry.event {
+        let (awaits_approval, is_kill_turn) = match &entry.event {
             Event::RunWaiting(waiting) => (matches!(waiting.wait, WaitReason::Approval(_)), false),
             Event::TurnStarted(started) => {
                 (false, started.turn == KILL_TURN && self.kill.is_none())
@@ -137,7 +137,7 @@ impl<'a> DemoSession<'a> {
         };
         self.awaits_approval = awaits_approval;
         self.journal.push(entry);
-        if deadly {
+        if is_kill_turn {
             self.kill_worker().await?;
         }
         Ok(())
@@ -148,12 +148,12 @@ impl<'a> DemoSession<'a> {
         let time = &self.longhaul.services().clock;
         time.sleep(KILL_DELAY).await;
         self.worker.kill()?;
-        let killed = time.now();
-        let last = self.journal.last().map_or(Seq::START, |entry| entry.seq);
-        self.kill = Some((killed, last));
+        let killed_at = time.now();
+        let last_seq = self.journal.last().map_or(Seq::START, |entry| entry.seq);
+        self.kill = Some((killed_at, last_seq));
         output::print_line(&format!(
             "  {}  ☠ demo    the worker was killed with SIGKILL, on purpose, during a model call",
-            format_time_of_day(killed)
+            format_time_of_day(killed_at)
         ))?;
         self.worker = self.project.start_worker()?;
         Ok(())
@@ -178,7 +178,7 @@ impl<'a> DemoSession<'a> {
             return self.wait_for_gate_answer(stream).await;
         }
         output::print_line(&format!(
-            "            no terminal: the demo approves by itself in {} s",
+            "            no terminal: the demo approves automatically in {} s",
             AUTO_APPROVE_DELAY.0 / 1_000
         ))?;
         let time = &self.longhaul.services().clock;

@@ -73,8 +73,8 @@ impl CheckServersCommand {
         require_mcp_file_trust(&config, &file)?;
         let checks =
             runtime::build_multi_thread_tokio()?.block_on(check_mcp_servers(&config, &file, names));
-        let troubles = checks.iter().filter_map(|one| one.outcome.as_ref().err());
-        let exits: Vec<Exit> = troubles.map(|failure| failure.exit).collect();
+        let failures = checks.iter().filter_map(|one| one.outcome.as_ref().err());
+        let exits: Vec<Exit> = failures.map(|failure| failure.exit).collect();
         // Errors that the user has to fix take precedence over transient ones.
         let exit = match exits.contains(&Exit::Usage) {
             true => Some(Exit::Usage),
@@ -84,8 +84,8 @@ impl CheckServersCommand {
             let list = checks.iter().map(to_json);
             output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
         } else {
-            for one in &checks {
-                print_check_result(one)?;
+            for check in &checks {
+                print_check_result(check)?;
             }
             print_problems_and_notes(&file);
         }
@@ -95,12 +95,12 @@ impl CheckServersCommand {
     /// Returns the names of the MCP servers to check.
     fn selected_server_names(&self, file: &McpFile) -> anyhow::Result<Vec<String>> {
         if self.names.is_empty() {
-            let used = file.servers.iter().filter(|server| !server.disabled);
-            return Ok(used.map(|server| server.name.clone()).collect());
+            let enabled = file.servers.iter().filter(|server| !server.disabled);
+            return Ok(enabled.map(|server| server.name.clone()).collect());
         }
         for name in &self.names {
-            file.find_server(name).map_err(|why| {
-                CliError::usage_error(why).with_hint("all servers", "longhaul mcp ls")
+            file.find_server(name).map_err(|reason| {
+                CliError::usage_error(reason).with_hint("all servers", "longhaul mcp ls")
             })?;
         }
         Ok(self.names.clone())
@@ -116,8 +116,8 @@ pub(crate) fn require_mcp_file_trust(config: &Config, file: &McpFile) -> anyhow:
     if decisions.check_trusted(&item).is_err() && output::is_interactive() {
         confirm::ask_for_trust(&decisions, &[&item])?;
     }
-    decisions.check_trusted(&item).map_err(|why| {
-        CliError::usage_error(why)
+    decisions.check_trusted(&item).map_err(|reason| {
+        CliError::usage_error(reason)
             .with_exit_code(Exit::NotAllowed)
             .with_hint("review it and decide", "longhaul trust")
             .with_hint("see what it names", "longhaul mcp ls")
@@ -130,22 +130,24 @@ async fn check_mcp_servers(
     file: &McpFile,
     names: Vec<String>,
 ) -> Vec<ServerCheckResult> {
-    let line = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
-    let served = mcp_tools::McpTools::new(config, file.clone(), line.clone());
+    let client = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
+    let tools = mcp_tools::McpTools::new(config, file.clone(), client.clone());
     let pending = names.into_iter().map(|name| {
-        let (served, line) = (&served, &*line);
+        let (tools, client) = (&tools, &*client);
         async move {
-            let outcome = match served.check_server_usable(&name) {
-                Err(why) => {
-                    Err(ServerCheckFailure { exit: Exit::Usage, message: why, needs_login: false })
-                }
-                Ok(()) => check_server(line, &name).await,
+            let outcome = match tools.check_server_usable(&name) {
+                Err(reason) => Err(ServerCheckFailure {
+                    exit: Exit::Usage,
+                    message: reason,
+                    needs_login: false,
+                }),
+                Ok(()) => check_server(client, &name).await,
             };
             ServerCheckResult { name, outcome }
         }
     });
     let checks = stream::iter(pending).buffered(CONCURRENCY).collect().await;
-    served.close_mcp_clients().await;
+    tools.close_mcp_clients().await;
     checks
 }
 
@@ -155,7 +157,7 @@ async fn check_server(
 ) -> Result<McpServerReport, ServerCheckFailure> {
     output::eprint_line(&format!("{server_name}: starting ..."));
     let max_seconds = CHECK_TIMEOUT.as_secs();
-    let checked = slow_notice::wait_and_notify_if_slow(
+    let check = slow_notice::wait_and_notify_if_slow(
         tokio::time::timeout(CHECK_TIMEOUT, client.check_server(server_name)),
         || {
             output::eprint_line(&format!(
@@ -163,17 +165,17 @@ async fn check_server(
             ));
         },
     );
-    let checked = checked.await;
-    let late = || {
+    let result = check.await;
+    let timeout_error = || {
         Err(McpCheckError {
             message: format!("the server sent no complete response within {max_seconds} s"),
             needs_login: false,
         })
     };
-    let checked = checked.unwrap_or_else(|_| late());
-    checked.map_err(|McpCheckError { message: why, needs_login }| ServerCheckFailure {
+    let result = result.unwrap_or_else(|_| timeout_error());
+    result.map_err(|McpCheckError { message, needs_login }| ServerCheckFailure {
         exit: Exit::Busy,
-        message: why,
+        message,
         needs_login,
     })
 }
@@ -188,13 +190,13 @@ const fn class_name(class: EffectClass) -> &'static str {
 }
 
 fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
-    let paint = Styler::for_stdout();
+    let styler = Styler::for_stdout();
     let report = match &result.outcome {
         Ok(report) => report,
         Err(failure) => {
-            let bad = paint.apply_tone(TextTone::Bad, "failed");
+            let failed_text = styler.apply_tone(TextTone::Bad, "failed");
             return output::print_line(&format!(
-                "{}  {bad}: {}",
+                "{}  {failed_text}: {}",
                 result.name,
                 sanitize::sanitize_text(&failure.message)
             ));
@@ -204,7 +206,7 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
         1 => "1 tool".to_owned(),
         count => format!("{count} tools"),
     };
-    let status = paint.apply_tone(TextTone::Good, "ok");
+    let status = styler.apply_tone(TextTone::Good, "ok");
     let summary = format!(
         ", {} ms, {} {}, protocol {}, {tool_count}",
         report.duration.0, report.name, report.version, report.protocol
@@ -219,7 +221,7 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
         })
         .collect();
     if !rows.is_empty() {
-        for line in table_lines(&["  TOOL", "CLASS"], &rows, paint) {
+        for line in table_lines(&["  TOOL", "CLASS"], &rows, styler) {
             output::print_line(&line)?;
         }
     }

@@ -69,9 +69,9 @@ impl LoginCommand {
 
     /// Returns the port for the login's callback, if `.mcp.json` sets one.
     fn callback_port(&self, file: &McpFile) -> anyhow::Result<Option<u16>> {
-        let found = file.find_server(&self.name);
-        let server = found.map_err(|why| {
-            CliError::usage_error(why).with_hint("all servers", "longhaul mcp ls")
+        let result = file.find_server(&self.name);
+        let server = result.map_err(|reason| {
+            CliError::usage_error(reason).with_hint("all servers", "longhaul mcp ls")
         })?;
         Ok(match &server.transport {
             Some(Transport::Http { oauth, .. }) => oauth.callback_port,
@@ -80,15 +80,15 @@ impl LoginCommand {
     }
 
     async fn log_in(&self, servers: &McpServers, port: Option<u16>) -> anyhow::Result<Exit> {
-        let before = servers.login_status(&self.name).map_err(login_error)?;
+        let old_login = servers.login_status(&self.name).map_err(login_error)?;
         output::eprint_line(&format!(
             "{}: checking whether the server needs a login ...",
             self.name
         ));
-        let wants = needs_login(servers, &self.name, before.is_some()).await?;
+        let is_login_needed = needs_login(servers, &self.name, old_login.is_some()).await?;
         let scopes = self.scope.iter().flat_map(|scope| scope.split_whitespace());
         let scopes: Vec<String> = scopes.map(str::to_owned).collect();
-        if !wants && before.is_none() && scopes.is_empty() {
+        if !is_login_needed && old_login.is_none() && scopes.is_empty() {
             // It may list its tools without a login and still need one to call them.
             let is_advertised = servers.advertises_login(&self.name).await;
             if !is_advertised.map_err(login_error)? {
@@ -105,11 +105,11 @@ impl LoginCommand {
                 .with_hint("change or remove", "`oauth.callbackPort` in .mcp.json")
         })?;
         let redirect = server.redirect_uri();
-        let began =
+        let result =
             servers.begin_login(&self.name, &LoginRequest { redirect_uri: redirect, scopes }).await;
-        let began = began.map_err(login_error)?;
-        self.print_login_url(&began);
-        let Some(redirect_url) = wait_for_redirect(&server, &began).await else {
+        let login = result.map_err(login_error)?;
+        self.print_login_url(&login);
+        let Some(redirect_url) = wait_for_redirect(&server, &login).await else {
             let message = format!(
                 "the login was not completed within {} minutes",
                 LOGIN_TIMEOUT.as_secs() / 60
@@ -118,21 +118,21 @@ impl LoginCommand {
             let failure = CliError::usage_error(message).with_hint("try again", login_command);
             return Err(failure.with_exit_code(Exit::TimedOut).into());
         };
-        let status = began.finish_login(&redirect_url).await.map_err(login_error)?;
+        let status = login.finish_login(&redirect_url).await.map_err(login_error)?;
         self.print_login_outcome("logged in", Some(&status))?;
         Ok(Exit::Done)
     }
 
     /// Prints the login URL, and opens it in a browser if there is a terminal.
     fn print_login_url(&self, login: &PendingLogin) {
-        let address = login.authorization_url();
+        let url = login.authorization_url();
         output::eprint_line("Open this URL in a browser on this machine and agree there:");
-        output::eprint_line(&format!("\n  {address}\n"));
+        output::eprint_line(&format!("\n  {url}\n"));
         output::eprint_line(
             "If the browser is on another machine: paste the URL here that it is redirected to, even if no page is shown there.",
         );
         if !self.no_browser && output::is_interactive() {
-            open_browser(address);
+            open_browser(url);
         }
     }
 
@@ -157,9 +157,9 @@ impl LoginCommand {
 /// Fails if the MCP server is disabled or not trusted, or if its settings are incomplete. The error
 /// says what to do.
 fn check_server_usable(config: &Config, file: &McpFile, server_name: &str) -> anyhow::Result<()> {
-    let line = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
-    let served = mcp_tools::McpTools::new(config, file.clone(), line);
-    Ok(served.check_server_usable(server_name).map_err(CliError::usage_error)?)
+    let client = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
+    let tools = mcp_tools::McpTools::new(config, file.clone(), client);
+    Ok(tools.check_server_usable(server_name).map_err(CliError::usage_error)?)
 }
 
 /// Returns whether the server needs a login. Also true if the check fails and there was a login
@@ -170,7 +170,7 @@ async fn needs_login(
     had_login: bool,
 ) -> anyhow::Result<bool> {
     match servers.requires_login(server_name).await {
-        Ok(wants) => Ok(wants),
+        Ok(is_required) => Ok(is_required),
         Err(_) if had_login => Ok(true),
         Err(error) => Err(CliError::usage_error(error.to_string())
             .with_exit_code(Exit::Busy)
@@ -182,15 +182,15 @@ async fn needs_login(
 /// Returns the URL that the browser was redirected to after the login, from the callback or pasted
 /// by the user. `None` means that the timeout has passed.
 async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Option<String> {
-    let mut pasted = read_pasted_lines();
-    let comes = async {
+    let mut pasted_lines = read_pasted_lines();
+    let redirect = async {
         // One future for the whole loop, so that a redirect in progress is not dropped when a line
         // is pasted.
-        let mut comes = std::pin::pin!(server.wait_for_callback(login.oauth_state()));
+        let mut callback = std::pin::pin!(server.wait_for_callback(login.oauth_state()));
         loop {
             tokio::select! {
-                redirect_url = &mut comes => return redirect_url,
-                Some(line) = pasted.recv() => {
+                redirect_url = &mut callback => return redirect_url,
+                Some(line) = pasted_lines.recv() => {
                     if login.matches_callback(&line) {
                         return line;
                     }
@@ -201,7 +201,7 @@ async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Opt
             }
         }
     };
-    tokio::time::timeout(LOGIN_TIMEOUT, comes).await.ok()
+    tokio::time::timeout(LOGIN_TIMEOUT, redirect).await.ok()
 }
 
 /// Converts the error of a failed login and adds hints.
@@ -211,34 +211,34 @@ pub(crate) fn login_error(error: LoginError) -> CliError {
 
 /// Reads the lines that the user pastes to stdin, in a separate thread.
 fn read_pasted_lines() -> mpsc::Receiver<String> {
-    let (lines, read) = mpsc::channel(1);
+    let (sender, receiver) = mpsc::channel(1);
     // The thread ends with the process: a blocking read can't be cancelled.
     std::thread::spawn(move || {
         loop {
             let mut line = String::new();
             let mut stdin = std::io::stdin().lock().take(PASTED_BYTES_MAX);
             match stdin.read_line(&mut line) {
-                Ok(1..) if lines.blocking_send(line).is_ok() => {}
+                Ok(1..) if sender.blocking_send(line).is_ok() => {}
                 Ok(_) | Err(_) => return,
             }
         }
     });
-    read
+    receiver
 }
 
 /// Opens a URL in the browser. Errors are ignored, because the URL is printed as well.
-fn open_browser(address: &str) {
+fn open_browser(url: &str) {
     let program = match cfg!(target_os = "macos") {
         true => "open",
         false => "xdg-open",
     };
-    let started = Command::new(program)
-        .arg(address)
+    let child = Command::new(program)
+        .arg(url)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    drop(started);
+    drop(child);
 }
 
 /// Describes a stored login: when it expires, and its scopes.

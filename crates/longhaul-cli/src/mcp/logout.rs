@@ -31,25 +31,26 @@ pub(crate) struct LogoutCommand {
 impl LogoutCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_config_and_mcp_file()?;
-        let error_with_hint =
-            |why: String| CliError::usage_error(why).with_hint("all servers", "longhaul mcp ls");
+        let error_with_hint = |message: String| {
+            CliError::usage_error(message).with_hint("all servers", "longhaul mcp ls")
+        };
         file.find_server(&self.name).map_err(error_with_hint)?;
         let name = &self.name;
         match resolve_enabled_servers(&config, &file).get(name) {
             Some(Ok(_)) => {}
-            Some(Err(why)) => {
-                let message = format!("the address of the server `{name}` is unknown: {why}");
+            Some(Err(reason)) => {
+                let message = format!("the address of the server `{name}` is unknown: {reason}");
                 return Err(error_with_hint(message).into());
             }
             None => return Err(error_with_hint(format!("the server `{name}` is disabled")).into()),
         }
         let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
-        let may_ask = is_mcp_file_trusted(&config, &file);
+        let may_contact_server = is_mcp_file_trusted(&config, &file);
         runtime::build_single_thread_tokio()?.block_on(async {
             let mut interrupts = InterruptListener::listen()?;
             tokio::select! {
                 biased;
-                outcome = self.log_out(&servers, may_ask) => outcome,
+                outcome = self.log_out(&servers, may_contact_server) => outcome,
                 () = interrupts.next_signal() => {
                     output::eprint_line("Stopped; the login is still stored here.");
                     Ok(Exit::Interrupted)
@@ -98,9 +99,9 @@ fn describe_logout_outcome(outcome: &LogoutOutcome) -> String {
                  {NOT_TRUSTED_REASON}"
             )
         }
-        LogoutOutcome::RevocationFailed { reason: why } => {
+        LogoutOutcome::RevocationFailed { reason } => {
             format!(
-                "the login is deleted on this machine, but can't be revoked at the server: {why}"
+                "the login is deleted on this machine, but can't be revoked at the server: {reason}"
             )
         }
     }
@@ -108,12 +109,12 @@ fn describe_logout_outcome(outcome: &LogoutOutcome) -> String {
 
 /// Returns the outcome of the logout as JSON.
 fn to_json(server_name: &str, outcome: &LogoutOutcome) -> Value {
-    let (forgotten, revoked, why) = match outcome {
+    let (is_removed, is_revoked, reason) = match outcome {
         LogoutOutcome::NotLoggedIn => (false, false, None),
         LogoutOutcome::Revoked => (true, true, None),
         LogoutOutcome::RevocationUnsupported => (true, false, Some(NO_REVOCATION_REASON)),
         LogoutOutcome::RevocationSkipped => (true, false, Some(NOT_TRUSTED_REASON)),
-        LogoutOutcome::RevocationFailed { reason: why } => (true, false, Some(why.as_str())),
+        LogoutOutcome::RevocationFailed { reason } => (true, false, Some(reason.as_str())),
     };
-    json!({ "server": server_name, "removed": forgotten, "revoked": revoked, "reason": why })
+    json!({ "server": server_name, "removed": is_removed, "revoked": is_revoked, "reason": reason })
 }

@@ -46,25 +46,29 @@ type LoginStatuses = BTreeMap<String, Result<longhaul_mcp::LoginStatus, String>>
 impl ListServersCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_config_and_mcp_file()?;
-        let ready = resolve_enabled_servers(&config, &file);
-        let verdict = TrustItem::for_mcp_servers(&file)
+        let resolved = resolve_enabled_servers(&config, &file);
+        let trust_status = TrustItem::for_mcp_servers(&file)
             .map(|item| TrustDecisions::new(&config).trust_status(&item));
         let logins = load_login_statuses(&config, &file);
         let is_broken = !file.problems.is_empty();
         let exit = if is_broken { Exit::Usage } else { Exit::Done };
         if self.json {
-            output::print_json(&server_list_to_json(&file, &ready, (verdict.as_ref(), &logins)))?;
+            output::print_json(&server_list_to_json(
+                &file,
+                &resolved,
+                (trust_status.as_ref(), &logins),
+            ))?;
             return Ok(exit);
         }
         if file.servers.is_empty() {
             print_why_no_servers(&file);
         } else {
-            let head = ["SERVER", "BY", "COMMAND OR ADDRESS", "STATUS"];
+            let titles = ["SERVER", "BY", "COMMAND OR ADDRESS", "STATUS"];
             let rows = file.servers.iter().map(|server| {
-                let status = mcp_server_status(server, &ready, verdict.as_ref());
+                let status = mcp_server_status(server, &resolved, trust_status.as_ref());
                 mcp_server_row(server, &status, logins.get(&server.name))
             });
-            table::print_table(&head, rows)?;
+            table::print_table(&titles, rows)?;
         }
         print_problems_and_notes(&file);
         Ok(exit)
@@ -73,10 +77,10 @@ impl ListServersCommand {
 
 fn load_login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
     let servers = mcp_servers::create_mcp_servers(config, file, &environment::system_clock());
-    let found = servers.server_names().into_iter().filter_map(|name| {
+    let logins = servers.server_names().into_iter().filter_map(|name| {
         let login = match servers.login_status(&name) {
             Ok(login) => Ok(login?),
-            Err(LoginError::CredentialFile(why)) => Err(why.to_string()),
+            Err(LoginError::CredentialFile(error)) => Err(error.to_string()),
             // The server has no login.
             Err(
                 LoginError::Unsupported { .. } | LoginError::Server(_) | LoginError::Failed { .. },
@@ -86,7 +90,7 @@ fn load_login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
         };
         Some((name, login))
     });
-    found.collect()
+    logins.collect()
 }
 
 fn mcp_server_status(
@@ -101,8 +105,8 @@ fn mcp_server_status(
     if server.disabled {
         return status("disabled", "disabled", TextTone::Dim);
     }
-    if let Some(Err(why)) = resolved.get(&server.name) {
-        return status("incomplete", why, TextTone::Bad);
+    if let Some(Err(reason)) = resolved.get(&server.name) {
+        return status("incomplete", reason, TextTone::Bad);
     }
     match trust {
         Some(TrustStatus::Trusted) => status("trusted", "trusted", TextTone::Good),
@@ -112,7 +116,7 @@ fn mcp_server_status(
         Some(TrustStatus::Changed(_)) => {
             status("changed", "changed since it was trusted: longhaul trust", TextTone::NeedsPerson)
         }
-        Some(TrustStatus::Unknown(why)) => status("not_trusted", why, TextTone::Bad),
+        Some(TrustStatus::Unknown(reason)) => status("not_trusted", reason, TextTone::Bad),
         Some(TrustStatus::Undecided) | None => {
             status("not_trusted", "not trusted yet: longhaul trust", TextTone::NeedsPerson)
         }
@@ -129,16 +133,16 @@ fn mcp_server_row(
             format!(", the login has expired; log in again: longhaul mcp login {}", server.name)
         }
         Some(Ok(login)) => format!(", logged in, {}", describe_login(login)),
-        Some(Err(why)) => format!(", the login can't be read: {why}"),
+        Some(Err(reason)) => format!(", the login can't be read: {reason}"),
         None => String::new(),
     };
-    let (by, target) = match &server.transport {
+    let (transport_name, target) = match &server.transport {
         Some(target) => (target.name(), target.describe_transport()),
         None => ("", String::new()),
     };
     vec![
         TableCell::new(&server.name),
-        TableCell::new(by),
+        TableCell::new(transport_name),
         TableCell::new(target).with_max_chars(TARGET_CHARS_MAX),
         TableCell::new(format!("{}{login}", status.text)).with_tone(status.tone),
     ]
@@ -147,21 +151,21 @@ fn mcp_server_row(
 fn server_list_to_json(
     file: &McpFile,
     resolved: &ResolvedMcpServers,
-    (verdict, logins): (Option<&TrustStatus>, &LoginStatuses),
+    (trust, logins): (Option<&TrustStatus>, &LoginStatuses),
 ) -> Value {
-    let remarks = |remarks: &[longhaul::mcp::server::McpFileRemark]| {
+    let remark_texts = |remarks: &[longhaul::mcp::server::McpFileRemark]| {
         let texts = remarks.iter().map(ToString::to_string);
         texts.collect::<Vec<_>>()
     };
     let servers = file.servers.iter().map(|server| {
-        let status = mcp_server_status(server, resolved, verdict);
-        let mut problems = remarks(&server.problems);
-        if let (true, Some(Err(why))) = (problems.is_empty(), resolved.get(&server.name)) {
-            problems.push(why.clone());
+        let status = mcp_server_status(server, resolved, trust);
+        let mut problems = remark_texts(&server.problems);
+        if let (true, Some(Err(reason))) = (problems.is_empty(), resolved.get(&server.name)) {
+            problems.push(reason.clone());
         }
         let login = logins.get(&server.name);
-        if let Some(Err(why)) = login {
-            problems.push(why.clone());
+        if let Some(Err(reason)) = login {
+            problems.push(reason.clone());
         }
         let login = login.and_then(|login| login.as_ref().ok());
         json!({
@@ -176,10 +180,10 @@ fn server_list_to_json(
     });
     json!({
         "file": file.exists().then_some(&file.path),
-        "trust": verdict.map(TrustStatus::as_str),
+        "trust": trust.map(TrustStatus::as_str),
         "servers": servers.collect::<Value>(),
-        "problems": remarks(&file.problems),
-        "notes": remarks(&file.notes),
+        "problems": remark_texts(&file.problems),
+        "notes": remark_texts(&file.notes),
     })
 }
 

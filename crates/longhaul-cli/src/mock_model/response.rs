@@ -24,9 +24,11 @@ pub(crate) async fn wait_and_build_response(mock_response: MockResponse) -> Resp
     sleep(mock_response.initial_delay).await;
     let body = match (mock_response.body, mock_response.termination) {
         (MockBody::Full(body), ResponseTermination::Clean) => Either::Left(Full::new(body)),
-        (MockBody::Full(half), ending) => streaming_body(vec![half], Millis::ZERO, ending),
-        (MockBody::Stream(events), ending) => {
-            streaming_body(events, mock_response.event_delay, ending)
+        (MockBody::Full(body), termination) => {
+            streaming_body(vec![body], Millis::ZERO, termination)
+        }
+        (MockBody::Stream(events), termination) => {
+            streaming_body(events, mock_response.event_delay, termination)
         }
     };
     let mut response = Response::new(body);
@@ -53,11 +55,11 @@ fn streaming_body(
     event_delay: Millis,
     termination: ResponseTermination,
 ) -> ResponseBody {
-    let initial = Some((events.into_iter(), Millis::ZERO));
-    let pieces = stream::unfold(initial, move |state| async move {
-        let (mut events, pause) = state?;
+    let initial_state = Some((events.into_iter(), Millis::ZERO));
+    let frames = stream::unfold(initial_state, move |state| async move {
+        let (mut events, delay) = state?;
         if let Some(event) = events.next() {
-            sleep(pause).await;
+            sleep(delay).await;
             return Some((Ok(Frame::data(event)), Some((events, event_delay))));
         }
         match termination {
@@ -71,7 +73,7 @@ fn streaming_body(
             ResponseTermination::Stalled => std::future::pending().await,
         }
     });
-    Either::Right(StreamBody::new(pieces.boxed()))
+    Either::Right(StreamBody::new(frames.boxed()))
 }
 
 async fn sleep(duration: Millis) {

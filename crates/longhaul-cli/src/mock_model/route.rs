@@ -60,10 +60,10 @@ pub(crate) async fn handle_request(
             Ok(wait_and_build_response(answer).await)
         }
         MockEndpoint::Generate(api) => {
-            let (head, body) = request.into_parts();
+            let (parts, body) = request.into_parts();
             let body = read_request_body(body).await?;
             counts.add_request(body.as_ref().map_or(0, Bytes::len));
-            Ok(wait_and_build_response(generate_mock_reply(mock, api, (&head, body))).await)
+            Ok(wait_and_build_response(generate_mock_reply(mock, api, (&parts, body))).await)
         }
     }
 }
@@ -96,7 +96,7 @@ fn api_of_error_response(path: &str, headers: &HeaderMap) -> ApiKind {
 fn generate_mock_reply(
     mock: &MockProvider,
     api: ApiKind,
-    (head, body): (&Parts, Option<Bytes>),
+    (parts, body): (&Parts, Option<Bytes>),
 ) -> MockResponse {
     let Some(body) = body else {
         let message = format!("a request body may have at most {BODY_BYTES_MAX} bytes");
@@ -106,7 +106,7 @@ fn generate_mock_reply(
     };
     // A header that is not text becomes empty, which is rejected as invalid.
     let header = |name| {
-        let value = head.headers.get(name);
+        let value = parts.headers.get(name);
         value.map(|value| value.to_str().unwrap_or_default())
     };
     mock.respond(&IncomingRequest {
@@ -120,22 +120,22 @@ fn generate_mock_reply(
 
 /// Reads the whole body of a request. `None` means that the body is longer than allowed.
 async fn read_request_body(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
-    let (mut all, mut taken) = (BytesMut::new(), 0_usize);
+    let (mut bytes, mut byte_count) = (BytesMut::new(), 0_usize);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {
             continue;
         };
-        taken = taken.saturating_add(data.len());
-        if taken > BODY_BYTES_MAX {
-            all = BytesMut::new();
-        } else if all.is_empty() && body.is_end_stream() {
+        byte_count = byte_count.saturating_add(data.len());
+        if byte_count > BODY_BYTES_MAX {
+            bytes = BytesMut::new();
+        } else if bytes.is_empty() && body.is_end_stream() {
             return Ok(Some(data));
         } else {
-            all.extend_from_slice(&data);
+            bytes.extend_from_slice(&data);
         }
-        if taken > READ_BYTES_MAX {
+        if byte_count > READ_BYTES_MAX {
             break;
         }
     }
-    Ok((taken <= BODY_BYTES_MAX).then(|| all.freeze()))
+    Ok((byte_count <= BODY_BYTES_MAX).then(|| bytes.freeze()))
 }

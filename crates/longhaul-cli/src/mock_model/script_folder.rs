@@ -78,16 +78,16 @@ impl ScriptFolder {
         now: Timestamp,
     ) -> Option<Result<Arc<Script>, ScriptLookupError>> {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
-        let found = cache.get(name)?;
-        let checked_at = Timestamp::from_micros(found.checked_at.load(Ordering::Relaxed));
+        let cached = cache.get(name)?;
+        let checked_at = Timestamp::from_micros(cached.checked_at.load(Ordering::Relaxed));
         // A clock that was set back also requires a check.
         if now < checked_at || now.duration_since(checked_at) >= CHECK_INTERVAL {
-            if read_file_time_and_size(&self.script_path(name)) != Some(found.stamp) {
+            if read_file_time_and_size(&self.script_path(name)) != Some(cached.stamp) {
                 return None;
             }
-            found.checked_at.store(now.as_micros(), Ordering::Relaxed);
+            cached.checked_at.store(now.as_micros(), Ordering::Relaxed);
         }
-        Some(found.script.clone())
+        Some(cached.script.clone())
     }
 
     fn script_path(&self, name: &str) -> PathBuf {
@@ -110,15 +110,15 @@ impl ScriptSource for ScriptFolder {
         };
         let script = match &self.project {
             Some(project) => load_model_script(project, name).ok_or(ScriptLookupError::NotFound)?,
-            None => Script::load_script_file(&file).map_err(|why| why.to_string()),
+            None => Script::load_script_file(&file).map_err(|error| error.to_string()),
         };
         let script = script.map(Arc::new).map_err(ScriptLookupError::Invalid);
-        let fresh = CachedScript {
+        let entry = CachedScript {
             script: script.clone(),
             stamp,
             checked_at: AtomicI64::new(now.as_micros()),
         };
-        _ = cache.insert(name.to_owned(), fresh);
+        _ = cache.insert(name.to_owned(), entry);
         script
     }
 
@@ -139,8 +139,8 @@ impl ScriptSource for ScriptFolder {
 
 /// Returns the modification time and size of a file. `None` means that there is no regular file.
 fn read_file_time_and_size(file: &Path) -> Option<FileTimeAndSize> {
-    let found = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
-    Some((found.modified().ok(), found.len()))
+    let metadata = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+    Some((metadata.modified().ok(), metadata.len()))
 }
 
 #[cfg(test)]
@@ -187,10 +187,10 @@ mod tests {
         let script = root.join("scripts/x.yaml");
         symlink(dir.path().join("x.yaml"), &script).unwrap();
         let folder = ScriptFolder::for_project(root.clone());
-        let Err(ScriptLookupError::Invalid(why)) = script_reply_count(&folder, 0) else {
+        let Err(ScriptLookupError::Invalid(reason)) = script_reply_count(&folder, 0) else {
             panic!("a script outside the project was read");
         };
-        assert!(why.contains("leads out of the project"), "{why}");
+        assert!(reason.contains("leads out of the project"), "{reason}");
         assert!(!folder.is_outside_project());
         // In a folder that the user named, symlinks are followed.
         assert_eq!(script_reply_count(&ScriptFolder::new(root.join("scripts")), 0), Ok(1));

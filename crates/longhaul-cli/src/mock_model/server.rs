@@ -73,10 +73,10 @@ async fn serve_connection(stream: TcpStream, mock: &MockProvider, counts: &Reque
     // Sends small events at once.
     _ = stream.set_nodelay(true);
     let service = service_fn(|request| route::handle_request(mock, counts, request));
-    let served = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     // A disconnected client and a stream broken off on purpose are not errors.
-    _ = served.await;
+    _ = connection.await;
 }

@@ -67,10 +67,10 @@ impl CheckProvidersCommand {
     ) -> anyhow::Result<Exit> {
         let providers =
             self.trusted_providers(config, self.selected_providers(selector, dotenv_selector)?)?;
-        let named = !self.names.is_empty();
+        let is_named = !self.names.is_empty();
         let reports = runtime::build_single_thread_tokio()?.block_on(async {
             let checks =
-                providers.into_iter().map(|provider| check_provider(selector, provider, named));
+                providers.into_iter().map(|provider| check_provider(selector, provider, is_named));
             let checks = stream::iter(checks).buffered(CONCURRENCY);
             checks.collect::<Vec<_>>().await
         });
@@ -79,17 +79,17 @@ impl CheckProvidersCommand {
             output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
             return Ok(exit_for_worst_result(&reports));
         }
-        let head = ["PROVIDER", "KEY", "ENDPOINT", "STATUS"];
+        let titles = ["PROVIDER", "KEY", "ENDPOINT", "STATUS"];
         let mut rows: Vec<Vec<TableCell>> =
             reports.iter().map(|report| report.table_row(selector)).collect();
-        if !named {
-            let idle = selector.providers.as_slice().iter();
-            let idle = idle.filter(|one| {
+        if !is_named {
+            let skipped = selector.providers.as_slice().iter();
+            let skipped = skipped.filter(|one| {
                 one.needs_api_key() && one.variable_and_api_key(&selector.env).is_none()
             });
-            rows.extend(idle.map(skipped_provider_row));
+            rows.extend(skipped.map(skipped_provider_row));
         }
-        table::print_table(&head, rows)?;
+        table::print_table(&titles, rows)?;
         Ok(exit_for_worst_result(&reports))
     }
 
@@ -104,12 +104,14 @@ impl CheckProvidersCommand {
         let mut trusted = Vec::new();
         for provider in providers {
             let item = egress::provider_trust_item(config, &provider.name);
-            let why = item.and_then(|item| decisions.check_trusted(&item).err());
-            match why {
+            let reason = item.and_then(|item| decisions.check_trusted(&item).err());
+            match reason {
                 None => trusted.push(provider),
-                Some(why) if self.names.is_empty() => output::eprint_line(&format!("note: {why}")),
-                Some(why) => {
-                    return Err(CliError::usage_error(why)
+                Some(reason) if self.names.is_empty() => {
+                    output::eprint_line(&format!("note: {reason}"))
+                }
+                Some(reason) => {
+                    return Err(CliError::usage_error(reason)
                         .with_exit_code(Exit::NotAllowed)
                         .with_hint("review it and decide", "longhaul trust")
                         .into());
@@ -168,7 +170,7 @@ async fn check_provider<'a>(
     provider: &'a Provider,
     is_named: bool,
 ) -> ProviderCheckResult<'a> {
-    let watch = Stopwatch::start();
+    let stopwatch = Stopwatch::start();
     let limits = HttpLimits {
         connect: provider.limits.connect.min(CONNECT_TIMEOUT),
         first_byte: provider.limits.first_byte.min(RESPONSE_TIMEOUT),
@@ -177,7 +179,7 @@ async fn check_provider<'a>(
     };
     let (key, headers) =
         (provider.variable_and_api_key(&selector.env), provider.unredacted_headers());
-    let asker = ModelListRequest {
+    let request = ModelListRequest {
         provider: &provider.name,
         api: match provider.api {
             ApiFormat::Anthropic => ModelListApi::Anthropic,
@@ -190,18 +192,18 @@ async fn check_provider<'a>(
     let outcome = match HttpClient::new(&provider.base_url, limits) {
         Err(error) => Err(Failure::new(FailureClass::InvalidRequest, error.to_string())),
         Ok(http) => {
-            let fetched =
-                tokio::time::timeout(CHECK_TIMEOUT, fetch_model_names(&http, &asker)).await;
-            let late = format!(
+            let result =
+                tokio::time::timeout(CHECK_TIMEOUT, fetch_model_names(&http, &request)).await;
+            let message = format!(
                 "the provider sent no complete response within {} s",
                 CHECK_TIMEOUT.as_secs()
             );
-            fetched.unwrap_or_else(|_| Err(Failure::new(FailureClass::Timeout, late)))
+            result.unwrap_or_else(|_| Err(Failure::new(FailureClass::Timeout, message)))
         }
     };
     ProviderCheckResult {
         provider,
-        duration: Millis(watch.elapsed_nanos() / 1_000_000),
+        duration: Millis(stopwatch.elapsed_nanos() / 1_000_000),
         outcome,
         is_optional: !is_named && !provider.needs_api_key() && !provider.is_configured,
     }
@@ -233,13 +235,13 @@ enum ProviderHealth {
 
 impl ProviderCheckResult<'_> {
     fn provider_health(&self) -> ProviderHealth {
-        let Err(failed) = &self.outcome else {
+        let Err(failure) = &self.outcome else {
             return ProviderHealth::Healthy;
         };
-        if is_non_api_response(failed) {
+        if is_non_api_response(failure) {
             return ProviderHealth::Unexpected;
         }
-        match failed.class {
+        match failure.class {
             FailureClass::Auth | FailureClass::Quota => ProviderHealth::KeyRefused,
             FailureClass::InvalidRequest
             | FailureClass::ContextOverflow
@@ -258,22 +260,22 @@ impl ProviderCheckResult<'_> {
 
     /// Describes the result of the check and, if it failed, what to do.
     fn result_message(&self, selector: &ModelSelector) -> String {
-        let failed = match &self.outcome {
+        let failure = match &self.outcome {
             Ok(names) => return self.success_message(selector, names),
-            Err(failed) => failed,
+            Err(failure) => failure,
         };
-        let (provider, why) = (self.provider, &failed.message);
+        let (provider, message) = (self.provider, &failure.message);
         match self.provider_health() {
             ProviderHealth::Healthy => String::new(),
             ProviderHealth::Unreachable if self.is_optional => "not running".to_owned(),
             ProviderHealth::Unreachable if provider.name == "ollama" => {
-                format!("Ollama can't be reached; start it with `ollama serve`: {why}")
+                format!("Ollama can't be reached; start it with `ollama serve`: {message}")
             }
             ProviderHealth::Unreachable => {
-                format!("the provider can't be reached or is busy; try again: {why}")
+                format!("the provider can't be reached or is busy; try again: {message}")
             }
             ProviderHealth::Unexpected => {
-                let summary = match is_non_api_response(failed) {
+                let summary = match is_non_api_response(failure) {
                     true => "the server responds, but not like a provider;",
                     false => "the response is unexpected;",
                 };
@@ -281,13 +283,19 @@ impl ProviderCheckResult<'_> {
                     ApiFormat::Anthropic => "without /v1",
                     ApiFormat::Responses | ApiFormat::Chat => "with /v1",
                 };
-                format!("{summary} check base_url (it must be written {with_or_without_v1}): {why}")
+                format!(
+                    "{summary} check base_url (it must be written {with_or_without_v1}): {message}"
+                )
             }
             ProviderHealth::KeyRefused => match provider.variable_and_api_key(&selector.env) {
                 Some((variable, _)) => {
-                    format!("the provider rejects the key in {variable}; use another key: {why}")
+                    format!(
+                        "the provider rejects the key in {variable}; use another key: {message}"
+                    )
                 }
-                None => format!("the provider needs a key; name its variable in key_env: {why}"),
+                None => {
+                    format!("the provider needs a key; name its variable in key_env: {message}")
+                }
             },
         }
     }
@@ -310,11 +318,12 @@ impl ProviderCheckResult<'_> {
     /// Returns the provider's default model if the provider does not list that model.
     fn unlisted_default_model(&self, selector: &ModelSelector, names: &[String]) -> Option<String> {
         let name = &self.provider.name;
-        let full = selector.default_model(name)?;
-        let model = full.strip_prefix(&format!("{name}/"))?.to_owned();
+        let default_model = selector.default_model(name)?;
+        let model = default_model.strip_prefix(&format!("{name}/"))?.to_owned();
         // Some providers list dated versions only.
-        let has = names.iter().any(|one| *one == model || one.starts_with(&format!("{model}-2")));
-        (!has && !names.is_empty()).then_some(model)
+        let is_listed =
+            names.iter().any(|one| *one == model || one.starts_with(&format!("{model}-2")));
+        (!is_listed && !names.is_empty()).then_some(model)
     }
 
     fn table_row(&self, selector: &ModelSelector) -> Vec<TableCell> {
@@ -338,7 +347,7 @@ impl ProviderCheckResult<'_> {
     }
 
     fn to_json(&self, selector: &ModelSelector) -> Value {
-        let failed = self.outcome.as_ref().err();
+        let failure = self.outcome.as_ref().err();
         json!({
             "provider": self.provider.name,
             "endpoint": self.provider.base_url,
@@ -346,7 +355,7 @@ impl ProviderCheckResult<'_> {
             "ok": self.outcome.is_ok(),
             "duration_ms": self.duration.0,
             "models": self.outcome.as_ref().ok(),
-            "failure": failed.map(|failed| failed.class.as_str()),
+            "failure": failure.map(|failure| failure.class.as_str()),
             "message": self.result_message(selector),
         })
     }
@@ -355,14 +364,14 @@ impl ProviderCheckResult<'_> {
 /// Returns whether the request succeeded but the body is not an API response, such as a login page.
 /// Repeating the request would not help.
 fn is_non_api_response(failure: &Failure) -> bool {
-    let is_well = failure.status.is_some_and(|status| (200..300).contains(&status));
-    is_well && failure.class == FailureClass::Server
+    let is_success = failure.status.is_some_and(|status| (200..300).contains(&status));
+    is_success && failure.class == FailureClass::Server
 }
 
 /// Returns the exit code for the worst result of all checks.
 fn exit_for_worst_result(reports: &[ProviderCheckResult<'_>]) -> Exit {
-    let counted = reports.iter().filter(|report| !report.is_optional);
-    match counted.map(ProviderCheckResult::provider_health).max() {
+    let required_reports = reports.iter().filter(|report| !report.is_optional);
+    match required_reports.map(ProviderCheckResult::provider_health).max() {
         None | Some(ProviderHealth::Healthy) => Exit::Done,
         Some(ProviderHealth::Unreachable) => Exit::Busy,
         Some(ProviderHealth::Unexpected) => Exit::Usage,

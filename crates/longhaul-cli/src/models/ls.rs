@@ -24,11 +24,11 @@ pub(crate) struct ListModelsCommand {
 impl ListModelsCommand {
     pub(crate) fn run(&self, selector: &ModelSelector) -> anyhow::Result<()> {
         // Listing does not contact Ollama; only commands that need a model do.
-        let chosen = selector.choose_model(None, |_| None);
+        let default_choice = selector.choose_model(None, |_| None);
         if self.json {
-            return output::print_json(&model_list_to_json(selector, chosen.as_ref().ok()));
+            return output::print_json(&model_list_to_json(selector, default_choice.as_ref().ok()));
         }
-        let head = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
+        let titles = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
         let mut rows: Vec<Vec<TableCell>> =
             selector.providers.as_slice().iter().map(|one| provider_row(selector, one)).collect();
         rows.push(vec![
@@ -38,10 +38,10 @@ impl ListModelsCommand {
             TableCell::new("built in"),
             TableCell::new("for demos and tests, no AI").with_tone(TextTone::Dim),
         ]);
-        table::print_table(&head, rows)?;
+        table::print_table(&titles, rows)?;
         output::print_line("")?;
-        let head = ["NAME", "MODEL", "FROM"];
-        table::print_table(&head, alias_rows(selector, chosen.as_ref().ok()))
+        let titles = ["NAME", "MODEL", "FROM"];
+        table::print_table(&titles, alias_rows(selector, default_choice.as_ref().ok()))
     }
 }
 
@@ -78,8 +78,11 @@ fn provider_row(selector: &ModelSelector, provider: &Provider) -> Vec<TableCell>
 }
 
 /// Returns the table rows of the short names of models, with the default model first.
-fn alias_rows(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Vec<Vec<TableCell>> {
-    let first = match chosen {
+fn alias_rows(
+    selector: &ModelSelector,
+    default_choice: Option<&ModelChoice>,
+) -> Vec<Vec<TableCell>> {
+    let default_row = match default_choice {
         Some(choice) => vec![
             TableCell::new("default"),
             TableCell::new(&choice.name),
@@ -91,11 +94,11 @@ fn alias_rows(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Vec<Vec
             TableCell::new(NO_DEFAULT),
         ],
     };
-    let others = selector.aliases.iter().filter(|(name, _)| *name != "default");
-    let others = others.map(|(name, (model, origin))| {
+    let other_rows = selector.aliases.iter().filter(|(name, _)| *name != "default");
+    let other_rows = other_rows.map(|(name, (model, origin))| {
         vec![TableCell::new(name), TableCell::new(model), TableCell::new(origin)]
     });
-    std::iter::once(first).chain(others).collect()
+    std::iter::once(default_row).chain(other_rows).collect()
 }
 
 fn format_choice_reason(reason: &ModelChoiceReason) -> String {
@@ -107,7 +110,7 @@ fn format_choice_reason(reason: &ModelChoiceReason) -> String {
     }
 }
 
-fn model_list_to_json(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Value {
+fn model_list_to_json(selector: &ModelSelector, default_choice: Option<&ModelChoice>) -> Value {
     let providers = selector.providers.as_slice().iter().map(|provider| {
         let (state, variable) = api_key_state_and_variable(selector, provider);
         json!({
@@ -125,7 +128,7 @@ fn model_list_to_json(selector: &ModelSelector, chosen: Option<&ModelChoice>) ->
     json!({
         "providers": providers.collect::<Value>(),
         "names": names.collect::<Map<_, _>>(),
-        "default": chosen.map(|choice| json!({
+        "default": default_choice.map(|choice| json!({
             "model": choice.name,
             "from": format_choice_reason(&choice.reason),
         })),

@@ -32,10 +32,10 @@ struct PricedModel<'a> {
 
 impl ModelPricesCommand {
     pub(crate) fn run(&self, selector: &ModelSelector) -> anyhow::Result<()> {
-        let (lines, unknown) = self.select_priced_models(selector);
+        let (models, unknown) = self.select_priced_models(selector);
         // Known models are printed before the error about unknown names.
-        if !lines.is_empty() || unknown.is_empty() {
-            self.print_prices(selector, &lines)?;
+        if !models.is_empty() || unknown.is_empty() {
+            self.print_prices(selector, &models)?;
         }
         match unknown.is_empty() {
             true => Ok(()),
@@ -57,19 +57,19 @@ impl ModelPricesCommand {
             });
             return output::print_json(&value);
         }
-        let head = ["MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE"];
+        let titles = ["MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE"];
         let rows = models.iter().map(price_row);
-        table::print_table(&head, rows)?;
+        table::print_table(&titles, rows)?;
         let day = selector.prices.price_date();
         output::print_line(&format!(
             "\nUS dollars per million tokens, list prices of {day}; WRITE is for writing to a cache."
         ))?;
-        let unknown = models.iter().find(|line| listed_price(line).is_none());
-        if let Some(line) = unknown {
+        let unpriced = models.iter().find(|model| listed_price(model).is_none());
+        if let Some(model) = unpriced {
             output::print_line("Unknown prices can be set in longhaul.toml:")?;
             output::print_text(&format!(
                 "  [prices.\"{}\"]\n  input = 0.25\n  output = 2.0",
-                line.name
+                model.name
             ))?;
         }
         Ok(())
@@ -87,24 +87,25 @@ impl ModelPricesCommand {
                 .map(|entry| PricedModel { name: entry.name.clone(), entry: Some(entry) });
             return (all.collect(), Vec::new());
         }
-        let (mut lines, mut unknown) = (Vec::new(), Vec::new());
+        let (mut models, mut unknown) = (Vec::new(), Vec::new());
         for model in &self.models {
             // A model name without its provider is enough if the price table has it.
-            let ending = format!("/{model}");
-            let listed = selector.prices.model_entries().find(|one| one.name.ends_with(&ending));
-            let name = match listed.filter(|_| !selector.aliases.contains_key(model)) {
+            let suffix = format!("/{model}");
+            let listed_entry =
+                selector.prices.model_entries().find(|one| one.name.ends_with(&suffix));
+            let name = match listed_entry.filter(|_| !selector.aliases.contains_key(model)) {
                 Some(entry) => Ok(entry.name.clone()),
                 None => selector.choose_model(Some(model), |_| None).map(|choice| choice.name),
             };
             match name {
                 Ok(name) => {
                     let entry = selector.prices.find_model_entry_by_name(&name);
-                    lines.push(PricedModel { name, entry });
+                    models.push(PricedModel { name, entry });
                 }
-                Err(why) => unknown.push(why),
+                Err(error) => unknown.push(error),
             }
         }
-        (lines, unknown)
+        (models, unknown)
     }
 }
 
@@ -113,16 +114,16 @@ fn listed_price(model: &PricedModel<'_>) -> Option<longhaul_core::usage::Price> 
 }
 
 fn price_row(model: &PricedModel<'_>) -> Vec<TableCell> {
-    let money = |micros: u64| TableCell::new(format_usd(micros));
+    let usd_cell = |micros: u64| TableCell::new(format_usd(micros));
     let count = |count: Option<u64>| TableCell::new(count.map_or("?".to_owned(), format_thousands));
     let entry = model.entry.cloned().unwrap_or_default();
     let mut row = vec![TableCell::new(&model.name)];
     match entry.price {
         Some(price) => row.extend([
-            money(price.input),
-            money(price.output),
-            money(price.cached),
-            money(price.cache_write),
+            usd_cell(price.input),
+            usd_cell(price.output),
+            usd_cell(price.cached),
+            usd_cell(price.cache_write),
         ]),
         None => row.extend(std::iter::repeat_n(TableCell::new("?"), 4)),
     }
@@ -145,15 +146,15 @@ fn format_thousands(count: u64) -> String {
 
 fn to_json(model: &PricedModel<'_>) -> Value {
     let entry = model.entry.cloned().unwrap_or_default();
-    let money = |micros: u64| format_usd(micros);
+    let format_price = |micros: u64| format_usd(micros);
     json!({
         "model": model.name,
         "listed_as": model.entry.map(|entry| &entry.name),
         "price": entry.price.map(|price| json!({
-            "input": money(price.input),
-            "output": money(price.output),
-            "cached": money(price.cached),
-            "cache_write": money(price.cache_write),
+            "input": format_price(price.input),
+            "output": format_price(price.output),
+            "cached": format_price(price.cached),
+            "cache_write": format_price(price.cache_write),
         })),
         "window": entry.window,
         "max_output": entry.max_output,

@@ -13,7 +13,7 @@ pub(crate) fn print_banner(runtime: &ProjectRuntime, url: &str, ticket: &Secret)
         .map(|file| display_path(runtime, &file))
         .unwrap_or_default();
     let model = match runtime.longhaul.services().models.resolve_model_name(None) {
-        Ok(found) => found.name,
+        Ok(model) => model.name,
         Err(_) => "none by default".to_owned(),
     };
     let agents = runtime.loaded.agents.len();
@@ -37,6 +37,6 @@ pub(crate) fn print_banner(runtime: &ProjectRuntime, url: &str, ticket: &Secret)
 
 /// Returns the path of a file, relative to the project if the file is inside it.
 fn display_path(runtime: &ProjectRuntime, file: &std::path::Path) -> String {
-    let inside = file.strip_prefix(&runtime.config.root);
-    inside.unwrap_or(file).display().to_string()
+    let relative_path = file.strip_prefix(&runtime.config.root);
+    relative_path.unwrap_or(file).display().to_string()
 }

@@ -48,8 +48,8 @@ impl FileTimesAndSizes {
             files.extend(skills.map(|skill| skill.join(skills::SKILL_FILE)));
         }
         let entries = files.into_iter().filter_map(|file| {
-            let found = fs::metadata(&file).ok()?;
-            Some((file, (found.modified().ok(), found.len())))
+            let metadata = fs::metadata(&file).ok()?;
+            Some((file, (metadata.modified().ok(), metadata.len())))
         });
         Self(entries.collect())
     }
@@ -57,9 +57,11 @@ impl FileTimesAndSizes {
     /// Returns whether a file has a timestamp less than `RECENT_MICROS` before or after
     /// `now_micros`, or an unknown one.
     fn has_recently_changed_file(&self, now_micros: i64) -> bool {
-        self.0.values().any(|(changed, _)| {
-            let since = changed.and_then(|changed| changed.duration_since(UNIX_EPOCH).ok());
-            let micros = since.and_then(|since| i64::try_from(since.as_micros()).ok());
+        self.0.values().any(|(modified, _)| {
+            let since_epoch =
+                modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+            let micros =
+                since_epoch.and_then(|since_epoch| i64::try_from(since_epoch.as_micros()).ok());
             micros.is_none_or(|micros| (now_micros - micros).abs() < RECENT_MICROS)
         })
     }
@@ -82,19 +84,20 @@ fn removed_agent_file_messages(
     let broken = broken.map(|one| (one.name.as_str(), &one.path, false));
     let mut messages = Vec::new();
     for (name, path, was_ready) in old.chain(broken) {
-        let ready = new_agents.agents.iter();
-        let ready = ready.map(|one| (one.agent.name.as_str(), &one.path));
+        let loaded = new_agents.agents.iter();
+        let loaded = loaded.map(|one| (one.agent.name.as_str(), &one.path));
         let broken = new_agents.broken.iter().map(|one| (one.name.as_str(), &one.path));
         let hidden = new_agents.hidden.iter().map(|one| (one.name.as_str(), &one.path));
-        let mut files = ready.chain(broken).chain(hidden);
+        let mut files = loaded.chain(broken).chain(hidden);
         if files.clone().any(|(_, file)| file == path) {
             continue;
         }
-        let (path, next) = (path.display(), files.find(|(other, _)| *other == name));
-        match next {
-            Some((_, next)) => messages.push(format!(
+        let (path, replacement) =
+            (path.display(), files.find(|(agent_name, _)| *agent_name == name));
+        match replacement {
+            Some((_, replacement)) => messages.push(format!(
                 "{path} was removed: new runs of `{name}` use {}; existing runs keep the old version",
-                next.display()
+                replacement.display()
             )),
             None if was_ready => {}
             None => messages.push(format!("{path} was removed")),
@@ -107,23 +110,24 @@ fn removed_agent_file_messages(
 /// chain files that are new.
 fn describe_chain_changes(old: &LoadedChains, new: &LoadedChains) -> Vec<String> {
     let find = |chains: &LoadedChains, name: &str| {
-        let found = chains.chains.iter().find(|one: &&LoadedChain| one.name == name);
-        found.map(|one| one.spec.clone())
+        let chain = chains.chains.iter().find(|one: &&LoadedChain| one.name == name);
+        chain.map(|one| one.spec.clone())
     };
     let mut messages = Vec::new();
     for chain in &new.chains {
         match find(old, &chain.name) {
             None => messages.push(format!("the chain `{}` was added", chain.name)),
-            Some(before) if before != chain.spec => {
+            Some(old_spec) if old_spec != chain.spec => {
                 messages.push(format!("the chain `{}` has changed: new runs use it", chain.name));
             }
             Some(_) => {}
         }
     }
-    let gone = old.chains.iter().filter(|chain| find(new, &chain.name).is_none());
-    messages.extend(gone.map(|chain| format!("the chain `{}` can't be used any more", chain.name)));
-    let fresh = new.problems.iter().filter(|problem| !old.problems.contains(problem));
-    messages.extend(fresh.map(ToString::to_string));
+    let removed = old.chains.iter().filter(|chain| find(new, &chain.name).is_none());
+    messages
+        .extend(removed.map(|chain| format!("the chain `{}` can't be used any more", chain.name)));
+    let new_problems = new.problems.iter().filter(|problem| !old.problems.contains(problem));
+    messages.extend(new_problems.map(ToString::to_string));
     messages
 }
 
@@ -133,8 +137,8 @@ fn agent_script_errors(root: &Path, loaded: &LoadedAgents) -> Vec<String> {
     let models = loaded.agents.iter().flat_map(|one| &one.agent.models);
     let names = models.filter_map(|model| model.strip_prefix(SCRIPTED_PROVIDER)?.strip_prefix('/'));
     let names: BTreeSet<&str> = names.collect();
-    let read = names.into_iter().filter_map(|name| load_model_script(root, name));
-    read.filter_map(Result::err).collect()
+    let scripts = names.into_iter().filter_map(|name| load_model_script(root, name));
+    scripts.filter_map(Result::err).collect()
 }
 
 /// Returns the content of the project's settings file. `None` means that the file can't be read,
@@ -207,29 +211,31 @@ impl<'a> ProjectReloader<'a> {
     /// Applies a changed `.mcp.json` to new runs if the file is trusted. If the file becomes
     /// trusted later, it is applied then.
     fn reload_mcp_servers(&mut self) {
-        let served = &self.runtime.mcp_tools;
-        let refused = match served.read_mcp_file_if_changed() {
+        let mcp_tools = &self.runtime.mcp_tools;
+        let rejection = match mcp_tools.read_mcp_file_if_changed() {
             None => None,
-            Some(Err(why)) => Some(why),
+            Some(Err(reason)) => Some(reason),
             Some(Ok(file)) => {
                 let servers = file.servers.len() as u64;
-                let line = mcp_servers::create_mcp_client(
+                let client = mcp_servers::create_mcp_client(
                     &self.runtime.config,
                     &file,
                     &self.runtime.longhaul.services().clock,
                 );
-                served.replace_servers(file, line);
+                mcp_tools.replace_servers(file, client);
                 tracing::info!(servers, "{FILE_NAME} was reloaded");
                 self.reload_agents();
                 None
             }
         };
-        if refused != self.rejection_reason
-            && let Some(why) = &refused
+        if rejection != self.rejection_reason
+            && let Some(reason) = &rejection
         {
-            tracing::warn!("{FILE_NAME} has changed; the previous version stays in effect: {why}");
+            tracing::warn!(
+                "{FILE_NAME} has changed; the previous version stays in effect: {reason}"
+            );
         }
-        self.rejection_reason = refused;
+        self.rejection_reason = rejection;
     }
 
     fn reload_agents(&mut self) {
@@ -239,16 +245,18 @@ impl<'a> ProjectReloader<'a> {
         let chain_changes = describe_chain_changes(&self.loaded.chains, &loaded.chains);
         self.runtime.longhaul.replace_agents(loaded.to_agent_registry());
         self.runtime.longhaul.replace_chains(loaded.chains.to_chain_registry());
-        let removed = removed_agent_file_messages(&self.loaded, &loaded);
+        let removed_messages = removed_agent_file_messages(&self.loaded, &loaded);
         self.loaded = loaded;
-        for message in removed.into_iter().chain(changes.messages).chain(chain_changes) {
+        for message in removed_messages.into_iter().chain(changes.messages).chain(chain_changes) {
             tracing::info!("{message}");
         }
-        let scripts = agent_script_errors(&self.runtime.config.root, &self.loaded);
-        for wrong in scripts.iter().filter(|wrong| !self.reported_script_errors.contains(wrong)) {
-            tracing::warn!("{wrong}");
+        let script_errors = agent_script_errors(&self.runtime.config.root, &self.loaded);
+        for error in
+            script_errors.iter().filter(|error| !self.reported_script_errors.contains(error))
+        {
+            tracing::warn!("{error}");
         }
-        self.reported_script_errors = scripts;
+        self.reported_script_errors = script_errors;
         for problem in changes.problems {
             tracing::warn!("{problem}");
         }

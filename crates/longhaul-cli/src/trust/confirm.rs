@@ -29,16 +29,16 @@ pub(crate) fn ask_for_trust_before_run(
     };
     let needed: Vec<&TrustItem> = project.items.iter().filter(is_needed).collect();
     // A yes covers only what is needed now, not what other agents would do.
-    let open = needed.iter().copied().filter(|item| {
+    let undecided = needed.iter().copied().filter(|item| {
         let status = project.decisions.trust_status(item);
         matches!(status, TrustStatus::Undecided | TrustStatus::Changed(_))
     });
-    let open: Vec<&TrustItem> = open.collect();
-    if !open.is_empty() && !unattended && output::is_interactive() {
-        ask_for_trust(&project.decisions, &open)?;
+    let undecided: Vec<&TrustItem> = undecided.collect();
+    if !undecided.is_empty() && !unattended && output::is_interactive() {
+        ask_for_trust(&project.decisions, &undecided)?;
     }
-    let refused = needed.iter().filter_map(|item| project.decisions.check_trusted(item).err());
-    Ok(refused.map(|message| sanitize::sanitize_line(&message)).collect())
+    let refusals = needed.iter().filter_map(|item| project.decisions.check_trusted(item).err());
+    Ok(refusals.map(|message| sanitize::sanitize_line(&message)).collect())
 }
 
 /// Shows these items, asks once whether to trust all of them, and records a yes. Without a terminal
@@ -50,8 +50,8 @@ pub(crate) fn ask_for_trust(
     for item in items {
         print_trust_item(decisions, item);
     }
-    let agrees = |line: String| matches!(line.trim(), "y" | "yes");
-    match output::is_interactive() && output::ask_for_line("Trust it? [y/N]").is_some_and(agrees) {
+    let is_yes = |line: String| matches!(line.trim(), "y" | "yes");
+    match output::is_interactive() && output::ask_for_line("Trust it? [y/N]").is_some_and(is_yes) {
         true => record_trust(decisions, items),
         false => Ok(()),
     }
@@ -59,8 +59,8 @@ pub(crate) fn ask_for_trust(
 
 /// Records that the user trusts these items. The files of the items must be readable.
 pub(crate) fn record_trust(decisions: &TrustDecisions, items: &[&TrustItem]) -> anyhow::Result<()> {
-    let stored = decisions.record_trust(items, SystemClock.now());
-    stored.map_err(decision_file_error)?;
+    let result = decisions.record_trust(items, SystemClock.now());
+    result.map_err(decision_file_error)?;
     for item in items {
         eprint_sanitized_line(&match item.kind {
             TrustKind::Shell => format!(

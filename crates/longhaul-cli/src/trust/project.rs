@@ -32,17 +32,17 @@ impl ProjectTrust {
     /// Returns the items whose files can be read and whose current content the user has not
     /// trusted. Trust that only an environment variable grants does not count.
     pub(crate) fn untrusted_items(&self) -> Vec<&TrustItem> {
-        let is_open = |item: &&TrustItem| {
+        let is_untrusted = |item: &&TrustItem| {
             item.files.is_ok() && !self.decisions.trust_status_by_decisions(item).allows_use()
         };
-        self.items.iter().filter(is_open).collect()
+        self.items.iter().filter(is_untrusted).collect()
     }
 }
 
 /// Returns the error for a file of trust decisions that can't be read or written.
 pub(crate) fn decision_file_error(error: PrivateFileError) -> anyhow::Error {
     let failure = CliError::usage_error(format!("trust decisions can't be stored: {error}"));
-    let first = match &error {
+    let first_hint = match &error {
         PrivateFileError::NoHome => None,
         PrivateFileError::Io { path, .. } => {
             let folder = path.parent().unwrap_or(path).display();
@@ -58,14 +58,14 @@ pub(crate) fn decision_file_error(error: PrivateFileError) -> anyhow::Error {
             Some(("delete it and decide again", format!("rm {}", path.display())))
         }
     };
-    let failure = match first {
+    let failure = match first_hint {
         Some((label, command)) => failure.with_hint(label, command),
         None => failure,
     };
-    let elsewhere = "XDG_STATE_HOME=/some/folder longhaul trust";
+    let other_folder_command = "XDG_STATE_HOME=/some/folder longhaul trust";
     let trust_all_command = format!("{TRUST_VAR}=1 longhaul ...");
     failure
-        .with_hint("or store them elsewhere", elsewhere)
+        .with_hint("or store them elsewhere", other_folder_command)
         .with_hint("or trust everything, for one command", trust_all_command)
         .into()
 }

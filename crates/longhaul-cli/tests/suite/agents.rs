@@ -126,7 +126,7 @@ fn the_contract_file_loads_except_for_sandbox_and_time_limits() {
         ("skills/rust-style/SKILL.md", skill),
     ];
     let (_folder, loaded) = load_files(files);
-    let later = |position: &str, key: &str| {
+    let unsupported_key_problem = |position: &str, key: &str| {
         format!(
             "agents/implement.md:{position}: `{key}` is not supported by this build yet: remove it"
         )
@@ -137,17 +137,17 @@ fn the_contract_file_loads_except_for_sandbox_and_time_limits() {
             "agents/implement.md:9:1: `shell` needs a sandbox, which this build does not support yet: it supports \
           only `sandbox: { isolation: none }`, which runs commands unsandboxed"
                 .to_owned(),
-            later("9:12", "provider"),
-            later("9:29", "idle_stop"),
-            later("9:44", "network"),
-            later("9:59", "volume"),
-            later("9:102", "env_file"),
+            unsupported_key_problem("9:12", "provider"),
+            unsupported_key_problem("9:29", "idle_stop"),
+            unsupported_key_problem("9:44", "network"),
+            unsupported_key_problem("9:59", "volume"),
+            unsupported_key_problem("9:102", "env_file"),
         ]
     );
     let mut kinds = loaded.problems.iter().map(|problem| problem.kind);
     assert!(kinds.all(|kind| kind == ProblemKind::Unsupported));
-    let refused = loaded.find_loaded_agent("implement").unwrap_err();
-    assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 6));
+    let error = loaded.find_loaded_agent("implement").unwrap_err();
+    assert!(matches!(error, AgentError::Broken { problems, .. } if problems.len() == 6));
 }
 
 #[test]
@@ -160,11 +160,11 @@ fn fallback_models_are_read_in_order() {
 
 #[test]
 fn supported_fields_of_the_contract_are_read() {
-    let later = ["skills", "sandbox", "output"];
+    let unsupported_keys = ["skills", "sandbox", "output"];
     let text: String = CONTRACT
         .replace(", shell, mcp:github", "")
         .split_inclusive('\n')
-        .filter(|line| !later.iter().any(|key| line.starts_with(key)))
+        .filter(|line| !unsupported_keys.iter().any(|key| line.starts_with(key)))
         .collect();
     let loaded = load_with_built_ins(&[("implement.md", text.as_bytes())], &[]);
     assert_eq!(problem_texts(&loaded), [""; 0]);
@@ -226,8 +226,8 @@ fn a_minimal_agent_file_is_enough() {
         "approve:\n- { tool: a, ask: x, approvers: { count: 2, not: submitter }, always: true }\n- { tool: '*', allow: true, in_doubt: tell }",
     )
     .rules;
-    let two = ApprovalRequirement { count: 2, not_submitter: true };
-    assert_eq!(rules[0].approvers, two);
+    let requirement = ApprovalRequirement { count: 2, not_submitter: true };
+    assert_eq!(rules[0].approvers, requirement);
     assert!(rules[0].always);
     assert_eq!(rules[1].action, GateRuleAction::Allow);
     assert_eq!(rules[1].in_doubt, Some(InDoubtPolicy::Tell));
@@ -419,16 +419,16 @@ fn templates_are_compiled_early() {
 
 #[test]
 fn invalid_front_matter_is_one_problem_with_its_position() {
-    let one = |text: &str, expected: &str| {
+    let assert_single_problem = |text: &str, expected: &str| {
         let found = problems(text);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with(expected), "{found:?}");
     };
-    one("# Read me\n", "1:1: an agent file starts with a line `---`");
-    one("---\nname: [a\n---\n", "2:7: the text is not valid YAML: ");
-    one("---\nname: a\nname: a\n---\n", "3:1: the text is not valid YAML: ");
-    let deep = format!("---\ncontext: {}{}\n---\n", "[".repeat(40), "]".repeat(40));
-    one(&deep, "2:");
+    assert_single_problem("# Read me\n", "1:1: an agent file starts with a line `---`");
+    assert_single_problem("---\nname: [a\n---\n", "2:7: the text is not valid YAML: ");
+    assert_single_problem("---\nname: a\nname: a\n---\n", "3:1: the text is not valid YAML: ");
+    let deep_yaml = format!("---\ncontext: {}{}\n---\n", "[".repeat(40), "]".repeat(40));
+    assert_single_problem(&deep_yaml, "2:");
     let loaded = load_with_built_ins(&[("a.md", b"---\nname: \xff\n---\n")], &[]);
     assert_eq!(
         problem_texts(&loaded),
@@ -449,8 +449,8 @@ fn a_broken_file_stops_only_its_own_agent() {
     assert!(loaded.find_loaded_agent("good").is_ok());
     assert_eq!(loaded.to_agent_registry().agents().count(), 1);
     assert!(matches!(loaded.find_loaded_agent("bad"), Err(AgentError::Broken { .. })));
-    let unknown = loaded.find_loaded_agent("goood").unwrap_err().to_string();
-    assert_eq!(unknown, "unknown agent `goood`, did you mean `good`?");
+    let error = loaded.find_loaded_agent("goood").unwrap_err().to_string();
+    assert_eq!(error, "unknown agent `goood`, did you mean `good`?");
     let names: Vec<&str> = loaded.broken.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["bad", "bad name"]);
 }
@@ -475,18 +475,19 @@ fn a_project_s_file_hides_a_built_in_agent_even_when_broken() {
 #[test]
 fn a_once_tool_without_a_rule_is_noted() {
     let is_once = |tool: &str| Some(matches!(tool, "vault_write" | "edit_file"));
-    let found = |front: &str| agent_warnings(&agent(front), is_once);
-    let bare = found("tools: [edit_file, read_file]");
-    assert_eq!(bare.len(), 1, "{bare:?}");
-    assert!(bare[0].starts_with("calls of `edit_file` can't be undone and no rule covers them"));
-    assert_eq!(found("tools: [edit_file]\napprove: [{ tool: 'e*', allow: true }]"), [""; 0]);
-    assert_eq!(found("tools: [edit_file]\neffects: [{ tool: edit_file, class: pure }]"), [""; 0]);
-    let partly =
-        found("tools: [edit_file]\neffects: [{ tool: edit_file, match: 'docs/*', class: pure }]");
-    assert_eq!(partly.len(), 1);
-    let missed = found("tools: [read_file]\napprove: [{ tool: raed_file, ask: x }]");
+    let warnings = |front: &str| agent_warnings(&agent(front), is_once);
+    let found = warnings("tools: [edit_file, read_file]");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("calls of `edit_file` can't be undone and no rule covers them"));
+    assert_eq!(warnings("tools: [edit_file]\napprove: [{ tool: 'e*', allow: true }]"), [""; 0]);
+    let effects = "tools: [edit_file]\neffects: [{ tool: edit_file, class: pure }]";
+    assert_eq!(warnings(effects), [""; 0]);
+    let effects =
+        "tools: [edit_file]\neffects: [{ tool: edit_file, match: 'docs/*', class: pure }]";
+    assert_eq!(warnings(effects).len(), 1);
+    let found = warnings("tools: [read_file]\napprove: [{ tool: raed_file, ask: x }]");
     assert_eq!(
-        missed,
+        found,
         [
             "a rule names the tool `raed_file`, which the agent does not have, did you mean `read_file`?"
         ]

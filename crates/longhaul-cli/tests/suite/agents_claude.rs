@@ -14,12 +14,16 @@ fn load_claude_agent(text: &str) -> LoadedAgent {
 }
 
 fn assert_tools_and_notes(front: &str, tools: &[&str], notes: &[&str]) {
-    let one = load_claude_agent(&format!("---\n{front}\n---\nYou review.\n"));
-    assert_eq!(one.agent.tools, tools, "{front}");
+    let loaded_agent = load_claude_agent(&format!("---\n{front}\n---\nYou review.\n"));
+    assert_eq!(loaded_agent.agent.tools, tools, "{front}");
     for note in notes {
-        assert!(one.notes.iter().any(|text| text.contains(note)), "{note}: {:#?}", one.notes);
+        assert!(
+            loaded_agent.notes.iter().any(|text| text.contains(note)),
+            "{note}: {:#?}",
+            loaded_agent.notes
+        );
     }
-    assert_eq!(one.notes.len(), notes.len(), "{front}: {:#?}", one.notes);
+    assert_eq!(loaded_agent.notes.len(), notes.len(), "{front}: {:#?}", loaded_agent.notes);
 }
 
 #[test]
@@ -34,18 +38,18 @@ color: red
 
 You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.
 "#;
-    let one = load_claude_agent(text);
-    let agent = &one.agent;
-    assert_eq!(one.source, AgentSource::Claude);
+    let loaded_agent = load_claude_agent(text);
+    let agent = &loaded_agent.agent;
+    assert_eq!(loaded_agent.source, AgentSource::Claude);
     assert_eq!(agent.name.as_str(), "code-reviewer");
     assert!(agent.description.starts_with("Use this agent when: code was written. Examples:"));
     assert_eq!(agent.tools, ["read_file", "search_files", "list_files"]);
     assert_eq!(agent.models, ["sonnet"]);
     let body = "You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.";
     assert_eq!(longhaul::agents::escape::unescape_template_syntax(&agent.prompt), body);
-    let filled = minijinja::Environment::new().render_str(&agent.prompt, ()).unwrap();
-    assert_eq!(filled, body);
-    let notes = one.notes.join("\n");
+    let rendered = minijinja::Environment::new().render_str(&agent.prompt, ()).unwrap();
+    assert_eq!(rendered, body);
+    let notes = loaded_agent.notes.join("\n");
     for description in [
         "not valid YAML at 3:",
         "`model: sonnet`: the short name",
@@ -58,10 +62,10 @@ You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.
 
 #[test]
 fn claude_tools_are_mapped_or_left_out_with_a_note() {
-    let readers = ["read_file", "list_files", "search_files"];
-    assert_tools_and_notes("name: a", &readers, &["gets the read-only ones"]);
-    assert_tools_and_notes("name: a\ntools: \"*\"", &readers, &["gets the read-only ones"]);
-    assert_tools_and_notes("name: a\ntools:", &readers, &["gets the read-only ones"]);
+    let read_only_tools = ["read_file", "list_files", "search_files"];
+    assert_tools_and_notes("name: a", &read_only_tools, &["gets the read-only ones"]);
+    assert_tools_and_notes("name: a\ntools: \"*\"", &read_only_tools, &["gets the read-only ones"]);
+    assert_tools_and_notes("name: a\ntools:", &read_only_tools, &["gets the read-only ones"]);
     assert_tools_and_notes("name: a\ntools: []", &[], &[]);
     assert_tools_and_notes(
         "tools: [Read, Edit, MultiEdit, mcp__github__create_issue]",
@@ -126,12 +130,12 @@ fn disallowed_tools_are_removed_however_they_are_listed() {
 #[test]
 fn claude_models_are_mapped_by_the_project() {
     let models = |model: &str| {
-        let one = load_claude_agent(&format!("---\ntools: []\nmodel: {model}\n---\n"));
-        (one.agent.models, one.notes.join("\n"))
+        let loaded_agent = load_claude_agent(&format!("---\ntools: []\nmodel: {model}\n---\n"));
+        (loaded_agent.agent.models, loaded_agent.notes.join("\n"))
     };
     let check = |model: &str, expected: &[&str], note: &str| {
-        let (found, notes) = models(model);
-        assert_eq!(found, expected, "{model}");
+        let (found_models, notes) = models(model);
+        assert_eq!(found_models, expected, "{model}");
         assert!(notes.contains(note) && notes.is_empty() == note.is_empty(), "{model}: {notes}");
     };
     check("inherit", &[], "`model: inherit`: the project's default");
@@ -148,12 +152,12 @@ fn claude_models_are_mapped_by_the_project() {
 
 #[test]
 fn other_claude_fields_are_read_or_noted() {
-    let one = load_claude_agent(
+    let loaded_agent = load_claude_agent(
         "---\nname: 7\ntools: []\nmaxTurns: 9\nskills: none\npermissionMode: plan\nhooks: { a: [] }\n---\n",
     );
-    assert_eq!(one.agent.name.as_str(), "7");
-    assert_eq!(one.agent.max_turns, Some(9));
-    let notes = one.notes.join("\n");
+    assert_eq!(loaded_agent.agent.name.as_str(), "7");
+    assert_eq!(loaded_agent.agent.max_turns, Some(9));
+    let notes = loaded_agent.notes.join("\n");
     assert!(notes.contains("unknown skill `none`"), "{notes}");
     assert!(notes.contains("ignored: `permissionMode`, `hooks`"), "{notes}");
 }
@@ -231,23 +235,25 @@ fn agents_md_applies_to_every_agent() {
         assert_eq!(one.agent.project_rules, "# Rules\n\nBe {{ kind }}.");
     }
     let built_in = [BuiltInAgent { script: "", name: "c", file: "---\n---\nBuilt in." }];
-    let with = load_folder(folder.path(), &built_in).find_loaded_agent("c").unwrap().agent.clone();
-    assert_eq!(with.project_rules, "# Rules\n\nBe {{ kind }}.");
-    std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
-    let without =
+    let agent_with_rules =
         load_folder(folder.path(), &built_in).find_loaded_agent("c").unwrap().agent.clone();
-    assert_ne!(with.definition_hash(), without.definition_hash());
+    assert_eq!(agent_with_rules.project_rules, "# Rules\n\nBe {{ kind }}.");
+    std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
+    let agent_without_rules =
+        load_folder(folder.path(), &built_in).find_loaded_agent("c").unwrap().agent.clone();
+    assert_ne!(agent_with_rules.definition_hash(), agent_without_rules.definition_hash());
 }
 
 #[test]
 fn unreadable_project_rules_block_every_agent() {
-    let long = "x".repeat((256 << 10) + 1);
-    for (rules, why) in [(&b"\xff"[..], "not UTF-8"), (long.as_bytes(), "longer than 262144 bytes")]
+    let long_text = "x".repeat((256 << 10) + 1);
+    for (rules, expected) in
+        [(&b"\xff"[..], "not UTF-8"), (long_text.as_bytes(), "longer than 262144 bytes")]
     {
         let (_folder, loaded) =
             load_files(&[("agents/a.md", b"---\n---\nOurs."), ("AGENTS.md", rules)]);
         let error = loaded.find_loaded_agent("a").unwrap_err().to_string();
-        assert!(error.contains("AGENTS.md:1:1: ") && error.contains(why), "{error}");
+        assert!(error.contains("AGENTS.md:1:1: ") && error.contains(expected), "{error}");
         assert_eq!(loaded.to_agent_registry().agents().count(), 0);
     }
 }

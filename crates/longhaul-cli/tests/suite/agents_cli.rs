@@ -16,18 +16,18 @@ fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
 
 /// Asserts that the project's own agents come first, then the built-in ones.
 fn assert_listed(out: &str, version: &str) {
-    let squeezed: Vec<String> =
+    let rows: Vec<String> =
         out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(
-        squeezed[..2],
+        rows[..2],
         [
             "bad project - - - broken, problems found: 1; see: longhaul agents check bad"
                 .to_owned(),
             format!("tidy project scripted/tidy 1 tool {} Tidies.", &version[..8]),
         ]
     );
-    let ships = |line: &String| line.contains(" built-in ");
-    assert!(squeezed.len() > 2 && squeezed[2..].iter().all(ships), "{out}");
+    let is_built_in = |line: &String| line.contains(" built-in ");
+    assert!(rows.len() > 2 && rows[2..].iter().all(is_built_in), "{out}");
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn agents_are_listed_checked_and_shown() {
     let (_, err) = run(folder, &["agents", "show", "bad"], 2);
     assert!(err.contains(problem.trim_end()), "{err}");
     assert!(run(folder, &["agents", "--help"], 0).0.contains("Examples:"));
-    let below = folder.join("src");
-    fs::create_dir(&below).unwrap();
-    assert!(run(&below, &["agents"], 0).0.contains("tidy"));
+    let subfolder = folder.join("src");
+    fs::create_dir(&subfolder).unwrap();
+    assert!(run(&subfolder, &["agents"], 0).0.contains("tidy"));
 }
 
 /// Expected output for the agent of the contract.
@@ -229,8 +229,8 @@ fn an_agent_is_checked_against_the_tools_of_the_project() {
     fs::write(folder.join("longhaul.toml"), "").unwrap();
     let (out, _) = run(folder, &["agents", "check"], 2);
     assert!(out.contains("unknown tool `probe_send`"), "{out}");
-    let set = [("LONGHAUL_TOOLS_CRASH_PROBE_FILE", "crash_probe.jsonl")];
-    let output = longhaul_in(folder, &["agents", "check"], &set);
+    let env = [("LONGHAUL_TOOLS_CRASH_PROBE_FILE", "crash_probe.jsonl")];
+    let output = longhaul_in(folder, &["agents", "check"], &env);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     // Only one of the two must not be repeated, and no rule covers it.
@@ -244,9 +244,9 @@ fn file_names_are_escaped_in_output() {
     let folder = folder.path();
     fs::write(folder.join("longhaul.toml"), "").unwrap();
     let name = "bad\u{1b}[2J\u{202e}\nfaked";
-    let below = folder.join("agents").join(name);
-    fs::create_dir_all(&below).unwrap();
-    fs::write(below.join("x.md"), "").unwrap();
+    let subfolder = folder.join("agents").join(name);
+    fs::create_dir_all(&subfolder).unwrap();
+    fs::write(subfolder.join("x.md"), "").unwrap();
     fs::write(folder.join(format!("agents/{name}.md")), "---\n---\n").unwrap();
     for (args, code) in [(&["agents"][..], 0), (&["agents", "check"], 2)] {
         let (out, err) = run(folder, args, code);

@@ -77,10 +77,10 @@ fn an_outcome_has_a_rubric_as_text_or_file() {
         loaded.agents[0].agent.definition_hash()
     };
     assert_ne!(version(&loaded), version(&changed), "the rubric is a part of the version");
-    let needs =
+    let message =
         "`outcome` needs a `rubric`: the path of a file such as ./rubric.md, or the text itself";
     for (front, expected) in [
-        ("outcome: { grader: fast }", format!("2:1: {needs}")),
+        ("outcome: { grader: fast }", format!("2:1: {message}")),
         (
             "outcome: { rubric: ./none.md }",
             "2:20: the rubric `./none.md` can't be used: the file does not exist".to_owned(),
@@ -105,9 +105,9 @@ fn an_outcome_has_a_rubric_as_text_or_file() {
 
 #[test]
 fn a_sandbox_table_accepts_only_isolation_none() {
-    let open = agent("sandbox: { isolation: none }\ntools: [shell]");
-    assert_eq!(open.sandbox.unwrap().isolation, IsolationLevel::None);
-    assert_eq!(open.tools, ["shell"]);
+    let unsandboxed = agent("sandbox: { isolation: none }\ntools: [shell]");
+    assert_eq!(unsandboxed.sandbox.unwrap().isolation, IsolationLevel::None);
+    assert_eq!(unsandboxed.tools, ["shell"]);
     for (key, value) in [
         ("provider", "docker"),
         ("image", "rust"),
@@ -144,9 +144,9 @@ fn an_invalid_sandbox_is_refused() {
         "sandbox: { netwrok: none }",
         &["2:12: unknown key `netwrok`, did you mean `network`?"],
     );
-    let needs = "`shell` needs a sandbox, which this build does not support yet: it supports only `sandbox: { isolation: none }`, which runs commands unsandboxed";
-    assert_problems("tools: [shell]", &[&format!("2:1: {needs}")]);
-    assert_problems("tools: [shell]\nsandbox: {}", &[&format!("3:1: {needs}")]);
+    let message = "`shell` needs a sandbox, which this build does not support yet: it supports only `sandbox: { isolation: none }`, which runs commands unsandboxed";
+    assert_problems("tools: [shell]", &[&format!("2:1: {message}")]);
+    assert_problems("tools: [shell]\nsandbox: {}", &[&format!("3:1: {message}")]);
 }
 
 #[test]
@@ -211,9 +211,9 @@ fn perception_is_parsed() {
             every: PerceptionInterval::Run,
         }
     );
-    let one = "2:1: `perception` needs one of `command` and `url`";
-    assert_problems("perception: { every: run }", &[one]);
-    assert_problems("perception: { command: [a], url: \"http://a\" }", &[one]);
+    let message = "2:1: `perception` needs one of `command` and `url`";
+    assert_problems("perception: { every: run }", &[message]);
+    assert_problems("perception: { command: [a], url: \"http://a\" }", &[message]);
     assert_problems(
         "perception: { command: ./look }",
         &["2:24: `command` is \"./look\": write a list such as `command: [...]`"],
@@ -226,9 +226,9 @@ fn perception_is_parsed() {
         "perception: { command: [a, 7] }",
         &["2:28: `command[1]` is 7: write text in quotes"],
     );
-    for wrong in ["ftp://a", "look", "http://", "javascript:alert(1)", "file:///etc/passwd"] {
+    for invalid_url in ["ftp://a", "look", "http://", "javascript:alert(1)", "file:///etc/passwd"] {
         assert_problems(
-            &format!("perception: {{ url: \"{wrong}\" }}"),
+            &format!("perception: {{ url: \"{invalid_url}\" }}"),
             &["2:20: `url` is not valid: write one that starts with http:// or https://"],
         );
     }
@@ -271,26 +271,27 @@ fn mcp_tools_and_claude_tool_names_are_parsed() {
 }
 
 /// Loads an agent with this schema file.
-fn with_schema(schema: &[u8]) -> Result<Agent, String> {
+fn agent_with_schema(schema: &[u8]) -> Result<Agent, String> {
     let agent: &[u8] = b"---\noutput: { schema: ./schemas/a.json }\n---\nHello.";
     let (_folder, loaded) = load_files(&[("agents/a.md", agent), ("schemas/a.json", schema)]);
     match loaded.find_loaded_agent("a") {
-        Ok(found) => Ok(found.agent.clone()),
+        Ok(loaded_agent) => Ok(loaded_agent.agent.clone()),
         Err(_) => Err(problem_texts(&loaded).join("\n")),
     }
 }
 
 #[test]
 fn a_schema_is_part_of_the_agent() {
-    let read = |schema: &str| with_schema(schema.as_bytes()).unwrap();
-    let first = read(r#"{ "type": "object", "properties": { "a": { "type": "integer" } } }"#);
+    let agent_with = |schema: &str| agent_with_schema(schema.as_bytes()).unwrap();
+    let first = agent_with(r#"{ "type": "object", "properties": { "a": { "type": "integer" } } }"#);
     let output = first.output.as_ref().unwrap().as_str();
     assert_eq!(output, r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
     // Whitespace and the order of keys do not change the schema.
-    let same = read(r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
-    assert_eq!(first.definition_hash(), same.definition_hash());
-    let other = read(r#"{ "type": "object", "properties": { "a": { "type": "string" } } }"#);
-    assert_ne!(first.definition_hash(), other.definition_hash());
+    let reordered = agent_with(r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
+    assert_eq!(first.definition_hash(), reordered.definition_hash());
+    let changed =
+        agent_with(r#"{ "type": "object", "properties": { "a": { "type": "string" } } }"#);
+    assert_ne!(first.definition_hash(), changed.definition_hash());
     let definition = Agent::parse_agent_definition(&first.definition_blob().content).unwrap();
     assert_eq!(definition, first);
     let inline =
@@ -302,52 +303,53 @@ fn a_schema_is_part_of_the_agent() {
         r##"{ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "items": { "$ref": "#/$defs/a" } } }, "$ref": "#/$defs/a" }"##,
         r##"{ "$id": "https://example.com/a.json", "$ref": "https://example.com/a.json#/$defs/a", "$defs": { "a": {} } }"##,
     ] {
-        read(schema);
+        agent_with(schema);
     }
 }
 
 #[test]
 fn an_invalid_schema_is_refused_with_its_position() {
-    let refused = |schema: &[u8], why: &str| {
-        let error = with_schema(schema).unwrap_err();
+    let assert_refused = |schema: &[u8], expected: &str| {
+        let error = agent_with_schema(schema).unwrap_err();
         assert!(error.starts_with("agents/a.md:2:19: the schema `./schemas/a.json` "), "{error}");
-        assert!(error.contains(why), "{why}: {error}");
+        assert!(error.contains(expected), "{expected}: {error}");
     };
-    refused(b"{\n  \"type\": }", "is not valid JSON: ./schemas/a.json:2:11");
-    refused(b"", "is not valid JSON");
-    refused(b"\xff", "is not valid JSON");
-    refused(b"[]", "is not a schema");
-    refused(b"true", "is not a schema");
-    refused(br#"{ "type": 7 }"#, "is not a valid JSON Schema");
-    refused(br#"{ "type": "objekt" }"#, "is not a valid JSON Schema");
-    refused(br#"{ "pattern": "(" }"#, "is not a valid JSON Schema");
+    assert_refused(b"{\n  \"type\": }", "is not valid JSON: ./schemas/a.json:2:11");
+    assert_refused(b"", "is not valid JSON");
+    assert_refused(b"\xff", "is not valid JSON");
+    assert_refused(b"[]", "is not a schema");
+    assert_refused(b"true", "is not a schema");
+    assert_refused(br#"{ "type": 7 }"#, "is not a valid JSON Schema");
+    assert_refused(br#"{ "type": "objekt" }"#, "is not a valid JSON Schema");
+    assert_refused(br#"{ "pattern": "(" }"#, "is not a valid JSON Schema");
     let keys: Vec<String> = (0..65).map(|at| format!("\"{at}\": {{}}")).collect();
-    let many = format!("{{ \"patternProperties\": {{ {} }} }}", keys.join(", "));
-    refused(many.as_bytes(), "the schema contains more than 64 patterns");
-    refused(br##"{ "$ref": "#/$defs/none" }"##, "is not a valid JSON Schema");
+    let many_patterns = format!("{{ \"patternProperties\": {{ {} }} }}", keys.join(", "));
+    assert_refused(many_patterns.as_bytes(), "the schema contains more than 64 patterns");
+    assert_refused(br##"{ "$ref": "#/$defs/none" }"##, "is not a valid JSON Schema");
     for cyclic_schema in [
         r##"{ "$ref": "#" }"##,
         r##"{ "allOf": [{ "$ref": "#" }] }"##,
         r##"{ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#" } } }"##,
         r##"{ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } }, "$ref": "#/$defs/a" }"##,
     ] {
-        refused(cyclic_schema.as_bytes(), "has a cycle: ");
+        assert_refused(cyclic_schema.as_bytes(), "has a cycle: ");
     }
-    let links = |n: usize| vec![format!(r##"{{ "$ref": "#/$defs/d{n}" }}"##); 8].join(", ");
-    let defs = (0..12).map(|n| format!(r#""d{n}": {{ "allOf": [{}] }}"#, links(n + 1)));
+    let refs = |n: usize| vec![format!(r##"{{ "$ref": "#/$defs/d{n}" }}"##); 8].join(", ");
+    let defs = (0..12).map(|n| format!(r#""d{n}": {{ "allOf": [{}] }}"#, refs(n + 1)));
     let defs: Vec<String> = defs.chain(["\"d12\": {}".to_owned()]).collect();
-    let vast = format!(r##"{{ "$ref": "#/$defs/d0", "$defs": {{ {} }} }}"##, defs.join(", "));
-    refused(vast.as_bytes(), "too large: the schema has more than");
-    for foreign in
+    let huge_schema =
+        format!(r##"{{ "$ref": "#/$defs/d0", "$defs": {{ {} }} }}"##, defs.join(", "));
+    assert_refused(huge_schema.as_bytes(), "too large: the schema has more than");
+    for external_ref in
         ["other.json", "file:///etc/passwd", "http://127.0.0.1:1/x", "https://example.com/a"]
     {
-        let schema = format!(r#"{{ "items": {{ "$ref": "{foreign}" }} }}"#);
-        refused(schema.as_bytes(), "external references are not fetched");
+        let schema = format!(r#"{{ "items": {{ "$ref": "{external_ref}" }} }}"#);
+        assert_refused(schema.as_bytes(), "external references are not fetched");
     }
-    let long = format!("{{\"title\": \"{}\"}}", "x".repeat(300_000));
-    refused(long.as_bytes(), "longer than 262144 bytes");
-    let deep = format!("{}1{}", "{\"not\":".repeat(200), "}".repeat(200));
-    refused(deep.as_bytes(), "is not valid JSON");
+    let long_schema = format!("{{\"title\": \"{}\"}}", "x".repeat(300_000));
+    assert_refused(long_schema.as_bytes(), "longer than 262144 bytes");
+    let deep_schema = format!("{}1{}", "{\"not\":".repeat(200), "}".repeat(200));
+    assert_refused(deep_schema.as_bytes(), "is not valid JSON");
     assert_problems(
         "output: {}",
         &["2:1: `output` needs a `schema`: the path of a file, or the schema itself"],
@@ -365,9 +367,9 @@ fn an_invalid_schema_is_refused_with_its_position() {
 
 #[test]
 fn a_deeply_nested_schema_is_accepted() {
-    for deep in [60, 120] {
-        let schema = format!("{}{{}}{}", "{\"not\":".repeat(deep), "}".repeat(deep));
-        with_schema(schema.as_bytes()).unwrap();
+    for depth in [60, 120] {
+        let schema = format!("{}{{}}{}", "{\"not\":".repeat(depth), "}".repeat(depth));
+        agent_with_schema(schema.as_bytes()).unwrap();
     }
 }
 
@@ -397,16 +399,22 @@ fn a_schema_is_a_file_of_the_project() {
 
 #[test]
 fn hostile_files_are_refused_without_hanging() {
-    let one = |text: &str, why: &str| {
+    let assert_single_problem = |text: &str, expected: &str| {
         let found = problems(text);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains(why), "{why}: {found:?}");
+        assert!(found[0].contains(expected), "{expected}: {found:?}");
     };
-    one("---\nbudget:\n\tusd: 1\n---\n", "not valid YAML");
-    one("---\nname: a\ndescription: x\ndescription: y\n---\n", "4:1: the text is not valid YAML");
-    one("---\nname: a\nnever closed", "is not closed");
-    one(&format!("---\n---\n{}", "x".repeat(1 << 20)), "too long");
-    one(&format!("---\ndescription: \"{}\"\n---\n", "x".repeat(1 << 20)), "too long");
+    assert_single_problem("---\nbudget:\n\tusd: 1\n---\n", "not valid YAML");
+    assert_single_problem(
+        "---\nname: a\ndescription: x\ndescription: y\n---\n",
+        "4:1: the text is not valid YAML",
+    );
+    assert_single_problem("---\nname: a\nnever closed", "is not closed");
+    assert_single_problem(&format!("---\n---\n{}", "x".repeat(1 << 20)), "too long");
+    assert_single_problem(
+        &format!("---\ndescription: \"{}\"\n---\n", "x".repeat(1 << 20)),
+        "too long",
+    );
     let mut bomb = "---\na0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let before = level - 1;
@@ -416,8 +424,8 @@ fn hostile_files_are_refused_without_hanging() {
         ));
     }
     bomb.push_str("---\nHello.\n");
-    one(&bomb, "not valid YAML");
-    one("---\nevents: &a { x: *a }\n---\n", "not valid YAML");
+    assert_single_problem(&bomb, "not valid YAML");
+    assert_single_problem("---\nevents: &a { x: *a }\n---\n", "not valid YAML");
 }
 
 #[test]
@@ -428,7 +436,7 @@ fn an_effect_key_is_a_template_for_a_tool_of_the_agent() {
     assert_eq!(found.effects[0].key.as_deref(), Some("run:{{ input.command }}"));
     assert_eq!(found.effects[0].class, None);
     let problem = |effect: &str| problems(&format!("---\neffects: [{effect}]\n---\n\nHi.\n"));
-    for (effect, expect) in [
+    for (effect, expected) in [
         ("{ tool: shell }", "has no `class` and no `key`"),
         ("{ tool: shell, key: '' }", "`key`"),
         ("{ tool: shell, key: '{{ input.id' }", "`key`"),
@@ -437,9 +445,9 @@ fn an_effect_key_is_a_template_for_a_tool_of_the_agent() {
         ("{ tool: run_agent, key: a }", "`key` is not possible for `run_agent`"),
     ] {
         let found = problem(effect);
-        assert!(found.len() == 1 && found[0].contains(expect), "{effect}: {found:?}");
+        assert!(found.len() == 1 && found[0].contains(expected), "{effect}: {found:?}");
     }
-    let keyed = agent("tools: [read_file]\neffects: [{ tool: send_invoice, key: a }]");
-    let expect = "`effects` has a key for the tool `send_invoice`, which the agent does not have";
-    assert_eq!(agent_warnings(&keyed, |_| Some(false)), [expect]);
+    let keyed_agent = agent("tools: [read_file]\neffects: [{ tool: send_invoice, key: a }]");
+    let expected = "`effects` has a key for the tool `send_invoice`, which the agent does not have";
+    assert_eq!(agent_warnings(&keyed_agent, |_| Some(false)), [expected]);
 }

@@ -33,14 +33,14 @@ fn fake_model() -> FakeServer {
 
 /// Returns the system prompts of all requests so far.
 fn sent_prompts(model: &FakeServer) -> Vec<String> {
-    let system = |body: &Value| {
+    let system_prompt = |body: &Value| {
         let messages = body["messages"].as_array().unwrap();
-        let system = messages.iter().find(|message| message["role"] == "system");
-        system.unwrap()["content"].as_str().unwrap_or_default().to_owned()
+        let system_prompt = messages.iter().find(|message| message["role"] == "system");
+        system_prompt.unwrap()["content"].as_str().unwrap_or_default().to_owned()
     };
     let requests = model.requests();
-    let bodies = requests.iter().filter_map(|requests| serde_json::from_str(&requests.body).ok());
-    bodies.map(|body: Value| system(&body)).collect()
+    let bodies = requests.iter().filter_map(|request| serde_json::from_str(&request.body).ok());
+    bodies.map(|body: Value| system_prompt(&body)).collect()
 }
 
 fn project(model: &FakeServer) -> Project {
@@ -95,9 +95,9 @@ fn dev_gives_new_runs_the_new_version_and_old_ones_their_own() {
     assert_ne!(old, new);
     assert!(line.contains(&new.as_str().unwrap()[..8]), "{line} {new}");
     let key = format!("Bearer {}", local_key(&project));
-    let listed = dev.request("GET /v1/agents", &[("authorization", &key)], "").json();
-    let listed = listed["data"].as_array().unwrap().clone();
-    let buyer = listed.iter().find(|agent| agent["name"] == "buyer").unwrap();
+    let agents = dev.request("GET /v1/agents", &[("authorization", &key)], "").json();
+    let agents = agents["data"].as_array().unwrap().clone();
+    let buyer = agents.iter().find(|agent| agent["name"] == "buyer").unwrap();
     assert_eq!(buyer["version"], new);
     for (run, prompt) in [(&first, "First."), (&second, "Second.")] {
         project.run(&["approve", run, "--yes"], 0);
@@ -191,7 +191,7 @@ fn every_file_of_an_agent_is_watched() {
     let project = Project::new();
     let agent =
         "---\nmodel: scripted/plain\nskills: [style]\noutput: { schema: a.json }\n---\nYou.\n";
-    let skill = |what: &str| format!("---\nname: style\ndescription: {what}\n---\n");
+    let skill = |description: &str| format!("---\nname: style\ndescription: {description}\n---\n");
     project.write("agents/made.md", agent);
     let mut dev = TestServer::from_command(project.command(DEV_ARGS));
     project.write("skills/style/SKILL.md", &skill("How."));
@@ -213,12 +213,12 @@ fn every_file_of_an_agent_is_watched() {
 #[test]
 fn serve_does_not_reload_agents() {
     let project = Project::new();
-    let served = TestServer::start(&project);
+    let server = TestServer::start(&project);
     let key = format!("Bearer {}", local_key(&project));
     let names = || {
-        let listed = served.request("GET /v1/agents", &[("authorization", &key)], "").json();
-        let listed = listed["data"].as_array().unwrap().clone();
-        listed.iter().map(|agent| agent["name"].to_string()).collect::<Vec<_>>()
+        let agents = server.request("GET /v1/agents", &[("authorization", &key)], "").json();
+        let agents = agents["data"].as_array().unwrap().clone();
+        agents.iter().map(|agent| agent["name"].to_string()).collect::<Vec<_>>()
     };
     let before = names();
     project.write("agents/new.md", "---\n---\nYou.\n");

@@ -15,8 +15,8 @@ fn check_stopped(project: &Project, agent: &str) {
     let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "run.overdue").count(), 2, "{kinds:?}");
     assert_eq!(kinds.iter().filter(|kind| **kind == "run.timed_out").count(), 2, "{kinds:?}");
-    let shown = project.run(&["show", "@last", "--events"], 0).out;
-    assert!(shown.contains("stopped at its hard timeout of 400 ms"), "{shown}");
+    let output = project.run(&["show", "@last", "--events"], 0).out;
+    assert!(output.contains("stopped at its hard timeout of 400 ms"), "{output}");
 }
 
 #[test]
@@ -24,8 +24,8 @@ fn timeouts_of_an_agent_file_are_applied_and_shown() {
     let project = Project::new();
     let retry = "retry: { initial_delay: 1ms, soft_timeout: 200ms, hard_timeout: 400ms }";
     check_stopped(&project, &format!("---\nmodel: scripted/slow\n{retry}\n---\nWait.\n"));
-    let shown = project.run(&["agents", "show", "slow"], 0).out;
-    assert!(shown.contains("reported after 200ms, ended after 400ms"), "{shown}");
+    let output = project.run(&["agents", "show", "slow"], 0).out;
+    assert!(output.contains("reported after 200ms, ended after 400ms"), "{output}");
 }
 
 #[test]

@@ -180,16 +180,16 @@ fn read_files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Asserts that there is one message, in our own words and with a hint.
-fn assert_error(what: &str, output: &CommandOutput, code: i32, expected: &[&str]) {
-    assert_eq!(output.code, code, "{what}: {output:?}");
-    assert_eq!(output.out, "", "{what}: {output:?}");
+fn assert_error(case: &str, output: &CommandOutput, code: i32, expected: &[&str]) {
+    assert_eq!(output.code, code, "{case}: {output:?}");
+    assert_eq!(output.out, "", "{case}: {output:?}");
     let errors = output.err.lines().filter(|line| line.starts_with("error:"));
-    assert_eq!(errors.count(), 1, "{what}: {output:?}");
+    assert_eq!(errors.count(), 1, "{case}: {output:?}");
     for part in expected {
-        assert!(output.err.contains(part), "{what}, {part}: {output:?}");
+        assert!(output.err.contains(part), "{case}, {part}: {output:?}");
     }
-    for never in ["panicked", "RUST_BACKTRACE", "SqliteFailure", "Os {"] {
-        assert!(!output.err.contains(never), "{what}: {output:?}");
+    for forbidden in ["panicked", "RUST_BACKTRACE", "SqliteFailure", "Os {"] {
+        assert!(!output.err.contains(forbidden), "{case}: {output:?}");
     }
 }
 
@@ -236,9 +236,9 @@ fn a_store_of_a_newer_build_is_left_alone() {
         reason = "the test plays the other program that wrote the file"
     )]
     let conn = rusqlite::Connection::open(project.store()).unwrap();
-    let step =
+    let sql =
         "INSERT INTO migration VALUES (2, 'later', x'00', 0); PRAGMA wal_checkpoint(TRUNCATE)";
-    conn.execute_batch(step).unwrap();
+    conn.execute_batch(sql).unwrap();
     drop(conn);
     let before = fs::read(project.store()).unwrap();
     for args in [&["ls"][..], &["run", "plain", "x"], &["show", "@last"], &["worker"]] {
@@ -251,9 +251,9 @@ fn a_store_of_a_newer_build_is_left_alone() {
         );
     }
     let after = fs::read(project.store()).unwrap();
-    let moved = (0..before.len()).filter(|at| before.get(*at) != after.get(*at));
-    let moved: Vec<usize> = moved.take(8).collect();
-    assert!(moved.is_empty(), "the file was changed at {moved:?}");
+    let changed_offsets = (0..before.len()).filter(|at| before.get(*at) != after.get(*at));
+    let changed_offsets: Vec<usize> = changed_offsets.take(8).collect();
+    assert!(changed_offsets.is_empty(), "the file was changed at {changed_offsets:?}");
 }
 
 /// A small mounted disk, if this user may mount one.
@@ -262,11 +262,11 @@ struct MountedDisk(tempfile::TempDir);
 impl MountedDisk {
     fn mount(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
+        let mount_output = Command::new("mount")
             .args(["-t", "tmpfs", "-o", options, "longhaul-test"])
             .arg(folder.path())
             .output();
-        let is_mounted = mounted.is_ok_and(|output| output.status.success());
+        let is_mounted = mount_output.is_ok_and(|output| output.status.success());
         is_mounted.then_some(Self(folder))
     }
 }
@@ -313,20 +313,20 @@ fn a_full_or_read_only_disk_can_be_read() {
         CommandOutput::from_output(&command.env("LONGHAUL_STORE", &store).output().unwrap())
     };
     assert_eq!(run_cli(&["run", "plain", "x"]).code, 0);
-    let fill = disk.0.path().join("fill");
+    let fill_file = disk.0.path().join("fill");
     // Fails when the disk is full, which is intended.
-    _ = std::fs::write(&fill, vec![0; 8 << 20]);
-    let check_reads = |what: &str, expected: &str| {
+    _ = std::fs::write(&fill_file, vec![0; 8 << 20]);
+    let check_reads = |case: &str, expected: &str| {
         let listed = run_cli(&["ls"]);
-        assert_eq!(listed.code, 0, "{what}: {listed:?}");
-        assert!(listed.out.contains("completed"), "{what}: {listed:?}");
-        assert_eq!(run_cli(&["show", "@last", "--json"]).code, 0, "{what}");
-        assert_error(what, &run_cli(&["submit", "plain", "x"]), 2, &[expected]);
+        assert_eq!(listed.code, 0, "{case}: {listed:?}");
+        assert!(listed.out.contains("completed"), "{case}: {listed:?}");
+        assert_eq!(run_cli(&["show", "@last", "--json"]).code, 0, "{case}");
+        assert_error(case, &run_cli(&["submit", "plain", "x"]), 2, &[expected]);
     };
     check_reads("full", "is full");
-    std::fs::remove_file(fill).unwrap();
+    std::fs::remove_file(fill_file).unwrap();
     let remount = ["-o", "remount,ro"];
-    let still = Command::new("mount").args(remount).arg(disk.0.path()).status();
-    assert!(still.unwrap().success());
+    let remount_status = Command::new("mount").args(remount).arg(disk.0.path()).status();
+    assert!(remount_status.unwrap().success());
     check_reads("read-only", "can't be written");
 }

@@ -25,8 +25,8 @@ fn the_journal_is_measured_against_the_disk_limits() {
             _ => assert!((2..512).contains(&commits), "{line}"),
         }
     }
-    let left = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
-    assert_eq!(left, 0, "nothing is left behind");
+    let file_count = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
+    assert_eq!(file_count, 0, "nothing is left behind");
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn the_queue_is_measured_against_a_bare_loop() {
         assert!(report[figure].as_f64() > Some(0.0), "{figure}: {report}");
     }
     assert!(report["claim_when_idle_us"]["p99"].as_f64() > Some(0.0), "{report}");
-    let left = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
-    assert_eq!(left, 0, "nothing is left behind");
+    let file_count = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
+    assert_eq!(file_count, 0, "nothing is left behind");
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn a_turn_is_measured_and_takes_two_commits() {
     assert_eq!(report["runs_lost"], 0, "{report}");
     assert_eq!(report["results_repeated"], 0, "{report}");
     assert!(report["model_calls_repeated"].as_u64() <= Some(2), "{report}");
-    let left = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
-    assert_eq!(left, 0, "nothing is left behind");
+    let file_count = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
+    assert_eq!(file_count, 0, "nothing is left behind");
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn a_turn_over_http_is_measured_and_every_message_is_sent() {
         let report = measure_http(dir, wire);
         let http = &report["http"];
         assert_eq!(http["wire"], wire, "{http}");
-        let one = &http["one_run"];
-        let commits = one["commits_per_turn"].as_f64().expect("a number");
-        assert!((2.0..2.2).contains(&commits), "{one}");
+        let single_run = &http["one_run"];
+        let commits = single_run["commits_per_turn"].as_f64().expect("a number");
+        assert!((2.0..2.2).contains(&commits), "{single_run}");
         let rows = http["history"].as_array().expect("a list of rows");
         let messages: Vec<_> = rows.iter().filter_map(|row| row["messages"].as_u64()).collect();
         assert_eq!(messages, [10, 100]);
@@ -119,8 +119,8 @@ fn a_turn_over_http_is_measured_and_every_message_is_sent() {
         );
         assert_eq!(report.get("runs"), None, "only one part was selected");
     }
-    let left = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
-    assert_eq!(left, 0, "nothing is left behind");
+    let file_count = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
+    assert_eq!(file_count, 0, "nothing is left behind");
 }
 
 fn measure_http(dir: &str, wire: &str) -> Value {
@@ -157,13 +157,13 @@ fn a_tool_call_is_measured_separately_from_its_turn() {
     };
     // Parallel calls share the commits of their turn; sequential calls have their own.
     assert!(count("parallel", "commits_per_call").abs() < 0.1, "{report}");
-    let own = count("sequential", "commits_per_call");
-    assert!((0.9..1.1).contains(&own), "{report}");
+    let sequential_commits = count("sequential", "commits_per_call");
+    assert!((0.9..1.1).contains(&sequential_commits), "{report}");
     // So few turns are not representative of the CPU time, so only its presence is checked.
     assert!(count("parallel", "cpu_us_per_call").is_finite());
     assert!(report["schema_check_cpu_ns"].as_f64() > Some(0.0), "{report}");
-    let left = std::fs::read_dir(folder.path()).expect("the folder is readable");
-    assert_eq!(left.count(), 0, "nothing is left behind");
+    let entries = std::fs::read_dir(folder.path()).expect("the folder is readable");
+    assert_eq!(entries.count(), 0, "nothing is left behind");
     let output = longhaul(&args);
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(stdout.contains(" CPU for each further call"), "{stdout}");
@@ -185,8 +185,8 @@ fn parked_runs_are_measured_and_resumed_with_few_commits() {
     for figure in ["added_memory_mb", "memory_bytes_per_run", "idle_cpu_percent"] {
         assert!(report[figure].as_f64().is_some(), "{figure}: {report}");
     }
-    let left = std::fs::read_dir(folder.path()).expect("the folder is readable");
-    assert_eq!(left.count(), 0, "nothing is left behind");
+    let entries = std::fs::read_dir(folder.path()).expect("the folder is readable");
+    assert_eq!(entries.count(), 0, "nothing is left behind");
     let output = longhaul(&args);
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(stdout.contains("from an answer to the next model request, 40 runs"), "{stdout}");

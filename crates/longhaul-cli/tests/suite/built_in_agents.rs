@@ -22,11 +22,11 @@ const TASK: &str = "how do we keep backups";
 
 /// Returns the example output of an agent from the documentation.
 fn documented_output(name: &str) -> Value {
-    let (_, below) = DOCUMENT
+    let (_, section) = DOCUMENT
         .split_once(&format!("\n### `{name}`\n"))
         .unwrap_or_else(|| panic!("docs/shipped.md has no section `{name}`"));
-    let below = below.split("\n### ").next().unwrap();
-    let (_, block) = below.split_once("\n```json output\n").unwrap();
+    let section = section.split("\n### ").next().unwrap();
+    let (_, block) = section.split_once("\n```json output\n").unwrap();
     let (block, _) = block.split_once("\n```").unwrap();
     serde_json::from_str(block).unwrap()
 }
@@ -36,14 +36,14 @@ fn run_built_in(name: &str) -> Value {
     let project = Project::new();
     let model = format!("scripted/{name}");
     let run = ["run", name, TASK, "--model", &model, "--no-input"];
-    let writes = ["assistant", "integrations_agent"].contains(&name);
-    let context: &[&str] = if writes { &["--context", "recipient=anna"] } else { &[] };
+    let needs_recipient = ["assistant", "integrations_agent"].contains(&name);
+    let context: &[&str] = if needs_recipient { &["--context", "recipient=anna"] } else { &[] };
     let run = [&run[..], context].concat();
     let mut output = CommandOutput::from_output(&project.command(&run).output().unwrap());
     while output.code == 3 {
         project.run(&["approve", "@last", "--yes"], 0);
-        let watch = ["watch", "@last", "--no-input"];
-        output = CommandOutput::from_output(&project.command(&watch).output().unwrap());
+        let watch_args = ["watch", "@last", "--no-input"];
+        output = CommandOutput::from_output(&project.command(&watch_args).output().unwrap());
     }
     assert_eq!(output.code, 0, "{name}: {}\n{}", output.out, output.err);
     let view = project.run(&["show", "@last", "--json"], 0).out;
@@ -61,8 +61,11 @@ fn the_output_schemas_of_built_in_agents_are_valid() {
     let schemas: Vec<Value> = schemas.map(RawJson::to_value).collect();
     assert!(schemas.len() > 5);
     for schema in schemas {
-        let compiled = SchemaValidator::new(&schema);
-        assert!(compiled.is_ok() && !schema.to_string().contains(":null"), "{compiled:?} {schema}");
+        let validator = SchemaValidator::new(&schema);
+        assert!(
+            validator.is_ok() && !schema.to_string().contains(":null"),
+            "{validator:?} {schema}"
+        );
     }
 }
 
@@ -93,25 +96,25 @@ fn open_in_memory(folder: &Path) -> ProjectRuntime {
 
 #[test]
 fn each_built_in_agent_gives_the_documented_output() {
-    for shipped in BUILT_IN_AGENTS {
-        let run = run_built_in(shipped.name);
-        assert_eq!(run["status"], "completed", "{}: {run}", shipped.name);
+    for built_in in BUILT_IN_AGENTS {
+        let run = run_built_in(built_in.name);
+        assert_eq!(run["status"], "completed", "{}: {run}", built_in.name);
         let output = &run["output"];
         let part = if output["data"].is_null() {
             serde_json::json!({ "text": output["text"], "tools_called": output["tools_called"] })
         } else {
             output["data"].clone()
         };
-        let pretty = serde_json::to_string_pretty(&part).unwrap();
-        assert_eq!(part, documented_output(shipped.name), "{}:\n{pretty}", shipped.name);
+        let pretty_json = serde_json::to_string_pretty(&part).unwrap();
+        assert_eq!(part, documented_output(built_in.name), "{}:\n{pretty_json}", built_in.name);
     }
 }
 
 #[test]
 fn each_built_in_agent_passes_its_check() {
     let project = Project::new();
-    for shipped in BUILT_IN_AGENTS {
-        let output = project.run(&["agents", "check", shipped.name], 0);
+    for built_in in BUILT_IN_AGENTS {
+        let output = project.run(&["agents", "check", built_in.name], 0);
         let text = format!("{}{}", output.out, output.err);
         assert!(!text.contains("can't be undone"), "{text}");
     }

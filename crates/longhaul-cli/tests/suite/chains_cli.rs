@@ -34,10 +34,10 @@ repeat = { from = "critic", until = "no_issues", max = 1 }
 #[test]
 fn a_chain_runs_to_its_end_and_is_shown() {
     let project = project_with_chain();
-    let done = project.run(&["run", "--chain", "poem", "About", "rain"], 0);
-    assert_eq!(done.out.trim(), "A better poem.");
+    let output = project.run(&["run", "--chain", "poem", "About", "rain"], 0);
+    assert_eq!(output.out.trim(), "A better poem.");
     for step in ["critic  step 2 of 3", "fixer  step 3 of 3"] {
-        assert_eq!(done.err.matches(step).count(), 2, "{done:?}");
+        assert_eq!(output.err.matches(step).count(), 2, "{output:?}");
     }
     let list = project.json(&["ls", "--all", "--json"]);
     let runs = list["data"].as_array().unwrap();
@@ -49,10 +49,10 @@ fn a_chain_runs_to_its_end_and_is_shown() {
     assert_eq!(view["chain"]["name"], "poem");
     assert_eq!((&view["chain"]["step"], &view["chain"]["of"]), (&1.into(), &3.into()));
     assert_eq!(view["chain"]["status"], "completed");
-    let shown = project.run(&["show", root], 0).out;
-    assert!(shown.contains("poem, step 1 of 3; completed, newest run run_"), "{shown}");
-    let watched = project.run(&["watch", root, "--no-input"], 0);
-    assert_eq!(watched.out.trim(), "A better poem.");
+    let output = project.run(&["show", root], 0).out;
+    assert!(output.contains("poem, step 1 of 3; completed, newest run run_"), "{output}");
+    let output = project.run(&["watch", root, "--no-input"], 0);
+    assert_eq!(output.out.trim(), "A better poem.");
     let json = project.run(&["run", "--chain", "poem", "x", "--json"], 0).json();
     assert_eq!(
         (&json["agent"], &json["output"]["text"]),
@@ -66,16 +66,17 @@ fn a_chain_that_goes_on_does_not_end_the_command_with_success() {
     project.write("agents/writer.md", "---\nmodel: scripted/writer\nkeep_open: 1h\n---\nWork.\n");
     let_critic_ask(&project);
     let args = ["run", "--chain", "poem", "x", "--json", "--wait", "--timeout", "2s"];
-    let stopped = project.run(&args, 124);
-    assert_eq!(stopped.json()["agent"], "critic");
+    let output = project.run(&args, 124);
+    assert_eq!(output.json()["agent"], "critic");
 }
 
 #[test]
 fn one_step_runs_alone_and_a_failed_step_gives_the_exit_code() {
     let project = project_with_chain();
-    let alone = project.run(&["run", "--chain", "poem", "--step", "critic", "x", "--json"], 0);
-    assert_eq!(alone.json()["chain"]["of"], 1);
-    assert_eq!(alone.json()["agent"], "critic");
+    let single_step =
+        project.run(&["run", "--chain", "poem", "--step", "critic", "x", "--json"], 0);
+    assert_eq!(single_step.json()["chain"]["of"], 1);
+    assert_eq!(single_step.json()["agent"], "critic");
     let error = project.run(&["run", "--chain", "peom", "x"], 2);
     assert!(error.err.contains("did you mean") || error.err.contains("poem"), "{error:?}");
     project.run(&["run", "--chain", "poem", "x", "--ephemeral"], 2);
@@ -83,9 +84,9 @@ fn one_step_runs_alone_and_a_failed_step_gives_the_exit_code() {
         "scripts/critic.yaml",
         "replies:\n  - error: { status: 400, times: 9 }\n    text: x\n",
     );
-    let failed = project.run(&["run", "--chain", "poem", "x", "--json"], 1);
-    assert_eq!(failed.json()["chain"]["status"], "failed");
-    assert_eq!(failed.json()["agent"], "critic");
+    let output = project.run(&["run", "--chain", "poem", "x", "--json"], 1);
+    assert_eq!(output.json()["chain"]["status"], "failed");
+    assert_eq!(output.json()["agent"], "critic");
 }
 
 #[test]
@@ -95,9 +96,12 @@ fn chains_are_listed_shown_and_checked() {
     for line in ["full-pipeline", "implement-and-review", "writer > critic > fixer"] {
         assert!(list.contains(line), "{list}");
     }
-    let shown = project.run(&["chains", "show", "full-pipeline"], 0).out;
-    assert!(shown.contains("4. bugfix · on_issues_found"), "{shown}");
-    assert!(shown.contains("back to the step review until no_issues, at most 3 times"), "{shown}");
+    let output = project.run(&["chains", "show", "full-pipeline"], 0).out;
+    assert!(output.contains("4. bugfix · on_issues_found"), "{output}");
+    assert!(
+        output.contains("back to the step review until no_issues, at most 3 times"),
+        "{output}"
+    );
     project.run(&["chains", "check"], 0);
     project.write(
         "chains/bad.toml",
@@ -113,11 +117,12 @@ colour = "red"
 "#,
     );
     project.write("chains/order.toml", "[[steps]]\nagent = \"writer\"\nrepeat = { from = \"critic\", max = 1 }\n[[steps]]\nagent = \"critic\"\n");
-    let same = "[[steps]]\nagent = \"writer\"\n[[steps]]\nagent = \"critic\"\nname = \"writer\"\n";
-    project.write("chains/same.toml", same);
+    let duplicate_names =
+        "[[steps]]\nagent = \"writer\"\n[[steps]]\nagent = \"critic\"\nname = \"writer\"\n";
+    project.write("chains/same.toml", duplicate_names);
     project.write("chains/long.toml", &"[[steps]]\nagent = \"writer\"\n".repeat(11));
     project.write("chains/broken.toml", "steps = \n");
-    let checked = project.run(&["chains", "check"], 2);
+    let output = project.run(&["chains", "check"], 2);
     for problem in [
         "chains/bad.toml:2:9: unknown agent `wirter`, did you mean `writer`?",
         "chains/bad.toml:5:13: unknown value for `condition`:",
@@ -128,7 +133,7 @@ colour = "red"
         "chains/same.toml:5:8: steps 1 and 2 both have the name `writer`",
         "chains/broken.toml:1:",
     ] {
-        assert!(checked.out.contains(problem), "{problem}\n{}", checked.out);
+        assert!(output.out.contains(problem), "{problem}\n{}", output.out);
     }
     for args in [&["run", "--chain", "order", "x"][..], &["chains", "show", "order"]] {
         let error = project.run(args, 2);
@@ -143,8 +148,8 @@ fn an_agent_beside_a_chain_is_refused() {
     let project = project_with_chain();
     let error = project.run(&["run", "writer", "--chain", "poem", "About", "rain"], 2);
     assert!(error.err.contains("`writer` is an agent"), "{error:?}");
-    let quoted = ["run", "--chain", "poem", "--step", "writer", "writer of rain", "--json"];
-    assert_eq!(project.run(&quoted, 0).json()["input"], "writer of rain");
+    let quoted_args = ["run", "--chain", "poem", "--step", "writer", "writer of rain", "--json"];
+    assert_eq!(project.run(&quoted_args, 0).json()["input"], "writer of rain");
 }
 
 #[test]
@@ -168,8 +173,8 @@ fn let_critic_ask(project: &Project) {
 /// Lets the second step of the chain wait at a question, and returns the first and the second run.
 fn chain_at_question(project: &Project) -> [String; 2] {
     let_critic_ask(project);
-    let stopped = project.run(&["run", "--chain", "poem", "x", "--json", "--no-input"], 3).json();
-    let id = |field: &str| stopped[field].as_str().unwrap().to_owned();
+    let run_json = project.run(&["run", "--chain", "poem", "x", "--json", "--no-input"], 3).json();
+    let id = |field: &str| run_json[field].as_str().unwrap().to_owned();
     [id("root"), id("id")]
 }
 
@@ -177,12 +182,12 @@ fn chain_at_question(project: &Project) -> [String; 2] {
 fn commands_for_the_first_run_name_the_run_that_they_change() {
     let project = project_with_chain();
     let [first, second] = chain_at_question(&project);
-    let place = format!("{first} has ended; its chain is at step 2 of 3, {second}. ");
-    for (args, done) in
+    let prefix = format!("{first} has ended; its chain is at step 2 of 3, {second}. ");
+    for (args, expected) in
         [(&["pause"][..], "is paused"), (&["resume"], "is resumed"), (&["cancel"], "is cancelled")]
     {
         let out = project.run(&[args, &[first.as_str()]].concat(), 0).out;
-        assert!(out.starts_with(&format!("{place}{second} {done}")), "{out}");
+        assert!(out.starts_with(&format!("{prefix}{second} {expected}")), "{out}");
     }
     let [first, second] = chain_at_question(&project);
     let sent = project.run(&["steer", &first, "--delivery", "follow_up", "hurry"], 0).out;
@@ -191,28 +196,29 @@ fn commands_for_the_first_run_name_the_run_that_they_change() {
     project.run(&["steer", &first, "--edit", id, "no hurry"], 0);
     let status = project.run(&["steer", &first, "--status"], 0).out;
     assert!(status.contains("no hurry"), "{status}");
-    let withdrawn = project.run(&["steer", &first, "--withdraw", id], 0).out;
-    assert!(withdrawn.contains("withdrawn"), "{withdrawn}");
+    let output = project.run(&["steer", &first, "--withdraw", id], 0).out;
+    assert!(output.contains("withdrawn"), "{output}");
 }
 
 #[test]
 fn a_retried_chain_is_followed_from_its_first_run() {
     let project = project_with_chain();
-    let refuse = "replies:\n  - error: { status: 400, times: 9 }\n    text: x\n";
-    project.write("scripts/critic.yaml", refuse);
-    let failed = project.run(&["run", "--chain", "poem", "x", "--json"], 1).json();
-    let (first, failed) = (failed["root"].as_str().unwrap(), failed["id"].as_str().unwrap());
+    let failing_script = "replies:\n  - error: { status: 400, times: 9 }\n    text: x\n";
+    project.write("scripts/critic.yaml", failing_script);
+    let failed_run = project.run(&["run", "--chain", "poem", "x", "--json"], 1).json();
+    let (first, failed_run) =
+        (failed_run["root"].as_str().unwrap(), failed_run["id"].as_str().unwrap());
     project.write("scripts/critic.yaml", "replies:\n  - text: \"Good.\"\n");
-    let retried = project.run(&["retry", first], 0).out;
-    let place = format!("{first} has ended; its chain is at step 2 of 3, {failed}. ");
-    let rest = retried.strip_prefix(&place).unwrap_or_else(|| panic!("{retried}"));
-    let (retry, rest) = rest.split_once(' ').unwrap();
-    assert!(rest.starts_with(&format!("retries {failed}.")), "{retried}");
-    let shown = project.run(&["show", first], 0).out;
-    assert!(shown.contains(&format!("running, newest run {retry}")), "{shown}");
-    let watched = project.run(&["watch", first, "--no-input"], 0);
-    assert_eq!(watched.out.trim(), "Good.");
-    assert!(watched.err.contains(&format!("its chain was retried as {retry}")), "{watched:?}");
+    let output = project.run(&["retry", first], 0).out;
+    let prefix = format!("{first} has ended; its chain is at step 2 of 3, {failed_run}. ");
+    let rest = output.strip_prefix(&prefix).unwrap_or_else(|| panic!("{output}"));
+    let (retry_id, rest) = rest.split_once(' ').unwrap();
+    assert!(rest.starts_with(&format!("retries {failed_run}.")), "{output}");
+    let output = project.run(&["show", first], 0).out;
+    assert!(output.contains(&format!("running, newest run {retry_id}")), "{output}");
+    let output = project.run(&["watch", first, "--no-input"], 0);
+    assert_eq!(output.out.trim(), "Good.");
+    assert!(output.err.contains(&format!("its chain was retried as {retry_id}")), "{output:?}");
 }
 
 #[test]
@@ -223,16 +229,17 @@ fn a_batch_shows_the_current_steps_of_its_chains() {
     let out = project.run(&["batch", "submit", "tasks.jsonl"], 0).out;
     let [batch, first] = out.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{out}") };
     project.run(&["watch", first, "--no-input"], 3);
-    let shown = project.run(&["batch", "show", batch], 0).out;
-    let row = shown.lines().find(|line| line.contains(first)).unwrap();
-    assert!(row.contains("critic 2/3") && row.contains("waiting"), "{shown}");
+    let output = project.run(&["batch", "show", batch], 0).out;
+    let row = output.lines().find(|line| line.contains(first)).unwrap();
+    assert!(row.contains("critic 2/3") && row.contains("waiting"), "{output}");
 }
 
 #[test]
 fn the_built_in_pipeline_waits_for_the_plan_and_works_in_the_folder() {
     let project = Project::new();
     let args = ["--model", "scripted/plan"];
-    let alone = ["run", "--chain", "full-pipeline", "--step", "plan", "Say hello", "--no-input"];
-    let stopped = project.run(&[&alone[..], &args[..]].concat(), 3);
-    assert!(stopped.err.contains("longhaul approve"), "{stopped:?}");
+    let step_args =
+        ["run", "--chain", "full-pipeline", "--step", "plan", "Say hello", "--no-input"];
+    let output = project.run(&[&step_args[..], &args[..]].concat(), 3);
+    assert!(output.err.contains("longhaul approve"), "{output:?}");
 }

@@ -65,7 +65,7 @@ fn spawn_binary(folder: &Path, args: &[&str]) -> KilledOnDrop {
 
 /// Opens the folder's store as an outsider.
 fn open_outsider(folder: &Path) -> ProjectRuntime {
-    let here = ProcessEnv {
+    let process_env = ProcessEnv {
         cwd: folder.to_path_buf(),
         env: [(CRASH_PROBE_FILE_VAR.to_owned(), "crash_probe.jsonl".to_owned())].into(),
         ..ProcessEnv::default()
@@ -77,7 +77,7 @@ fn open_outsider(folder: &Path) -> ProjectRuntime {
         recorder: None,
         loaded_agents: None,
     };
-    open_runtime(load::load(&here, &[]).unwrap(), options).unwrap()
+    open_runtime(load::load(&process_env, &[]).unwrap(), options).unwrap()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -87,14 +87,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Polls until there is a value.
-fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_until<T>(description: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     for _ in 0..12_000 {
-        if let Some(value) = look() {
+        if let Some(value) = poll() {
             return value;
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    panic!("timed out waiting for {what}")
+    panic!("timed out waiting for {description}")
 }
 
 fn read_journal(runtime: &ProjectRuntime, run: RunId) -> Vec<JournalEntry> {
@@ -104,8 +104,8 @@ fn read_journal(runtime: &ProjectRuntime, run: RunId) -> Vec<JournalEntry> {
 
 fn list_runs(runtime: &ProjectRuntime) -> Vec<(RunId, Status)> {
     let filter = RunFilter { limit: 100_000, ..RunFilter::default() };
-    let listed = block_on(runtime.longhaul.list_brief_runs(filter)).unwrap();
-    listed.into_iter().map(|listed| (listed.id, listed.status)).collect()
+    let runs = block_on(runtime.longhaul.list_brief_runs(filter)).unwrap();
+    runs.into_iter().map(|run| (run.id, run.status)).collect()
 }
 
 /// Counts probe records by tool and key. A killed process may leave part of a record before the
@@ -125,8 +125,8 @@ fn probe_counts(file: &Path) -> BTreeMap<(String, String), u64> {
 }
 
 fn count_events(entries: &[JournalEntry], kind: &str) -> usize {
-    let of_kind = entries.iter().filter(|entry| entry.event.kind() == kind);
-    of_kind.count()
+    let matching = entries.iter().filter(|entry| entry.event.kind() == kind);
+    matching.count()
 }
 
 /// What a journal says about one call.
@@ -143,18 +143,18 @@ struct CallRecord {
 fn call_records(entries: &[JournalEntry]) -> BTreeMap<CallId, CallRecord> {
     let mut calls: BTreeMap<CallId, CallRecord> = BTreeMap::new();
     let mut gates = BTreeMap::new();
-    let mut replied = Vec::new();
+    let mut replied_turns = Vec::new();
     for (position, entry) in (1..).zip(entries) {
         assert_eq!(entry.seq.0, position, "a gap in {}", entry.run);
         #[expect(clippy::wildcard_enum_match_arm, reason = "only turns and calls count")]
         match &entry.event {
             Event::TurnStarted(data) => {
-                let again = replied.contains(&data.turn);
-                assert!(!again, "{}: turn {} was repeated", entry.run, data.turn);
+                let is_repeated = replied_turns.contains(&data.turn);
+                assert!(!is_repeated, "{}: turn {} was repeated", entry.run, data.turn);
             }
             Event::TurnCompleted(data) => {
-                assert!(!replied.contains(&data.turn));
-                replied.push(data.turn);
+                assert!(!replied_turns.contains(&data.turn));
+                replied_turns.push(data.turn);
                 for (index, call) in (1..).zip(&data.calls) {
                     let turn = data.turn;
                     let record = calls.entry(CallId { turn, index }).or_default();
@@ -180,7 +180,7 @@ fn call_records(entries: &[JournalEntry]) -> BTreeMap<CallId, CallRecord> {
             _ => {}
         }
     }
-    assert_eq!(replied, (1..=12).collect::<Vec<u32>>());
+    assert_eq!(replied_turns, (1..=12).collect::<Vec<u32>>());
     calls
 }
 
@@ -190,13 +190,13 @@ fn check_against_probe(
     entries: &[JournalEntry],
     probe_counts: &mut BTreeMap<(String, String), u64>,
 ) -> u64 {
-    let mut doubts = 0;
+    let mut in_doubt_count = 0;
     for (call, record) in call_records(entries) {
         let effects = probe_counts.remove(&(record.tool.clone(), call.call_idempotency_key(run)));
         let effects = effects.unwrap_or_default();
         assert_eq!(record.ends, 1, "{run} {call} has one result");
         assert!(effects <= record.starts, "{run} {call} had an effect without a start");
-        doubts += u64::from(record.in_doubt);
+        in_doubt_count += u64::from(record.in_doubt);
         if record.tool != "probe_send" {
             assert!(!record.in_doubt && effects >= 1, "{run} {call}");
             continue;
@@ -209,7 +209,7 @@ fn check_against_probe(
         };
         assert_eq!(effects, expected, "{run} {call}: number of probe records");
     }
-    doubts
+    in_doubt_count
 }
 
 #[test]
@@ -229,29 +229,29 @@ fn runs_survive_fifty_kills() {
     let scorecard: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(scorecard["verdict"], "passed", "{scorecard}");
     assert_eq!(scorecard["runs"]["completed"], runs, "{scorecard}");
-    for (name, broken) in scorecard["violation_counts"].as_object().unwrap() {
-        assert_eq!(*broken, 0, "{name}: {scorecard}");
+    for (name, count) in scorecard["violation_counts"].as_object().unwrap() {
+        assert_eq!(*count, 0, "{name}: {scorecard}");
     }
     // The amount of work left is estimated, so a few kills may find nothing to interrupt.
-    let happened = scorecard["kills"]["done"].as_u64().unwrap();
-    assert!(happened * 10 >= kills * 9, "{scorecard}");
-    assert_eq!(scorecard["restarts"], happened, "{scorecard}");
-    assert!(scorecard["recoveries"].as_u64().unwrap() >= happened / 2, "{scorecard}");
+    let kills_done = scorecard["kills"]["done"].as_u64().unwrap();
+    assert!(kills_done * 10 >= kills * 9, "{scorecard}");
+    assert_eq!(scorecard["restarts"], kills_done, "{scorecard}");
+    assert!(scorecard["recoveries"].as_u64().unwrap() >= kills_done / 2, "{scorecard}");
 
     let folder = PathBuf::from(scorecard["folder"].as_str().unwrap());
     let runtime = open_outsider(&folder);
     let rows = list_runs(&runtime);
     assert_eq!(rows.len() as u64, runs);
     let mut counts = probe_counts(&folder.join("crash_probe.jsonl"));
-    let mut doubts = 0;
+    let mut in_doubt_count = 0;
     for (run, status) in rows {
         assert_eq!(status, Status::Completed, "{run}");
-        doubts += check_against_probe(run, &read_journal(&runtime, run), &mut counts);
+        in_doubt_count += check_against_probe(run, &read_journal(&runtime, run), &mut counts);
     }
     assert!(counts.is_empty(), "probe records without a call: {counts:?}");
-    let visible = scorecard["in_doubt"].as_array().unwrap().len() as u64;
-    assert_eq!(visible, doubts, "{scorecard}");
-    assert!(doubts > 0, "no kill has hit a call that must not be repeated");
+    let shown_in_doubt = scorecard["in_doubt"].as_array().unwrap().len() as u64;
+    assert_eq!(shown_in_doubt, in_doubt_count, "{scorecard}");
+    assert!(in_doubt_count > 0, "no kill has hit a call that must not be repeated");
 }
 
 /// A project whose only run makes one slow `once` call and ends.
@@ -278,13 +278,13 @@ fn open_gate(runtime: &ProjectRuntime) -> Option<GateRow> {
 
 /// Submits a run of the slow sender.
 fn submit_slow(folder: &Path) -> RunId {
-    let submitted = longhaul_in(
+    let output = longhaul_in(
         folder,
         &["submit", "slow", "go"],
         &[(CRASH_PROBE_FILE_VAR, "crash_probe.jsonl")],
     );
-    assert!(submitted.status.success(), "{submitted:?}");
-    let text = String::from_utf8(submitted.stdout).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
     text.trim().parse().unwrap()
 }
 
@@ -292,13 +292,13 @@ fn submit_slow(folder: &Path) -> RunId {
 fn kill_mid_call(
     is_reached: impl Fn(&ProjectRuntime, RunId, &Path) -> bool,
     decision: GateDecision,
-    sent: u64,
+    expected_count: u64,
 ) {
     let folder = slow_send_project();
     let folder = folder.path();
     let file = folder.join("crash_probe.jsonl");
     let call = CallId { turn: 1, index: 1 };
-    let sent_by = |run: RunId| {
+    let count_sent = |run: RunId| {
         let key = ("probe_send".to_owned(), call.call_idempotency_key(run));
         probe_counts(&file).get(&key).copied().unwrap_or_default()
     };
@@ -308,16 +308,16 @@ fn kill_mid_call(
     let worker = spawn_binary(folder, &["worker", "--quiet"]);
     wait_until("the moment to kill", || is_reached(&runtime, run, &file).then_some(()));
     drop(worker);
-    assert_eq!(sent_by(run), sent);
+    assert_eq!(count_sent(run), expected_count);
 
     let _worker = spawn_binary(folder, &["worker", "--quiet"]);
     let gate = wait_until("a gate", || open_gate(&runtime));
     assert_eq!((gate.run, gate.spec.kind), (run, GateKind::InDoubt));
     // The same worker makes the call for another run. A repeated call of this run, started earlier,
     // would have left its record by then.
-    let other = submit_slow(folder);
-    wait_until("the record of the other run", || (sent_by(other) == 1).then_some(()));
-    assert_eq!(sent_by(run), sent);
+    let other_run = submit_slow(folder);
+    wait_until("the record of the other run", || (count_sent(other_run) == 1).then_some(()));
+    assert_eq!(count_sent(run), expected_count);
     let answer = Answer {
         decision,
         by: "test".to_owned(),
@@ -328,13 +328,13 @@ fn kill_mid_call(
     };
     block_on(runtime.longhaul.answer_gate(gate.spec.id, answer)).unwrap();
     wait_until("the end of the run", || {
-        let ended = list_runs(&runtime).contains(&(run, Status::Completed));
-        ended.then_some(())
+        let is_completed = list_runs(&runtime).contains(&(run, Status::Completed));
+        is_completed.then_some(())
     });
     let entries = read_journal(&runtime, run);
     assert_eq!(count_events(&entries, "tool.in_doubt"), 1);
     assert_eq!(count_events(&entries, "tool.started"), 1);
-    assert_eq!(sent_by(run), sent);
+    assert_eq!(count_sent(run), expected_count);
 }
 
 #[test]
@@ -414,8 +414,8 @@ fn trust_of_the_project_applies_to_its_copy() {
     ] {
         assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
-    let trusted = longhaul_in(folder, &["trust", "--yes"], &env);
-    assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
+    let output = longhaul_in(folder, &["trust", "--yes"], &env);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let output = longhaul_in(folder, &args, &env);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -438,8 +438,8 @@ fn chaos_with_real_models_or_tools_needs_confirmation() {
     // A model that is chosen because of an API key counts too.
     let agent = "---\ndescription: Takes what is there.\n---\nYou cost money.";
     fs::write(folder.join("agents/open.md"), agent).unwrap();
-    let keyed = [env[0], ("ANTHROPIC_API_KEY", "sk-nothing")];
-    let output = longhaul_in(folder, &["chaos", "open"], &keyed);
+    let env_with_key = [env[0], ("ANTHROPIC_API_KEY", "sk-nothing")];
+    let output = longhaul_in(folder, &["chaos", "open"], &env_with_key);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(6), "{text}");
     assert!(text.contains("anthropic/claude-sonnet-5-5 is a real model"), "{text}");
@@ -452,19 +452,19 @@ fn chaos_with_real_models_or_tools_needs_confirmation() {
 fn interrupted_chaos_leaves_neither_worker_nor_folder() {
     let temp_home = tempfile::tempdir().unwrap();
     let mut chaos = spawn_binary(temp_home.path(), &["chaos", "--kills", "10000"]);
-    let made = || fs::read_dir(temp_home.path()).unwrap().next();
+    let created_folder = || fs::read_dir(temp_home.path()).unwrap().next();
     let folder = wait_until("a worker", || {
-        let folder = made()?.unwrap().path();
+        let folder = created_folder()?.unwrap().path();
         folder.join("worker.log").exists().then_some(folder)
     });
     let pid = rustix::process::Pid::from_child(&chaos.0);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let status = chaos.0.wait().unwrap();
     assert_eq!(status.code(), Some(130));
-    assert!(made().is_none(), "the folder is left");
-    let at_work = fs::read_dir("/proc").unwrap().filter_map(|process| {
+    assert!(created_folder().is_none(), "the folder is left");
+    let workers = fs::read_dir("/proc").unwrap().filter_map(|process| {
         let cwd = fs::read_link(process.ok()?.path().join("cwd")).ok()?;
         cwd.to_str()?.starts_with(folder.to_str()?).then_some(cwd)
     });
-    assert_eq!(at_work.count(), 0, "a worker is left");
+    assert_eq!(workers.count(), 0, "a worker is left");
 }

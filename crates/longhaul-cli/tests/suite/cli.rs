@@ -64,11 +64,11 @@ fn help_and_version_are_printed() {
 #[test]
 #[cfg(target_os = "linux")]
 fn output_that_cannot_be_written_is_an_error() {
-    let full =
+    let full_device =
         std::fs::File::options().write(true).open("/dev/full").expect("/dev/full can be opened");
     let status = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .arg("version")
-        .stdout(full)
+        .stdout(full_device)
         .status()
         .expect("the binary runs");
     assert_eq!(status.code(), Some(2));

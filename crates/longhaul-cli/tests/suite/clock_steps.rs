@@ -59,16 +59,16 @@ impl ShiftedClockProject {
             .current_dir(project.path())
             .status();
         assert!(built.unwrap().success());
-        let shifted = Self(project);
-        shifted.set_offset(0);
-        shifted
+        let shifted_project = Self(project);
+        shifted_project.set_offset(0);
+        shifted_project
     }
 
     /// Sets the wall clock to this many seconds after the real one.
     fn set_offset(&self, offset: i64) {
         self.0.write("offset.new", &offset.to_string());
-        let from = self.0.path().join("offset.new");
-        fs::rename(from, self.0.path().join("offset")).unwrap();
+        let temp_file = self.0.path().join("offset.new");
+        fs::rename(temp_file, self.0.path().join("offset")).unwrap();
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -92,57 +92,57 @@ impl ShiftedClockProject {
 
 #[test]
 fn a_server_keeps_running_when_the_wall_clock_steps() {
-    let shifted = ShiftedClockProject::new();
-    let served = TestServer::from_command(shifted.command(&[
+    let project = ShiftedClockProject::new();
+    let server = TestServer::from_command(project.command(&[
         "serve",
         "--listen",
         "127.0.0.1:0",
         "--until-eof",
     ]));
     for offset in [-120, -3_720, -120, 0] {
-        let before = shifted.submit();
-        shifted.0.wait_until(&before, has_status("running"));
-        shifted.set_offset(offset);
-        let after = shifted.submit();
+        let before = project.submit();
+        project.0.wait_until(&before, has_status("running"));
+        project.set_offset(offset);
+        let after = project.submit();
         for run in [before, after] {
-            shifted.0.wait_until(&run, has_status("completed"));
-            let claims = shifted.0.events(&run);
+            project.0.wait_until(&run, has_status("completed"));
+            let claims = project.0.events(&run);
             let claims = claims.iter().filter(|event| event["type"] == "run.claimed");
             assert_eq!(claims.count(), 1, "{offset}");
         }
-        assert_eq!(served.request("GET /readyz", &[], "").status, 200, "{offset}");
+        assert_eq!(server.request("GET /readyz", &[], "").status, 200, "{offset}");
     }
 }
 
 #[test]
 fn a_run_starts_when_the_wall_clock_reaches_its_start_time() {
-    let shifted = ShiftedClockProject::new();
-    let served = TestServer::from_command(shifted.command(&[
+    let project = ShiftedClockProject::new();
+    let server = TestServer::from_command(project.command(&[
         "serve",
         "--listen",
         "127.0.0.1:0",
         "--until-eof",
     ]));
-    let first = shifted.0.wait_until(&shifted.submit(), has_status("completed"));
-    let started: Timestamp = first["created_at"].as_str().unwrap().parse().unwrap();
-    let start_at = started.plus(Millis::from_secs(3_600));
+    let first = project.0.wait_until(&project.submit(), has_status("completed"));
+    let created_at: Timestamp = first["created_at"].as_str().unwrap().parse().unwrap();
+    let start_at = created_at.plus(Millis::from_secs(3_600));
     let task = json!({ "agent": "plain", "input": "milk", "start_at": start_at }).to_string();
-    let key = format!("Bearer {}", local_key(&shifted.0));
-    let answer = served.request("POST /v1/runs", &[("authorization", &key)], &task);
+    let key = format!("Bearer {}", local_key(&project.0));
+    let answer = server.request("POST /v1/runs", &[("authorization", &key)], &task);
     let run = answer.json()["id"].as_str().unwrap().to_owned();
-    shifted.set_offset(-3_600);
-    shifted.0.wait_until(&shifted.submit(), has_status("completed"));
-    shifted.0.wait_until(&run, has_status("pending"));
-    shifted.set_offset(3_600);
-    shifted.0.wait_until(&run, has_status("completed"));
+    project.set_offset(-3_600);
+    project.0.wait_until(&project.submit(), has_status("completed"));
+    project.0.wait_until(&run, has_status("pending"));
+    project.set_offset(3_600);
+    project.0.wait_until(&run, has_status("completed"));
 }
 
 #[test]
 fn a_clock_before_1970_is_reported() {
-    let shifted = ShiftedClockProject::new();
-    shifted.set_offset(-3_000_000_000);
+    let project = ShiftedClockProject::new();
+    project.set_offset(-3_000_000_000);
     for args in [&["submit", "plain", "milk"][..], &["ls"], &["serve", "--listen", "127.0.0.1:0"]] {
-        let output = shifted.run(args);
+        let output = project.run(args);
         assert_eq!(output.code, 2, "{output:?}");
         assert!(
             output.err.contains("before 1970") && output.err.contains("timedatectl"),

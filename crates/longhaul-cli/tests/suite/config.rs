@@ -82,12 +82,12 @@ pub(crate) struct Project {
 pub(crate) fn project(toml: &str) -> Project {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("longhaul.toml"), toml).unwrap();
-    let here = ProcessEnv {
+    let process_env = ProcessEnv {
         cwd: folder.path().to_path_buf(),
         home: Some(folder.path().join("home")),
         ..ProcessEnv::default()
     };
-    Project { folder, process_env: here }
+    Project { folder, process_env }
 }
 
 impl Project {
@@ -144,21 +144,22 @@ fn every_key_of_the_contract_is_read() {
         ["MOONSHOT_API_KEY", "KIMI_API_KEY"]
     );
     // Every key of the table is in the contract, except for later additions.
-    let set: Vec<&str> = config.settings.keys().map(String::as_str).collect();
-    let added = ["tools.log_interaction.file"];
-    let honoured = SETTING_KEYS.iter();
-    let honoured = honoured.filter(|key| !matches!(key.kind, SettingValueKind::Unsupported(_)));
-    for key in honoured.filter(|key| !key.path.contains('*')) {
-        let is_there = set.contains(&key.path) || added.contains(&key.path);
-        assert!(is_there, "{} is not set", key.path);
+    let set_keys: Vec<&str> = config.settings.keys().map(String::as_str).collect();
+    let extra_keys = ["tools.log_interaction.file"];
+    let supported_keys = SETTING_KEYS.iter();
+    let supported_keys =
+        supported_keys.filter(|key| !matches!(key.kind, SettingValueKind::Unsupported(_)));
+    for key in supported_keys.filter(|key| !key.path.contains('*')) {
+        let is_set = set_keys.contains(&key.path) || extra_keys.contains(&key.path);
+        assert!(is_set, "{} is not set", key.path);
     }
 }
 
 #[test]
 fn without_settings_the_engine_s_defaults_apply() {
     let folder = tempfile::tempdir().unwrap();
-    let here = ProcessEnv { cwd: folder.path().to_path_buf(), ..ProcessEnv::default() };
-    let config = load(&here, &[]).unwrap();
+    let process_env = ProcessEnv { cwd: folder.path().to_path_buf(), ..ProcessEnv::default() };
+    let config = load(&process_env, &[]).unwrap();
     assert!(!config.has_project);
     assert_eq!(config.root, folder.path());
     assert_eq!(config.run_policy_defaults(), RunPolicyDefaults::default());
@@ -241,27 +242,27 @@ fn the_store_follows_the_data_folder() {
 #[test]
 fn the_project_is_the_nearest_folder_above() {
     let mut project = project("[worker]\nlease = \"20s\"");
-    let below = project.folder.path().join("src/deep");
-    fs::create_dir_all(&below).unwrap();
-    project.process_env.cwd = below;
+    let subfolder = project.folder.path().join("src/deep");
+    fs::create_dir_all(&subfolder).unwrap();
+    project.process_env.cwd = subfolder;
     let config = project.load();
     assert_eq!(config.root, project.folder.path());
-    let nearer = project.folder.path().join("src/.longhaul");
-    fs::create_dir(&nearer).unwrap();
+    let nested_data_folder = project.folder.path().join("src/.longhaul");
+    fs::create_dir(&nested_data_folder).unwrap();
     let config = project.load();
     assert_eq!(config.root, project.folder.path().join("src"));
     assert_eq!(config.worker_settings().lease, Millis::from_secs(15));
 }
 
 fn assert_error(toml: &str, expected: &str) {
-    let faults = project(toml).errors();
-    assert_eq!(faults, expected, "{toml}");
+    let errors = project(toml).errors();
+    assert_eq!(errors, expected, "{toml}");
 }
 
 fn assert_error_starts_with(toml: &str, expected: &str) {
-    let faults = project(toml).errors();
-    assert!(faults.starts_with(expected), "{toml}: {faults}");
-    assert_eq!(faults.lines().count(), 1, "{faults}");
+    let errors = project(toml).errors();
+    assert!(errors.starts_with(expected), "{toml}: {errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
 #[test]

@@ -62,34 +62,34 @@ fn project(front: &str, replies: &str) -> Project {
         project.write(&format!("scripts/{name}.yaml"), &format!("replies:\n{replies}"));
     };
     agent("fatal", front, replies);
-    let long = "- { text: On., delay: 2s, tools: [{ name: vault_list, input: {} }] }\n- { text: Done., delay: 2s }\n";
-    agent("long", "tools: [vault_list]", long);
+    let long_script = "- { text: On., delay: 2s, tools: [{ name: vault_list, input: {} }] }\n- { text: Done., delay: 2s }\n";
+    agent("long", "tools: [vault_list]", long_script);
     project
 }
 
 fn assert_blocked_after_three_crashes(project: &Project, position: &str) {
     // Submitted without a server, because a server that dies at once can't respond.
-    let (long, fatal) = (project.submit("long", "milk"), project.submit("fatal", "milk"));
+    let (long_run, fatal_run) = (project.submit("long", "milk"), project.submit("fatal", "milk"));
     let mut server = RestartingServer::new(project);
-    server.wait_until(&fatal, has_status("blocked"));
+    server.wait_until(&fatal_run, has_status("blocked"));
     assert_eq!(server.crashes, 3);
-    server.wait_until(&long, has_status("completed"));
-    let why = project.run(&["why", &fatal], 0).out;
+    server.wait_until(&long_run, has_status("completed"));
+    let why = project.run(&["why", &fatal_run], 0).out;
     for part in
         ["died 3 times in a row at the same point", position, "longhaul cancel", "longhaul resume"]
     {
         assert!(why.contains(part), "{part}: {why}");
     }
-    let listed = project.run(&["ls"], 0).out;
-    assert!(listed.contains("blocked"), "{listed}");
+    let output = project.run(&["ls"], 0).out;
+    assert!(output.contains("blocked"), "{output}");
     // After an answer the run is retried, and the count starts again.
     drop(server);
-    project.run(&["answer", &fatal, "Again."], 0);
+    project.run(&["answer", &fatal_run, "Again."], 0);
     let mut server = RestartingServer::new(project);
-    server.wait_until(&fatal, has_status("blocked"));
+    server.wait_until(&fatal_run, has_status("blocked"));
     assert_eq!(server.crashes, 3);
-    project.run(&["cancel", &fatal], 0);
-    server.wait_until(&fatal, has_status("cancelled"));
+    project.run(&["cancel", &fatal_run], 0);
+    server.wait_until(&fatal_run, has_status("cancelled"));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use super::project::{Project, has_status};
 fn a_run_resumes_from_a_backup_made_while_driven() {
     let project = Project::new();
     let worker = project.start_worker();
-    let tidy = project.submit("tidy", "milk");
-    project.wait_until(&tidy, has_status("waiting"));
+    let tidy_run = project.submit("tidy", "milk");
+    project.wait_until(&tidy_run, has_status("waiting"));
     // The driver keeps writing during the copy.
     for _ in 0..20 {
         project.submit("plain", "bread");
@@ -31,14 +31,14 @@ fn a_run_resumes_from_a_backup_made_while_driven() {
     assert!(output.err.contains("pid "), "{output:?}");
     drop(worker);
     fs::remove_file(project.store()).unwrap();
-    for beside in ["-wal", "-shm"] {
-        _ = fs::remove_file(format!("{}{beside}", project.store().display()));
+    for suffix in ["-wal", "-shm"] {
+        _ = fs::remove_file(format!("{}{suffix}", project.store().display()));
     }
     let output = project.run(&["db", "restore", "copy.db"], 0);
     assert!(output.out.contains("restored"), "{output:?}");
-    project.run(&["approve", &tidy, "--yes"], 0);
-    project.run(&["watch", &tidy, "--no-input"], 0);
-    project.wait_until(&tidy, has_status("completed"));
+    project.run(&["approve", &tidy_run, "--yes"], 0);
+    project.run(&["watch", &tidy_run, "--no-input"], 0);
+    project.wait_until(&tidy_run, has_status("completed"));
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn a_damaged_store_is_reported_and_kept_by_a_restore() {
     assert!(output.out.contains("1 runs") && output.out.contains(": ok"), "{output:?}");
     project.run(&["db", "backup", "copy.db"], 0);
 
-    let whole = fs::read(project.store()).unwrap();
-    fs::write(project.store(), &whole[..whole.len() / 2]).unwrap();
+    let store_bytes = fs::read(project.store()).unwrap();
+    fs::write(project.store(), &store_bytes[..store_bytes.len() / 2]).unwrap();
     let output = project.run(&["db", "check"], 1);
     assert!(output.out.contains("pages: "), "{output:?}");
     assert!(output.err.contains("longhaul db restore FILE"), "{output:?}");
@@ -62,6 +62,6 @@ fn a_damaged_store_is_reported_and_kept_by_a_restore() {
 
     let restored = project.json(&["db", "restore", "copy.db", "--json"]);
     let kept_file = restored["kept"].as_str().unwrap();
-    assert_eq!(fs::read(kept_file).unwrap(), &whole[..whole.len() / 2]);
+    assert_eq!(fs::read(kept_file).unwrap(), &store_bytes[..store_bytes.len() / 2]);
     assert_eq!(project.json(&["db", "check", "--json"])["runs"], 1);
 }

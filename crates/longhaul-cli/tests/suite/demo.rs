@@ -38,7 +38,7 @@ fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
         assert!(first.contains(expected), "`{expected}` is missing in:\n{first}");
     }
     let (banner, _) = first.split_once("run_").expect("the run is printed");
-    assert!(banner.contains("no terminal: the demo approves by itself"), "{banner}");
+    assert!(banner.contains("no terminal: the demo approves automatically"), "{banner}");
     assert!(banner.contains("elsewhere nothing is approved"), "{banner}");
     let notes = folder.path().join("longhaul-demo/.longhaul/vault");
     for note in [
@@ -50,8 +50,8 @@ fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
     ] {
         assert!(notes.join(note).is_file(), "{note} was not written");
     }
-    let again = output_text(&run_demo(folder.path()));
-    assert!(again.contains("0  of them were repeated"), "{again}");
+    let second_output = output_text(&run_demo(folder.path()));
+    assert!(second_output.contains("0  of them were repeated"), "{second_output}");
 }
 
 #[test]

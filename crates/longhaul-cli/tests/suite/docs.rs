@@ -27,19 +27,19 @@ fn document_blocks() -> Vec<CodeBlock> {
 fn parse_blocks(path: &Path) -> Vec<CodeBlock> {
     let text = std::fs::read_to_string(path).expect("the file is readable");
     let mut blocks: Vec<CodeBlock> = Vec::new();
-    let mut open = false;
-    for (number, line) in text.lines().enumerate() {
+    let mut in_block = false;
+    for (index, line) in text.lines().enumerate() {
         match line.strip_prefix("```") {
-            Some(language) if !open => {
-                open = true;
+            Some(language) if !in_block => {
+                in_block = true;
                 blocks.push(CodeBlock {
-                    position: format!("{}:{}", path.display(), number + 1),
+                    position: format!("{}:{}", path.display(), index + 1),
                     language: language.to_owned(),
                     text: String::new(),
                 });
             }
-            Some(_) => open = false,
-            None if open => {
+            Some(_) => in_block = false,
+            None if in_block => {
                 let block = blocks.last_mut().expect("a block is open");
                 block.text.push_str(line);
                 block.text.push('\n');
@@ -58,11 +58,11 @@ fn front_matter_name(block: &CodeBlock) -> &str {
 }
 
 /// Checks an agent in this agents folder.
-fn check_agent(block: &CodeBlock, among: &str) {
+fn check_agent(block: &CodeBlock, agents_folder: &str) {
     let folder = tempfile::tempdir().expect("the folder is created");
     let name = front_matter_name(block);
-    std::fs::create_dir_all(folder.path().join(among)).expect("the folder is created");
-    let file = folder.path().join(format!("{among}/{name}.md"));
+    std::fs::create_dir_all(folder.path().join(agents_folder)).expect("the folder is created");
+    let file = folder.path().join(format!("{agents_folder}/{name}.md"));
     std::fs::write(file, &block.text).expect("the file is written");
     let args = ["agents", "check", name, "--json"];
     let output = crate::suite::cli::longhaul_in(folder.path(), &args, &[]);
@@ -70,8 +70,8 @@ fn check_agent(block: &CodeBlock, among: &str) {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&stderr);
     // Only the file exists here, not the files that it names.
     let problems = json["problems"].as_array().expect("`problems` is a list");
-    let wrong = problems.iter().find(|problem| problem["kind"] != "missing");
-    assert_eq!(wrong, None, "{}: {stderr}", block.position);
+    let unexpected = problems.iter().find(|problem| problem["kind"] != "missing");
+    assert_eq!(unexpected, None, "{}: {stderr}", block.position);
 }
 
 fn check_skill(block: &CodeBlock) {
@@ -87,17 +87,17 @@ fn check_skill(block: &CodeBlock) {
 fn check_settings(block: &CodeBlock) {
     let folder = tempfile::tempdir().expect("the folder is created");
     let home = folder.path().join("home");
-    let own = home.join(".config/longhaul");
-    std::fs::create_dir_all(&own).expect("the folder is created");
+    let user_folder = home.join(".config/longhaul");
+    std::fs::create_dir_all(&user_folder).expect("the folder is created");
     // Some settings are only valid in the user's own file.
     let at = match block.text.contains("[trust]") {
-        true => own,
+        true => user_folder,
         false => folder.path().to_owned(),
     };
     std::fs::write(at.join("longhaul.toml"), &block.text).expect("the file is written");
-    let here =
+    let process_env =
         ProcessEnv { cwd: folder.path().to_owned(), home: Some(home), ..ProcessEnv::default() };
-    if let Err(error) = load::load(&here, &[]) {
+    if let Err(error) = load::load(&process_env, &[]) {
         panic!("{}: {error}", block.position);
     }
 }

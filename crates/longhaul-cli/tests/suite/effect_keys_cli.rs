@@ -22,8 +22,8 @@ fn a_second_run_reads_the_result_of_the_first() {
                  effects: [{ tool: write_file, key: 'file:{{ input.path }}' }]";
     let call = "{ name: write_file, input: { path: a.txt, content: one } }";
     let project = project(front, &[call]);
-    let shown = project.run(&["agents", "show", "keys"], 0).out;
-    assert!(shown.contains("write_file: key file:{{ input.path }}"), "{shown}");
+    let output = project.run(&["agents", "show", "keys"], 0).out;
+    assert!(output.contains("write_file: key file:{{ input.path }}"), "{output}");
     let first = project.run(&["run", "keys", "x", "--no-input"], 0).out;
     assert!(!first.contains("was not made"), "{first}");
     fs::remove_file(project.path().join("a.txt")).unwrap();
@@ -71,21 +71,24 @@ fn a_run_behind_a_key_ends_if_nobody_continues_the_other_run() {
         assert!(first.try_wait().unwrap().is_none(), "the first run has ended");
         std::thread::yield_now();
     }
-    let holder = project.json(&["show", "@last", "--json"])["id"].as_str().unwrap().to_owned();
+    let key_holder = project.json(&["show", "@last", "--json"])["id"].as_str().unwrap().to_owned();
     first.kill().unwrap();
     first.wait().unwrap();
     let second = project.run(&["run", "keys", "x", "--no-input"], 3);
-    assert!(second.err.contains(&format!("{holder}: No process drives the run.")), "{second:?}");
-    assert!(second.err.contains(&format!("longhaul watch {holder}")), "{second:?}");
-    project.run(&["watch", &holder, "--no-input"], 3);
+    assert!(
+        second.err.contains(&format!("{key_holder}: No process drives the run.")),
+        "{second:?}"
+    );
+    assert!(second.err.contains(&format!("longhaul watch {key_holder}")), "{second:?}");
+    project.run(&["watch", &key_holder, "--no-input"], 3);
     let third = project.run(&["run", "keys", "x", "--no-input"], 3);
-    let expected = format!("{holder}: The run waits for an answer: shell was started.");
+    let expected = format!("{key_holder}: The run waits for an answer: shell was started.");
     assert!(third.err.contains(&expected), "{third:?}");
     let gates = project.json(&["gates", "--json"]);
     let id = gates["data"][0]["id"].as_str().unwrap();
     assert!(third.err.contains(&format!("longhaul answer {id} TEXT")), "{third:?}");
     let card = project.run(&["gates", "show", id], 0).out;
     assert!(card.contains("  key: command:echo $$"), "{card}");
-    let sleeping = fs::read_to_string(pid).unwrap();
-    assert!(Command::new("kill").arg(sleeping.trim()).status().unwrap().success());
+    let sleep_pid = fs::read_to_string(pid).unwrap();
+    assert!(Command::new("kill").arg(sleep_pid.trim()).status().unwrap().success());
 }

@@ -7,15 +7,15 @@ use super::project::Project;
 
 /// Returns every file and folder below a folder.
 fn list_files(folder: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
+    let mut files = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(list_files(&path));
+            files.extend(list_files(&path));
         }
-        found.insert(path);
+        files.insert(path);
     }
-    found
+    files
 }
 
 #[test]
@@ -60,8 +60,9 @@ fn effects_of_tools_stay() {
 #[test]
 fn a_history_is_loaded_and_an_invalid_one_refused() {
     let project = Project::new();
-    let good = r#"[{"role":"user","content":"I am Ada."},{"role":"assistant","content":"Hello."}]"#;
-    project.write("good.json", good);
+    let valid_history =
+        r#"[{"role":"user","content":"I am Ada."},{"role":"assistant","content":"Hello."}]"#;
+    project.write("good.json", valid_history);
     project.write("bad.json", r#"[{"role":"system","content":"a"}]"#);
     let run = |file: &str, code: i32| {
         let args = ["run", "plain", "it", "--ephemeral", "--history", file];
@@ -72,15 +73,15 @@ fn a_history_is_loaded_and_an_invalid_one_refused() {
     let stderr = run("bad.json", 2).err;
     assert!(stderr.contains("--history bad.json: the history is not a JSON list"), "{stderr}");
     assert!(run("none.json", 2).err.contains("can't be read"));
-    project.write("mark.json", &format!("\u{feff}{good}"));
+    project.write("mark.json", &format!("\u{feff}{valid_history}"));
     assert_eq!(run("mark.json", 0).out, "Done: it\n");
     let stdin = ["run", "plain", "it", "--ephemeral", "--history", "-"];
-    assert_eq!(project.run_with_stdin(good, &stdin, 0).out, "Done: it\n");
-    let bad = project.run_with_stdin("no list", &stdin, 2).err;
-    assert!(bad.contains("--history -: the history is not a JSON list"), "{bad}");
-    let both = ["run", "plain", "-", "--ephemeral", "--history", "-"];
-    let both = project.run_with_stdin(good, &both, 2).err;
-    assert!(both.contains("stdin is used for the input already"), "{both}");
+    assert_eq!(project.run_with_stdin(valid_history, &stdin, 0).out, "Done: it\n");
+    let invalid_err = project.run_with_stdin("no list", &stdin, 2).err;
+    assert!(invalid_err.contains("--history -: the history is not a JSON list"), "{invalid_err}");
+    let stdin_twice = ["run", "plain", "-", "--ephemeral", "--history", "-"];
+    let stdin_twice = project.run_with_stdin(valid_history, &stdin_twice, 2).err;
+    assert!(stdin_twice.contains("stdin is used for the input already"), "{stdin_twice}");
     for args in [
         vec!["run", "plain", "it", "--ephemeral", "--thread", "t"],
         vec!["run", "plain", "it", "--ephemeral", "--inbox", "mail"],

@@ -19,18 +19,18 @@ const EXIT_CASES: &[(&str, &[&str], i32, &str)] = &[
 #[test]
 fn the_exit_code_follows_the_status_of_the_run() {
     let project = Project::new();
-    for (agent, more, code, status) in EXIT_CASES {
-        let args = [&["run", agent, "milk", "--json"], *more].concat();
+    for (agent, flags, code, status) in EXIT_CASES {
+        let args = [&["run", agent, "milk", "--json"], *flags].concat();
         let run: Value = project.run(&args, *code).json();
         assert_eq!(run["status"], *status, "{run}");
         let id = run["id"].as_str().unwrap();
-        let watched = [&["watch", id, "--json"], *more].concat();
-        project.run(&watched, *code);
+        let watch_args = [&["watch", id, "--json"], *flags].concat();
+        project.run(&watch_args, *code);
         // Output for people has the same exit code, and there is always a message.
-        let output = project.run(&[&["watch", id], *more].concat(), *code);
+        let output = project.run(&[&["watch", id], *flags].concat(), *code);
         assert!(!output.err.is_empty(), "{output:?}");
-        let failed = run["error"]["code"].as_str();
-        assert_eq!(failed.is_some(), *status == "failed", "{run}");
+        let error_code = run["error"]["code"].as_str();
+        assert_eq!(error_code.is_some(), *status == "failed", "{run}");
         project.run(&["show", id], 0);
     }
 }
@@ -63,8 +63,8 @@ fn an_interrupt_saves_the_run_and_aborts_a_pending_call() {
         assert!(output.err.contains("saved at event "), "{output:?}");
         let run = project.json(&["show", "@last", "--json"]);
         // An early interrupt may come before the run is claimed.
-        let saved = ["pending", "running"].contains(&run["status"].as_str().unwrap());
-        assert!(saved, "{run}");
+        let is_open = ["pending", "running"].contains(&run["status"].as_str().unwrap());
+        assert!(is_open, "{run}");
         assert!(output.err.contains(run["id"].as_str().unwrap()), "{output:?}");
         project.run(&["cancel", "@last"], 0);
     }

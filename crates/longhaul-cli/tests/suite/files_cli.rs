@@ -34,15 +34,15 @@ const SCRIPT: &str = "replies:
 #[test]
 fn an_agent_works_on_the_files_of_its_project() {
     let project = Project::new();
-    let set = "data = \"state\"\n[store]\nurl = \"sqlite:runs.db\"\n";
-    project.write("longhaul.toml", set);
+    let settings = "data = \"state\"\n[store]\nurl = \"sqlite:runs.db\"\n";
+    project.write("longhaul.toml", settings);
     project.write("agents/scribe.md", FRONT);
     project.write("scripts/scribe.yaml", SCRIPT);
     project.write("state/mine", "x");
     project.run(&["agents", "check", "scribe"], 0);
     project.run(&["run", "scribe", "go", "--no-input"], 0);
-    let held = fs::read_to_string(project.path().join("docs/a.md")).unwrap();
-    assert_eq!(held, "one\nzwei\n");
+    let content = fs::read_to_string(project.path().join("docs/a.md")).unwrap();
+    assert_eq!(content, "one\nzwei\n");
     assert!(!project.path().join("src").exists());
     let stdout = project.run(&["show", "@last", "--transcript"], 0).out;
     for expected in [

@@ -88,8 +88,8 @@ fn approve_without_a_terminal_needs_yes_or_a_digest() {
         assert!(output.err.contains(&part), "{part}: {output:?}");
     }
     project.run_with_stdin("y\n", &["approve", &run], 2);
-    for wrong in ["00000000", &digest[..7], "not-hexadecimal", &format!("{digest}00")] {
-        let output = project.run(&["approve", &run, "--digest", wrong], 2);
+    for invalid_digest in ["00000000", &digest[..7], "not-hexadecimal", &format!("{digest}00")] {
+        let output = project.run(&["approve", &run, "--digest", invalid_digest], 2);
         assert!(output.err.contains("longhaul gates show"), "{output:?}");
     }
     assert_eq!(gate_for_run(&project, &run)["status"], "open");
@@ -180,9 +180,9 @@ fn an_approval_of_a_result_can_carry_data() {
 fn an_edited_input_is_validated_and_used() {
     let project = Project::new();
     let run = project.run_until_gate("tidy");
-    for (edit, why) in [("{", "is not valid JSON"), ("{\"folder\": 7}", "folder")] {
+    for (edit, expected) in [("{", "is not valid JSON"), ("{\"folder\": 7}", "folder")] {
         let output = project.run(&["approve", &run, "--yes", "--edit", edit], 2);
-        assert!(output.err.contains(why), "{output:?}");
+        assert!(output.err.contains(expected), "{output:?}");
     }
     let input = r#"{"folder":"Tasks","title":"Buy bread","content":"b","tags":[],"confidence":9}"#;
     project.run_with_stdin(input, &["approve", &run, "--edit", "-"], 2);
@@ -211,8 +211,8 @@ fn an_edit_must_be_approved_by_both_approvers() {
     );
     let output = project.run(&["approve", &run, "--yes"], 2);
     assert!(output.err.contains("cli:anna has already answered this gate"), "{output:?}");
-    let old = first.as_str().unwrap();
-    project.run_as("berta", &["approve", &run, "--digest", old], 2);
+    let old_digest = first.as_str().unwrap();
+    project.run_as("berta", &["approve", &run, "--digest", old_digest], 2);
     project.run_as("berta", &["approve", &run, "--yes"], 0);
     project.run(&["watch", &run], 0);
     assert!(read_note(&project, "Changed").is_some() && read_note(&project, "Two").is_none());
@@ -273,13 +273,13 @@ fn forms_are_answered_with_json() {
     {
         assert!(output.out.contains(expected), "{expected}: {output:?}");
     }
-    for (answer, why) in [
+    for (answer, expected) in [
         ("{", "--answer is not valid JSON"),
         (r#"{"people": 1}"#, "`city` is missing"),
         (r#"{"city": 7}"#, "`city` must be a text"),
     ] {
         let output = project.run(&["answer", &run, "--answer", answer], 2);
-        assert!(output.err.contains(why), "{output:?}");
+        assert!(output.err.contains(expected), "{output:?}");
     }
     project.run(&["answer", &run, "--answer", r#"{"city": "Bern"}"#], 0);
     let output = project.run(&["watch", &run], 0);

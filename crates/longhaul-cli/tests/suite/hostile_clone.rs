@@ -144,7 +144,7 @@ impl ClonedRepository {
     }
 
     /// Makes `name` a symlink to `target` outside the repository.
-    fn link(&self, name: &str, target: &str) {
+    fn create_link(&self, name: &str, target: &str) {
         let file = self.root().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         _ = fs::remove_dir_all(&file);
@@ -157,11 +157,11 @@ impl ClonedRepository {
         self.run_with(args, &[])
     }
 
-    fn run_with(&self, args: &[&str], more: &[(&str, &str)]) -> (String, Option<i32>) {
+    fn run_with(&self, args: &[&str], extra_env: &[(&str, &str)]) -> (String, Option<i32>) {
         let state = self.folder.path().join("state");
         let env =
             [("HOME", self.home()), ("XDG_STATE_HOME", state.clone()), ("XDG_CONFIG_HOME", state)];
-        let mut command = command_in(&self.root(), args, more);
+        let mut command = command_in(&self.root(), args, extra_env);
         command
             .envs(env)
             .env("AWS_SECRET_ACCESS_KEY", PRIVATE)
@@ -175,9 +175,9 @@ impl ClonedRepository {
 
     /// Returns path, mode and content of everything outside the repository.
     fn snapshot(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-        let mut found = BTreeMap::new();
-        collect_files(&self.home(), &mut found);
-        found
+        let mut files = BTreeMap::new();
+        collect_files(&self.home(), &mut files);
+        files
     }
 
     /// Runs the commands and asserts that nothing left the repository.
@@ -196,18 +196,18 @@ impl ClonedRepository {
     }
 }
 
-fn collect_files(folder: &Path, found: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
+fn collect_files(folder: &Path, files: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let about = fs::symlink_metadata(&path).unwrap();
-        let content = match about.is_file() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let content = match metadata.is_file() {
             true => fs::read(&path).unwrap(),
             false => Vec::new(),
         };
-        if about.is_dir() {
-            collect_files(&path, found);
+        if metadata.is_dir() {
+            collect_files(&path, files);
         }
-        found.insert(path, (about.mode(), content));
+        files.insert(path, (metadata.mode(), content));
     }
 }
 
@@ -227,9 +227,9 @@ fn script() -> String {
     )
 }
 
-pub(super) fn assert_trick_harmless(trick: &str, plant: impl FnOnce(&ClonedRepository)) {
+pub(super) fn assert_trick_harmless(trick: &str, prepare: impl FnOnce(&ClonedRepository)) {
     let clone = ClonedRepository::new();
-    plant(&clone);
+    prepare(&clone);
     clone.assert_harmless(trick, ACTING_COMMANDS);
 }
 
@@ -246,7 +246,7 @@ fn every_command_is_harmless() {
         ("agents/linked.md", "agent.md"),
         ("scripts/linked.yaml", "helper.yaml"),
     ] {
-        clone.link(name, target);
+        clone.create_link(name, target);
     }
     clone.write(
         ".mcp.json",
@@ -282,7 +282,7 @@ fn settings_write_nothing_outside() {
         "[store]\nurl = \"sqlite:linked/runs.db\"\n",
     ] {
         let clone = ClonedRepository::new();
-        clone.link("linked", "");
+        clone.create_link("linked", "");
         clone.write(".git/hooks/post-commit", "#!/bin/sh\n");
         clone.write("scripts/build.sh", "#!/bin/sh\n");
         clone.write("longhaul.toml", toml);
@@ -304,7 +304,7 @@ fn relative_paths_of_the_user_follow_no_link() {
         ("LONGHAUL_TOOLS_LOG_INTERACTION_FILE", "linked/.bashrc"),
     ] {
         let clone = ClonedRepository::new();
-        clone.link("linked", "");
+        clone.create_link("linked", "");
         let before = clone.snapshot();
         let (text, _) =
             clone.run_with(&["run", "helper", "go", "--no-input"], &[(variable, value)]);
@@ -318,8 +318,8 @@ fn a_store_of_the_repository_is_not_used() {
     let clone = ClonedRepository::new();
     let git = |args: &[&str]| {
         let mut command = std::process::Command::new("git");
-        let done = command.args(args).current_dir(clone.root()).output().unwrap();
-        assert!(done.status.success(), "{args:?}: {done:?}");
+        let output = command.args(args).current_dir(clone.root()).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
     };
     let (text, code) = clone.run(&["submit", "helper", "planted"]);
     assert_eq!(code, Some(0), "{text}");
@@ -348,7 +348,7 @@ fn variables_of_the_env_file_write_nothing_outside() {
         "LONGHAUL_LISTEN=0.0.0.0:0\n",
     ] {
         assert_trick_harmless(line, |clone| {
-            clone.link("linked", "");
+            clone.create_link("linked", "");
             clone.write(".env", line);
             clone.write("longhaul.toml", "[tools.send_message]\ndeliver = \"command:./evil.sh\"\n");
         });
@@ -376,7 +376,7 @@ fn links_are_not_followed() {
         (".mcp.json", ".bashrc"),
         ("AGENTS.md", ".bashrc"),
     ] {
-        assert_trick_harmless(name, |clone| clone.link(name, target));
+        assert_trick_harmless(name, |clone| clone.create_link(name, target));
     }
     // A symlink inside the project must not expose a key of the runtime or the project to a model.
     for target in [".longhaul/local.key", ".env"] {
@@ -396,7 +396,7 @@ fn the_demo_writes_nothing_through_a_link() {
         if !project {
             fs::remove_file(clone.root().join("longhaul.toml")).unwrap();
         }
-        clone.link(name, "sub");
+        clone.create_link(name, "sub");
         clone.assert_harmless(name, &[&["demo"]]);
     }
 }

@@ -33,13 +33,13 @@ fn create_repository(folder: &Path) -> PathBuf {
 }
 
 /// Collects all files below a folder that can be read as text; symlinks are followed.
-fn collect_texts(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+fn collect_texts(folder: &Path, texts: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            collect_texts(&path, found);
+            collect_texts(&path, texts);
         } else if let Ok(bytes) = fs::read(&path) {
-            found.push((path, String::from_utf8_lossy(&bytes).into_owned()));
+            texts.push((path, String::from_utf8_lossy(&bytes).into_owned()));
         }
     }
 }
@@ -53,10 +53,10 @@ fn run_chaos(root: &Path) -> (String, Vec<(PathBuf, String)>) {
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     assert_eq!(output.status.code(), Some(0), "{text}");
-    let mut found = Vec::new();
-    collect_texts(&temp, &mut found);
-    assert!(found.len() > 3, "the copy is kept: {found:?}");
-    (text, found)
+    let mut texts = Vec::new();
+    collect_texts(&temp, &mut texts);
+    assert!(texts.len() > 3, "the copy is kept: {texts:?}");
+    (text, texts)
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn chaos_copies_nothing_from_outside_the_project() {
         let folder = tempfile::tempdir().unwrap();
         let root = create_repository(folder.path());
         symlink(target, root.join(name)).unwrap();
-        let (output, found) = run_chaos(&root);
+        let (output, texts) = run_chaos(&root);
         assert!(output.contains("is not copied"), "{name}: {output}");
-        let leaked = found.iter().find(|(_, text)| text.contains(PRIVATE));
-        assert!(leaked.is_none(), "{name}: {leaked:?}");
+        let leak = texts.iter().find(|(_, text)| text.contains(PRIVATE));
+        assert!(leak.is_none(), "{name}: {leak:?}");
     }
 }
 
@@ -89,10 +89,10 @@ fn chaos_copies_what_is_linked_inside_the_project() {
     fs::create_dir_all(script.parent().unwrap()).unwrap();
     fs::write(&script, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let (_, found) = run_chaos(&root);
-    let ends = |end: &str| found.iter().find(|(path, _)| path.ends_with(end));
-    assert_eq!(ends("AGENTS.md").unwrap().1, "Be brief.");
-    let mode = fs::metadata(&ends("run.sh").unwrap().0).unwrap();
+    let (_, texts) = run_chaos(&root);
+    let find_by_suffix = |suffix: &str| texts.iter().find(|(path, _)| path.ends_with(suffix));
+    assert_eq!(find_by_suffix("AGENTS.md").unwrap().1, "Be brief.");
+    let mode = fs::metadata(&find_by_suffix("run.sh").unwrap().0).unwrap();
     assert_eq!(mode.permissions().mode() & 0o777, 0o755);
 }
 
@@ -100,10 +100,10 @@ fn chaos_copies_what_is_linked_inside_the_project() {
 fn the_demo_asks_no_real_model_that_a_planted_agent_names() {
     let folder = tempfile::tempdir().unwrap();
     let root = create_repository(folder.path());
-    let planted = root.join(".longhaul/demo/agents/demo-tidier.md");
-    fs::create_dir_all(planted.parent().unwrap()).unwrap();
+    let planted_agent = root.join(".longhaul/demo/agents/demo-tidier.md");
+    fs::create_dir_all(planted_agent.parent().unwrap()).unwrap();
     let agent = "---\nmodel: openai/gpt-x\ntools: [vault_list, vault_read, vault_write]\n---\nYou.";
-    fs::write(&planted, agent).unwrap();
+    fs::write(&planted_agent, agent).unwrap();
     let mut command = command_in(&root, &["demo"], &[("OPENAI_API_KEY", PRIVATE)]);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -112,7 +112,7 @@ fn the_demo_asks_no_real_model_that_a_planted_agent_names() {
     assert!(!stdout.contains("openai"), "{stdout}");
     assert!(stdout.contains("on a new worker"), "{stdout}");
     // The planted file is unchanged.
-    assert_eq!(fs::read_to_string(planted).unwrap(), agent);
+    assert_eq!(fs::read_to_string(planted_agent).unwrap(), agent);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_backup_replaces_no_file_of_the_runtime_and_no_folder() {
         for target in [format!(".longhaul/{name}"), format!("./.longhaul/../.longhaul/{name}")] {
             let output = project.run(&["db", "backup", &target, "--force"], 2);
             let reasons = ["used by the runtime", "the store itself"];
-            assert!(reasons.iter().any(|reasons| output.err.contains(reasons)), "{output:?}");
+            assert!(reasons.iter().any(|reason| output.err.contains(reason)), "{output:?}");
         }
         assert_eq!(fs::read(data.join(name)).ok(), before, "{name}");
     }

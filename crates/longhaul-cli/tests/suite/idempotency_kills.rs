@@ -31,10 +31,10 @@ impl KeyedRequest {
     }
 }
 
-fn wait_for_gate(served: &TestServer, bearer: &str, run: &str) -> Value {
+fn wait_for_gate(server: &TestServer, bearer: &str, run: &str) -> Value {
     let line = format!("GET /v1/gates?status=open&run={run}");
     for _ in 0..2_000 {
-        let gates = served.request(&line, &[("authorization", bearer)], "").json();
+        let gates = server.request(&line, &[("authorization", bearer)], "").json();
         if !gates["data"][0].is_null() {
             return gates["data"][0].clone();
         }
@@ -44,26 +44,26 @@ fn wait_for_gate(served: &TestServer, bearer: &str, run: &str) -> Value {
 }
 
 /// Returns the requests of a round: answers, a cancel and submits.
-fn build_requests(served: &TestServer, bearer: &str, round: u64) -> Vec<KeyedRequest> {
+fn build_requests(server: &TestServer, bearer: &str, round: u64) -> Vec<KeyedRequest> {
     let task = |agent: &str| json!({ "agent": agent, "input": "milk" });
     let runs: Vec<String> = (0..RUNS)
         .map(|index| {
             let key = format!("prepare {round} {index}");
-            let made =
-                KeyedRequest::new("/v1/runs", key, &task("tidy")).send(served.address(), bearer);
-            let made = made.expect("a response").json();
-            made["id"].as_str().unwrap().to_owned()
+            let response =
+                KeyedRequest::new("/v1/runs", key, &task("tidy")).send(server.address(), bearer);
+            let response = response.expect("a response").json();
+            response["id"].as_str().unwrap().to_owned()
         })
         .collect();
     let mut all = Vec::new();
     for (index, run) in runs.iter().enumerate() {
-        let gate = wait_for_gate(served, bearer, run);
+        let gate = wait_for_gate(server, bearer, run);
         let (path, body) = match index {
             0 => (format!("/v1/runs/{run}/cancel"), json!({})),
             _ => {
-                let yes = json!({ "decision": "approve", "digest": gate["digest"] });
+                let approval = json!({ "decision": "approve", "digest": gate["digest"] });
                 let gate = gate["id"].as_str().unwrap();
-                (format!("/v1/gates/{gate}/answer"), yes)
+                (format!("/v1/gates/{gate}/answer"), approval)
             }
         };
         all.push(KeyedRequest::new(&path, format!("decide {round} {index}"), &body));
@@ -75,8 +75,8 @@ fn build_requests(served: &TestServer, bearer: &str, round: u64) -> Vec<KeyedReq
 
 /// Returns a different delay for each round, within the time that the requests take.
 fn kill_delay(round: u64) -> Duration {
-    let mixed = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    Duration::from_micros(mixed % 40_000)
+    let hash = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    Duration::from_micros(hash % 40_000)
 }
 
 #[test]
@@ -84,32 +84,32 @@ fn a_request_retried_after_a_kill_is_not_refused() {
     let text = std::env::var("LONGHAUL_KILLS").unwrap_or_default();
     let kills = text.parse::<u64>().unwrap_or(50) / 10;
     let project = Project::new();
-    let mut served = TestServer::start(&project);
+    let mut server = TestServer::start(&project);
     let bearer = format!("Bearer {}", local_key(&project));
     for round in 0..kills {
-        let requests = build_requests(&served, &bearer, round);
-        let address = served.address().to_owned();
+        let requests = build_requests(&server, &bearer, round);
+        let address = server.address().to_owned();
         let first: Vec<Option<HttpResponse>> = thread::scope(|scope| {
-            let sent: Vec<_> = requests
+            let threads: Vec<_> = requests
                 .iter()
                 .map(|request| scope.spawn(|| request.send(&address, &bearer)))
                 .collect();
             thread::sleep(kill_delay(round));
-            served.signal("-KILL");
-            sent.into_iter().map(|sent| sent.join().unwrap()).collect()
+            server.signal("-KILL");
+            threads.into_iter().map(|threads| threads.join().unwrap()).collect()
         });
-        served.wait_exit();
-        served = TestServer::start(&project);
+        server.wait_exit();
+        server = TestServer::start(&project);
         for (request, first) in requests.iter().zip(first) {
-            let again = request.send(served.address(), &bearer);
-            let again = again.expect("a response");
-            assert!(again.status < 300, "{}: {again:?}", request.request_line);
+            let response = request.send(server.address(), &bearer);
+            let response = response.expect("a response");
+            assert!(response.status < 300, "{}: {response:?}", request.request_line);
             if let Some(first) = first {
-                assert_eq!(first.status, again.status, "{}", request.request_line);
+                assert_eq!(first.status, response.status, "{}", request.request_line);
                 for field in ["id", "seq", "outcome", "gate"] {
                     assert_eq!(
                         first.json()[field],
-                        again.json()[field],
+                        response.json()[field],
                         "{}",
                         request.request_line
                     );

@@ -49,19 +49,19 @@ fn an_in_doubt_gate_names_the_mcp_server_that_died() {
         (project, output)
     };
     // The server's stderr may arrive too late to be included.
-    let why = "he server `odd` disconnected: the server process ended (exit status: 7)";
+    let reason = "he server `odd` disconnected: the server process ended (exit status: 7)";
     let (project, output) = check(front, 3);
     let line = "mcp:odd/die was started and its outcome is unknown (the server `odd` ";
     assert!(output.err.contains(line), "{}", output.err);
     let question = gate_question(&project);
-    let begins = format!("mcp:odd/die was started. T{why}");
+    let prefix = format!("mcp:odd/die was started. T{reason}");
     assert!(
-        question.starts_with(&begins) && question.ends_with(&format!(". {QUESTION}")),
+        question.starts_with(&prefix) && question.ends_with(&format!(". {QUESTION}")),
         "{question}"
     );
     let (_, output) = check(&front.replace("true", "true, in_doubt: tell"), 0);
-    let read = format!("its outcome is unknown. T{why}");
-    assert!(output.out.contains(&read), "{}", output.out);
+    let expected = format!("its outcome is unknown. T{reason}");
+    assert!(output.out.contains(&expected), "{}", output.out);
     let (_, output) = check(&front.replace("true", "true, in_doubt: fail"), 1);
     let line = "its outcome is unknown: the server `odd` disconnected: the";
     assert!(output.err.contains(line), "{}", output.err);
@@ -82,8 +82,8 @@ fn an_in_doubt_gate_of_a_command_warns_that_it_may_still_run() {
     drop(worker);
     let output = project.run(&["watch", &run, "--no-input"], 3);
     let pid = fs::read_to_string(pid).unwrap();
-    let ended = Command::new("kill").arg(pid.trim()).status().unwrap();
-    assert!(ended.success(), "the command was still running");
+    let kill_status = Command::new("kill").arg(pid.trim()).status().unwrap();
+    assert!(kill_status.success(), "the command was still running");
     assert!(output.err.contains("(its worker died or stopped responding"), "{}", output.err);
     assert_eq!(
         gate_question(&project),

@@ -28,8 +28,8 @@ fn tasks_are_posted_from_arguments_files_and_stdin() {
     // Reading commands show what is configured, and create no store.
     assert_eq!(project.json(&["inbox", "--json"])["data"][0]["agent"], "plain");
     assert_eq!(project.json(&["inbox", "show", "mail", "--json"])["agent"], "plain");
-    let unknown = project.run(&["inbox", "show", "mial"], 0);
-    assert!(unknown.err.contains("no task was ever posted to `mial`"), "{unknown:?}");
+    let output = project.run(&["inbox", "show", "mial"], 0);
+    assert!(output.err.contains("no task was ever posted to `mial`"), "{output:?}");
     assert!(!project.path().join(".longhaul").exists());
     let post = |args: &[&str]| -> Value {
         let args = [&["inbox", "post", "mail", "--json"], args].concat();
@@ -73,10 +73,10 @@ fn tasks_are_posted_from_arguments_files_and_stdin() {
     let args = ["inbox", "post", "mail", "-", "--agent", "slow", "--json"];
     let run = project.run_with_stdin("from stdin", &args, 0).json();
     assert_eq!((&run["input"], &run["agent"]), (&json!("from stdin"), &json!("slow")));
-    let printed = project.run(&["inbox", "post", "mail", "x"], 0);
-    assert!(printed.out.starts_with("run_"), "{printed:?}");
-    let listed = project.run(&["inbox"], 0);
-    let row: Vec<&str> = listed.out.lines().last().unwrap().split_whitespace().collect();
+    let output = project.run(&["inbox", "post", "mail", "x"], 0);
+    assert!(output.out.starts_with("run_"), "{output:?}");
+    let output = project.run(&["inbox"], 0);
+    let row: Vec<&str> = output.out.lines().last().unwrap().split_whitespace().collect();
     assert_eq!(row, ["mail", "plain", "no", "5", "0", "0", "0"]);
     let shown = project.run(&["inbox", "show", "mail"], 0);
     assert!(shown.err.contains("No live worker serves this inbox"), "{shown:?}");
@@ -113,31 +113,31 @@ fn check_failed_task(project: &Project, command: impl Fn(&[&str]) -> Command) {
         assert_eq!(output.code, code, "{args:?}: {output:?}");
         output
     };
-    let posted = run(&["inbox", "post", "mail", "x", "--agent", "locked"], 0);
-    let failed = posted.out.trim().to_owned();
-    project.wait_until(&failed, has_status("failed"));
+    let output = run(&["inbox", "post", "mail", "x", "--agent", "locked"], 0);
+    let failed_run = output.out.trim().to_owned();
+    project.wait_until(&failed_run, has_status("failed"));
     let listed = run(&["inbox", "--json"], 0).json();
     assert_eq!(listed["data"][0]["served"], true, "{listed}");
     let shown = run(&["inbox", "show", "mail"], 0);
-    assert!(shown.out.contains("Dead letters") && shown.out.contains(&failed), "{shown:?}");
+    assert!(shown.out.contains("Dead letters") && shown.out.contains(&failed_run), "{shown:?}");
     let listed = run(&["ls", "--status", "failed", "--inbox", "mail"], 0);
-    assert!(listed.out.contains(&failed), "{listed:?}");
+    assert!(listed.out.contains(&failed_run), "{listed:?}");
     // The cause is fixed, but the run is pinned to its agent version; the script is not part of it.
     project.write("scripts/locked.yaml", "replies:\n- text: Open.\n");
-    let retried = run(&["retry", &failed, "--json"], 0).json()["data"][0].clone();
-    assert_eq!((&retried["retry_of"], &retried["attempt"]), (&json!(failed), &json!(2)));
-    let new = retried["id"].as_str().unwrap();
-    project.wait_until(new, |run| run["status"] == "completed" || run["status"] == "failed");
-    let again = run(&["retry", &failed], 0);
-    let expected = format!("{new} has already retried this run and is completed");
-    assert!(again.out.contains(&expected), "{again:?}");
+    let retry_run = run(&["retry", &failed_run, "--json"], 0).json()["data"][0].clone();
+    assert_eq!((&retry_run["retry_of"], &retry_run["attempt"]), (&json!(failed_run), &json!(2)));
+    let retry_id = retry_run["id"].as_str().unwrap();
+    project.wait_until(retry_id, |run| run["status"] == "completed" || run["status"] == "failed");
+    let second_output = run(&["retry", &failed_run], 0);
+    let expected = format!("{retry_id} has already retried this run and is completed");
+    assert!(second_output.out.contains(&expected), "{second_output:?}");
     let shown = run(&["inbox", "show", "mail", "--json"], 0).json();
-    let dead = shown["dead_letters"].as_array().unwrap();
-    assert!(dead.iter().all(|run| run["id"] != *failed), "{shown}");
-    let plain = run(&["inbox", "post", "mail", "x"], 0).out.trim().to_owned();
-    project.wait_until(&plain, has_status("completed"));
-    let refused = run(&["retry", &plain], 2);
-    assert!(refused.err.contains("only a failed run can be retried"), "{refused:?}");
+    let dead_letters = shown["dead_letters"].as_array().unwrap();
+    assert!(dead_letters.iter().all(|run| run["id"] != *failed_run), "{shown}");
+    let completed_run = run(&["inbox", "post", "mail", "x"], 0).out.trim().to_owned();
+    project.wait_until(&completed_run, has_status("completed"));
+    let output = run(&["retry", &completed_run], 2);
+    assert!(output.err.contains("only a failed run can be retried"), "{output:?}");
 }
 
 #[test]
@@ -185,8 +185,8 @@ fn wait_for_results(project: &Project, folder: &str, count: usize) -> Vec<Value>
         let is_result = |path: &&PathBuf| path.to_string_lossy().ends_with(".result.json");
         let results: Vec<&PathBuf> = paths.iter().filter(is_result).collect();
         if results.len() >= count && paths.len() >= 2 * count {
-            let read = |path: &&PathBuf| serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-            return results.iter().map(read).collect();
+            let parse = |path: &&PathBuf| serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+            return results.iter().map(parse).collect();
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -242,8 +242,8 @@ fn a_folder_inbox_needs_trust_and_an_agent() {
     assert!(output.err.contains("inbox/mail` is not trusted yet"), "{output:?}");
     assert!(output.err.contains("set `[inboxes.news] agent`"), "{output:?}");
     assert!(project.path().join("inbox/mail/note.txt").exists());
-    let shown = project.run(&["trust"], 6);
-    let text = format!("{}{}", shown.out, shown.err);
+    let output = project.run(&["trust"], 6);
+    let text = format!("{}{}", output.out, output.err);
     assert!(text.contains("runs the agent `plain` on every file in inbox/mail"), "{text}");
 }
 
@@ -251,9 +251,9 @@ fn a_folder_inbox_needs_trust_and_an_agent() {
 fn a_worker_with_named_inboxes_opens_no_other_folders() {
     let project = project_with_mail();
     project.write("inbox/news/note.txt", "milk");
-    let news = |inbox: &str| {
+    let warns_about_news = |inbox: &str| {
         let output = project.run_and_signal("-TERM", &["worker", "--inbox", inbox], &["Stop"]);
         output.err.contains("set `[inboxes.news] agent`")
     };
-    assert_eq!((news("mail"), news("news")), (false, true));
+    assert_eq!((warns_about_news("mail"), warns_about_news("news")), (false, true));
 }

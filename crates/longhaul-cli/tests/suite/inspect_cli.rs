@@ -101,7 +101,7 @@ fn ls_filters_and_prints_the_total() {
         project.run(&["run", "plain", input], 0);
     }
     project.run(&["submit", "slow", "x", "--lane", "docs"], 0);
-    let done = project.run(&["run", "plain", "four", "--json"], 0).json();
+    let run_json = project.run(&["run", "plain", "four", "--json"], 0).json();
     for (args, count) in [
         (&["--all"][..], 5),
         (&["--limit", "2"], 2),
@@ -116,7 +116,7 @@ fn ls_filters_and_prints_the_total() {
         assert_eq!(data.as_array().unwrap().len(), count, "{args:?}");
     }
     let first = project.json(&["ls", "--json", "--limit", "2"]);
-    assert_eq!(first["data"][0], done, "newest first");
+    assert_eq!(first["data"][0], run_json, "newest first");
     let next = first["next"].as_str().unwrap();
     let rest = project.json(&["ls", "--json", "--after", next]);
     assert_eq!(rest["data"].as_array().unwrap().len(), 3);

@@ -42,8 +42,8 @@ const TALKER_REPLY: &str = "
 /// Returns the script of an agent that talks, asks, and talks again.
 fn talker_script() -> String {
     let question = "\n- tools: [{ name: ask_human, input: { question: 'Go on?' } }]";
-    let done = "\n- text: Done.\n";
-    ["replies:", &TALKER_REPLY.repeat(5), question, &TALKER_REPLY.repeat(10), done].concat()
+    let last_reply = "\n- text: Done.\n";
+    ["replies:", &TALKER_REPLY.repeat(5), question, &TALKER_REPLY.repeat(10), last_reply].concat()
 }
 
 /// A project with one additional agent.
@@ -62,12 +62,12 @@ fn programs_folder() -> PathBuf {
 
 /// Returns the folder of their dependencies.
 fn packages_folder() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let value = std::env::var_os("LONGHAUL_INTEROP_DIR").filter(|value| !value.is_empty());
-    let folder = here.join(value.map_or_else(|| "target/interop".into(), PathBuf::from));
-    let ready = folder.join("stamp").is_file();
+    let folder = workspace.join(value.map_or_else(|| "target/interop".into(), PathBuf::from));
+    let is_installed = folder.join("stamp").is_file();
     let path = folder.display();
-    assert!(ready, "the interop programs are not installed in {path}: run scripts/interop");
+    assert!(is_installed, "the interop programs are not installed in {path}: run scripts/interop");
     folder
 }
 
@@ -156,33 +156,33 @@ fn an_event_source_reconnects_and_gets_every_event_once() {
     let lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
     let mut all = String::new();
     let mut last = Value::Null;
-    let (mut opened, mut cuts) = (0, 0);
-    let (mut has_asked, mut answered) = (false, false);
+    let (mut open_count, mut cut_count) = (0, 0);
+    let (mut has_asked, mut is_answered) = (false, false);
     for line in lines.map(Result::unwrap) {
         all.push_str(&line);
         all.push('\n');
         last = serde_json::from_str(&line).unwrap();
-        opened += usize::from(last.get("open").is_some());
+        open_count += usize::from(last.get("open").is_some());
         has_asked |= last["type"] == "gate.raised";
         // Once at an event, and once while the model streams text.
-        let cut_now = match cuts {
+        let must_cut = match cut_count {
             0 => last["received"] == 10,
-            1 => answered && last["deltas"].is_number(),
+            1 => is_answered && last["deltas"].is_number(),
             _ => false,
         };
-        if cut_now {
-            cuts += 1;
+        if must_cut {
+            cut_count += 1;
             server = server.kill_and_restart(&project);
         }
         // The run waits until the client has reconnected, so that the client gets the rest live.
-        if has_asked && opened == 2 && !answered {
+        if has_asked && open_count == 2 && !is_answered {
             project.run(&["answer", &run, "yes"], 0);
-            answered = true;
+            is_answered = true;
         }
     }
     let output = program.finish();
     assert_eq!(output.code, 0, "{all}\n{}", output.err);
-    assert_eq!((opened, cuts), (3, 2), "{all}");
+    assert_eq!((open_count, cut_count), (3, 2), "{all}");
     assert!(last["events"].is_number(), "{all}");
 }
 

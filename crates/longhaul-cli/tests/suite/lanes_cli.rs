@@ -14,8 +14,8 @@ fn busy_agent(project: &Project, policy: &str) {
 #[test]
 fn lanes_are_listed_paused_and_resumed() {
     let project = Project::new();
-    let none = project.run(&["lanes"], 0);
-    assert!(none.err.contains("No lane contains a run"), "{none:?}");
+    let output = project.run(&["lanes"], 0);
+    assert!(output.err.contains("No lane contains a run"), "{output:?}");
     project.run(&["lanes", "show", "docs"], 2);
     assert!(!project.path().join(".longhaul").exists(), "a reading command creates no store");
     let first = project.run(&["submit", "plain", "one", "--lane", "docs"], 0).out;
@@ -25,12 +25,12 @@ fn lanes_are_listed_paused_and_resumed() {
         "lane": "docs", "head": first.trim(), "busy": true, "waiting": 1, "paused": false,
     });
     assert_eq!(lanes["data"], json!([expected]));
-    let paused = project.run(&["lanes", "pause", "docs"], 0).out;
-    assert_eq!(paused, "The lane `docs` is paused; waiting runs: 2.\n");
-    let shown = project.run(&["lanes", "show", "docs"], 0).out;
-    assert!(shown.contains(first.trim()) && shown.contains("pending"), "{shown}");
-    let listed = project.run(&["lanes", "ls"], 0).out;
-    assert!(listed.contains("paused"), "{listed}");
+    let output = project.run(&["lanes", "pause", "docs"], 0).out;
+    assert_eq!(output, "The lane `docs` is paused; waiting runs: 2.\n");
+    let output = project.run(&["lanes", "show", "docs"], 0).out;
+    assert!(output.contains(first.trim()) && output.contains("pending"), "{output}");
+    let output = project.run(&["lanes", "ls"], 0).out;
+    assert!(output.contains("paused"), "{output}");
     let why = project.run(&["why", first.trim()], 0).out;
     assert!(why.contains("The lane `docs` is paused."), "{why}");
     let _worker = project.start_worker();
@@ -40,8 +40,8 @@ fn lanes_are_listed_paused_and_resumed() {
     project.run(&["lanes", "resume", "docs"], 0);
     project.wait_until(first.trim(), has_status("completed"));
     let long = "x".repeat(10_000);
-    let refused = project.run(&["lanes", "pause", &long], 2);
-    assert!(refused.err.contains("256"), "{refused:?}");
+    let output = project.run(&["lanes", "pause", &long], 2);
+    assert!(output.err.contains("256"), "{output:?}");
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn a_full_lane_refuses_a_task() {
     let project = Project::new();
     project.write("longhaul.toml", "[lanes]\ndepth = 1\n");
     project.run(&["submit", "plain", "one", "--lane", "docs"], 0);
-    let full = project.run(&["submit", "plain", "two", "--lane", "docs"], 5);
-    assert!(full.err.contains("the lane `docs` is full") && full.err.contains("lanes.depth"));
+    let output = project.run(&["submit", "plain", "two", "--lane", "docs"], 5);
+    assert!(output.err.contains("the lane `docs` is full") && output.err.contains("lanes.depth"));
 }
 
 #[test]
@@ -60,17 +60,17 @@ fn a_submit_says_that_its_task_was_added_or_refused() {
         busy_agent(&project, policy);
     }
     let run = project.submit("steer", "one");
-    let added = project.run(&["submit", "steer", "two"], 0);
-    assert_eq!(added.out.trim(), run);
+    let output = project.run(&["submit", "steer", "two"], 0);
+    assert_eq!(output.out.trim(), run);
     let note = format!("note: the task was added to {run}, because its lane is busy");
-    assert!(added.err.contains(&note), "{added:?}");
+    assert!(output.err.contains(&note), "{output:?}");
     let steers = project.run(&["steer", &run, "--status"], 0).out;
     assert!(steers.contains("two"), "{steers}");
-    let posted = project.run(&["inbox", "post", "default", "four", "--agent", "steer"], 0);
-    assert!(posted.err.contains(&note), "{posted:?}");
-    let refused = project.run(&["submit", "reject", "three"], 5);
-    assert!(refused.err.contains("the lane `orders` is busy with run_"), "{refused:?}");
-    assert!(refused.err.contains("longhaul lanes"), "{refused:?}");
+    let output = project.run(&["inbox", "post", "default", "four", "--agent", "steer"], 0);
+    assert!(output.err.contains(&note), "{output:?}");
+    let output = project.run(&["submit", "reject", "three"], 5);
+    assert!(output.err.contains("the lane `orders` is busy with run_"), "{output:?}");
+    assert!(output.err.contains("longhaul lanes"), "{output:?}");
 }
 
 fn batch_runs(batch: &Value) -> Vec<String> {
@@ -83,17 +83,17 @@ fn a_sequential_batch_survives_the_kill_of_its_worker() {
     let project = Project::new();
     let tasks = ["plain", "slow", "plain"].map(|agent| json!({ "agent": agent, "input": "x" }));
     project.write("tasks.jsonl", &tasks.map(|task| format!("{task}\n")).concat());
-    let submit = ["batch", "submit", "tasks.jsonl", "--sequential", "--json"];
-    let batch = project.json(&[&submit[..], &["--idempotency-key", "b"]].concat());
-    let again = project.json(&[&submit[..], &["--idempotency-key", "b"]].concat());
-    assert_eq!(batch["id"], again["id"]);
+    let submit_args = ["batch", "submit", "tasks.jsonl", "--sequential", "--json"];
+    let batch = project.json(&[&submit_args[..], &["--idempotency-key", "b"]].concat());
+    let second_batch = project.json(&[&submit_args[..], &["--idempotency-key", "b"]].concat());
+    assert_eq!(batch["id"], second_batch["id"]);
     let runs = batch_runs(&batch);
     let worker = project.start_worker();
     project.wait_until(&runs[1], has_status("running"));
     drop(worker);
     let id = batch["id"].as_str().unwrap();
-    let undriven = project.run(&["batch", "show", id], 0).out;
-    assert!(undriven.contains("no worker; last known: The run is calling"), "{undriven}");
+    let output = project.run(&["batch", "show", id], 0).out;
+    assert!(output.contains("no worker; last known: The run is calling"), "{output}");
     assert!(project.run(&["show", &runs[1]], 0).out.contains(id));
     let shown = project.json(&["batch", "show", id, "--json"]);
     assert_eq!(shown["runs"][0]["status"], "completed");
@@ -103,8 +103,9 @@ fn a_sequential_batch_survives_the_kill_of_its_worker() {
     project.wait_until(&runs[2], has_status("completed"));
     for run in &runs {
         let events = project.events(run);
-        let ends = events.iter().filter(|event| event["type"] == "run.completed").count();
-        assert_eq!(ends, 1, "{events:?}");
+        let completed_count =
+            events.iter().filter(|event| event["type"] == "run.completed").count();
+        assert_eq!(completed_count, 1, "{events:?}");
     }
     let shown = project.run(&["batch", "show", id], 0).out;
     assert_eq!(shown.matches("The run completed.").count(), 3, "{shown}");
@@ -120,11 +121,11 @@ fn a_batch_with_an_invalid_task_is_refused_as_a_whole() {
         ("{\"agent\": \"nobody\", \"input\": 1}\n", "task 1: there is no agent named `nobody`"),
         ("\n", "1 to 1000 tasks"),
     ] {
-        let refused = project.run_with_stdin(text, &["batch", "submit", "-"], 2);
-        assert!(refused.err.contains(expected), "{expected}: {refused:?}");
+        let output = project.run_with_stdin(text, &["batch", "submit", "-"], 2);
+        assert!(output.err.contains(expected), "{expected}: {output:?}");
     }
-    let missing = project.run(&["batch", "submit", "none.jsonl"], 2);
-    assert!(missing.err.contains("`none.jsonl` can't be read"), "{missing:?}");
-    let listed = project.run(&["ls", "--all"], 0);
-    assert!(!listed.out.contains("run_"), "{listed:?}");
+    let output = project.run(&["batch", "submit", "none.jsonl"], 2);
+    assert!(output.err.contains("`none.jsonl` can't be read"), "{output:?}");
+    let output = project.run(&["ls", "--all"], 0);
+    assert!(!output.out.contains("run_"), "{output:?}");
 }

@@ -185,7 +185,7 @@ fn a_server_without_a_login_is_reported() {
     let folder = server.project();
     let folder = folder.path();
     run(folder, &["trust", "--yes"], 0);
-    for (args, why) in [
+    for (args, expected) in [
         (["mcp", "login", "piped"], "a local stdio server"),
         (["mcp", "login", "keyed"], "Authorization header"),
         (["mcp", "login", "nobody"], "has no server `nobody`"),
@@ -193,7 +193,7 @@ fn a_server_without_a_login_is_reported() {
         (["mcp", "logout", "nobody"], "has no server `nobody`"),
     ] {
         let (_, err) = run(folder, &args, 2);
-        assert!(err.contains(why), "{args:?}: {err}");
+        assert!(err.contains(expected), "{args:?}: {err}");
     }
 }
 
@@ -206,14 +206,14 @@ fn a_redirect_in_progress_completes_whatever_is_pasted() {
     let (mut login, redirect, stderr_lines) = start_login(folder, &[]);
     let rest = redirect.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
-    let mut slow = TcpStream::connect(host).unwrap();
-    write!(slow, "GET /{path} HTTP/1.1\r\n").unwrap();
+    let mut slow_connection = TcpStream::connect(host).unwrap();
+    write!(slow_connection, "GET /{path} HTTP/1.1\r\n").unwrap();
     // This connection comes after the slow one, so the slow one is accepted by now.
     assert_eq!(fetch_redirect(&format!("http://{host}/")), None);
     let mut stdin = login.stdin.take().unwrap();
     writeln!(stdin, "what?").unwrap();
     assert!(stderr_lines.iter().any(|line| line.contains("not the redirect URL")));
-    write!(slow, "\r\n").unwrap();
+    write!(slow_connection, "\r\n").unwrap();
     assert!(wait_output(login).contains("logged in"));
 }
 
@@ -222,7 +222,8 @@ fn a_login_that_can_not_be_refreshed_is_replaced() {
     let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let change = |what: &str| fetch_redirect(&format!("http://127.0.0.1:{}/do?{what}", server.1));
+    let change =
+        |settings: &str| fetch_redirect(&format!("http://127.0.0.1:{}/do?{settings}", server.1));
     run(folder, &["trust", "--yes"], 0);
     // The server lists its tools without a login and publishes no login metadata.
     change("open=true&well_known=404");
@@ -254,24 +255,25 @@ fn a_logout_removes_the_login_even_if_revocation_fails() {
     let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let change = |what: &str| fetch_redirect(&format!("http://127.0.0.1:{}/do?{what}", server.1));
+    let change =
+        |settings: &str| fetch_redirect(&format!("http://127.0.0.1:{}/do?{settings}", server.1));
     run(folder, &["trust", "--yes"], 0);
     log_in(folder);
     change("revoke_status=503");
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
-    let why = "the server answered with HTTP 503 for the refresh token";
+    let reason = "the server answered with HTTP 503 for the refresh token";
     assert_eq!(
         out,
         format!(
             "guarded: the login is deleted on this machine, but can't be revoked at the \
-             server: {why}\n"
+             server: {reason}\n"
         )
     );
     log_in(folder);
     let output = log_out(folder);
     assert_eq!(
         output,
-        json!({ "server": "guarded", "removed": true, "revoked": false, "reason": why })
+        json!({ "server": "guarded", "removed": true, "revoked": false, "reason": reason })
     );
     change("revoke_status=200&revokes=false");
     log_in(folder);
@@ -294,8 +296,8 @@ fn a_logout_removes_the_login_even_if_revocation_fails() {
     let output = log_out(folder);
     assert_eq!(output["removed"], true, "{output}");
     assert_eq!(output["revoked"], false, "{output}");
-    let why = output["reason"].as_str().unwrap();
-    assert!(why.contains("not trusted"), "{why}");
+    let reason = output["reason"].as_str().unwrap();
+    assert!(reason.contains("not trusted"), "{reason}");
 }
 
 #[test]
@@ -303,7 +305,7 @@ fn a_slow_logout_can_be_interrupted() {
     let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let send = |what: &str| fetch_redirect(&format!("http://127.0.0.1:{}/{what}", server.1));
+    let send = |path: &str| fetch_redirect(&format!("http://127.0.0.1:{}/{path}", server.1));
     run(folder, &["trust", "--yes"], 0);
     log_in(folder);
     send("do?gate=false");

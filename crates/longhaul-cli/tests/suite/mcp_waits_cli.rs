@@ -33,12 +33,12 @@ fn the_question_of_a_server_is_answered_at_the_command_line() {
     assert_eq!(gates["data"][0]["ask"], ask);
     assert_eq!(gates["data"][0]["kind"], "question");
     assert!(project.run(&["why", "@last"], 0).out.contains("in its own words: who?"));
-    let wrong = project.run(&["answer", "@last", "--answer", r#"{"age": "old"}"#], 2);
-    assert!(wrong.err.contains("`age` must be a whole number"), "{}", wrong.err);
+    let invalid_answer = project.run(&["answer", "@last", "--answer", r#"{"age": "old"}"#], 2);
+    assert!(invalid_answer.err.contains("`age` must be a whole number"), "{}", invalid_answer.err);
     project.run(&["answer", "@last", "--answer", r#"{"age": 36}"#], 0);
     let output = project.run(&["watch", "@last", "--no-input"], 0);
-    for sent in [r#"{"e": {"action": "accept""#, r#""age": 36"#, r#""name": "Ada""#] {
-        assert!(output.out.contains(sent), "{}", output.out);
+    for expected in [r#"{"e": {"action": "accept""#, r#""age": 36"#, r#""name": "Ada""#] {
+        assert!(output.out.contains(expected), "{}", output.out);
     }
 }
 

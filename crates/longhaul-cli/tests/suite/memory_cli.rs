@@ -37,15 +37,15 @@ fn run_output(project: &Project, args: &[&str]) -> String {
 #[test]
 fn a_note_of_one_run_is_found_by_the_next_and_deleted_by_the_user() {
     let project = project();
-    let noted = run_output(&project, &["noter", "green tea", "--resource", "ada"]);
-    assert!(noted.starts_with("Kept: The note was saved as note_"), "{noted}");
+    let saved_text = run_output(&project, &["noter", "green tea", "--resource", "ada"]);
+    assert!(saved_text.starts_with("Kept: The note was saved as note_"), "{saved_text}");
     run_output(&project, &["noter", "black coffee", "--resource", "ada"]);
-    let found = run_output(&project, &["finder", "tea?", "--resource", "ada"]);
-    assert!(found.contains("Notes about ada, the best match first:"));
-    assert!(found.contains("[taste]") && found.contains("Likes green tea"));
-    assert!(!found.contains("coffee"), "{found}");
-    let other = run_output(&project, &["finder", "tea", "--resource", "bob"]);
-    assert!(other.contains("No note about bob"), "{other}");
+    let recalled_text = run_output(&project, &["finder", "tea?", "--resource", "ada"]);
+    assert!(recalled_text.contains("Notes about ada, the best match first:"));
+    assert!(recalled_text.contains("[taste]") && recalled_text.contains("Likes green tea"));
+    assert!(!recalled_text.contains("coffee"), "{recalled_text}");
+    let other_text = run_output(&project, &["finder", "tea", "--resource", "bob"]);
+    assert!(other_text.contains("No note about bob"), "{other_text}");
     let without_resource = run_output(&project, &["finder", "tea"]);
     assert!(without_resource.contains("--resource NAME or --thread NAME"));
 
@@ -118,8 +118,8 @@ fn memory_commands_create_no_store() {
     project.run(&["memory", "forget", "note_x"], 2);
     project.run(&["memory", "show", "a\u{7}b"], 2);
     assert!(!project.store().exists());
-    let mut named = project.command(&["memory", "show", "shop"]);
-    let output = named.env("LONGHAUL_URL", "http://127.0.0.1:1").output();
+    let mut command = project.command(&["memory", "show", "shop"]);
+    let output = command.env("LONGHAUL_URL", "http://127.0.0.1:1").output();
     let output = super::project::CommandOutput::from_output(&output.unwrap());
     assert_eq!(output.code, 2);
     assert!(output.err.contains("memory can only be read where its store is"));

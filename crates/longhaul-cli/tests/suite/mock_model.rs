@@ -47,8 +47,8 @@ fn chat_request(model: &str, stream: bool) -> Value {
 }
 
 /// Connects to a mock.
-fn connect(served: &TestServer) -> TcpStream {
-    let stream = TcpStream::connect(served.address()).unwrap();
+fn connect(server: &TestServer) -> TcpStream {
+    let stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     stream
 }
@@ -62,8 +62,8 @@ fn request(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// Sends these bytes and reads until the connection is closed.
-fn send_raw(served: &TestServer, bytes: &[u8]) -> String {
-    let mut stream = connect(served);
+fn send_raw(server: &TestServer, bytes: &[u8]) -> String {
+    let mut stream = connect(server);
     stream.write_all(bytes).unwrap();
     let mut received = Vec::new();
     stream.read_to_end(&mut received).unwrap();
@@ -71,8 +71,8 @@ fn send_raw(served: &TestServer, bytes: &[u8]) -> String {
 }
 
 /// Sends a request with this body on a connection that is closed afterwards.
-fn send_body(served: &TestServer, path: &str, body: &[u8]) -> String {
-    send_raw(served, &request(path, "connection: close\r\n", body))
+fn send_body(server: &TestServer, path: &str, body: &[u8]) -> String {
+    send_raw(server, &request(path, "connection: close\r\n", body))
 }
 
 /// Returns whether a response has this status.

@@ -58,8 +58,8 @@ impl MockProject {
         result
     }
 
-    fn run(&self, more: &[&str]) -> Value {
-        let args = [&["run", "buyer", "milk", "--json"], more].concat();
+    fn run(&self, extra_args: &[&str]) -> Value {
+        let args = [&["run", "buyer", "milk", "--json"], extra_args].concat();
         self.run_command(&args, 0).json()
     }
 
@@ -75,13 +75,13 @@ fn write_agent(project: &Project, name: &str, model: &str) {
 }
 
 /// Collects the content of all files below a folder.
-fn collect_files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+fn collect_files(folder: &Path, files: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            collect_files(&path, found);
+            collect_files(&path, files);
         } else {
-            found.push((path.display().to_string(), fs::read(&path).unwrap()));
+            files.push((path.display().to_string(), fs::read(&path).unwrap()));
         }
     }
 }
@@ -123,8 +123,8 @@ fn a_key_is_only_in_the_request() {
     collect_files(project.project.path(), &mut files);
     assert!(files.iter().any(|(name, _)| name.ends_with("recording.jsonl")));
     for (name, bytes) in files {
-        let has = bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes());
-        assert!(!has, "{name} holds the key");
+        let has_key = bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes());
+        assert!(!has_key, "{name} holds the key");
     }
 }
 
@@ -157,11 +157,11 @@ fn a_fallback_model_continues_the_conversation() {
         assert_eq!(run["turns"], 3, "{run}");
         assert_eq!(run["model"], format!("my-{second}/takes-over"), "{run}");
         let events = project.project.events(run["id"].as_str().unwrap());
-        let failed: Vec<&Value> =
+        let failed_turns: Vec<&Value> =
             events.iter().filter(|event| event["type"] == "turn.failed").collect();
-        assert_eq!(failed.len(), 1, "{events:#?}");
-        assert_eq!(failed[0]["data"]["failure"]["class"], "quota");
-        assert_eq!(failed[0]["data"]["fallback_model"], run["model"]);
+        assert_eq!(failed_turns.len(), 1, "{events:#?}");
+        assert_eq!(failed_turns[0]["data"]["failure"]["class"], "quota");
+        assert_eq!(failed_turns[0]["data"]["fallback_model"], run["model"]);
     }
 }
 
@@ -184,15 +184,15 @@ fn a_recorded_run_replays_to_the_byte_without_a_server() {
         // Restores the initial files.
         fs::remove_dir_all(project.path().join(".longhaul/vault")).unwrap();
         let replay = project.run(&["run", "buyer", "milk", "--json", "--replay", "once"], 0);
-        let again = replay.json();
-        assert_eq!(again["model"], "cassette/once");
-        assert_eq!(again["cost_usd"], 0.0, "a replay costs nothing: {again}");
+        let replayed = replay.json();
+        assert_eq!(replayed["model"], "cassette/once");
+        assert_eq!(replayed["cost_usd"], 0.0, "a replay costs nothing: {replayed}");
         let transcript = |run: &Value| {
             let id = run["id"].as_str().unwrap();
-            let whole = project.json(&["show", id, "--transcript", "--json"]);
-            whole["messages"].to_string()
+            let view = project.json(&["show", id, "--transcript", "--json"]);
+            view["messages"].to_string()
         };
-        assert_eq!(transcript(&first), transcript(&again), "{api}");
+        assert_eq!(transcript(&first), transcript(&replayed), "{api}");
     }
 }
 
@@ -203,25 +203,25 @@ fn a_finished_run_becomes_a_cassette() {
     let id = first["id"].as_str().unwrap();
     let output = project.run_command(&["export", id, "--cassette", "after", "--json"], 0).json();
     assert_eq!(output["run"], id);
-    let recorded = fs::read_to_string(output["cassette"].as_str().unwrap()).unwrap();
-    assert!(recorded.lines().count() >= 3, "{recorded}");
+    let cassette_text = fs::read_to_string(output["cassette"].as_str().unwrap()).unwrap();
+    assert!(cassette_text.lines().count() >= 3, "{cassette_text}");
     // The files have changed since: a strict replay reports it, a loose one ignores it.
     let args = ["run", "buyer", "milk", "--replay", "after"];
-    let strict = project.run_command(&args, 1);
-    assert!(strict.err.contains("Created the note"), "{strict:?}");
-    assert!(strict.err.contains("- "), "{strict:?}");
-    let loose = project.run_command(&[&args[..], &["--loose", "--json"]].concat(), 0).json();
+    let strict_replay = project.run_command(&args, 1);
+    assert!(strict_replay.err.contains("Created the note"), "{strict_replay:?}");
+    assert!(strict_replay.err.contains("- "), "{strict_replay:?}");
+    let loose_replay = project.run_command(&[&args[..], &["--loose", "--json"]].concat(), 0).json();
     assert_eq!(
-        project.transcript(&loose)["messages"][1],
+        project.transcript(&loose_replay)["messages"][1],
         project.transcript(&first)["messages"][1]
     );
     // A cassette from another folder is copied, so its file is not needed later.
-    let elsewhere = project.project.path().join("elsewhere.jsonl");
-    fs::write(&elsewhere, &recorded).unwrap();
-    let file = elsewhere.to_str().unwrap();
-    let copied =
+    let outside_file = project.project.path().join("elsewhere.jsonl");
+    fs::write(&outside_file, &cassette_text).unwrap();
+    let file = outside_file.to_str().unwrap();
+    let outside_replay =
         project.run_command(&["run", "buyer", "milk", "--loose", "--json", "--replay", file], 0);
-    let model = copied.json()["model"].as_str().unwrap().to_owned();
+    let model = outside_replay.json()["model"].as_str().unwrap().to_owned();
     assert!(model.starts_with("cassette/elsewhere-"), "{model}");
     for (args, expected) in [
         (&["run", "buyer", "x", "--replay", "nowhere"][..], "no cassette `nowhere`"),
@@ -238,14 +238,14 @@ fn a_finished_run_becomes_a_cassette() {
 #[test]
 fn a_cassette_is_never_lost_or_partial() {
     let project = MockProject::new(&[]);
-    let once = ["run", "buyer", "milk", "--record=keep", "--idempotency-key", "k"];
-    project.run_command(&once, 0);
+    let args = ["run", "buyer", "milk", "--record=keep", "--idempotency-key", "k"];
+    project.run_command(&args, 0);
     let file = project.project.path().join(".longhaul/cassettes/keep.jsonl");
-    let good = fs::read_to_string(&file).unwrap();
+    let first_cassette = fs::read_to_string(&file).unwrap();
     // The second command calls no model, so it must not replace the cassette.
-    let output = project.run_command(&once, 0);
+    let output = project.run_command(&args, 0);
     assert!(output.err.contains("nothing was recorded"), "{output:?}");
-    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+    assert_eq!(fs::read_to_string(&file).unwrap(), first_cassette);
     // If the cassette can't be written, nothing is submitted.
     fs::remove_dir_all(project.project.path().join(".longhaul/cassettes")).unwrap();
     project.project.write(".longhaul/cassettes", "a file");
@@ -278,14 +278,14 @@ fn a_server_replays_the_current_cassette_file() {
     let project = MockProject::new(&[]);
     project.run(&["--record=recording"]);
     let first = project.project.path().join(".longhaul/cassettes/recording.jsonl");
-    let _served = TestServer::start(&project.project);
+    let _server = TestServer::start(&project.project);
     let replay = ["run", "buyer", "milk", "--json", "--replay", "recording", "--loose"];
     let replayed_text = |project: &MockProject| {
         project.run_command(&replay, 0).json()["output"]["text"].to_string()
     };
     assert!(replayed_text(&project).contains("milk"));
-    let other = fs::read_to_string(&first).unwrap().replace("milk", "bread!");
-    fs::write(&first, other).unwrap();
+    let changed_cassette = fs::read_to_string(&first).unwrap().replace("milk", "bread!");
+    fs::write(&first, changed_cassette).unwrap();
     assert!(replayed_text(&project).contains("bread!"));
 }
 
@@ -296,8 +296,8 @@ fn a_broken_stream_is_retried_and_its_usage_counted() {
         let run = project.run(&["--model", &format!("my-{api}/buy")]);
         assert_eq!(run["status"], "completed");
         let events = project.project.events(run["id"].as_str().unwrap());
-        let failed = events.iter().find(|event| event["type"] == "turn.failed");
-        let failure = &failed.unwrap()["data"]["failure"];
+        let failed_turn = events.iter().find(|event| event["type"] == "turn.failed");
+        let failure = &failed_turn.unwrap()["data"]["failure"];
         assert_eq!(failure["class"], "network", "{failure}");
         assert_eq!(failure["usage"]["estimated"], true, "{failure}");
         // A partial reply does not become a message.
@@ -328,21 +328,21 @@ fn a_budget_for_an_unpriced_model_is_noted() {
     // All models of the list count, except those that cost nothing.
     let models = "[my-chat/buy, scripted/buy, ollama/x, my-responses/buy]";
     write_agent(&project.project, "buyer", models);
-    let both = note("my-chat/buy and my-responses/buy have", "$5.00");
+    let expected_note = note("my-chat/buy and my-responses/buy have", "$5.00");
     let output = project.run_command(&["agents", "check", "buyer"], 0);
-    assert!(output.out.contains(&both), "{output:?}");
+    assert!(output.out.contains(&expected_note), "{output:?}");
     assert!(output.out.contains("longhaul models price my-chat/buy my-responses/buy"));
     let output = project.run_command(&["run", "buyer", "milk"], 0);
-    assert!(output.err.contains(&both), "{output:?}");
+    assert!(output.err.contains(&expected_note), "{output:?}");
     let output = project.run_command(&["run", "buyer", "milk", "--model", "scripted/buy"], 0);
     assert!(!output.err.contains("no price"), "{output:?}");
     // With prices the budget applies.
     let toml = project.project.path().join("longhaul.toml");
-    let mut set = fs::read_to_string(&toml).unwrap();
+    let mut toml_text = fs::read_to_string(&toml).unwrap();
     for name in ["my-chat/buy", "my-responses/buy"] {
-        set.push_str(&format!("[prices.\"{name}\"]\ninput = 1\noutput = 2\n"));
+        toml_text.push_str(&format!("[prices.\"{name}\"]\ninput = 1\noutput = 2\n"));
     }
-    fs::write(&toml, set).unwrap();
+    fs::write(&toml, toml_text).unwrap();
     let output = project.run_command(&["run", "buyer", "milk"], 0);
     assert!(!output.err.contains("no price"), "{output:?}");
     assert_eq!(project.run_command(&["agents", "check", "buyer"], 0).out, "");
@@ -356,11 +356,14 @@ fn a_scripted_model_has_the_window_and_the_price_that_are_set() {
         "agents/reader.md",
         "---\nmodel: scripted/reader\ntools: [read_file]\n---\nRead on.\n",
     );
-    let read =
+    let read_reply =
         "- text: I read long.txt.\n  tools: [{ name: read_file, input: { path: long.txt } }]\n";
-    project.write("scripts/reader.yaml", &format!("replies:\n{}- text: Done.\n", read.repeat(6)));
-    let kinds = |more: &str| {
-        project.write("longhaul.toml", &format!("[worker]\npoll = \"10m\"\n{more}"));
+    project.write(
+        "scripts/reader.yaml",
+        &format!("replies:\n{}- text: Done.\n", read_reply.repeat(6)),
+    );
+    let kinds = |extra_toml: &str| {
+        project.write("longhaul.toml", &format!("[worker]\npoll = \"10m\"\n{extra_toml}"));
         let run = project.run(&["run", "reader", "go", "--json"], 0).json();
         let id = run["id"].as_str().unwrap().to_owned();
         let journal = project.run(&["show", &id, "--events", "--json"], 0).out;

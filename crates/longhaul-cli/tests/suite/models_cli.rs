@@ -71,8 +71,8 @@ fn the_list_shows_keys_by_name_and_where_the_default_comes_from() {
     assert!(run(folder, &["models", "check", "--help"], &[], 0).0.contains("Examples:"));
     fs::write(folder.join(".env"), format!("OPENAI_API_KEY={KEY}\n")).unwrap();
     let (_, err) = run(folder, &["models"], &[], 0);
-    let reads = "`run`, `submit`, `watch` and `dev` read .env too";
-    assert!(err.contains(reads), "{err}");
+    let expected = "`run`, `submit`, `watch` and `dev` read .env too";
+    assert!(err.contains(expected), "{err}");
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn without_a_model_run_lists_every_way_to_set_one() {
 }
 
 /// A project with these URLs for Anthropic and for another provider.
-fn two_providers(anthropic: &str, own: &str) -> TempDir {
+fn folder_with_two_providers(anthropic: &str, own_url: &str) -> TempDir {
     folder(&format!(
         "[providers.anthropic]\nbase_url = \"{anthropic}\"\n\
-         [providers.own]\napi = \"chat\"\nbase_url = \"{own}/v1\"\nkey_env = \"OWN_KEY\"\n"
+         [providers.own]\napi = \"chat\"\nbase_url = \"{own_url}/v1\"\nkey_env = \"OWN_KEY\"\n"
     ))
 }
 
@@ -142,8 +142,8 @@ fn two_providers(anthropic: &str, own: &str) -> TempDir {
 fn models_check_fetches_the_list_and_prints_the_result() {
     let list = r#"{"data":[{"id":"claude-sonnet-5-5"},{"id":"b"}]}"#;
     let anthropic = FakeServer::new(|_| json_response("200 OK", list));
-    let own = FakeServer::new(|_| json_response("200 OK", r#"{"data":[{"id":"m"}]}"#));
-    let folder = two_providers(&anthropic.url, &own.url);
+    let own_server = FakeServer::new(|_| json_response("200 OK", r#"{"data":[{"id":"m"}]}"#));
+    let folder = folder_with_two_providers(&anthropic.url, &own_server.url);
     let env = [("ANTHROPIC_API_KEY", KEY), ("OWN_KEY", KEY), ("OLLAMA_HOST", "")];
     let (out, _) = run(folder.path(), &["models", "check", "anthropic", "own"], &env, 0);
     let line = find_line(&out, "anthropic");
@@ -153,7 +153,7 @@ fn models_check_fetches_the_list_and_prints_the_result() {
     let request = &anthropic.requests()[0];
     assert_eq!(request.request_line, "GET /v1/models?limit=1000");
     assert_eq!(request.header("x-api-key"), Some(KEY));
-    let request = &own.requests()[0];
+    let request = &own_server.requests()[0];
     assert_eq!(request.request_line, "GET /v1/models");
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     // Without names every provider with a key is checked; an Ollama that is not configured may be
@@ -163,47 +163,53 @@ fn models_check_fetches_the_list_and_prints_the_result() {
     let line: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(line["checks"][0]["ok"], true);
     assert_eq!(line["checks"][0]["models"][1], "b");
-    assert_eq!(own.requests().len(), 1);
+    assert_eq!(own_server.requests().len(), 1);
 }
 
 #[test]
 fn models_check_failures_are_printed_with_a_remedy() {
-    let quoting = format!(r#"{{"error":{{"type":"authentication_error","message":"not {KEY}"}}}}"#);
-    let refusing = FakeServer::new(move |_| json_response("401 Unauthorized", &quoting));
-    let lost = FakeServer::new(|_| json_response("404 Not Found", "{}"));
-    let page = FakeServer::new(|_| {
+    let error_body =
+        format!(r#"{{"error":{{"type":"authentication_error","message":"not {KEY}"}}}}"#);
+    let refusing_server = FakeServer::new(move |_| json_response("401 Unauthorized", &error_body));
+    let missing_server = FakeServer::new(|_| json_response("404 Not Found", "{}"));
+    let page_server = FakeServer::new(|_| {
         let page = json_response("200 OK", "<!doctype html><title>Log in</title>");
         page.replace("application/json", "text/html")
     });
     let old = FakeServer::new(|_| json_response("200 OK", r#"{"data":[{"id":"claude-next"}]}"#));
     let env = [("ANTHROPIC_API_KEY", KEY), ("OWN_KEY", KEY)];
     let check = ["models", "check", "anthropic", "own"];
-    let away = unused_url();
-    for (anthropic, own, code, expected) in [
-        (&refusing.url, &away, 6, "rejects the key in ANTHROPIC_API_KEY; use another key: "),
-        (&old.url, &away, 5, "can't be reached or is busy; try again: "),
+    let dead_url = unused_url();
+    for (anthropic, own_url, code, expected) in [
         (
-            &away,
-            &lost.url,
+            &refusing_server.url,
+            &dead_url,
+            6,
+            "rejects the key in ANTHROPIC_API_KEY; use another key: ",
+        ),
+        (&old.url, &dead_url, 5, "can't be reached or is busy; try again: "),
+        (
+            &dead_url,
+            &missing_server.url,
             2,
             "the response is unexpected; check base_url (it must be written with /v1): ",
         ),
         (
             &old.url,
-            &page.url,
+            &page_server.url,
             2,
             "responds, but not like a provider; check base_url (it must be written with /v1): ",
         ),
         (&old.url, &old.url, 0, "the default model `claude-sonnet-5-5` is not in the list"),
     ] {
-        let folder = two_providers(anthropic, own);
+        let folder = folder_with_two_providers(anthropic, own_url);
         let (out, _) = run(folder.path(), &check, &env, code);
         assert!(out.contains(expected), "{out}");
         let (out, _) = run(folder.path(), &[&check[..], &["--json"]].concat(), &env, code);
         let json: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(json["checks"].as_array().unwrap().len(), 2);
     }
-    let folder = two_providers(&old.url, &old.url);
+    let folder = folder_with_two_providers(&old.url, &old.url);
     let own_key = [("ANTHROPIC_API_KEY", KEY)];
     let (_, err) = run(folder.path(), &check, &own_key, 2);
     assert!(err.contains("there is no key for `own`: set OWN_KEY"), "{err}");
@@ -215,21 +221,24 @@ fn models_check_failures_are_printed_with_a_remedy() {
 
 #[test]
 fn ollama_is_used_only_without_another_model() {
-    let away = unused_url();
-    let host = [("OLLAMA_HOST", away.as_str())];
-    let empty = folder("");
-    let (out, _) = run(empty.path(), &["models", "check"], &host, 5);
+    let dead_url = unused_url();
+    let host = [("OLLAMA_HOST", dead_url.as_str())];
+    let empty_project = folder("");
+    let (out, _) = run(empty_project.path(), &["models", "check"], &host, 5);
     assert!(find_line(&out, "ollama").contains("start it with `ollama serve`"), "{out}");
     assert!(find_line(&out, "openai").ends_with("not checked: set OPENAI_API_KEY"), "{out}");
     let ollama = FakeServer::new(|_| json_response("200 OK", r#"{"data":[{"id":"qwen3:8b"}]}"#));
     let host = [("OLLAMA_HOST", ollama.url.as_str())];
-    let (out, _) = run(empty.path(), &["models", "check"], &host, 0);
+    let (out, _) = run(empty_project.path(), &["models", "check"], &host, 0);
     assert!(find_line(&out, "ollama").ends_with("1 model"), "{out}");
     // An agent without another model uses Ollama.
-    fs::create_dir(empty.path().join("agents")).unwrap();
-    fs::write(empty.path().join("agents/writer.md"), "---\ndescription: Writes.\n---\nYou write.")
-        .unwrap();
-    run(empty.path(), &["agents", "check", "writer"], &host, 0);
+    fs::create_dir(empty_project.path().join("agents")).unwrap();
+    fs::write(
+        empty_project.path().join("agents/writer.md"),
+        "---\ndescription: Writes.\n---\nYou write.",
+    )
+    .unwrap();
+    run(empty_project.path(), &["agents", "check", "writer"], &host, 0);
     assert_eq!(ollama.requests().last().unwrap().request_line, "GET /v1/models");
 }
 
@@ -293,11 +302,11 @@ fn the_examples_of_the_help_work_in_an_empty_folder() {
 /// Returns every file below a folder.
 fn list_files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let below = entries.flat_map(|path| match path.is_dir() {
+    let files = entries.flat_map(|path| match path.is_dir() {
         true => list_files(&path),
         false => vec![path],
     });
-    below.collect()
+    files.collect()
 }
 
 #[test]
@@ -331,7 +340,7 @@ fn a_key_is_enough_for_a_run_and_is_not_stored() {
     }
     for file in list_files(folder) {
         let bytes = fs::read(&file).unwrap();
-        let found = bytes.windows(KEY.len()).any(|bytes| bytes == KEY.as_bytes());
-        assert!(!found, "{}", file.display());
+        let has_key = bytes.windows(KEY.len()).any(|bytes| bytes == KEY.as_bytes());
+        assert!(!has_key, "{}", file.display());
     }
 }

@@ -11,27 +11,27 @@ use super::project::{Project, has_status};
 fn other_processes_inspect_and_answer_while_one_drives() {
     let project = Project::new();
     let _worker = project.start_worker();
-    let slow = project.submit("slow", "milk");
-    let tidy = project.submit("tidy", "milk");
-    project.wait_until(&tidy, has_status("waiting"));
-    let listed = project.run(&["ls"], 0);
+    let slow_run = project.submit("slow", "milk");
+    let tidy_run = project.submit("tidy", "milk");
+    project.wait_until(&tidy_run, has_status("waiting"));
+    let output = project.run(&["ls"], 0);
     for part in ["▲ waiting: you", "● running"] {
-        assert!(listed.out.contains(part), "{part}: {listed:?}");
+        assert!(output.out.contains(part), "{part}: {output:?}");
     }
-    assert!(listed.err.contains("longhaul gates"), "{listed:?}");
-    let output = project.run(&["approve", &tidy, "--yes"], 0);
+    assert!(output.err.contains("longhaul gates"), "{output:?}");
+    let output = project.run(&["approve", &tidy_run, "--yes"], 0);
     assert!(output.out.contains(" resumes at event "), "{output:?}");
     assert!(!output.out.contains("when a worker"), "{output:?}");
-    project.wait_until(&tidy, has_status("completed"));
+    project.wait_until(&tidy_run, has_status("completed"));
     // `run` and `watch` work beside another driver.
     let output = project.run(&["run", "plain", "bread"], 0);
     assert_eq!(output.out, "Done: bread\n");
     assert!(output.err.contains("driven by"), "{output:?}");
-    let output = project.run(&["watch", &slow, "--timeout", "200ms"], 124);
+    let output = project.run(&["watch", &slow_run, "--timeout", "200ms"], 124);
     assert!(output.err.contains("The run continues"), "{output:?}");
-    project.run(&["pause", &slow], 0);
-    project.run(&["cancel", &slow], 0);
-    project.wait_until(&slow, has_status("cancelled"));
+    project.run(&["pause", &slow_run], 0);
+    project.run(&["cancel", &slow_run], 0);
+    project.wait_until(&slow_run, has_status("cancelled"));
 }
 
 #[test]
@@ -46,11 +46,11 @@ fn a_follower_takes_over_when_the_driver_is_gone() {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut wait_for = |args: &str| stderr.any(|line| line.unwrap().contains(args));
-        assert!(wait_for("driven by"));
+        let mut wait_for_line = |text: &str| stderr.any(|line| line.unwrap().contains(text));
+        assert!(wait_for_line("driven by"));
         drop(worker);
-        assert!(wait_for("this process drives the run now"), "{args:?}");
-        assert!(wait_for("turn"), "{args:?}");
+        assert!(wait_for_line("this process drives the run now"), "{args:?}");
+        assert!(wait_for_line("turn"), "{args:?}");
         project.run(&["cancel", "@last"], 0);
         std::thread::spawn(move || stderr.for_each(drop));
         assert_eq!(child.wait().unwrap().code(), Some(7), "{args:?}");
@@ -60,9 +60,9 @@ fn a_follower_takes_over_when_the_driver_is_gone() {
 #[test]
 fn a_run_names_the_worker_that_would_take_it() {
     let project = Project::new();
-    let submitted =
+    let submit_output =
         project.run(&["submit", "plain", "milk", "--inbox", "mail", "--type", "letter"], 0);
-    let run = submitted.out.trim();
+    let run = submit_output.out.trim();
     let worker = project.start_worker();
     let default = project.submit("plain", "bread");
     project.wait_until(&default, has_status("completed"));
@@ -73,8 +73,8 @@ fn a_run_names_the_worker_that_would_take_it() {
     let _worker =
         project.start_worker_with(&["--inbox", "default", "--inbox", "mail", "--type", "letter"]);
     project.wait_until(run, has_status("completed"));
-    let untyped = project.submit("plain", "bread");
-    let why = project.run(&["why", &untyped], 0);
+    let untyped_run = project.submit("plain", "bread");
+    let why = project.run(&["why", &untyped_run], 0);
     assert!(why.out.contains("do not take tasks without a type"), "{why:?}");
 }
 

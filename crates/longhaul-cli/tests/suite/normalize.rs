@@ -19,16 +19,16 @@ pub(crate) fn normalize(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let inside = out.ends_with(|c: char| c.is_ascii_alphanumeric());
-        let (replacement, length) = match inside {
+        let follows_alphanumeric = out.ends_with(|c: char| c.is_ascii_alphanumeric());
+        let (replacement, length) = match follows_alphanumeric {
             true => (None, 0),
             false => match_token(rest, &out),
         };
         match replacement {
             Some(replacement) => {
                 // A duration with two units is one duration.
-                let joined = replacement == "<span>" && out.ends_with("<span> ");
-                match joined {
+                let is_repeated = replacement == "<span>" && out.ends_with("<span> ");
+                match is_repeated {
                     true => _ = out.pop(),
                     false => out.push_str(replacement),
                 }
@@ -89,20 +89,20 @@ fn matches_shape(text: &str, shape: &str) -> bool {
 
 /// Matches a number with its unit, or a number after a JSON key for a duration.
 fn duration_len(rest: &str, before: &str) -> Option<usize> {
-    let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let number_len = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
     if !rest.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    let keyed = ["_ms\":", "_s\":", "\"active\":", "\"epoch\":"];
-    if keyed.iter().any(|key| before.ends_with(key)) {
-        return Some(number);
+    let keys = ["_ms\":", "_s\":", "\"active\":", "\"epoch\":"];
+    if keys.iter().any(|key| before.ends_with(key)) {
+        return Some(number_len);
     }
-    let after = &rest[number..];
-    let gap = usize::from(after.starts_with(' '));
+    let after = &rest[number_len..];
+    let space_len = usize::from(after.starts_with(' '));
     UNITS.iter().find_map(|unit| {
-        let tail = after[gap..].strip_prefix(unit)?;
-        let ends = !tail.starts_with(|c: char| c.is_ascii_alphanumeric());
-        ends.then_some(number + gap + unit.len())
+        let tail = after[space_len..].strip_prefix(unit)?;
+        let is_unit_end = !tail.starts_with(|c: char| c.is_ascii_alphanumeric());
+        is_unit_end.then_some(number_len + space_len + unit.len())
     })
 }
 

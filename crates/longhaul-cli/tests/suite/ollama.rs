@@ -21,12 +21,12 @@ fn ollama_config(url: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("longhaul.toml"), "").unwrap();
     let host = ("OLLAMA_HOST".to_owned(), url.to_owned());
-    let here = ProcessEnv {
+    let process_env = ProcessEnv {
         cwd: folder.path().to_path_buf(),
         env: BTreeMap::from([host]),
         ..ProcessEnv::default()
     };
-    load(&here, &[]).unwrap()
+    load(&process_env, &[]).unwrap()
 }
 
 /// A clock that the test sets.
@@ -58,10 +58,10 @@ fn availability_is_cached_for_5_s_and_unavailability_for_30_s() {
         let manual_clock = Arc::new(ManualClock(Mutex::new(Timestamp::from_micros(0))));
         let clock: Arc<dyn Clock> = Arc::clone(&manual_clock) as Arc<dyn Clock>;
         let resolver = project_model_resolver(&ollama_config(&server.url), &clock);
-        for (later, expected) in [(0, 1), (age - 1, 1), (1, 2)] {
-            manual_clock.advance(later);
+        for (millis, expected) in [(0, 1), (age - 1, 1), (1, 2)] {
+            manual_clock.advance(millis);
             assert_eq!(resolver.resolve_model_name(None).is_ok(), is_available, "{list}");
-            assert_eq!(server.requests().len(), expected, "{list} {later}");
+            assert_eq!(server.requests().len(), expected, "{list} {millis}");
         }
     }
 }
@@ -74,14 +74,14 @@ fn availability_checks_run_concurrently() {
     let observed = Arc::clone(&max_concurrent);
     // The server never responds, so each connection stays open until its client times out.
     std::thread::spawn(move || {
-        let open = Arc::new(AtomicUsize::new(0));
+        let open_count = Arc::new(AtomicUsize::new(0));
         for stream in listener.incoming() {
-            let (mut stream, open) = (stream.unwrap(), Arc::clone(&open));
-            let now = open.fetch_add(1, Ordering::SeqCst) + 1;
-            observed.fetch_max(now, Ordering::SeqCst);
+            let (mut stream, open_count) = (stream.unwrap(), Arc::clone(&open_count));
+            let current = open_count.fetch_add(1, Ordering::SeqCst) + 1;
+            observed.fetch_max(current, Ordering::SeqCst);
             std::thread::spawn(move || {
                 _ = std::io::copy(&mut stream, &mut std::io::sink());
-                open.fetch_sub(1, Ordering::SeqCst);
+                open_count.fetch_sub(1, Ordering::SeqCst);
             });
         }
     });
@@ -89,9 +89,9 @@ fn availability_checks_run_concurrently() {
     // On a busy machine the two may not overlap at the first attempt.
     for _ in 0..5 {
         let resolver = project_model_resolver(&ollama_config(&url), &clock);
-        let both = Barrier::new(2);
+        let barrier = Barrier::new(2);
         let resolve = || {
-            both.wait();
+            barrier.wait();
             assert!(resolver.resolve_model_name(None).is_err());
         };
         std::thread::scope(|scope| {

@@ -34,9 +34,9 @@ fn a_run_survives_a_provider_that_answers_503_for_a_while() {
     let _worker = project.start_worker();
     // `resume` skips the waits, so that the test does not take as long as the outage.
     for failures in 1..=5 {
-        let waits = |view: &Value| view["status"] == "waiting";
+        let is_waiting = |view: &Value| view["status"] == "waiting";
         project.wait_until(&run, |view| {
-            waits(view) && count_events(&project, &run, "turn.failed") == failures
+            is_waiting(view) && count_events(&project, &run, "turn.failed") == failures
         });
         if failures < 5 {
             project.run(&["resume", &run], 0);

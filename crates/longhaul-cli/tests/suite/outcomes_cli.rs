@@ -13,8 +13,8 @@ fn graded_project(accepted: &str) -> Project {
     );
     project.write("rubric.md", "The result is B.\n");
     project.write("scripts/writer.yaml", "replies:\n  - text: A\n  - text: B\n");
-    let satisfied = format!("{{{{ \"true\" if \"{accepted}\" in input.result else \"false\" }}}}");
-    let verdict = format!("{{\"satisfied\": {satisfied}, \"note\": \"Is it {accepted}?\"}}");
+    let condition = format!("{{{{ \"true\" if \"{accepted}\" in input.result else \"false\" }}}}");
+    let verdict = format!("{{\"satisfied\": {condition}, \"note\": \"Is it {accepted}?\"}}");
     project.write("scripts/grader.yaml", &format!("replies:\n  - text: '{verdict}'\n"));
     project
 }
@@ -22,13 +22,13 @@ fn graded_project(accepted: &str) -> Project {
 #[test]
 fn a_run_is_graded_until_its_result_is_accepted() {
     let project = graded_project("B");
-    let ran = project.run(&["run", "writer", "go", "--no-input"], 0);
-    assert_eq!(ran.out.trim(), "B");
-    assert!(ran.err.contains("round 1: not satisfied: Is it B?"), "{}", ran.err);
-    assert!(ran.err.contains("round 2: satisfied: Is it B?"), "{}", ran.err);
-    let shown = project.run(&["show", "@last", "--json"], 0).json();
-    assert_eq!(shown["agent"], "writer", "the newest run that is no child");
-    let root = shown["id"].as_str().unwrap().to_owned();
+    let output = project.run(&["run", "writer", "go", "--no-input"], 0);
+    assert_eq!(output.out.trim(), "B");
+    assert!(output.err.contains("round 1: not satisfied: Is it B?"), "{}", output.err);
+    assert!(output.err.contains("round 2: satisfied: Is it B?"), "{}", output.err);
+    let run_view = project.run(&["show", "@last", "--json"], 0).json();
+    assert_eq!(run_view["agent"], "writer", "the newest run that is no child");
+    let root = run_view["id"].as_str().unwrap().to_owned();
     let page = project.run(&["show", &root], 0).out;
     assert!(page.contains("outcome   round 1: not satisfied: Is it B?"), "{page}");
     assert!(page.contains("outcome   round 2: satisfied: Is it B?"), "{page}");
@@ -37,7 +37,7 @@ fn a_run_is_graded_until_its_result_is_accepted() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| one["verdict"].as_str().unwrap())
+        .map(|round| round["verdict"].as_str().unwrap())
         .collect();
     assert_eq!(verdicts, ["not_satisfied", "satisfied"]);
     let tree = project.run(&["show", &root, "--tree"], 0).out;
@@ -57,10 +57,10 @@ fn a_run_is_graded_until_its_result_is_accepted() {
 #[test]
 fn a_result_that_is_never_accepted_is_kept() {
     let project = graded_project("C");
-    let failed = project.run(&["run", "writer", "go", "--no-input", "--json"], 1).json();
-    assert_eq!(failed["error"]["code"], "outcome_not_met");
-    assert_eq!(failed["error"]["partial_text"], "B");
-    let id = failed["id"].as_str().unwrap();
+    let run_view = project.run(&["run", "writer", "go", "--no-input", "--json"], 1).json();
+    assert_eq!(run_view["error"]["code"], "outcome_not_met");
+    assert_eq!(run_view["error"]["partial_text"], "B");
+    let id = run_view["id"].as_str().unwrap();
     let why = project.run(&["why", id], 0).out;
     assert!(
         why.contains("did not meet the rubric in round 2 of 2") && why.contains("retry"),
@@ -71,12 +71,12 @@ fn a_result_that_is_never_accepted_is_kept() {
 #[test]
 fn the_rubric_is_checked_and_shown() {
     let project = graded_project("B");
-    let shown = project.run(&["agents", "show", "writer"], 0).out;
+    let output = project.run(&["agents", "show", "writer"], 0).out;
     let line = "graded by scripted/grader in at most 2 rounds, rubric: The result is B.";
-    assert!(shown.contains(line), "{shown}");
+    assert!(output.contains(line), "{output}");
     let unknown = "outcome: { rubric: Good, grader: nobody/x }";
     let agent = format!("---\nmodel: scripted/writer\n{unknown}\n---\nWrite.\n");
     project.write("agents/writer.md", &agent);
-    let checked = project.run(&["agents", "check"], 0).out;
-    assert!(checked.contains("`nobody/x`, `grader` of `outcome`, can't be used"), "{checked}");
+    let output = project.run(&["agents", "check"], 0).out;
+    assert!(output.contains("`nobody/x`, `grader` of `outcome`, can't be used"), "{output}");
 }

@@ -10,16 +10,16 @@ use super::project::{Project, has_status};
 #[test]
 fn a_command_drives_only_its_own_run() {
     let project = Project::new();
-    let others = [project.submit("plain", "a"), project.submit("plain", "b")];
+    let other_runs = [project.submit("plain", "a"), project.submit("plain", "b")];
     let output = project.run(&["run", "plain", "it", "--inbox", "mail"], 0);
     assert_eq!(output.out, "Done: it\n");
-    let submitted = project.run(&["submit", "plain", "it", "--inbox", "mail"], 0);
-    project.run(&["watch", submitted.out.trim()], 0);
-    project.run(&["watch", &others[0]], 0);
-    let other = project.json(&["show", &others[1], "--json"]);
+    let output = project.run(&["submit", "plain", "it", "--inbox", "mail"], 0);
+    project.run(&["watch", output.out.trim()], 0);
+    project.run(&["watch", &other_runs[0]], 0);
+    let other = project.json(&["show", &other_runs[1], "--json"]);
     assert_eq!(other["status"], "pending", "{other}");
     let _worker = project.start_worker();
-    project.wait_until(&others[1], has_status("completed"));
+    project.wait_until(&other_runs[1], has_status("completed"));
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn a_run_behind_an_undriven_run_names_that_run() {
         project.run(&["watch", run], 0);
     }
     project.run(&["lanes", "pause", "docs"], 0);
-    let paused = project.run(&["run", "plain", "three", "--lane", "docs"], 3);
-    assert!(paused.err.contains("longhaul lanes resume docs"), "{paused:?}");
+    let output = project.run(&["run", "plain", "three", "--lane", "docs"], 3);
+    assert!(output.err.contains("longhaul lanes resume docs"), "{output:?}");
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn a_second_command_says_that_the_first_drives_only_its_own_run() {
     let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("turn 1")));
     std::thread::spawn(move || lines.for_each(drop));
-    let driven = project.json(&["show", "@last", "--json"]);
-    let driven = driven["id"].as_str().unwrap();
+    let driven_run = project.json(&["show", "@last", "--json"]);
+    let driven_run = driven_run["id"].as_str().unwrap();
     let mut second = project.command(&["run", "plain", "bread"]);
     second.stderr(Stdio::piped()).stdout(Stdio::null());
     let mut second = second.spawn().unwrap();
@@ -67,17 +67,14 @@ fn a_second_command_says_that_the_first_drives_only_its_own_run() {
     assert!(lines.any(|line| line.unwrap().contains("only its own run")));
     let why = project.run(&["why", "@last"], 0);
     assert!(why.out.contains("only its own run"), "{why:?}");
-    let refused = project.run(&["worker"], 5);
+    let output = project.run(&["worker"], 5);
     let pid = first.id();
-    assert!(refused.err.contains(&format!("pid {pid}, longhaul run")), "{refused:?}");
-    assert!(refused.err.contains(&format!("kill -INT {pid}")), "{refused:?}");
-    let detached = project.run(&["run", "plain", "wine", "--timeout", "100ms"], 124);
-    assert!(
-        detached.err.contains("Detached. The run is pending. No worker serves"),
-        "{detached:?}"
-    );
+    assert!(output.err.contains(&format!("pid {pid}, longhaul run")), "{output:?}");
+    assert!(output.err.contains(&format!("kill -INT {pid}")), "{output:?}");
+    let output = project.run(&["run", "plain", "wine", "--timeout", "100ms"], 124);
+    assert!(output.err.contains("Detached. The run is pending. No worker serves"), "{output:?}");
     project.run(&["cancel", "@last"], 0);
-    project.run(&["cancel", driven], 0);
+    project.run(&["cancel", driven_run], 0);
     assert_eq!(first.wait().unwrap().code(), Some(7));
     std::thread::spawn(move || lines.for_each(drop));
     assert_eq!(second.wait().unwrap().code(), Some(0));
@@ -97,23 +94,23 @@ fn start_waiting(project: &Project, args: &[&str]) -> Child {
 #[test]
 fn a_command_whose_run_waits_lets_a_worker_drive_the_store() {
     let project = Project::new();
-    let mut waiting = start_waiting(&project, &["run", "tidy", "milk", "--wait"]);
-    let parked = project.json(&["show", "@last", "--json"])["id"].as_str().unwrap().to_owned();
+    let mut waiting_command = start_waiting(&project, &["run", "tidy", "milk", "--wait"]);
+    let parked_run = project.json(&["show", "@last", "--json"])["id"].as_str().unwrap().to_owned();
     project.wait_until_no_driver();
     let worker = project.start_worker();
-    let other = project.submit("plain", "bread");
-    project.wait_until(&other, has_status("completed"));
-    project.run(&["approve", &parked, "--yes"], 0);
-    assert_eq!(waiting.wait().unwrap().code(), Some(0));
+    let other_run = project.submit("plain", "bread");
+    project.wait_until(&other_run, has_status("completed"));
+    project.run(&["approve", &parked_run, "--yes"], 0);
+    assert_eq!(waiting_command.wait().unwrap().code(), Some(0));
     drop(worker);
     // Without a worker, the command itself continues the run.
     for args in [&["run", "tidy", "milk", "--wait"][..], &["watch", "@last"]] {
         if args[0] == "watch" {
             project.run(&["run", "tidy", "milk"], 3);
         }
-        let mut waiting = start_waiting(&project, args);
+        let mut waiting_command = start_waiting(&project, args);
         project.wait_until_no_driver();
         project.run(&["approve", "@last", "--yes"], 0);
-        assert_eq!(waiting.wait().unwrap().code(), Some(0), "{args:?}");
+        assert_eq!(waiting_command.wait().unwrap().code(), Some(0), "{args:?}");
     }
 }

@@ -18,7 +18,7 @@ const ONE_SIDED_LINES: &[(&str, &str)] = &[(
 const CANCEL_TEXTS: (&str, &str) =
     (": cancel requested; it takes effect within <span>.", " is cancelled.");
 
-/// A project, its driver, and the runs of the story so far.
+/// A project, its driver, and the runs of the script so far.
 struct Deployment {
     project: Project,
     _worker: Option<WorkerProcess>,
@@ -40,18 +40,18 @@ impl Deployment {
         }
     }
 
-    fn with_server(named: bool) -> Self {
+    fn with_server(is_named: bool) -> Self {
         let project = project();
         Self {
             _worker: None,
             server: Some(TestServer::start(&project)),
             project,
-            is_named: named,
+            is_named,
             runs: BTreeMap::new(),
         }
     }
 
-    /// Executes one line of a story: a command, or `wait NAME STATUS`. A final `> NAME` stores the
+    /// Executes one line of a script: a command, or `wait NAME STATUS`. A final `> NAME` stores the
     /// id of the run in the output. `@NAME` is that id, `@NAME!` the newest gate of the run, and
     /// `#NAME` the digest of that gate.
     fn run_line(&mut self, line: &str) -> String {
@@ -66,26 +66,26 @@ impl Deployment {
                 self.project.wait_until(&run, |run| run["status"] == status && has_gate(run));
             return format!("{status}: {}", view["now"]);
         }
-        let (parts, keep) = match parts.iter().position(|arg| *arg == ">") {
+        let (parts, alias) = match parts.iter().position(|arg| *arg == ">") {
             Some(at) => (&parts[..at], parts.get(at + 1)),
             None => (&parts[..], None),
         };
         let args: Vec<String> = parts.iter().map(|arg| self.expand_word(arg)).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let output = self.run_command(&args);
-        if let Some(keep) = keep {
+        if let Some(alias) = alias {
             let text = format!("{}{}", output.out, output.err);
             let at = text.find("run_").unwrap_or_else(|| panic!("{line}: {output:?}"));
             let run = text[at..].chars().take(30).collect();
-            self.runs.insert((*keep).to_owned(), run);
+            self.runs.insert((*alias).to_owned(), run);
         }
-        self.normalized(&output)
+        self.normalize_output(&output)
     }
 
     fn run_command(&self, args: &[&str]) -> CommandOutput {
         let mut command = self.project.command(args);
-        if let (true, Some(served)) = (self.is_named, &self.server) {
-            command.env("LONGHAUL_URL", &served.url);
+        if let (true, Some(server)) = (self.is_named, &self.server) {
+            command.env("LONGHAUL_URL", &server.url);
         }
         CommandOutput::from_output(&command.output().unwrap())
     }
@@ -95,8 +95,8 @@ impl Deployment {
             let run = &self.runs[name];
             let gates = self.project.json(&["gates", "--all", "--json"]);
             let all = gates["data"].as_array().unwrap().iter();
-            let mut its = all.filter(|gate| gate["run"] == **run);
-            its.next().unwrap_or_else(|| panic!("no gate of {name}")).clone()
+            let mut run_gates = all.filter(|gate| gate["run"] == **run);
+            run_gates.next().unwrap_or_else(|| panic!("no gate of {name}")).clone()
         };
         let text = |gate: serde_json::Value, key: &str| gate[key].as_str().unwrap().to_owned();
         match arg.split_at_checked(1) {
@@ -110,19 +110,20 @@ impl Deployment {
     }
 
     /// Returns the output without the parts that differ by chance.
-    fn normalized(&self, output: &CommandOutput) -> String {
+    fn normalize_output(&self, output: &CommandOutput) -> String {
         let folder = self.project.path().display().to_string();
-        let clean = |text: &str| {
+        let clean_text = |text: &str| {
             let mut text = text.replace(&folder, "<folder>");
-            if let Some(served) = &self.server {
-                text = text.replace(&served.url, "<url>");
+            if let Some(server) = &self.server {
+                text = text.replace(&server.url, "<url>");
             }
             normalize(&text).replace(CANCEL_TEXTS.0, CANCEL_TEXTS.1)
         };
-        let err = clean(&output.err);
-        let both = |line: &&str| !ONE_SIDED_LINES.iter().any(|(begin, _)| line.starts_with(begin));
-        let err: Vec<&str> = err.lines().filter(both).collect();
-        format!("exit {}\n{}--\n{}", output.code, clean(&output.out), err.join("\n"))
+        let err = clean_text(&output.err);
+        let is_common =
+            |line: &&str| !ONE_SIDED_LINES.iter().any(|(prefix, _)| line.starts_with(prefix));
+        let err: Vec<&str> = err.lines().filter(is_common).collect();
+        format!("exit {}\n{}--\n{}", output.code, clean_text(&output.out), err.join("\n"))
     }
 }
 
@@ -134,21 +135,22 @@ fn project() -> Project {
     project
 }
 
-/// Executes a story in both worlds and compares the output line by line.
-fn assert_same(mut here: Deployment, mut remote: Deployment, story: &str) {
-    let lines = || story.lines().map(str::trim).filter(|line| !line.is_empty());
-    let (here, remote) = std::thread::scope(|scope| {
-        let one = scope.spawn(|| lines().map(|line| here.run_line(line)).collect::<Vec<_>>());
-        let other: Vec<String> = lines().map(|line| remote.run_line(line)).collect();
-        (one.join().unwrap(), other)
+/// Executes a script in both deployments and compares the output line by line.
+fn assert_same(mut local: Deployment, mut remote: Deployment, script: &str) {
+    let lines = || script.lines().map(str::trim).filter(|line| !line.is_empty());
+    let (local, remote) = std::thread::scope(|scope| {
+        let local_thread =
+            scope.spawn(|| lines().map(|line| local.run_line(line)).collect::<Vec<_>>());
+        let remote_results: Vec<String> = lines().map(|line| remote.run_line(line)).collect();
+        (local_thread.join().unwrap(), remote_results)
     });
-    let mut apart = String::new();
-    for ((line, here), remote) in lines().zip(&here).zip(&remote) {
-        if here != remote {
-            apart.push_str(&format!("{line}\n<<<\n{here}\n>>>\n{remote}\n\n"));
+    let mut differences = String::new();
+    for ((line, local), remote) in lines().zip(&local).zip(&remote) {
+        if local != remote {
+            differences.push_str(&format!("{line}\n<<<\n{local}\n>>>\n{remote}\n\n"));
         }
     }
-    assert!(apart.is_empty(), "\n{apart}");
+    assert!(differences.is_empty(), "\n{differences}");
 }
 
 /// Mistakes, and commands that read an empty store.

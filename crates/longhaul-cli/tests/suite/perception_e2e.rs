@@ -68,9 +68,9 @@ fn perception_events_skills_and_rules_reach_an_agent() {
         assert_eq!(transcript.matches(expected).count(), 1, "{expected}: {transcript}");
     }
     assert!(!transcript.contains("bob"), "{transcript}");
-    let looks = fs::read_to_string(project.path().join("looks")).unwrap();
-    assert_eq!(looks.len(), 3);
-    let sent = project.path().join(".longhaul/outbox.jsonl");
-    let sent = fs::read_to_string(sent).unwrap();
-    assert!(sent.contains(r#""recipient":"bob","text":"hello""#), "{sent}");
+    let provider_log = fs::read_to_string(project.path().join("looks")).unwrap();
+    assert_eq!(provider_log.len(), 3);
+    let outbox = project.path().join(".longhaul/outbox.jsonl");
+    let outbox = fs::read_to_string(outbox).unwrap();
+    assert!(outbox.contains(r#""recipient":"bob","text":"hello""#), "{outbox}");
 }

@@ -129,7 +129,7 @@ impl CommandOutput {
 
     /// Parses stdout as JSON.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|bad| panic!("{bad}: {self:?}"))
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
@@ -198,8 +198,8 @@ impl Project {
     }
 
     /// Runs the binary as another user and asserts the exit code.
-    pub(crate) fn run_as(&self, who: &str, args: &[&str], code: i32) -> CommandOutput {
-        let output = self.command(args).env("USER", who).output();
+    pub(crate) fn run_as(&self, user: &str, args: &[&str], code: i32) -> CommandOutput {
+        let output = self.command(args).env("USER", user).output();
         let result = CommandOutput::from_output(&output.unwrap());
         assert_eq!(result.code, code, "{args:?}: {result:?}");
         result
@@ -210,9 +210,9 @@ impl Project {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut pipe = child.stdin.take().unwrap();
-        pipe.write_all(stdin.as_bytes()).unwrap();
-        drop(pipe);
+        let mut stdin_pipe = child.stdin.take().unwrap();
+        stdin_pipe.write_all(stdin.as_bytes()).unwrap();
+        drop(stdin_pipe);
         let output = CommandOutput::from_output(&child.wait_with_output().unwrap());
         assert_eq!(output.code, code, "{args:?}: {output:?}");
         output
@@ -284,8 +284,8 @@ impl Project {
             err.push('\n');
             if expected.next_if(|expected| line.contains(**expected)).is_some() {
                 let id = child.id().to_string();
-                let sent = Command::new("kill").args([signal, &id]).status();
-                assert!(sent.unwrap().success());
+                let kill_status = Command::new("kill").args([signal, &id]).status();
+                assert!(kill_status.unwrap().success());
             }
         }
         let code = child.wait().unwrap().code().unwrap_or(-1);
@@ -304,8 +304,8 @@ impl Project {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let up = lines.any(|line| line.unwrap().contains("Stop"));
-        assert!(up, "the worker exited at once");
+        let is_ready = lines.any(|line| line.unwrap().contains("Stop"));
+        assert!(is_ready, "the worker exited at once");
         // The output is read to its end, so that the worker never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
         WorkerProcess(child)

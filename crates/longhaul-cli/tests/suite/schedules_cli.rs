@@ -23,10 +23,10 @@ const ADD: [&str; 12] = [
 
 /// Checks the commands on a project, whatever drives it.
 fn check_commands(project: &Project) {
-    let added = project.json(&ADD);
-    assert_eq!((&added["cron"], &added["tz"]), (&json!(ADD[4]), &json!(ADD[6])));
-    let next = added["next_at"].as_str().unwrap();
-    assert!(next.contains("T07:00:00") || next.contains("T08:00:00"), "{added}");
+    let schedule = project.json(&ADD);
+    assert_eq!((&schedule["cron"], &schedule["tz"]), (&json!(ADD[4]), &json!(ADD[6])));
+    let next_at = schedule["next_at"].as_str().unwrap();
+    assert!(next_at.contains("T07:00:00") || next_at.contains("T08:00:00"), "{schedule}");
     let output = project.run(&ADD, 2);
     assert!(output.err.contains("longhaul schedules rm digest"), "{output:?}");
     let listed = project.json(&["schedules", "ls", "--json"]);
@@ -51,8 +51,9 @@ fn check_commands(project: &Project) {
             project.run(&[&["schedules", "add", "x", "--agent", "plain"], args].concat(), 2);
         assert!(output.err.contains(reason), "{args:?}: {output:?}");
     }
-    let every = ["schedules", "add", "tick", "--every", "2s", "--agent", "plain", "--input", "x"];
-    let output = project.run(&every, 0).out;
+    let add_args =
+        ["schedules", "add", "tick", "--every", "2s", "--agent", "plain", "--input", "x"];
+    let output = project.run(&add_args, 0).out;
     assert_eq!(output.matches(':').count(), 3, "a time with seconds: {output}");
     project.run(&["schedules", "rm", "tick"], 0);
     let output = project.run(&["schedules", "rm", "digest"], 0);
@@ -73,9 +74,13 @@ fn check_commands(project: &Project) {
     project.wait_until(run["id"].as_str().unwrap(), |run| run["status"] == "completed");
 
     let stats = project.json(&["agents", "stats", "plain", "--since", "1h", "--json"]);
-    let plain = &stats["data"][0];
-    assert_eq!((&plain["agent"], &plain["runs"]["total"]), (&json!("plain"), &json!(2)), "{stats}");
-    assert_eq!(plain["success_rate"], 1.0);
+    let plain_stats = &stats["data"][0];
+    assert_eq!(
+        (&plain_stats["agent"], &plain_stats["runs"]["total"]),
+        (&json!("plain"), &json!(2)),
+        "{stats}"
+    );
+    assert_eq!(plain_stats["success_rate"], 1.0);
     let table = project.run(&["agents", "stats"], 0).out;
     assert!(table.contains("100 %") && !table.contains("looping"), "{table}");
     let output = project.run(&["agents", "stats", "nobody"], 2);
@@ -103,15 +108,15 @@ fn a_server_fires_schedules_that_were_added_before_its_start() {
     let output = project.run(&["schedules"], 0);
     assert!(output.err.contains("There are no schedules yet"), "{output:?}");
     assert!(!project.store().exists(), "listing creates no store");
-    let add =
+    let add_args =
         ["schedules", "add", "ticking", "--every", "1s", "--agent", "plain", "--input", "milk"];
-    let output = project.run(&add, 0);
+    let output = project.run(&add_args, 0);
     assert!(output.out.starts_with("The schedule `ticking` fires next: "), "{output:?}");
     assert!(output.err.contains("No worker is running"), "{output:?}");
-    for (zone, shown) in [("UTC", " UTC"), ("Asia/Tokyo", " JST")] {
+    for (zone, suffix) in [("UTC", " UTC"), ("Asia/Tokyo", " JST")] {
         let table = project.command(&["schedules"]).env("TZ", zone).output().unwrap();
         let table = String::from_utf8(table.stdout).unwrap();
-        assert!(table.contains(shown), "{table}");
+        assert!(table.contains(suffix), "{table}");
     }
     let mut server = TestServer::start(&project);
     let line = server.wait_for_line("schedule fired");

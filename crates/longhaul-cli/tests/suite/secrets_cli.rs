@@ -25,7 +25,7 @@ fn project(model: &str) -> TempDir {
     let toml = format!(
         "[secrets]\nnames = [\"MY_TOKEN\"]\n[providers.far]\napi = \"chat\"\nbase_url = \"{model}/v1\"\nkey_env = \"FAR_KEY\"\n[retry]\nmax_retries = 0\n"
     );
-    let look = format!("#!/bin/sh\ncat <<'END'\n{}\nEND\n", context_response());
+    let provider_script = format!("#!/bin/sh\ncat <<'END'\n{}\nEND\n", context_response());
     let skill = format!("---\nname: knots\ndescription: Ties {SECRET}.\n---\nBody {SECRET}.\n");
     for (name, text) in [
         ("longhaul.toml", toml.as_str()),
@@ -38,20 +38,20 @@ fn project(model: &str) -> TempDir {
             "replies:\n  - tools: [{ name: read_skill, input: { name: knots } }]\n  - text: 'Done: {{ last_result }}'\n",
         ),
         ("skills/knots/SKILL.md", &skill),
-        ("look", &look),
+        ("look", &provider_script),
     ] {
         let file = folder.path().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
-    let look = folder.path().join("look");
-    fs::set_permissions(look, fs::Permissions::from_mode(0o755)).unwrap();
+    let provider_script = folder.path().join("look");
+    fs::set_permissions(provider_script, fs::Permissions::from_mode(0o755)).unwrap();
     folder
 }
 
-fn agent_file(model: &str, more: &str) -> String {
+fn agent_file(model: &str, extra_front: &str) -> String {
     format!(
-        "---\ndescription: Knows {SECRET}.\nmodel: {model}\ntools: [vault_list]\ncontext: [who]\n{more}\n---\nYou know {SECRET}; {{{{ context }}}}.\n"
+        "---\ndescription: Knows {SECRET}.\nmodel: {model}\ntools: [vault_list]\ncontext: [who]\n{extra_front}\n---\nYou know {SECRET}; {{{{ context }}}}.\n"
     )
 }
 
@@ -62,63 +62,64 @@ fn context_response() -> String {
 
 /// Returns every file below a folder that holds the secret in one of its encodings.
 fn find_leaks(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut leaks = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(find_leaks(&path));
+            leaks.extend(find_leaks(&path));
             continue;
         }
         let Ok(bytes) = fs::read(&path) else { continue };
         for encoding in ENCODINGS {
             let mut windows = bytes.windows(encoding.len());
             if windows.any(|window| window == encoding.as_bytes()) {
-                found.push(format!("{}: {encoding}", path.display()));
+                leaks.push(format!("{}: {encoding}", path.display()));
             }
         }
     }
-    found
+    leaks
 }
 
 #[test]
 fn no_secret_is_stored() {
-    let far = FakeServer::new(|_| {
+    let remote_server = FakeServer::new(|_| {
         let body = serde_json::json!({ "error": { "message": format!("bad key {SECRET}") } });
         json_response("400 Bad Request", &body.to_string())
     });
-    let folder = project(&far.url);
+    let folder = project(&remote_server.url);
     let folder = folder.path();
     let env = [("MY_TOKEN", SECRET), ("FAR_KEY", "sk-another-0123456789"), ("LONGHAUL_TRUST", "1")];
     let actor = format!("{{\"name\": {}}}", serde_json::json!(SECRET));
-    let plain = ["run", "plain", "Do it.", "--no-input"];
+    let plain_args = ["run", "plain", "Do it.", "--no-input"];
     let table: [(&str, Vec<&str>, &str); 6] = [
-        ("files", plain.to_vec(), "completed"),
+        ("files", plain_args.to_vec(), "completed"),
         ("the input", vec!["run", "plain", SECRET, "--no-input"], "completed"),
-        ("the actor", [&plain[..], &["--actor", &actor]].concat(), "completed"),
+        ("the actor", [&plain_args[..], &["--actor", &actor]].concat(), "completed"),
         ("perception", vec!["run", "looks", "Do it.", "--no-input"], "completed"),
         ("a provider", vec!["run", "far", "Do it.", "--no-input"], "failed"),
         ("a message", vec!["submit", "plain", "Do it."], "queued"),
     ];
-    for (what, args, expected) in table {
+    for (place, args, expected) in table {
         let output = longhaul_in(folder, &args, &env);
-        if what == "a message" {
+        if place == "a message" {
             for args in [["steer", "@last", SECRET], ["cancel", "@last", "--yes"]] {
                 longhaul_in(folder, &args, &env);
             }
         }
         let view = longhaul_in(folder, &["show", "@last", "--json"], &env);
         let view: serde_json::Value = serde_json::from_slice(&view.stdout).unwrap();
-        if what != "a message" {
-            assert_eq!(view["status"], expected, "{what}: {output:?} {view}");
+        if place != "a message" {
+            assert_eq!(view["status"], expected, "{place}: {output:?} {view}");
         }
-        assert_eq!(find_leaks(&folder.join(".longhaul")), Vec::<String>::new(), "{what}");
+        assert_eq!(find_leaks(&folder.join(".longhaul")), Vec::<String>::new(), "{place}");
     }
-    let written = fs::read(folder.join(".longhaul/longhaul.db")).unwrap();
+    let stored_bytes = fs::read(folder.join(".longhaul/longhaul.db")).unwrap();
     let wal = fs::read(folder.join(".longhaul/longhaul.db-wal")).unwrap_or_default();
-    let written = [written, wal].concat();
-    let stands_for = b"{{secret:MY_TOKEN}}";
-    let is_there = written.windows(stands_for.len()).any(|it| it == stands_for);
-    assert!(is_there, "the placeholder is stored");
+    let stored_bytes = [stored_bytes, wal].concat();
+    let placeholder = b"{{secret:MY_TOKEN}}";
+    let has_placeholder =
+        stored_bytes.windows(placeholder.len()).any(|window| window == placeholder);
+    assert!(has_placeholder, "the placeholder is stored");
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn a_secret_is_refused_in_names_and_context() {
     let secret = "tok-very-secret-0123";
     let context = format!("who={secret}");
     let env = [("MY_TOKEN", secret)];
-    for (option, what) in [
+    for (option, subject) in [
         ("--context", "`who` of the context"),
         ("--thread", "the thread"),
         ("--resource", "the resource"),
@@ -142,11 +143,11 @@ fn a_secret_is_refused_in_names_and_context() {
         let output = longhaul_in(folder, &args, &env);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{option}: {stderr}");
-        let why = format!("{what} holds the secret `MY_TOKEN`");
-        assert!(stderr.contains(&why) && !stderr.contains(secret), "{stderr}");
+        let expected = format!("{subject} holds the secret `MY_TOKEN`");
+        assert!(stderr.contains(&expected) && !stderr.contains(secret), "{stderr}");
     }
     let db = fs::read(folder.join(".longhaul/longhaul.db")).unwrap();
-    assert!(!db.windows(secret.len()).any(|it| it == secret.as_bytes()));
+    assert!(!db.windows(secret.len()).any(|window| window == secret.as_bytes()));
 }
 
 #[test]

@@ -20,29 +20,29 @@ fn run_against(project: &Project, url: &str, args: &[&str]) -> CommandOutput {
 }
 
 /// A fake server that knows one run of a project and closes every stream after one event.
-fn server_knowing(project: &Project, run: &str) -> FakeServer {
+fn server_with_run(project: &Project, run: &str) -> FakeServer {
     let stdout = |args: &[&str]| project.run(args, 0).out;
-    let whole = stdout(&["show", run, "--json"]);
+    let run_json = stdout(&["show", run, "--json"]);
     let transcript = stdout(&["show", run, "--transcript", "--json"]);
     let mut why: Value = project.json(&["why", run, "--json"]);
     if why["command"].is_null() {
         why["command"] = json!("");
     }
     let journal = project.events(run);
-    let brief = run_brief(&whole, journal.len());
+    let brief = run_brief(&run_json, journal.len());
     let path = format!("GET /v1/runs/{run}");
     let run = run.to_owned();
     FakeServer::new(move |request| {
         let ok = |body: &str| answer("200 OK", body);
-        let Some(side) = request.request_line.strip_prefix(&path) else {
+        let Some(rest) = request.request_line.strip_prefix(&path) else {
             return match request.request_line.starts_with("GET /v1/runs?") {
                 true if request.request_line.contains("brief=true") => ok(&list_body(&brief)),
-                true => ok(&list_body(&whole)),
+                true => ok(&list_body(&run_json)),
                 false => answer("404 Not Found", &problem_body("not_found")),
             };
         };
-        match side.split('?').next().unwrap_or_default() {
-            "" => ok(&whole),
+        match rest.split('?').next().unwrap_or_default() {
+            "" => ok(&run_json),
             "/why" => ok(&why.to_string()),
             "/transcript" => ok(&transcript),
             "/events" => match request.header("accept") {
@@ -55,16 +55,16 @@ fn server_knowing(project: &Project, run: &str) -> FakeServer {
 }
 
 /// Returns a run as in lists.
-fn run_brief(whole: &str, last: usize) -> String {
-    let mut run: Value = serde_json::from_str(whole).unwrap();
-    run["last_seq"] = json!(last);
+fn run_brief(run_json: &str, last_seq: usize) -> String {
+    let mut run: Value = serde_json::from_str(run_json).unwrap();
+    run["last_seq"] = json!(last_seq);
     let code = run["error"]["code"].clone();
     run["now"] = if code.is_null() { json!("done") } else { code };
     run.to_string()
 }
 
-fn list_body(one: &str) -> String {
-    format!("{{\"data\":[{one}],\"next\":null}}")
+fn list_body(item: &str) -> String {
+    format!("{{\"data\":[{item}],\"next\":null}}")
 }
 
 fn problem_body(code: &str) -> String {
@@ -117,7 +117,7 @@ fn the_output_of_a_server_and_of_the_store_is_the_same() {
         project.run(&["run", agent, "milk", "--quiet"], code);
         let run = project.json(&["show", "@last", "--json"]);
         let id = run["id"].as_str().unwrap();
-        let server = server_knowing(&project, id);
+        let server = server_with_run(&project, id);
         for args in [
             &["show", id][..],
             &["show", id, "--json"],
@@ -130,11 +130,11 @@ fn the_output_of_a_server_and_of_the_store_is_the_same() {
             &["ls", "--json", "--agent", agent],
             &["watch", id, "--after", "1000"],
         ] {
-            let here = CommandOutput::from_output(&project.command(args).output().unwrap());
+            let local = CommandOutput::from_output(&project.command(args).output().unwrap());
             let remote = run_against(&project, &server.url, args);
-            assert_eq!(remote.code, here.code, "{args:?}: {remote:?}");
-            assert_eq!(remote.out, here.out, "{args:?}: {remote:?}");
-            assert_eq!(remote.err, here.err, "{args:?}");
+            assert_eq!(remote.code, local.code, "{args:?}: {remote:?}");
+            assert_eq!(remote.out, local.out, "{args:?}: {remote:?}");
+            assert_eq!(remote.err, local.err, "{args:?}");
         }
     }
 }
@@ -146,7 +146,7 @@ fn each_event_is_printed_once_over_lost_connections() {
     let run = project.json(&["show", "@last", "--json"]);
     let id = run["id"].as_str().unwrap();
     let journal = project.run(&["show", id, "--events", "--json"], 0).out;
-    let server = server_knowing(&project, id);
+    let server = server_with_run(&project, id);
     let output = run_against(&project, &server.url, &["watch", id, "--json"]);
     assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(output.out, journal);
@@ -159,13 +159,13 @@ fn each_event_is_printed_once_over_lost_connections() {
 fn detaching_does_not_wait_for_an_unreachable_server() {
     let project = Project::new();
     let run = project.submit("plain", "milk");
-    let whole = project.run(&["show", &run, "--json"], 0).out;
-    let tries = AtomicUsize::new(0);
+    let run_json = project.run(&["show", &run, "--json"], 0).out;
+    let attempts = AtomicUsize::new(0);
     let server = FakeServer::new(move |request| {
-        let streams = request.header("accept") == Some("text/event-stream");
-        match tries.fetch_add(1, Ordering::SeqCst) {
-            0..3 if streams => event_stream(": beat\n\n"),
-            0..3 => answer("200 OK", &whole),
+        let is_stream = request.header("accept") == Some("text/event-stream");
+        match attempts.fetch_add(1, Ordering::SeqCst) {
+            0..3 if is_stream => event_stream(": beat\n\n"),
+            0..3 => answer("200 OK", &run_json),
             _ => String::new(),
         }
     });
@@ -182,10 +182,11 @@ fn an_approval_over_http_sends_the_digest() {
     let gate = project.json(&["gates", "show", &run, "--json"]);
     let id = gate["id"].as_str().unwrap().to_owned();
     let gate_json = gate.to_string();
-    let (path, answers) = (format!("GET /v1/gates/{id}"), format!("POST /v1/gates/{id}/answer"));
+    let (path, answer_path) =
+        (format!("GET /v1/gates/{id}"), format!("POST /v1/gates/{id}/answer"));
     let server = FakeServer::new(move |request| match &*request.request_line {
         line if line == path => answer("200 OK", &gate_json),
-        line if line == answers => {
+        line if line == answer_path => {
             let body = format!("{{\"outcome\":\"closed\",\"seq\":17,\"gate\":{gate_json}}}");
             answer("200 OK", &body)
         }
@@ -193,8 +194,8 @@ fn an_approval_over_http_sends_the_digest() {
         _ => answer("200 OK", "{\"data\":[],\"next\":null}"),
     });
     for args in [&["gates", "show", &*id][..], &["gates", "show", &id, "--json"]] {
-        let here = project.run(args, 0).out;
-        assert_eq!(run_against(&project, &server.url, args).out, here);
+        let local_out = project.run(args, 0).out;
+        assert_eq!(run_against(&project, &server.url, args).out, local_out);
     }
     let output = run_against(&project, &server.url, &["approve", &id, "--yes", "--note", "go"]);
     assert_eq!(output.code, 0, "{output:?}");
@@ -254,13 +255,13 @@ fn an_invalid_key_exits_with_6() {
 fn a_submit_with_a_lost_response_is_retried_with_its_idempotency_key() {
     let project = Project::new();
     let run = project.submit("plain", "milk");
-    let whole = project.run(&["show", &run, "--json"], 0).out;
-    let tries = AtomicUsize::new(0);
-    let server = FakeServer::new(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
+    let run_json = project.run(&["show", &run, "--json"], 0).out;
+    let attempts = AtomicUsize::new(0);
+    let server = FakeServer::new(move |_| match attempts.fetch_add(1, Ordering::SeqCst) {
         0 => String::new(),
         1 => answer("503 Service Unavailable", &problem_body("draining")),
         2 => answer("409 Conflict", &problem_body("request_in_progress")),
-        _ => answer("201 Created", &whole),
+        _ => answer("201 Created", &run_json),
     });
     // An agent that only the server knows.
     let output = run_against(&project, &server.url, &["submit", "theirs", "milk", "--lane", "a"]);
@@ -270,10 +271,10 @@ fn a_submit_with_a_lost_response_is_retried_with_its_idempotency_key() {
     assert_eq!(requests.len(), 4);
     let key = requests[0].header("idempotency-key").unwrap();
     assert!(!key.is_empty());
-    for one in &requests {
-        assert_eq!(one.request_line, "POST /v1/runs");
-        assert_eq!(one.header("idempotency-key"), Some(key));
-        let body: Value = serde_json::from_str(&one.body).unwrap();
+    for request in &requests {
+        assert_eq!(request.request_line, "POST /v1/runs");
+        assert_eq!(request.header("idempotency-key"), Some(key));
+        let body: Value = serde_json::from_str(&request.body).unwrap();
         assert_eq!(body, json!({ "agent": "theirs", "input": "milk", "lane": "a" }));
     }
     let args = ["submit", "theirs", "milk", "--idempotency-key", "mine"];
@@ -286,9 +287,9 @@ fn a_submit_with_a_lost_response_is_retried_with_its_idempotency_key() {
 fn a_request_that_must_not_repeat_is_sent_once() {
     let project = Project::new();
     let run = project.submit("plain", "milk");
-    let whole = project.run(&["show", &run, "--json"], 0).out;
+    let run_json = project.run(&["show", &run, "--json"], 0).out;
     let server = FakeServer::new(move |request| match request.request_line.starts_with("GET") {
-        true => answer("200 OK", &whole),
+        true => answer("200 OK", &run_json),
         false => String::new(),
     });
     let output = run_against(&project, &server.url, &["steer", &run, "left"]);
@@ -302,10 +303,10 @@ fn a_request_that_must_not_repeat_is_sent_once() {
 fn a_server_marker_counts_only_for_the_driver() {
     let project = Project::new();
     let run = project.submit("slow", "milk");
-    let whole = project.run(&["show", &run, "--json"], 0).out;
+    let run_json = project.run(&["show", &run, "--json"], 0).out;
     let other_server = FakeServer::new(move |request| match request.request_line.as_str() {
         "GET /livez" => answer("200 OK", "{\"status\":\"ok\"}"),
-        _ => answer("200 OK", &whole),
+        _ => answer("200 OK", &run_json),
     });
     let key = format!("lh_{}", "0".repeat(52));
     project.write(".longhaul/local.key", &key);
@@ -313,14 +314,14 @@ fn a_server_marker_counts_only_for_the_driver() {
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
     let marker = json!({ "url": other_server.url, "pid": 1, "store": project.store() });
     project.write(".longhaul/server.json", &marker.to_string());
-    let looks = || {
+    let check = || {
         let output = project.run(&["show", &run, "--json"], 0);
         assert_eq!(output.json()["id"], run.as_str());
         assert!(other_server.requests().is_empty());
     };
-    looks();
+    check();
     let _worker = project.start_worker();
-    looks();
+    check();
     // A named server gets the local key only if it drives this store.
     let output = run_against(&project, &other_server.url, &["show", &run, "--json"]);
     assert_eq!(output.code, 0, "{output:?}");
@@ -345,8 +346,8 @@ fn server_with_keys() -> FakeServer {
             answer("409 Conflict", &problem_body("key_taken"))
         }
         Some("POST") => {
-            let made = json!({ "secret": "lh_shown_once", "key": key_view() });
-            answer("201 Created", &made.to_string())
+            let new_key = json!({ "secret": "lh_shown_once", "key": key_view() });
+            answer("201 Created", &new_key.to_string())
         }
         Some("GET") => answer("200 OK", &list_body(&key_view().to_string())),
         _ => answer("200 OK", &key_view().to_string()),
@@ -362,15 +363,15 @@ fn keys_are_created_listed_and_revoked() {
         assert_eq!(output.code, code, "{args:?}: {output:?}");
         output
     };
-    let new = ["keys", "new", "c/i", "--role", "approver", "--expires", "90d"];
-    let output = run_cli(&new, 0);
+    let new_args = ["keys", "new", "c/i", "--role", "approver", "--expires", "90d"];
+    let output = run_cli(&new_args, 0);
     assert_eq!(output.out, "lh_shown_once\n");
     assert!(output.err.contains("export LONGHAUL_URL="), "{output:?}");
     assert!(output.err.contains("curl -H"), "{output:?}");
     assert!(!output.err.contains("lh_shown_once"), "{output:?}");
-    let output = run_cli(&[&new[..], &["--json"]].concat(), 0);
-    let made = json!({ "secret": "lh_shown_once", "key": key_view() });
-    assert_eq!(output.json(), made);
+    let output = run_cli(&[&new_args[..], &["--json"]].concat(), 0);
+    let new_key = json!({ "secret": "lh_shown_once", "key": key_view() });
+    assert_eq!(output.json(), new_key);
     let output = run_cli(&["keys", "new", "taken"], 2);
     assert!(output.err.contains("longhaul keys revoke taken"), "{output:?}");
     let output = run_cli(&["keys", "ls"], 0);
@@ -392,14 +393,14 @@ fn keys_are_created_listed_and_revoked() {
 fn an_invalid_new_key_is_refused_before_a_request() {
     let project = Project::new();
     let server = server_with_keys();
-    for wrong in [
+    for invalid_args in [
         &["keys", "new", "x", "--role", "root"][..],
         &["keys", "new", "x", "--expires", "soon"],
         &["keys", "new", "x", "--expires", "0s"],
         &["keys", "new", ""],
     ] {
-        let output = run_against(&project, &server.url, wrong);
-        assert_eq!(output.code, 2, "{wrong:?}: {output:?}");
+        let output = run_against(&project, &server.url, invalid_args);
+        assert_eq!(output.code, 2, "{invalid_args:?}: {output:?}");
     }
     assert!(server.requests().is_empty());
 }

@@ -39,13 +39,13 @@ impl TestServer {
 
     /// Starts this command and waits until it is ready.
     pub(crate) fn from_command(command: Command) -> Self {
-        let mut served = Self::spawn(command);
-        let ready = served.wait_for_line("ready");
-        let at = ready.find("http://").unwrap_or_else(|| panic!("{ready}"));
-        let url = &ready[at..];
+        let mut server = Self::spawn(command);
+        let ready_line = server.wait_for_line("ready");
+        let at = ready_line.find("http://").unwrap_or_else(|| panic!("{ready_line}"));
+        let url = &ready_line[at..];
         let end = url.find(['"', ' ']).unwrap_or(url.len());
-        served.url = url[..end].to_owned();
-        served
+        server.url = url[..end].to_owned();
+        server
     }
 
     /// Starts this command without waiting until it is ready.
@@ -90,8 +90,8 @@ impl TestServer {
 
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.pid().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status();
-        assert!(sent.unwrap().success());
+        let kill_status = Command::new("kill").args([signal, &pid]).status();
+        assert!(kill_status.unwrap().success());
     }
 
     /// Waits for the exit. Returns the exit code and all log lines; -1 means that a signal ended
@@ -139,13 +139,13 @@ pub(crate) struct HttpResponse {
 
 impl HttpResponse {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|bad| panic!("{bad}: {self:?}"))
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let pairs = self.head.lines().filter_map(|line| line.split_once(": "));
-        let mut found = pairs.filter(|(key, _)| key.eq_ignore_ascii_case(name));
-        found.next().map(|(_, value)| value.trim())
+        let mut values = pairs.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        values.next().map(|(_, value)| value.trim())
     }
 }
 
@@ -183,16 +183,16 @@ pub(crate) fn try_send_request(
     stream.read_to_string(&mut received)?;
     let (head, body) = received.split_once("\r\n\r\n").unwrap_or((&received, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let broken = || io::Error::other(format!("incomplete response: {received:?}"));
+    let incomplete = || io::Error::other(format!("incomplete response: {received:?}"));
     let answer = HttpResponse {
-        status: status.ok_or_else(broken)?,
+        status: status.ok_or_else(incomplete)?,
         head: head.to_owned(),
         body: body.to_owned(),
     };
     let length = answer.header("content-length");
     match length.is_none_or(|length| length == body.len().to_string()) {
         true => Ok(answer),
-        false => Err(broken()),
+        false => Err(incomplete()),
     }
 }
 

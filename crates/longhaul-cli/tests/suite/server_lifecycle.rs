@@ -21,31 +21,31 @@ fn file_mode(project: &Project, name: &str) -> u32 {
 /// Waits until a model call of the run is in flight.
 fn wait_until_model_call(project: &Project, run: &str) {
     project.wait_until(run, |run| {
-        let now = run["now"].as_str().unwrap_or_default();
-        run["status"] == "running" && now.contains("is calling the model")
+        let activity = run["now"].as_str().unwrap_or_default();
+        run["status"] == "running" && activity.contains("is calling the model")
     });
 }
 
 #[test]
 fn a_server_prints_its_url_and_releases_its_runs_at_shutdown() {
     let project = Project::new();
-    let mut served = TestServer::start(&project);
+    let mut server = TestServer::start(&project);
     for file in ["server.json", "local.key"] {
         assert_eq!(file_mode(&project, file), 0o600, "{file}");
     }
     let marker = fs::read_to_string(project.path().join(".longhaul/server.json")).unwrap();
     let marker: Value = serde_json::from_str(&marker).unwrap();
-    assert_eq!(marker["url"], served.url.as_str());
-    assert_eq!(marker["pid"], served.pid());
+    assert_eq!(marker["url"], server.url.as_str());
+    assert_eq!(marker["pid"], server.pid());
     let run = project.submit("chat", "milk");
     wait_until_model_call(&project, &run);
-    assert_eq!(served.request("GET /readyz", &[], "").status, 200);
-    served.signal("-TERM");
-    served.wait_for_line("shutting down");
-    let ready = served.request("GET /readyz", &[], "");
-    assert_eq!(ready.status, 503);
-    assert_eq!(ready.json()["status"], "stopping");
-    let (code, log) = served.wait_exit();
+    assert_eq!(server.request("GET /readyz", &[], "").status, 200);
+    server.signal("-TERM");
+    server.wait_for_line("shutting down");
+    let response = server.request("GET /readyz", &[], "");
+    assert_eq!(response.status, 503);
+    assert_eq!(response.json()["status"], "stopping");
+    let (code, log) = server.wait_exit();
     assert_eq!(code, 0, "{log:#?}");
     assert!(!project.path().join(".longhaul/server.json").exists());
     // The reply that was paid for is recorded; the next server does the rest.
@@ -55,8 +55,8 @@ fn a_server_prints_its_url_and_releases_its_runs_at_shutdown() {
     let count = |kind: &str| kinds.iter().filter(|event| event["type"] == kind).count();
     assert_eq!(count("turn.completed"), 1, "{kinds:?}");
     let _next = TestServer::start(&project);
-    let done = project.wait_until(&run, has_status("completed"));
-    assert_eq!(done["turns"], 2);
+    let finished_run = project.wait_until(&run, has_status("completed"));
+    assert_eq!(finished_run["turns"], 2);
     let events = project.events(&run);
     let first = |event: &&Value| event["type"] == "turn.started" && event["turn"] == 1;
     assert_eq!(events.iter().filter(first).count(), 1, "{events:?}");
@@ -65,13 +65,13 @@ fn a_server_prints_its_url_and_releases_its_runs_at_shutdown() {
 #[test]
 fn a_second_sigterm_aborts_running_calls() {
     let project = Project::new();
-    let mut served = TestServer::start(&project);
+    let mut server = TestServer::start(&project);
     let run = project.submit("slow", "milk");
     wait_until_model_call(&project, &run);
-    served.signal("-TERM");
-    served.wait_for_line("shutting down");
-    served.signal("-TERM");
-    let (code, log) = served.wait_exit();
+    server.signal("-TERM");
+    server.wait_for_line("shutting down");
+    server.signal("-TERM");
+    let (code, log) = server.wait_exit();
     assert_eq!(code, 0, "{log:#?}");
     assert!(log.last().unwrap().contains("stopped"), "{log:#?}");
     let json = project.json(&["show", &run, "--json"]);
@@ -82,9 +82,9 @@ fn a_second_sigterm_aborts_running_calls() {
 #[test]
 fn a_second_driver_is_refused_with_the_holder_of_the_first() {
     let project = Project::new();
-    let served = TestServer::start(&project);
-    let address = served.address().to_owned();
-    let pid = format!("pid {}", served.pid());
+    let server = TestServer::start(&project);
+    let address = server.address().to_owned();
+    let pid = format!("pid {}", server.pid());
     for args in [
         &["serve", "--listen", "127.0.0.1:0"][..],
         &["dev", "--listen", "127.0.0.1:0"],
@@ -93,61 +93,61 @@ fn a_second_driver_is_refused_with_the_holder_of_the_first() {
         &["worker"],
     ] {
         let output = project.run(args, 5);
-        for part in [&*pid, &*served.url, "longhaul ls"] {
+        for part in [&*pid, &*server.url, "longhaul ls"] {
             assert!(output.err.contains(part), "{args:?} {part}: {output:?}");
         }
     }
     // For another project only the port is a conflict.
-    let other = Project::new();
+    let other_project = Project::new();
     for command in ["serve", "dev"] {
-        let output = other.run(&[command, "--listen", &address], 5);
+        let output = other_project.run(&[command, "--listen", &address], 5);
         let hint = format!("longhaul {command} --listen 127.0.0.1:0");
         for part in [&*address, &*hint] {
             assert!(output.err.contains(part), "{part}: {output:?}");
         }
-        assert!(!other.store().exists());
+        assert!(!other_project.store().exists());
     }
-    let output = other.run(&["serve", "--listen", "nonsense"], 2);
+    let output = other_project.run(&["serve", "--listen", "nonsense"], 2);
     assert!(output.err.contains("nonsense"), "{output:?}");
 }
 
 #[test]
 fn of_two_servers_starting_at_once_one_wins() {
     let project = Project::new();
-    let both = [0, 1].map(|_| TestServer::spawn(project.command(SERVE_ARGS)));
-    let mut won = 0;
-    for mut served in both {
+    let servers = [0, 1].map(|_| TestServer::spawn(project.command(SERVE_ARGS)));
+    let mut winners = 0;
+    for mut server in servers {
         // The first log line of each shows success or failure.
-        let line = served.wait_for_line("\"message\"");
+        let line = server.wait_for_line("\"message\"");
         if line.contains("\"ready\"") {
-            won += 1;
+            winners += 1;
             continue;
         }
         assert!(line.contains("is driven by"), "{line}");
-        assert_eq!(served.wait_exit().0, 5);
+        assert_eq!(server.wait_exit().0, 5);
     }
-    assert_eq!(won, 1);
+    assert_eq!(winners, 1);
 }
 
 #[test]
 fn a_killed_server_does_not_block_the_next_one() {
     let project = Project::new();
-    let served = TestServer::start(&project);
-    let waiting = project.run_until_gate("tidy");
+    let server = TestServer::start(&project);
+    let waiting_run = project.run_until_gate("tidy");
     let run = project.submit("chat", "milk");
     wait_until_model_call(&project, &run);
-    let address = served.address().to_owned();
-    served.kill();
-    for left in ["server.json", "driver.lock"] {
-        assert!(project.path().join(".longhaul").join(left).exists(), "{left}");
+    let address = server.address().to_owned();
+    server.kill();
+    for file_name in ["server.json", "driver.lock"] {
+        assert!(project.path().join(".longhaul").join(file_name).exists(), "{file_name}");
     }
     // Commands use the store itself at once.
     let output = project.run(&["why", &run], 0);
     assert!(output.out.contains("No worker drives the run now"), "{output:?}");
-    project.run(&["approve", &waiting, "--yes"], 0);
+    project.run(&["approve", &waiting_run, "--yes"], 0);
     let _next = TestServer::start_at(&project, &address);
     project.wait_until(&run, has_status("completed"));
-    project.wait_until(&waiting, has_status("completed"));
+    project.wait_until(&waiting_run, has_status("completed"));
 }
 
 #[test]
@@ -161,16 +161,16 @@ fn watch_misses_no_event_when_the_server_is_killed() {
         "agents/long.md",
         "---\ndescription: A test.\nmodel: scripted/long\ntools: [vault_list]\n---\nYou.\n",
     );
-    let served = TestServer::start(&project);
+    let server = TestServer::start(&project);
     let run = project.submit("long", "milk");
-    let mut watch = project.command(&["watch", &run, "--json"]);
-    watch.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let watch = watch.spawn().unwrap();
+    let mut watch_command = project.command(&["watch", &run, "--json"]);
+    watch_command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let watch_command = watch_command.spawn().unwrap();
     project.wait_until(&run, |run| run["turns"] == 1);
-    let address = served.address().to_owned();
-    served.kill();
+    let address = server.address().to_owned();
+    server.kill();
     let _next = TestServer::start_at(&project, &address);
-    let output = CommandOutput::from_output(&watch.wait_with_output().unwrap());
+    let output = CommandOutput::from_output(&watch_command.wait_with_output().unwrap());
     assert_eq!(output.code, 0, "{output:?}");
     let journal = project.run(&["show", &run, "--events", "--json"], 0).out;
     assert_eq!(output.out, journal);
@@ -181,30 +181,30 @@ fn watch_misses_no_event_when_the_server_is_killed() {
 #[test]
 fn a_run_on_a_server_continues_after_its_client_detaches() {
     let project = Project::new();
-    let _served = TestServer::start(&project);
+    let _server = TestServer::start(&project);
     let output = project.run_and_interrupt(&["run", "chat", "milk"], &["run_"]);
     assert_eq!(output.code, 130, "{output:?}");
     assert!(output.err.contains("Detached. The run continues"), "{output:?}");
     let run = project.json(&["show", "@last", "--json"]);
-    let left = run["id"].as_str().unwrap();
+    let detached_run = run["id"].as_str().unwrap();
     let args = ["run", "slow", "milk", "--timeout", "100ms", "--json"];
-    let late = project.run(&args, 124).json();
-    project.run(&["cancel", late["id"].as_str().unwrap()], 0);
-    project.wait_until(left, has_status("completed"));
+    let late_run = project.run(&args, 124).json();
+    project.run(&["cancel", late_run["id"].as_str().unwrap()], 0);
+    project.wait_until(detached_run, has_status("completed"));
 }
 
 #[test]
 fn a_key_file_readable_by_others_is_refused() {
     let project = Project::new();
-    let served = TestServer::start(&project);
+    let server = TestServer::start(&project);
     let run = project.submit("plain", "milk");
     let file = project.path().join(".longhaul/local.key");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     // The key is neither sent to a server nor used by the next server.
     let output = project.run(&["show", &run], 6);
     assert!(output.err.contains("is readable by other users"), "{output:?}");
-    drop(served);
-    let refused = |expected: &str| {
+    drop(server);
+    let assert_refused = |expected: &str| {
         let output = project.run(SERVE_ARGS, 2);
         assert!(output.err.contains(expected), "{expected}: {output:?}");
         let hint = format!("rm {}", file.display());
@@ -212,16 +212,16 @@ fn a_key_file_readable_by_others_is_refused() {
         assert!(!project.path().join(".longhaul/server.json").exists());
     };
     fs::remove_file(project.path().join(".longhaul/server.json")).unwrap();
-    refused("is readable by other users");
-    let real = project.path().join("elsewhere.key");
+    assert_refused("is readable by other users");
+    let real_file = project.path().join("elsewhere.key");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    fs::rename(&file, &real).unwrap();
-    symlink(&real, &file).unwrap();
-    refused("can't be used");
+    fs::rename(&file, &real_file).unwrap();
+    symlink(&real_file, &file).unwrap();
+    assert_refused("can't be used");
     fs::remove_file(&file).unwrap();
     fs::write(&file, "nonsense\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    refused("does not contain a valid key");
+    assert_refused("does not contain a valid key");
 }
 
 #[test]
@@ -241,30 +241,30 @@ fn an_unwritable_folder_is_reported() {
 #[test]
 fn deleting_the_store_stops_the_server() {
     let project = Project::new();
-    let served = TestServer::start(&project);
+    let server = TestServer::start(&project);
     fs::remove_file(project.store()).unwrap();
-    let (code, log) = served.wait_exit();
+    let (code, log) = server.wait_exit();
     assert_eq!(code, 5, "{log:#?}");
     let is_logged = log.iter().any(|line| line.contains("was moved or deleted"));
     assert!(is_logged, "{log:#?}");
     for line in &log {
-        serde_json::from_str::<Value>(line).unwrap_or_else(|bad| panic!("{bad}: {line}"));
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     }
 }
 
 #[test]
 fn a_key_grants_what_its_role_allows() {
     let project = Project::new();
-    let served = TestServer::start(&project);
+    let server = TestServer::start(&project);
     let viewer = project.run(&["keys", "new", "eve", "--role", "viewer"], 0).out;
     let run_cli = |key: &str, args: &[&str]| {
         let mut command = project.command(args);
-        command.env("LONGHAUL_URL", &served.url);
+        command.env("LONGHAUL_URL", &server.url);
         command.env("LONGHAUL_KEY", key);
         CommandOutput::from_output(&command.output().unwrap())
     };
-    let wrong = format!("lh_{}", "0".repeat(52));
-    for key in [&*wrong, "nonsense", "lh_\u{e4}"] {
+    let wrong_key = format!("lh_{}", "0".repeat(52));
+    for key in [&*wrong_key, "nonsense", "lh_\u{e4}"] {
         let output = run_cli(key, &["ls"]);
         assert_eq!(output.code, 6, "{output:?}");
         assert!(output.err.contains("longhaul keys new"), "{output:?}");
@@ -287,11 +287,11 @@ fn dev_and_run_read_dotenv_and_serve_does_not() {
         run["budget"]["turns"].clone()
     };
     assert_eq!(turns(), 7);
-    let dev = ["dev", "--listen", "127.0.0.1:0", "--until-eof"];
-    let served = TestServer::from_command(project.command(&dev));
+    let dev_args = ["dev", "--listen", "127.0.0.1:0", "--until-eof"];
+    let server = TestServer::from_command(project.command(&dev_args));
     assert_eq!(turns(), 7);
-    drop(served);
-    let _served = TestServer::start(&project);
+    drop(server);
+    let _server = TestServer::start(&project);
     assert_eq!(turns(), 200);
 }
 
@@ -310,7 +310,7 @@ fn watch_and_run_read_dotenv_and_a_worker_does_not() {
     project.run(&["watch", &run], 0);
     drop(worker);
     // Commands that only submit a task to a server ignore it.
-    let _served = TestServer::start(&project);
+    let _server = TestServer::start(&project);
     project.run(&["run", "plain", "milk"], 0);
     project.submit("plain", "milk");
 }
@@ -321,18 +321,18 @@ fn a_link_opens_the_web_pages_once() {
     let output = project.run(&["keys", "link"], 2);
     assert!(output.err.contains("longhaul serve"), "{output:?}");
     assert!(!project.store().exists());
-    let served = TestServer::start(&project);
+    let server = TestServer::start(&project);
     let output = project.run(&["keys", "link"], 0);
     assert!(output.err.contains("once") && output.err.contains("10 minutes"), "{output:?}");
-    assert!(output.out.starts_with(&format!("{}/?t=", served.url)), "{output:?}");
-    assert_opens_once(served.address(), output.out.trim());
+    assert!(output.out.starts_with(&format!("{}/?t=", server.url)), "{output:?}");
+    assert_opens_once(server.address(), output.out.trim());
     // The link has the role of the key that requested it.
     let viewer = project.run(&["keys", "new", "eve", "--role", "viewer"], 0).out;
     let mut command = project.command(&["keys", "link"]);
-    command.env("LONGHAUL_URL", &served.url);
+    command.env("LONGHAUL_URL", &server.url);
     command.env("LONGHAUL_KEY", viewer.trim());
     let output = CommandOutput::from_output(&command.output().unwrap());
-    assert_opens_once(served.address(), output.out.trim());
+    assert_opens_once(server.address(), output.out.trim());
 }
 
 /// Asserts that a link to the pages works exactly once.
@@ -357,16 +357,16 @@ fn sending_a_key_unencrypted_prints_a_warning() {
         |_: &super::fake_server::RecordedRequest| answer("200 OK", "{\"data\":[],\"next\":null}");
     let server = FakeServer::new(list);
     // The same machine under an address that is not loopback.
-    let open = server.url.replace("127.0.0.1", "0.0.0.0");
-    for (url, key, warned) in
-        [(&open, "lh_secret", 1), (&open, "", 0), (&server.url, "lh_secret", 0)]
+    let remote_url = server.url.replace("127.0.0.1", "0.0.0.0");
+    for (url, key, warnings) in
+        [(&remote_url, "lh_secret", 1), (&remote_url, "", 0), (&server.url, "lh_secret", 0)]
     {
         let mut command = project.command(&["ls"]);
         command.env("LONGHAUL_URL", url).env("LONGHAUL_KEY", key);
         let output = CommandOutput::from_output(&command.output().unwrap());
         assert_eq!(output.code, 0, "{output:?}");
         let count = output.err.matches("without TLS").count();
-        assert_eq!(count, warned, "{url}: {output:?}");
+        assert_eq!(count, warnings, "{url}: {output:?}");
         assert!(!output.err.contains("lh_secret"), "{output:?}");
     }
 }
@@ -374,13 +374,13 @@ fn sending_a_key_unencrypted_prints_a_warning() {
 #[test]
 fn the_local_key_is_required_and_survives_a_restart() {
     let project = Project::new();
-    let served = TestServer::start(&project);
+    let server = TestServer::start(&project);
     let key = format!("Bearer {}", local_key(&project));
-    let response = served.request("GET /v1/keys", &[("authorization", &key)], "");
+    let response = server.request("GET /v1/keys", &[("authorization", &key)], "");
     assert_eq!(response.status, 200, "{response:?}");
-    assert_eq!(served.request("GET /v1/keys", &[], "").status, 401);
+    assert_eq!(server.request("GET /v1/keys", &[], "").status, 401);
     // The next server uses the same key, so that clients can keep using it.
-    drop(served);
+    drop(server);
     let next = TestServer::start(&project);
     let response = next.request("GET /v1/keys", &[("authorization", &key)], "");
     assert_eq!(response.status, 200, "{response:?}");

@@ -19,8 +19,8 @@ fn an_expired_gate_offers_no_decision_and_is_closed_by_the_next_driver() {
             assert!(output.contains("expired"), "{args:?}: {output}");
             assert!(!output.contains("longhaul approve"), "{args:?}: {output}");
         }
-        let refused = project.run(&["approve", gate, "--yes"], 2);
-        assert!(refused.err.contains("expired"), "{refused:?}");
+        let output = project.run(&["approve", gate, "--yes"], 2);
+        assert!(output.err.contains("expired"), "{output:?}");
         let output = project.run(&["watch", &run, "--no-input"], 0);
         assert!(output.out.starts_with("Done: "), "{output:?}");
     }

@@ -78,24 +78,24 @@ const NON_DEFAULT_VALUES: &[(&str, &str)] = &[
 ];
 
 /// A folder with this settings file as the user's own, so that nothing needs trust.
-fn with_user_file(toml: &str) -> (TempDir, ProcessEnv) {
+fn env_with_user_file(toml: &str) -> (TempDir, ProcessEnv) {
     let folder = tempfile::tempdir().unwrap();
-    let own = folder.path().join("home/.config/longhaul");
-    fs::create_dir_all(&own).unwrap();
-    fs::write(own.join("longhaul.toml"), toml).unwrap();
-    let here = ProcessEnv {
+    let user_folder = folder.path().join("home/.config/longhaul");
+    fs::create_dir_all(&user_folder).unwrap();
+    fs::write(user_folder.join("longhaul.toml"), toml).unwrap();
+    let process_env = ProcessEnv {
         cwd: folder.path().to_path_buf(),
         home: Some(folder.path().join("home")),
         ..ProcessEnv::default()
     };
-    (folder, here)
+    (folder, process_env)
 }
 
 /// Returns the retry delays in order, for a few more attempts than are configured, the timeouts of an
 /// attempt and the wait for an unavailable provider.
 fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
-    let more = RetryPolicy { max_retries: retry.max_retries + 4, ..retry };
-    let delays = (1..9).map(|attempt| more.delay_after(attempt));
+    let longer_retry = RetryPolicy { max_retries: retry.max_retries + 4, ..retry };
+    let delays = (1..9).map(|attempt| longer_retry.delay_after(attempt));
     delays.chain([retry.soft_timeout, retry.hard_timeout, Some(retry.outage)]).collect()
 }
 
@@ -103,8 +103,9 @@ fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
 fn observable_settings(config: &Config) -> String {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let providers = Providers::from_config(config);
-    let headers: Vec<_> = providers.as_slice().iter().map(|one| one.unredacted_headers()).collect();
-    let given = format!(
+    let headers: Vec<_> =
+        providers.as_slice().iter().map(|provider| provider.unredacted_headers()).collect();
+    let settings = format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         config.data_folder(),
         config.store_url(),
@@ -126,19 +127,19 @@ fn observable_settings(config: &Config) -> String {
         (config.tool_settings("send_message"), config.tool_settings("log_interaction")),
         OutboundTools::new(config, &clock).map(|out| out.client),
     );
-    given.replace(config.root.to_str().unwrap(), "ROOT")
+    settings.replace(config.root.to_str().unwrap(), "ROOT")
 }
 
 #[test]
 fn every_setting_has_an_effect_or_is_refused() {
     let samples: BTreeMap<&str, &str> = NON_DEFAULT_VALUES.iter().copied().collect();
-    let read = |toml: &str| {
-        let (_folder, here) = with_user_file(toml);
-        load(&here, &[]).map(|config| observable_settings(&config))
+    let read_settings = |toml: &str| {
+        let (_folder, process_env) = env_with_user_file(toml);
+        load(&process_env, &[]).map(|config| observable_settings(&config))
     };
-    let default = read("").unwrap();
-    assert_eq!(read("").unwrap(), default, "the result is deterministic");
-    let mut seen = BTreeSet::from([default]);
+    let default = read_settings("").unwrap();
+    assert_eq!(read_settings("").unwrap(), default, "the result is deterministic");
+    let mut known_settings = BTreeSet::from([default]);
     for key in SETTING_KEYS {
         if let SettingValueKind::Unsupported(_) = key.kind {
             assert_unsupported(key.path, key.env_var_name().as_deref());
@@ -146,8 +147,8 @@ fn every_setting_has_an_effect_or_is_refused() {
             let toml = samples.get(key.path);
             let toml = toml
                 .unwrap_or_else(|| panic!("add a sample that shows the effect of `{}`", key.path));
-            let read = read(toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
-            assert!(seen.insert(read), "`{}` has no effect", key.path);
+            let settings = read_settings(toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
+            assert!(known_settings.insert(settings), "`{}` has no effect", key.path);
         }
     }
 }
@@ -155,16 +156,16 @@ fn every_setting_has_an_effect_or_is_refused() {
 /// Asserts that an unsupported key is refused wherever it is set.
 fn assert_unsupported(path: &str, variable: Option<&str>) {
     for value in ["\"1m\"", "7", "[]", "{ a = 1 }"] {
-        let (_folder, here) = with_user_file(&format!("{path} = {value}"));
-        let error = load(&here, &[]).unwrap_err().to_string();
+        let (_folder, process_env) = env_with_user_file(&format!("{path} = {value}"));
+        let error = load(&process_env, &[]).unwrap_err().to_string();
         let message = format!("`{path}`: the setting has no effect, because ");
         assert!(error.contains(&message), "{error}");
         assert!(error.ends_with("not supported by this build yet: remove it"), "{error}");
     }
-    let (_folder, mut here) = with_user_file("");
+    let (_folder, mut process_env) = env_with_user_file("");
     let variable = variable.expect("the key has an environment variable");
-    here.env.insert(variable.to_owned(), "7".to_owned());
-    let error = load(&here, &[]).unwrap_err().to_string();
+    process_env.env.insert(variable.to_owned(), "7".to_owned());
+    let error = load(&process_env, &[]).unwrap_err().to_string();
     assert!(error.starts_with(variable), "{error}");
     assert!(error.contains("not supported by this build yet"), "{error}");
 }
@@ -185,8 +186,8 @@ fn unsupported_tables_are_refused() {
             "`sandbox.provider`: the setting has no effect, because sandboxes are not supported by this build yet: remove it",
         ),
     ] {
-        let (_folder, here) = with_user_file(toml);
-        let error = load(&here, &[]).unwrap_err().to_string();
+        let (_folder, process_env) = env_with_user_file(toml);
+        let error = load(&process_env, &[]).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
@@ -373,17 +374,17 @@ fn agent_file(table: &str, entry: &str) -> String {
 
 #[test]
 fn every_field_of_an_agent_has_an_effect_or_is_refused() {
-    let plain = effective_definition(&agent(""));
-    let mut covered: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let default_definition = effective_definition(&agent(""));
+    let mut covered_keys: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (table, fields) in TABLES {
         for (key, value, expectation) in *fields {
-            covered.entry(innermost_table(table)).or_default().insert((*key).to_owned());
+            covered_keys.entry(innermost_table(table)).or_default().insert((*key).to_owned());
             let entry = format!("{key}: {value}");
             match expectation {
                 Applied | SetToDefault => {
-                    let set = effective_definition(&agent(&table.replace('@', &entry)));
+                    let definition = effective_definition(&agent(&table.replace('@', &entry)));
                     let is_default = matches!(expectation, SetToDefault);
-                    assert_eq!(set == plain, is_default, "{table} {entry}");
+                    assert_eq!(definition == default_definition, is_default, "{table} {entry}");
                 }
                 Unsupported => {
                     let found = problems(&agent_file(table, &entry));
@@ -395,7 +396,7 @@ fn every_field_of_an_agent_has_an_effect_or_is_refused() {
         }
     }
     for (table, _) in TABLES {
-        assert_eq!(known_keys(table), covered[innermost_table(table)], "{table}");
+        assert_eq!(known_keys(table), covered_keys[innermost_table(table)], "{table}");
     }
 }
 
@@ -407,10 +408,10 @@ fn every_claude_field_is_applied_or_noted() {
         let text = format!("---\n{front}\n---\nHello.\n");
         let (_folder, loaded) = load_files(&[(".claude/agents/a.md", text.as_bytes())]);
         assert_eq!(loaded.problems, []);
-        let one = &loaded.agents[0];
-        (effective_definition(&one.agent), one.notes.join("\n"))
+        let loaded_agent = &loaded.agents[0];
+        (effective_definition(&loaded_agent.agent), loaded_agent.notes.join("\n"))
     };
-    let (plain, _) = load("");
+    let (default_definition, _) = load("");
     for (key, value) in [
         ("name", "b"),
         ("description", "x"),
@@ -428,8 +429,8 @@ fn every_claude_field_is_applied_or_noted() {
         ("isolation", "worktree"),
         ("color", "red"),
     ] {
-        let (set, notes) = load(&format!("{key}: {value}"));
+        let (definition, notes) = load(&format!("{key}: {value}"));
         let is_reported = notes.contains(&format!("`{key}`"));
-        assert!(set != plain || is_reported, "{key}: {notes}");
+        assert!(definition != default_definition || is_reported, "{key}: {notes}");
     }
 }

@@ -6,20 +6,20 @@ use crate::suite::project::{Project, has_status};
 fn a_killed_driver_is_detected_at_once() {
     let project = Project::new();
     let worker = project.start_worker();
-    let waiting = project.submit("tidy", "milk");
-    let busy = project.submit("slow", "milk");
-    project.wait_until(&waiting, has_status("waiting"));
-    project.wait_until(&busy, |run| run["now"].as_str().unwrap().contains("calling the model"));
-    let output = project.run(&["why", &busy], 0);
+    let waiting_run = project.submit("tidy", "milk");
+    let busy_run = project.submit("slow", "milk");
+    project.wait_until(&waiting_run, has_status("waiting"));
+    project.wait_until(&busy_run, |run| run["now"].as_str().unwrap().contains("calling the model"));
+    let output = project.run(&["why", &busy_run], 0);
     assert!(!output.out.contains("No worker drives"), "{output:?}");
     let output = project.run(&["ls"], 0);
     assert!(output.out.contains("● running"), "{output:?}");
     // Killed with SIGKILL, so the worker can't report its end.
     drop(worker);
-    let output = project.run(&["why", &busy], 0);
+    let output = project.run(&["why", &busy_run], 0);
     assert!(output.out.contains("No worker drives the run now"), "{output:?}");
     // `ls` and `show` agree.
-    for args in [&["ls"][..], &["show", &busy]] {
+    for args in [&["ls"][..], &["show", &busy_run]] {
         let output = project.run(args, 0).out;
         assert!(output.contains("○ running: no worker"), "{output}");
         assert!(!output.contains("● running"), "{output}");
@@ -27,14 +27,14 @@ fn a_killed_driver_is_detected_at_once() {
     let output = project.run(&["ls"], 0);
     assert!(output.out.contains("last known: turn 1"), "{output:?}");
     assert!(output.err.contains("No worker is running"), "{output:?}");
-    let output = project.run(&["approve", &waiting, "--yes"], 0);
+    let output = project.run(&["approve", &waiting_run, "--yes"], 0);
     assert!(output.out.contains("when a worker drives it"), "{output:?}");
-    let output = project.run(&["cancel", &busy], 0);
+    let output = project.run(&["cancel", &busy_run], 0);
     assert!(output.out.contains("No worker drives the run now"), "{output:?}");
-    let output = project.run(&["why", &busy], 0);
+    let output = project.run(&["why", &busy_run], 0);
     assert!(output.out.contains("The run is being cancelled"), "{output:?}");
-    project.run(&["watch", &busy], 7);
-    project.run(&["watch", &waiting], 0);
+    project.run(&["watch", &busy_run], 7);
+    project.run(&["watch", &waiting_run], 0);
 }
 
 #[test]
@@ -48,15 +48,15 @@ fn without_a_terminal_a_command_ends_or_waits_with_the_command_that_helps() {
     ] {
         let output = project.run(args, code);
         assert!(output.err.contains(expected), "{args:?}: {output:?}");
-        let waiting = [&[args[0], "--wait"], &args[1..]].concat();
-        for waiting in [&waiting[..], &["watch", "@last"]] {
-            let output = project.run_and_interrupt(waiting, &["--no-input would exit here"]);
+        let waiting_args = [&[args[0], "--wait"], &args[1..]].concat();
+        for waiting_args in [&waiting_args[..], &["watch", "@last"]] {
+            let output = project.run_and_interrupt(waiting_args, &["--no-input would exit here"]);
             assert_eq!(output.code, 130, "{output:?}");
             assert!(output.err.contains(expected), "{args:?}: {output:?}");
         }
     }
-    let both = project.run(&["run", "tidy", "milk", "--wait", "--no-input"], 2);
-    assert!(both.err.contains("cannot be used with"), "{both:?}");
+    let both_flags = project.run(&["run", "tidy", "milk", "--wait", "--no-input"], 2);
+    assert!(both_flags.err.contains("cannot be used with"), "{both_flags:?}");
 }
 
 #[test]

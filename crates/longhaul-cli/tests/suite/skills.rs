@@ -45,10 +45,10 @@ fn a_skill_file_needs_a_name_and_a_description() {
         &["2:7: the name `b` differs from the folder's name: rename the folder or write `name: a`"],
     );
     for name in ["A", "a_b", "-a", "a-", "a--b", &"a".repeat(65)] {
-        let why = format!(
+        let expected = format!(
             "2:7: `{name}` is not a valid skill name: use lower-case letters, digits and single hyphens, 64 at most"
         );
-        assert_problems(&format!("---\nname: {name}\ndescription: x\n---\n"), &[&why]);
+        assert_problems(&format!("---\nname: {name}\ndescription: x\n---\n"), &[&expected]);
     }
     let long = "x".repeat(1_025);
     assert_problems(
@@ -74,13 +74,13 @@ fn a_project_skill_hides_a_claude_skill() {
         (".claude/skills/other/SKILL.md", b"---\ndescription: Theirs.\n---\n"),
     ];
     let (folder, _) = load_files(files);
-    let found = skills::load_skills(folder.path(), Path::new("here"));
-    assert_eq!(problems(&found), [""; 0]);
+    let loaded = skills::load_skills(folder.path(), Path::new("here"));
+    assert_eq!(problems(&loaded), [""; 0]);
     let texts: Vec<String> =
-        found.skills.iter().map(|one| format!("{}: {}", one.name, one.description)).collect();
+        loaded.skills.iter().map(|one| format!("{}: {}", one.name, one.description)).collect();
     assert_eq!(texts, ["other: Theirs.", "rust-style: How Rust is written here."]);
     assert_eq!(
-        found.notes[0].1,
+        loaded.notes[0].1,
         "the skill is not used, since here/skills/rust-style/SKILL.md has the same name"
     );
 }
@@ -108,12 +108,12 @@ fn an_agent_gets_the_skills_that_it_names() {
     assert_eq!(names("[tests, rust-style]"), ["tests", "rust-style"]);
     assert_eq!(names("\"*\""), ["rust-style", "tests"]);
     assert_eq!(names("[\"*\"]"), ["rust-style", "tests"]);
-    let refused = |skills: &str, why: &str| {
-        assert_eq!(problem_texts(&load(skills)), [format!("agents/a.md:2:{why}")])
+    let assert_refused = |skills: &str, expected: &str| {
+        assert_eq!(problem_texts(&load(skills)), [format!("agents/a.md:2:{expected}")])
     };
-    refused("[rust-stile]", "10: unknown skill `rust-stile`, did you mean `rust-style`?");
-    refused("[broken]", "10: the skill `broken` can't be used: fix its SKILL.md first");
-    refused("tests", "9: `skills` is \"tests\": write a list such as `skills: [...]`");
+    assert_refused("[rust-stile]", "10: unknown skill `rust-stile`, did you mean `rust-style`?");
+    assert_refused("[broken]", "10: the skill `broken` can't be used: fix its SKILL.md first");
+    assert_refused("tests", "9: `skills` is \"tests\": write a list such as `skills: [...]`");
     // The name and description of a skill are part of the agent's version; its body is not.
     let version = || load("[tests]").agents[0].agent.definition_hash();
     let before = version();
@@ -134,8 +134,8 @@ fn links_to_skills_are_not_followed() {
     symlink("../a/SKILL.md", folder.path().join("skills/b/SKILL.md")).unwrap();
     let found = problems(&skills::load_skills(folder.path(), Path::new("")));
     for name in ["skills/rust-style", "skills/b/SKILL.md"] {
-        let why = format!("`{name}` is a symbolic link; links to skills are not followed");
-        assert!(found.iter().any(|line| line.contains(&why)), "{found:?}");
+        let expected = format!("`{name}` is a symbolic link; links to skills are not followed");
+        assert!(found.iter().any(|line| line.contains(&expected)), "{found:?}");
     }
 }
 

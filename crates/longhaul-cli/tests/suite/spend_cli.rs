@@ -5,8 +5,8 @@ use super::project::{Project, has_status};
 #[test]
 fn a_run_waits_at_a_cap_until_it_is_raised() {
     let project = Project::new();
-    let none = project.run(&["spend"], 0);
-    assert!(none.err.contains("No caps are set"), "{none:?}");
+    let no_caps = project.run(&["spend"], 0);
+    assert!(no_caps.err.contains("No caps are set"), "{no_caps:?}");
     project.write("longhaul.toml", "[[caps]]\nwindow = \"month\"\nruns = 1\n");
     project.run(&["spend"], 0);
     assert!(!project.path().join(".longhaul").exists(), "a reading command creates no store");
@@ -14,17 +14,17 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
     let first = project.submit("plain", "one");
     project.wait_until(&first, has_status("completed"));
     let second = project.submit("plain", "two");
-    let waiting = project.wait_until(&second, has_status("waiting"));
-    assert_eq!(waiting["reason"], "cap");
+    let waiting_run = project.wait_until(&second, has_status("waiting"));
+    assert_eq!(waiting_run["reason"], "cap");
     let why = project.run(&["why", &second], 0).out;
     assert!(why.contains("The cap `month-runs-all`"), "{why}");
     assert!(why.contains("which needs up to 1 run (left: 0 runs of 1 run)"), "{why}");
     assert!(why.contains("longhaul spend raise month-runs-all --runs 2"), "{why}");
-    let listed = project.run(&["ls"], 0).out;
-    assert!(listed.contains("waits: spend cap until 20"), "{listed}");
-    let shown = project.run(&["spend"], 0).out;
-    let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().take(7).collect();
-    assert_eq!(row, ["month-runs-all", "all", "1", "0", "0", "1", "1"], "{shown}");
+    let output = project.run(&["ls"], 0).out;
+    assert!(output.contains("waits: spend cap until 20"), "{output}");
+    let output = project.run(&["spend"], 0).out;
+    let row: Vec<&str> = output.lines().nth(1).unwrap().split_whitespace().take(7).collect();
+    assert_eq!(row, ["month-runs-all", "all", "1", "0", "0", "1", "1"], "{output}");
     for (args, part) in [
         (&["spend", "raise", "month-runs-all"][..], "in runs"),
         (&["spend", "raise", "month-runs-all", "--runs", "1"], "already"),
@@ -37,14 +37,11 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
             "longhaul spend raise month-runs-all",
         ),
     ] {
-        let refused = project.run(args, 2);
-        assert!(
-            refused.err.contains(part) && refused.err.contains("longhaul spend"),
-            "{refused:?}"
-        );
+        let output = project.run(args, 2);
+        assert!(output.err.contains(part) && output.err.contains("longhaul spend"), "{output:?}");
     }
-    let raised = project.run(&["spend", "raise", "month-runs-all", "--runs", "2"], 0);
-    assert!(raised.err.contains("1 run waited at the cap"), "{raised:?}");
+    let output = project.run(&["spend", "raise", "month-runs-all", "--runs", "2"], 0);
+    assert!(output.err.contains("1 run waited at the cap"), "{output:?}");
     project.wait_until(&second, has_status("completed"));
     let caps = project.json(&["spend", "--json"]);
     assert_eq!(caps["data"][0]["counts"][0]["used"], 2);
@@ -55,10 +52,10 @@ fn a_cap_refuses_a_task_and_an_invalid_one_is_reported() {
     let project = Project::new();
     project.write("longhaul.toml", "[[caps]]\nwindow = \"month\"\nruns = 1\nat_cap = \"refuse\"\n");
     project.submit("plain", "one");
-    let refused = project.run(&["submit", "plain", "two"], 5);
-    assert!(refused.err.contains("the cap `month-runs-all` is reached"), "{refused:?}");
-    assert!(refused.err.contains("longhaul spend"), "{refused:?}");
+    let output = project.run(&["submit", "plain", "two"], 5);
+    assert!(output.err.contains("the cap `month-runs-all` is reached"), "{output:?}");
+    assert!(output.err.contains("longhaul spend"), "{output:?}");
     project.write("longhaul.toml", "[[caps]]\nwindow = \"month\"\nusd = -1.0\n");
-    let invalid = project.run(&["spend"], 2);
-    assert!(invalid.err.contains("cap 1: `usd` must be dollars above 0"), "{invalid:?}");
+    let output = project.run(&["spend"], 2);
+    assert!(output.err.contains("cap 1: `usd` must be dollars above 0"), "{output:?}");
 }

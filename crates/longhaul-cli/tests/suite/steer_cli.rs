@@ -10,7 +10,7 @@ use super::project::{Project, has_status};
 /// A fake model that calls a tool and then ends. Its first reply waits for the test, so that the
 /// run stays in its first turn, however slow the machine is.
 fn blocking_model() -> (FakeServer, Sender<()>) {
-    let (release, released) = channel();
+    let (release_sender, release_receiver) = channel();
     let model = FakeServer::new(move |request| {
         let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
@@ -18,7 +18,7 @@ fn blocking_model() -> (FakeServer, Sender<()>) {
             true => (json!({ "content": "Done." }), "stop"),
             false => {
                 // An error means that the test is over.
-                _ = released.recv();
+                _ = release_receiver.recv();
                 let call = json!({ "name": "vault_list", "arguments": "{}" });
                 let call = json!({ "index": 0, "id": "c1", "type": "function", "function": call });
                 (json!({ "tool_calls": [call] }), "tool_calls")
@@ -28,7 +28,7 @@ fn blocking_model() -> (FakeServer, Sender<()>) {
         let last = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
         event_stream(&format!("data: {first}\n\ndata: {last}\n\ndata: [DONE]\n\n"))
     });
-    (model, release)
+    (model, release_sender)
 }
 
 #[test]
@@ -81,21 +81,22 @@ fn a_queued_message_is_changed_and_withdrawn() {
         let receipt = project.json(&["steer", &run, text, "--json"]);
         receipt["id"].as_str().unwrap().to_owned()
     };
-    let (kept, dropped) = (send("keep the old name"), send("and the colour"));
-    let edit = ["steer", &run, "--edit", &kept, "--delivery", "follow_up", "keep", "both"];
+    let (kept_id, dropped_id) = (send("keep the old name"), send("and the colour"));
+    let edit = ["steer", &run, "--edit", &kept_id, "--delivery", "follow_up", "keep", "both"];
     let output = project.run(&edit, 0);
-    assert!(output.out.starts_with(&format!("{kept}  queued")), "{output:?}");
+    assert!(output.out.starts_with(&format!("{kept_id}  queued")), "{output:?}");
     assert!(output.out.contains("keep both"), "{output:?}");
-    let withdrawn = ["steer", &run, "--withdraw", &dropped[dropped.len() - 8..], "--json"];
-    assert_eq!(project.json(&withdrawn)["status"], "withdrawn");
+    let withdraw_args =
+        ["steer", &run, "--withdraw", &dropped_id[dropped_id.len() - 8..], "--json"];
+    assert_eq!(project.json(&withdraw_args)["status"], "withdrawn");
     let steers = project.json(&["steer", &run, "--status", "--json"]);
     assert_eq!(steers["data"][0]["text"], "keep both");
     assert_eq!(steers["data"][0]["delivery"], "follow_up");
     for (args, expected) in [
-        (&["--withdraw", &dropped][..], "already delivered, dropped or withdrawn"),
+        (&["--withdraw", &dropped_id][..], "already delivered, dropped or withdrawn"),
         (&["--edit", "steer_nothing", "x"], "no message with the id `steer_nothing`"),
-        (&["--edit", &kept], "required"),
-        (&["--withdraw", &kept, "x"], "cannot be used with"),
+        (&["--edit", &kept_id], "required"),
+        (&["--withdraw", &kept_id, "x"], "cannot be used with"),
     ] {
         let output = project.run(&[&["steer", &run], args].concat(), 2);
         assert!(output.err.contains(expected), "{args:?}: {output:?}");
@@ -104,7 +105,7 @@ fn a_queued_message_is_changed_and_withdrawn() {
     let transcript = project.run(&["show", &run, "--transcript"], 0).out;
     assert!(transcript.contains("keep both"), "{transcript}");
     assert!(!transcript.contains("the colour"), "{transcript}");
-    project.run(&["steer", &run, "--edit", &kept, "too late"], 2);
+    project.run(&["steer", &run, "--edit", &kept_id, "too late"], 2);
 }
 
 #[test]
@@ -121,8 +122,8 @@ fn an_interrupting_message_aborts_the_model_call() {
         .wait_until(&run, |run| run["now"].as_str().unwrap().contains("calling the model, turn 2"));
     let steers = project.json(&["steer", &run, "--status", "--json"]);
     assert_eq!(steers["data"][0]["status"], "delivered");
-    let sent = ["steer", &run, "--delivery", "follow_up", "--json", "at the end"];
-    let receipt = project.json(&sent);
+    let steer_args = ["steer", &run, "--delivery", "follow_up", "--json", "at the end"];
+    let receipt = project.json(&steer_args);
     assert_eq!(receipt["status"], "queued");
     assert_eq!(receipt["delivery"], "follow_up");
     project.run(&["cancel", &run], 0);
@@ -134,20 +135,20 @@ fn an_interrupting_message_aborts_the_model_call() {
 #[test]
 fn undriven_runs_change_status_at_once() {
     let project = Project::new();
-    let (one, two) = (project.submit("plain", "a"), project.submit("plain", "b"));
-    let output = project.run(&["pause", &one, &two], 0);
+    let (first, second) = (project.submit("plain", "a"), project.submit("plain", "b"));
+    let output = project.run(&["pause", &first, &second], 0);
     assert_eq!(output.out.matches(" is paused.").count(), 2, "{output:?}");
-    let output = project.run(&["pause", &one], 2);
+    let output = project.run(&["pause", &first], 2);
     assert!(output.err.contains("the run is already paused"), "{output:?}");
-    let output = project.run(&["resume", &one], 0);
-    assert!(output.out.contains(&format!("longhaul watch {one}")), "{output:?}");
-    project.run(&["watch", &one], 0);
-    let output = project.run(&["cancel", &two, "--reason", "wrong one"], 0);
-    assert_eq!(output.out, format!("{two} is cancelled.\n"));
-    let events = project.run(&["show", &two, "--events"], 0).out;
+    let output = project.run(&["resume", &first], 0);
+    assert!(output.out.contains(&format!("longhaul watch {first}")), "{output:?}");
+    project.run(&["watch", &first], 0);
+    let output = project.run(&["cancel", &second, "--reason", "wrong one"], 0);
+    assert_eq!(output.out, format!("{second} is cancelled.\n"));
+    let events = project.run(&["show", &second, "--events"], 0).out;
     assert!(events.contains("wrong one"), "{events}");
-    let output = project.run(&["cancel", &two], 2);
-    assert!(output.err.contains(&format!("longhaul show {two}")), "{output:?}");
+    let output = project.run(&["cancel", &second], 2);
+    assert!(output.err.contains(&format!("longhaul show {second}")), "{output:?}");
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn a_message_that_is_no_valid_answer_says_so() {
     assert_eq!(receipt["note"], serde_json::Value::Null);
     project.run(&["watch", &run], 0);
     let journal = project.events(&run);
-    let answered = journal.iter().find(|event| event["type"] == "gate.answered").unwrap();
-    assert_eq!(answered["data"]["answer"]["by"], "cli:anna", "{answered}");
-    assert_eq!(answered["data"]["answer"]["decision"]["answer"], "left", "{answered}");
+    let answer_event = journal.iter().find(|event| event["type"] == "gate.answered").unwrap();
+    assert_eq!(answer_event["data"]["answer"]["by"], "cli:anna", "{answer_event}");
+    assert_eq!(answer_event["data"]["answer"]["decision"]["answer"], "left", "{answer_event}");
 }

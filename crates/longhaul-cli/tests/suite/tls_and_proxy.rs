@@ -43,7 +43,7 @@ struct TlsServer {
 impl TlsServer {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let made = Command::new("openssl")
+        let output = Command::new("openssl")
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
             .args(["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
             .args(["-subj", "/CN=localhost", "-addext"])
@@ -53,7 +53,7 @@ impl TlsServer {
             .current_dir(folder.path())
             .output()
             .unwrap();
-        assert!(made.status.success(), "{made:?}");
+        assert!(output.status.success(), "{output:?}");
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/tls.py");
         let mut child = Command::new("python3")
             .arg(program)
@@ -88,54 +88,57 @@ impl Drop for TlsServer {
 
 #[test]
 fn a_certificate_is_checked() {
-    let sealed = TlsServer::new();
-    let certificate = sealed.certificate();
-    let trusted = [("SSL_CERT_FILE", certificate.as_str())];
-    let here = folder(&sealed.url("127.0.0.1"));
-    let (code, text) = check_models(&here, &trusted);
+    let tls_server = TlsServer::new();
+    let certificate = tls_server.certificate();
+    let env = [("SSL_CERT_FILE", certificate.as_str())];
+    let project_folder = folder(&tls_server.url("127.0.0.1"));
+    let (code, text) = check_models(&project_folder, &env);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("1 model"), "{text}");
     // A server with an untrusted certificate gets no request and no key.
-    let untrusted = TlsServer::new();
-    let (code, text) = check_models(&folder(&untrusted.url("127.0.0.1")), &trusted);
+    let untrusted_server = TlsServer::new();
+    let (code, text) = check_models(&folder(&untrusted_server.url("127.0.0.1")), &env);
     assert_eq!(code, Some(5), "{text}");
     assert!(text.contains("certificate"), "{text}");
     // A valid certificate of another host is rejected too.
-    let (code, text) = check_models(&folder(&sealed.url("127.0.0.2")), &trusted);
+    let (code, text) = check_models(&folder(&tls_server.url("127.0.0.2")), &env);
     assert_eq!(code, Some(5), "{text}");
 }
 
 #[test]
 fn a_proxy_is_used_for_remote_hosts_only() {
     let proxy = FakeServer::new(|_| json_response("200 OK", MODEL_LIST));
-    let through = [
+    let proxy_env = [
         ("HTTP_PROXY", proxy.url.as_str()),
         ("http_proxy", &proxy.url),
         // The project's settings decide where keys are sent, which needs trust.
         ("LONGHAUL_TRUST", "1"),
     ];
-    let (code, text) = check_models(&folder("http://models.invalid/v1"), &through);
+    let (code, text) = check_models(&folder("http://models.invalid/v1"), &proxy_env);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(
         proxy.requests().last().unwrap().request_line,
         "GET http://models.invalid/v1/models"
     );
     let local = FakeServer::new(|_| json_response("200 OK", MODEL_LIST));
-    let (code, text) = check_models(&folder(&format!("{}/v1", local.url)), &through);
+    let (code, text) = check_models(&folder(&format!("{}/v1", local.url)), &proxy_env);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(local.requests().last().unwrap().request_line, "GET /v1/models");
     assert_eq!(proxy.requests().len(), 1);
     // A proxy that can't reach the server responds with its own error page.
-    let lost = FakeServer::new(|_| {
+    let broken_proxy = FakeServer::new(|_| {
         let page = "<html><head><title>502 Bad Gateway</title></head></html>";
         let length = page.len();
         format!(
             "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\r\n{page}"
         )
     });
-    let through =
-        [("HTTP_PROXY", lost.url.as_str()), ("http_proxy", &lost.url), ("LONGHAUL_TRUST", "1")];
-    let (code, text) = check_models(&folder("http://models.invalid/v1"), &through);
+    let proxy_env = [
+        ("HTTP_PROXY", broken_proxy.url.as_str()),
+        ("http_proxy", &broken_proxy.url),
+        ("LONGHAUL_TRUST", "1"),
+    ];
+    let (code, text) = check_models(&folder("http://models.invalid/v1"), &proxy_env);
     assert_eq!(code, Some(5), "{text}");
     assert!(text.contains("502"), "{text}");
 }

@@ -26,13 +26,13 @@ pub(super) struct TrustProject {
 
 impl TrustProject {
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
-        let place =
+        let fixture =
             Self { project: tempfile::tempdir().unwrap(), home: tempfile::tempdir().unwrap() };
-        place.write("longhaul.toml", "");
+        fixture.write("longhaul.toml", "");
         for (name, text) in files {
-            place.write(name, text);
+            fixture.write(name, text);
         }
-        place
+        fixture
     }
 
     pub(super) fn write(&self, name: &str, text: &str) {
@@ -84,8 +84,8 @@ impl TrustProject {
 
 #[test]
 fn a_decision_is_stored_outside_the_project_and_ends_with_a_change() {
-    let place = TrustProject::new(&[(".mcp.json", MCP)]);
-    let (_, err) = place.run(&["trust"], 6);
+    let fixture = TrustProject::new(&[(".mcp.json", MCP)]);
+    let (_, err) = fixture.run(&["trust"], 6);
     for expected in [
         "This project would run `.mcp.json`",
         "outside any sandbox",
@@ -100,31 +100,31 @@ fn a_decision_is_stored_outside_the_project_and_ends_with_a_change() {
     ] {
         assert!(err.contains(expected), "{expected}: {err}");
     }
-    assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
-    assert!(!place.decision_file().exists());
-    let (_, err) = place.run(&["trust", "--yes"], 0);
+    assert_eq!(fixture.statuses(), [".mcp.json not_trusted"]);
+    assert!(!fixture.decision_file().exists());
+    let (_, err) = fixture.run(&["trust", "--yes"], 0);
     assert!(err.contains("github: npx"), "{err}");
     assert!(err.contains("`.mcp.json` is trusted until it changes"), "{err}");
-    let metadata = fs::metadata(place.decision_file()).unwrap();
+    let metadata = fs::metadata(fixture.decision_file()).unwrap();
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
-    let (_, err) = place.run(&["trust"], 0);
+    let (_, err) = fixture.run(&["trust"], 0);
     assert!(err.contains("`.mcp.json` is trusted already"), "{err}");
-    let (out, _) = place.run(&["trust", "ls"], 0);
+    let (out, _) = fixture.run(&["trust", "ls"], 0);
     assert!(out.contains("trusted") && out.contains("integrations_agent"), "{out}");
-    place.write(".mcp.json", &MCP.replace("-y", "-yy"));
-    assert_eq!(place.statuses(), [".mcp.json changed"]);
-    let (_, err) = place.run(&["trust"], 6);
+    fixture.write(".mcp.json", &MCP.replace("-y", "-yy"));
+    assert_eq!(fixture.statuses(), [".mcp.json changed"]);
+    let (_, err) = fixture.run(&["trust"], 6);
     let expected = "This item has CHANGED since it was trusted: .mcp.json or .env.\n";
     assert!(err.contains(expected), "{err}");
     // The trusted content is trusted again.
-    place.write(".mcp.json", MCP);
-    assert_eq!(place.statuses(), [".mcp.json trusted"]);
-    let (out, _) = place.run(&["trust", "revoke"], 0);
+    fixture.write(".mcp.json", MCP);
+    assert_eq!(fixture.statuses(), [".mcp.json trusted"]);
+    let (out, _) = fixture.run(&["trust", "revoke"], 0);
     assert!(out.contains("1 decision"), "{out}");
-    assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
-    place.run(&["trust", "revoke"], 0);
-    place.run(&["trust", "revoke", "x"], 2);
-    assert!(place.run(&["trust", "--help"], 0).0.contains("Examples:"));
+    assert_eq!(fixture.statuses(), [".mcp.json not_trusted"]);
+    fixture.run(&["trust", "revoke"], 0);
+    fixture.run(&["trust", "revoke", "x"], 2);
+    assert!(fixture.run(&["trust", "--help"], 0).0.contains("Examples:"));
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn only_a_clear_yes_at_the_terminal_counts() {
         ("y\n", 0, ".mcp.json trusted"),
     ] {
         let steps = [("Trust it? [y/N]", answer)];
-        let (screen, ended) = run_at_terminal(folder, &["trust"], &fixture.env(), &steps);
-        assert_eq!(ended, Some(code), "{answer:?}: {screen}");
+        let (screen, exit_code) = run_at_terminal(folder, &["trust"], &fixture.env(), &steps);
+        assert_eq!(exit_code, Some(code), "{answer:?}: {screen}");
         assert_eq!(fixture.statuses(), [status], "{answer:?}: {screen}");
     }
 }
@@ -165,9 +165,9 @@ fn a_project_can_t_trust_itself() {
         assert!(!out.contains("trusted by"), "{out}");
     }
     // The same project in another folder needs its own decision.
-    let other = TrustProject::new(&[(".mcp.json", MCP)]);
+    let other_project = TrustProject::new(&[(".mcp.json", MCP)]);
     fixture.run(&["trust", "--yes"], 0);
-    let output = longhaul_in(other.project.path(), &["trust", "ls"], &fixture.env());
+    let output = longhaul_in(other_project.project.path(), &["trust", "ls"], &fixture.env());
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(out.contains("not trusted"), "{out}");
 }
@@ -287,13 +287,13 @@ fn shown_items_are_escaped_on_the_terminal() {
 
 #[test]
 fn project_files_can_t_forge_output_lines() {
-    let faked = "\\nTrust it? [y/N] y";
-    let mcp = format!(r#"{{"mcpServers": {{"a": {{"command": "x", "args": ["a{faked}"]}}}}}}"#);
-    let sends = format!("[tools.send_message]\ndeliver = \"command:x a{faked}\"\n");
+    let fake_line = "\\nTrust it? [y/N] y";
+    let mcp = format!(r#"{{"mcpServers": {{"a": {{"command": "x", "args": ["a{fake_line}"]}}}}}}"#);
+    let toml = format!("[tools.send_message]\ndeliver = \"command:x a{fake_line}\"\n");
     let fixture = TrustProject::new(&[
         ("a\nTrust it? [y/N] y", "1"),
         (".mcp.json", &mcp),
-        ("longhaul.toml", &sends),
+        ("longhaul.toml", &toml),
     ]);
     let check = |args: &[&str], expected: &str| {
         let output = longhaul_in(fixture.project.path(), args, &fixture.env());
@@ -307,7 +307,7 @@ fn project_files_can_t_forge_output_lines() {
     }
     check(&["trust", "ls"], "trusted");
     // Values that configuration errors quote are on one line too.
-    let provider = format!("[providers.far]\nbase_url = \"https://a.example/{faked}\"\n");
+    let provider = format!("[providers.far]\nbase_url = \"https://a.example/{fake_line}\"\n");
     fixture.write("longhaul.toml", &provider);
     check(&["trust"], r#""https://a.example/\nTrust it? [y/N] y" is not valid here"#);
 }
@@ -327,12 +327,12 @@ fn an_unusable_decision_file_is_reported_with_a_remedy() {
         assert!(!err.contains("This project would"), "{err}");
         assert!(err.matches("os error").count() <= 1, "{err}");
     };
-    let helps = ["XDG_STATE_HOME=/some/folder longhaul trust", "LONGHAUL_TRUST=1 longhaul"];
+    let remedies = ["XDG_STATE_HOME=/some/folder longhaul trust", "LONGHAUL_TRUST=1 longhaul"];
     let file = file.to_str().unwrap();
     let expected = format!("ls -ld {file}/longhaul");
-    check(&[("XDG_STATE_HOME", file)], &[&expected, helps[0], helps[1]]);
+    check(&[("XDG_STATE_HOME", file)], &[&expected, remedies[0], remedies[1]]);
     let expected = "no folder to store trust decisions in";
-    check(&[("HOME", "nowhere")], &[expected, helps[0], helps[1]]);
+    check(&[("HOME", "nowhere")], &[expected, remedies[0], remedies[1]]);
 }
 
 /// The default location of the decision file.
@@ -384,12 +384,12 @@ fn a_yes_before_a_run_covers_only_what_its_agent_needs() {
     assert_eq!(code, Some(0), "{screen}");
     assert!(!screen.contains("agent `b`"), "{screen}");
     let statuses = fixture.statuses();
-    let look = "sh look.sh trusted".to_owned();
-    assert!(statuses.contains(&look), "{statuses:?}");
-    let others = statuses.iter().filter(|status| **status != look);
-    let others: Vec<&String> = others.collect();
-    assert_eq!(others.len(), 1, "{statuses:?}");
-    assert!(others[0].ends_with(" not_trusted"), "{statuses:?}");
+    let command_status = "sh look.sh trusted".to_owned();
+    assert!(statuses.contains(&command_status), "{statuses:?}");
+    let other_statuses = statuses.iter().filter(|status| **status != command_status);
+    let other_statuses: Vec<&String> = other_statuses.collect();
+    assert_eq!(other_statuses.len(), 1, "{statuses:?}");
+    assert!(other_statuses[0].ends_with(" not_trusted"), "{statuses:?}");
     // `trust` asks about everything.
     let (_, err) = fixture.run(&["trust", "--yes"], 0);
     assert!(err.contains("agent `b` is trusted as it is now; the newest 16 versions"), "{err}");
@@ -416,13 +416,13 @@ fn dev_reloads_a_changed_file_only_once_trusted() {
     project.write(".mcp.json", &mcp("one"));
     project.run(&["trust", "--yes"], 0);
     let dev = ["dev", "--listen", "127.0.0.1:0", "--until-eof"];
-    let mut served = TestServer::from_command(project.command(&dev));
+    let mut server = TestServer::from_command(project.command(&dev));
     project.write(".mcp.json", &mcp("two"));
-    served.wait_for_line(
+    server.wait_for_line(
         "the previous version stays in effect: `.mcp.json` has changed since it was trusted",
     );
     project.run(&["trust", "--yes"], 0);
-    served.wait_for_line(".mcp.json was reloaded");
+    server.wait_for_line(".mcp.json was reloaded");
     project.write(".mcp.json", "{");
-    served.wait_for_line("the previous version stays in effect: .mcp.json:1:");
+    server.wait_for_line("the previous version stays in effect: .mcp.json:1:");
 }

@@ -9,8 +9,8 @@ use super::cli::longhaul_in;
 use super::trust_cli_egress::{project, run};
 
 /// Returns the id of the run that was submitted first.
-fn oldest_run_id(listed: &str) -> String {
-    let runs = listed.lines().filter_map(|line| {
+fn oldest_run_id(list: &str) -> String {
+    let runs = list.lines().filter_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(line)
     });
@@ -67,8 +67,8 @@ fn the_shell_tool_of_a_project_agent_needs_trust() {
     assert!(err.contains(expected), "{err}");
     run(folder, &["trust", "--yes"], 0);
     run(folder, &run_args, 0);
-    let ran = fs::read_to_string(folder.join("ran")).unwrap();
-    assert_eq!(ran.lines().count(), 4, "{ran}");
+    let run_log = fs::read_to_string(folder.join("ran")).unwrap();
+    assert_eq!(run_log.lines().count(), 4, "{run_log}");
     let all = [("LONGHAUL_TRUST", "1")];
     let output = longhaul_in(folder, &["run", "c", "x", "--no-input"], &all);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -76,8 +76,8 @@ fn the_shell_tool_of_a_project_agent_needs_trust() {
 
 /// Writes an agent that runs commands unsandboxed.
 fn write_unsandboxed_agent(folder: &Path, front: &str, prompt: &str) {
-    let always = "model: scripted/sh\ntools: [shell]\nsandbox: { isolation: none }";
-    let text = format!("---\n{always}\n{front}\n---\n{prompt}");
+    let common_front = "model: scripted/sh\ntools: [shell]\nsandbox: { isolation: none }";
+    let text = format!("---\n{common_front}\n{front}\n---\n{prompt}");
     fs::write(folder.join("agents/b.md"), text).unwrap();
     let script = "replies:\n  - tools: [{ name: shell, input: { command: echo ran >> ran } }]\n  - text: Done.\n";
     fs::write(folder.join("scripts/sh.yaml"), script).unwrap();

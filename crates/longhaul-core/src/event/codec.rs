@@ -66,25 +66,27 @@ impl Event {
         version: u16,
         body: &str,
     ) -> Result<Self, EventCodecError> {
-        let unknown = || EventCodecError::Unknown { kind: kind.to_owned(), version };
-        let bad_data = |source| EventCodecError::Data { kind: kind.to_owned(), source };
-        let current =
-            Self::KINDS.iter().find(|(known, _, _)| *known == kind).ok_or_else(unknown)?;
+        let unknown_event = || EventCodecError::Unknown { kind: kind.to_owned(), version };
+        let invalid_data = |source| EventCodecError::Data { kind: kind.to_owned(), source };
+        let current = Self::KINDS
+            .iter()
+            .find(|(known_kind, _, _)| *known_kind == kind)
+            .ok_or_else(unknown_event)?;
         if version > current.1 {
-            return Err(unknown());
+            return Err(unknown_event());
         }
         // Data of the current version is parsed from the original text, so that call arguments
         // keep their exact bytes.
-        let lifted = if version == current.1 {
+        let upcast_body = if version == current.1 {
             None
         } else {
-            let old = serde_json::from_str(body).map_err(bad_data)?;
-            let new =
-                upcast_event_data(upcasts, kind, version..current.1, old).ok_or_else(unknown)?;
+            let old = serde_json::from_str(body).map_err(invalid_data)?;
+            let new = upcast_event_data(upcasts, kind, version..current.1, old)
+                .ok_or_else(unknown_event)?;
             Some(new.to_string())
         };
-        let body = lifted.as_deref().unwrap_or(body);
-        Self::decode_body_if_known_kind(kind, body).ok_or_else(unknown)?.map_err(bad_data)
+        let body = upcast_body.as_deref().unwrap_or(body);
+        Self::decode_body_if_known_kind(kind, body).ok_or_else(unknown_event)?.map_err(invalid_data)
     }
 }
 
@@ -122,22 +124,22 @@ mod tests {
 
     #[test]
     fn an_event_version_without_an_upcast_is_rejected() {
-        let refused = Event::decode_with_upcasts(&[], "progress.reported", 0, "{}").unwrap_err();
-        assert!(matches!(refused, EventCodecError::Unknown { version: 0, .. }));
+        let error = Event::decode_with_upcasts(&[], "progress.reported", 0, "{}").unwrap_err();
+        assert!(matches!(error, EventCodecError::Unknown { version: 0, .. }));
     }
 
     #[test]
     fn events_of_a_newer_build_are_rejected() {
         for (kind, version) in [("run.teleported", 1), ("run.created", 99)] {
-            let refused = Event::decode(kind, version, "{}").unwrap_err();
-            assert!(matches!(refused, EventCodecError::Unknown { .. }), "{kind}: {refused}");
+            let error = Event::decode(kind, version, "{}").unwrap_err();
+            assert!(matches!(error, EventCodecError::Unknown { .. }), "{kind}: {error}");
         }
     }
 
     #[test]
     fn the_error_about_invalid_event_data_names_the_event() {
-        let refused = Event::decode("run.claimed", 1, "{").unwrap_err();
-        assert!(matches!(refused, EventCodecError::Data { .. }));
+        let error = Event::decode("run.claimed", 1, "{").unwrap_err();
+        assert!(matches!(error, EventCodecError::Data { .. }));
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl FormField {
             required,
         };
         if let Some(default) = &field.default {
-            field.check_value(default).map_err(|why| format!("the field's default {why}"))?;
+            field.check_value(default).map_err(|error| format!("the field's default {error}"))?;
         }
         Ok(field)
     }
@@ -158,8 +158,8 @@ impl FormField {
             FormFieldKind::Choice(choices) => {
                 let by_value = choices.iter().find(|choice| choice.value == input);
                 let has_title = |choice: &&FormChoice| choice.title.eq_ignore_ascii_case(input);
-                let chosen = by_value.or_else(|| choices.iter().find(has_title));
-                Value::String(chosen.map_or_else(|| input.to_owned(), |one| one.value.clone()))
+                let choice = by_value.or_else(|| choices.iter().find(has_title));
+                Value::String(choice.map_or_else(|| input.to_owned(), |one| one.value.clone()))
             }
         };
         self.check_value(&value).map(|()| Some(value))
@@ -247,9 +247,9 @@ impl TextFormat {
                 parts.is_some_and(|(name, host)| is_part(name) && is_part(host))
             }
             Self::Uri => text.split_once(':').is_some_and(|(scheme, rest)| {
-                let of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+                let is_scheme_char = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
                 scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                    && scheme.chars().all(of_scheme)
+                    && scheme.chars().all(is_scheme_char)
                     && !rest.is_empty()
                     && !rest.contains(char::is_whitespace)
             }),

@@ -37,8 +37,8 @@ impl BudgetQueue {
     /// example child runs that a failed run has kept, don't: it may be that no process drives them.
     pub fn account_seen_by_run(&self, run: RunId, root: RunId) -> BudgetAccount {
         let before = self.entries.iter().take_while(|entry| entry.run != run);
-        let of_tree = before.filter(|entry| entry.root == root);
-        of_tree.fold(self.account, BudgetQueueEntry::add_needed_to_held)
+        let entries_of_tree = before.filter(|entry| entry.root == root);
+        entries_of_tree.fold(self.account, BudgetQueueEntry::add_needed_to_held)
     }
 
     /// Returns the next run to wake: the first parked run for which the account covers the amount it

@@ -275,16 +275,17 @@ mod tests {
             ..EffectFacts::default()
         };
         assert!(!facts.is_diff_within_limit());
-        let short = facts.truncated_for_gate();
-        let files = short.files.clone().unwrap();
-        assert_eq!((files.len(), short.more_files), (20, 5));
+        let truncated = facts.truncated_for_gate();
+        let files = truncated.files.clone().unwrap();
+        assert_eq!((files.len(), truncated.more_files), (20, 5));
         assert!(files[0].path.len() <= 1_030 && files[0].path.ends_with('…'));
-        assert_eq!(short.network.clone().unwrap().last().unwrap(), "and 1 more");
-        assert_eq!(short.protected_paths.last().unwrap(), "and 80 more");
-        let diff = short.diff.unwrap();
+        assert_eq!(truncated.network.clone().unwrap().last().unwrap(), "and 1 more");
+        assert_eq!(truncated.protected_paths.last().unwrap(), "and 80 more");
+        let diff = truncated.diff.unwrap();
         assert!(diff.len() < DIFF_BYTES_MAX + 50, "{}", diff.len());
-        let left: usize = diff.lines().last().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
-        assert_eq!(diff.lines().count() - 1 + left, 4_000);
+        let omitted_lines: usize =
+            diff.lines().last().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
+        assert_eq!(diff.lines().count() - 1 + omitted_lines, 4_000);
         let one_line = EffectFacts { diff: Some("x".repeat(40_000)), ..EffectFacts::default() };
         assert_eq!(one_line.truncated_for_gate().diff.unwrap(), "… and 1 more lines\n");
     }

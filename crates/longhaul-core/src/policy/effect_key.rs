@@ -97,8 +97,10 @@ impl EffectKeyClaim {
     /// Returns whether this tool call may change the effect key that is claimed as in `taken`: the
     /// call itself has claimed the key and has not completed, or another call with an unknown
     /// outcome has claimed it and this call replaces that one.
-    pub fn may_change_key(&self, taken: &ClaimedEffectKey) -> bool {
-        let is_own = taken.holder == self.holder && taken.state != EffectKeyState::Done;
-        is_own || taken.state == EffectKeyState::Unknown && self.replaces == Some(taken.holder)
+    pub fn may_change_key(&self, claimed_key: &ClaimedEffectKey) -> bool {
+        let is_own = claimed_key.holder == self.holder && claimed_key.state != EffectKeyState::Done;
+        is_own
+            || claimed_key.state == EffectKeyState::Unknown
+                && self.replaces == Some(claimed_key.holder)
     }
 }

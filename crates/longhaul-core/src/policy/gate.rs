@@ -344,11 +344,11 @@ impl GateSpec {
     /// Returns the scopes (this call, run, agent, project) among which a person who approves the
     /// gate may choose.
     pub fn scopes(&self) -> Vec<AnswerScope> {
-        let widest = match &self.pattern {
+        let widest_scope = match &self.pattern {
             None => AnswerScope::Once,
             Some(_) => self.approvers.widest_scope(),
         };
-        AnswerScope::ALL.into_iter().filter(|scope| *scope <= widest).collect()
+        AnswerScope::ALL.into_iter().filter(|scope| *scope <= widest_scope).collect()
     }
 
     /// Returns whether the gate waits for a signal although no tool call waits for the gate,

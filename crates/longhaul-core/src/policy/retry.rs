@@ -70,10 +70,10 @@ impl RetryPolicy {
         if attempt == 0 || attempt > self.max_retries {
             return None;
         }
-        let grown = (1..attempt).fold(self.initial_delay.0, |delay, _| {
+        let delay = (1..attempt).fold(self.initial_delay.0, |delay, _| {
             (delay.saturating_mul(u64::from(self.multiplier_percent)) / 100).min(self.max_delay.0)
         });
-        Some(Millis(grown.min(self.max_delay.0)))
+        Some(Millis(delay.min(self.max_delay.0)))
     }
 
     /// Returns the delay before the attempt that follows `attempt`, changed by up to a quarter: it is
@@ -82,8 +82,8 @@ impl RetryPolicy {
     pub fn jittered_delay_after(&self, attempt: u32, random: u64) -> Option<Millis> {
         let delay = self.delay_after(attempt)?;
         let jitter = Millis(random % (delay.0 / 4).max(1));
-        let longer = delay.plus(jitter);
-        Some(if longer <= self.max_delay { longer } else { delay.minus(jitter) })
+        let longer_delay = delay.plus(jitter);
+        Some(if longer_delay <= self.max_delay { longer_delay } else { delay.minus(jitter) })
     }
 }
 
@@ -178,8 +178,8 @@ mod tests {
                 assert_eq!(jittered.is_some(), delay.is_some());
             }
         }
-        let none = RetryPolicy { initial_delay: Millis::ZERO, ..RetryPolicy::default() };
-        assert_eq!(none.jittered_delay_after(1, 77), Some(Millis::ZERO));
+        let no_delay = RetryPolicy { initial_delay: Millis::ZERO, ..RetryPolicy::default() };
+        assert_eq!(no_delay.jittered_delay_after(1, 77), Some(Millis::ZERO));
     }
 
     #[test]
@@ -206,8 +206,12 @@ mod tests {
                 .collect();
             assert!(delays.iter().all(|delay| *delay >= minimum));
             assert!(delays.iter().all(|delay| *delay <= minimum.plus(Millis(jitter_max))));
-            let distinct: std::collections::BTreeSet<_> = delays.iter().collect();
-            assert!(distinct.len() > 150 || minimum.0 > u64::MAX / 2, "{secs}: {}", distinct.len());
+            let distinct_delays: std::collections::BTreeSet<_> = delays.iter().collect();
+            assert!(
+                distinct_delays.len() > 150 || minimum.0 > u64::MAX / 2,
+                "{secs}: {}",
+                distinct_delays.len()
+            );
         }
     }
 
@@ -218,9 +222,10 @@ mod tests {
             let base = secs * 1_000;
             base..base + (base / 4).min(30_000)
         });
-        for (waits, range) in (0..).zip(ranges) {
-            let delay = provider_outage_delay(RunId::from_bits(u128::MAX / 7), waits, &failure);
-            assert!(range.contains(&delay.0), "{waits}: {delay:?}");
+        for (delay_count, range) in (0..).zip(ranges) {
+            let delay =
+                provider_outage_delay(RunId::from_bits(u128::MAX / 7), delay_count, &failure);
+            assert!(range.contains(&delay.0), "{delay_count}: {delay:?}");
         }
         assert!(
             provider_outage_delay(RunId::from_bits(1), u32::MAX, &failure)

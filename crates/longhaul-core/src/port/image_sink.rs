@@ -43,8 +43,8 @@ impl ImageSink {
             return Err(ImageError::TooLarge(bytes.len()));
         }
         let mut images = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = images.iter().map(|blob| blob.content.len()).sum();
-        if images.len() >= Self::IMAGES_MAX || all + bytes.len() > Self::TOTAL_BYTES_MAX {
+        let total_bytes: usize = images.iter().map(|blob| blob.content.len()).sum();
+        if images.len() >= Self::IMAGES_MAX || total_bytes + bytes.len() > Self::TOTAL_BYTES_MAX {
             return Err(ImageError::TooMany);
         }
         let blob = Blob::new(bytes);
@@ -112,12 +112,12 @@ mod tests {
     #[test]
     fn added_images_are_drained_in_order() {
         let sink = ImageSink::default();
-        let same = sink.clone();
-        let added = same.add(gif_image(3, 40)).unwrap();
+        let second_handle = sink.clone();
+        let added = second_handle.add(gif_image(3, 40)).unwrap();
         assert_eq!(added.media_type, "image/gif");
-        let taken = sink.drain();
-        assert_eq!(taken, [Blob::new(gif_image(3, 40))]);
-        assert_eq!(taken[0].blob_ref, added.blob);
+        let images = sink.drain();
+        assert_eq!(images, [Blob::new(gif_image(3, 40))]);
+        assert_eq!(images[0].blob_ref, added.blob);
         assert_eq!(sink.drain(), []);
     }
 

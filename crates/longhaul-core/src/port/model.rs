@@ -74,10 +74,10 @@ pub struct CostEstimate {
 impl CostEstimate {
     /// Estimates the cost of a request under the given pricing.
     pub fn new(pricing: ModelPricing, request: &ModelRequest) -> Self {
-        let fixed =
+        let fixed_bytes =
             request.system.text_size_bytes().saturating_add(request.tools.text_size_bytes());
         let pricing = ModelPricing {
-            fixed_tokens: fixed.div_ceil(pricing.bytes_per_token.max(1)),
+            fixed_tokens: fixed_bytes.div_ceil(pricing.bytes_per_token.max(1)),
             ..pricing
         };
         Self {

@@ -57,20 +57,20 @@ pub struct OutboundResponse {
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
     /// The address policy forbids the request.
-    #[error("`{url}` is not allowed: {why}")]
+    #[error("`{url}` is not allowed: {reason}")]
     Forbidden {
         /// URL of the forbidden request.
         url: String,
         /// Reason why the request is forbidden.
-        why: String,
+        reason: String,
     },
     /// No response was received.
-    #[error("`{url}` did not answer: {why}")]
+    #[error("`{url}` did not answer: {reason}")]
     Failed {
         /// URL of the request without a response.
         url: String,
         /// Reason why no response was received.
-        why: String,
+        reason: String,
     },
     /// The response uses a content encoding that was not requested.
     #[error("`{url}` answered with the unexpected content encoding `{encoding}`")]

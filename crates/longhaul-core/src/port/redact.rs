@@ -42,28 +42,28 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
         if !text.contains('\\') && matches!(self.redact(text), Cow::Borrowed(_)) {
             return json.clone();
         }
-        let clean: String =
-            json_tokens_with_rest(text).map(|(piece, _)| redact_json_token(self, piece)).collect();
+        let redacted: String =
+            json_tokens_with_rest(text).map(|(token, _)| redact_json_token(self, token)).collect();
         // A secret that is itself JSON spans several tokens.
-        if let Cow::Owned(spanned) = self.redact(&remove_secret_placeholders(&clean)) {
-            return redacted_json_placeholder(text, secret_name_in_placeholder(&spanned));
+        if let Cow::Owned(redacted_span) = self.redact(&remove_secret_placeholders(&redacted)) {
+            return redacted_json_placeholder(text, secret_name_in_placeholder(&redacted_span));
         }
         // Every token is valid JSON, so parsing can't fail. If it did, the secret would still
         // not be shown.
-        RawJson::parse(clean).unwrap_or_else(|_| redacted_json_placeholder(text, None))
+        RawJson::parse(redacted).unwrap_or_else(|_| redacted_json_placeholder(text, None))
     }
 
     /// Redacts the strings of a JSON text, but not its keys: a secret that equals a field name
     /// must not rename the field.
     fn redact_json_strings(&self, json: &str) -> String {
-        let clean = json_tokens_with_rest(json).map(|(piece, after)| {
+        let redacted_tokens = json_tokens_with_rest(json).map(|(token, after)| {
             let is_name = after.trim_start().starts_with(':');
-            match piece.starts_with('"') && !is_name {
-                true => redact_json_token(self, piece),
-                false => Cow::Borrowed(piece),
+            match token.starts_with('"') && !is_name {
+                true => redact_json_token(self, token),
+                false => Cow::Borrowed(token),
             }
         });
-        clean.collect()
+        redacted_tokens.collect()
     }
 
     /// Returns how many bytes at the end of a text may be the beginning of a secret that continues
@@ -88,16 +88,16 @@ fn redacted_json_placeholder(json: &str, name: Option<&str>) -> RawJson {
 
 /// Returns the text without its placeholders, because a placeholder may itself look like a secret.
 fn remove_secret_placeholders(text: &str) -> Cow<'_, str> {
-    let mut bare = String::new();
+    let mut remaining = String::new();
     let mut rest = text;
-    while let Some(found) = find_secret_placeholder(rest) {
-        bare.push_str(&rest[..found.start]);
-        bare.push(' ');
-        rest = &rest[found.end..];
+    while let Some(placeholder) = find_secret_placeholder(rest) {
+        remaining.push_str(&rest[..placeholder.start]);
+        remaining.push(' ');
+        rest = &rest[placeholder.end..];
     }
-    match bare.is_empty() {
+    match remaining.is_empty() {
         true => Cow::Borrowed(text),
-        false => Cow::Owned(bare + rest),
+        false => Cow::Owned(remaining + rest),
     }
 }
 
@@ -106,9 +106,9 @@ fn json_tokens_with_rest(json: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = json;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let (piece, after) = rest.split_at(json_token_end(rest, first));
+        let (token, after) = rest.split_at(json_token_end(rest, first));
         rest = after;
-        Some((piece, after))
+        Some((token, after))
     })
 }
 
@@ -145,15 +145,15 @@ fn redact_json_token<'a>(redactor: &(impl Redact + ?Sized), token: &'a str) -> C
     let encode = |text: &str| Cow::Owned(RawJson::from_serialize(&text).as_str().to_owned());
     if token.starts_with('"') {
         // A lone surrogate escape is valid JSON but not a valid string, so it is searched as is.
-        let read = serde_json::from_str::<String>(token);
-        return match redactor.redact(read.as_deref().unwrap_or(token)) {
-            Cow::Owned(clean) => encode(&clean),
+        let decoded = serde_json::from_str::<String>(token);
+        return match redactor.redact(decoded.as_deref().unwrap_or(token)) {
+            Cow::Owned(redacted) => encode(&redacted),
             Cow::Borrowed(_) => Cow::Borrowed(token),
         };
     }
     match redactor.redact(token) {
-        Cow::Owned(clean) if token.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
-            encode(&clean)
+        Cow::Owned(redacted) if token.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+            encode(&redacted)
         }
         Cow::Owned(_) | Cow::Borrowed(_) => Cow::Borrowed(token),
     }
@@ -179,10 +179,10 @@ mod tests {
 
     impl Redact for TwoSecretRedactor {
         fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-            let clean = text.replace("pl\"ugh/1", "{{A}}").replace("48151623", "{{B}}");
-            match clean == text {
+            let redacted = text.replace("pl\"ugh/1", "{{A}}").replace("48151623", "{{B}}");
+            match redacted == text {
                 true => Cow::Borrowed(text),
-                false => Cow::Owned(clean),
+                false => Cow::Owned(redacted),
             }
         }
     }
@@ -203,11 +203,11 @@ mod tests {
 
     impl Redact for JsonSecretRedactor {
         fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-            let is = r#"{"user":"ada","pin":1}"#;
-            match text.contains(is) || text.contains("secret") {
-                true => {
-                    Cow::Owned(text.replace("secret", "{{secret:S}}").replace(is, "{{secret:A}}"))
-                }
+            let json_secret = r#"{"user":"ada","pin":1}"#;
+            match text.contains(json_secret) || text.contains("secret") {
+                true => Cow::Owned(
+                    text.replace("secret", "{{secret:S}}").replace(json_secret, "{{secret:A}}"),
+                ),
                 false => Cow::Borrowed(text),
             }
         }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_json_secret_are_redacted() {
-        for (json, clean) in [
+        for (json, expected) in [
             (r#"{"user":"ada","pin":1}"#, r#"{"redacted":"{{secret:A}}"}"#),
             (r#"[{"user":"ada","pin":1}]"#, r#""{{secret:A}}""#),
             (r#"{"user":"ada","pin":2}"#, r#"{"user":"ada","pin":2}"#),
@@ -223,13 +223,13 @@ mod tests {
             (r#"["a secret"]"#, r#"["a {{secret:S}}"]"#),
         ] {
             let json = RawJson::parse(json).unwrap();
-            assert_eq!(JsonSecretRedactor.redact_json(&json).as_str(), clean, "{json:?}");
+            assert_eq!(JsonSecretRedactor.redact_json(&json).as_str(), expected, "{json:?}");
         }
     }
 
     #[test]
     fn redacted_json_is_still_valid_json() {
-        for (json, clean) in [
+        for (json, expected) in [
             (r#"{ "a" : 1.50 }"#, r#"{ "a" : 1.50 }"#),
             (r#""48151623""#, r#""{{B}}""#),
             ("48151623", r#""{{B}}""#),
@@ -243,7 +243,7 @@ mod tests {
             (r#"["\\", "48151623"]"#, r#"["\\", "{{B}}"]"#),
         ] {
             let json = RawJson::parse(json).unwrap();
-            assert_eq!(TwoSecretRedactor.redact_json(&json).as_str(), clean, "{json:?}");
+            assert_eq!(TwoSecretRedactor.redact_json(&json).as_str(), expected, "{json:?}");
         }
     }
 }

@@ -374,20 +374,20 @@ pub enum StoreError {
         at: String,
     },
     /// The store is not writable.
-    #[error("the store `{at}` can't be written: {why}")]
+    #[error("the store `{at}` can't be written: {reason}")]
     ReadOnly {
         /// Path or URL of the store that can't be written.
         at: String,
         /// Error message of the operating system.
-        why: String,
+        reason: String,
     },
     /// The store is corrupt or not a Longhaul store.
-    #[error("`{at}` is corrupt or not a Longhaul store: {why}")]
+    #[error("`{at}` is corrupt or not a Longhaul store: {reason}")]
     Corrupt {
         /// Path or URL of the corrupt store.
         at: String,
         /// Description of the corruption.
-        why: String,
+        reason: String,
     },
     /// The schema of the store is newer than this build.
     #[error("`{at}` has schema version {found}, this build supports {known}: use a newer longhaul")]
@@ -424,12 +424,12 @@ pub enum StoreError {
         at: String,
     },
     /// The store URL can't be opened by this build.
-    #[error("the store `{url}` can't be opened by this build: {why}")]
+    #[error("the store `{url}` can't be opened by this build: {reason}")]
     InvalidUrl {
         /// URL of the store that can't be opened.
         url: String,
         /// Reason why the URL can't be opened.
-        why: String,
+        reason: String,
     },
     /// A journal contains an event that this build can't decode.
     #[error("event {seq} in the journal of {run} can't be read")]
@@ -443,12 +443,12 @@ pub enum StoreError {
         source: EventCodecError,
     },
     /// The store was closed, or failed in a way that leaves its state unknown.
-    #[error("the store `{at}` is closed: {why}")]
+    #[error("the store `{at}` is closed: {reason}")]
     Closed {
         /// Path or URL of the closed store.
         at: String,
         /// Reason why the store is closed.
-        why: String,
+        reason: String,
     },
     /// The database failed in any other way.
     #[error("the store `{at}` failed")]

@@ -301,8 +301,8 @@ impl PartialToolOutput {
 
     /// Removes and returns the text that was set last. `None` if no text is set.
     pub fn take_output_so_far(&self) -> Option<String> {
-        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        left.take()
+        let mut partial_output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        partial_output.take()
     }
 }
 

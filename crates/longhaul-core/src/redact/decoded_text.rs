@@ -83,9 +83,10 @@ impl<'a> DecodedText<'a> {
     /// Maps a position in the decoded text to the source text.
     pub(super) fn source_offset(&self, decoded_offset: usize) -> usize {
         self.offset_maps.iter().rev().fold(decoded_offset, |decoded_offset, offsets| {
-            let before = offsets.partition_point(|(read, _)| *read <= decoded_offset);
-            let (read, source) = offsets[before.saturating_sub(1)];
-            source + (decoded_offset - read)
+            let before =
+                offsets.partition_point(|(decoded_start, _)| *decoded_start <= decoded_offset);
+            let (decoded_start, source) = offsets[before.saturating_sub(1)];
+            source + (decoded_offset - decoded_start)
         })
     }
 
@@ -94,8 +95,8 @@ impl<'a> DecodedText<'a> {
         let (start, end) =
             (self.source_offset(decoded_range.start), self.source_offset(decoded_range.end));
         // A secret may end at the end of a line, but never contains the line break after it.
-        let found = source[start..end].trim_end_matches(LINE_ENDS);
-        start..start + found.len()
+        let secret = source[start..end].trim_end_matches(LINE_ENDS);
+        start..start + secret.len()
     }
 }
 
@@ -110,19 +111,19 @@ pub(super) fn unescaped_forms(text: &str) -> impl Iterator<Item = String> {
 /// Returns the number of bytes at the end of a text that may be the beginning of an escape.
 fn partial_escape_len(text: &str) -> usize {
     let from = text.floor_char_boundary(text.len().saturating_sub(ESCAPE_DIGITS_MAX + 4));
-    let marks = text[from..].match_indices(ESCAPE_STARTS);
-    let mut tails = marks.map(|(at, _)| &text[from + at..]);
-    let is_partial = |tail: &&str| {
+    let escape_starts = text[from..].match_indices(ESCAPE_STARTS);
+    let mut suffixes = escape_starts.map(|(at, _)| &text[from + at..]);
+    let is_partial = |suffix: &&str| {
         let is_hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        match tail.as_bytes()[0] {
-            b'%' => tail.len() < 3 && is_hex(&tail[1..]) || is_partial_utf8_char(tail),
-            b'&' => tail[1..].bytes().all(|byte| byte == b'#' || byte.is_ascii_alphanumeric()),
+        match suffix.as_bytes()[0] {
+            b'%' => suffix.len() < 3 && is_hex(&suffix[1..]) || is_partial_utf8_char(suffix),
+            b'&' => suffix[1..].bytes().all(|byte| byte == b'#' || byte.is_ascii_alphanumeric()),
             _ => {
-                let rest = &tail[1..];
+                let rest = &suffix[1..];
                 let digits = rest.strip_prefix(['u', 'x']);
-                let braced = rest.strip_prefix("u{");
+                let braced_digits = rest.strip_prefix("u{");
                 rest.is_empty()
-                    || braced
+                    || braced_digits
                         .is_some_and(|digits| digits.len() <= ESCAPE_DIGITS_MAX && is_hex(digits))
                     || digits.is_some_and(|digits| digits.len() < 4 && is_hex(digits))
                     || rest.len() < 11
@@ -131,7 +132,7 @@ fn partial_escape_len(text: &str) -> usize {
             }
         }
     };
-    tails.find(is_partial).map_or(0, str::len)
+    suffixes.find(is_partial).map_or(0, str::len)
 }
 
 /// Returns whether a sequence of percent escapes is the incomplete beginning of one UTF-8
@@ -153,8 +154,8 @@ fn decode_escapes_with_offset_changes(source: &str) -> Option<(String, Vec<(usiz
     let mut offsets = vec![(0, 0)];
     let mut from = 0;
     let mut at = 0;
-    while let Some(found) = source.get(at..).and_then(|rest| rest.find(ESCAPE_STARTS)) {
-        at += found;
+    while let Some(escape_offset) = source.get(at..).and_then(|rest| rest.find(ESCAPE_STARTS)) {
+        at += escape_offset;
         let Some((c, length)) = parse_escaped_char_and_len(&source[at..]) else {
             at += 1;
             continue;
@@ -298,7 +299,7 @@ mod tests {
         let percent = SECRET.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
         let decimal = escape_secret(|c| format!("&#{};", u32::from(c)));
         let json = escape_secret(|c| escape_utf16_units(c, |unit| format!("\\u{unit:04x}")));
-        let twice = json.replace('\\', "\\\\");
+        let escaped_twice = json.replace('\\', "\\\\");
         for text in [
             percent.to_uppercase(),
             percent.replace('%', "%25"),
@@ -311,8 +312,8 @@ mod tests {
             escape_secret(|c| escape_utf16_units(c, |unit| format!("\\u{unit:04X}"))),
             escape_secret(|c| format!("\\u{{{:x}}}", u32::from(c))),
             json,
-            twice.replace('\\', "\\\\"),
-            twice,
+            escaped_twice.replace('\\', "\\\\"),
+            escaped_twice,
             r#"s%6b-&#228;/\"&#x78;&quot;\ud834\udd1e9"#.to_owned(),
         ] {
             let embedded = format!("ü \\ & 5% {text} %zz &x; \\q");
@@ -325,7 +326,8 @@ mod tests {
     #[test]
     fn secrets_that_contain_escapes_are_found() {
         let address = ("postgres://u:p%40ss@h", "url");
-        let all = redactor(&[address, (r"C:\new\table", "path"), ("%41%42%43", "short")]);
+        let redactor_of_all =
+            redactor(&[address, (r"C:\new\table", "path"), ("%41%42%43", "short")]);
         for (text, expect) in [
             ("&#112;ostgres://u:p%40ss@h", "[url]"),
             ("&amp;#112;ostgres://u:p%40ss@h", "[url]"),
@@ -334,7 +336,7 @@ mod tests {
             (r"\u{43}:\new\table", "[path]"),
             (r"C:\\new\\table", "[path]"),
         ] {
-            assert_eq!(all.redact(text), expect);
+            assert_eq!(redactor_of_all.redact(text), expect);
         }
         for (text, expect) in [
             ("see &#112;ostgres://u:p%4", "&#112;ostgres://u:p%4"),

@@ -35,8 +35,8 @@ pub fn is_secret_name(name: &str) -> bool {
     let chars = name.chars().filter(char::is_ascii_alphabetic);
     let name: String = chars.map(|c| c.to_ascii_lowercase()).collect();
     let singular = name.strip_suffix('s').unwrap_or(&name);
-    let mut ends = SECRET_NAME_SUFFIXES.iter();
-    ends.any(|end| name.ends_with(end) || singular.ends_with(end))
+    let mut suffixes = SECRET_NAME_SUFFIXES.iter();
+    suffixes.any(|suffix| name.ends_with(suffix) || singular.ends_with(suffix))
 }
 
 /// Maximum length in bytes of a secret that is also searched for in other encodings. The encodings
@@ -64,8 +64,9 @@ fn split_secret_into_parts(secret: &str) -> Vec<String> {
     let lines = texts.iter().filter(|text| text.contains('\n'));
     let lines = lines.flat_map(|text| text.lines()).map(str::trim);
     // Header and footer lines, as in PEM files, are not secret.
-    let is_telling = |line: &&str| line.len() >= WRAPPED_BYTES_MIN && !line.starts_with("-----");
-    let mut parts: Vec<String> = lines.filter(is_telling).map(str::to_owned).collect();
+    let is_secret_line =
+        |line: &&str| line.len() >= WRAPPED_BYTES_MIN && !line.starts_with("-----");
+    let mut parts: Vec<String> = lines.filter(is_secret_line).map(str::to_owned).collect();
     parts.extend(texts);
     parts.push(secret.to_owned());
     parts
@@ -111,20 +112,20 @@ fn is_public_url_or_email(text: &str) -> bool {
 }
 
 fn is_mail_address(text: &str) -> bool {
-    let Some((person, domain)) = text.split_once('@') else {
+    let Some((local_part, domain)) = text.split_once('@') else {
         return false;
     };
-    let has_only = |part: &str, others: &str| {
+    let has_only = |part: &str, extra_chars: &str| {
         let mut chars = part.chars();
-        !part.is_empty() && chars.all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+        !part.is_empty() && chars.all(|c| c.is_ascii_alphanumeric() || extra_chars.contains(c))
     };
-    has_only(person, "._+-") && has_only(domain, ".-") && domain.contains('.')
+    has_only(local_part, "._+-") && has_only(domain, ".-") && domain.contains('.')
 }
 
 /// Returns the encodings of a secret: unchanged, without its own escapes, form-encoded, hex and
 /// Base64, the latter also as a part of longer encoded data.
 fn secret_encodings(secret: &str) -> Vec<String> {
-    let mut all = vec![
+    let mut encodings = vec![
         secret.to_owned(),
         STANDARD_NO_PAD.encode(secret),
         URL_SAFE_NO_PAD.encode(secret),
@@ -132,23 +133,23 @@ fn secret_encodings(secret: &str) -> Vec<String> {
         secret.bytes().map(|byte| format!("{byte:02X}")).collect(),
     ];
     // Forms encode a space as a plus sign.
-    for plain in [secret.to_owned(), secret.replace(' ', "+")] {
-        all.extend(unescaped_forms(&plain));
-        all.push(plain);
+    for form in [secret.to_owned(), secret.replace(' ', "+")] {
+        encodings.extend(unescaped_forms(&form));
+        encodings.push(form);
     }
-    for before in 0..3 {
-        let padded = [&[0; 3][..before], secret.as_bytes()].concat();
+    for padding in 0..3 {
+        let padded = [&[0; 3][..padding], secret.as_bytes()].concat();
         // Only those characters whose encoding depends on nothing but the secret.
-        let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+        let (from, to) = ((padding * 8).div_ceil(6), padded.len() * 8 / 6);
         for text in [STANDARD_NO_PAD.encode(&padded), URL_SAFE_NO_PAD.encode(&padded)] {
-            all.extend(text.get(from..to).map(str::to_owned));
+            encodings.extend(text.get(from..to).map(str::to_owned));
         }
     }
-    all.retain(|encoded| encoded.len() >= SECRET_BYTES_MIN);
+    encodings.retain(|encoded| encoded.len() >= SECRET_BYTES_MIN);
     // Most secrets are alphanumeric, so many of their encodings are identical.
-    all.sort_unstable();
-    all.dedup();
-    all
+    encodings.sort_unstable();
+    encodings.dedup();
+    encodings
 }
 
 #[cfg(test)]

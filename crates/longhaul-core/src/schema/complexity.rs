@@ -73,8 +73,8 @@ impl SchemaComplexity {
             let mut size = 1;
             match value {
                 Value::String(text) => size += text.len() as u64 / 32,
-                Value::Array(list) => values.extend(list.iter().map(|one| (one, inner))),
-                Value::Object(fields) => values.extend(fields.values().map(|one| (one, inner))),
+                Value::Array(list) => values.extend(list.iter().map(|child| (child, inner))),
+                Value::Object(fields) => values.extend(fields.values().map(|child| (child, inner))),
                 Value::Null | Value::Bool(_) | Value::Number(_) => {}
             }
             visits = visits.saturating_add(paths.saturating_mul(size));
@@ -134,15 +134,15 @@ mod tests {
                 "{keyword}"
             );
         }
-        let wide = |n: usize| {
+        let definition = |n: usize| {
             let fields = ["a", "b", "c"].map(|name| (name, json!({ "$ref": format!("#x{n}") })));
             json!({ "$anchor": format!("x{}", n - 1), "properties": serde_json::Map::from_iter(
                 fields.map(|(name, field)| (name.to_owned(), field))
             ) })
         };
-        let defs: Vec<Value> = (1..40).map(wide).collect();
-        let hidden = json!({ "default": defs, "$ref": "#x0" });
-        assert_eq!(SchemaComplexity::measure(&hidden), Err(SchemaError::Expansion));
+        let defs: Vec<Value> = (1..40).map(definition).collect();
+        let schema = json!({ "default": defs, "$ref": "#x0" });
+        assert_eq!(SchemaComplexity::measure(&schema), Err(SchemaError::Expansion));
     }
 
     /// Adds definitions to a schema whose expansion, starting at `#/$defs/d0`, grows exponentially.
@@ -156,30 +156,30 @@ mod tests {
 
     #[test]
     fn every_reference_that_a_validator_follows_is_counted() {
-        let small = json!({ "d0": { "type": "object" } });
-        let here = json!({ "$ref": "#/$defs/d0" });
+        let small_defs = json!({ "d0": { "type": "object" } });
+        let reference = json!({ "$ref": "#/$defs/d0" });
         for schema in [
             // Indices and characters in unusual spellings.
-            json!({ "$ref": "#/$defs/l/anyOf/00", "$defs": { "l": { "anyOf": [here] } } }),
-            json!({ "$ref": "#/$defs/l/anyOf/+0", "$defs": { "l": { "anyOf": [here] } } }),
-            json!({ "$ref": "#/$defs/%+f", "$defs": { "%+f": here, "\u{f}": {} } }),
-            json!({ "$ref": "#/$defs/%7e0%64", "$defs": { "~d": here } }),
-            json!({ "$ref": "#/$defs/%zz", "$defs": { "%zz": here } }),
+            json!({ "$ref": "#/$defs/l/anyOf/00", "$defs": { "l": { "anyOf": [reference] } } }),
+            json!({ "$ref": "#/$defs/l/anyOf/+0", "$defs": { "l": { "anyOf": [reference] } } }),
+            json!({ "$ref": "#/$defs/%+f", "$defs": { "%+f": reference, "\u{f}": {} } }),
+            json!({ "$ref": "#/$defs/%7e0%64", "$defs": { "~d": reference } }),
+            json!({ "$ref": "#/$defs/%zz", "$defs": { "%zz": reference } }),
             // Ids that some drafts ignore, or that are ambiguous.
             json!({ "$schema": META_7,
                 "allOf": [{ "$id": "http://x/y", "$ref": "#/$defs/d0" }] }),
             json!({ "$schema": META_7,
-                "allOf": [{ "$id": "http://x/y", "$ref": "#/$defs/d0", "$defs": small }] }),
+                "allOf": [{ "$id": "http://x/y", "$ref": "#/$defs/d0", "$defs": small_defs }] }),
             json!({ "$schema": META_4,
-                "allOf": [{ "$id": "http://x/y", "not": here, "$defs": small }] }),
+                "allOf": [{ "$id": "http://x/y", "not": reference, "$defs": small_defs }] }),
             json!({ "$schema": META_4, "id": "http://x/r", "$id": "http://x/s",
                 "allOf": [{ "$ref": "http://x/r#/$defs/d0" }] }),
             json!({ "$id": "http://x/r", "allOf": [{ "$ref": "http://x/r#/$defs/d0" }],
-                "default": { "$id": "http://x/r", "$defs": small } }),
+                "default": { "$id": "http://x/r", "$defs": small_defs } }),
             json!({ "$id": "http://x/r", "allOf": [{ "$ref": "r#/$defs/d0" }],
-                "not": { "$id": "http://y/", "not": { "$id": "r", "$defs": small } } }),
+                "not": { "$id": "http://y/", "not": { "$id": "r", "$defs": small_defs } } }),
             json!({ "$id": "http://x/r", "$defs": { "same": { "$id": "http://x/%72",
-                "not": here, "$defs": small } }, "items": { "$ref": "http://x/%72" } }),
+                "not": reference, "$defs": small_defs } }, "items": { "$ref": "http://x/%72" } }),
             // Targets that depend on the dynamic scope.
             json!({ "$dynamicRef": "#n", "$defs": { "a": { "$dynamicAnchor": "n" },
                 "b": { "$id": "http://x/y", "not": { "$dynamicAnchor": "n", "not":
@@ -198,21 +198,21 @@ mod tests {
         // Each level is evaluated, and evaluated again to find out which parts it covers.
         let unevaluated =
             |inner: Value| json!({ "anyOf": [inner], "unevaluatedProperties": false });
-        let nested = |deep: usize| (0..deep).fold(json!({}), |inner, _| unevaluated(inner));
+        let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| unevaluated(inner));
         assert!(SchemaComplexity::measure(&nested(4)).is_ok());
         assert_eq!(SchemaComplexity::measure(&nested(40)), Err(SchemaError::Expansion));
         // Each definition is first reached from the previous one, to which it refers back.
         let definition = |n: usize| {
-            let back = json!({ "$ref": format!("#/$defs/c{}", n - 1) });
+            let previous = json!({ "$ref": format!("#/$defs/c{}", n - 1) });
             let next = json!({ "$ref": format!("#/$defs/c{}", n + 1) });
-            (format!("c{n}"), json!({ "allOf": vec![back; 8], "items": next }))
+            (format!("c{n}"), json!({ "allOf": vec![previous; 8], "items": next }))
         };
         let mut defs: serde_json::Map<String, Value> = (1..12).map(definition).collect();
         defs.insert("c0".into(), json!({ "items": { "$ref": "#/$defs/c1" } }));
         defs.insert("c12".into(), json!({ "type": "array" }));
-        let back = json!({ "allOf": [{ "$ref": "#/$defs/c0" }, { "$ref": "#/$defs/c11" }],
+        let schema = json!({ "allOf": [{ "$ref": "#/$defs/c0" }, { "$ref": "#/$defs/c11" }],
             "$defs": defs });
-        assert_eq!(SchemaComplexity::measure(&back), Err(SchemaError::Expansion));
+        assert_eq!(SchemaComplexity::measure(&schema), Err(SchemaError::Expansion));
     }
 
     #[test]
@@ -324,22 +324,22 @@ mod tests {
         let nested = |deep: usize| (0..deep).fold(json!(1), |inner, _| json!({ "a": inner }));
         assert!(tree.validation_cost(&nested(2)) < 10_000);
         assert_eq!(tree.validation_cost(&nested(100)), u64::MAX);
-        let again = json!({ "$ref": "#" });
-        let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });
+        let root = json!({ "$ref": "#" });
+        let patterns = json!({ "a": root, "^a": root, "a$": root, "^a$": root });
         for (schema, fanout) in [
             (json!({ "patternProperties": patterns }), 4),
-            (json!({ "properties": { "a": again }, "patternProperties": patterns }), 5),
-            (json!({ "properties": { "a": again }, "unevaluatedProperties": again }), 3),
-            (json!({ "properties": { "a": again, "b": again }, "additionalProperties": again }), 1),
-            (json!({ "properties": { "a": again }, "additionalProperties": false }), 1),
-            (json!({ "contains": again, "items": again, "prefixItems": [again, again] }), 3),
-            (json!({ "contains": again, "items": again, "unevaluatedItems": again }), 5),
+            (json!({ "properties": { "a": root }, "patternProperties": patterns }), 5),
+            (json!({ "properties": { "a": root }, "unevaluatedProperties": root }), 3),
+            (json!({ "properties": { "a": root, "b": root }, "additionalProperties": root }), 1),
+            (json!({ "properties": { "a": root }, "additionalProperties": false }), 1),
+            (json!({ "contains": root, "items": root, "prefixItems": [root, root] }), 3),
+            (json!({ "contains": root, "items": root, "unevaluatedItems": root }), 5),
             (
-                json!({ "if": { "items": again }, "then": { "items": again },
-                "dependentSchemas": { "a": { "items": again } } }),
+                json!({ "if": { "items": root }, "then": { "items": root },
+                "dependentSchemas": { "a": { "items": root } } }),
                 3,
             ),
-            (json!({ "anyOf": [{ "items": again }, { "additionalProperties": again }] }), 1),
+            (json!({ "anyOf": [{ "items": root }, { "additionalProperties": root }] }), 1),
         ] {
             let shape = SchemaComplexity::measure(&schema).unwrap();
             assert_eq!(shape.fanout, fanout, "{schema}");

@@ -111,8 +111,8 @@ impl<'a> SchemaGraph<'a> {
     }
 
     fn schema_ids(&self, part: &'a Value) -> Vec<&'a str> {
-        let plain = self.has_plain_id.then_some("id");
-        let names = ["$id"].into_iter().chain(plain);
+        let plain_id = self.has_plain_id.then_some("id");
+        let names = ["$id"].into_iter().chain(plain_id);
         names.filter_map(|name| part.get(name)?.as_str()).collect()
     }
 
@@ -158,8 +158,8 @@ impl<'a> SchemaGraph<'a> {
                 resolve_json_pointer(part, path.as_deref()?)
             })
         } else {
-            let named = self.anchors.get(fragment).cloned().unwrap_or_default();
-            self.select_values_of_parts(named, Some)
+            let anchored = self.anchors.get(fragment).cloned().unwrap_or_default();
+            self.select_values_of_parts(anchored, Some)
         };
         if values.is_empty() {
             return ReferenceTargets::Unknown;
@@ -232,8 +232,8 @@ impl<'a> SchemaGraph<'a> {
 fn declares_draft_4(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
-            let named = fields.get("$schema").and_then(Value::as_str);
-            named.is_some_and(|named| named.contains("draft-04"))
+            let dialect = fields.get("$schema").and_then(Value::as_str);
+            dialect.is_some_and(|dialect| dialect.contains("draft-04"))
                 || fields.values().any(declares_draft_4)
         }
         Value::Array(list) => list.iter().any(declares_draft_4),

@@ -99,9 +99,9 @@ impl SchemaNode<'_> {
         position: usize,
         count_kind: SubschemaCountKind,
     ) -> Option<usize> {
-        let inner = || self.children.get(position - self.in_place.len());
-        let same = self.in_place.get(position);
-        same.or_else(|| inner().filter(|_| count_kind == SubschemaCountKind::Parts)).copied()
+        let child = || self.children.get(position - self.in_place.len());
+        let in_place = self.in_place.get(position);
+        in_place.or_else(|| child().filter(|_| count_kind == SubschemaCountKind::Parts)).copied()
     }
 }
 
@@ -109,27 +109,28 @@ pub(super) fn build_schema_nodes<'a>(
     graph: &SchemaGraph<'a>,
 ) -> Result<Vec<SchemaNode<'a>>, SchemaError> {
     let mut nodes = Vec::with_capacity(graph.parts.len());
-    let mut referred = 0;
+    let mut target_count = 0;
     for (node_index, part) in graph.parts.iter().enumerate() {
-        let mut same = find_subschemas(part, (&IN_PLACE_LISTS, &IN_PLACE_SINGLE, &IN_PLACE_MAPS));
+        let mut in_place =
+            find_subschemas(part, (&IN_PLACE_LISTS, &IN_PLACE_SINGLE, &IN_PLACE_MAPS));
         let (mut is_meta, mut unknown) = (false, None);
         for (to, targets) in graph.resolved_references(node_index) {
-            referred += graph.schema_resource_count();
+            target_count += graph.schema_resource_count();
             match targets {
                 ReferenceTargets::Values(values) => {
-                    referred += values.len();
-                    same.extend(values);
+                    target_count += values.len();
+                    in_place.extend(values);
                 }
                 ReferenceTargets::Meta => is_meta = true,
                 ReferenceTargets::Unknown => unknown = Some(to),
             }
-            if referred > TARGETS_MAX {
+            if target_count > TARGETS_MAX {
                 return Err(SchemaError::Expansion);
             }
         }
         let inner = find_subschemas(part, (&PART_LISTS, &PART_SINGLE, &PART_MAPS));
         nodes.push(SchemaNode {
-            in_place: graph.schema_object_indices(&same),
+            in_place: graph.schema_object_indices(&in_place),
             children: graph.schema_object_indices(&inner),
             repeated: graph.schema_object_indices(&find_subschemas(part, (&[], &REPEATED, &[]))),
             is_unevaluated: UNEVALUATED.iter().any(|name| part.get(name).is_some()),
@@ -146,30 +147,30 @@ pub(super) fn build_schema_nodes<'a>(
 /// three lists of keywords are those that contain a list of schemas, a single schema and a map of
 /// schemas.
 fn count_object_subschemas(part: &Value, keywords_by_kind: (&[&str], &[&str], &[&str])) -> u64 {
-    let found = find_subschemas(part, keywords_by_kind);
-    found.into_iter().filter(|one| one.is_object()).count() as u64
+    let subschemas = find_subschemas(part, keywords_by_kind);
+    subschemas.into_iter().filter(|subschema| subschema.is_object()).count() as u64
 }
 
 /// Returns how many subschemas of a schema part apply to one field of an object at most, and how
 /// many of them the validator may evaluate a second time for the same field.
 fn max_and_repeated_subschemas_per_field(part: &Value) -> (u64, u64) {
-    let named = count_object_subschemas(part, (&[], &[], &["properties"])).min(1);
+    let properties = count_object_subschemas(part, (&[], &[], &["properties"])).min(1);
     let patterns = count_object_subschemas(part, (&[], &[], &["patternProperties"]));
     // `additionalProperties` only applies to fields that no other keyword applies to.
     let additional = count_object_subschemas(part, (&[], &["additionalProperties"], &[]));
     let unevaluated = count_object_subschemas(part, (&[], &["unevaluatedProperties"], &[]));
-    ((named + patterns).max(additional) + unevaluated, unevaluated)
+    ((properties + patterns).max(additional) + unevaluated, unevaluated)
 }
 
 /// Returns how many subschemas of a schema part apply to one item of a list at most, and how many
 /// of them the validator may evaluate a second time for the same item.
 fn max_and_repeated_subschemas_per_item(part: &Value) -> (u64, u64) {
-    let placed = count_object_subschemas(part, (&["prefixItems"], &[], &[])).min(1);
-    let listed = count_object_subschemas(part, (&["items"], &[], &[])).min(1);
-    let every = count_object_subschemas(part, (&[], &["additionalItems"], &[]));
-    let every = every + u64::from(part.get("items").is_some_and(Value::is_object));
+    let prefix_items = count_object_subschemas(part, (&["prefixItems"], &[], &[])).min(1);
+    let positional_items = count_object_subschemas(part, (&["items"], &[], &[])).min(1);
+    let other_items = count_object_subschemas(part, (&[], &["additionalItems"], &[]));
+    let other_items = other_items + u64::from(part.get("items").is_some_and(Value::is_object));
     let repeated = count_object_subschemas(part, (&[], &["contains", "unevaluatedItems"], &[]));
-    (placed + listed + every + repeated, repeated)
+    (prefix_items + positional_items + other_items + repeated, repeated)
 }
 
 /// Returns the subschemas of a part under these keywords. The three lists of keywords are those
@@ -179,16 +180,16 @@ fn find_subschemas<'a>(
     keywords_by_kind: (&[&str], &[&str], &[&str]),
 ) -> Vec<&'a Value> {
     let (lists, singles, maps) = keywords_by_kind;
-    let mut found = Vec::new();
+    let mut subschemas = Vec::new();
     for name in lists {
-        found.extend(part.get(name).and_then(Value::as_array).into_iter().flatten());
+        subschemas.extend(part.get(name).and_then(Value::as_array).into_iter().flatten());
     }
-    found.extend(singles.iter().filter_map(|name| part.get(name)));
+    subschemas.extend(singles.iter().filter_map(|name| part.get(name)));
     for name in maps {
         let map = part.get(name).and_then(Value::as_object);
-        found.extend(map.into_iter().flat_map(|map| map.values()));
+        subschemas.extend(map.into_iter().flat_map(|map| map.values()));
     }
-    found
+    subschemas
 }
 
 /// Totals over subschemas: the count of each subschema plus the totals of the subschemas that it
@@ -219,9 +220,9 @@ impl SubschemaCountTotals {
     ) {
         let (mut own, mut repeated) = node.own_and_repeated_subschema_counts(count_kind);
         for to in &node.in_place {
-            let (total, again) = (self.totals[*to], self.repeated[*to]);
+            let (total, total_repeated) = (self.totals[*to], self.repeated[*to]);
             own = own.saturating_add(total);
-            repeated = repeated.saturating_add(total).saturating_add(again);
+            repeated = repeated.saturating_add(total).saturating_add(total_repeated);
         }
         if count_kind == SubschemaCountKind::Parts {
             let add = |sum: u64, to: &usize| sum.saturating_add(self.totals[*to]);
@@ -241,7 +242,7 @@ pub(super) fn compute_subschema_totals(
     count_kind: SubschemaCountKind,
     starts: impl Iterator<Item = usize>,
 ) -> SubschemaCountTotals {
-    let mut sums = SubschemaCountTotals {
+    let mut totals = SubschemaCountTotals {
         totals: vec![0; nodes.len()],
         repeated: vec![0; nodes.len()],
         cycle: None,
@@ -257,19 +258,19 @@ pub(super) fn compute_subschema_totals(
         while let Some((node_index, next)) = stack.pop() {
             let Some(to) = nodes[node_index].index_of_nth_counted_subschema(next, count_kind)
             else {
-                sums.compute_node_total(node_index, &nodes[node_index], count_kind);
+                totals.compute_node_total(node_index, &nodes[node_index], count_kind);
                 is_open[node_index] = false;
                 is_done[node_index] = true;
                 continue;
             };
             stack.push((node_index, next + 1));
             if is_open[to] {
-                sums.cycle.get_or_insert(to);
+                totals.cycle.get_or_insert(to);
             } else if !is_done[to] {
                 stack.push((to, 0));
                 is_open[to] = true;
             }
         }
     }
-    sums
+    totals
 }

@@ -20,8 +20,8 @@ impl RenderBudget {
     }
 
     pub(super) fn spend(&self, text_and_value_count: u64) -> Result<(), Error> {
-        let taken = |left: u64| left.checked_sub(text_and_value_count);
-        let updated = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        let subtract = |left: u64| left.checked_sub(text_and_value_count);
+        let updated = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
         match updated {
             Ok(_) => Ok(()),
             Err(_) => Err(over_budget_error()),

@@ -43,16 +43,16 @@ impl HoldbackBuffer {
     fn split_at_possible_secret(&self, redact: &dyn Redact) -> (String, String) {
         let end = self.text.len().saturating_sub(redact.partial_secret_suffix_len(&self.text));
         let (complete, rest) = self.text.split_at(self.text.floor_char_boundary(end));
-        let whole = redact.redact(&self.text);
+        let redacted = redact.redact(&self.text);
         if rest.is_empty() {
-            return (whole.into_owned(), String::new());
+            return (redacted.into_owned(), String::new());
         }
         let clean = redact.redact(complete);
         // A secret may end where another one seems to begin.
-        let is_torn =
-            matches!(whole, Cow::Owned(_)) && *whole != format!("{clean}{}", redact.redact(rest));
-        match is_torn {
-            true => (whole.into_owned(), String::new()),
+        let is_secret_split = matches!(redacted, Cow::Owned(_))
+            && *redacted != format!("{clean}{}", redact.redact(rest));
+        match is_secret_split {
+            true => (redacted.into_owned(), String::new()),
             false => (clean.into_owned(), rest.to_owned()),
         }
     }

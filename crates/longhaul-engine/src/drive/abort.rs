@@ -115,7 +115,7 @@ async fn complete_while_polling_work<T, U>(
     tokio::select! {
         biased;
         output = other.as_mut() => return output,
-        given = work => *done = Some(given),
+        output = work => *done = Some(output),
     }
     other.await
 }
@@ -237,7 +237,7 @@ impl<'a> AbortSignals<'a> {
         {
             return Some(AbortReason::ActiveTimeUsedUp);
         }
-        let cuts_in = self.interruptible && run.has_interrupting_steer();
-        cuts_in.then_some(AbortReason::Interrupted)
+        let is_interrupted = self.interruptible && run.has_interrupting_steer();
+        is_interrupted.then_some(AbortReason::Interrupted)
     }
 }

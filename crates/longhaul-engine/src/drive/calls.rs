@@ -194,8 +194,8 @@ impl ActiveToolCalls {
         &mut self,
         predicate: impl Fn(ToolCallCancelPolicy) -> bool,
     ) -> Vec<CancelledToolCall> {
-        let picked = self.running.extract_if(.., |running| predicate(running.policy));
-        let cancelled = picked.map(|running| {
+        let removed = self.running.extract_if(.., |running| predicate(running.policy));
+        let cancelled = removed.map(|running| {
             // The partial output is complete only when the future is dropped.
             drop(running.work);
             CancelledToolCall {

@@ -48,7 +48,7 @@ fn prepare_child_run(
     (agent, input): (&Agent, &RawJson),
 ) -> Result<NewChildRun, String> {
     let request: RunAgentToolInput = serde_json::from_str(input.as_str())
-        .map_err(|why| format!("the input of run_agent is invalid: {why}"))?;
+        .map_err(|error| format!("the input of run_agent is invalid: {error}"))?;
     let RunAgentToolInput { agent: name, input, background } = request;
     if !agent.may_start_agent(&name) {
         let allowed = agent.children.agents.join("`, `");

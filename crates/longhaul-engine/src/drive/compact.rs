@@ -46,7 +46,7 @@ fn build_compaction_run_input(
     let replaced = count_messages_to_summarize(messages);
     let (dropped, kept) = messages.split_at(replaced);
     let split = ConversationSplit { task, summarized: dropped, kept_messages: kept };
-    let made = match response.stop {
+    let result = match response.stop {
         StopReason::Refusal => Err("the model refused to summarize the conversation"),
         // The model would lose whatever a truncated summary does not contain.
         StopReason::MaxTokens => Err("the summary was truncated at the maximum output length"),
@@ -55,7 +55,7 @@ fn build_compaction_run_input(
         | StopReason::PauseTurn
         | StopReason::Other(_) => build_summary(split, &response.reply.text()),
     };
-    match made {
+    match result {
         Ok(summary) => RunInput::Compacted(Box::new(MemoryCompacted {
             replaced,
             summary: vec![summary],
@@ -64,8 +64,8 @@ fn build_compaction_run_input(
             model: response.model,
             active,
         })),
-        Err(why) => {
-            let mut failure = Failure::new(FailureClass::Refused, why);
+        Err(reason) => {
+            let mut failure = Failure::new(FailureClass::Refused, reason);
             failure.usage = Some(response.usage);
             RunInput::ModelFailed { failure, cost: response.cost, active }
         }

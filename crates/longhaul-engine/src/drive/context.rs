@@ -98,13 +98,13 @@ impl DriveContext {
         };
         // From here on a crash of this process counts for the run. A crash while it only waited
         // does not.
-        let arrived = match may_begin
+        let setup_outcome = match may_begin
             && ctx.session.commit_durable_input(RunInput::Recover).await? == CommitOutcome::Applied
         {
             true => ctx.load_run_dependencies().await?,
             false => DriverSetupOutcome::Lost,
         };
-        Ok((ctx, arrived))
+        Ok((ctx, setup_outcome))
     }
 
     /// Acquires the crash limiter permits that a run needs after a crash. Returns `false` if the run
@@ -122,14 +122,14 @@ impl DriveContext {
         assignment.permit.release();
         self.services.notifier.notify_runs_ready();
         let waiting = pin!(async {
-            let admitted = async {
+            let acquire_permits = async {
                 let trial = assignment.crash_limiter.acquire_permits(permit_count).await;
                 assignment.permit.acquire().await;
                 trial
             };
             tokio::select! {
                 biased;
-                trial = admitted => AbortableOutcome::Done(trial),
+                trial = acquire_permits => AbortableOutcome::Done(trial),
                 () = assignment.shutdown.wait_for_drain() => AbortableOutcome::Aborted(AbortReason::Shutdown),
             }
         });
@@ -223,22 +223,22 @@ impl DriveContext {
             return Ok(AbortableOutcome::Done(Ok(ExternalTools::new())));
         }
         let Claim { run, epoch, .. } = *self.session.claim();
-        let (services, stop) = (&self.services, &self.shutdown);
-        let bringing = pin!(async {
+        let (services, shutdown) = (&self.services, &self.shutdown);
+        let load = pin!(async {
             tokio::select! {
                 biased;
                 external_tools = load_external_tools(services, agent, names, RunClaimId { run, epoch }) => AbortableOutcome::Done(external_tools),
                 // Nothing was started that would have to be waited for.
-                () = stop.wait_for_drain() => AbortableOutcome::Aborted(AbortReason::Shutdown),
+                () = shutdown.wait_for_drain() => AbortableOutcome::Aborted(AbortReason::Shutdown),
                 () = services.clock.sleep(EXTERNAL_TOOLS_TIMEOUT) => AbortableOutcome::Done(Err(external_tools_timeout_message(agent, names))),
             }
         });
         // A cancelled run needs the tool of a suspended call, to tell it so.
         if self.session.run().control().has_call_to_cancel() {
-            return Ok(bringing.await);
+            return Ok(load.await);
         }
-        let mut signals = AbortSignals::new(&mut self.session, &self.lease, stop);
-        Ok(match signals.wait_unless_aborted(bringing).await? {
+        let mut signals = AbortSignals::new(&mut self.session, &self.lease, shutdown);
+        Ok(match signals.wait_unless_aborted(load).await? {
             AbortableOutcome::Done(external_tools) => external_tools,
             AbortableOutcome::Aborted(reason) => AbortableOutcome::Aborted(reason),
         })

@@ -17,13 +17,13 @@ pub(super) fn prepare_grading_run(ctx: &DriveContext) -> Result<Option<RunInput>
     };
     let run = ctx.session.run();
     let models = run.transcript().models_by_preference();
-    let graded =
+    let agent_and_input =
         env.agent.outcome.as_ref().and_then(|outcome| {
             Some((grader_agent(outcome, models)?, grader_input(outcome, run)?))
         });
-    let Some((agent, input)) = graded else {
-        let why = "this version of the agent has no rubric".to_owned();
-        return Ok(Some(RunInput::GradingPrepared(Err(why))));
+    let Some((agent, input)) = agent_and_input else {
+        let reason = "this version of the agent has no rubric".to_owned();
+        return Ok(Some(RunInput::GradingPrepared(Err(reason))));
     };
     let longhaul = Longhaul::handle_from_services(&ctx.services);
     let prepared = match longhaul.build_grading_run(run, agent, input) {

@@ -41,8 +41,8 @@ impl ModelRequestOutcome {
     fn redact_outcome(self, redaction: Redaction<'_>) -> Self {
         match self {
             Self::Reply(response, _) => {
-                let held = redaction.secret_names_in_calls(&response.reply);
-                Self::Reply(redaction.redact_response(response), held)
+                let secret_names = redaction.secret_names_in_calls(&response.reply);
+                Self::Reply(redaction.redact_response(response), secret_names)
             }
             Self::Failed(failure, cost) => Self::Failed(redaction.redact_failure(failure), cost),
             Self::Interrupted(interrupted) => Self::Interrupted(InterruptedReply {
@@ -58,10 +58,10 @@ impl ModelRequestOutcome {
     pub(super) fn into_state_machine_input(
         self,
         active: Millis,
-        made: impl FnOnce(ModelResponse, Vec<Option<String>>) -> Option<RunInput>,
+        build_input: impl FnOnce(ModelResponse, Vec<Option<String>>) -> Option<RunInput>,
     ) -> Option<RunInput> {
         match self {
-            Self::Reply(response, held) => made(response, held),
+            Self::Reply(response, secret_names) => build_input(response, secret_names),
             Self::Lost => None,
             Self::Failed(failure, cost) => Some(RunInput::ModelFailed { failure, cost, active }),
             Self::Interrupted(interrupted) => {
@@ -80,10 +80,10 @@ pub(super) async fn run_model_turn(
     let (outcome, active) =
         call_model_and_measure_time(ctx, request, ModelCallPurpose::Turn).await?;
     let (calls, output_check) = match (&outcome, &ctx.env) {
-        (ModelRequestOutcome::Reply(response, held), Some(env)) => {
+        (ModelRequestOutcome::Reply(response, secret_names), Some(env)) => {
             let run = ctx.session.run();
             let (mut calls, output) =
-                classify_calls_and_check_output(env, run, (response, held)).await?;
+                classify_calls_and_check_output(env, run, (response, secret_names)).await?;
             add_remembered_approvals(&ctx.services, run.task(), &mut calls).await?;
             add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
             (calls, output)
@@ -105,11 +105,11 @@ pub(super) async fn run_model_turn(
 async fn classify_calls_and_check_output(
     env: &RunDependencies,
     run: &Run,
-    (response, held): (&ModelResponse, &[Option<String>]),
+    (response, secret_names): (&ModelResponse, &[Option<String>]),
 ) -> Result<(Vec<ToolCallClassification>, Option<OutputCheckResult>), StoreError> {
-    let mut calls = Vec::with_capacity(held.len());
-    for (call, held) in response.reply.tool_calls().zip(held) {
-        calls.push(classify_call_effects(env, run, (call, held.as_deref())).await?);
+    let mut calls = Vec::with_capacity(secret_names.len());
+    for (call, secret_name) in response.reply.tool_calls().zip(secret_names) {
+        calls.push(classify_call_effects(env, run, (call, secret_name.as_deref())).await?);
     }
     let output_check = match env.output_schema() {
         Some(schema) => schema.validate_final_reply(response, &calls, &*env.clock).await,
@@ -127,8 +127,8 @@ pub(super) async fn call_model_and_measure_time(
     let started = ctx.services.clock.monotonic_nanos();
     let outcome = call_model(ctx, request, purpose).await?;
     let outcome = outcome.redact_outcome(Redaction(&*ctx.services.redact));
-    let took = ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
-    Ok((outcome, Millis(took)))
+    let elapsed_ms = ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
+    Ok((outcome, Millis(elapsed_ms)))
 }
 
 async fn call_model(
@@ -156,14 +156,14 @@ async fn call_model(
         Ok(found) => found,
         Err(failure) => return Ok(ModelRequestOutcome::Failed(failure, None)),
     };
-    let question = AssertUnwindSafe(found.model.generate(&request, &sink)).catch_unwind();
-    let question = pin!(question);
+    let generation = AssertUnwindSafe(found.model.generate(&request, &sink)).catch_unwind();
+    let generation = pin!(generation);
     let mut signals = AbortSignals {
         interruptible: true,
         timed_since: Some(ctx.services.clock.monotonic_nanos()),
         ..AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown)
     };
-    Ok(match signals.wait_unless_aborted(question).await? {
+    Ok(match signals.wait_unless_aborted(generation).await? {
         AbortableOutcome::Done(Ok(Ok(response))) => {
             ModelRequestOutcome::Reply(response, Vec::new())
         }
@@ -196,18 +196,18 @@ fn resolve_model(
     models: &dyn ModelResolver,
     (name, purpose): (&str, ModelCallPurpose),
 ) -> Result<ResolvedModel, Failure> {
-    let own = env.models().iter().find(|found| found.name == name);
-    if let Some(own) = own {
-        return Ok(own.clone());
+    let model = env.models().iter().find(|found| found.name == name);
+    if let Some(model) = model {
+        return Ok(model.clone());
     }
     let missing =
-        |why: ResolveModelError| Failure::new(FailureClass::InvalidRequest, why.to_string());
+        |error: ResolveModelError| Failure::new(FailureClass::InvalidRequest, error.to_string());
     match (models.resolve_model_name(Some(name)), purpose) {
         (Ok(found), _) => Ok(found),
-        (Err(why), ModelCallPurpose::Compact) => Err(missing(why)),
-        (Err(why), ModelCallPurpose::Turn) => {
+        (Err(error), ModelCallPurpose::Compact) => Err(missing(error)),
+        (Err(error), ModelCallPurpose::Turn) => {
             let fallback = env.model(name).cloned();
-            fallback.ok_or_else(|| missing(why))
+            fallback.ok_or_else(|| missing(error))
         }
     }
 }

@@ -65,8 +65,9 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
     let Some(env) = &ctx.env else {
         return Ok(Some(RunInput::Advance));
     };
-    let made = build_run_prepared_event(&ctx.services, env, ctx.session.run(), perception).await?;
-    Ok(Some(match made {
+    let result =
+        build_run_prepared_event(&ctx.services, env, ctx.session.run(), perception).await?;
+    Ok(Some(match result {
         Ok((prepared, blobs)) => {
             let prepared = RunPrepared { perception_active: active, ..prepared };
             RunInput::Prepared(Box::new(prepared), blobs)
@@ -132,14 +133,15 @@ async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFe
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(fetch).await? {
         AbortableOutcome::Done(Ok(perception)) => {
-            let took = ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
+            let elapsed_ms =
+                ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
             let perception = Redaction(&*ctx.services.redact).redact_perception(perception);
-            ContextFetchOutcome::Fetched(perception, Millis(took))
+            ContextFetchOutcome::Fetched(perception, Millis(elapsed_ms))
         }
-        AbortableOutcome::Done(Err(why)) => {
+        AbortableOutcome::Done(Err(error)) => {
             ContextFetchOutcome::Aborted(Some(RunInput::MissingDependency(format!(
-                "Context for agent `{}` could not be fetched: {why}. Fix the context provider, then \
-             answer here to retry.",
+                "Context for agent `{}` could not be fetched: {error}. Fix the context provider, \
+                 then answer here to retry.",
                 agent.name
             ))))
         }
@@ -156,23 +158,23 @@ async fn fetch_context_with_retries(
     request: &ContextRequest,
     clock: &dyn Clock,
 ) -> Result<Perception, String> {
-    let enough = clock.monotonic_time().plus(RETRY_DEADLINE);
-    let mut last = String::new();
+    let deadline = clock.monotonic_time().plus(RETRY_DEADLINE);
+    let mut last_error = String::new();
     for pause in RETRY_DELAYS {
         if pause > Millis::ZERO {
             clock.sleep(pause).await;
         }
         match fetch_context_once(provider, request, clock).await {
             Ok(perception) => return Ok(perception),
-            Err(failed) => {
-                last = failed.to_string();
-                if failed.is_permanent || clock.monotonic_time() >= enough {
+            Err(error) => {
+                last_error = error.to_string();
+                if error.is_permanent || clock.monotonic_time() >= deadline {
                     break;
                 }
             }
         }
     }
-    Err(last)
+    Err(last_error)
 }
 
 async fn fetch_context_once(
@@ -185,13 +187,15 @@ async fn fetch_context_once(
         biased;
         result = fetch => result,
         () = clock.sleep(FETCH_TIMEOUT) => {
-            let why = format!("fetching the perception took longer than {} s", FETCH_TIMEOUT.0 / 1_000);
-            return Err(ContextError::transient(why));
+            let seconds = FETCH_TIMEOUT.0 / 1_000;
+            let reason = format!("fetching the perception took longer than {seconds} s");
+            return Err(ContextError::transient(reason));
         }
     };
     let result = result.map_err(|panic| {
-        let why = format!("fetching the perception panicked: {}", panics::panic_message(&*panic));
-        ContextError::transient(why)
+        let reason =
+            format!("fetching the perception panicked: {}", panics::panic_message(&*panic));
+        ContextError::transient(reason)
     })??;
     let context = result.context.iter();
     let context: usize = context.map(|(name, value)| name.len() + value.as_str().len()).sum();
@@ -200,8 +204,9 @@ async fn fetch_context_once(
         ("context", context, CONTEXT_BYTES_MAX),
     ] {
         if bytes > max {
-            let why = format!("the field `{field}` of the perception is longer than {max} bytes");
-            return Err(ContextError::permanent(why));
+            let reason =
+                format!("the field `{field}` of the perception is longer than {max} bytes");
+            return Err(ContextError::permanent(reason));
         }
     }
     Ok(result)

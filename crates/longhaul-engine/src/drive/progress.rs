@@ -98,8 +98,8 @@ impl CallProgress {
 /// Returns the rest of the delay `pause` that began at `since_nanos`, or zero if `since_nanos` is
 /// `None`. Times are in nanoseconds of the monotonic clock.
 fn remaining_delay(pause: Millis, since_nanos: Option<u64>, now_nanos: u64) -> Millis {
-    let passed = since_nanos.map(|since_nanos| now_nanos.saturating_sub(since_nanos) / 1_000_000);
-    Millis(passed.map_or(0, |passed| pause.0.saturating_sub(passed)))
+    let elapsed = since_nanos.map(|since_nanos| now_nanos.saturating_sub(since_nanos) / 1_000_000);
+    Millis(elapsed.map_or(0, |elapsed| pause.0.saturating_sub(elapsed)))
 }
 
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl ProgressThrottle {
     /// Waits until a progress update is due and returns it. Cancel safe.
     pub(super) async fn next_update(&self, clock: &dyn Clock) -> ProgressUpdate {
         loop {
-            let (rung, urgent) = (self.0.changed.notified(), self.0.urgent.notified());
+            let (changed, urgent) = (self.0.changed.notified(), self.0.urgent.notified());
             let nanos = clock.monotonic_nanos();
             if let Some(update) = self.with_locked_state(|state| state.durable.pop_front()) {
                 return ProgressUpdate::Durable(update);
@@ -145,7 +145,7 @@ impl ProgressThrottle {
                     () = urgent => {}
                 },
                 DueProgressUpdate::Never => tokio::select! {
-                    () = rung => {}
+                    () = changed => {}
                     () = urgent => {}
                 },
             }
@@ -172,14 +172,14 @@ impl ThrottleState {
         else {
             return DueProgressUpdate::Never;
         };
-        let waits = entry.delay_until_next_update(now_nanos).max(remaining_delay(
+        let delay = entry.delay_until_next_update(now_nanos).max(remaining_delay(
             MIN_INTERVAL,
             self.last_sent,
             now_nanos,
         ));
-        if waits > Millis::ZERO {
+        if delay > Millis::ZERO {
             // Another call may report meanwhile without having to wait so long.
-            return DueProgressUpdate::In(waits.min(MIN_INTERVAL));
+            return DueProgressUpdate::In(delay.min(MIN_INTERVAL));
         }
         let Some(report) = entry.latest.take() else {
             return DueProgressUpdate::Never;

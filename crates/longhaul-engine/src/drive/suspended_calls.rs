@@ -151,9 +151,10 @@ mod tests {
                 | ToolCallStatus::Unknown => None,
             }
         };
-        let asked = |message: &str| json!({ "task": "7", "questions": [{ "message": message }] });
-        let stored = stored_state(asked("Use xyzzy-plugh?")).unwrap();
-        assert_eq!(stored, asked("Use {{secret:PIN}}?"));
+        let state_with_question =
+            |message: &str| json!({ "task": "7", "questions": [{ "message": message }] });
+        let stored = stored_state(state_with_question("Use xyzzy-plugh?")).unwrap();
+        assert_eq!(stored, state_with_question("Use {{secret:PIN}}?"));
         assert_eq!(stored_state(json!({ "task": "xyzzy-plugh", "questions": [] })), None);
     }
 }

@@ -60,25 +60,25 @@ pub(super) async fn run_tool_calls(
     if !try_start_tool_calls(ctx, tasks).await {
         return Ok(None);
     }
-    let gathered = collect_finished_tool_calls(ctx, since).await?;
+    let finished = collect_finished_tool_calls(ctx, since).await?;
     // Appended before the results: progress of a call is rejected once the call has ended.
     for report in ctx.progress.take_unjournaled_reports() {
         let Ok(CommitOutcome::Applied) = ctx.session.commit_durable_input(report).await else {
             break;
         };
     }
-    let Some(ended) = gathered.filter(|ended| !ended.is_empty()) else {
+    let Some(ended) = finished.filter(|ended| !ended.is_empty()) else {
         return Ok(None);
     };
-    let took = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
+    let elapsed_ms = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
     let (run, redact) = (ctx.session.run(), &*ctx.services.redact);
     let quota = ArtifactQuota::remaining_after_artifacts(run.control().artifacts());
     let ended = ended.into_iter().map(|ended| {
         let has_key = run.effect_key_of_call(Some(ended.call)).is_some();
         redact_or_fail_suspended_call(ended, redact, has_key)
     });
-    let done = to_tool_call_results(ended.collect(), Millis(took), redact, quota);
-    Ok(Some(RunInput::ToolsDone(done)))
+    let results = to_tool_call_results(ended.collect(), Millis(elapsed_ms), redact, quota);
+    Ok(Some(RunInput::ToolsDone(results)))
 }
 
 /// Starts every tool call that is not running yet. A call that can't be started ends at once as
@@ -88,13 +88,13 @@ async fn try_start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) 
     let Some(env) = ctx.env.clone() else {
         return false;
     };
-    let fresh: Vec<ToolCallTask> =
+    let new_tasks: Vec<ToolCallTask> =
         tasks.into_iter().filter(|task| !ctx.calls.contains(task.call)).collect();
-    if !fresh.is_empty() && !ctx.lease.wait_until_valid_or_lost().await {
+    if !new_tasks.is_empty() && !ctx.lease.wait_until_valid_or_lost().await {
         return !ctx.calls.is_empty();
     }
     let epoch = ctx.session.claim().epoch;
-    for task in fresh {
+    for task in new_tasks {
         let mut tool_ctx = env.tool_context(ctx.session.run(), task.call, epoch);
         tool_ctx.attempt = task.attempt;
         tool_ctx.progress = ctx.progress.create_reporter(task.call, &ctx.services.redact);
@@ -108,8 +108,8 @@ async fn try_start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) 
         let run = ctx.session.run();
         let input = match resolve_tool_call_input(&env, run, registered, &task).await {
             Ok(input) => input,
-            Err(why) => {
-                ctx.calls.push_failed_call(&task, &why);
+            Err(reason) => {
+                ctx.calls.push_failed_call(&task, &reason);
                 continue;
             }
         };
@@ -254,17 +254,17 @@ async fn abort_tool_calls(
 /// counted once, with the first of them.
 fn to_tool_call_results(
     ended: Vec<FinishedToolCall>,
-    took: Millis,
+    elapsed: Millis,
     redact: &dyn Redact,
     mut quota: ArtifactQuota,
 ) -> Vec<ToolCallResult> {
-    let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
-    let done = ended.into_iter().zip(times).map(|(ended, active)| {
+    let times = std::iter::once(elapsed).chain(std::iter::repeat(Millis::ZERO));
+    let results = ended.into_iter().zip(times).map(|(ended, active)| {
         let output = Redaction(redact).redact_tool_output(ended.output);
         let (output, blobs) = truncate_tool_output(ended.call, output, ended.images, &mut quota);
         ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }
     });
-    done.collect()
+    results.collect()
 }
 
 /// Asks a tool to verify whether a call in doubt (started, outcome unknown after a crash) happened.
@@ -328,14 +328,16 @@ fn run_verification(
         Some((env.clone(), registered.clone(), registered.tool.clone()?, tool_ctx))
     });
     let (run, input) = (ctx.session.run().id(), task.input.clone());
-    let seen = ctx.session.run().output_references_of_call(task.call).to_vec();
+    let references = ctx.session.run().output_references_of_call(task.call).to_vec();
     async move {
         let Some((env, registered, tool, tool_ctx)) = registered else {
             return (VerifyOutcome::Unknown, Vec::new());
         };
         let resolved = env.resolve_tool_input(run, &registered, input.to_value()).await;
         let input = match resolved {
-            Ok((input, outputs)) if check_references_unchanged(&seen, &outputs).is_ok() => input,
+            Ok((input, outputs)) if check_references_unchanged(&references, &outputs).is_ok() => {
+                input
+            }
             Ok(_) | Err(_) => return (VerifyOutcome::Unknown, Vec::new()),
         };
         let verification = AssertUnwindSafe(tool.verify(input, &tool_ctx)).catch_unwind();

@@ -90,8 +90,8 @@ pub(super) fn truncate_tool_output(
             }
         }
     }
-    let (output, whole) = truncate_output_and_get_full_text(call, output);
-    stored.extend(whole);
+    let (output, full_text) = truncate_output_and_get_full_text(call, output);
+    stored.extend(full_text);
     (output, stored)
 }
 
@@ -107,14 +107,14 @@ pub(crate) fn truncate_output_and_get_full_text(
     if bytes <= SHOWN_BYTES_MAX || output.full.is_some() {
         return (output, None);
     }
-    let whole = texts.join("\n");
-    let (stored, lost) = truncate_for_storage_with_notice(&whole);
+    let full_text = texts.join("\n");
+    let (stored, storage_note) = truncate_for_storage_with_notice(&full_text);
     let blob = Blob::new(stored.as_bytes());
-    let head = &whole[..whole.floor_char_boundary(HEAD_BYTES)];
-    let tail = &whole[whole.floor_char_boundary(whole.len() - TAIL_BYTES)..];
+    let head = &full_text[..full_text.floor_char_boundary(HEAD_BYTES)];
+    let tail = &full_text[full_text.floor_char_boundary(full_text.len() - TAIL_BYTES)..];
     let left_out = stored.len() - head.len() - tail.len();
     let excerpt = format!(
-        "{head}\n\n[longhaul] {left_out} of {} stored bytes are left out here.{lost} To \
+        "{head}\n\n[longhaul] {left_out} of {} stored bytes are left out here.{storage_note} To \
          read more: read_output {{\"call\": \"{call}\", \"offset\": {}}}. To pass the whole result on \
          to another tool: {{\"$output\": \"{call}\"}} as a value of its input.\n\n{tail}",
         stored.len(),
@@ -136,11 +136,11 @@ fn truncate_for_storage_with_notice(full_text: &str) -> (Cow<'_, str>, String) {
     let half = STORED_BYTES_MAX / 2;
     let first = &full_text[..full_text.floor_char_boundary(half)];
     let last = &full_text[full_text.floor_char_boundary(full_text.len() - half)..];
-    let lost = full_text.len() - first.len() - last.len();
-    let stored = format!("{first}\n\n[longhaul] {lost} bytes were discarded here.\n\n{last}");
+    let omitted = full_text.len() - first.len() - last.len();
+    let stored = format!("{first}\n\n[longhaul] {omitted} bytes were discarded here.\n\n{last}");
     let note = format!(
-        " The output had {} bytes: the first {} and the last {} are stored, the {lost} between them \
-         were discarded.",
+        " The output had {} bytes: the first {} and the last {} are stored, the {omitted} between \
+         them were discarded.",
         full_text.len(),
         first.len(),
         last.len()
@@ -207,14 +207,14 @@ mod tests {
         let image = |blob: &Blob| {
             Part::Image(ImageRef { media_type: "image/png".into(), blob: blob.blob_ref })
         };
-        let (attached, unsaid) = (Blob::new(*b"shown"), Blob::new(*b"unsaid"));
+        let (attached, unattached) = (Blob::new(*b"shown"), Blob::new(*b"unsaid"));
         let missing = Blob::new(*b"missing");
         let whole = "x".repeat(SHOWN_BYTES_MAX + 1);
         let content =
             vec![Part::Text(whole.into()), image(&attached), image(&missing), image(&attached)];
         let output = ToolOutput { content, ..ToolOutput::default() };
         let (output, blobs) =
-            truncate_output_of_run_without_artifacts(output, vec![unsaid, attached.clone()]);
+            truncate_output_of_run_without_artifacts(output, vec![unattached, attached.clone()]);
         let full = output.full.expect("the full output is stored");
         let stored: Vec<_> = blobs.iter().map(|blob| blob.blob_ref).collect();
         assert_eq!(stored, [attached.blob_ref, full]);

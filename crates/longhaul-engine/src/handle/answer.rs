@@ -85,7 +85,7 @@ impl Longhaul {
             }
             GateDecision::Approve | GateDecision::Reject | GateDecision::Complete => {}
         }
-        let held = match &answer.decision {
+        let secret_name = match &answer.decision {
             GateDecision::Edit(edited) => self.redaction().secret_name_in_json(edited),
             GateDecision::Approve
             | GateDecision::Reject
@@ -94,7 +94,7 @@ impl Longhaul {
         };
         let answer = self.redact_answer(answer);
         for _ in 0..ATTEMPTS_MAX {
-            let outcome = self.try_answer_gate(gate, answer.clone(), held.clone()).await?;
+            let outcome = self.try_answer_gate(gate, answer.clone(), secret_name.clone()).await?;
             if let Some(outcome) = outcome {
                 return Ok(outcome);
             }
@@ -147,7 +147,7 @@ impl Longhaul {
             Err(AppendRefusalReason::GateClosed(status, by)) => Err(match status {
                 GateStatus::Expired => Rejection::GateExpired(gate),
                 GateStatus::Open | GateStatus::Answered | GateStatus::Withdrawn => {
-                    let by = by.map(|given| (given.answer.by, given.at));
+                    let by = by.map(|recorded| (recorded.answer.by, recorded.at));
                     Rejection::GateClosed { gate, status, by }
                 }
             }
@@ -193,30 +193,30 @@ impl Longhaul {
     /// Checks a tool input that a person edited against the tool's schema and the approval rules.
     async fn check_edited_call_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
-        let bad = |why: String| Error::from(Rejection::InvalidTask(why));
+        let invalid = |reason: String| Error::from(Rejection::InvalidTask(reason));
         let env = self.load_dependencies_to_check_edit(&run).await?;
         let name = gate.spec.tool.clone().unwrap_or_default();
         let Some(tool) = env.tool(&name) else {
-            return Err(bad(format!(
+            return Err(invalid(format!(
                 "an edit of `{name}` can't be checked: this process does not have the tool"
             )));
         };
         let classification = classify_effects_of_input(&env, &run, tool, edited).await?;
         if let Some(problem) = &classification.problem {
-            return Err(bad(problem.clone()));
+            return Err(invalid(problem.clone()));
         }
         // The card describes and the digest covers only the references of the original input.
         let is_shown = |new: &OutputReference| {
             gate.spec.outputs.iter().any(|old| old.has_same_place_and_value(new))
         };
         if !classification.outputs.iter().all(is_shown) {
-            return Err(bad(format!(
+            return Err(invalid(format!(
                 "an edit can't add or change a reference to an output: write the value itself instead \
                  of `{OUTPUT_MEMBER}`"
             )));
         }
         if run.effect_key_of_call(gate.spec.call) != classification.key.as_ref() {
-            return Err(bad(
+            return Err(invalid(
                 "the edit changes the effect key of the call: reject the call with a note that says \
                  what to do"
                     .to_owned(),
@@ -224,7 +224,7 @@ impl Longhaul {
         }
         match edit_refusal_reason(run.control(), &classification, gate.spec.approvers) {
             None => Ok(()),
-            Some(why) => Err(bad(why)),
+            Some(reason) => Err(invalid(reason)),
         }
     }
 
@@ -243,26 +243,27 @@ impl Longhaul {
         let text = output.data.as_ref().map_or(output.text.as_str(), RawJson::as_str);
         match schema.validate_answer_text(text, &*self.services.clock).await {
             OutputCheckResult::Valid(_) => Ok(()),
-            OutputCheckResult::Invalid(why) => {
-                Err(Rejection::InvalidTask(format!("the edited result is invalid: {why}")).into())
+            OutputCheckResult::Invalid(reason) => {
+                Err(Rejection::InvalidTask(format!("the edited result is invalid: {reason}"))
+                    .into())
             }
         }
     }
 
     /// Loads the agent and the tools of a run, to check an edit by a person.
     async fn load_dependencies_to_check_edit(&self, run: &Run) -> Result<RunDependencies, Error> {
-        let looks = Epoch::default();
+        let epoch = Epoch::default();
         let clock = &self.services.clock;
         let loaded = tokio::select! {
             biased;
-            loaded = RunDependencies::load_for_run(&self.services, run, looks) => loaded,
+            loaded = RunDependencies::load_for_run(&self.services, run, epoch) => loaded,
             () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(RunBlocker::from(format!(
                 "an edit can't be checked now: the tools of the run were not available after {} s",
                 CHECK_TIMEOUT.0 / 1_000
             )))),
         };
         // The driver of the run has external tools of its own, so these can be released.
-        let claim = RunClaimId { run: run.id(), epoch: looks };
+        let claim = RunClaimId { run: run.id(), epoch };
         release_external_tools(&self.services, claim).await;
         loaded?.map_err(|blocker| Rejection::InvalidTask(blocker.message).into())
     }

@@ -74,8 +74,8 @@ fn start_condition_in_sequential_batch(
         (0, start) => Ok(start),
         (_, EarliestStart::Now | EarliestStart::AfterBatch) => Ok(EarliestStart::AfterBatch),
         (_, EarliestStart::At(_)) => {
-            let why = "only the first task of a sequential batch can have a start time";
-            Err(Rejection::InvalidTask(why.to_owned()).into())
+            let reason = "only the first task of a sequential batch can have a start time";
+            Err(Rejection::InvalidTask(reason.to_owned()).into())
         }
     }
 }

@@ -78,8 +78,8 @@ impl Longhaul {
         if let Some(problem) = spec.problems().into_iter().next() {
             let step_prefix =
                 problem.step.map(|step| format!("step {} of ", step + 1)).unwrap_or_default();
-            let why = format!("{step_prefix}the chain is invalid: {}", problem.message);
-            return Err(Rejection::InvalidTask(why).into());
+            let reason = format!("{step_prefix}the chain is invalid: {}", problem.message);
+            return Err(Rejection::InvalidTask(reason).into());
         }
         for step in &mut spec.steps {
             step.auto_approve |= chain.auto_approve;
@@ -89,8 +89,8 @@ impl Longhaul {
             let Some(mut step) = found else {
                 let names: Vec<&str> = spec.steps.iter().map(|step| step.step_name()).collect();
                 let names = names.join("`, `");
-                let why = format!("the chain has no step `{name}`: it has `{names}`");
-                return Err(Rejection::InvalidTask(why).into());
+                let reason = format!("the chain has no step `{name}`: it has `{names}`");
+                return Err(Rejection::InvalidTask(reason).into());
             };
             step.condition = ChainStepCondition::Always;
             step.repeat = None;

@@ -32,17 +32,17 @@ impl Longhaul {
         agent: &str,
         input: RawJson,
     ) -> Result<(NewRun, Blob), Error> {
-        let above = parent.task();
+        let parent_task = parent.task();
         let id = self.new_run_id();
         let task = Task {
-            context: above.context.clone(),
-            inbox: Some(above.inbox.clone()),
-            kind: above.kind.clone(),
-            priority: above.priority,
-            resource: above.resource.clone(),
-            submitter: above.submitter.clone(),
-            actor: above.actor.clone(),
-            links: above.links.clone(),
+            context: parent_task.context.clone(),
+            inbox: Some(parent_task.inbox.clone()),
+            kind: parent_task.kind.clone(),
+            priority: parent_task.priority,
+            resource: parent_task.resource.clone(),
+            submitter: parent_task.submitter.clone(),
+            actor: parent_task.actor.clone(),
+            links: parent_task.links.clone(),
             ..Task::new(agent, input)
         };
         let (spec, agent, definition) = self.build_task_spec(task, id, None)?;
@@ -60,12 +60,12 @@ impl Longhaul {
         agent: Agent,
         input: RawJson,
     ) -> Result<(NewRun, Blob), Error> {
-        let above = parent.task();
+        let parent_task = parent.task();
         let id = self.new_run_id();
         let task = self.redact_task(Task {
-            inbox: Some(above.inbox.clone()),
-            priority: above.priority,
-            submitter: above.submitter.clone(),
+            inbox: Some(parent_task.inbox.clone()),
+            priority: parent_task.priority,
+            submitter: parent_task.submitter.clone(),
             ..Task::new(agent.name.as_str(), input)
         })?;
         let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
@@ -75,16 +75,16 @@ impl Longhaul {
 
 /// Completes the task specification of a child run with the fields that it inherits from `parent`.
 fn child_task_spec(parent: &Run, spec: TaskSpec, agent: &Agent) -> TaskSpec {
-    let above = parent.task();
+    let parent_task = parent.task();
     // The budget of the root is the default, so that only caps of the agent's own file count.
     let BudgetRaise { micro_usd, tokens, .. } = agent.budget.caps;
     let budget = Budget { micro_usd, tokens, ..spec.policy.budget };
     TaskSpec {
         policy: RunPolicy { budget, ..spec.policy },
         parent: Some(parent.id()),
-        root: above.root,
-        depth: above.depth.saturating_add(1),
-        earlier_submitters: above.earlier_submitters.clone(),
+        root: parent_task.root,
+        depth: parent_task.depth.saturating_add(1),
+        earlier_submitters: parent_task.earlier_submitters.clone(),
         ..spec
     }
 }

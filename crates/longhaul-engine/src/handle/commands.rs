@@ -56,8 +56,8 @@ impl Longhaul {
     ) -> Result<QueuedSteerMessage, Error> {
         let id = message.steer;
         let run = self.resolve_run_of_steer_message(run, id).await?;
-        let sent = self.services.records.queued_steer_messages(run).await?;
-        if sent.iter().any(|row| row.steer == id) {
+        let queued = self.services.records.queued_steer_messages(run).await?;
+        if queued.iter().any(|row| row.steer == id) {
             return Ok(QueuedSteerMessage { run, id });
         }
         let run = self.apply_input_or_send_command(run, None, RunCommand::Steer(message)).await?;
@@ -85,11 +85,11 @@ impl Longhaul {
         // The oldest question is answered first.
         let mut questions = gates.iter().rev().filter(|gate| gate.spec.kind == GateKind::Question);
         let note = questions.next().and_then(|gate| {
-            let why = check_question_answer(&gate.spec, text).err()?;
+            let reason = check_question_answer(&gate.spec, text).err()?;
             let gate = gate.spec.id;
             Some(format!(
-                "The message does not answer the question {gate}: {why}. The run reads the message \
-                 after the question is answered."
+                "The message does not answer the question {gate}: {reason}. The run reads the \
+                 message after the question is answered."
             ))
         });
         Ok(SteerReceipt { id, run, status: SteerState::Queued, delivery, note })
@@ -123,8 +123,8 @@ impl Longhaul {
         let Some(newest) = self.newest_run_of_chain(run).await? else {
             return Ok(run);
         };
-        let sent = self.services.records.queued_steer_messages(run).await?;
-        Ok(if sent.iter().any(|row| row.steer == steer) { run } else { newest })
+        let queued = self.services.records.queued_steer_messages(run).await?;
+        Ok(if queued.iter().any(|row| row.steer == steer) { run } else { newest })
     }
 
     /// Converts the error "message already delivered, dropped or withdrawn" into "not found" if the
@@ -138,8 +138,8 @@ impl Longhaul {
         match result {
             Ok(_) => Ok(()),
             Err(Error::Rejected(Rejection::SteerSettled(_))) => {
-                let sent = self.services.records.queued_steer_messages(run).await?;
-                match sent.iter().any(|row| row.steer == steer) {
+                let queued = self.services.records.queued_steer_messages(run).await?;
+                match queued.iter().any(|row| row.steer == steer) {
                     true => Err(Rejection::SteerSettled(steer).into()),
                     false => Err(Error::SteerNotFound(steer)),
                 }
@@ -185,7 +185,7 @@ impl Longhaul {
         };
         let batch = decide_command(&view, command, DecisionContext::new(now))?;
         let outcome = self.append_to_journal_without_claim(run, batch).await?;
-        outcome.map_err(|refused| error_for_refused_append(run, steer, refused))
+        outcome.map_err(|refusal| error_for_refused_append(run, steer, refusal))
     }
 
     /// Appends to a run's journal without a claim on the run, and notifies the driver of the run.
@@ -203,7 +203,7 @@ impl Longhaul {
                 self.services.notifier.notify_run_changed(run);
                 Ok(Ok(seq))
             }
-            AppendResult::Refused(refused) => Ok(Err(refused)),
+            AppendResult::Refused(refusal) => Ok(Err(refusal)),
             AppendResult::RunNotFound => Err(Error::RunNotFound(run)),
             AppendResult::RunEnded => Err(self.run_ended_error(run).await),
             // An outsider names neither sequence number nor epoch; only drivers can get these
@@ -226,9 +226,9 @@ impl Longhaul {
 fn error_for_refused_append(
     run: RunId,
     steer: Option<SteerId>,
-    refused: AppendRefusalReason,
+    refusal: AppendRefusalReason,
 ) -> Error {
-    match refused {
+    match refusal {
         AppendRefusalReason::SteersFull => {
             Rejection::SteersFull(longhaul_core::change::STEERS_MAX).into()
         }

@@ -65,8 +65,8 @@ impl CallerIdentity {
 impl Longhaul {
     /// Generates a random secret that starts with `prefix`.
     pub fn generate_secret(&self, prefix: &str) -> Result<Secret, Error> {
-        let bits = self.services.ids.random_bytes().ok_or(Error::EntropyUnavailable)?;
-        Ok(Secret::new(prefix, bits))
+        let random_bytes = self.services.ids.random_bytes().ok_or(Error::EntropyUnavailable)?;
+        Ok(Secret::new(prefix, random_bytes))
     }
 
     /// Creates an API key and returns it with its secret.

@@ -90,8 +90,8 @@ impl Longhaul {
         busy: &BusyLane,
         idempotency: Option<&IdempotencyRecord>,
     ) -> Result<AddMessageOutcome, Error> {
-        let collects = agent.lane_busy == LaneBusyPolicy::Collect;
-        let target = if collects { Some(busy.last) } else { busy.head };
+        let is_collecting = agent.lane_busy == LaneBusyPolicy::Collect;
+        let target = if is_collecting { Some(busy.last) } else { busy.head };
         // A Rust function reads no messages.
         let Some(run) = target.filter(|_| !agent.fixed_model) else {
             return Ok(AddMessageOutcome::Impossible);
@@ -99,7 +99,7 @@ impl Longhaul {
         let Some(row) = self.services.store.get_run(run).await? else {
             return Ok(AddMessageOutcome::Outdated);
         };
-        if row.status.is_terminal() || (collects && row.epoch.0 > 0) {
+        if row.status.is_terminal() || (is_collecting && row.epoch.0 > 0) {
             return Ok(AddMessageOutcome::Outdated);
         }
         let first = self.read_run_journal(run, Seq::START, 1).await?;
@@ -109,7 +109,7 @@ impl Longhaul {
         }
         // The waiting run must not have started when it gets the message, so the append names the
         // last event of the run.
-        let author = match collects {
+        let author = match is_collecting {
             true => JournalAuthor::Closer { after: row.last_seq },
             false => JournalAuthor::Outsider,
         };

@@ -31,8 +31,8 @@ impl Longhaul {
     /// run of the chain is paused. Returns the run that was paused.
     pub async fn pause_run(&self, run: RunId, by: &str) -> Result<RunId, Error> {
         let by = self.redact(by);
-        let still = RunInput::PauseNow { by: by.clone() };
-        self.apply_input_or_send_command(run, Some(still), RunCommand::Pause { by }).await
+        let pause_now = RunInput::PauseNow { by: by.clone() };
+        self.apply_input_or_send_command(run, Some(pause_now), RunCommand::Pause { by }).await
     }
 
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
@@ -64,18 +64,18 @@ impl Longhaul {
                 Some(input) => self.apply_input_if_no_driver(target, input).await,
                 None => Ok(false),
             };
-            let sent = match applied {
+            let result = match applied {
                 Ok(true) => Ok(()),
                 Ok(false) => self.send_command(target, command.clone()).await.map(drop),
                 Err(error) => Err(error),
             };
-            let Err(Error::Rejected(Rejection::Ended(_))) = sent else {
-                return sent.map(|()| target);
+            let Err(Error::Rejected(Rejection::Ended(_))) = result else {
+                return result.map(|()| target);
             };
             // The chain may go on with another run while this one is looked at.
             match self.newest_run_of_chain(target).await? {
                 Some(newest) => target = newest,
-                None => return sent.map(|()| target),
+                None => return result.map(|()| target),
             }
         }
     }

@@ -56,8 +56,8 @@ impl Longhaul {
         }
         check_text_len("the recipient's name", name.len(), RECIPIENT_BYTES_MAX)?;
         if name.chars().any(char::is_control) {
-            let why = "a recipient's name must not contain control characters".to_owned();
-            return Err(Rejection::InvalidTask(why).into());
+            let reason = "a recipient's name must not contain control characters".to_owned();
+            return Err(Rejection::InvalidTask(reason).into());
         }
         self.check_no_secret_in_name("the recipient's name", name)?;
         let gate = self.get_gate(request.gate).await?;
@@ -66,7 +66,7 @@ impl Longhaul {
             GateStatus::Expired => return Err(Rejection::GateExpired(request.gate).into()),
             status @ (GateStatus::Answered | GateStatus::Withdrawn) => {
                 let by = gate.answers.last();
-                let by = by.map(|given| (given.answer.by.clone(), given.at));
+                let by = by.map(|recorded| (recorded.answer.by.clone(), recorded.at));
                 let gate = request.gate;
                 return Err(Rejection::GateClosed { gate, status, by }.into());
             }

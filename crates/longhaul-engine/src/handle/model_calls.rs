@@ -37,7 +37,7 @@ impl Longhaul {
     pub async fn for_each_model_call(
         &self,
         run: RunId,
-        mut tell: impl FnMut(&ModelRequest, ModelCallOutcome) + Send,
+        mut on_call: impl FnMut(&ModelRequest, ModelCallOutcome) + Send,
     ) -> Result<(), Error> {
         let mut folded: Option<Run> = None;
         let mut pending: Option<ModelRequest> = None;
@@ -71,7 +71,7 @@ impl Longhaul {
                 } else if let Some(outcome) = model_call_outcome(&entry.event)
                     && let Some(request) = pending.take()
                 {
-                    tell(&request, outcome);
+                    on_call(&request, outcome);
                 }
             }
         }
@@ -99,12 +99,12 @@ fn model_request_of_step(run: &Run, step: EngineStep) -> Option<ModelRequest> {
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other event ends a model request")]
 fn model_call_outcome(event: &Event) -> Option<ModelCallOutcome> {
     match event {
-        Event::TurnCompleted(done) => Some(ModelCallOutcome::Reply(ModelResponse {
-            reply: Arc::clone(&done.reply),
-            stop: done.stop.clone(),
-            usage: done.usage,
-            cost: done.cost,
-            model: done.model.clone(),
+        Event::TurnCompleted(turn) => Some(ModelCallOutcome::Reply(ModelResponse {
+            reply: Arc::clone(&turn.reply),
+            stop: turn.stop.clone(),
+            usage: turn.usage,
+            cost: turn.cost,
+            model: turn.model.clone(),
             output: None,
         })),
         Event::TurnFailed(failed) => Some(ModelCallOutcome::Failure(failed.failure.clone())),

@@ -69,9 +69,10 @@ impl Longhaul {
     /// Lists the runs that match the filter in short form, newest first.
     pub async fn list_brief_runs(&self, filter: RunFilter) -> Result<Vec<RunBriefView>, Error> {
         let rows = self.services.store.list_runs(filter).await?;
-        let waits = rows.iter().any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
+        let has_waiting_run =
+            rows.iter().any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
         let mut gates: BTreeMap<RunId, GateRow> = BTreeMap::new();
-        if waits {
+        if has_waiting_run {
             let filter = GateFilter {
                 status: Some(GateStatus::Open),
                 limit: GATES_MAX,
@@ -188,13 +189,14 @@ impl Longhaul {
         }
         for _ in 0..CHILD_DEPTH_MAX {
             let Some(id) = child else { break };
-            let (of_child, next) = match self.explain_status_without_child_runs(id).await {
+            let (child_explanation, next) = match self.explain_status_without_child_runs(id).await {
                 Ok(explained) => explained,
                 Err(Error::RunNotFound(_)) => break,
                 Err(error) => return Err(error),
             };
-            explanation.message = format!("{} {id}: {}", explanation.message, of_child.message);
-            explanation.command = of_child.command;
+            explanation.message =
+                format!("{} {id}: {}", explanation.message, child_explanation.message);
+            explanation.command = child_explanation.command;
             child = next;
         }
         Ok(explanation)
@@ -221,8 +223,8 @@ impl Longhaul {
             None => {
                 let explanation = explain_run_state(&folded);
                 // Waiting for a lane, a batch or a start time is recorded only in the row.
-                let queued = start_time.or_else(|| describe_queue_wait(&row));
-                let message = queued.unwrap_or(explanation.message);
+                let wait_message = start_time.or_else(|| describe_queue_wait(&row));
+                let message = wait_message.unwrap_or(explanation.message);
                 let command = self.cli_command_to_raise_budget_of_ended_tree(&folded).await?;
                 StateExplanation { message, command: command.unwrap_or(explanation.command) }
             }
@@ -245,7 +247,7 @@ impl Longhaul {
         first: RunId,
         open: impl Iterator<Item = RunId>,
     ) -> Result<RunId, Error> {
-        let mut of_child = None;
+        let mut waiting_child = None;
         for child in open {
             let Some(row) = self.services.store.get_run(child).await? else {
                 continue;
@@ -255,11 +257,11 @@ impl Longhaul {
                 | (Status::Waiting, Some("approval" | "question" | "signal" | "budget")) => {
                     return Ok(child);
                 }
-                (Status::Waiting, Some("child")) => of_child = of_child.or(Some(child)),
+                (Status::Waiting, Some("child")) => waiting_child = waiting_child.or(Some(child)),
                 _ => {}
             }
         }
-        Ok(of_child.unwrap_or(first))
+        Ok(waiting_child.unwrap_or(first))
     }
 
     /// Explains that a run waits at a gate whose deadline has passed. Returns `None` if it does not.

@@ -33,11 +33,11 @@ impl Longhaul {
         let Some(secret) = self.redaction().secret_name_in_text(name) else {
             return Ok(());
         };
-        let why = format!(
+        let reason = format!(
             "{label} holds the secret `{secret}`, and names are stored and shown unredacted: \
              choose another"
         );
-        Err(Rejection::InvalidTask(why).into())
+        Err(Rejection::InvalidTask(reason).into())
     }
 
     /// Rejects an agent whose file contains a secret in a field that cannot be redacted.
@@ -57,12 +57,12 @@ impl Longhaul {
             return Ok(());
         };
         let name = &agent.name;
-        let why = format!(
+        let reason = format!(
             "the file of agent `{name}` holds the secret `{secret}` where it can't be redacted, \
              such as in `perception`, `lane`, a name or a template tag: the file is stored \
              with every run, so remove the secret from it"
         );
-        Err(Rejection::InvalidTask(why).into())
+        Err(Rejection::InvalidTask(reason).into())
     }
 
     /// Redacts secrets in the fields of a task that are stored or that the model reads. Rejects a
@@ -79,23 +79,23 @@ impl Longhaul {
             // The id is part of the idempotency key, and the name of a file in a folder inbox.
             ("the task's id or file name", task.source.as_ref().map(|source| source.id.as_str())),
         ];
-        let names = names.into_iter().filter_map(|(what, name)| Some((what, name?)));
+        let names = names.into_iter().filter_map(|(label, name)| Some((label, name?)));
         let tags = task.tags.iter().map(|tag| ("a tag", tag.as_str()));
         let context = task.context.keys();
         let context = context.map(|name| ("a name of the context", name.as_str()));
-        for (what, name) in names.chain(tags).chain(context) {
-            self.check_no_secret_in_name(what, name)?;
+        for (label, name) in names.chain(tags).chain(context) {
+            self.check_no_secret_in_name(label, name)?;
         }
         self.check_no_secret_in_context(&task)?;
-        let cleaner = self.redaction();
+        let redaction = self.redaction();
         let history = task.history.into_iter();
         Ok(Task {
-            input: cleaner.redact_json(&task.input),
-            history: history.map(|message| cleaner.redact_message(message)).collect(),
-            submitter: task.submitter.map(|name| cleaner.redact_text(name)),
-            actor: task.actor.as_ref().map(|actor| cleaner.redact_json(actor)),
-            links: task.links.as_ref().map(|links| cleaner.redact_json(links)),
-            metadata: task.metadata.as_ref().map(|data| cleaner.redact_json(data)),
+            input: redaction.redact_json(&task.input),
+            history: history.map(|message| redaction.redact_message(message)).collect(),
+            submitter: task.submitter.map(|name| redaction.redact_text(name)),
+            actor: task.actor.as_ref().map(|actor| redaction.redact_json(actor)),
+            links: task.links.as_ref().map(|links| redaction.redact_json(links)),
+            metadata: task.metadata.as_ref().map(|data| redaction.redact_json(data)),
             ..task
         })
     }
@@ -103,34 +103,34 @@ impl Longhaul {
     /// Rejects a task with a secret in a context value: if the value were redacted, tools would act
     /// on a different value.
     fn check_no_secret_in_context(&self, task: &Task) -> Result<(), Error> {
-        let cleaner = self.redaction();
+        let redaction = self.redaction();
         let mut context = task.context.iter();
-        let held =
-            context.find_map(|(name, value)| Some((name, cleaner.secret_name_in_json(value)?)));
-        let Some((name, secret)) = held else {
+        let secret =
+            context.find_map(|(name, value)| Some((name, redaction.secret_name_in_json(value)?)));
+        let Some((name, secret)) = secret else {
             return Ok(());
         };
-        let why = format!(
+        let reason = format!(
             "`{name}` of the context holds the secret `{secret}`, which is not passed to tools: \
              remove it"
         );
-        Err(Rejection::InvalidTask(why).into())
+        Err(Rejection::InvalidTask(reason).into())
     }
 
     /// Redacts secrets in an answer to a gate.
     pub(super) fn redact_answer(&self, answer: Answer) -> Answer {
-        let cleaner = self.redaction();
+        let redaction = self.redaction();
         Answer {
             decision: match answer.decision {
-                GateDecision::Edit(input) => GateDecision::Edit(cleaner.redact_json(&input)),
-                GateDecision::Answer(text) => GateDecision::Answer(cleaner.redact_text(text)),
-                plain @ (GateDecision::Approve | GateDecision::Reject | GateDecision::Complete) => {
-                    plain
+                GateDecision::Edit(input) => GateDecision::Edit(redaction.redact_json(&input)),
+                GateDecision::Answer(text) => GateDecision::Answer(redaction.redact_text(text)),
+                other @ (GateDecision::Approve | GateDecision::Reject | GateDecision::Complete) => {
+                    other
                 }
             },
-            by: cleaner.redact_text(answer.by),
-            note: answer.note.map(|note| cleaner.redact_text(note)),
-            payload: answer.payload.as_ref().map(|json| cleaner.redact_json(json)),
+            by: redaction.redact_text(answer.by),
+            note: answer.note.map(|note| redaction.redact_text(note)),
+            payload: answer.payload.as_ref().map(|json| redaction.redact_json(json)),
             ..answer
         }
     }
@@ -172,14 +172,14 @@ impl Longhaul {
     ) -> Result<NewMemoryNote, Error> {
         self.check_no_secret_in_name("the resource", resource.as_str())?;
         self.check_no_secret_in_name("the note's key", note.note_key())?;
-        let written = note.to_stored_note(resource, Timestamp::default());
-        let text = self.redact(written.text.clone());
-        let tags = written.tags.iter().map(|tag| self.redact(tag.clone()));
+        let unredacted = note.to_stored_note(resource, Timestamp::default());
+        let text = self.redact(unredacted.text.clone());
+        let tags = unredacted.tags.iter().map(|tag| self.redact(tag.clone()));
         let tags: Vec<String> = tags.collect();
-        if text == written.text && tags == written.tags {
+        if text == unredacted.text && tags == unredacted.tags {
             return Ok(note);
         }
-        let clean = NewMemoryNote::new(note.note_key(), text, tags, written.run);
-        clean.map_err(|bad| Rejection::InvalidTask(bad.to_string()).into())
+        let clean = NewMemoryNote::new(note.note_key(), text, tags, unredacted.run);
+        clean.map_err(|error| Rejection::InvalidTask(error.to_string()).into())
     }
 }

@@ -26,13 +26,13 @@ impl Longhaul {
         let completed = self.run_row(run).await?.status == Status::Completed;
         let newest = self.newest_run_of_chain(run).await?.filter(|_| completed);
         let failed = newest.unwrap_or(run);
-        let mut point = RetryPoint::default();
+        let mut retry_point = RetryPoint::default();
         let (folded, _) = replay_journal(&self.services, failed, None, |run, entry| {
-            point.update_from_entry(entry);
+            retry_point.update_from_entry(entry);
             run.apply_without_transcript(entry)
         })
         .await?;
-        let new = retry_failed_run(self.new_run_id(), &folded, &point, self.redact(by))?;
+        let new = retry_failed_run(self.new_run_id(), &folded, &retry_point, self.redact(by))?;
         let new = NewRun { lane_depth_max: self.services.agents.defaults.lane_depth_max, ..new };
         let definition = self.services.records.agent_definition(new.task.definition).await?;
         let key = failed.to_string();

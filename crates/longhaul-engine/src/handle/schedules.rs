@@ -391,7 +391,7 @@ fn invalid_name_error(error: IdError) -> Error {
 }
 
 fn parse_schedule_name(text: &str) -> Result<ScheduleName, Error> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let invalid = || {
         Error::InvalidSchedule(format!(
             "the name of a schedule has 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` or `.`, \
@@ -399,8 +399,8 @@ fn parse_schedule_name(text: &str) -> Result<ScheduleName, Error> {
         ))
     };
     // A client would read `.` or `..` in a URL as a folder.
-    let fits_first = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-    match fits_first && text.len() <= NAME_BYTES_MAX && text.chars().all(fits) {
+    let is_start_allowed = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    match is_start_allowed && text.len() <= NAME_BYTES_MAX && text.chars().all(is_allowed) {
         true => ScheduleName::new(text).map_err(|_| invalid()),
         false => Err(invalid()),
     }

@@ -53,15 +53,15 @@ impl Longhaul {
         local_key_hash: Hash,
     ) -> Result<Option<Secret>, Error> {
         let auth = &self.services.auth;
-        let plain = auth.consume_login_token(LoginTokenKind::Ticket, ticket.hash()).await?;
-        let spent = match plain {
+        let token = auth.consume_login_token(LoginTokenKind::Ticket, ticket.hash()).await?;
+        let token = match token {
             Some(row) => Some(row),
             None => {
                 let hash = token_hash(ticket, &ApiKeyRef::Local, local_key_hash);
                 auth.consume_login_token(LoginTokenKind::Ticket, hash).await?
             }
         };
-        let Some(row) = spent else { return Ok(None) };
+        let Some(row) = token else { return Ok(None) };
         let secret = self.generate_secret("")?;
         let session = NewLoginToken {
             kind: LoginTokenKind::Session,
@@ -81,15 +81,15 @@ impl Longhaul {
         local_key_hash: Hash,
     ) -> Result<Option<CallerIdentity>, Error> {
         let auth = &self.services.auth;
-        let plain = auth.find_login_token(LoginTokenKind::Session, session.hash()).await?;
-        if let Some(ApiKeyRef::Key(hash)) = plain.map(|row| row.issuer) {
+        let token = auth.find_login_token(LoginTokenKind::Session, session.hash()).await?;
+        if let Some(ApiKeyRef::Key(hash)) = token.map(|row| row.issuer) {
             let key = auth.find_api_key(hash).await?;
             let now = self.current_store_time().await?;
             let key = key.filter(|key| key.is_valid_at(now));
             return Ok(key.map(|key| CallerIdentity::from_api_key(&key)));
         }
         let hash = token_hash(session, &ApiKeyRef::Local, local_key_hash);
-        let bound = auth.find_login_token(LoginTokenKind::Session, hash).await?;
-        Ok(bound.map(|_| CallerIdentity::local_key_holder()))
+        let token = auth.find_login_token(LoginTokenKind::Session, hash).await?;
+        Ok(token.map(|_| CallerIdentity::local_key_holder()))
     }
 }

@@ -102,8 +102,8 @@ impl Longhaul {
         match signals < SIGNAL_GATES_MAX {
             true => Ok(()),
             false => {
-                let why = format!("the run waits for {SIGNAL_GATES_MAX} signals, the maximum");
-                Err(Rejection::InvalidTask(why).into())
+                let reason = format!("the run waits for {SIGNAL_GATES_MAX} signals, the maximum");
+                Err(Rejection::InvalidTask(reason).into())
             }
         }
     }

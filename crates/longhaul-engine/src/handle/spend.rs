@@ -49,8 +49,8 @@ impl Longhaul {
         let current_limit = row.effective_limit().max(current.cap.limit);
         if limit <= current_limit {
             let current_limit = SpendCapAmount::new(current.cap.unit, current_limit);
-            let why = format!("the limit is {current_limit} already: give a higher one");
-            return Err(Error::InvalidRaise(why));
+            let reason = format!("the limit is {current_limit} already: give a higher one");
+            return Err(Error::InvalidRaise(reason));
         }
         let change = CapLimitChange {
             cap: row.key.cap,
@@ -142,15 +142,15 @@ fn check_cap_counts_subject(
         // The list is not complete, so it does not prove that the subject has no count.
         return Ok(());
     }
-    let counted = rows
+    let subjects = rows
         .iter()
         .filter(|row| row.key.cap == *cap && row.key.window_start == *window_start)
         .map(|row| format!("`{}`", row.key.subject));
-    let counted: Vec<String> = counted.take(NAMED_SUBJECTS_MAX).collect();
-    Err(match counted.is_empty() {
+    let subjects: Vec<String> = subjects.take(NAMED_SUBJECTS_MAX).collect();
+    Err(match subjects.is_empty() {
         true => format!("the cap has counted nothing for any {} yet", per.as_str()),
         false => {
-            format!("the cap has counted nothing for `{subject}`, only for {}", counted.join(", "))
+            format!("the cap has counted nothing for `{subject}`, only for {}", subjects.join(", "))
         }
     })
 }

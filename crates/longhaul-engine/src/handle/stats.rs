@@ -67,7 +67,7 @@ fn stats_of_runs(rows: &[RunRow]) -> AgentStatsView {
         cancelled: count(Status::Cancelled),
         open: (rows.len() - ended.len()) as u64,
     };
-    let decided = runs.completed + runs.failed;
+    let finished = runs.completed + runs.failed;
     let amounts = |amount: fn(&RunRow) -> u64| amount_stats(ended.iter().map(|row| amount(row)));
     let costs: Vec<u64> = ended.iter().filter_map(|row| row.cost).map(|cost| cost.0).collect();
     let unknown = (ended.len() - costs.len()) as u64;
@@ -79,7 +79,7 @@ fn stats_of_runs(rows: &[RunRow]) -> AgentStatsView {
         until: Timestamp::default(),
         truncated: false,
         runs,
-        success_rate: (decided > 0).then(|| runs.completed as f64 / decided as f64),
+        success_rate: (finished > 0).then(|| runs.completed as f64 / finished as f64),
         turns: amounts(|row| u64::from(row.turns)),
         input_tokens: amounts(|row| row.usage.input_tokens),
         output_tokens: amounts(|row| row.usage.output_tokens),

@@ -162,17 +162,18 @@ impl Longhaul {
 
     /// Whether the patch sets any budget cap higher than the agent's own cap.
     pub fn exceeds_agent_budget(&self, agent: &Agent, patch: BudgetPatch) -> bool {
-        let own = agent.run_policy(&self.services.agents.defaults, BudgetPatch::default()).budget;
+        let agent_budget =
+            agent.run_policy(&self.services.agents.defaults, BudgetPatch::default()).budget;
         let caps = patch.caps;
         // No cap of its own means unlimited, which nothing exceeds.
-        let above = |patch: Option<u64>, own: Option<u64>| match (patch, own) {
-            (Some(patch), Some(own)) => patch > own,
+        let exceeds = |value: Option<u64>, limit: Option<u64>| match (value, limit) {
+            (Some(value), Some(limit)) => value > limit,
             (None, _) | (_, None) => false,
         };
-        above(caps.micro_usd.map(|m| m.0), own.micro_usd.map(|m| m.0))
-            || above(caps.tokens, own.tokens)
-            || above(caps.turns.map(u64::from), own.turns.map(u64::from))
-            || above(caps.active.map(|m| m.0), own.active.map(|m| m.0))
+        exceeds(caps.micro_usd.map(|m| m.0), agent_budget.micro_usd.map(|m| m.0))
+            || exceeds(caps.tokens, agent_budget.tokens)
+            || exceeds(caps.turns.map(u64::from), agent_budget.turns.map(u64::from))
+            || exceeds(caps.active.map(|m| m.0), agent_budget.active.map(|m| m.0))
     }
 
     /// Builds the new run of a task. Also returns the definitions of the task's agents, to be stored.
@@ -219,18 +220,18 @@ impl Longhaul {
     ) -> Result<(TaskSpec, Blob), Error> {
         if agent.fixed_model && task.model.is_some() {
             let name = &agent.name;
-            let why = format!(
+            let reason = format!(
                 "the agent `{name}` is called as a function by a program and accepts no model"
             );
-            return Err(Rejection::InvalidTask(why).into());
+            return Err(Rejection::InvalidTask(reason).into());
         }
         let definition = agent.definition_blob();
         self.check_no_secret_in_agent(agent, &definition.content)?;
-        let bad = |bad: longhaul_core::id::IdError| Rejection::InvalidTask(bad.to_string());
+        let invalid = |error: longhaul_core::id::IdError| Rejection::InvalidTask(error.to_string());
         let source_inbox = task.source.as_ref().map(|source| source.inbox.clone());
         let inbox = match source_inbox.or_else(|| task.inbox.clone()) {
             Some(inbox) => inbox,
-            None => InboxName::new(DEFAULT_INBOX).map_err(bad)?,
+            None => InboxName::new(DEFAULT_INBOX).map_err(invalid)?,
         };
         let mut policy = agent.run_policy(&self.services.agents.defaults, task.budget);
         let is_event = event_text::is_event_task(agent, task.kind.as_deref(), task.event);
@@ -313,9 +314,9 @@ pub(super) fn check_task_count(count: usize) -> Result<(), Error> {
     match (1..=TASKS_MAX).contains(&count) {
         true => Ok(()),
         false => {
-            let why =
+            let reason =
                 format!("a submit must have 1 to {TASKS_MAX} tasks, and this one has {count}");
-            Err(Rejection::InvalidTask(why).into())
+            Err(Rejection::InvalidTask(reason).into())
         }
     }
 }
@@ -356,19 +357,19 @@ fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
     let kind = task.kind.as_deref().unwrap_or("-");
     check_text_len("the type", kind.len(), KIND_BYTES_MAX)?;
     if kind.is_empty() || kind.chars().any(char::is_control) {
-        let why = format!(
+        let reason = format!(
             "the type of the task must have 1 to {KIND_BYTES_MAX} bytes and no control characters"
         );
-        return Err(Rejection::InvalidTask(why).into());
+        return Err(Rejection::InvalidTask(reason).into());
     }
     if let Some(key) = &task.idempotency_key {
         check_printable_key(key, IDEMPOTENCY_KEY_BYTES_MAX + CALLER_PREFIX_BYTES_MAX)?;
     }
-    for (what, json) in
+    for (label, json) in
         [("the actor", &task.actor), ("the links", &task.links), ("the metadata", &task.metadata)]
     {
         let bytes = json.as_ref().map_or(0, |json| json.as_str().len());
-        check_text_len(what, bytes, EXTRA_BYTES_MAX)?;
+        check_text_len(label, bytes, EXTRA_BYTES_MAX)?;
     }
     Ok(())
 }
@@ -383,10 +384,10 @@ fn check_printable_key(key: &str, max_bytes: usize) -> Result<(), Error> {
     if !key.trim().is_empty() && key.len() <= max_bytes && key.chars().all(is_printable) {
         return Ok(());
     }
-    let why = format!(
+    let reason = format!(
         "an idempotency key must have 1 to {IDEMPOTENCY_KEY_BYTES_MAX} printable ASCII characters"
     );
-    Err(Rejection::InvalidTask(why).into())
+    Err(Rejection::InvalidTask(reason).into())
 }
 
 /// Fields of a task's metadata that name its thread (conversation) and its resource (the person or
@@ -408,12 +409,13 @@ fn set_thread_and_resource_from_metadata(mut task: Task) -> Result<Task, Error> 
         return Ok(task);
     }
     // Metadata that is not an object names neither.
-    let named: ThreadMetadata = serde_json::from_str(metadata).unwrap_or_default();
+    let thread_metadata: ThreadMetadata = serde_json::from_str(metadata).unwrap_or_default();
     if task.thread.is_none() {
-        task.thread = parse_metadata_name("threadId", named.thread, ThreadKey::new)?;
+        task.thread = parse_metadata_name("threadId", thread_metadata.thread, ThreadKey::new)?;
     }
     if task.resource.is_none() {
-        task.resource = parse_metadata_name("resourceId", named.resource, ResourceKey::new)?;
+        task.resource =
+            parse_metadata_name("resourceId", thread_metadata.resource, ResourceKey::new)?;
     }
     Ok(task)
 }
@@ -424,11 +426,11 @@ fn parse_metadata_name<T>(
     parse: impl Fn(String) -> Result<T, IdError>,
 ) -> Result<Option<T>, Error> {
     let invalid =
-        |why: String| Rejection::InvalidTask(format!("`metadata.{field}` is invalid: {why}"));
+        |reason: String| Rejection::InvalidTask(format!("`metadata.{field}` is invalid: {reason}"));
     match value {
         None => Ok(None),
         Some(Value::String(name)) => {
-            parse(name).map(Some).map_err(|bad| invalid(bad.to_string()).into())
+            parse(name).map(Some).map_err(|error| invalid(error.to_string()).into())
         }
         Some(_) => Err(invalid("it must be a text".to_owned()).into()),
     }
@@ -436,16 +438,16 @@ fn parse_metadata_name<T>(
 
 /// Returns the lane of the task, or the rendered lane template of the agent.
 pub(super) fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>, Error> {
-    let (None, Some(written)) = (&task.lane, &agent.lane) else {
+    let (None, Some(template)) = (&task.lane, &agent.lane) else {
         return Ok(task.lane.clone());
     };
-    let wrong = |why: String| Error::Template {
+    let template_error = |reason: String| Error::Template {
         agent: agent.name.to_string(),
         template_name: "the lane",
-        reason: why,
+        reason,
     };
     let values = template::template_values(&task.input, &task.context);
-    let filled = template::render_template(written, &values).map_err(wrong)?;
-    let lane = LaneKey::new(filled).map_err(|bad| wrong(bad.to_string()))?;
+    let lane_name = template::render_template(template, &values).map_err(template_error)?;
+    let lane = LaneKey::new(lane_name).map_err(|error| template_error(error.to_string()))?;
     Ok(Some(lane))
 }

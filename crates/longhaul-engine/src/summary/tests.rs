@@ -81,10 +81,10 @@ fn message_part_texts(message: &Message) -> Vec<String> {
 #[test]
 fn a_summary_keeps_messages_of_people_verbatim_and_adds_lost_identifiers() {
     let messages = sample_conversation();
-    let made =
+    let message =
         build_summary(split_conversation(&messages), "Read the code; found the issue.").unwrap();
-    let [goal, user_text, summary, lost] = &message_part_texts(&made)[..] else {
-        panic!("{made:?}");
+    let [goal, user_text, summary, identifiers] = &message_part_texts(&message)[..] else {
+        panic!("{message:?}");
     };
     assert_eq!(goal, "Test the build of /srv/app. Never touch `deploy.sh`.");
     assert_eq!(
@@ -95,31 +95,35 @@ fn a_summary_keeps_messages_of_people_verbatim_and_adds_lost_identifiers() {
     );
     assert!(summary.ends_with("Read the code; found the issue."), "{summary}");
     // Identifiers in the other parts or in the kept messages are not repeated.
-    assert_eq!(lost, "[longhaul] Also mentioned, word for word:\n\n- src/main.rs\n- ISSUE-77");
-    assert_eq!(super::summary_text(&[made]), "Read the code; found the issue.");
+    assert_eq!(
+        identifiers,
+        "[longhaul] Also mentioned, word for word:\n\n- src/main.rs\n- ISSUE-77"
+    );
+    assert_eq!(super::summary_text(&[message]), "Read the code; found the issue.");
 }
 
 #[test]
 fn identifiers_in_the_summary_are_not_added_again() {
     let messages = sample_conversation();
-    let made = build_summary(split_conversation(&messages), "src/main.rs has ISSUE-77.").unwrap();
-    assert_eq!(message_part_texts(&made).len(), 3);
+    let message =
+        build_summary(split_conversation(&messages), "src/main.rs has ISSUE-77.").unwrap();
+    assert_eq!(message_part_texts(&message).len(), 3);
 }
 
 #[test]
 fn a_second_summary_keeps_what_the_first_one_kept() {
     let messages = sample_conversation();
     let first = split_conversation(&messages);
-    let made = build_summary(first, "First, src/main.rs was read.").unwrap();
-    let mut next = vec![Arc::new(made)];
+    let message = build_summary(first, "First, src/main.rs was read.").unwrap();
+    let mut next = vec![Arc::new(message)];
     next.extend(first.kept_messages.iter().cloned());
     next.push(user_message("Stop at noon."));
     for number in 8..14 {
         next.extend(call_and_result_messages(number, ("list", json!({})), "ok"));
     }
     let second = ConversationSplit { task: first.task, ..split_conversation(&next) };
-    let made = build_summary(second, "Then all was listed.").unwrap();
-    let parts = message_part_texts(&made);
+    let message = build_summary(second, "Then all was listed.").unwrap();
+    let parts = message_part_texts(&message);
     assert_eq!(parts[0], message_part_texts(&messages[0])[0]);
     let user_text = &parts[1];
     assert!(user_text.contains("- Also: the port must stay 4180."), "{user_text}");
@@ -149,8 +153,8 @@ fn the_task_is_found_after_the_thread_messages() {
 #[test]
 fn a_summary_that_saves_nothing_is_discarded() {
     let messages = sample_conversation();
-    let check = |text: &str, why: &str| {
-        assert_eq!(build_summary(split_conversation(&messages), text), Err(why))
+    let check = |text: &str, reason: &str| {
+        assert_eq!(build_summary(split_conversation(&messages), text), Err(reason))
     };
     check("", "the summary is empty");
     check(" \n", "the summary is empty");
@@ -167,15 +171,15 @@ fn added_identifiers_are_limited_to_the_newest() {
         messages.extend(call_and_result_messages(number, ("read_file", input), &result_text));
         messages.push(user_message(&format!("Rule {number}: {}", "x".repeat(500))));
     }
-    let made = build_summary(split_conversation(&messages), "Read.").unwrap();
-    let parts = message_part_texts(&made);
-    let [_, user_text, _, lost] = &parts[..] else {
+    let message = build_summary(split_conversation(&messages), "Read.").unwrap();
+    let parts = message_part_texts(&message);
+    let [_, user_text, _, identifiers] = &parts[..] else {
         panic!("{}", parts.len());
     };
     assert!(user_text.len() <= USER_TEXT_BYTES_MAX + 100, "{}", user_text.len());
     assert!(user_text.contains("Rule 197:") && !user_text.contains("Rule 9:"));
-    assert!(lost.len() <= IDENTIFIERS_BYTES_MAX + 100, "{}", lost.len());
-    assert!(lost.contains("src/file_190.rs") && !lost.contains("src/file_2.rs"));
+    assert!(identifiers.len() <= IDENTIFIERS_BYTES_MAX + 100, "{}", identifiers.len());
+    assert!(identifiers.contains("src/file_190.rs") && !identifiers.contains("src/file_2.rs"));
 }
 
 #[test]
@@ -239,8 +243,8 @@ fn compaction_never_separates_a_call_from_its_result() {
         let mut after = vec![user_message("a summary")];
         after.extend(messages[until..].iter().cloned());
         check_message_order(&after).unwrap();
-        if let Ok(made) = build_summary(split_conversation(&messages), "short") {
-            after[0] = Arc::new(made);
+        if let Ok(message) = build_summary(split_conversation(&messages), "short") {
+            after[0] = Arc::new(message);
             check_message_order(&after).unwrap();
         }
     }
@@ -255,9 +259,9 @@ fn only_the_oldest_kept_messages_are_dropped() {
         let rule = format!("Rule {number}:\nfirst\n\n{}", "x".repeat(580));
         messages.insert(3, user_message(&rule));
     }
-    let made = build_summary(split_conversation(&messages), "Read.").unwrap();
+    let message = build_summary(split_conversation(&messages), "Read.").unwrap();
     let kept = split_conversation(&messages).kept_messages.to_vec();
-    let mut next = vec![Arc::new(made)];
+    let mut next = vec![Arc::new(message)];
     next.extend(kept);
     for number in 50..60 {
         next.push(user_message(&format!("Rule {number}: {}", "y".repeat(600))));
@@ -266,8 +270,8 @@ fn only_the_oldest_kept_messages_are_dropped() {
     for number in 8..14 {
         next.extend(call_and_result_messages(number, ("list", json!({})), "ok"));
     }
-    let made = build_summary(split_conversation(&next), "Then all was listed.").unwrap();
-    let user_text = &message_part_texts(&made)[1];
+    let message = build_summary(split_conversation(&next), "Then all was listed.").unwrap();
+    let user_text = &message_part_texts(&message)[1];
     assert!(user_text.len() <= USER_TEXT_BYTES_MAX + 100, "{}", user_text.len());
     // The earlier rules are in the order in which they were said: 49 first.
     for (rule, expected) in [("49", false), ("45", false), ("30", true), ("0", true), ("59", true)]
@@ -282,8 +286,8 @@ fn only_the_oldest_kept_messages_are_dropped() {
 fn a_message_may_quote_the_summary_marker() {
     let mut messages = sample_conversation();
     messages.insert(3, user_message("[longhaul] is what your notes begin with: leave those out."));
-    let made = build_summary(split_conversation(&messages), "Read.").unwrap();
-    let user_text = &message_part_texts(&made)[1];
+    let message = build_summary(split_conversation(&messages), "Read.").unwrap();
+    let user_text = &message_part_texts(&message)[1];
     assert!(user_text.contains("- [longhaul] is what your notes"), "{user_text}");
     assert!(!user_text.contains("Little is left"), "{user_text}");
 }

@@ -59,13 +59,13 @@ impl ClaimLoop<'_> {
         let mut work = self.services.notifier.subscribe_to_ready_runs();
         // Set when the response to a claim was lost, so that runs may have been claimed without our
         // knowledge.
-        let mut unsure = false;
+        let mut is_uncertain = false;
         while !self.shutdown.is_draining() {
-            if unsure {
+            if is_uncertain {
                 let notifier = &self.services.notifier;
                 let is_lost = |claim| !notifier.is_claim_driven(claim);
                 match release_claims_if(self.services, self.heartbeats, is_lost).await {
-                    Ok(()) => unsure = false,
+                    Ok(()) => is_uncertain = false,
                     Err(error) => {
                         self.wait_after_transient_error(error).await?;
                         continue;
@@ -95,7 +95,7 @@ impl ClaimLoop<'_> {
                             filtered.rewind_to_last_page();
                         }
                         self.wait_after_transient_error(error).await?;
-                        unsure = true;
+                        is_uncertain = true;
                         continue;
                     }
                 }
@@ -180,21 +180,21 @@ impl ClaimLoop<'_> {
             host: Some(self.options.host.clone()),
         };
         let claimed = self.services.store.claim_runs(request).await?;
-        let got = claimed.len();
-        if let Some(filtered) = self.filtered.as_mut().filter(|_| Some(got) < accepted) {
+        let claimed_count = claimed.len();
+        if let Some(filtered) = self.filtered.as_mut().filter(|_| Some(claimed_count) < accepted) {
             filtered.rewind_to_last_page();
         }
-        self.has_claimed |= got > 0;
+        self.has_claimed |= claimed_count > 0;
         for (claim, permit) in claimed.into_iter().zip(permits) {
             let permit = DrivePermit::new(permit);
             self.pool.start_driver(identity.create_assignment(claim, self.shutdown, permit));
         }
-        Ok(match got {
+        Ok(match claimed_count {
             0 if accepted.is_some() || self.has_ready_run_after_empty_claim().await? => {
                 ClaimRunsOutcome::Nothing
             }
             0 => ClaimRunsOutcome::Empty,
-            _ if got == requested => ClaimRunsOutcome::Full,
+            _ if claimed_count == requested => ClaimRunsOutcome::Full,
             _ => ClaimRunsOutcome::Some,
         })
     }

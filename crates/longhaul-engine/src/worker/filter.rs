@@ -105,7 +105,7 @@ impl TaskFilterCaller {
 
     fn start_filter_thread(&self) -> std::io::Result<mpsc::Sender<FilterCall>> {
         let (sender, calls) = mpsc::channel::<FilterCall>();
-        let (filter, counted) = (self.filter.clone(), Arc::clone(&self.threads));
+        let (filter, thread_counter) = (self.filter.clone(), Arc::clone(&self.threads));
         std::thread::Builder::new().name("task-filter".to_owned()).spawn(move || {
             for (task, answer) in calls {
                 let verdict = match catch_unwind(AssertUnwindSafe(|| (filter.0)(&task))) {
@@ -116,7 +116,7 @@ impl TaskFilterCaller {
                 // Nobody waits for a verdict that came too late.
                 _ = answer.send(verdict);
             }
-            drop(counted);
+            drop(thread_counter);
         })?;
         Ok(sender)
     }

@@ -94,14 +94,14 @@ impl FilteredQueue {
     /// again before their ends are reached, because runs with a higher priority may have arrived.
     pub(super) fn set_next_page_start(&mut self, have_queues_changed: bool) {
         let now = self.services.clock.monotonic_time();
-        let passed = now.minus(self.started);
+        let elapsed = now.minus(self.started);
         let is_due = match (self.is_at_end(), have_queues_changed) {
             (true, true) => true,
             (true, false) => {
-                let rest = Millis(self.reading.0.saturating_mul(REREAD_FACTOR));
-                passed >= RESTART_INTERVAL.max(rest)
+                let min_pause = Millis(self.reading.0.saturating_mul(REREAD_FACTOR));
+                elapsed >= RESTART_INTERVAL.max(min_pause)
             }
-            (false, true) => passed >= RESTART_INTERVAL,
+            (false, true) => elapsed >= RESTART_INTERVAL,
             (false, false) => false,
         };
         if is_due {

@@ -106,12 +106,12 @@ impl HeartbeatSender {
         let (started, started_at) = (clock.monotonic_time(), clock.now());
         let interval = Millis(self.ttl.0 / 3);
         loop {
-            let passed = clock.monotonic_time().minus(started);
-            let expected = started_at.plus(passed);
-            if passed >= interval || !clock.now().is_within(CLOCK_STEP_MAX, expected) {
+            let elapsed = clock.monotonic_time().minus(started);
+            let expected = started_at.plus(elapsed);
+            if elapsed >= interval || !clock.now().is_within(CLOCK_STEP_MAX, expected) {
                 return;
             }
-            clock.sleep(CLOCK_STEP_MAX.min(interval.minus(passed))).await;
+            clock.sleep(CLOCK_STEP_MAX.min(interval.minus(elapsed))).await;
         }
     }
 
@@ -119,15 +119,14 @@ impl HeartbeatSender {
     /// identity.
     pub(super) async fn send_heartbeat(&self, draining: bool) -> Result<(), Error> {
         let identity = self.current_identity();
-        let sent = self.services.clock.monotonic_nanos();
-        let renewed =
-            self.services.store.heartbeat(self.build_heartbeat(&identity, draining)).await?;
-        if renewed.reaped > 0 {
-            tracing::warn!(runs = renewed.reaped, "released the runs of a dead worker");
+        let sent_at = self.services.clock.monotonic_nanos();
+        let ack = self.services.store.heartbeat(self.build_heartbeat(&identity, draining)).await?;
+        if ack.reaped > 0 {
+            tracing::warn!(runs = ack.reaped, "released the runs of a dead worker");
             self.services.notifier.notify_runs_ready();
         }
-        if renewed.liveness != WorkerLiveness::Dead {
-            identity.lease.renew(sent);
+        if ack.liveness != WorkerLiveness::Dead {
+            identity.lease.renew(sent_at);
             return Ok(());
         }
         tracing::error!(worker = %identity.worker, "the lease of the worker has expired");

@@ -146,10 +146,10 @@ async fn release_run_if_still_claimed(services: &EngineServices, assignment: &Ru
     if assignment.shutdown.is_draining() && !assignment.lease.is_lost() {
         // The driver has appended a release event where that was possible.
         let changes = vec![RowChange::UpdateScheduling(RunSchedulingUpdate::Release)];
-        let given =
+        let result =
             change_rows_of_claimed_run(services, assignment.worker, &assignment.claim, changes)
                 .await;
-        if let Err(error) = given {
+        if let Err(error) = result {
             tracing::warn!(run = %assignment.claim.run, %error, "could not release the run");
         }
     }

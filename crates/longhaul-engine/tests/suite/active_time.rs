@@ -37,9 +37,9 @@ async fn a_model_call_is_cut_at_the_cap_and_repeated_after_a_raise() {
     let journal = engine.advance_until(run, "run.waiting").await;
     let expected = ["turn.started", "budget.reached", "turn.failed", "run.waiting"];
     assert_eq!(last_kinds(&journal, &expected), expected);
-    let why = engine.longhaul.explain_run(run).await.unwrap();
-    assert_eq!(why.message, "The run's budget of active time is used up.");
-    assert_eq!(why.command, format!("longhaul resume {run} --budget active_time=10m"));
+    let explanation = engine.longhaul.explain_run(run).await.unwrap();
+    assert_eq!(explanation.message, "The run's budget of active time is used up.");
+    assert_eq!(explanation.command, format!("longhaul resume {run} --budget active_time=10m"));
     let active = engine.longhaul.get_run(run).await.unwrap().active_ms;
     assert!((2_000..4_000).contains(&active), "{active}");
     engine.longhaul.resume_run(run, Some(RAISE), "cli:test").await.unwrap();

@@ -35,8 +35,8 @@ async fn the_runs_of_a_sequential_batch_go_one_after_another() {
     engine.longhaul.pause_run(runs[2], "cli:anna").await.unwrap();
     engine.longhaul.resume_run(runs[2], None, "cli:anna").await.unwrap();
     engine.until(runs[2], "run.waiting").await;
-    let why = engine.longhaul.explain_run(runs[2]).await.unwrap();
-    assert_eq!(why.message, "The run waits for the run before it in its batch.");
+    let explanation = engine.longhaul.explain_run(runs[2]).await.unwrap();
+    assert_eq!(explanation.message, "The run waits for the run before it in its batch.");
     assert_eq!(latch.arrivals(), 1);
     latch.open();
     let mut last_end = Timestamp::default();
@@ -83,12 +83,12 @@ async fn a_batch_is_submitted_once_per_key_and_only_as_a_whole() {
         tasks
     };
     let first = engine.longhaul.submit_batch(keyed(2), RunBatchMode::Sequential).await.unwrap();
-    let again = engine.longhaul.submit_batch(keyed(2), RunBatchMode::Sequential).await.unwrap();
-    assert_eq!(first.id, again.id);
+    let repeated = engine.longhaul.submit_batch(keyed(2), RunBatchMode::Sequential).await.unwrap();
+    assert_eq!(first.id, repeated.id);
     let ids = |batch: &longhaul_api::batch::BatchView| {
         batch.runs.iter().map(|run| run.id).collect::<Vec<_>>()
     };
-    assert_eq!(ids(&first), ids(&again));
+    assert_eq!(ids(&first), ids(&repeated));
     for (tasks, mode) in [(keyed(2), RunBatchMode::Parallel), (keyed(3), RunBatchMode::Sequential)]
     {
         let error = engine.longhaul.submit_batch(tasks, mode).await.unwrap_err();
@@ -106,8 +106,8 @@ async fn a_batch_is_submitted_once_per_key_and_only_as_a_whole() {
             engine.longhaul.submit_batch(tasks, RunBatchMode::Sequential).await.unwrap_err();
         assert_eq!(error.code(), code);
     }
-    let shown = engine.longhaul.batch(first.id).await.unwrap();
-    assert_eq!((ids(&shown), shown.mode), (ids(&first), RunBatchMode::Sequential));
+    let batch = engine.longhaul.batch(first.id).await.unwrap();
+    assert_eq!((ids(&batch), batch.mode), (ids(&first), RunBatchMode::Sequential));
 }
 
 #[tokio::test]

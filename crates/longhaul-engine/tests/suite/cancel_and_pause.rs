@@ -15,8 +15,8 @@ use crate::suite::harness::{TestEngine, answer, count, engine_with, kinds, outco
 use longhaul_testkit::latch::Latch;
 
 async fn cancel(engine: &TestEngine, run: RunId) {
-    let done = engine.longhaul.cancel_run(run, "cli:anna", "enough").await;
-    done.unwrap();
+    let result = engine.longhaul.cancel_run(run, "cli:anna", "enough").await;
+    result.unwrap();
 }
 
 /// Checks that no event after the request starts something.
@@ -30,9 +30,9 @@ fn assert_nothing_starts_after(journal: &[JournalEntry], kind: &str) {
 
 /// Builds an engine whose model waits at a latch.
 fn engine_in_model_call(latch: &Latch) -> TestEngine {
-    let line = FakeReply::call("act", json!({})).after_latch(latch);
+    let reply = FakeReply::call("act", json!({})).after_latch(latch);
     let tool = FakeTool::new("act", Once, &EffectLog::default());
-    engine_with([line]).tools([tool]).start()
+    engine_with([reply]).tools([tool]).start()
 }
 
 /// Builds an engine with a tool of this class that waits at a latch, and another call after it.
@@ -82,18 +82,18 @@ async fn a_cancel_stops_a_pure_call_and_awaits_a_once_call() {
 
 #[tokio::test]
 async fn a_once_call_that_outlasts_the_grace_is_in_doubt() {
-    let (never, effects) = (Latch::closed(), EffectLog::default());
-    let tool = FakeTool::new("act", Once, &effects).after_latch(&never);
-    let plan = engine_with([FakeReply::call("act", json!({}))]).tools([tool]);
-    let engine = plan.with_sim_clock().start();
+    let (latch, effects) = (Latch::closed(), EffectLog::default());
+    let tool = FakeTool::new("act", Once, &effects).after_latch(&latch);
+    let builder = engine_with([FakeReply::call("act", json!({}))]).tools([tool]);
+    let engine = builder.with_sim_clock().start();
     let run = engine.submit().await;
-    never.reached(1).await;
+    latch.reached(1).await;
     let started = engine.longhaul.current_store_time().await.unwrap();
     cancel(&engine, run).await;
     let journal = engine.advance_until(run, "run.cancelled").await;
     assert_eq!(count(&journal, "tool.in_doubt"), 1, "{:?}", kinds(&journal));
-    let took = journal.last().unwrap().at.duration_since(started);
-    assert!((10_000..15_000).contains(&took.0), "{took:?}");
+    let elapsed = journal.last().unwrap().at.duration_since(started);
+    assert!((10_000..15_000).contains(&elapsed.0), "{elapsed:?}");
 }
 
 #[tokio::test]
@@ -157,8 +157,8 @@ async fn a_pause_waits_for_running_calls_and_a_resume_continues() {
     assert_eq!(count(&entries, "turn.completed"), 1, "{:?}", kinds(&entries));
     assert_nothing_starts_after(&entries, "run.pause_requested");
     assert_eq!(engine.longhaul.get_run(run).await.unwrap().status, Status::Paused);
-    let again = engine.longhaul.pause_run(run, "cli:anna").await.unwrap_err();
-    assert_eq!(again.code(), "already_in_state");
+    let error = engine.longhaul.pause_run(run, "cli:anna").await.unwrap_err();
+    assert_eq!(error.code(), "already_in_state");
     engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
 

@@ -125,17 +125,17 @@ async fn steps_run_in_order_under_one_root_and_see_the_previous_result() {
     let journal = engine.ended(root).await;
     let [.., started, completed] = kinds(&journal)[..] else { panic!("{journal:?}") };
     assert_eq!((started, completed), ("chain.step_started", "run.completed"));
-    let asked = |run| {
+    let request_of = |run| {
         let requests = engine.model.requests();
         requests.into_iter().find(|request| request.run == run).unwrap()
     };
-    let build = asked(rows[1].id);
+    let build = request_of(rows[1].id);
     assert_eq!(
         user_texts(&build),
         ["Build it.\n\n## Result of the previous step, `plan`\n\nUse a map."]
     );
     // A template that uses the results gets no copy in the task.
-    let review = asked(rows[2].id);
+    let review = request_of(rows[2].id);
     assert_eq!(user_texts(&review), ["Build it."]);
     let system = format!("{:?}", review.system);
     assert!(system.contains("Built. as in: Use a map."), "{system}");
@@ -154,7 +154,7 @@ async fn conditions_read_the_structured_output() {
             ChainStepSpec::new("plan"),
         ]
     };
-    for (build, review, ran) in [
+    for (build, review, expected) in [
         ("Built.", ISSUES, &["build", "review", "fix", "plan"][..]),
         ("Built.", NO_ISSUES, &["build", "review", "plan"]),
         (r#"{"success": false}"#, ISSUES, &["build", "plan"]),
@@ -164,7 +164,7 @@ async fn conditions_read_the_structured_output() {
         set_reply(&engine, "build", FakeReply::Text(build));
         set_reply(&engine, "review", FakeReply::Text(review));
         let root = engine.longhaul.submit(chain(steps())).await.unwrap();
-        assert_eq!(agents(&engine.chain_ended(root).await), ran, "{build} {review}");
+        assert_eq!(agents(&engine.chain_ended(root).await), expected, "{build} {review}");
     }
 }
 
@@ -175,8 +175,8 @@ async fn rounds_are_bounded_and_every_round_is_a_run() {
     let steps = vec![ChainStepSpec::new("review"), fix_and_repeat(2), ChainStepSpec::new("plan")];
     let root = engine.longhaul.submit(chain(steps)).await.unwrap();
     let rows = engine.chain_ended(root).await;
-    let ran = ["review", "fix", "review", "fix", "review", "fix", "plan"];
-    assert_eq!(agents(&rows), ran);
+    let expected = ["review", "fix", "review", "fix", "review", "fix", "plan"];
+    assert_eq!(agents(&rows), expected);
     let steps: Vec<u32> = rows.iter().map(|row| row.chain.as_ref().unwrap().step).collect();
     assert_eq!(steps, [0, 1, 0, 1, 0, 1, 2]);
 }
@@ -262,8 +262,8 @@ async fn the_lane_is_kept_and_a_cancel_of_any_step_cancels_the_chain() {
 async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
     let engine = engine();
     let question = || FakeReply::call("ask_human", json!({ "question": "Which?" }));
-    let refused = FakeReply::Fail(FailureClass::InvalidRequest);
-    engine.add_agent("build", [question(), refused]);
+    let failure = FakeReply::Fail(FailureClass::InvalidRequest);
+    engine.add_agent("build", [question(), failure]);
     let steps = ["plan", "build", "review"].map(ChainStepSpec::new).to_vec();
     let root = engine.longhaul.submit(chain(steps)).await.unwrap();
     let build = next_run(&engine.ended(root).await);
@@ -280,15 +280,15 @@ async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
         is_task: false,
     };
     for _ in 0..2 {
-        let sent = longhaul.steer_idempotently(root, message.clone()).await.unwrap();
-        assert_eq!((sent.run, sent.id), (build, message.steer));
+        let receipt = longhaul.steer_idempotently(root, message.clone()).await.unwrap();
+        assert_eq!((receipt.run, receipt.id), (build, message.steer));
     }
-    let sent = longhaul.steer(root, "and well", SteerDelivery::FollowUp, by).await.unwrap();
+    let receipt = longhaul.steer(root, "and well", SteerDelivery::FollowUp, by).await.unwrap();
     let messages = longhaul.list_steers(build).await.unwrap();
-    assert_eq!((sent.run, messages.len()), (build, 2));
-    let patient = SteerMessage { text: "no hurry".to_owned(), ..message };
-    longhaul.update_steer(root, patient).await.unwrap();
-    longhaul.withdraw_steer(root, sent.id, by).await.unwrap();
+    assert_eq!((receipt.run, messages.len()), (build, 2));
+    let updated = SteerMessage { text: "no hurry".to_owned(), ..message };
+    longhaul.update_steer(root, updated).await.unwrap();
+    longhaul.withdraw_steer(root, receipt.id, by).await.unwrap();
     let messages = longhaul.list_steers(build).await.unwrap();
     assert_eq!(
         (messages[0].text.as_str(), messages[1].status),
@@ -305,15 +305,15 @@ async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
     // The first run has not failed, but its chain has.
     let retry = longhaul.retry(root, by).await.unwrap().run_ids()[0];
     assert_eq!(longhaul.get_run(retry).await.unwrap().retry_of, Some(build));
-    let again = longhaul.retry(build, by).await.unwrap();
-    assert_eq!(again.run_ids(), [retry], "a failed run has one retry");
+    let repeated = longhaul.retry(build, by).await.unwrap();
+    assert_eq!(repeated.run_ids(), [retry], "a failed run has one retry");
     let review = next_run(&engine.ended(retry).await);
     engine.gate(review).await;
     for run in [root, build, retry] {
         let view = longhaul.get_run(run).await.unwrap().chain.unwrap();
         assert_eq!((view.status, view.current), (ChainStatus::Waiting, review), "{run}");
-        let why = longhaul.explain_run(run).await.unwrap();
-        assert!(why.message.contains(&review.to_string()), "{why:?}");
+        let explanation = longhaul.explain_run(run).await.unwrap();
+        assert!(explanation.message.contains(&review.to_string()), "{explanation:?}");
     }
     assert_eq!(longhaul.retry(root, by).await.unwrap_err().code(), "not_failed");
     assert_eq!(longhaul.cancel_run(root, by, "").await.unwrap(), review);
@@ -337,7 +337,7 @@ async fn auto_approving() -> (TestEngine, RunId) {
 }
 
 #[tokio::test]
-async fn a_result_approves_itself_after_three_seconds() {
+async fn a_result_is_approved_automatically_after_three_seconds() {
     let (engine, root) = auto_approving().await;
     let gate = engine.gate(root).await;
     let journal = engine.advance_until(root, "gate.answered").await;

@@ -51,13 +51,16 @@ async fn a_long_run_is_recovered_from_the_start_of_its_conversation() {
         let view = engine.longhaul.get_run(run).await.unwrap();
         assert_eq!((view.turns, view.tools_called.len()), (TURNS as u32 + 1, TURNS + 1));
         let view_reads = reads();
-        let given = answer(&gate, GateDecision::Answer("left".into()));
-        engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
-        let whole = engine.ended(run).await;
+        let gate_answer = answer(&gate, GateDecision::Answer("left".into()));
+        engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
+        let final_journal = engine.ended(run).await;
         let driver_reads = reads();
-        assert_eq!(outcome_text(&whole), "done");
+        assert_eq!(outcome_text(&final_journal), "done");
         texts.push(format!("{:?}", engine.model.requests().last().unwrap().messages));
-        assert_eq!(engine.longhaul.replay_run(run).await.unwrap(), Run::replay(&whole).unwrap());
+        assert_eq!(
+            engine.longhaul.replay_run(run).await.unwrap(),
+            Run::replay(&final_journal).unwrap()
+        );
         if hides_checkpoints {
             assert_eq!((checkpoint, view_reads), (None, vec![Seq::START]));
             continue;

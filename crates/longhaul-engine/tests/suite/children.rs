@@ -105,8 +105,8 @@ async fn an_agent_that_starts_itself_ends_at_the_maximum_depth() {
 
 #[tokio::test]
 async fn the_number_of_open_runs_of_a_tree_is_bounded() {
-    let many = vec![run_agent("reader", "a"); CHILDREN_MAX + 1];
-    let engine = engine([FakeReply::Calls(many)]);
+    let calls = vec![run_agent("reader", "a"); CHILDREN_MAX + 1];
+    let engine = engine([FakeReply::Calls(calls)]);
     engine.add_agent("reader", [FakeReply::Text("B")]);
     let run = engine.submit().await;
     engine.ended(run).await;
@@ -125,8 +125,8 @@ async fn gates_in_children_are_answered_there() {
     for row in children(&engine, run, 2).await {
         let gate = engine.gate(row.id).await;
         assert_eq!(gate.run, row.id);
-        let given = answer(&gate, GateDecision::Answer("B".into()));
-        engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+        let gate_answer = answer(&gate, GateDecision::Answer("B".into()));
+        engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     }
     engine.ended(run).await;
     assert_eq!(engine.results(), vec![("thanks".to_owned(), false); 2]);
@@ -150,8 +150,8 @@ async fn a_cancel_reaches_the_children_unless_the_agent_keeps_them() {
         let gate = engine.gate(child).await;
         engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
         if on_cancel == ChildCancelPolicy::Keep {
-            let given = answer(&gate, GateDecision::Answer("B".into()));
-            engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+            let gate_answer = answer(&gate, GateDecision::Answer("B".into()));
+            engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
         }
         engine.ended(child).await;
         assert_eq!(engine.longhaul.get_run(child).await.unwrap().status, expected);
@@ -204,14 +204,14 @@ async fn a_model_can_look_at_its_children_write_to_them_and_cancel_them() {
     let run = engine.submit().await;
     let rows = children(&engine, run, 2).await;
     let requests = engine.model.requests();
-    let own: Vec<_> = requests.iter().filter(|request| request.run == run).collect();
-    let results = |index: usize| crate::suite::harness::model::results(own[index]);
+    let parent_requests: Vec<_> = requests.iter().filter(|request| request.run == run).collect();
+    let results = |index: usize| crate::suite::harness::model::results(parent_requests[index]);
     let status = &results(2)[0].0;
     assert!(rows.iter().all(|row| status.contains(&row.id.to_string())), "{status}");
-    let (refused, is_error) = &results(4)[0];
-    assert!(*is_error && refused.contains("Call `wait` with `child`"), "{refused}");
+    let (text, is_error) = &results(4)[0];
+    assert!(*is_error && text.contains("Call `wait` with `child`"), "{text}");
     let cancel = |row: &RunRow| ("cancel_child", json!({ "child": row.id, "text": "enough" }));
-    let mut replies = vec![FakeReply::Text("unused"); own.len()];
+    let mut replies = vec![FakeReply::Text("unused"); parent_requests.len()];
     replies.push(FakeReply::Calls(rows.iter().map(cancel).collect()));
     engine.model.set_replies(replies);
     engine.longhaul.steer(run, "Stop them.", SteerDelivery::AfterBatch, "cli:anna").await.unwrap();
@@ -255,10 +255,13 @@ async fn a_parent_is_explained_by_what_its_child_waits_for() {
     let run = engine.submit().await;
     let child = children(&engine, run, 1).await[0].id;
     let gate = engine.gate(child).await.spec.id;
-    let why = engine.longhaul.explain_run(run).await.unwrap();
+    let explanation = engine.longhaul.explain_run(run).await.unwrap();
     let expected =
         format!("The run waits for {child} to end. {child}: The run waits for an answer: Which?");
-    assert_eq!((why.message, why.command), (expected, format!("longhaul answer {gate} TEXT")));
+    assert_eq!(
+        (explanation.message, explanation.command),
+        (expected, format!("longhaul answer {gate} TEXT"))
+    );
     engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     engine.ended(child).await;
 }
@@ -277,8 +280,11 @@ async fn a_child_whose_call_does_not_fit_beside_that_of_another_child_waits_for_
     let waits = rows.iter().map(|row| Box::pin(engine.until(row.id, "run.waiting")));
     let (entries, _, _) = futures_util::future::select_all(waits).await;
     let waiting = entries.last().unwrap().run;
-    let why = engine.longhaul.explain_run(waiting).await.unwrap();
-    assert_eq!((why.reason.as_deref(), why.command.as_str()), (Some("budget_held"), ""));
+    let explanation = engine.longhaul.explain_run(waiting).await.unwrap();
+    assert_eq!(
+        (explanation.reason.as_deref(), explanation.command.as_str()),
+        (Some("budget_held"), "")
+    );
     latch.open();
     engine.ended(run).await;
     assert_eq!(engine.results(), vec![("read".to_owned(), false); 2]);
@@ -331,9 +337,14 @@ async fn a_parent_is_explained_by_the_child_that_needs_a_person() {
     let asker = rows.iter().find(|row| row.agent.as_str() == "asker").unwrap().id;
     let gate = engine.gate(asker).await.spec.id;
     engine.until(asker, "run.waiting").await;
-    let why = engine.longhaul.explain_run(run).await.unwrap();
-    assert_eq!(why.command, format!("longhaul answer {gate} TEXT"), "{}", why.message);
-    assert!(why.message.contains("and 1 more child run to end"), "{}", why.message);
+    let explanation = engine.longhaul.explain_run(run).await.unwrap();
+    assert_eq!(
+        explanation.command,
+        format!("longhaul answer {gate} TEXT"),
+        "{}",
+        explanation.message
+    );
+    assert!(explanation.message.contains("and 1 more child run to end"), "{}", explanation.message);
     latch.open();
     engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     engine.ended(asker).await;
@@ -361,9 +372,9 @@ async fn the_budget_in_the_file_of_a_child_limits_the_child() {
     let run = engine.submit().await;
     let child = children(&engine, run, 1).await[0].id;
     engine.until(child, "run.waiting").await;
-    let why = engine.longhaul.explain_run(child).await.unwrap();
-    assert_eq!(why.message, "The run's budget of tokens is used up.");
-    assert_eq!(why.command, format!("longhaul resume {child} --budget tokens=100000"));
+    let explanation = engine.longhaul.explain_run(child).await.unwrap();
+    assert_eq!(explanation.message, "The run's budget of tokens is used up.");
+    assert_eq!(explanation.command, format!("longhaul resume {child} --budget tokens=100000"));
     let raise = BudgetRaise { tokens: Some(100_000), ..BudgetRaise::default() };
     engine.longhaul.resume_run(child, Some(raise), "cli:anna").await.unwrap();
     engine.ended(run).await;
@@ -384,9 +395,9 @@ async fn the_budget_of_a_kept_child_can_be_raised_after_its_root_has_ended() {
     let run = engine.submit().await;
     let child = children(&engine, run, 1).await[0].id;
     engine.until(child, "run.waiting").await;
-    let why = async || engine.longhaul.explain_run(child).await.unwrap();
-    assert_eq!(why().await.message, "The run's budget of tokens of its whole tree is used up.");
-    assert_eq!(why().await.command, format!("longhaul resume {run} --budget tokens=100000"));
+    let explain = async || engine.longhaul.explain_run(child).await.unwrap();
+    assert_eq!(explain().await.message, "The run's budget of tokens of its whole tree is used up.");
+    assert_eq!(explain().await.command, format!("longhaul resume {run} --budget tokens=100000"));
     let resume_child = async |tokens| {
         let raise = BudgetRaise { tokens: Some(tokens), ..BudgetRaise::default() };
         engine.longhaul.resume_run(child, Some(raise), "cli:anna").await
@@ -398,7 +409,7 @@ async fn the_budget_of_a_kept_child_can_be_raised_after_its_root_has_ended() {
     assert_eq!(error, expected);
     engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     engine.ended(run).await;
-    assert_eq!(why().await.command, format!("longhaul resume {child} --budget tokens=100000"));
+    assert_eq!(explain().await.command, format!("longhaul resume {child} --budget tokens=100000"));
     let error = resume_child(7_000).await.unwrap_err().to_string();
     assert_eq!(error, "the budget of tokens is 8000 already, and a raise does not lower it");
     resume_child(100_000).await.unwrap();

@@ -126,18 +126,18 @@ async fn a_worker_claims_only_its_types() {
 async fn a_worker_of_one_tree_claims_no_other_run() {
     let mut engine = engine_with([FakeReply::Text("done")]).build();
     let other = submit(&engine, |_| {}).await;
-    let own = submit(&engine, |task| task.inbox = Some(inbox("mail"))).await;
+    let root = submit(&engine, |task| task.inbox = Some(inbox("mail"))).await;
     let log = Arc::<ClaimLog>::default();
     start(&mut engine, &log, None, |options| {
         options.inboxes.clear();
-        options.only_tree = Some(own);
+        options.only_tree = Some(root);
     });
-    engine.ended(own).await;
+    engine.ended(root).await;
     log.emptied(1).await;
-    assert_eq!(log.claimed(), [own]);
-    let why = engine.longhaul.explain_run(other).await.unwrap();
-    assert!(why.message.contains("only its own run"), "{}", why.message);
-    assert_eq!(why.command, format!("longhaul watch {other}"));
+    assert_eq!(log.claimed(), [root]);
+    let explanation = engine.longhaul.explain_run(other).await.unwrap();
+    assert!(explanation.message.contains("only its own run"), "{}", explanation.message);
+    assert_eq!(explanation.command, format!("longhaul watch {other}"));
     let row = engine.longhaul.run_row(other).await.unwrap();
     assert!(engine.longhaul.explain_unstarted_run(&row).await.unwrap().is_some());
 }
@@ -178,7 +178,7 @@ async fn a_filter_finds_the_accepted_run_behind_many_refused_ones() {
 #[tokio::test]
 async fn a_filter_that_panics_or_blocks_refuses_only_its_task() {
     let mut engine = engine_with([FakeReply::Text("done")]).build();
-    let bad = submit(&engine, |task| task.kind = Some("panics".into())).await;
+    let panicking = submit(&engine, |task| task.kind = Some("panics".into())).await;
     let stuck = submit(&engine, |task| task.kind = Some("blocks".into())).await;
     let good = submit(&engine, |_| {}).await;
     let calls = Arc::<Mutex<Vec<String>>>::default();
@@ -202,7 +202,7 @@ async fn a_filter_that_panics_or_blocks_refuses_only_its_task() {
     stop.request_drain();
     engine.worker_stopped().await;
     assert_eq!(*calls.lock().unwrap(), ["panics", "blocks"]);
-    for run in [bad, stuck] {
+    for run in [panicking, stuck] {
         assert_eq!(status(&engine, run).await, Status::Pending);
     }
 }
@@ -304,8 +304,8 @@ async fn a_run_that_no_worker_takes_says_why() {
         task.kind = Some("letter".into());
     });
     let run = run.await;
-    let alone = engine.longhaul.explain_run(run).await.unwrap();
-    assert_eq!(alone.message, "The run waits for a worker.");
+    let explanation = engine.longhaul.explain_run(run).await.unwrap();
+    assert_eq!(explanation.message, "The run waits for a worker.");
     let workers = [
         (inbox("default"), "No worker serves the inbox `mail`"),
         (inbox("mail"), "The workers of the inbox `mail` do not take tasks of the type `letter`:"),
@@ -317,13 +317,13 @@ async fn a_run_that_no_worker_takes_says_why() {
             options.types = vec!["invoice".into()];
         });
         log.emptied(1).await;
-        let why = engine.longhaul.explain_run(run).await.unwrap();
-        assert!(why.message.contains(message), "{}", why.message);
-        assert_eq!(why.command, "", "a second worker can't drive the store");
-        assert_eq!(engine.longhaul.get_run(run).await.unwrap().now, why.message);
+        let explanation = engine.longhaul.explain_run(run).await.unwrap();
+        assert!(explanation.message.contains(message), "{}", explanation.message);
+        assert_eq!(explanation.command, "", "a second worker can't drive the store");
+        assert_eq!(engine.longhaul.get_run(run).await.unwrap().now, explanation.message);
         let filter = RunFilter { limit: 10, ..RunFilter::default() };
         let listed = engine.longhaul.list_brief_runs(filter).await.unwrap();
-        assert_eq!(listed[0].now, why.message);
+        assert_eq!(listed[0].now, explanation.message);
     }
     engine.spawn_worker(|options| options.inboxes = vec![inbox("mail")]);
     engine.ended(run).await;

@@ -14,8 +14,8 @@ use crate::suite::harness::{TestEngine, count, engine_with};
 const HOUR: Millis = Millis::from_secs(3_600);
 
 /// Starts a worker with the default lease and poll interval, on a clock that the test advances.
-fn start_engine(lines: impl IntoIterator<Item = FakeReply>) -> (TestEngine, SimClock) {
-    let mut engine = engine_with(lines).with_sim_clock().build();
+fn start_engine(replies: impl IntoIterator<Item = FakeReply>) -> (TestEngine, SimClock) {
+    let mut engine = engine_with(replies).with_sim_clock().build();
     engine.spawn_worker(|options| {
         options.lease = Millis::from_secs(15);
         options.poll = Millis::from_secs(1);

@@ -21,8 +21,8 @@ async fn a_question_waits_for_an_answer_that_the_model_reads() {
     assert_eq!((&gate.spec.kind, gate.spec.ask.as_str()), (&GateKind::Question, "Which?"));
     assert_eq!(gate.spec.options, ["a", "b"]);
     let invalid = answer(&gate, GateDecision::Answer("the blue one".into()));
-    let refused = engine.longhaul.answer_gate(gate.spec.id, invalid).await.unwrap_err();
-    assert_eq!(refused.code(), "invalid_answer");
+    let error = engine.longhaul.answer_gate(gate.spec.id, invalid).await.unwrap_err();
+    assert_eq!(error.code(), "invalid_answer");
     let gate_answer = answer(&gate, GateDecision::Answer("B".into()));
     engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;
@@ -70,9 +70,9 @@ async fn a_signal_ends_a_wait() {
         (gate.spec.kind.clone(), &gate.spec.tags[..]),
         (GateKind::Signal, &["deployed".to_owned()][..])
     );
-    let mut done = answer(&gate, GateDecision::Complete);
-    done.payload = Some(RawJson::from_serialize(&json!({ "version": 7 })));
-    engine.longhaul.answer_gate(gate.spec.id, done).await.unwrap();
+    let mut completion = answer(&gate, GateDecision::Complete);
+    completion.payload = Some(RawJson::from_serialize(&json!({ "version": 7 })));
+    engine.longhaul.answer_gate(gate.spec.id, completion).await.unwrap();
     engine.ended(run).await;
     assert_eq!(engine.results(), [("it has happened\n\n{\"version\":7}".to_owned(), false)]);
 }
@@ -97,7 +97,7 @@ async fn report_progress_is_journaled_and_finish_ends_the_run() {
 
 #[tokio::test]
 async fn an_invalid_control_call_is_an_error_result() {
-    for (tool, input, why) in [
+    for (tool, input, reason) in [
         ("wait", json!({ "for": "soon" }), "such as \"2h 30m\""),
         ("wait", json!({}), "such as \"2h 30m\""),
         ("ask_human", json!({}), "question"),
@@ -107,11 +107,11 @@ async fn an_invalid_control_call_is_an_error_result() {
         let run = engine.submit().await;
         assert_eq!(outcome_text(&engine.ended(run).await), "done");
         let (text, is_error) = engine.results().remove(0);
-        assert!(is_error && text.contains(why), "{tool} {input}: {text}");
+        assert!(is_error && text.contains(reason), "{tool} {input}: {text}");
     }
 }
 
-fn engine_with_result_gate(lines: Vec<FakeReply>) -> TestEngine {
+fn engine_with_result_gate(replies: Vec<FakeReply>) -> TestEngine {
     let gate = ResultApprovalGate {
         auto_approve: None,
         ask: "Is it good?".into(),
@@ -120,8 +120,8 @@ fn engine_with_result_gate(lines: Vec<FakeReply>) -> TestEngine {
         approvers: ApprovalRequirement::default(),
         tags: Vec::new(),
     };
-    let plan = engine_with(lines).agent(|agent| agent.result_gate = Some(gate));
-    plan.with_sim_clock().start()
+    let builder = engine_with(replies).agent(|agent| agent.result_gate = Some(gate));
+    builder.with_sim_clock().start()
 }
 
 #[tokio::test]
@@ -129,21 +129,24 @@ async fn a_result_is_approved_changed_sent_back_or_refused() {
     let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let yes = answer(&gate, GateDecision::Approve);
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let approval = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "a plan");
 
     let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     let action = RawJson::from_serialize(&json!({ "action": "create_pr" }));
-    let mut yes = answer(&gate, GateDecision::Approve);
-    yes.payload = Some(action.clone());
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let mut approval = answer(&gate, GateDecision::Approve);
+    approval.payload = Some(action.clone());
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "a plan");
     let view = engine.longhaul.get_run(run).await.unwrap();
-    let given = view.output.unwrap().answer.unwrap();
-    assert_eq!((given.decision.as_str(), given.payload.as_ref()), ("approve", Some(&action)));
+    let recorded_answer = view.output.unwrap().answer.unwrap();
+    assert_eq!(
+        (recorded_answer.decision.as_str(), recorded_answer.payload.as_ref()),
+        ("approve", Some(&action))
+    );
     let gate = gate_view(&engine.longhaul.get_gate(gate.spec.id).await.unwrap());
     assert_eq!(gate.answers[0].payload.as_ref(), Some(&action));
 
@@ -161,13 +164,13 @@ async fn a_result_is_approved_changed_sent_back_or_refused() {
     let mut rejection = answer(&gate, GateDecision::Reject);
     rejection.note = Some("too dear".into());
     engine.longhaul.answer_gate(gate.spec.id, rejection).await.unwrap();
-    let raised = engine.until(run, "gate.answered").await;
-    engine.until_after(run, raised.last().unwrap().seq, "gate.raised").await;
+    let journal = engine.until(run, "gate.answered").await;
+    engine.until_after(run, journal.last().unwrap().seq, "gate.raised").await;
     let second = engine.gate(run).await;
     assert_ne!(second.spec.id, gate.spec.id, "the new result has a gate of its own");
     assert_eq!(engine.user_texts().last().unwrap(), "too dear");
-    let yes = answer(&second, GateDecision::Approve);
-    engine.longhaul.answer_gate(second.spec.id, yes).await.unwrap();
+    let approval = answer(&second, GateDecision::Approve);
+    engine.longhaul.answer_gate(second.spec.id, approval).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "another plan");
 
     let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);

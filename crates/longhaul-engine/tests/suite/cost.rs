@@ -19,9 +19,9 @@ fn commits(turns: usize, tools: &[&str]) -> usize {
     let script = Script { turns: vec![calls; turns], text: "done".into(), ..Script::default() };
     let policy = RunPolicy::default();
     let scenario = Scenario { name: "many_turns", script, policy };
-    let played =
+    let result =
         run_scenario_with(engine_factory(), &harness, &scenario, Crash::None).now_or_never();
-    let ended = played.expect("the in-memory store never waits").expect("the run ends");
+    let ended = result.expect("the in-memory store never waits").expect("the run ends");
     ended.commits
 }
 

@@ -43,8 +43,8 @@ async fn loaded_tools_are_added_to_the_end_and_stay_there() {
     let engine = builder(&source, replies).start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let given = answer(&gate, GateDecision::Answer("B".into()));
-    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("B".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");
     let tools: Vec<String> = engine.model.requests().iter().map(tool_text).collect();

@@ -42,9 +42,9 @@ async fn six_pure_calls_run_side_by_side_and_are_read_in_the_models_order() {
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");
     assert_eq!(count(&journal, "tool.started"), 6);
-    let read: Vec<String> = engine.results().into_iter().map(|(text, _)| text).collect();
+    let texts: Vec<String> = engine.results().into_iter().map(|(text, _)| text).collect();
     let expected: Vec<String> = (0..6).map(|n| json!({ "count": n }).to_string()).collect();
-    assert_eq!(read, expected);
+    assert_eq!(texts, expected);
 }
 
 /// Returns the call log of a reply with calls of these classes. Each call waits at its own latch,
@@ -107,26 +107,26 @@ async fn call_and_read(
 
 #[tokio::test]
 async fn an_invalid_input_never_reaches_the_tool() {
-    for (input, why) in [
+    for (input, reason) in [
         (json!({ "count": "seven" }), "is not of type"),
         (json!({ "other": 1 }), "other"),
         (json!("words"), "is not of type"),
     ] {
-        let read = call_and_read(|tool| tool, Once, input.clone()).await;
-        assert!(read.is_error && read.text.contains(why), "{input}: {}", read.text);
-        assert!(read.text.contains("the input of act does not match its schema"));
-        assert_eq!(read.effects, Vec::<String>::new());
-        assert!(!read.kinds.contains(&"tool.started"), "{:?}", read.kinds);
+        let outcome = call_and_read(|tool| tool, Once, input.clone()).await;
+        assert!(outcome.is_error && outcome.text.contains(reason), "{input}: {}", outcome.text);
+        assert!(outcome.text.contains("the input of act does not match its schema"));
+        assert_eq!(outcome.effects, Vec::<String>::new());
+        assert!(!outcome.kinds.contains(&"tool.started"), "{:?}", outcome.kinds);
     }
 }
 
 #[tokio::test]
 async fn tool_failures_and_panics_are_results() {
     let input = json!({ "text": "x" });
-    let fails = |tool: FakeTool| {
+    let failing = |tool: FakeTool| {
         tool.with_action(|_, _| async { Err(ToolFailure::new("the shop is closed")) }.boxed())
     };
-    let view = call_and_read(fails, Pure, input.clone()).await;
+    let view = call_and_read(failing, Pure, input.clone()).await;
     assert_eq!((view.text.as_str(), view.is_error), ("the shop is closed", true));
     assert!(view.kinds.contains(&"tool.failed"));
     let panics =
@@ -149,8 +149,8 @@ async fn a_panic_during_classification_is_a_result() {
 #[tokio::test]
 async fn a_pure_or_keyed_call_that_takes_too_long_has_failed() {
     for class in [Pure, Keyed] {
-        let never = Latch::closed();
-        let slow = |tool: FakeTool| tool.after_latch(&never).with_timeout(Millis(20));
+        let latch = Latch::closed();
+        let slow = |tool: FakeTool| tool.after_latch(&latch).with_timeout(Millis(20));
         let view = call_and_read(slow, class, json!({})).await;
         assert!(view.is_error && view.text.contains("timed out after 20 ms"), "{}", view.text);
         assert_eq!(view.effects, ["act begins {}"]);

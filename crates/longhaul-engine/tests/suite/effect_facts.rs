@@ -70,8 +70,8 @@ async fn a_gate_shows_facts_without_secrets() {
     -old
     +new
     ");
-    let yes = answer(&gate, GateDecision::Approve);
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let approval = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     let journal = engine.ended(run).await;
     is_hidden(&engine, &journal, ("the facts", 5));
     assert_eq!(effects.count("send begins"), 1);
@@ -79,7 +79,7 @@ async fn a_gate_shows_facts_without_secrets() {
 
 #[tokio::test]
 async fn only_calls_that_wait_for_an_approval_are_predicted() {
-    let hi = || FakeReply::call("send", json!({ "text": "hi" }));
+    let send_hi = || FakeReply::call("send", json!({ "text": "hi" }));
     let effects = EffectLog::default();
     let engine = engine_with([
         FakeReply::Calls(vec![
@@ -87,8 +87,8 @@ async fn only_calls_that_wait_for_an_approval_are_predicted() {
             ("send", json!({ "count": "invalid" })),
             ("look", json!({})),
         ]),
-        hi(),
-        hi(),
+        send_hi(),
+        send_hi(),
         FakeReply::Text("done"),
     ])
     .tools([
@@ -99,9 +99,9 @@ async fn only_calls_that_wait_for_an_approval_are_predicted() {
     .start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let mut yes = answer(&gate, GateDecision::Approve);
-    yes.scope = AnswerScope::Run;
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let mut approval = answer(&gate, GateDecision::Approve);
+    approval.scope = AnswerScope::Run;
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "gate.raised"), 1);
     assert_eq!((effects.count("send predicts"), effects.count("look predicts")), (1, 0));
@@ -122,8 +122,8 @@ async fn a_prediction_that_panics_or_hangs_is_not_known() {
         let gate = engine.gate(run).await;
         assert_eq!(gate.spec.facts, None);
         assert_eq!(gate_view(&gate).call_effect_rows().len(), 1);
-        let yes = answer(&gate, GateDecision::Approve);
-        engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+        let approval = answer(&gate, GateDecision::Approve);
+        engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
         engine.advance_until(run, "run.completed").await;
         assert_eq!(effects.count("send begins"), 1);
     };
@@ -136,16 +136,16 @@ async fn a_prediction_that_panics_or_hangs_is_not_known() {
 #[tokio::test]
 async fn a_call_in_doubt_has_no_facts() {
     let effects = EffectLog::default();
-    let lost = |_, _| async { Err(ToolFailure::outcome_unknown("the line is dead")) }.boxed();
+    let fail = |_, _| async { Err(ToolFailure::outcome_unknown("the line is dead")) }.boxed();
     let engine = engine_with([FakeReply::call("send", json!({ "text": "hi" }))])
-        .tools([send(&effects).with_action(lost)])
+        .tools([send(&effects).with_action(fail)])
         .agent(|agent| agent.rules = vec![rule(None, ask())])
         .start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     assert!(gate.spec.facts.is_some());
-    let yes = answer(&gate, GateDecision::Approve);
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let approval = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     let in_doubt = engine.gate(run).await;
     assert_eq!((in_doubt.spec.kind, in_doubt.spec.facts), (GateKind::InDoubt, None));
 }

@@ -71,8 +71,8 @@ async fn a_second_call_with_the_same_key_gets_the_recorded_result() {
 fn latched_tool(effects: &EffectLog, latch: &Latch, first_fails: bool) -> FakeTool {
     let calls = Arc::new(AtomicUsize::new(0));
     let tool = FakeTool::new("send", Once, effects).with_action(move |_, _| {
-        let fails = calls.fetch_add(1, Ordering::Relaxed) == 0 && first_fails;
-        let output = match fails {
+        let must_fail = calls.fetch_add(1, Ordering::Relaxed) == 0 && first_fails;
+        let output = match must_fail {
             true => Err(ToolFailure::new("refused")),
             false => Ok(ToolOutput::text("sent")),
         };
@@ -83,7 +83,7 @@ fn latched_tool(effects: &EffectLog, latch: &Latch, first_fails: bool) -> FakeTo
 
 #[tokio::test]
 async fn a_run_waits_for_the_call_of_another_run_and_is_woken_by_its_end() {
-    for (first_fails, made) in [(false, 1), (true, 2)] {
+    for (first_fails, send_count) in [(false, 1), (true, 2)] {
         let (effects, latch) = (EffectLog::default(), Latch::closed());
         let tool = latched_tool(&effects, &latch, first_fails);
         let engine = engine_sending(&[json!({ "text": "hi" })], tool).start();
@@ -92,12 +92,16 @@ async fn a_run_waits_for_the_call_of_another_run_and_is_woken_by_its_end() {
         let second = engine.submit().await;
         let waiting = engine.until(second, "run.waiting").await;
         assert_eq!(kinds(&waiting)[waiting.len() - 2..], ["tool.key_taken", "run.waiting"]);
-        let why = engine.longhaul.explain_run(second).await.unwrap();
-        assert!(why.message.contains("which has the same effect key"), "{}", why.message);
+        let explanation = engine.longhaul.explain_run(second).await.unwrap();
+        assert!(
+            explanation.message.contains("which has the same effect key"),
+            "{}",
+            explanation.message
+        );
         latch.open();
         engine.ended(first).await;
         let journal = engine.ended(second).await;
-        assert_eq!(effects.count("send begins"), made, "{:?}", kinds(&journal));
+        assert_eq!(effects.count("send begins"), send_count, "{:?}", kinds(&journal));
         assert_eq!(count(&journal, "tool.completed"), 1, "{:?}", kinds(&journal));
     }
 }
@@ -118,8 +122,8 @@ async fn a_crash_leaves_one_call_in_doubt_and_a_person_decides_for_both_runs() {
     let second = engine.submit().await;
     engine.until(second, "run.waiting").await;
     assert_eq!(engine.open_gates(second).await.len(), 0, "one question is enough");
-    let given = answer(&gate, GateDecision::Answer("it was sent".into()));
-    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("it was sent".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     engine.ended(first).await;
     engine.ended(second).await;
     assert_eq!(effects.count("send begins"), 1);
@@ -189,8 +193,8 @@ async fn a_long_result_of_another_run_can_be_paged() {
     let engine = engine_sending(std::slice::from_ref(&input), tool).start();
     let run = engine.submit().await;
     engine.ended(run).await;
-    let paging = FakeReply::call("read_output", json!({ "call": "t1.1", "offset": 90_140 }));
-    engine.model.set_replies([FakeReply::call("send", input), paging].into());
+    let read_output = FakeReply::call("read_output", json!({ "call": "t1.1", "offset": 90_140 }));
+    engine.model.set_replies([FakeReply::call("send", input), read_output].into());
     let second = engine.submit().await;
     engine.ended(second).await;
     assert_eq!(effects.count("send begins"), 1);

@@ -13,9 +13,9 @@ use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::tool::{EffectLog, FakeTool};
 use crate::suite::harness::{TestEngine, count, engine_with, outcome_text};
 
-fn engine_with_events(lines: Vec<FakeReply>) -> TestEngine {
+fn engine_with_events(replies: Vec<FakeReply>) -> TestEngine {
     let effects = EffectLog::default();
-    engine_with(lines)
+    engine_with(replies)
         .tools([FakeTool::new("look", Pure, &effects)])
         .agent(|agent| {
             agent.models = vec!["real/conversation".into()];
@@ -61,16 +61,16 @@ async fn an_event_is_rendered_as_text_for_the_model() {
 
 #[tokio::test]
 async fn an_idle_tick_without_idle_models_gets_the_idle_model_of_the_provider() {
-    for (own, kind, expected) in [
+    for (agent_model, kind, expected) in [
         ("real/conversation", "idle_tick", "real/provider-idle"),
         ("real/conversation", "player_action", "real/conversation"),
         ("other/model", "idle_tick", "other/model"),
     ] {
         let engine = engine_with([FakeReply::Text("done")])
-            .agent(|agent| agent.models = vec![own.into()])
+            .agent(|agent| agent.models = vec![agent_model.into()])
             .start();
         submit_event(&engine, kind, Value::Null).await;
-        assert_eq!(engine.model.requests()[0].model, expected, "{own} {kind}");
+        assert_eq!(engine.model.requests()[0].model, expected, "{agent_model} {kind}");
     }
 }
 

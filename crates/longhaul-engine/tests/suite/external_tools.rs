@@ -112,8 +112,8 @@ async fn a_tool_server_that_never_starts_is_named() {
     latch.reached(1).await;
     engine.advance_until(run, "run.blocked").await;
     let gate = engine.gate(run).await;
-    let named = "were not available after 90 s: `mcp:shop`";
-    assert!(gate.spec.ask.contains(named), "{}", gate.spec.ask);
+    let expected = "were not available after 90 s: `mcp:shop`";
+    assert!(gate.spec.ask.contains(expected), "{}", gate.spec.ask);
     latch.open();
     let gate_answer = answer(&gate, GateDecision::Answer("It is there.".into()));
     engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
@@ -148,11 +148,11 @@ async fn editing_a_call_does_not_wait_for_a_tool_server() {
     source.block_load(&latch);
     let edit = GateDecision::Edit(RawJson::from_serialize(&json!({ "text": "two" })));
     let result = engine.longhaul.answer_gate(gate.spec.id, answer(&gate, edit));
-    let passing = async {
+    let advance_clock = async {
         latch.reached(1).await;
         engine.clock.as_ref().unwrap().advance(Millis::from_secs(20));
     };
-    let (result, ()) = tokio::join!(result, passing);
+    let (result, ()) = tokio::join!(result, advance_clock);
     let message = result.unwrap_err().to_string();
     assert!(message.contains("can't be checked now"), "{message}");
 }
@@ -180,8 +180,8 @@ async fn editing_a_result_needs_no_tool_server() {
     let gate = engine.gate(run).await;
     source.set_tools(None);
     let edit = |value: Value| answer(&gate, GateDecision::Edit(RawJson::from_serialize(&value)));
-    let refused = engine.longhaul.answer_gate(gate.spec.id, edit(json!("x"))).await.unwrap_err();
-    assert!(refused.to_string().contains("the edited result is invalid"), "{refused}");
+    let error = engine.longhaul.answer_gate(gate.spec.id, edit(json!("x"))).await.unwrap_err();
+    assert!(error.to_string().contains("the edited result is invalid"), "{error}");
     engine.longhaul.answer_gate(gate.spec.id, edit(json!(8))).await.unwrap();
 }
 

@@ -52,7 +52,7 @@ fn engine_sending(effects: &EffectLog, rules: Vec<GateRule>) -> TestEngineBuilde
 #[tokio::test]
 async fn the_first_rule_that_matches_wins() {
     let deny = || Deny("not today".into());
-    for (rules, gate_count, made) in [
+    for (rules, gate_count, call_count) in [
         (vec![], 0, 1),
         (vec![rule(None, Allow), rule(None, deny())], 0, 1),
         (vec![rule(None, deny()), rule(None, ask())], 0, 0),
@@ -66,21 +66,21 @@ async fn the_first_rule_that_matches_wins() {
         if gate_count > 0 {
             let gate = engine.gate(run).await;
             assert_eq!(effects.all(), Vec::<String>::new());
-            let yes = answer(&gate, GateDecision::Approve);
-            engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+            let approval = answer(&gate, GateDecision::Approve);
+            engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
         }
         let journal = engine.ended(run).await;
         assert_eq!(count(&journal, "gate.raised"), gate_count, "{rules:?}");
-        assert_eq!(effects.count("send begins"), made, "{rules:?}");
+        assert_eq!(effects.count("send begins"), call_count, "{rules:?}");
         let (text, is_error) = engine.results().remove(0);
-        assert_eq!(is_error, made == 0);
-        assert!(made == 1 || text == "the call was denied: not today", "{text}");
+        assert_eq!(is_error, call_count == 0);
+        assert!(call_count == 1 || text == "the call was denied: not today", "{text}");
     }
 }
 
 #[tokio::test]
 async fn a_gate_rule_matches_injected_arguments() {
-    for (recipient, made) in [("anna", 0), ("bert", 1)] {
+    for (recipient, call_count) in [("anna", 0), ("bert", 1)] {
         let effects = EffectLog::default();
         let rules = vec![rule(Some("anna"), Deny("she sleeps".into()))];
         let engine = engine_sending(&effects, rules)
@@ -91,7 +91,7 @@ async fn a_gate_rule_matches_injected_arguments() {
         task.context.insert("recipient".into(), recipient);
         let run = engine.longhaul.submit(task).await.unwrap();
         engine.ended(run).await;
-        assert_eq!(effects.count("send begins"), made);
+        assert_eq!(effects.count("send begins"), call_count);
     }
 }
 
@@ -126,13 +126,13 @@ async fn injected_arguments_are_shown_at_the_gate() {
         let run = engine.longhaul.submit(task).await.unwrap();
         let gate = engine.gate(run).await;
         let view = longhaul_engine::view::gate_view(&gate);
-        let about: Vec<String> = recipient.into_iter().map(str::to_owned).collect();
-        assert_eq!((&gate.spec.injected_subjects, &view.injected_subjects), (&about, &about));
+        let expected: Vec<String> = recipient.into_iter().map(str::to_owned).collect();
+        assert_eq!((&gate.spec.injected_subjects, &view.injected_subjects), (&expected, &expected));
         let input = view.input.unwrap();
         assert!(!input.as_str().contains("anna"), "{input:?}");
         digests.push(view.digest);
-        let yes = answer(&gate, GateDecision::Approve);
-        engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+        let approval = answer(&gate, GateDecision::Approve);
+        engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
         engine.ended(run).await;
         assert_eq!(effects.count("send begins"), 1);
     }
@@ -146,28 +146,28 @@ async fn an_approval_needs_the_digest_of_the_gate() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     let id = gate.spec.id;
-    let mut given = answer(&gate, GateDecision::Approve);
+    let mut gate_answer = answer(&gate, GateDecision::Approve);
     for (digest, code) in
         [(None, "digest_missing"), (Some(Hash::digest(b"another call")), "digest_changed")]
     {
-        given.digest = digest;
-        let error = engine.longhaul.answer_gate(id, given.clone()).await.unwrap_err();
+        gate_answer.digest = digest;
+        let error = engine.longhaul.answer_gate(id, gate_answer.clone()).await.unwrap_err();
         assert_eq!(error.code(), code);
     }
-    let wrong = answer(&gate, GateDecision::Answer("sure".into()));
-    let error = engine.longhaul.answer_gate(id, wrong).await.unwrap_err();
+    let invalid_answer = answer(&gate, GateDecision::Answer("sure".into()));
+    let error = engine.longhaul.answer_gate(id, invalid_answer).await.unwrap_err();
     assert_eq!(error.code(), "invalid_decision");
     assert_eq!(effects.all(), Vec::<String>::new());
-    let mut yes = answer(&gate, GateDecision::Approve);
-    yes.note = Some("be kind".into());
-    let outcome = engine.longhaul.answer_gate(id, yes.clone()).await.unwrap();
+    let mut approval = answer(&gate, GateDecision::Approve);
+    approval.note = Some("be kind".into());
+    let outcome = engine.longhaul.answer_gate(id, approval.clone()).await.unwrap();
     assert!(matches!(outcome, GateAnswerOutcome::Closed(_)));
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "gate.answered"), 1, "{:?}", kinds(&journal));
     assert_eq!(effects.count("send begins"), 1);
     let (text, _) = engine.results().remove(0);
     assert!(text.starts_with("A person approved this call with the note: be kind"), "{text}");
-    let error = engine.longhaul.answer_gate(id, yes).await.unwrap_err();
+    let error = engine.longhaul.answer_gate(id, approval).await.unwrap_err();
     assert_eq!(error.code(), "already_answered");
     assert!(error.to_string().contains("by cli:anna at 20"), "{error}");
 }
@@ -196,14 +196,14 @@ async fn the_model_reads_a_rejection_with_its_note() {
 #[tokio::test]
 async fn an_edit_is_checked_against_schema_and_rules_and_is_what_runs() {
     let effects = EffectLog::default();
-    let asking = |glob, count, not_submitter| GateRule {
+    let new_rule = |glob, count, not_submitter| GateRule {
         approvers: ApprovalRequirement { count, not_submitter },
         ..rule(Some(glob), ask())
     };
     let rules = vec![
         rule(Some("secret*"), Deny("never".into())),
-        asking("pay*", 2, false),
-        asking("vote*", 1, true),
+        new_rule("pay*", 2, false),
+        new_rule("vote*", 1, true),
         rule(None, ask()),
     ];
     let engine = engine_sending(&effects, rules).start();
@@ -211,23 +211,23 @@ async fn an_edit_is_checked_against_schema_and_rules_and_is_what_runs() {
     let gate = engine.gate(run).await;
     let id = gate.spec.id;
     let edit = |input| GateDecision::Edit(RawJson::from_serialize(&input));
-    for (input, why) in [
+    for (input, reason) in [
         (json!({ "text": 7 }), "does not match its schema"),
         (json!({ "text": "secret plan" }), "a rule forbids this call: never"),
         (json!({ "text": "pay all" }), "2 people must approve the edited call"),
         (json!({ "text": "vote yes" }), "somebody other than the submitter"),
         (json!({ "text": "unspeakable" }), "panicked"),
     ] {
-        let given = answer(&gate, edit(input));
-        let error = engine.longhaul.answer_gate(id, given).await.unwrap_err();
-        assert!(error.to_string().contains(why), "{error}");
+        let gate_answer = answer(&gate, edit(input));
+        let error = engine.longhaul.answer_gate(id, gate_answer).await.unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
     }
-    let mut undigested = answer(&gate, edit(json!({ "text": "hello" })));
-    undigested.digest = None;
-    let error = engine.longhaul.answer_gate(id, undigested).await.unwrap_err();
+    let mut answer_without_digest = answer(&gate, edit(json!({ "text": "hello" })));
+    answer_without_digest.digest = None;
+    let error = engine.longhaul.answer_gate(id, answer_without_digest).await.unwrap_err();
     assert_eq!(error.code(), "digest_missing");
-    let given = answer(&gate, edit(json!({ "text": "hello" })));
-    engine.longhaul.answer_gate(id, given).await.unwrap();
+    let gate_answer = answer(&gate, edit(json!({ "text": "hello" })));
+    engine.longhaul.answer_gate(id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");
     assert_eq!(count(&journal, "gate.raised"), 1, "an edited call needs no second approval");
@@ -241,26 +241,26 @@ async fn an_approval_for_the_run_covers_only_the_same_rule() {
     let effects = EffectLog::default();
     let other = GateRule { always: true, ..rule(Some("bye"), ask()) };
     let send = |text: &str| FakeReply::call("send", json!({ "text": text }));
-    let mut plan = engine_sending(&effects, vec![other, rule(None, ask())]);
-    plan.replies = vec![send("hi"), send("hi again"), send("bye")];
-    let engine = plan.start();
+    let mut builder = engine_sending(&effects, vec![other, rule(None, ask())]);
+    builder.replies = vec![send("hi"), send("hi again"), send("bye")];
+    let engine = builder.start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let mut yes = answer(&gate, GateDecision::Approve);
-    yes.scope = AnswerScope::Run;
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let mut approval = answer(&gate, GateDecision::Approve);
+    approval.scope = AnswerScope::Run;
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     let entries = engine.until(run, "rule.added").await;
     let gate = {
         engine.until_after(run, entries.last().unwrap().seq, "gate.raised").await;
         engine.gate(run).await
     };
     assert_eq!(effects.count("send ends"), 2, "the second call needed no approval");
-    let mut yes = answer(&gate, GateDecision::Approve);
-    yes.scope = AnswerScope::Run;
-    let error = engine.longhaul.answer_gate(gate.spec.id, yes.clone()).await.unwrap_err();
+    let mut approval = answer(&gate, GateDecision::Approve);
+    approval.scope = AnswerScope::Run;
+    let error = engine.longhaul.answer_gate(gate.spec.id, approval.clone()).await.unwrap_err();
     assert_eq!(error.code(), "scope_not_offered", "a rule that always asks");
-    yes.scope = AnswerScope::Once;
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    approval.scope = AnswerScope::Once;
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "gate.raised"), 2);
     assert_eq!(effects.count("send ends"), 3);
@@ -272,9 +272,9 @@ async fn an_approval_for_the_agent_lasts_until_it_is_revoked() {
     let engine = engine_sending(&effects, vec![rule(None, ask())]).start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let mut yes = answer(&gate, GateDecision::Approve);
-    yes.scope = AnswerScope::Agent;
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let mut approval = answer(&gate, GateDecision::Approve);
+    approval.scope = AnswerScope::Agent;
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     engine.ended(run).await;
     let journal = engine.ended(engine.submit().await).await;
     assert_eq!((count(&journal, "gate.raised"), count(&journal, "rule.used")), (0, 1));
@@ -299,17 +299,17 @@ async fn an_approval_for_the_agent_lasts_until_it_is_revoked() {
 #[tokio::test]
 async fn two_people_must_agree_where_the_rule_says_so() {
     let effects = EffectLog::default();
-    let mut both = rule(None, ask());
-    both.approvers = ApprovalRequirement { count: 2, not_submitter: true };
-    let engine = engine_sending(&effects, vec![both]).start();
+    let mut strict_rule = rule(None, ask());
+    strict_rule.approvers = ApprovalRequirement { count: 2, not_submitter: true };
+    let engine = engine_sending(&effects, vec![strict_rule]).start();
     let mut task = Task::new("tester", "Do it.");
     task.submitter = Some("cli:sam".into());
     let run = engine.longhaul.submit(task).await.unwrap();
     let gate = engine.gate(run).await;
     let approve = |by: &str| {
-        let mut yes = answer(&gate, GateDecision::Approve);
-        yes.by = by.to_owned();
-        engine.longhaul.answer_gate(gate.spec.id, yes)
+        let mut approval = answer(&gate, GateDecision::Approve);
+        approval.by = by.to_owned();
+        engine.longhaul.answer_gate(gate.spec.id, approval)
     };
     assert_eq!(approve("cli:sam").await.unwrap_err().code(), "self_approval");
     assert!(matches!(approve("cli:anna").await, Ok(GateAnswerOutcome::Voted(_))));
@@ -325,16 +325,16 @@ async fn two_people_must_agree_where_the_rule_says_so() {
 async fn two_people_who_approve_at_the_same_time_are_both_counted() {
     for _ in 0..20 {
         let effects = EffectLog::default();
-        let mut both = rule(None, ask());
-        both.approvers = ApprovalRequirement { count: 2, not_submitter: false };
-        let engine = engine_sending(&effects, vec![both]).start();
+        let mut strict_rule = rule(None, ask());
+        strict_rule.approvers = ApprovalRequirement { count: 2, not_submitter: false };
+        let engine = engine_sending(&effects, vec![strict_rule]).start();
         let run = engine.submit().await;
         let gate = engine.gate(run).await;
         let approvals = ["cli:anna", "cli:ben"].map(|by| {
             let (longhaul, id) = (engine.longhaul.clone(), gate.spec.id);
-            let mut yes = answer(&gate, GateDecision::Approve);
-            yes.by = by.to_owned();
-            async move { longhaul.answer_gate(id, yes).await.unwrap() }
+            let mut approval = answer(&gate, GateDecision::Approve);
+            approval.by = by.to_owned();
+            async move { longhaul.answer_gate(id, approval).await.unwrap() }
         });
         let mut tasks = tokio::task::JoinSet::new();
         for approval in approvals {
@@ -390,8 +390,8 @@ async fn an_expired_gate_follows_on_timeout() {
     engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
     engine.until_after(run, entries.last().unwrap().seq, "gate.raised").await;
     let gate = engine.gate(run).await;
-    let yes = answer(&gate, GateDecision::Approve);
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let approval = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
     assert_eq!(effects.count("send begins"), 1);
 }
@@ -408,8 +408,8 @@ async fn pure_calls_before_a_gate_run_and_those_after_it_wait() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     assert_eq!(effects.count("look ends"), 1);
-    let yes = answer(&gate, GateDecision::Approve);
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let approval = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(effects.all().len(), 6);
     assert_eq!(engine.results().len(), 3);
@@ -423,21 +423,21 @@ async fn pure_calls_before_a_gate_run_and_those_after_it_wait() {
 #[tokio::test]
 async fn the_second_approver_agrees_to_the_edit_of_the_first() {
     let effects = EffectLog::default();
-    let mut both = rule(None, ask());
-    both.approvers.count = 2;
-    let engine = engine_sending(&effects, vec![both]).start();
+    let mut strict_rule = rule(None, ask());
+    strict_rule.approvers.count = 2;
+    let engine = engine_sending(&effects, vec![strict_rule]).start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     let id = gate.spec.id;
     let edit = GateDecision::Edit(RawJson::from_serialize(&json!({ "text": "hello" })));
-    let counted = engine.longhaul.answer_gate(id, answer(&gate, edit)).await;
-    assert!(matches!(counted, Ok(GateAnswerOutcome::Voted(_))), "{counted:?}");
-    let mut yes = answer(&gate, GateDecision::Approve);
-    yes.by = "cli:ben".into();
-    let error = engine.longhaul.answer_gate(id, yes.clone()).await.unwrap_err();
+    let outcome = engine.longhaul.answer_gate(id, answer(&gate, edit)).await;
+    assert!(matches!(outcome, Ok(GateAnswerOutcome::Voted(_))), "{outcome:?}");
+    let mut approval = answer(&gate, GateDecision::Approve);
+    approval.by = "cli:ben".into();
+    let error = engine.longhaul.answer_gate(id, approval.clone()).await.unwrap_err();
     assert_eq!(error.code(), "digest_changed", "the answer was given for another input");
-    yes.digest = gate_view(&engine.longhaul.get_gate(id).await.unwrap()).digest;
-    engine.longhaul.answer_gate(id, yes).await.unwrap();
+    approval.digest = gate_view(&engine.longhaul.get_gate(id).await.unwrap()).digest;
+    engine.longhaul.answer_gate(id, approval).await.unwrap();
     engine.ended(run).await;
     assert_eq!(effects.all()[0], r#"send begins {"text":"hello"}"#);
 }
@@ -448,8 +448,8 @@ async fn a_late_edit_is_rejected_as_late() {
     let engine = engine_sending(&effects, vec![rule(None, ask())]).start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let yes = answer(&gate, GateDecision::Approve);
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let approval = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     engine.ended(run).await;
     let edit = answer(&gate, GateDecision::Edit(RawJson::from_serialize(&json!({ "text": 7 }))));
     let error = engine.longhaul.answer_gate(gate.spec.id, edit).await.unwrap_err();

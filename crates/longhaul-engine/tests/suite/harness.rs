@@ -68,14 +68,14 @@ pub(crate) struct TestEngineBuilder {
 }
 
 /// Creates a builder with these replies for the model.
-pub(crate) fn engine_with(lines: impl IntoIterator<Item = FakeReply>) -> TestEngineBuilder {
+pub(crate) fn engine_with(replies: impl IntoIterator<Item = FakeReply>) -> TestEngineBuilder {
     TestEngineBuilder {
         agent: Agent {
             tools: CONTROL_TOOLS.iter().map(|name| (*name).to_owned()).collect(),
             prompt: "You are tested.".into(),
             ..Agent::new(AgentName::new("tester").unwrap())
         },
-        replies: lines.into_iter().collect(),
+        replies: replies.into_iter().collect(),
         tools: Vec::new(),
         clock: None,
         window: None,
@@ -109,8 +109,8 @@ impl TestEngineBuilder {
 
     /// Adds a second model that writes summaries, and gives the first one a name that is not
     /// scripted.
-    pub(crate) fn compactor(mut self, lines: impl IntoIterator<Item = FakeReply>) -> Self {
-        self.compactor = Some(lines.into_iter().collect());
+    pub(crate) fn compactor(mut self, replies: impl IntoIterator<Item = FakeReply>) -> Self {
+        self.compactor = Some(replies.into_iter().collect());
         self
     }
 
@@ -145,31 +145,31 @@ impl TestEngineBuilder {
             Some(clock) => Arc::new(clock.clone()),
             None => Arc::new(SystemClock),
         };
-        let behind = match &self.clock {
+        let inner = match &self.clock {
             Some(clock) => MemStore::new(clock.clone()),
             None => MemStore::new(SystemClock),
         };
-        let auth = Arc::new(behind.clone());
-        let store = Arc::new(FailingStore::new(behind));
+        let auth = Arc::new(inner.clone());
+        let store = Arc::new(FailingStore::new(inner));
         let actor = Arc::new(FakeModel::default());
         actor.set_replies(self.replies);
         if let Some(tokens) = self.window {
             actor.set_window(tokens);
         }
-        let helper = self.compactor.map(|lines| {
-            let helper = Arc::new(FakeModel::default());
-            helper.set_replies(lines);
-            helper
+        let compactor = self.compactor.map(|replies| {
+            let compactor = Arc::new(FakeModel::default());
+            compactor.set_replies(replies);
+            compactor
         });
         let models = Arc::new(FakeModels {
             model: actor.clone(),
-            compactor: helper,
+            compactor,
             compactor_missing: AtomicBool::new(false),
             missing_message: Mutex::default(),
         });
-        let paging = ReadOutputTool::new(store.clone(), store.clone()).unwrap();
+        let read_output = ReadOutputTool::new(store.clone(), store.clone()).unwrap();
         let tools = self.tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
-        let tools = tools.chain([Arc::new(paging) as Arc<dyn Tool>]);
+        let tools = tools.chain([Arc::new(read_output) as Arc<dyn Tool>]);
         let tools = ToolRegistry::new(tools).unwrap();
         let services = EngineServices {
             store: store.clone(),
@@ -249,11 +249,11 @@ impl ModelResolver for FakeModels {
                 "There is no `other/helper` here.".to_owned(),
             ));
         }
-        let named = name.filter(|name| name.contains('/'));
+        let requested = name.filter(|name| name.contains('/'));
         let (name, model) = match (&self.compactor, name) {
-            (Some(helper), Some("compact" | "other/helper")) => ("other/helper", helper),
+            (Some(compactor), Some("compact" | "other/helper")) => ("other/helper", compactor),
             (Some(_), _) => ("other/actor", &self.model),
-            (None, _) => (named.unwrap_or("scripted/actor"), &self.model),
+            (None, _) => (requested.unwrap_or("scripted/actor"), &self.model),
         };
         let (name, model) = (name.to_owned(), model.clone());
         Ok(ResolvedModel { name, model })
@@ -346,12 +346,12 @@ impl TestEngine {
         kind: &str,
     ) -> Vec<JournalEntry> {
         let mut entries: Vec<JournalEntry> = Vec::new();
-        let mut watching = self.longhaul.watch_run_journal(run, after).await.unwrap();
+        let mut watcher = self.longhaul.watch_run_journal(run, after).await.unwrap();
         let found =
             |entries: &[JournalEntry]| entries.iter().position(|entry| entry.event.kind() == kind);
         let search = async {
             while found(&entries).is_none() {
-                match watching.next().await.unwrap() {
+                match watcher.next().await.unwrap() {
                     Some(more) => entries.extend(more),
                     None => break,
                 }
@@ -376,14 +376,14 @@ impl TestEngine {
     /// conversations.
     pub(crate) async fn ended(&self, run: RunId) -> Vec<JournalEntry> {
         let mut entries: Vec<JournalEntry> = Vec::new();
-        let mut watching = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
+        let mut watcher = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
         let search = async {
-            while let Some(more) = watching.next().await.unwrap() {
+            while let Some(more) = watcher.next().await.unwrap() {
                 entries.extend(more);
             }
         };
-        let over = tokio::time::timeout(TIMEOUT, search).await;
-        assert!(over.is_ok(), "the run does not end: {:?}", kinds(&entries));
+        let result = tokio::time::timeout(TIMEOUT, search).await;
+        assert!(result.is_ok(), "the run does not end: {:?}", kinds(&entries));
         assert_eq!(self.model.violations(), Vec::<String>::new());
         entries
     }
@@ -392,17 +392,17 @@ impl TestEngine {
     pub(crate) async fn advance_until(&self, run: RunId, kind: &str) -> Vec<JournalEntry> {
         let clock = self.clock.as_ref().expect("a simulated clock");
         let mut entries: Vec<JournalEntry> = Vec::new();
-        let mut watching = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
-        let passing = async {
+        let mut watcher = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
+        let advance = async {
             while !entries.iter().any(|entry| entry.event.kind() == kind) {
-                let waited = tokio::time::timeout(Duration::from_millis(2), watching.next()).await;
-                match waited {
+                let result = tokio::time::timeout(Duration::from_millis(2), watcher.next()).await;
+                match result {
                     Ok(more) => entries.extend(more.unwrap().unwrap_or_default()),
                     Err(_) => drop(clock.advance(Millis::from_secs(1))),
                 }
             }
         };
-        let _ = tokio::time::timeout(TIMEOUT, passing).await;
+        let _ = tokio::time::timeout(TIMEOUT, advance).await;
         let found = entries.iter().any(|entry| entry.event.kind() == kind);
         assert!(found, "no {kind} in {:?}", kinds(&entries));
         entries
@@ -410,7 +410,7 @@ impl TestEngine {
 
     /// Returns the newest open gate of a run, once the run is parked.
     pub(crate) async fn gate(&self, run: RunId) -> GateRow {
-        let mut watching = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
+        let mut watcher = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
         let search = async {
             loop {
                 let row = self.longhaul.services().store.get_run(run).await.unwrap().unwrap();
@@ -421,7 +421,7 @@ impl TestEngine {
                     }
                     Some(_) | None => assert!(!row.status.is_terminal(), "the run has ended"),
                 }
-                watching.next().await.unwrap();
+                watcher.next().await.unwrap();
             }
         };
         let found = tokio::time::timeout(TIMEOUT, search).await;

@@ -65,8 +65,8 @@ async fn settled_by(decision: GateDecision) -> (String, bool, usize) {
     assert_eq!(gate.spec.kind, GateKind::InDoubt);
     assert_eq!(effects.count("send begins"), 1);
     latch.open();
-    let given = answer(&gate, decision);
-    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    let gate_answer = answer(&gate, decision);
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     engine.ended(run).await;
     let (text, is_error) = engine.results().remove(0);
     (text, is_error, effects.count("send begins"))
@@ -74,17 +74,17 @@ async fn settled_by(decision: GateDecision) -> (String, bool, usize) {
 
 #[tokio::test]
 async fn a_person_settles_a_call_in_doubt() {
-    let (text, is_error, made) = settled_by(GateDecision::Approve).await;
-    assert_eq!((text.as_str(), is_error, made), (r#"{"text":"hi"}"#, false, 2));
-    let (text, is_error, made) = settled_by(GateDecision::Reject).await;
-    assert!(text.contains("it did not happen") && is_error && made == 1, "{text}");
-    let (text, is_error, made) = settled_by(GateDecision::Answer("it was sent".into())).await;
-    assert_eq!((text.as_str(), is_error, made), ("it was sent", false, 1));
+    let (text, is_error, call_count) = settled_by(GateDecision::Approve).await;
+    assert_eq!((text.as_str(), is_error, call_count), (r#"{"text":"hi"}"#, false, 2));
+    let (text, is_error, call_count) = settled_by(GateDecision::Reject).await;
+    assert!(text.contains("it did not happen") && is_error && call_count == 1, "{text}");
+    let (text, is_error, call_count) = settled_by(GateDecision::Answer("it was sent".into())).await;
+    assert_eq!((text.as_str(), is_error, call_count), ("it was sent", false, 1));
 }
 
 #[tokio::test]
 async fn a_tool_with_verify_settles_its_call_in_doubt() {
-    for (finding, made, read) in [
+    for (finding, call_count, text) in [
         (VerifyOutcome::Happened(ToolOutput::text("sent at 9")), 1, "sent at 9"),
         (VerifyOutcome::NotHappened, 2, r#"{"text":"hi"}"#),
     ] {
@@ -96,8 +96,8 @@ async fn a_tool_with_verify_settles_its_call_in_doubt() {
         latch.open();
         let journal = engine.ended(run).await;
         assert_eq!(count(&journal, "tool.verified"), 1, "{:?}", kinds(&journal));
-        assert_eq!(engine.results(), [(read.to_owned(), false)]);
-        assert_eq!((effects.count("send begins"), effects.count("send looks")), (made, 1));
+        assert_eq!(engine.results(), [(text.to_owned(), false)]);
+        assert_eq!((effects.count("send begins"), effects.count("send looks")), (call_count, 1));
     }
 }
 
@@ -117,16 +117,16 @@ async fn a_cancel_does_not_wait_for_verify() {
 
 #[tokio::test]
 async fn a_message_that_interrupted_a_call_does_not_interrupt_verify() {
-    let (effects, never) = (EffectLog::default(), Latch::closed());
+    let (effects, latch) = (EffectLog::default(), Latch::closed());
     let tool = FakeTool::new("send", Once, &effects)
-        .after_latch(&never)
+        .after_latch(&latch)
         .with_verify_outcome(VerifyOutcome::Happened(ToolOutput::text("sent at 9")));
-    let plan = engine_with([FakeReply::call("send", json!({}))]).tools([tool]);
-    let engine = plan.with_sim_clock().start();
+    let builder = engine_with([FakeReply::call("send", json!({}))]).tools([tool]);
+    let engine = builder.with_sim_clock().start();
     let run = engine.submit().await;
-    never.reached(1).await;
-    let sent = engine.longhaul.steer(run, "stop", SteerDelivery::Interrupt, "cli:anna");
-    sent.await.unwrap();
+    latch.reached(1).await;
+    let send = engine.longhaul.steer(run, "stop", SteerDelivery::Interrupt, "cli:anna");
+    send.await.unwrap();
     let journal = engine.advance_until(run, "run.completed").await;
     assert_eq!(count(&journal, "tool.verified"), 1, "{:?}", kinds(&journal));
     assert_eq!(engine.results(), [("sent at 9".to_owned(), false)]);

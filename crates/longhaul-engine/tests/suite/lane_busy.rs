@@ -214,8 +214,8 @@ async fn the_newest_task_cancels_the_runs_before_it() {
         let Event::RunCancelled(cancelled) = &journal.last().unwrap().event else {
             panic!("{run} is not cancelled");
         };
-        let why = format!("the newer run {newest} interrupted it");
-        assert!(cancelled.reason.contains(&why), "{}", cancelled.reason);
+        let reason = format!("the newer run {newest} interrupted it");
+        assert!(cancelled.reason.contains(&reason), "{}", cancelled.reason);
     }
     assert_eq!(
         submit(&engine, keyed("four", "k")).await,
@@ -231,8 +231,8 @@ async fn a_task_is_refused_while_the_lane_is_busy() {
     let latch = Latch::closed();
     let engine = engine_with_policy(LaneBusyPolicy::Reject, &latch).start();
     let first = create(&engine, keyed("one", "k")).await;
-    let refused = async |task| engine.longhaul.submit_task(task).await.unwrap_err();
-    let error = refused(task("two")).await;
+    let submit_error = async |task| engine.longhaul.submit_task(task).await.unwrap_err();
+    let error = submit_error(task("two")).await;
     assert_eq!(error.code(), "lane_busy");
     assert!(error.to_string().contains(&first.to_string()), "{error}");
     let existing = SubmitOutcome::Existing(vec![first]);
@@ -242,7 +242,7 @@ async fn a_task_is_refused_while_the_lane_is_busy() {
     let lane = LaneKey::new("lane").unwrap();
     engine.longhaul.pause_lane(&lane).await.unwrap();
     create(&engine, task("three")).await;
-    assert_eq!(refused(task("four")).await.code(), "lane_busy", "a paused lane is busy too");
+    assert_eq!(submit_error(task("four")).await.code(), "lane_busy", "a paused lane is busy too");
 }
 
 /// Many tasks are submitted at once while runs of the lane end. Each of them becomes the input of a

@@ -49,8 +49,8 @@ async fn a_thread_has_the_messages_of_completed_runs_and_programs() {
     longhaul.clear_thread(&thread_key()).await.unwrap();
     assert_eq!(longhaul.thread_message_count(&thread_key()).await.unwrap(), 0);
     let long = vec![ThreadMessage::User("x".repeat(1_048_577))];
-    let refused = longhaul.append_to_thread(&thread_key(), long).await.unwrap_err();
-    assert_eq!(refused.code(), "too_long");
+    let error = longhaul.append_to_thread(&thread_key(), long).await.unwrap_err();
+    assert_eq!(error.code(), "too_long");
 }
 
 #[tokio::test]
@@ -97,8 +97,8 @@ async fn programs_add_search_and_delete_notes() {
     let AddNoteOutcome::Stored(id) = outcome else {
         panic!("{outcome:?}");
     };
-    let again = longhaul.add_note(&ada, note("1", "other")).await.unwrap();
-    assert_eq!(again, AddNoteOutcome::Existing(id));
+    let outcome = longhaul.add_note(&ada, note("1", "other")).await.unwrap();
+    assert_eq!(outcome, AddNoteOutcome::Existing(id));
     longhaul.add_note(&ada, note("2", "naps")).await.unwrap();
     let found = longhaul.search_notes(&ada, "tea", 9).await.unwrap();
     assert_eq!((found.len(), found[0].id), (1, id));
@@ -108,9 +108,9 @@ async fn programs_add_search_and_delete_notes() {
 }
 
 /// Two turns whose results fill a window of 10,000 tokens, followed by these replies.
-fn full_window(then: Vec<FakeReply>) -> Vec<FakeReply> {
+fn full_window(replies: Vec<FakeReply>) -> Vec<FakeReply> {
     let turn = |n| FakeReply::call("act", json!({ "count": n }));
-    (0..2).map(turn).chain(then).collect()
+    (0..2).map(turn).chain(replies).collect()
 }
 
 /// A tool with a long result that contains an identifier.
@@ -135,15 +135,15 @@ fn starts(journal: &[JournalEntry]) -> Vec<(ModelCallPurpose, Option<String>)> {
 #[tokio::test]
 async fn a_conversation_is_compacted_before_the_provider_rejects_it() {
     let latch = Latch::closed();
-    let mut lines =
+    let mut replies =
         full_window(vec![FakeReply::Text("We looked twice."), FakeReply::Text("finished")]);
-    lines[0] = lines[0].clone().after_latch(&latch);
-    let engine = engine_with(lines).window_tokens(10_000).tools([long_tool()]).start();
+    replies[0] = replies[0].clone().after_latch(&latch);
+    let engine = engine_with(replies).window_tokens(10_000).tools([long_tool()]).start();
     let run = engine.submit().await;
     latch.reached(1).await;
     let steer = "Never touch port 4180.";
-    let sent = engine.longhaul.steer(run, steer, SteerDelivery::AfterBatch, "cli:anna");
-    sent.await.unwrap();
+    let send = engine.longhaul.steer(run, steer, SteerDelivery::AfterBatch, "cli:anna");
+    send.await.unwrap();
     latch.open();
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "finished");
@@ -165,23 +165,24 @@ async fn a_conversation_is_compacted_before_the_provider_rejects_it() {
     ];
     let mut rest = after.as_str();
     for part in expected {
-        let (_, then) = rest.split_once(part).unwrap_or_else(|| panic!("{after}"));
-        rest = then;
+        let (_, remaining) = rest.split_once(part).unwrap_or_else(|| panic!("{after}"));
+        rest = remaining;
     }
     assert_eq!(engine.model.violations(), [""; 0]);
     // The whole conversation is still in the journal.
     assert_eq!(count(&journal, "tool.completed"), 2);
     let mut exchanges = 0;
-    let sent = engine.longhaul.for_each_model_call(run, |_, _| exchanges += 1);
-    sent.await.unwrap();
+    let calls = engine.longhaul.for_each_model_call(run, |_, _| exchanges += 1);
+    calls.await.unwrap();
     assert_eq!(exchanges, 4);
 }
 
 #[tokio::test]
 async fn an_agent_sets_when_its_conversation_is_compacted_and_what_is_kept() {
-    let lines = full_window(vec![FakeReply::Text("We looked twice."), FakeReply::Text("finished")]);
+    let replies =
+        full_window(vec![FakeReply::Text("We looked twice."), FakeReply::Text("finished")]);
     // At the default threshold, this window would not be full.
-    let engine = engine_with(lines)
+    let engine = engine_with(replies)
         .window_tokens(14_000)
         .tools([long_tool()])
         .agent(|agent| {
@@ -206,7 +207,7 @@ async fn an_agent_sets_when_its_conversation_is_compacted_and_what_is_kept() {
 #[tokio::test]
 async fn a_failed_or_useless_summary_changes_nothing() {
     let long: &'static str = "word ".repeat(10_000).leak();
-    for line in [
+    for reply in [
         FakeReply::Text(""),
         FakeReply::Text(long),
         FakeReply::MaxTokens("We looked tw"),
@@ -214,31 +215,32 @@ async fn a_failed_or_useless_summary_changes_nothing() {
         FakeReply::Fail(RateLimit),
         FakeReply::Panic,
     ] {
-        let what = format!("{line:.20?}");
-        let lines = full_window(vec![line, FakeReply::Text("finished")]);
-        let engine = engine_with(lines).window_tokens(10_000).tools([long_tool()]).start();
+        let label = format!("{reply:.20?}");
+        let replies = full_window(vec![reply, FakeReply::Text("finished")]);
+        let engine = engine_with(replies).window_tokens(10_000).tools([long_tool()]).start();
         let run = engine.submit().await;
         let journal = engine.ended(run).await;
-        assert_eq!(outcome_text(&journal), "finished", "{what}");
-        assert_eq!(count(&journal, "memory.compacted"), 0, "{what}");
-        assert_eq!(count(&journal, "turn.failed"), 1, "{what}");
+        assert_eq!(outcome_text(&journal), "finished", "{label}");
+        assert_eq!(count(&journal, "memory.compacted"), 0, "{label}");
+        assert_eq!(count(&journal, "turn.failed"), 1, "{label}");
         let requests = engine.model.requests();
         let last = requests.last().unwrap();
-        assert_eq!(last.messages.len(), 5, "{what}: all of it is asked");
+        assert_eq!(last.messages.len(), 5, "{label}: all of it is asked");
     }
 }
 
 #[tokio::test]
 async fn the_compaction_model_falls_back_to_the_agents_model() {
-    let check = async |helper: FakeReply, sums: usize, own: usize| {
-        let lines = full_window(vec![FakeReply::Text("own summary"), FakeReply::Text("finished")]);
-        let lines = match own {
+    let check = async |reply: FakeReply, compactor_count: usize, own_count: usize| {
+        let replies =
+            full_window(vec![FakeReply::Text("own summary"), FakeReply::Text("finished")]);
+        let replies = match own_count {
             0 => full_window(vec![FakeReply::Text("finished")]),
-            _ => lines,
+            _ => replies,
         };
-        let engine = engine_with(lines)
+        let engine = engine_with(replies)
             .window_tokens(10_000)
-            .compactor([helper])
+            .compactor([reply])
             .tools([long_tool()])
             .start();
         let run = engine.submit().await;
@@ -252,17 +254,17 @@ async fn the_compaction_model_falls_back_to_the_agents_model() {
             };
             Some(data.model.as_str())
         });
-        let own_name = engine.model.requests()[0].model.clone();
-        let expected = if own == 0 { "other/helper" } else { &own_name };
+        let own_model = engine.model.requests()[0].model.clone();
+        let expected = if own_count == 0 { "other/helper" } else { &own_model };
         assert_eq!(model, Some(expected));
-        let helped = engine.models.compactor.as_ref().unwrap().requests();
-        assert_eq!(helped.len(), sums);
-        assert_eq!(helped[0].model, "other/helper");
-        assert!(user_texts(&helped[0]).last().unwrap().contains("Sum up all"));
-        let named: Vec<_> = starts(&journal).into_iter().map(|start| start.1).collect();
-        assert_eq!(named[2].as_deref(), Some("other/helper"));
-        assert_eq!(named.iter().flatten().count(), 1);
-        assert_eq!(engine.model.requests().len(), 3 + own);
+        let compactor_requests = engine.models.compactor.as_ref().unwrap().requests();
+        assert_eq!(compactor_requests.len(), compactor_count);
+        assert_eq!(compactor_requests[0].model, "other/helper");
+        assert!(user_texts(&compactor_requests[0]).last().unwrap().contains("Sum up all"));
+        let models: Vec<_> = starts(&journal).into_iter().map(|start| start.1).collect();
+        assert_eq!(models[2].as_deref(), Some("other/helper"));
+        assert_eq!(models.iter().flatten().count(), 1);
+        assert_eq!(engine.model.requests().len(), 3 + own_count);
     };
     check(FakeReply::Text("helper's summary"), 1, 0).await;
     check(FakeReply::Fail(Auth), 1, 1).await;
@@ -271,17 +273,17 @@ async fn the_compaction_model_falls_back_to_the_agents_model() {
 
 #[tokio::test]
 async fn a_missing_compaction_model_is_reported_and_replaced_by_the_agents() {
-    let lines = full_window(vec![FakeReply::Text("own summary"), FakeReply::Text("finished")]);
-    let plan = engine_with(lines).window_tokens(10_000).compactor([]);
-    let mut engine = plan.tools([long_tool()]).build();
+    let replies = full_window(vec![FakeReply::Text("own summary"), FakeReply::Text("finished")]);
+    let builder = engine_with(replies).window_tokens(10_000).compactor([]);
+    let mut engine = builder.tools([long_tool()]).build();
     engine.models.compactor_missing.store(true, Ordering::Relaxed);
     engine.spawn_worker(|_| {});
     let run = engine.submit().await;
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "finished");
-    let named: Vec<_> = starts(&journal).into_iter().map(|start| start.1).collect();
+    let models: Vec<_> = starts(&journal).into_iter().map(|start| start.1).collect();
     let helper = || Some("other/helper".to_owned());
-    assert_eq!(named, [None, None, helper(), None, None]);
+    assert_eq!(models, [None, None, helper(), None, None]);
     assert_eq!(count(&journal, "turn.failed"), 1, "{:?}", kinds(&journal));
     assert_eq!(count(&journal, "memory.compacted"), 1);
     assert_eq!(engine.models.compactor.as_ref().unwrap().requests().len(), 0);

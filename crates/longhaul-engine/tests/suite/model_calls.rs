@@ -20,11 +20,11 @@ use longhaul_testkit::latch::Latch;
 #[tokio::test]
 async fn reply_text_is_streamed() {
     let latch = Latch::closed();
-    let line = FakeReply::StreamThen(
+    let reply = FakeReply::StreamThen(
         "Once upon ",
         Box::new(FakeReply::Text("a time").after_latch(&latch)),
     );
-    let engine = engine_with([line]).start();
+    let engine = engine_with([reply]).start();
     let deltas = engine.longhaul.services().deltas.clone();
     let run = engine.submit().await;
     latch.reached(1).await;
@@ -52,16 +52,16 @@ async fn a_transient_model_failure_is_retried_and_a_permanent_one_ends_the_run()
         (FakeReply::Fail(Quota), Some("quota")),
         (FakeReply::Fail(FailureClass::Lost), None),
     ];
-    for (line, code) in cases {
-        let what = format!("{line:?}");
-        let engine = engine_with([line]).with_sim_clock().start();
+    for (reply, code) in cases {
+        let label = format!("{reply:?}");
+        let engine = engine_with([reply]).with_sim_clock().start();
         let run = engine.submit().await;
         let kind = if code.is_some() { "run.failed" } else { "run.completed" };
         let journal = engine.advance_until(run, kind).await;
-        assert_eq!(outcome_text(&journal), code.unwrap_or("done"), "{what}");
-        assert_eq!(count(&journal, "turn.failed"), 1, "{what}: {:?}", kinds(&journal));
+        assert_eq!(outcome_text(&journal), code.unwrap_or("done"), "{label}");
+        assert_eq!(count(&journal, "turn.failed"), 1, "{label}: {:?}", kinds(&journal));
         let requests = engine.model.requests();
-        assert_eq!(requests.len(), if code.is_some() { 1 } else { 2 }, "{what}");
+        assert_eq!(requests.len(), if code.is_some() { 1 } else { 2 }, "{label}");
         assert_eq!(
             requests[0].messages,
             requests.last().unwrap().messages,
@@ -129,8 +129,8 @@ async fn only_a_reply_to_a_later_request_ends_the_limit_of_a_provider() {
     let journal = engine.until(next, "run.waiting").await;
     assert_eq!(count(&journal, "turn.started"), 0, "{:?}", kinds(&journal));
     // A message lets the run call the model at once. Its reply ends the limit for all runs.
-    let sent = engine.longhaul.steer(limited, "go on", SteerDelivery::AfterBatch, "cli:anna");
-    sent.await.unwrap();
+    let send = engine.longhaul.steer(limited, "go on", SteerDelivery::AfterBatch, "cli:anna");
+    send.await.unwrap();
     engine.ended(limited).await;
     assert_eq!(engine.store.provider_blocked_until(provider).await.unwrap(), None);
     engine.model.set_replies(vec![FakeReply::Text("done")]);
@@ -156,8 +156,8 @@ async fn a_refused_key_blocks_a_run_with_recorded_work_until_it_is_resumed() {
         let engine = engine_with(replies).tools([FakeTool::new("act", Pure, &log)]).start();
         let run = engine.submit().await;
         engine.gate(run).await;
-        let why = engine.longhaul.explain_run(run).await.unwrap();
-        assert_eq!(why.command, format!("longhaul resume {run}"));
+        let explanation = engine.longhaul.explain_run(run).await.unwrap();
+        assert_eq!(explanation.command, format!("longhaul resume {run}"));
         engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
         let journal = engine.ended(run).await;
         assert_eq!(outcome_text(&journal), "finished");
@@ -179,30 +179,30 @@ async fn a_provider_that_keeps_failing_ends_a_run_that_does_not_wait() {
 }
 
 /// Four turns of calls, so that there is something to summarize, followed by these replies.
-fn long_conversation(then: Vec<FakeReply>) -> Vec<FakeReply> {
+fn long_conversation(replies: Vec<FakeReply>) -> Vec<FakeReply> {
     let turn = |n| FakeReply::call("act", json!({ "count": n }));
-    (0..4).map(turn).chain(then).collect()
+    (0..4).map(turn).chain(replies).collect()
 }
 
 #[tokio::test]
 async fn a_conversation_that_does_not_fit_is_compacted_once() {
-    let lines = long_conversation(vec![
+    let replies = long_conversation(vec![
         FakeReply::Fail(ContextOverflow),
         FakeReply::Text("we looked three times"),
         FakeReply::Text("finished"),
     ]);
     let tool = FakeTool::new("act", Pure, &EffectLog::default());
-    let engine = engine_with(lines).tools([tool]).start();
+    let engine = engine_with(replies).tools([tool]).start();
     let run = engine.submit().await;
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "finished");
     assert_eq!(count(&journal, "memory.compacted"), 1, "{:?}", kinds(&journal));
     let requests = engine.model.requests();
-    let [.., before, summing, after] = &requests[..] else {
+    let [.., before, summary_request, after] = &requests[..] else {
         panic!("{} requests", requests.len());
     };
-    assert_eq!(summing.tools, StoredText::new_inline("[]"));
-    assert!(user_texts(summing).last().unwrap().contains("Sum up all of it so far"));
+    assert_eq!(summary_request.tools, StoredText::new_inline("[]"));
+    assert!(user_texts(summary_request).last().unwrap().contains("Sum up all of it so far"));
     assert!(after.messages.len() < before.messages.len());
     let first_text = &user_texts(after)[0];
     assert!(first_text.starts_with("Do it."), "the task is kept: {first_text}");
@@ -213,9 +213,9 @@ async fn a_conversation_that_does_not_fit_is_compacted_once() {
 #[tokio::test]
 async fn a_conversation_that_still_does_not_fit_ends_the_run() {
     let overflow = || FakeReply::Fail(ContextOverflow);
-    let lines = long_conversation(vec![overflow(), FakeReply::Text("a summary"), overflow()]);
+    let replies = long_conversation(vec![overflow(), FakeReply::Text("a summary"), overflow()]);
     let tool = FakeTool::new("act", Pure, &EffectLog::default());
-    let engine = engine_with(lines).tools([tool]).start();
+    let engine = engine_with(replies).tools([tool]).start();
     let run = engine.submit().await;
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "context_overflow");
@@ -230,8 +230,8 @@ async fn a_session_that_is_kept_open_goes_on_in_the_same_conversation() {
         .start();
     let run = engine.submit().await;
     let entries = engine.until(run, "run.waiting").await;
-    let sent = engine.longhaul.steer(run, "go on", SteerDelivery::AfterBatch, "cli:anna");
-    sent.await.unwrap();
+    let send = engine.longhaul.steer(run, "go on", SteerDelivery::AfterBatch, "cli:anna");
+    send.await.unwrap();
     engine.until_after(run, entries.last().unwrap().seq, "run.waiting").await;
     assert_eq!(engine.user_texts(), ["Do it.", "go on"]);
     let clock = engine.clock.as_ref().unwrap();

@@ -125,13 +125,13 @@ async fn a_failed_delivery_is_repeated_later() {
         clock.advance(Millis(1));
     }
     // A delivery that never returns times out.
-    let advancing = async {
+    let advance_clock = async {
         while receiver.log().len() < 3 {
             tokio::task::yield_now().await;
         }
         clock.advance(Millis::from_secs(30));
     };
-    tokio::join!(deliver(&engine, &receiver), advancing);
+    tokio::join!(deliver(&engine, &receiver), advance_clock);
     clock.advance(Millis::from_secs(4));
     deliver(&engine, &receiver).await;
     assert_eq!(receiver.log()[3..], ["deliver 7", "delivered 7"]);

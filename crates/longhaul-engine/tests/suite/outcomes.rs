@@ -64,17 +64,17 @@ async fn a_run_ends_when_its_grader_is_satisfied() {
         [(1, "not_satisfied", "Too short.".to_owned()), (2, "satisfied", "Good.".to_owned())];
     assert_eq!(verdicts(&engine, run).await, expected);
     let requests = engine.model.requests();
-    let own = requests.iter().rev().find(|request| request.run == run).unwrap();
-    let texts = crate::suite::harness::model::user_texts(own);
+    let request = requests.iter().rev().find(|request| request.run == run).unwrap();
+    let texts = crate::suite::harness::model::user_texts(request);
     assert!(texts.last().unwrap().contains("Note of the grader:\n\nToo short."), "{texts:?}");
     // The grader has a conversation of its own, without tools other than `finish`.
     let grading: Vec<_> =
         requests.iter().filter(|request| request.model == "scripted/grader").collect();
-    let read: serde_json::Value =
+    let input: serde_json::Value =
         serde_json::from_str(&crate::suite::harness::model::user_texts(grading[1])[0]).unwrap();
-    assert_eq!(read["rubric"], "At least B.");
-    assert_eq!(read["result"], "B");
-    assert!(read["task"].is_string(), "{read}");
+    assert_eq!(input["rubric"], "At least B.");
+    assert_eq!(input["result"], "B");
+    assert!(input["task"].is_string(), "{input}");
     assert_eq!(grading[1].messages.len(), 1);
     let rows = engine.descendants(run).await;
     assert_eq!(rows.len(), 2);
@@ -96,7 +96,7 @@ async fn a_result_that_is_never_accepted_fails_the_run() {
 
 #[tokio::test]
 async fn a_grader_without_a_verdict_is_never_an_acceptance() {
-    for (reply, why) in [
+    for (reply, reason) in [
         (FakeReply::Text("It is fine, satisfied: true."), "failed (output_invalid)"),
         (FakeReply::Text(r#"{"satisfied": "true", "note": "x"}"#), "failed (output_invalid)"),
         (FakeReply::Fail(FailureClass::Refused), "failed (refused)"),
@@ -107,7 +107,7 @@ async fn a_grader_without_a_verdict_is_never_an_acceptance() {
         let run = engine.submit().await;
         let (code, message, kept) = error(&engine.ended(run).await);
         assert_eq!((code.as_str(), kept.as_deref()), ("grader_failed", Some("A")), "{reply:?}");
-        assert!(message.contains(why), "{reply:?}: {message}");
+        assert!(message.contains(reason), "{reply:?}: {message}");
         engine.model.set_replies_of("scripted/grader", vec![satisfied()]);
         let retry = engine.longhaul.retry(run, "cli:anna").await.unwrap();
         assert_eq!(outcome_text(&engine.ended(retry.run_ids()[0]).await), "A", "the same result");
@@ -122,8 +122,8 @@ async fn a_cancel_reaches_the_grading_run() {
     let run = engine.submit().await;
     engine.until(run, "run.waiting").await;
     let grading = engine.descendants(run).await[0].id;
-    let why = engine.longhaul.explain_run(run).await.unwrap().message;
-    assert!(why.contains("which grades its result (round 1 of 2)"), "{why}");
+    let message = engine.longhaul.explain_run(run).await.unwrap().message;
+    assert!(message.contains("which grades its result (round 1 of 2)"), "{message}");
     engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     engine.ended(grading).await;
     let view = engine.longhaul.get_run(grading).await.unwrap();
@@ -155,7 +155,7 @@ async fn an_agent_does_not_reach_its_grading_run() {
     let run = engine.submit().await;
     engine.ended(run).await;
     let requests = engine.model.requests();
-    let own = requests.iter().rev().find(|request| request.run == run).unwrap();
-    let results = crate::suite::harness::model::results(own);
+    let request = requests.iter().rev().find(|request| request.run == run).unwrap();
+    let results = crate::suite::harness::model::results(request);
     assert_eq!(results[0].0, "this run has started no child runs");
 }

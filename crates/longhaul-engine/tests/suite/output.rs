@@ -87,9 +87,9 @@ async fn read_output_does_not_read_results_of_other_runs() {
 
 #[tokio::test]
 async fn the_output_of_verify_is_truncated_too() {
-    let never = Latch::closed();
+    let latch = Latch::closed();
     let tool = FakeTool::new("act", Once, &EffectLog::default())
-        .after_latch(&never)
+        .after_latch(&latch)
         .with_timeout(Millis(20))
         .with_verify_outcome(VerifyOutcome::Happened(ToolOutput::text(long())));
     let engine =
@@ -115,10 +115,10 @@ fn image_tool() -> FakeTool {
     FakeTool::new("act", Pure, &EffectLog::default()).with_action(|_, ctx| {
         async move {
             let attached = ctx.images.add(GIF.to_vec()).unwrap();
-            let unsaid = [GIF, b"unsaid;"].concat();
-            ctx.images.add(unsaid).unwrap();
-            let never = ImageRef { blob: BlobRef::for_content(b"never"), ..attached.clone() };
-            let content = [Part::Image(attached), Part::Image(never)];
+            let unattached = [GIF, b"unsaid;"].concat();
+            ctx.images.add(unattached).unwrap();
+            let missing = ImageRef { blob: BlobRef::for_content(b"never"), ..attached.clone() };
+            let content = [Part::Image(attached), Part::Image(missing)];
             Ok(ToolOutput { content: content.into(), ..ToolOutput::default() })
         }
         .boxed()
@@ -141,8 +141,8 @@ async fn an_image_is_stored_with_its_result() {
     let hash = |bytes: &[u8]| BlobRef::for_content(bytes).hash;
     let stored = engine.store.blob(hash(GIF)).await.unwrap();
     assert_eq!(stored.as_deref(), Some(GIF));
-    let unsaid = engine.store.blob(hash(&[GIF, b"unsaid;"].concat())).await;
-    assert_eq!(unsaid.unwrap(), None);
+    let unattached = engine.store.blob(hash(&[GIF, b"unsaid;"].concat())).await;
+    assert_eq!(unattached.unwrap(), None);
     engine.ended(run).await;
     let requests = engine.model.requests();
     let is_sent = requests.last().unwrap().messages.iter().any(

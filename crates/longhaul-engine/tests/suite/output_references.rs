@@ -57,16 +57,16 @@ async fn a_large_output_reaches_the_next_tool_but_not_the_model_or_the_journal()
     let engine = engine_passing_on(input, &effects).start();
     let (journal, text, is_error) = finished(&engine).await;
     assert_eq!((text.as_str(), is_error), ("sent", false));
-    let sent = effects.all();
-    assert!(sent[0].contains(&"long ".repeat(60_000)) && sent[0].contains("\"count\":7"));
+    let entries = effects.all();
+    assert!(entries[0].contains(&"long ".repeat(60_000)) && entries[0].contains("\"count\":7"));
     for entry in &journal {
         let bytes = RawJson::from_serialize(&format!("{:?}", entry.event)).as_str().len();
         assert!(bytes < 60_000, "{} has {bytes} bytes", entry.event.kind());
     }
     // The model learns the syntax where its result was cut.
     let requests = engine.model.requests();
-    let (cut, _) = crate::suite::harness::model::results(&requests[1]).remove(0);
-    assert!(cut.contains(r#"{"$output": "t1.1"} as a value of its input"#), "{cut}");
+    let (text, _) = crate::suite::harness::model::results(&requests[1]).remove(0);
+    assert!(text.contains(r#"{"$output": "t1.1"} as a value of its input"#), "{text}");
 }
 
 #[tokio::test]
@@ -74,8 +74,8 @@ async fn an_output_without_a_path_is_passed_on_as_its_redacted_text() {
     let effects = EffectLog::default();
     let engine = engine_passing_on(json!({ "text": { "$output": "t1.1" } }), &effects).start();
     finished(&engine).await;
-    let sent = effects.all().remove(0);
-    assert!(sent.contains("{{secret:WORD}}") && !sent.contains(SECRET), "{}", &sent[..200]);
+    let entry = effects.all().remove(0);
+    assert!(entry.contains("{{secret:WORD}}") && !entry.contains(SECRET), "{}", &entry[..200]);
 }
 
 #[tokio::test]
@@ -114,8 +114,8 @@ async fn a_reference_to_a_child_run_in_the_background_stands_for_the_result_of_t
     engine.add_agent("reader", [FakeReply::Text(long).after_latch(&latch)]);
     let run = engine.submit().await;
     engine.until(run, "tool.failed").await;
-    let sent = effects.all();
-    assert_eq!(sent, Vec::<String>::new(), "the child has not ended");
+    let entries = effects.all();
+    assert_eq!(entries, Vec::<String>::new(), "the child has not ended");
     latch.open();
     engine.ended(run).await;
     assert!(effects.all()[0].contains(long), "{:?}", effects.all());
@@ -124,12 +124,12 @@ async fn a_reference_to_a_child_run_in_the_background_stands_for_the_result_of_t
 #[tokio::test]
 async fn references_to_too_much_are_refused() {
     let effects = EffectLog::default();
-    let many = vec![json!({ "$output": "t1.1" }); 15];
-    let engine = engine_passing_on(json!({ "text": many }), &effects).start();
+    let references = vec![json!({ "$output": "t1.1" }); 15];
+    let engine = engine_passing_on(json!({ "text": references }), &effects).start();
     let (_, text, is_error) = finished(&engine).await;
     assert!(is_error && text.contains("have more than 4194304 bytes"), "{text}");
-    let many = vec![json!({ "$output": "t1.1" }); 17];
-    let engine = engine_passing_on(json!({ "text": many }), &effects).start();
+    let references = vec![json!({ "$output": "t1.1" }); 17];
+    let engine = engine_passing_on(json!({ "text": references }), &effects).start();
     let (_, text, _) = finished(&engine).await;
     assert!(text.contains("more than 16 references"), "{text}");
 }
@@ -187,10 +187,10 @@ async fn an_edit_keeps_references_but_adds_and_changes_none() {
     let values: Vec<&str> =
         view.labeled_values_from_earlier_calls().into_iter().map(|(_, value)| value).collect();
     assert_eq!(values, ["{{secret:WORD}}"]);
-    let mut yes = answer(&gate, GateDecision::Approve);
-    yes.by = "cli:ben".into();
-    yes.digest = view.digest;
-    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    let mut approval = answer(&gate, GateDecision::Approve);
+    approval.by = "cli:ben".into();
+    approval.digest = view.digest;
+    engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     engine.ended(run).await;
     assert!(effects.all()[0].contains("{{secret:WORD}}") && effects.all()[0].contains("8"));
 }
@@ -199,9 +199,9 @@ async fn an_edit_keeps_references_but_adds_and_changes_none() {
 async fn a_busy_store_is_no_invalid_reference() {
     let (effects, latch) = (EffectLog::default(), Latch::closed());
     let input = json!({ "text": { "$output": "t1.1" } });
-    let mut plan = engine_passing_on(input, &effects);
-    plan.replies[1] = plan.replies[1].clone().after_latch(&latch);
-    let engine = plan.start();
+    let mut builder = engine_passing_on(input, &effects);
+    builder.replies[1] = builder.replies[1].clone().after_latch(&latch);
+    let engine = builder.start();
     let run = engine.submit().await;
     latch.reached(1).await;
     engine.store.fail_reads(StoreFault::Busy, 2);
@@ -225,14 +225,14 @@ async fn a_reference_to_a_call_that_was_not_made_stands_for_the_result_of_the_ot
             let json = json.clone();
             async move { Ok(ToolOutput::text(json)) }.boxed()
         });
-        let pays = || ("pay", json!({ "text": "once\n\nonly" }));
+        let pay_call = || ("pay", json!({ "text": "once\n\nonly" }));
         let send = |call: &str| {
             let text = json!({ "$output": call, "path": "/body" });
             FakeReply::call("send", json!({ "text": text }))
         };
         // The other call is one of the same reply, or of an earlier turn.
-        let calls = FakeReply::Calls(vec![pays(), pays()]);
-        let replies = [calls, FakeReply::Calls(vec![pays()]), send("t1.2"), send("t2.1")];
+        let calls = FakeReply::Calls(vec![pay_call(), pay_call()]);
+        let replies = [calls, FakeReply::Calls(vec![pay_call()]), send("t1.2"), send("t2.1")];
         let engine = engine_with(replies)
             .tools([pay, FakeTool::new("send", Once, &effects)])
             .agent(|agent| {
@@ -246,8 +246,8 @@ async fn a_reference_to_a_call_that_was_not_made_stands_for_the_result_of_the_ot
             .start();
         let run = engine.submit().await;
         engine.ended(run).await;
-        let sent = json!({ "text": content });
-        assert_eq!(effects.count(&format!("send begins {sent}")), 2, "{}", content.len());
+        let input = json!({ "text": content });
+        assert_eq!(effects.count(&format!("send begins {input}")), 2, "{}", content.len());
     }
 }
 
@@ -269,12 +269,12 @@ async fn the_card_shows_the_reference_its_size_and_how_it_begins() {
          the model has read of the output"
     );
     assert_eq!((description, value), (expected, &"long ".repeat(820)[..4096]));
-    let given = answer(&gate, GateDecision::Approve);
-    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(effects.count("send begins"), 1);
-    let raised = journal.iter().any(
+    let is_raised = journal.iter().any(
         |entry| matches!(&entry.event, Event::GateRaised(data) if data.gate.outputs.len() == 1),
     );
-    assert!(raised);
+    assert!(is_raised);
 }

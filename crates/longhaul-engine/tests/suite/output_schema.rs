@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::{TestEngine, answer, count, engine_with, outcome_text};
 
-fn engine_with_schema(lines: Vec<FakeReply>) -> TestEngine {
-    engine_with(lines)
+fn engine_with_schema(replies: Vec<FakeReply>) -> TestEngine {
+    engine_with(replies)
         .agent(|agent| {
             agent.tools = Vec::new();
             agent.output = Some(RawJson::from_serialize(&json!({
@@ -59,8 +59,8 @@ async fn finish_accepts_only_valid_output() {
     };
     let tools: Value = serde_json::from_str(tools).unwrap();
     assert_eq!(tools.as_array().unwrap().len(), 1);
-    let typed = &tools[0]["schema"]["properties"]["output"]["properties"];
-    assert_eq!(typed["title"], json!({ "type": "string" }));
+    let properties = &tools[0]["schema"]["properties"]["output"]["properties"];
+    assert_eq!(properties["title"], json!({ "type": "string" }));
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ fn exponential() -> Value {
 /// to be rejected here.
 #[tokio::test]
 async fn an_invalid_output_schema_is_reported() {
-    for (schema, why) in
+    for (schema, reason) in
         [(json!({ "type": "nonsense" }), "nonsense"), (exponential(), "more than 50000 parts")]
     {
         let engine = engine_with([])
@@ -109,14 +109,14 @@ async fn an_invalid_output_schema_is_reported() {
         let gate = engine.gate(run).await;
         let prefix = "The output schema of agent `tester` is invalid:";
         assert!(gate.spec.ask.starts_with(prefix), "{}", gate.spec.ask);
-        assert!(gate.spec.ask.contains(why), "{}", gate.spec.ask);
+        assert!(gate.spec.ask.contains(reason), "{}", gate.spec.ask);
     }
 }
 
 /// Returns the data and text of a run with this schema and this final reply.
-async fn run_with_schema(schema: &Value, line: FakeReply) -> (Value, String) {
+async fn run_with_schema(schema: &Value, reply: FakeReply) -> (Value, String) {
     let schema = RawJson::from_serialize(schema);
-    let engine = engine_with([line]).agent(|agent| {
+    let engine = engine_with([reply]).agent(|agent| {
         agent.tools = Vec::new();
         agent.output = Some(schema);
     });
@@ -172,8 +172,8 @@ async fn an_edited_result_must_match_the_schema() {
     let gate = engine.gate(run).await;
     let edit = |value: Value| answer(&gate, GateDecision::Edit(RawJson::from_serialize(&value)));
     for invalid in [json!({ "n": "two" }), json!({}), json!("a text"), json!({ "text": "x" })] {
-        let refused = engine.longhaul.answer_gate(gate.spec.id, edit(invalid.clone())).await;
-        let message = refused.unwrap_err().to_string();
+        let result = engine.longhaul.answer_gate(gate.spec.id, edit(invalid.clone())).await;
+        let message = result.unwrap_err().to_string();
         assert!(message.contains("the edited result is invalid"), "{invalid}: {message}");
     }
     engine.longhaul.answer_gate(gate.spec.id, edit(json!({ "n": 2 }))).await.unwrap();

@@ -284,8 +284,8 @@ async fn a_permanent_perception_failure_is_not_retried() {
     let gate = engine.gate(run).await;
     assert!(gate.spec.ask.contains("no map"), "{}", gate.spec.ask);
     assert_eq!(provider.requests().len(), 1);
-    let why = engine.longhaul.explain_run(run).await.unwrap();
-    assert_eq!(why.command, format!("longhaul resume {run}"));
+    let explanation = engine.longhaul.explain_run(run).await.unwrap();
+    assert_eq!(explanation.command, format!("longhaul resume {run}"));
 }
 
 #[tokio::test]

@@ -35,9 +35,9 @@ fn reports(journal: &[JournalEntry]) -> Vec<(Option<u8>, String)> {
 async fn progress_of_a_call_is_throttled_to_once_a_second() {
     let effects = EffectLog::default();
     let latches = [Latch::closed(), Latch::closed(), Latch::closed()];
-    let inside = latches.clone();
+    let tool_latches = latches.clone();
     let work = FakeTool::new("work", Keyed, &effects).with_action(move |_, ctx| {
-        let latches = inside.clone();
+        let latches = tool_latches.clone();
         async move {
             ctx.progress.report(Some(10), "begun");
             latches[0].wait().await;
@@ -126,8 +126,8 @@ async fn progress_that_can_not_be_written_does_not_stop_the_call() {
             .boxed()
         });
         // The clock does not advance, so a wait for the store would never end.
-        let plan = engine_with([FakeReply::call("work", json!({}))]).tools([work]);
-        let mut engine = plan.with_sim_clock().build();
+        let builder = engine_with([FakeReply::call("work", json!({}))]).tools([work]);
+        let mut engine = builder.with_sim_clock().build();
         engine.store.fail_append("tool.progress", fault);
         engine.spawn_worker(|_| {});
         let run = engine.submit().await;
@@ -149,8 +149,8 @@ async fn progress_after_the_end_of_a_call_is_ignored() {
     });
     let latch = Latch::closed();
     let waits = FakeTool::new("waits", Pure, &effects).after_latch(&latch);
-    let both = FakeReply::Calls(vec![("talks", json!({})), ("waits", json!({}))]);
-    let engine = engine_with([both]).tools([reporting_tool, waits]).start();
+    let calls = FakeReply::Calls(vec![("talks", json!({})), ("waits", json!({}))]);
+    let engine = engine_with([calls]).tools([reporting_tool, waits]).start();
     let run = engine.submit().await;
     engine.until(run, "tool.completed").await;
     let progress = stored.lock().unwrap().clone().unwrap();
@@ -188,11 +188,11 @@ async fn secrets_reach_neither_the_model_nor_the_journal() {
     assert_eq!(engine.results(), [(expected, false)]);
     assert_eq!(engine.user_texts(), [r#"{"say":"{{secret:WORD}}"}"#]);
     for entry in &journal {
-        let written = entry.event.encode().unwrap();
-        assert!(!written.contains(SECRET), "{written}");
+        let event = entry.event.encode().unwrap();
+        assert!(!event.contains(SECRET), "{event}");
     }
-    let sent = format!("{:?}", engine.model.requests());
-    assert!(!sent.contains(SECRET), "{sent}");
+    let requests = format!("{:?}", engine.model.requests());
+    assert!(!requests.contains(SECRET), "{requests}");
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ async fn crash_during_call(
 
 #[tokio::test]
 async fn calls_of_a_dead_worker_are_repeated_or_in_doubt() {
-    for (class, made, doubts) in [(Pure, 2, 0), (Keyed, 2, 0), (Once, 1, 1)] {
+    for (class, call_count, in_doubt_count) in [(Pure, 2, 0), (Keyed, 2, 0), (Once, 1, 1)] {
         let effects = EffectLog::default();
         let (mut engine, run, latch) = crash_during_call(class, &effects).await;
         latch.open();
@@ -45,8 +45,8 @@ async fn calls_of_a_dead_worker_are_repeated_or_in_doubt() {
         let journal = engine.ended(run).await;
         assert_eq!(outcome_text(&journal), "done");
         assert_eq!(count(&journal, "run.recovered"), 1);
-        assert_eq!(effects.count("act begins"), made, "{class:?}");
-        assert_eq!(count(&journal, "tool.in_doubt"), doubts, "{:?}", kinds(&journal));
+        assert_eq!(effects.count("act begins"), call_count, "{class:?}");
+        assert_eq!(count(&journal, "tool.in_doubt"), in_doubt_count, "{:?}", kinds(&journal));
     }
 }
 
@@ -94,16 +94,16 @@ async fn crash_worker(engine: &mut TestEngine) {
 /// this number of calls has reached the latch.
 async fn wait_and_release(engine: &TestEngine, latch: &Latch, count: usize) {
     let clock = engine.clock.as_ref().unwrap();
-    let passing = async {
+    let advance = async {
         while latch.arrivals() < count {
-            let waited = tokio::time::timeout(Duration::from_millis(2), latch.reached(count));
-            if waited.await.is_err() {
+            let reached = tokio::time::timeout(Duration::from_millis(2), latch.reached(count));
+            if reached.await.is_err() {
                 _ = clock.advance(Millis::from_secs(1));
             }
         }
     };
-    let passed = tokio::time::timeout(TIMEOUT, passing).await;
-    assert!(passed.is_ok(), "{} of {count} reached the latch", latch.arrivals());
+    let result = tokio::time::timeout(TIMEOUT, advance).await;
+    assert!(result.is_ok(), "{} of {count} reached the latch", latch.arrivals());
 }
 
 #[tokio::test]
@@ -113,9 +113,9 @@ async fn a_run_that_crashes_its_worker_during_setup_is_blocked() {
     source.block_load(&latch);
     let mut engine = engine_with([]).external_tools(&source).with_sim_clock().build();
     let run = engine.submit().await;
-    for deaths in 1..=3 {
+    for crashes in 1..=3 {
         engine.spawn_worker(limit_crashes);
-        wait_and_release(&engine, &latch, deaths).await;
+        wait_and_release(&engine, &latch, crashes).await;
         crash_worker(&mut engine).await;
     }
     engine.spawn_worker(limit_crashes);
@@ -130,22 +130,22 @@ async fn a_run_that_crashes_its_worker_during_setup_is_blocked() {
 async fn runs_that_wait_for_a_trial_leave_their_slots_to_others() {
     let latch = Latch::closed();
     let tool = FakeTool::new("act", Pure, &EffectLog::default()).after_latch(&latch);
-    let plan = engine_with([FakeReply::call("act", json!({}))]).tools([tool]);
-    let mut engine = plan.with_sim_clock().build();
-    let three = |options: &mut longhaul_engine::worker::WorkerOptions| {
+    let builder = engine_with([FakeReply::call("act", json!({}))]).tools([tool]);
+    let mut engine = builder.with_sim_clock().build();
+    let set_options = |options: &mut longhaul_engine::worker::WorkerOptions| {
         limit_crashes(options);
         options.concurrency = 3;
     };
     let [on_trial, cancelled, waiting] =
         [engine.submit().await, engine.submit().await, engine.submit().await];
-    for deaths in 1..=2 {
-        engine.spawn_worker(three);
-        wait_and_release(&engine, &latch, deaths * 3).await;
+    for crashes in 1..=2 {
+        engine.spawn_worker(set_options);
+        wait_and_release(&engine, &latch, crashes * 3).await;
         crash_worker(&mut engine).await;
     }
-    engine.spawn_worker(three);
+    engine.spawn_worker(set_options);
     wait_and_release(&engine, &latch, 7).await;
-    let fresh = [engine.submit().await, engine.submit().await];
+    let new_runs = [engine.submit().await, engine.submit().await];
     latch.reached(9).await;
     // A cancelled run ends without a drive permit.
     let cancel = engine.longhaul.cancel_run(cancelled, "cli:anna", "enough");
@@ -153,7 +153,7 @@ async fn runs_that_wait_for_a_trial_leave_their_slots_to_others() {
     assert_eq!(outcome_text(&engine.ended(cancelled).await), "run.cancelled");
     assert_eq!(latch.arrivals(), 9, "no other call has started");
     latch.open();
-    for run in [on_trial, waiting, fresh[0], fresh[1]] {
+    for run in [on_trial, waiting, new_runs[0], new_runs[1]] {
         assert_eq!(outcome_text(&engine.ended(run).await), "done");
     }
 }

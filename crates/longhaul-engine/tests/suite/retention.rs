@@ -31,7 +31,7 @@ async fn thousands_of_runs_are_pruned_within_a_second() {
     engine.spawn_worker(|options| {
         options.retention = RunRetention { runs: Some(Millis(1)) };
     });
-    let forgotten = async {
+    let wait_until_pruned = async {
         let mut steps = 0;
         while has_runs_left(&engine).await {
             if steps < STEPS {
@@ -44,6 +44,6 @@ async fn thousands_of_runs_are_pruned_within_a_second() {
             }
         }
     };
-    let forgotten = tokio::time::timeout(TIMEOUT, forgotten).await;
-    forgotten.expect("all runs are pruned");
+    let result = tokio::time::timeout(TIMEOUT, wait_until_pruned).await;
+    result.expect("all runs are pruned");
 }

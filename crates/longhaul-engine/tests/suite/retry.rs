@@ -164,8 +164,8 @@ async fn a_call_in_doubt_of_the_failed_run_is_asked_about() {
     let retried = retry_after(&engine, failed, "in_doubt", Vec::new()).await;
     let gate = engine.gate(retried).await;
     assert_eq!(gate.spec.kind, GateKind::InDoubt);
-    let given = answer(&gate, GateDecision::Answer("it was sent".into()));
-    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("it was sent".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(retried).await), "done");
     assert_eq!(engine.results(), [("it was sent".to_owned(), false)]);
     assert_eq!(effects.count("send begins"), 1);

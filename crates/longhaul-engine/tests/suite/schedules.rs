@@ -259,10 +259,10 @@ async fn a_schedule_runs_on_demand_and_is_deleted() {
     let engine = engine([]);
     let created = engine.longhaul.create_schedule(hourly("hourly")).await.unwrap();
     let run = engine.longhaul.run_schedule("hourly", None).await.unwrap();
-    let again = engine.longhaul.run_schedule("hourly", None).await.unwrap();
+    let second = engine.longhaul.run_schedule("hourly", None).await.unwrap();
     let schedule = engine.longhaul.schedule("hourly").await.unwrap();
-    assert_ne!(run.id, again.id);
-    assert_eq!((schedule.next_at, schedule.last_run), (created.next_at, Some(again.id)));
+    assert_ne!(run.id, second.id);
+    assert_eq!((schedule.next_at, schedule.last_run), (created.next_at, Some(second.id)));
     let deleted = engine.longhaul.delete_schedule("hourly").await.unwrap();
     assert_eq!(deleted.name, "hourly");
     assert_eq!(engine.longhaul.schedules().await.unwrap(), []);
@@ -286,12 +286,12 @@ async fn a_run_on_demand_with_a_used_key_is_returned_again() {
         Some(IdempotencyKey { principal: principal.to_owned(), key: "k".to_owned() })
     };
     let run = engine.longhaul.run_schedule("hourly", key("ops")).await.unwrap();
-    let again = engine.longhaul.run_schedule("hourly", key("ops")).await.unwrap();
-    assert_eq!((again.id, runs(&engine).await.len()), (run.id, 1));
+    let repeated = engine.longhaul.run_schedule("hourly", key("ops")).await.unwrap();
+    assert_eq!((repeated.id, runs(&engine).await.len()), (run.id, 1));
     let reused = engine.longhaul.run_schedule("other", key("ops")).await.unwrap_err();
     assert_eq!(reused.code(), longhaul_engine::Error::IdempotencyKeyReused.code());
-    let theirs = engine.longhaul.run_schedule("hourly", key("dev")).await.unwrap();
-    assert_ne!(theirs.id, run.id);
+    let other_run = engine.longhaul.run_schedule("hourly", key("dev")).await.unwrap();
+    assert_ne!(other_run.id, run.id);
 }
 
 #[tokio::test]
@@ -309,8 +309,8 @@ async fn a_clock_that_jumps_ahead_and_back_does_not_stop_schedules() {
         for body in [once, every.clone()] {
             engine.longhaul.create_schedule(body).await.unwrap();
         }
-        let jumped = fire_at(&engine, "hourly", "2099-05-01T10:30:00Z").await;
-        assert_eq!(jumped.next_at, Some(time("2099-05-01T11:00:00Z")));
+        let schedule = fire_at(&engine, "hourly", "2099-05-01T10:30:00Z").await;
+        assert_eq!(schedule.next_at, Some(time("2099-05-01T11:00:00Z")));
         fire_at(&engine, "every", "2099-05-01T10:30:00Z").await;
         if is_restarted {
             shutdown.request_drain();
@@ -323,13 +323,13 @@ async fn a_clock_that_jumps_ahead_and_back_does_not_stop_schedules() {
         }
         for name in ["hourly", "every"] {
             let is_moved = |view: &ScheduleView| view.next_at < Some(correct.plus(HOUR));
-            let moved = until(&engine, name, is_moved).await;
-            let error = moved.last_error.unwrap();
+            let schedule = until(&engine, name, is_moved).await;
+            let error = schedule.last_error.unwrap();
             assert!(error.starts_with("the clock was set back"), "{error}");
         }
         for name in ["hourly", "every"] {
-            let fired = fire_at(&engine, name, "2026-01-01T01:00:00Z").await;
-            assert_eq!(fired.next_at, Some(time("2026-01-01T02:00:00Z")));
+            let schedule = fire_at(&engine, name, "2026-01-01T01:00:00Z").await;
+            assert_eq!(schedule.next_at, Some(time("2026-01-01T02:00:00Z")));
         }
     }
 }

@@ -33,15 +33,15 @@ const PLACEHOLDER: &str = "{{secret:WORD}}";
 pub(super) fn is_hidden(
     engine: &TestEngine,
     journal: &[JournalEntry],
-    (what, often): (&str, usize),
+    (label, min_count): (&str, usize),
 ) {
-    let written = journal.iter().map(|entry| entry.event.encode().unwrap());
-    let written: String = written.collect();
-    assert!(!written.contains(SECRET), "{what}: {written}");
-    let count = written.matches(PLACEHOLDER).count();
-    assert!(count >= often, "{what}: {count} times in {written}");
-    let sent = format!("{:?}", engine.model.requests());
-    assert!(!sent.contains(SECRET), "{what}: {sent}");
+    let events = journal.iter().map(|entry| entry.event.encode().unwrap());
+    let events: String = events.collect();
+    assert!(!events.contains(SECRET), "{label}: {events}");
+    let count = events.matches(PLACEHOLDER).count();
+    assert!(count >= min_count, "{label}: {count} times in {events}");
+    let requests = format!("{:?}", engine.model.requests());
+    assert!(!requests.contains(SECRET), "{label}: {requests}");
 }
 
 /// A conversation with the secret in every possible field.
@@ -95,12 +95,12 @@ async fn tasks_are_stored_without_secrets() {
             task.submitter = Some(format!("cli:{SECRET}"));
         }),
     ];
-    for (what, often, change) in table {
+    for (label, min_count, change) in table {
         let engine = engine_with([]).start();
         let mut task = Task::new("tester", "Do it.");
         change(&mut task);
         let run = engine.longhaul.submit(task).await.unwrap();
-        is_hidden(&engine, &engine.ended(run).await, (what, often));
+        is_hidden(&engine, &engine.ended(run).await, (label, min_count));
     }
 }
 
@@ -139,23 +139,23 @@ async fn names_and_tool_values_that_contain_a_secret_are_rejected() {
         }),
     ];
     let engine = engine_with([]).build();
-    let refused = |what: &str, message: String| {
-        let right =
-            message.contains(what) && message.contains("`WORD`") && !message.contains(SECRET);
-        assert!(right, "{what}: {message}");
+    let assert_refused = |label: &str, message: String| {
+        let is_expected =
+            message.contains(label) && message.contains("`WORD`") && !message.contains(SECRET);
+        assert!(is_expected, "{label}: {message}");
     };
-    for (what, change) in table {
+    for (label, change) in table {
         let mut task = Task::new("tester", "Do it.");
         change(&mut task, SECRET);
         let message = engine.longhaul.submit(task).await.unwrap_err();
-        refused(what, message.to_string());
+        assert_refused(label, message.to_string());
     }
     let (thread, ada) = (ThreadKey::new(SECRET).unwrap(), ResourceKey::new(SECRET).unwrap());
     let message = engine.longhaul.append_to_thread(&thread, Vec::new()).await;
-    refused("the thread", message.unwrap_err().to_string());
+    assert_refused("the thread", message.unwrap_err().to_string());
     let note = NewMemoryNote::new("1", "plain", Vec::new(), None).unwrap();
     let message = engine.longhaul.add_note(&ada, note).await.unwrap_err();
-    refused("the resource", message.to_string());
+    assert_refused("the resource", message.to_string());
     assert!(!format!("{:?}", engine.store).contains(SECRET));
 }
 
@@ -166,13 +166,13 @@ async fn gate_answers_are_stored_without_secrets() {
         ("a note", GateDecision::Answer("blue".into())),
         ("a payload", GateDecision::Answer("blue".into())),
     ];
-    for (what, decision) in table {
+    for (label, decision) in table {
         let engine =
             engine_with([FakeReply::call("ask_human", json!({ "question": "Which?" }))]).start();
         let run = engine.submit().await;
         let gate = engine.gate(run).await;
         let mut gate_answer = answer(&gate, decision);
-        match what {
+        match label {
             "a note" => gate_answer.note = Some(SECRET.into()),
             "a payload" => {
                 gate_answer.payload = Some(RawJson::from_serialize(&json!({ "with": SECRET })))
@@ -180,7 +180,7 @@ async fn gate_answers_are_stored_without_secrets() {
             _ => {}
         }
         engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
-        is_hidden(&engine, &engine.ended(run).await, (what, 1));
+        is_hidden(&engine, &engine.ended(run).await, (label, 1));
     }
 }
 
@@ -269,9 +269,9 @@ async fn threads_and_notes_of_programs_are_stored_without_secrets() {
     let stored = format!("{:?}", longhaul.thread_messages(&thread, 9).await.unwrap());
     let note = NewMemoryNote::new("1", SECRET, vec![SECRET.into()], None).unwrap();
     longhaul.add_note(&ada, note).await.unwrap();
-    let noted = format!("{:?}", longhaul.list_notes(&ada, None, 9).await.unwrap());
-    for (stored, often) in [(stored, 2), (noted, 2)] {
+    let notes = format!("{:?}", longhaul.list_notes(&ada, None, 9).await.unwrap());
+    for (stored, expected_count) in [(stored, 2), (notes, 2)] {
         assert!(!stored.contains(SECRET), "{stored}");
-        assert_eq!(stored.matches(PLACEHOLDER).count(), often, "{stored}");
+        assert_eq!(stored.matches(PLACEHOLDER).count(), expected_count, "{stored}");
     }
 }

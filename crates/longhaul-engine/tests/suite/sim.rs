@@ -54,10 +54,10 @@ pub(super) fn engine_factory() -> DriverFactory {
 }
 
 fn agent() -> Agent {
-    let named = TOOLS.iter().chain(&CONTROL_TOOLS);
+    let names = TOOLS.iter().chain(&CONTROL_TOOLS);
     Agent {
         models: vec!["scripted/sim".into()],
-        tools: named.map(|name| (*name).to_owned()).collect(),
+        tools: names.map(|name| (*name).to_owned()).collect(),
         // A template that uses the results of earlier steps: the task text must stay the script.
         prompt: "You are simulated.{% if previous %} After {{ previous.agent }}.{% endif %}".into(),
         effects: vec![EffectRule {

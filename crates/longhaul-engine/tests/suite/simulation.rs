@@ -15,11 +15,11 @@ use crate::suite::sim::engine_factory;
 const SEEDS: u64 = 600;
 
 /// Only the drivers wait, and they are polled by hand, so a whole history is one poll.
-fn run_seed_blocking(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult, SimError> {
+fn run_seed_blocking(seed: u64, broken_rule: Option<BrokenRule>) -> Result<SimResult, SimError> {
     let clock = SimClock::new();
-    let store = match broken {
+    let store = match broken_rule {
         None => MemStore::new(clock.clone()),
-        Some(broken) => MemStore::with_broken_rule(clock.clone(), broken),
+        Some(broken_rule) => MemStore::with_broken_rule(clock.clone(), broken_rule),
     };
     run_seed_with(engine_factory(), seed, &Harness::new(store, clock))
         .now_or_never()
@@ -57,9 +57,9 @@ fn every_simulated_history_satisfies_every_invariant() {
 }
 
 /// Returns the first seed that detects the broken store.
-fn caught_at(broken: BrokenRule) -> u64 {
-    let caught = (0..500).find(|seed| run_seed_blocking(*seed, Some(broken)).is_err());
-    caught.unwrap_or_else(|| panic!("{broken:?} was never detected"))
+fn caught_at(broken_rule: BrokenRule) -> u64 {
+    let failing_seed = (0..500).find(|seed| run_seed_blocking(*seed, Some(broken_rule)).is_err());
+    failing_seed.unwrap_or_else(|| panic!("{broken_rule:?} was never detected"))
 }
 
 #[test]

@@ -78,15 +78,18 @@ async fn parked_at_cap(engine: &TestEngine, run: RunId) -> Timestamp {
     };
     let view = engine.longhaul.get_run(run).await.unwrap();
     assert_eq!((view.status, view.reason.as_deref()), (Status::Waiting, Some("cap")));
-    let why = engine.longhaul.explain_run(run).await.unwrap();
+    let explanation = engine.longhaul.explain_run(run).await.unwrap();
     let text = format!("The cap `{}`", wait.cap);
-    assert!(why.message.starts_with(&text) && why.message.contains(&wait.until.to_string()));
+    assert!(
+        explanation.message.starts_with(&text)
+            && explanation.message.contains(&wait.until.to_string())
+    );
     let shortage = wait.shortage.unwrap();
     assert!(shortage.needed > shortage.left && shortage.left <= shortage.limit, "{shortage:?}");
     let raise = format!("longhaul spend raise {}", wait.cap);
-    assert!(why.command.starts_with(&raise), "{}", why.command);
+    assert!(explanation.command.starts_with(&raise), "{}", explanation.command);
     let listed = engine.longhaul.list_brief_runs(RunFilter { limit: 9, ..RunFilter::default() });
-    let listed = listed.await.unwrap().into_iter().find(|brief| brief.id == run).unwrap();
+    let listed = listed.await.unwrap().into_iter().find(|row| row.id == run).unwrap();
     assert_eq!(listed.now, format!("waits: spend cap until {}", wait.until));
     wait.until
 }
@@ -125,12 +128,12 @@ async fn a_run_goes_on_when_the_window_ends() {
     let until = parked_at_cap(&engine, second).await;
     // A message does not let a run pass a cap.
     engine.longhaul.resume_run(second, None, "cli:anna").await.unwrap();
-    let again = engine.advance_until(second, "run.resumed").await;
-    let after = again.last().unwrap().seq;
+    let journal = engine.advance_until(second, "run.resumed").await;
+    let after = journal.last().unwrap().seq;
     engine.until_after(second, after, "run.waiting").await;
     assert_eq!(count(&engine.until(second, "run.waiting").await, "turn.started"), 0);
-    let left = until.duration_since(now(&engine));
-    engine.clock.as_ref().unwrap().advance(left);
+    let remaining = until.duration_since(now(&engine));
+    engine.clock.as_ref().unwrap().advance(remaining);
     let journal = engine.advance_until(second, "run.completed").await;
     assert_eq!(count(&journal, "turn.started"), 1);
     let cap = engine.longhaul.list_spend_caps().await.unwrap().remove(0);
@@ -151,8 +154,8 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
     let (anna, bert) = (submit("anna").await, submit("bert").await);
     engine.ended(bert).await;
     parked_at_cap(&engine, anna).await;
-    let why = engine.longhaul.explain_run(anna).await.unwrap();
-    assert_eq!(why.command, "longhaul spend raise day-runs-actor --for anna --runs 2");
+    let explanation = engine.longhaul.explain_run(anna).await.unwrap();
+    assert_eq!(explanation.command, "longhaul spend raise day-runs-actor --for anna --runs 2");
     let raise = async |id: &str, runs, subject: Option<&str>| {
         let subject = subject.map(str::to_owned);
         let body = RaiseCapBody { runs, subject, ..RaiseCapBody::default() };
@@ -203,8 +206,8 @@ async fn a_command_contains_no_text_that_a_shell_would_interpret() {
         engine.ended(engine.longhaul.submit(task()).await.unwrap()).await;
         let waiting = engine.longhaul.submit(task()).await.unwrap();
         parked_at_cap(&engine, waiting).await;
-        let why = engine.longhaul.explain_run(waiting).await.unwrap();
-        assert_eq!(why.command, "longhaul spend raise day-runs-actor --for NAME --runs 2");
+        let explanation = engine.longhaul.explain_run(waiting).await.unwrap();
+        assert_eq!(explanation.command, "longhaul spend raise day-runs-actor --for NAME --runs 2");
     }
 }
 
@@ -263,8 +266,8 @@ async fn a_cap_below_one_call_limits_the_reply() {
     assert!((1_024..5_000).contains(&max_tokens), "{max_tokens}");
     // A call never fits whole, so the next run does not wait for the next window either.
     engine.ended(engine.submit().await).await;
-    let less = engine.model.requests()[1].max_tokens;
-    assert!((1_024..max_tokens).contains(&less), "{less}");
+    let reduced_max_tokens = engine.model.requests()[1].max_tokens;
+    assert!((1_024..max_tokens).contains(&reduced_max_tokens), "{reduced_max_tokens}");
     let none = start_with_caps(engine_with([]).with_sim_clock(), [cap(CapUnit::Tokens, 100)]);
     parked_at_cap(&none, none.submit().await).await;
 }
@@ -303,6 +306,6 @@ async fn a_cap_per_model_counts_the_first_call_of_a_run() {
         Some(prepared.model.clone())
     });
     let rows = engine.longhaul.services().records.cap_counter_rows().await.unwrap();
-    let counted: Vec<_> = rows.iter().map(|row| (row.key.subject.clone(), row.spent)).collect();
-    assert_eq!(counted, [(model.unwrap(), USED_TOKENS)]);
+    let amounts: Vec<_> = rows.iter().map(|row| (row.key.subject.clone(), row.spent)).collect();
+    assert_eq!(amounts, [(model.unwrap(), USED_TOKENS)]);
 }

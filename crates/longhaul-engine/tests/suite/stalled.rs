@@ -24,8 +24,8 @@ async fn a_run_whose_driver_writes_nothing_is_released_and_driven_again() {
     assert_eq!(engine.longhaul.services().counters.stalled_run_count(), 1);
     let view = engine.longhaul.get_run(run).await.unwrap();
     assert_eq!((view.attempt, view.retries.takeovers), (1, 1));
-    let silent = journal[2].at.duration_since(journal[1].at);
-    assert!(silent >= Millis::from_secs(600), "{silent:?}");
+    let elapsed = journal[2].at.duration_since(journal[1].at);
+    assert!(elapsed >= Millis::from_secs(600), "{elapsed:?}");
 }
 
 #[tokio::test]
@@ -70,8 +70,8 @@ async fn a_failed_sweep_does_not_restart_the_time_of_a_stalled_driver() {
     advance(5).await;
     assert!(engine.store.has_failed());
     let journal = engine.advance_until(run, "run.completed").await;
-    let silent = journal[2].at.duration_since(journal[1].at);
-    assert!(silent < Millis::from_secs(700), "{silent:?}");
+    let elapsed = journal[2].at.duration_since(journal[1].at);
+    assert!(elapsed < Millis::from_secs(700), "{elapsed:?}");
 }
 
 #[tokio::test]

@@ -18,8 +18,8 @@ use crate::suite::harness::{TestEngine, count, engine_with, kinds, outcome_text}
 use longhaul_testkit::latch::Latch;
 
 async fn send_steer(engine: &TestEngine, run: RunId, text: &str, delivery: SteerDelivery) {
-    let sent = engine.longhaul.steer(run, text, delivery, "cli:anna").await;
-    sent.unwrap();
+    let result = engine.longhaul.steer(run, text, delivery, "cli:anna").await;
+    result.unwrap();
 }
 
 /// Two calls that run one after another, the first behind a latch.
@@ -34,7 +34,7 @@ fn two_calls(effects: &EffectLog, latch: &Latch) -> TestEngine {
 
 #[tokio::test]
 async fn a_message_is_delivered_after_the_calls_or_instead_of_pending_ones() {
-    for (delivery, made) in [(AfterBatch, 1), (BeforeNextTool, 0)] {
+    for (delivery, call_count) in [(AfterBatch, 1), (BeforeNextTool, 0)] {
         let (effects, latch) = (EffectLog::default(), Latch::closed());
         let engine = two_calls(&effects, &latch);
         let run = engine.submit().await;
@@ -43,12 +43,14 @@ async fn a_message_is_delivered_after_the_calls_or_instead_of_pending_ones() {
         latch.open();
         let journal = engine.ended(run).await;
         assert_eq!(outcome_text(&journal), "done");
-        assert_eq!(effects.count("second begins"), made, "{delivery:?}");
+        assert_eq!(effects.count("second begins"), call_count, "{delivery:?}");
         assert_eq!(effects.count("first ends"), 1, "the running call is not interrupted");
         assert_eq!(engine.user_texts(), ["Do it.", "use blue"]);
         let results = engine.results();
-        assert_eq!(results[1].1, made == 0);
-        assert!(made == 1 || results[1].0.contains("a person sent a message before it started"));
+        assert_eq!(results[1].1, call_count == 0);
+        assert!(
+            call_count == 1 || results[1].0.contains("a person sent a message before it started")
+        );
         let steers = engine.longhaul.list_steers(run).await.unwrap();
         assert_eq!((steers[0].status, steers[0].between), (SteerState::Delivered, Some([1, 2])));
     }
@@ -57,12 +59,12 @@ async fn a_message_is_delivered_after_the_calls_or_instead_of_pending_ones() {
 #[tokio::test]
 async fn an_interrupt_stops_the_model_and_keeps_its_text() {
     let latch = Latch::closed();
-    let line = FakeReply::Text("never said").after_latch(&latch);
-    let line = FakeReply::StreamThen(
+    let reply = FakeReply::Text("never said").after_latch(&latch);
+    let reply = FakeReply::StreamThen(
         "I was about to ",
-        Box::new(FakeReply::StreamThen("buy", Box::new(line))),
+        Box::new(FakeReply::StreamThen("buy", Box::new(reply))),
     );
-    let engine = engine_with([line, FakeReply::Text("sorry")]).start();
+    let engine = engine_with([reply, FakeReply::Text("sorry")]).start();
     let run = engine.submit().await;
     latch.reached(1).await;
     send_steer(&engine, run, "stop that", Interrupt).await;
@@ -93,15 +95,15 @@ async fn an_interrupt_before_any_text_leaves_no_empty_message() {
 
 #[tokio::test]
 async fn an_interrupt_stops_a_pure_call() {
-    let (effects, never) = (EffectLog::default(), Latch::closed());
+    let (effects, latch) = (EffectLog::default(), Latch::closed());
     let tools = [
-        FakeTool::new("look", Pure, &effects).after_latch(&never),
+        FakeTool::new("look", Pure, &effects).after_latch(&latch),
         FakeTool::new("send", Once, &effects),
     ];
     let calls = vec![("look", json!({})), ("send", json!({}))];
     let engine = engine_with([FakeReply::Calls(calls)]).tools(tools).start();
     let run = engine.submit().await;
-    never.reached(1).await;
+    latch.reached(1).await;
     send_steer(&engine, run, "not that", Interrupt).await;
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");
@@ -156,8 +158,8 @@ async fn a_message_is_the_answer_to_a_question_and_ends_a_wait() {
     ] {
         let engine = engine_with([FakeReply::call(tool, input)]).start();
         let run = engine.submit().await;
-        let rests = if tool == "report_blocked" { "run.blocked" } else { "run.waiting" };
-        engine.until(run, rests).await;
+        let last_event = if tool == "report_blocked" { "run.blocked" } else { "run.waiting" };
+        engine.until(run, last_event).await;
         send_steer(&engine, run, "blue", AfterBatch).await;
         let journal = engine.ended(run).await;
         assert_eq!(outcome_text(&journal), "done");
@@ -170,9 +172,9 @@ async fn a_message_is_the_answer_to_a_question_and_ends_a_wait() {
 async fn a_follow_up_waits_until_the_run_would_stop() {
     let (effects, latch) = (EffectLog::default(), Latch::closed());
     let tool = FakeTool::new("act", Pure, &effects).after_latch(&latch);
-    let lines =
+    let replies =
         [FakeReply::call("act", json!({})), FakeReply::Text("first"), FakeReply::Text("second")];
-    let engine = engine_with(lines).tools([tool]).start();
+    let engine = engine_with(replies).tools([tool]).start();
     let run = engine.submit().await;
     latch.reached(1).await;
     send_steer(&engine, run, "and then?", FollowUp).await;

@@ -29,26 +29,26 @@ fn engine_sending(effects: &EffectLog) -> TestEngineBuilder {
 /// Checks a run during which the append of an event of this kind fails.
 async fn check_append_fault(kind: &'static str, fault: StoreFault) {
     let effects = EffectLog::default();
-    let mut plan = engine_sending(&effects);
+    let mut builder = engine_sending(&effects);
     let loses_reply =
         fault == StoreFault::Broken && ["turn.completed", "tool.started"].contains(&kind);
     if loses_reply {
         // The model is called again and gives the same reply.
-        plan.replies.extend(plan.replies.clone());
+        builder.replies.extend(builder.replies.clone());
     }
-    let engine = plan.with_sim_clock().start();
+    let engine = builder.with_sim_clock().start();
     engine.store.fail_append(kind, fault);
     let run = engine.submit().await;
     let journal = engine.advance_until(run, "run.completed").await;
-    let what = format!("{fault:?} at {kind}: {:?}", kinds(&journal));
-    assert!(engine.store.has_failed(), "{what}");
-    assert_eq!(outcome_text(&journal), "done", "{what}");
-    assert_eq!(effects.count("send begins"), 1, "{what}");
-    assert_eq!(count(&journal, "run.completed"), 1, "{what}");
-    let lost = fault == StoreFault::Broken && kind == "tool.completed";
-    assert_eq!(count(&journal, "tool.in_doubt"), usize::from(lost), "{what}");
+    let label = format!("{fault:?} at {kind}: {:?}", kinds(&journal));
+    assert!(engine.store.has_failed(), "{label}");
+    assert_eq!(outcome_text(&journal), "done", "{label}");
+    assert_eq!(effects.count("send begins"), 1, "{label}");
+    assert_eq!(count(&journal, "run.completed"), 1, "{label}");
+    let is_in_doubt = fault == StoreFault::Broken && kind == "tool.completed";
+    assert_eq!(count(&journal, "tool.in_doubt"), usize::from(is_in_doubt), "{label}");
     let claims = if fault == StoreFault::Broken { 2 } else { 1 };
-    assert_eq!(count(&journal, "run.claimed"), claims, "{what}");
+    assert_eq!(count(&journal, "run.claimed"), claims, "{label}");
 }
 
 #[tokio::test]
@@ -95,8 +95,8 @@ async fn a_busy_store_does_not_cost_a_call_its_result() {
             tokio::task::yield_now().await;
         }
     };
-    let waited = tokio::time::timeout(TIMEOUT, failed).await;
-    waited.expect("the driver reads the message");
+    let result = tokio::time::timeout(TIMEOUT, failed).await;
+    result.expect("the driver reads the message");
     latch.open();
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "tool.in_doubt"), 0, "{:?}", kinds(&journal));

@@ -42,8 +42,8 @@ async fn an_idempotency_key_is_used_once_and_for_one_request() {
     let engine = engine_with([]).build();
     let first = engine.longhaul.submit_all(vec![keyed("x", "k")]).await.unwrap();
     assert!(matches!(first, SubmitOutcome::Created(_)));
-    let again = engine.longhaul.submit_all(vec![keyed("x", "k")]).await.unwrap();
-    assert_eq!(again, SubmitOutcome::Existing(first.run_ids().to_vec()));
+    let repeated = engine.longhaul.submit_all(vec![keyed("x", "k")]).await.unwrap();
+    assert_eq!(repeated, SubmitOutcome::Existing(first.run_ids().to_vec()));
     let error = engine.longhaul.submit(keyed("y", "k")).await.unwrap_err();
     assert_eq!(error.code(), "idempotency_key_reused");
     let mut other_task = keyed("y", "k");
@@ -88,9 +88,9 @@ async fn a_text_of_one_mebibyte_is_accepted_whatever_its_escapes() {
 async fn invalid_types_and_idempotency_keys_are_rejected() {
     let engine = engine_with([]).build();
     for text in ["", "two\nlines", "\u{1b}[2J", "nul\0"] {
-        let mut typed = Task::new("tester", "x");
-        typed.kind = Some(text.to_owned());
-        for task in [typed, keyed("x", text)] {
+        let mut task_with_kind = Task::new("tester", "x");
+        task_with_kind.kind = Some(text.to_owned());
+        for task in [task_with_kind, keyed("x", text)] {
             let error = engine.longhaul.submit(task).await.unwrap_err();
             assert_eq!(error.code(), "invalid_task", "{text:?}");
         }
@@ -107,17 +107,17 @@ async fn the_metadata_can_name_the_thread_and_the_resource() {
         task.metadata = Some(RawJson::from_serialize(&metadata));
         task
     };
-    let named = task(json!({ "threadId": "t", "resourceId": "r" }));
-    let run = engine.longhaul.submit(named).await.unwrap();
+    let task_with_metadata = task(json!({ "threadId": "t", "resourceId": "r" }));
+    let run = engine.longhaul.submit(task_with_metadata).await.unwrap();
     let view = engine.longhaul.get_run(run).await.unwrap();
     assert_eq!((view.thread.as_deref(), view.resource.as_deref()), (Some("t"), Some("r")));
     for metadata in [json!({ "threadId": 7 }), json!({ "resourceId": "" })] {
         let error = engine.longhaul.submit(task(metadata)).await.unwrap_err();
         assert!(error.to_string().contains("`metadata."), "{error}");
     }
-    let mut both = task(json!({ "threadId": 7 }));
-    both.thread = Some(ThreadKey::new("own").unwrap());
-    let run = engine.longhaul.submit(both).await.unwrap();
+    let mut task_with_thread = task(json!({ "threadId": 7 }));
+    task_with_thread.thread = Some(ThreadKey::new("own").unwrap());
+    let run = engine.longhaul.submit(task_with_thread).await.unwrap();
     assert_eq!(engine.longhaul.get_run(run).await.unwrap().thread.as_deref(), Some("own"));
 }
 
@@ -145,13 +145,13 @@ async fn tasks_are_submitted_all_or_none() {
     let tasks = vec![Task::new("tester", "x"), Task::new("nobody", "y")];
     let error = engine.longhaul.submit_all(tasks).await.unwrap_err();
     assert_eq!((error.code(), rows(&engine).await), ("agent_not_found", 0));
-    let both = vec![Task::new("tester", "x"), Task::new("tester", "y")];
-    let made = engine.longhaul.submit_all(both).await.unwrap();
-    assert_eq!((made.run_ids().len(), rows(&engine).await), (2, 2));
+    let tasks = vec![Task::new("tester", "x"), Task::new("tester", "y")];
+    let outcome = engine.longhaul.submit_all(tasks).await.unwrap();
+    assert_eq!((outcome.run_ids().len(), rows(&engine).await), (2, 2));
     let none = engine.longhaul.submit_all(Vec::new()).await.unwrap_err();
     assert_eq!(none.code(), "invalid_task");
-    let many = vec![Task::new("tester", "x"); 1_001];
-    let error = engine.longhaul.submit_all(many).await.unwrap_err();
+    let tasks = vec![Task::new("tester", "x"); 1_001];
+    let error = engine.longhaul.submit_all(tasks).await.unwrap_err();
     assert_eq!((error.code(), rows(&engine).await), ("invalid_task", 2));
 }
 
@@ -195,14 +195,14 @@ async fn a_submitted_run_is_returned_even_if_it_can_not_be_read() {
     engine.store.fail_reads(StoreFault::Broken, 1);
     let first = engine.longhaul.submit_and_view_run(task()).await.unwrap();
     assert!(engine.store.has_failed(), "the read failed");
-    let read = engine.longhaul.get_run(first.id).await.unwrap();
-    assert_eq!(json!(first.input), json!(read.input));
-    assert_eq!((first.status, first.agent), (read.status, read.agent.clone()));
+    let view = engine.longhaul.get_run(first.id).await.unwrap();
+    assert_eq!(json!(first.input), json!(view.input));
+    assert_eq!((first.status, first.agent), (view.status, view.agent.clone()));
     // The repeated submit creates nothing, so a failed read is returned as an error.
     engine.store.fail_reads(StoreFault::Broken, 1);
-    let again = engine.longhaul.submit_and_view_run(task()).await;
-    assert!(matches!(again, Err(Error::Store(_))), "{again:?}");
-    let again = engine.longhaul.submit_and_view_run(task()).await.unwrap();
-    assert_eq!(again.id, first.id);
+    let repeated = engine.longhaul.submit_and_view_run(task()).await;
+    assert!(matches!(repeated, Err(Error::Store(_))), "{repeated:?}");
+    let repeated = engine.longhaul.submit_and_view_run(task()).await.unwrap();
+    assert_eq!(repeated.id, first.id);
     assert_eq!(rows(&engine).await, 1);
 }

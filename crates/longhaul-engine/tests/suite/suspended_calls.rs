@@ -53,8 +53,8 @@ async fn a_question_of_a_tool_parks_the_run_until_a_person_answers() {
     // Another worker continues the call.
     first.request_drain();
     engine.worker_stopped().await;
-    let given = answer(&gate, GateDecision::Answer(r#"{"name":"Ada"}"#.to_owned()));
-    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer(r#"{"name":"Ada"}"#.to_owned()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     _ = engine.spawn_worker(|_| ());
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");

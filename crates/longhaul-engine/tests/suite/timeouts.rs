@@ -31,8 +31,8 @@ fn time_between(journal: &[JournalEntry], earlier: &str, later: &str) -> Millis 
 #[tokio::test]
 async fn a_model_that_does_not_reply_is_stopped_and_the_run_fails_after_one_retry() {
     let latch = Latch::closed();
-    let silent = || FakeReply::Text("late").after_latch(&latch);
-    let engine = with_timeouts(engine_with([silent(), silent()])).start();
+    let late_reply = || FakeReply::Text("late").after_latch(&latch);
+    let engine = with_timeouts(engine_with([late_reply(), late_reply()])).start();
     let run = engine.submit().await;
     let journal = engine.advance_until(run, "run.failed").await;
     assert_eq!(outcome_text(&journal), "timeout");
@@ -57,8 +57,8 @@ async fn a_running_call_is_aborted_and_the_next_attempt_reads_its_result() {
         let (effects, latch) = (EffectLog::default(), Latch::closed());
         let mut tool = FakeTool::new("slow", class, &effects).after_latch(&latch);
         tool.spec.in_doubt = Some(longhaul_core::policy::effect::InDoubtPolicy::Tell);
-        let lines = [FakeReply::call("slow", json!({})), FakeReply::Text("gave up")];
-        let engine = with_timeouts(engine_with(lines)).tools([tool]).start();
+        let replies = [FakeReply::call("slow", json!({})), FakeReply::Text("gave up")];
+        let engine = with_timeouts(engine_with(replies)).tools([tool]).start();
         let run = engine.submit().await;
         let journal = engine.advance_until(run, "run.completed").await;
         assert_eq!(outcome_text(&journal), "gave up", "{class:?}");
@@ -101,8 +101,8 @@ async fn the_delay_before_a_retry_is_jittered() {
     let mut delays = std::collections::BTreeSet::new();
     for _ in 0..8 {
         let latch = Latch::closed();
-        let silent = FakeReply::Text("late").after_latch(&latch);
-        let engine = with_timeouts(engine_with([silent])).start();
+        let late_reply = FakeReply::Text("late").after_latch(&latch);
+        let engine = with_timeouts(engine_with([late_reply])).start();
         let run = engine.submit().await;
         let journal = engine.advance_until(run, "run.retry_scheduled").await;
         for entry in journal {

@@ -34,7 +34,7 @@ fn endless_tool(latch: &Latch, effects: &EffectLog) -> FakeTool {
     tool.with_action(move |_, ctx| {
         let latch = latch.clone();
         async move {
-            let _leaving = SetOutputOnDrop(ctx.partial_output.clone());
+            let _output_guard = SetOutputOnDrop(ctx.partial_output.clone());
             latch.wait().await;
             Ok(ToolOutput::text("done"))
         }
@@ -48,11 +48,11 @@ fn engine_calling(tool: FakeTool) -> TestEngineBuilder {
 
 #[tokio::test]
 async fn a_cancel_ends_a_cancel_safe_call_at_once_and_keeps_its_partial_output() {
-    let (never, effects) = (Latch::closed(), EffectLog::default());
-    let engine = engine_calling(endless_tool(&never, &effects)).with_sim_clock();
+    let (latch, effects) = (Latch::closed(), EffectLog::default());
+    let engine = engine_calling(endless_tool(&latch, &effects)).with_sim_clock();
     let engine = engine.start();
     let run = engine.submit().await;
-    never.reached(1).await;
+    latch.reached(1).await;
     let cancelled = engine.longhaul.cancel_run(run, "cli:anna", "enough").await;
     cancelled.unwrap();
     // The clock does not advance, so no grace period passes.
@@ -67,8 +67,8 @@ async fn a_cancel_ends_a_cancel_safe_call_at_once_and_keeps_its_partial_output()
 
 #[tokio::test]
 async fn a_timed_out_call_returns_its_partial_output() {
-    let (never, effects) = (Latch::closed(), EffectLog::default());
-    let engine = engine_calling(endless_tool(&never, &effects).with_timeout(Millis(20))).start();
+    let (latch, effects) = (Latch::closed(), EffectLog::default());
+    let engine = engine_calling(endless_tool(&latch, &effects).with_timeout(Millis(20))).start();
     let run = engine.submit().await;
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");
@@ -80,12 +80,12 @@ async fn a_timed_out_call_returns_its_partial_output() {
 
 #[tokio::test]
 async fn a_worker_shutdown_stops_a_cancel_safe_call_after_the_grace_period() {
-    let (never, effects) = (Latch::closed(), EffectLog::default());
-    let plan = engine_calling(endless_tool(&never, &effects)).with_sim_clock();
-    let mut engine = plan.build();
+    let (latch, effects) = (Latch::closed(), EffectLog::default());
+    let builder = engine_calling(endless_tool(&latch, &effects)).with_sim_clock();
+    let mut engine = builder.build();
     let stop = engine.spawn_worker(|_| {});
     let run = engine.submit().await;
-    never.reached(1).await;
+    latch.reached(1).await;
     stop.request_abort();
     let journal = engine.advance_until(run, "tool.interrupted").await;
     assert_eq!(count(&journal, "tool.in_doubt"), 0, "{:?}", kinds(&journal));
@@ -134,8 +134,8 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
     let run = engine.submit().await;
     engine.until(run, "run.waiting").await;
     for gate in engine.open_gates(run).await {
-        let yes = answer(&gate, GateDecision::Approve);
-        engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+        let approval = answer(&gate, GateDecision::Approve);
+        engine.longhaul.answer_gate(gate.spec.id, approval).await.unwrap();
     }
     latch.reached(1).await;
     assert_eq!(effects.count("act begins"), 1, "the calls run one after another");
@@ -146,19 +146,19 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
 
 #[tokio::test]
 async fn an_unsandboxed_tool_needs_isolation_none() {
-    for (isolation, may) in [
+    for (isolation, is_allowed) in [
         (None, false),
         (Some(IsolationLevel::Sandboxed), false),
         (Some(IsolationLevel::None), true),
     ] {
         let effects = EffectLog::default();
         let traits = ToolTraits { is_unsandboxed: true, ..ToolTraits::default() };
-        let plan = engine_calling(FakeTool::new("act", Once, &effects).with_traits(traits));
+        let builder = engine_calling(FakeTool::new("act", Once, &effects).with_traits(traits));
         let sandbox =
             isolation.map(|isolation| SandboxConfig { isolation, ..SandboxConfig::default() });
-        let engine = plan.agent(|agent| agent.sandbox = sandbox).start();
+        let engine = builder.agent(|agent| agent.sandbox = sandbox).start();
         let run = engine.submit().await;
-        if may {
+        if is_allowed {
             assert_eq!(outcome_text(&engine.ended(run).await), "done");
         } else {
             let journal = engine.until(run, "run.blocked").await;

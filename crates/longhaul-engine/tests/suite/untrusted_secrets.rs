@@ -48,16 +48,16 @@ async fn blobs(engine: &TestEngine, journal: &[JournalEntry]) -> String {
     found
 }
 
-/// Runs this plan up to this event, and checks that the secret is nowhere.
-async fn check(what: &str, plan: TestEngineBuilder, until: &str) {
-    let engine = plan.start();
+/// Runs this engine up to this event, and checks that the secret is nowhere.
+async fn check(label: &str, builder: TestEngineBuilder, until: &str) {
+    let engine = builder.start();
     let run = engine.submit().await;
     let journal = engine.until(run, until).await;
-    is_hidden(&engine, &journal, (what, 0));
+    is_hidden(&engine, &journal, (label, 0));
     let stored = blobs(&engine, &journal).await;
-    assert!(!stored.contains(SECRET), "{what}: {stored}");
+    assert!(!stored.contains(SECRET), "{label}: {stored}");
     let stored = format!("{:?}", engine.store);
-    assert!(!stored.contains(SECRET), "{what}: {stored}");
+    assert!(!stored.contains(SECRET), "{label}: {stored}");
 }
 
 #[tokio::test]
@@ -98,10 +98,10 @@ async fn agent_definitions_are_stored_without_secrets() {
             }];
         }),
     ];
-    for (what, change) in table {
+    for (label, change) in table {
         let tools = ["read_skill"].map(|name| FakeTool::new(name, Pure, &EffectLog::default()));
         let text = FakeReply::Text("\"done\"");
-        check(what, engine_with([text]).tools(tools).agent(change), "run.completed").await;
+        check(label, engine_with([text]).tools(tools).agent(change), "run.completed").await;
     }
 }
 
@@ -139,8 +139,8 @@ async fn an_agent_file_that_needs_a_secret_is_rejected() {
         let engine = engine_with([]).agent(change).build();
         let task = Task::new("tester", "Do it.");
         let message = engine.longhaul.submit(task).await.unwrap_err().to_string();
-        let right = message.contains("agent `tester` holds the secret `WORD`");
-        assert!(right && !message.contains(SECRET), "{message}");
+        let is_expected = message.contains("agent `tester` holds the secret `WORD`");
+        assert!(is_expected && !message.contains(SECRET), "{message}");
         assert!(!format!("{:?}", engine.store).contains(SECRET));
     }
 }
@@ -174,9 +174,9 @@ async fn a_call_that_contains_a_secret_is_not_made() {
     let run = engine.submit().await;
     let journal = engine.ended(run).await;
     is_hidden(&engine, &journal, ("a call", 1));
-    let read = format!("{:?}", results(&engine.model.requests()[1]));
-    let why = "the input holds the secret `WORD`, which is not passed to tools";
-    assert_eq!(read.matches(why).count(), 1, "{read}");
+    let results_text = format!("{:?}", results(&engine.model.requests()[1]));
+    let refusal = "the input holds the secret `WORD`, which is not passed to tools";
+    assert_eq!(results_text.matches(refusal).count(), 1, "{results_text}");
     let started = effects.all();
     assert!(started.iter().all(|effect| !effect.contains("WORD")), "{started:?}");
     assert_eq!(count(&journal, "tool.started"), 1);
@@ -210,9 +210,9 @@ async fn tool_specs_are_stored_without_secrets() {
         async { Err(ToolFailure::new(SECRET.to_owned())) }.boxed()
     });
     check("a failure", engine_with([call()]).tools([failing]), "run.completed").await;
-    let broken = FakeTool::new("act", Once, &effects)
+    let panicking_tool = FakeTool::new("act", Once, &effects)
         .with_action(|_, _| async { panic!("it was {SECRET}") }.boxed());
-    check("a panic", engine_with([call()]).tools([broken]), "run.completed").await;
+    check("a panic", engine_with([call()]).tools([panicking_tool]), "run.completed").await;
 }
 
 #[tokio::test]

@@ -174,8 +174,8 @@ async fn the_runs_of_a_lane_go_one_after_another() {
         engine.longhaul.submit(task)
     };
     let runs = [submit(0).await, submit(1).await, submit(2).await].map(Result::unwrap);
-    let why = engine.longhaul.explain_run(runs[1]).await.unwrap();
-    assert!(why.message.contains("the lane `repo:a`"), "{}", why.message);
+    let explanation = engine.longhaul.explain_run(runs[1]).await.unwrap();
+    assert!(explanation.message.contains("the lane `repo:a`"), "{}", explanation.message);
     engine.spawn_worker(|_| {});
     let mut ended_at = None;
     for run in runs {
@@ -184,8 +184,8 @@ async fn the_runs_of_a_lane_go_one_after_another() {
         assert!(claimed.map(|entry| entry.at) >= ended_at, "the run before it has ended");
         ended_at = journal.last().map(|entry| entry.at);
     }
-    let alone = effects.all();
-    assert!(alone.chunks(2).all(|pair| pair == ["act begins {}", "act ends {}"]), "{alone:?}");
+    let entries = effects.all();
+    assert!(entries.chunks(2).all(|pair| pair == ["act begins {}", "act ends {}"]), "{entries:?}");
 }
 
 /// Records the hooks that are called, and panics if it should.
@@ -196,8 +196,8 @@ struct RecordingHooks {
 }
 
 impl RecordingHooks {
-    fn record(&self, what: &'static str) {
-        self.calls.lock().unwrap().insert(what);
+    fn record(&self, hook: &'static str) {
+        self.calls.lock().unwrap().insert(hook);
         assert!(!self.panics, "a bug in the hook");
     }
 }
@@ -240,8 +240,8 @@ async fn hooks_are_called_and_a_panicking_hook_is_contained() {
         engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
         assert_eq!(outcome_text(&engine.ended(run).await), "done");
         engine.model.set_replies(vec![FakeReply::Fail(FailureClass::Auth)]);
-        let bad = engine.submit().await;
-        assert_eq!(outcome_text(&engine.ended(bad).await), "auth");
+        let failing = engine.submit().await;
+        assert_eq!(outcome_text(&engine.ended(failing).await), "auth");
         stop.request_drain();
         engine.worker_stopped().await;
         let called: Vec<&str> = hooks.calls.lock().unwrap().iter().copied().collect();
@@ -300,9 +300,10 @@ async fn a_missing_definition_blocks_until_it_is_there() {
 
 /// Returns the same services without the tools of the test.
 fn without_tools(services: &EngineServices) -> EngineServices {
-    let paging = ReadOutputTool::new(services.store.clone(), services.records.clone()).unwrap();
+    let read_output =
+        ReadOutputTool::new(services.store.clone(), services.records.clone()).unwrap();
     EngineServices {
-        tools: Arc::new(ToolRegistry::new([Arc::new(paging) as Arc<dyn Tool>]).unwrap()),
+        tools: Arc::new(ToolRegistry::new([Arc::new(read_output) as Arc<dyn Tool>]).unwrap()),
         ..services.clone()
     }
 }
@@ -314,8 +315,8 @@ async fn a_missing_tool_blocks_until_a_worker_has_it() {
     let mut engine = engine_with([FakeReply::call("act", json!({}))]).tools([tool]).build();
     let options = WorkerOptions::new(InboxName::new("default").unwrap());
     let stop = Shutdown::new();
-    let poor = Worker::new(&without_tools(engine.longhaul.services()), options);
-    engine.workers.spawn(poor.run(stop.clone()));
+    let worker = Worker::new(&without_tools(engine.longhaul.services()), options);
+    engine.workers.spawn(worker.run(stop.clone()));
     let run = engine.submit().await;
     let (gate, message) = blocked(&engine, run).await;
     assert!(message.contains("the tool `act`, which this worker does not have"), "{message}");
@@ -335,6 +336,6 @@ async fn a_prompt_that_can_not_be_rendered_blocks_the_run() {
     assert!(message.contains("The prompt of agent `tester` can't be rendered"), "{message}");
     // The run keeps its agent, so an answer does not help.
     assert!(message.contains("cancel this run"), "{message}");
-    let why = engine.longhaul.explain_run(run).await.unwrap();
-    assert_eq!(why.command, format!("longhaul cancel {run}"));
+    let explanation = engine.longhaul.explain_run(run).await.unwrap();
+    assert_eq!(explanation.command, format!("longhaul cancel {run}"));
 }

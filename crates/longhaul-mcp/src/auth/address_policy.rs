@@ -35,10 +35,10 @@ impl ServerNetworkZone {
             Some(Host::Ipv6(ip)) => Self::zone_of_ip(ip.into()),
             Some(Host::Domain(name)) if is_localhost(name) => Self::Loopback,
             Some(Host::Domain(name)) => {
-                let found = tokio::net::lookup_host((name, 0)).await;
+                let addresses = tokio::net::lookup_host((name, 0)).await;
                 // All addresses count: one public address makes the server public.
-                let zone = found.ok().and_then(|found| {
-                    let zone = found.map(|address| Self::zone_of_ip(address.ip()));
+                let zone = addresses.ok().and_then(|addresses| {
+                    let zone = addresses.map(|address| Self::zone_of_ip(address.ip()));
                     zone.min()
                 });
                 // A name that resolves to loopback now may resolve to another address later.
@@ -68,7 +68,7 @@ impl ServerNetworkZone {
     /// Checks whether a server in this zone may have tokens and codes sent to this URL. The error
     /// says why not.
     pub(super) fn check_url_allowed(self, url: &Url) -> Result<(), &'static str> {
-        let (is_here, may) = match url.host() {
+        let (is_loopback, is_allowed) = match url.host() {
             Some(Host::Ipv4(ip)) => (ip.is_loopback(), self.allows_ip(ip.into())),
             Some(Host::Ipv6(ip)) => (ip.is_loopback(), self.allows_ip(ip.into())),
             Some(Host::Domain(name)) if is_localhost(name) => (true, self == Self::Loopback),
@@ -77,9 +77,9 @@ impl ServerNetworkZone {
             None => return Err("an OAuth endpoint has no host"),
         };
         match url.scheme() {
-            _ if !may => Err(PRIVATE_ADDRESS),
+            _ if !is_allowed => Err(PRIVATE_ADDRESS),
             "https" => Ok(()),
-            "http" if is_here => Ok(()),
+            "http" if is_loopback => Ok(()),
             _ => Err("an OAuth endpoint is not https://"),
         }
     }
@@ -104,13 +104,13 @@ pub(super) struct FilteringResolver {
 impl FilteringResolver {
     /// Creates the resolver for OAuth requests on behalf of a server in this zone.
     pub(super) fn new(server: &Url, zone: ServerNetworkZone) -> Self {
-        let own = match server.host() {
+        let private_host = match server.host() {
             Some(Host::Domain(name)) if zone == ServerNetworkZone::Private => {
                 Some(normalized_host(name))
             }
             Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) | None => None,
         };
-        Self { zone, private_host: own, proxies: proxy_hosts() }
+        Self { zone, private_host, proxies: proxy_hosts() }
     }
 
     /// Returns whether OAuth requests go through a proxy of this machine: the server is public and
@@ -125,7 +125,7 @@ impl FilteringResolver {
     /// private address for the check and to their own server afterwards (DNS rebinding).
     fn allows_address(&self, host_name: &str, ip: IpAddr) -> bool {
         let is_own =
-            self.private_host.as_ref().is_some_and(|own| *own == normalized_host(host_name));
+            self.private_host.as_ref().is_some_and(|host| *host == normalized_host(host_name));
         self.zone.allows_ip(ip)
             && (!is_own || matches!(zone(ip), NetworkZone::Loopback | NetworkZone::Private))
     }
@@ -136,11 +136,11 @@ impl FilteringResolver {
         let Some(Host::Domain(name)) = url.host() else {
             return Ok(());
         };
-        let found = timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((name, 0))).await;
-        let Ok(Ok(mut found)) = found else {
+        let addresses = timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((name, 0))).await;
+        let Ok(Ok(mut addresses)) = addresses else {
             return Ok(());
         };
-        match found.all(|address| self.allows_address(name, address.ip())) {
+        match addresses.all(|address| self.allows_address(name, address.ip())) {
             true => Ok(()),
             false => Err(PRIVATE_ADDRESS),
         }
@@ -182,16 +182,16 @@ impl Resolve for FilteringResolver {
         let resolver = self.clone();
         let is_proxy = self.proxies.contains(&name.as_str().to_ascii_lowercase());
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await;
-            let found = found.map_err(|_| ResolveError("the host was not found"))?;
-            let lets = |ip: IpAddr| is_proxy || resolver.allows_address(name.as_str(), ip);
-            let good = found.filter(|address| lets(address.ip()));
-            let good: Vec<SocketAddr> = good.collect();
-            if good.is_empty() {
+            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await;
+            let addresses = addresses.map_err(|_| ResolveError("the host was not found"))?;
+            let is_allowed = |ip: IpAddr| is_proxy || resolver.allows_address(name.as_str(), ip);
+            let allowed = addresses.filter(|address| is_allowed(address.ip()));
+            let allowed: Vec<SocketAddr> = allowed.collect();
+            if allowed.is_empty() {
                 return Err(ResolveError(PRIVATE_ADDRESS).into());
             }
-            let good: Addrs = Box::new(good.into_iter());
-            Ok(good)
+            let allowed: Addrs = Box::new(allowed.into_iter());
+            Ok(allowed)
         })
     }
 }
@@ -200,14 +200,14 @@ impl Resolve for FilteringResolver {
 mod tests {
     use super::*;
 
-    fn assert_url_allowed(zone: ServerNetworkZone, url: &str, expect: bool) {
+    fn assert_url_allowed(zone: ServerNetworkZone, url: &str, expected: bool) {
         let url: Url = url.parse().unwrap();
-        assert_eq!(zone.check_url_allowed(&url).is_ok(), expect, "{zone:?} {url}");
+        assert_eq!(zone.check_url_allowed(&url).is_ok(), expected, "{zone:?} {url}");
     }
 
     #[test]
     fn a_public_server_can_not_refer_to_private_addresses() {
-        for (url, far, private, here) in [
+        for (url, public, private, loopback) in [
             ("https://auth.example/x", true, true, true),
             ("http://auth.example/x", false, false, false),
             ("https://8.8.8.8/", true, true, true),
@@ -223,9 +223,9 @@ mod tests {
             ("https://169.254.169.254/", false, false, false),
             ("file:///etc/passwd", false, false, false),
         ] {
-            assert_url_allowed(ServerNetworkZone::Public, url, far);
+            assert_url_allowed(ServerNetworkZone::Public, url, public);
             assert_url_allowed(ServerNetworkZone::Private, url, private);
-            assert_url_allowed(ServerNetworkZone::Loopback, url, here);
+            assert_url_allowed(ServerNetworkZone::Loopback, url, loopback);
         }
     }
 
@@ -238,8 +238,8 @@ mod tests {
     fn the_name_of_a_private_server_must_resolve_to_a_private_address() {
         let by_name = resolver("https://Wiki.example/mcp", ServerNetworkZone::Private);
         let by_ip = resolver("https://10.0.0.9/mcp", ServerNetworkZone::Private);
-        let far = resolver("https://wiki.example/mcp", ServerNetworkZone::Public);
-        for (filter, name, ip, expect) in [
+        let public = resolver("https://wiki.example/mcp", ServerNetworkZone::Public);
+        for (filter, name, ip, expected) in [
             (&by_name, "wiki.example", "10.0.0.9", true),
             (&by_name, "wiki.example", "8.8.8.8", false),
             (&by_name, "WIKI.example.", "8.8.8.8", false),
@@ -248,25 +248,25 @@ mod tests {
             (&by_name, "auth.example", "8.8.8.8", true),
             (&by_name, "auth.example", "10.0.0.8", true),
             (&by_ip, "auth.example", "8.8.8.8", true),
-            (&far, "wiki.example", "8.8.8.8", true),
-            (&far, "wiki.example", "10.0.0.9", false),
+            (&public, "wiki.example", "8.8.8.8", true),
+            (&public, "wiki.example", "10.0.0.9", false),
         ] {
             let ip: IpAddr = ip.parse().unwrap();
-            assert_eq!(filter.allows_address(name, ip), expect, "{filter:?} {name} {ip}");
+            assert_eq!(filter.allows_address(name, ip), expected, "{filter:?} {name} {ip}");
         }
     }
 
     #[tokio::test]
     async fn a_proxied_name_that_resolves_to_a_private_address_is_rejected() {
-        let far = resolver("https://wiki.example/mcp", ServerNetworkZone::Public);
-        for (url, expect) in [
+        let public = resolver("https://wiki.example/mcp", ServerNetworkZone::Public);
+        for (url, expected) in [
             ("https://localhost/token", false),
             ("https://nobody-knows.invalid/token", true),
             // IP addresses are checked elsewhere.
             ("https://8.8.8.8/token", true),
         ] {
             let url: Url = url.parse().unwrap();
-            assert_eq!(far.check_proxied_url(&url).await.is_ok(), expect, "{url}");
+            assert_eq!(public.check_proxied_url(&url).await.is_ok(), expected, "{url}");
         }
     }
 

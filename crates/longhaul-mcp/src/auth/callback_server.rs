@@ -104,12 +104,12 @@ impl CallbackServer {
         let (Some("GET"), Some(target)) = (parts.next(), parts.next()) else {
             return Err(("405 Method Not Allowed", "Only GET is supported."));
         };
-        let nothing = ("404 Not Found", "Not found.");
+        let not_found = ("404 Not Found", "Not found.");
         if target.split('?').next() != Some(CALLBACK_PATH) {
-            return Err(nothing);
+            return Err(not_found);
         }
         let callback_url = format!("http://127.0.0.1:{}{target}", self.port);
-        let url: Url = callback_url.parse().map_err(|_| nothing)?;
+        let url: Url = callback_url.parse().map_err(|_| not_found)?;
         let is_ours = url.query_pairs().any(|(key, value)| key == "state" && value == state);
         match is_ours && !state.is_empty() {
             true => Ok(callback_url),
@@ -120,16 +120,16 @@ impl CallbackServer {
 
 /// Reads the head of an HTTP request. `None` if the head is too long or incomplete.
 async fn read_request_head(stream: &mut TcpStream) -> Option<String> {
-    let mut all = Vec::new();
-    let mut some = [0; 2048];
-    while !all.windows(4).any(|end| end == b"\r\n\r\n") {
-        let count = stream.read(&mut some).await.ok().filter(|count| *count > 0)?;
-        all.extend_from_slice(&some[..count]);
-        if all.len() > REQUEST_BYTES_MAX {
+    let mut head = Vec::new();
+    let mut buffer = [0; 2048];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let count = stream.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+        head.extend_from_slice(&buffer[..count]);
+        if head.len() > REQUEST_BYTES_MAX {
             return None;
         }
     }
-    String::from_utf8(all).ok()
+    String::from_utf8(head).ok()
 }
 
 #[cfg(test)]
@@ -137,11 +137,11 @@ mod tests {
     use super::*;
 
     async fn send_request(port: u16, request: &str) -> String {
-        let mut line = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
-        line.write_all(request.as_bytes()).await.unwrap();
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
         let mut response = String::new();
         // A request that is rejected before its end gets no response.
-        _ = line.read_to_string(&mut response).await;
+        _ = stream.read_to_string(&mut response).await;
         response
     }
 
@@ -169,7 +169,7 @@ mod tests {
             }
         };
         let (callback_url, ()) = tokio::join!(server.wait_for_callback("s"), clients);
-        let expect = format!("http://127.0.0.1:{port}/callback?state=s&code=c");
-        assert_eq!(callback_url, expect);
+        let expected = format!("http://127.0.0.1:{port}/callback?state=s&code=c");
+        assert_eq!(callback_url, expected);
     }
 }

@@ -192,28 +192,28 @@ impl CredentialFile {
 
     /// Loads the stored login. `None` means no login is stored.
     pub(super) fn load(&self) -> Result<Option<StoredLogin>, CredentialFileError> {
-        let strange = || CredentialFileError::Invalid {
+        let invalid_file = || CredentialFileError::Invalid {
             path: self.path.clone(),
             server: self.server.clone(),
         };
-        let opened = OpenOptions::new()
+        let result = OpenOptions::new()
             .read(true)
             .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(&self.path);
-        let file = match opened {
+        let file = match result {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if has_errno(&error, Errno::LOOP) => return Err(strange()),
+            Err(error) if has_errno(&error, Errno::LOOP) => return Err(invalid_file()),
             Err(error) => return Err(io_error_at(&self.path)(error)),
         };
         check_file_is_private(&self.path, &file)?;
         let mut bytes = Vec::new();
-        let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
-        read.map_err(io_error_at(&self.path))?;
-        let record: StoredLogin = serde_json::from_slice(&bytes).map_err(|_| strange())?;
+        let result = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+        result.map_err(io_error_at(&self.path))?;
+        let record: StoredLogin = serde_json::from_slice(&bytes).map_err(|_| invalid_file())?;
         match record.version {
             FORMAT_VERSION => Ok(Some(record)),
-            _ => Err(strange()),
+            _ => Err(invalid_file()),
         }
     }
 
@@ -223,24 +223,24 @@ impl CredentialFile {
         _: &CredentialFileLock,
         record: &StoredLogin,
     ) -> Result<(), CredentialFileError> {
-        let wrote = || -> io::Result<()> {
+        let write = || -> io::Result<()> {
             let text = serde_json::to_string_pretty(record)?;
-            let beside = self.path.with_extension(format!("json.{}", std::process::id()));
-            _ = fs::remove_file(&beside);
+            let temp_path = self.path.with_extension(format!("json.{}", std::process::id()));
+            _ = fs::remove_file(&temp_path);
             let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-            let wrote = writeln!(file, "{text}").and_then(|()| file.sync_all());
-            let moved = wrote.and_then(|()| fs::rename(&beside, &self.path));
-            if moved.is_err() {
-                _ = fs::remove_file(&beside);
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp_path)?;
+            let result = writeln!(file, "{text}").and_then(|()| file.sync_all());
+            let result = result.and_then(|()| fs::rename(&temp_path, &self.path));
+            if result.is_err() {
+                _ = fs::remove_file(&temp_path);
             }
-            moved?;
+            result?;
             // After a power failure the older login should not come back. File systems that can't
             // sync directories still have the new file.
             _ = File::open(&self.dir).and_then(|folder| folder.sync_all());
             Ok(())
         };
-        wrote().map_err(io_error_at(&self.path))
+        write().map_err(io_error_at(&self.path))
     }
 
     /// Deletes the stored login. Returns whether a login was stored.
@@ -255,7 +255,7 @@ impl CredentialFile {
     /// Waits for the lock on this credential file.
     pub(super) async fn lock(&self) -> Result<CredentialFileLock, CredentialFileError> {
         let file = self.open_lock_file()?;
-        let held = async {
+        let acquire = async {
             loop {
                 match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                     Ok(()) => return Ok(()),
@@ -266,15 +266,15 @@ impl CredentialFile {
                 }
             }
         };
-        match tokio::time::timeout(LOCK_TIMEOUT, held).await {
-            Ok(held) => held.map(|()| CredentialFileLock(file)),
+        match tokio::time::timeout(LOCK_TIMEOUT, acquire).await {
+            Ok(result) => result.map(|()| CredentialFileLock(file)),
             Err(_) => Err(CredentialFileError::Locked { path: self.path.clone() }),
         }
     }
 
     fn open_lock_file(&self) -> Result<File, CredentialFileError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
-        made.map_err(io_error_at(&self.dir))?;
+        let result = DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
+        result.map_err(io_error_at(&self.dir))?;
         let folder = OpenOptions::new()
             .read(true)
             .custom_flags((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits().cast_signed())
@@ -303,19 +303,19 @@ fn io_error_at(path: &Path) -> impl FnOnce(io::Error) -> CredentialFileError {
 
 /// Checks that only the current user can access a file that was opened from this path.
 fn check_file_is_private(path: &Path, file: &File) -> Result<(), CredentialFileError> {
-    let found = file.metadata().map_err(io_error_at(path))?;
-    let us = rustix::process::geteuid().as_raw();
-    check_owner_and_mode(path, us, (found.uid(), found.mode() & 0o777))
+    let metadata = file.metadata().map_err(io_error_at(path))?;
+    let own_uid = rustix::process::geteuid().as_raw();
+    check_owner_and_mode(path, own_uid, (metadata.uid(), metadata.mode() & 0o777))
 }
 
 /// Checks that the current user owns a file and that no other user has permissions for it.
 fn check_owner_and_mode(
     at: &Path,
-    us: u32,
+    own_uid: u32,
     (owner, mode): (u32, u32),
 ) -> Result<(), CredentialFileError> {
     let path = at.to_owned();
-    match (owner == us, mode & 0o077) {
+    match (owner == own_uid, mode & 0o077) {
         (false, _) => Err(CredentialFileError::WrongOwner { path }),
         (true, 0) => Ok(()),
         (true, _) => Err(CredentialFileError::NotPrivate { path, mode }),
@@ -347,9 +347,9 @@ mod tests {
         let url: Url = "https://a.example/mcp?key=1".parse().unwrap();
         let file = CredentialFile::new(&folder, &url, "far");
         assert!(file.load().unwrap().is_none());
-        let hold = file.lock().await.unwrap();
-        assert!(!file.delete(&hold).unwrap());
-        file.save(&hold, &stored_login(&url)).unwrap();
+        let lock = file.lock().await.unwrap();
+        assert!(!file.delete(&lock).unwrap());
+        file.save(&lock, &stored_login(&url)).unwrap();
         let tokens = file.load().unwrap().unwrap().login_tokens().unwrap();
         assert_eq!(tokens.access_token, "a");
         assert_eq!(tokens.refresh_token.as_deref(), Some("r"));
@@ -358,7 +358,7 @@ mod tests {
         // Another URL is another login.
         let other = CredentialFile::new(&folder, &"https://a.example/mcp".parse().unwrap(), "far");
         assert!(other.load().unwrap().is_none());
-        assert!(file.delete(&hold).unwrap());
+        assert!(file.delete(&lock).unwrap());
         assert!(file.load().unwrap().is_none());
     }
 
@@ -368,31 +368,31 @@ mod tests {
         let folder = temp_dir.path().join("logins");
         let url: Url = "https://a.example/mcp".parse().unwrap();
         let file = CredentialFile::new(&folder, &url, "far");
-        let hold = file.lock().await.unwrap();
-        file.save(&hold, &stored_login(&url)).unwrap();
+        let lock = file.lock().await.unwrap();
+        file.save(&lock, &stored_login(&url)).unwrap();
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(file.load(), Err(CredentialFileError::NotPrivate { .. })));
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o600)).unwrap();
-        let is_strange = |file: &CredentialFile, what: &str| {
+        let assert_invalid = |file: &CredentialFile, case: &str| {
             let Err(error @ CredentialFileError::Invalid { .. }) = file.load() else {
-                panic!("{what}");
+                panic!("{case}");
             };
             let message = error.to_string();
             assert!(message.contains("`longhaul mcp logout far`"), "{message}");
         };
         for text in ["", "{", "[]", "{\"version\":2}"] {
             fs::write(&file.path, text).unwrap();
-            is_strange(&file, text);
+            assert_invalid(&file, text);
         }
         fs::write(&file.path, b"\xff\xfe").unwrap();
-        is_strange(&file, "no text");
-        let real = temp_dir.path().join("real.json");
-        fs::rename(&file.path, &real).unwrap();
-        symlink(&real, &file.path).unwrap();
-        is_strange(&file, "a link");
+        assert_invalid(&file, "no text");
+        let target = temp_dir.path().join("real.json");
+        fs::rename(&file.path, &target).unwrap();
+        symlink(&target, &file.path).unwrap();
+        assert_invalid(&file, "a link");
         // Deletes the symbolic link, not its target.
-        assert!(file.delete(&hold).unwrap());
-        assert!(real.exists() && !file.path.exists());
+        assert!(file.delete(&lock).unwrap());
+        assert!(target.exists() && !file.path.exists());
     }
 
     #[tokio::test]
@@ -405,16 +405,16 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(matches!(file.check_writable(), Err(CredentialFileError::NotPrivate { .. })));
         assert!(matches!(file.lock().await, Err(CredentialFileError::NotPrivate { .. })));
-        let real = temp_dir.path().join("real");
-        fs::rename(&folder, &real).unwrap();
-        fs::set_permissions(&real, fs::Permissions::from_mode(0o700)).unwrap();
-        symlink(&real, &folder).unwrap();
+        let target = temp_dir.path().join("real");
+        fs::rename(&folder, &target).unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o700)).unwrap();
+        symlink(&target, &folder).unwrap();
         assert!(matches!(file.check_writable(), Err(CredentialFileError::NotADirectory { .. })));
     }
 
     #[test]
     fn a_credential_file_of_another_user_is_reported_as_such() {
-        for (owner, mode, expect) in [
+        for (owner, mode, expected) in [
             (7, 0o600, ""),
             (7, 0o640, "is accessible to other users (mode 640)"),
             (8, 0o600, "belongs to another user"),
@@ -423,14 +423,14 @@ mod tests {
             let result = check_owner_and_mode(Path::new("/logins"), 7, (owner, mode));
             let message = result.err().map(|error| error.to_string());
             let message = message.unwrap_or_default();
-            assert!(message.contains(expect), "{message}");
-            assert_eq!(message.is_empty(), expect.is_empty(), "{message}");
+            assert!(message.contains(expected), "{message}");
+            assert_eq!(message.is_empty(), expected.is_empty(), "{message}");
         }
     }
 
     #[test]
     fn a_token_is_usable_only_if_it_fits_a_header() {
-        for (token, kind, expect) in [
+        for (token, kind, expected) in [
             ("a.b-c_d~e+f/g=", "Bearer", true),
             ("a", "bearer", true),
             ("", "bearer", false),
@@ -445,7 +445,7 @@ mod tests {
                 token_type: kind.to_owned(),
                 ..LoginTokens::default()
             };
-            assert_eq!(tokens.has_usable_access_token(), expect, "{token:?} {kind}");
+            assert_eq!(tokens.has_usable_access_token(), expected, "{token:?} {kind}");
         }
     }
 }

@@ -47,13 +47,13 @@ pub(super) fn sanitize_untrusted_text(text: &str, secrets: &[&str]) -> String {
     for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
         text = text.replace(secret, "***");
     }
-    let plain = text.chars().map(|c| match c.is_control() {
+    let printable = text.chars().map(|c| match c.is_control() {
         true => ' ',
         false => c,
     });
-    let plain: String = plain.take(REMOTE_TEXT_CHARS_MAX).collect();
-    let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
-    plain.trim_end_matches('.').to_owned()
+    let printable: String = printable.take(REMOTE_TEXT_CHARS_MAX).collect();
+    let printable = printable.split_whitespace().collect::<Vec<_>>().join(" ");
+    printable.trim_end_matches('.').to_owned()
 }
 
 /// Returns the query and the password of a URL, which must not appear in messages.
@@ -71,8 +71,8 @@ pub(super) fn auth_error_reason_and_hint(
     if let AuthError::AuthorizationServerMismatch { .. }
     | AuthError::AuthorizationServerMissingIssuer { .. } = error
     {
-        let helps = "Another server may have answered in its place; nothing was sent to it.";
-        return (text, helps);
+        let hint = "Another server may have answered in its place; nothing was sent to it.";
+        return (text, hint);
     }
     if let AuthError::RegistrationFailed(_) = error {
         return (text, REGISTER_CLIENT_HINT);
@@ -84,8 +84,9 @@ pub(super) fn auth_error_reason_and_hint(
 /// permanent, unless its code says that the server is temporarily unavailable.
 pub(super) fn is_transient_auth_error(error: &AuthError) -> bool {
     if let AuthError::TokenRefreshFailed(message) = error {
-        let answered = message.strip_prefix(ERROR_RESPONSE_PREFIX);
-        return answered.is_none_or(|code| TRANSIENT_CODES.iter().any(|now| code.starts_with(now)));
+        let error_code = message.strip_prefix(ERROR_RESPONSE_PREFIX);
+        return error_code
+            .is_none_or(|code| TRANSIENT_CODES.iter().any(|prefix| code.starts_with(prefix)));
     }
     matches!(
         error,
@@ -109,12 +110,12 @@ mod tests {
 
     #[test]
     fn texts_of_authorization_servers_are_truncated_and_redacted() {
-        for (text, expect) in [
+        for (text, expected) in [
             ("plain words.", "plain words"),
             ("two\nlines \u{1b}[2J of s3cret", "two lines [2J of ***"),
             ("", ""),
         ] {
-            assert_eq!(sanitize_untrusted_text(text, &["s3cret", ""]), expect);
+            assert_eq!(sanitize_untrusted_text(text, &["s3cret", ""]), expected);
         }
         assert_eq!(sanitize_untrusted_text(&"x".repeat(9_000), &[]).len(), REMOTE_TEXT_CHARS_MAX);
     }
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn error_responses_are_permanent_and_outages_transient() {
         let refresh = |text: &str| AuthError::TokenRefreshFailed(text.to_owned());
-        for (error, expect) in [
+        for (error, expected) in [
             (refresh("Server returned error response: invalid_client"), false),
             (refresh("Server returned error response: temporarily_unavailable"), true),
             (refresh("Server returned error response: server_error: later"), true),
@@ -131,7 +132,7 @@ mod tests {
             (AuthError::MetadataError("HTTP 503".to_owned()), true),
             (AuthError::PkceUnsupported, false),
         ] {
-            assert_eq!(is_transient_auth_error(&error), expect, "{error}");
+            assert_eq!(is_transient_auth_error(&error), expected, "{error}");
         }
     }
 }

@@ -40,7 +40,7 @@ impl LoginIssuer {
     /// Discovers the authorization server that issued the login at an MCP server.
     pub(super) async fn discover(
         server: &Url,
-        given: &StoredCredentials,
+        credentials: &StoredCredentials,
     ) -> Result<Self, IssuerError> {
         let http = OAuthHttp::new_for_server(server).await.map_err(AuthError::InternalError)?;
         let http = Arc::new(http);
@@ -50,20 +50,20 @@ impl LoginIssuer {
         let found = manager.resolve_metadata().await?;
         // Credentials of one authorization server must not be sent to another. An authorization
         // server that is temporarily unreachable looks to the SDK like one without metadata.
-        if found.metadata.issuer != given.issuer {
-            let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
-            let why = match is_silent {
+        if found.metadata.issuer != credentials.issuer {
+            let is_fallback = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
+            let reason = match is_fallback {
                 true => "the server currently names no authorization server",
                 false => "the login was issued by another authorization server",
             };
-            return Err(IssuerError::Unusable(why, is_silent));
+            return Err(IssuerError::Unusable(reason, is_fallback));
         }
         // Waiting does not help against an endpoint that is not allowed.
         let tokens = found.metadata.token_endpoint.parse();
         let tokens: Url =
             tokens.map_err(|_| IssuerError::Unusable(oauth_http::INVALID_URL, false))?;
         let result = http.check_address_allowed(&tokens).await;
-        result.map_err(|why| IssuerError::Unusable(why, false))?;
+        result.map_err(|reason| IssuerError::Unusable(reason, false))?;
         manager.set_metadata(found.metadata.clone());
         Ok(Self { http, metadata: found.metadata, manager, server: server.clone() })
     }
@@ -71,19 +71,19 @@ impl LoginIssuer {
     /// Requests new tokens for the login from its issuer. The result is not saved yet.
     pub(super) async fn refresh_tokens(
         mut self,
-        given: &StoredCredentials,
+        credentials: &StoredCredentials,
         secret: Option<String>,
     ) -> Result<StoredCredentials, IssuerError> {
         let store = InMemoryCredentialStore::new();
-        store.save(given.clone()).await?;
+        store.save(credentials.clone()).await?;
         self.manager.set_credential_store(store.clone());
-        let client = OAuthClientConfig::new(&given.client_id, self.server.as_str());
+        let client = OAuthClientConfig::new(&credentials.client_id, self.server.as_str());
         self.manager.configure_client(match secret {
             Some(secret) => client.with_client_secret(secret),
             None => client,
         })?;
         self.manager.refresh_token().await?;
-        let renewed = store.load().await?;
-        renewed.ok_or(IssuerError::Unusable("the server returned no tokens", false))
+        let refreshed = store.load().await?;
+        refreshed.ok_or(IssuerError::Unusable("the server returned no tokens", false))
     }
 }

@@ -93,13 +93,13 @@ impl LoginTarget<'_> {
         let mut secrets = secrets_in_url(self.url);
         secrets.extend(self.login.oauth.client_secret.as_deref());
         secrets.extend(sent_secrets);
-        let (why, helps) = auth_error_reason_and_hint(error, &secrets);
-        self.login_error(&why, helps)
+        let (reason, hint) = auth_error_reason_and_hint(error, &secrets);
+        self.login_error(&reason, hint)
     }
 
     fn timeout_error(&self) -> LoginError {
-        let why = format!("the server did not respond within {} s", LOGIN_TIMEOUT.as_secs());
-        self.login_error(&why, "Try again.")
+        let reason = format!("the server did not respond within {} s", LOGIN_TIMEOUT.as_secs());
+        self.login_error(&reason, "Try again.")
     }
 }
 
@@ -133,7 +133,7 @@ async fn new_authorization_manager(
     target: LoginTarget<'_>,
 ) -> Result<(ServerNetworkZone, AuthorizationManager), LoginError> {
     let http = OAuthHttp::new_for_server(target.url).await;
-    let http = http.map_err(|why| target.login_error(&why, "Try again."))?;
+    let http = http.map_err(|reason| target.login_error(&reason, "Try again."))?;
     let zone = http.zone();
     let url = target.url.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(http));
@@ -155,24 +155,24 @@ async fn prepare_login(
     target: LoginTarget<'_>,
     request: &LoginRequest,
 ) -> Result<PendingLogin, LoginError> {
-    let sdk = |error: AuthError| target.login_error_from(&error);
+    let to_error = |error: AuthError| target.login_error_from(&error);
     let (zone, mut manager) = new_authorization_manager(target).await?;
     zone.check_url_allowed(target.url).map_err(|_| {
-        let why = "the server's URL is not https://, so the login could be intercepted";
-        target.login_error(why, "Write its https:// URL as `url` in .mcp.json.")
+        let reason = "the server's URL is not https://, so the login could be intercepted";
+        target.login_error(reason, "Write its https:// URL as `url` in .mcp.json.")
     })?;
-    let given = InMemoryCredentialStore::new();
-    manager.set_credential_store(given.clone());
+    let store = InMemoryCredentialStore::new();
+    manager.set_credential_store(store.clone());
     let challenge = target.login.last_auth_challenge();
     let found = manager.resolve_metadata_from_challenge(challenge.as_deref());
-    let found = found.await.map_err(sdk)?;
-    let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
+    let found = found.await.map_err(to_error)?;
+    let is_fallback = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
     let metadata = found.metadata;
     check_oauth_endpoints_allowed(target, zone, &metadata)?;
     manager.set_metadata(metadata.clone());
     let scopes = select_scopes(target, request, &manager, &metadata).await?;
     let client = configure_oauth_client(target, request, &mut manager, (&metadata, &scopes)).await;
-    let client_secret = client.map_err(|error| match is_silent {
+    let client_secret = client.map_err(|error| match is_fallback {
         true => target.login_error(
             "the server publishes no login metadata",
             "If it requires a key, write it as an Authorization header in .mcp.json.",
@@ -180,14 +180,14 @@ async fn prepare_login(
         false => error,
     })?;
     let scope_names: Vec<&str> = scopes.iter().map(String::as_str).collect();
-    let address = manager.get_authorization_url(&scope_names).await.map_err(sdk)?;
+    let address = manager.get_authorization_url(&scope_names).await.map_err(to_error)?;
     let state = address.parse::<Url>().ok().and_then(|url| query_param(&url, "state"));
     Ok(PendingLogin {
         server: target.server.to_owned(),
         url: target.url.clone(),
         login: target.login.clone(),
         manager,
-        credentials: given,
+        credentials: store,
         state: state.unwrap_or_default(),
         authorization_url: address,
         client_secret,
@@ -200,12 +200,12 @@ fn check_oauth_endpoints_allowed(
     zone: ServerNetworkZone,
     metadata: &AuthorizationMetadata,
 ) -> Result<(), LoginError> {
-    let registers = metadata.registration_endpoint.as_ref();
-    let named = [&metadata.authorization_endpoint, &metadata.token_endpoint];
-    for named in named.into_iter().chain(registers) {
-        let url = named.parse::<Url>().map_err(|_| "an OAuth endpoint is not a valid URL");
-        let may = url.and_then(|url| zone.check_url_allowed(&url));
-        may.map_err(|why| target.login_error(why, "Ask the operator of that server."))?;
+    let registration = metadata.registration_endpoint.as_ref();
+    let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
+    for endpoint in endpoints.into_iter().chain(registration) {
+        let url = endpoint.parse::<Url>().map_err(|_| "an OAuth endpoint is not a valid URL");
+        let result = url.and_then(|url| zone.check_url_allowed(&url));
+        result.map_err(|reason| target.login_error(reason, "Ask the operator of that server."))?;
     }
     Ok(())
 }
@@ -221,18 +221,18 @@ async fn select_scopes(
     let mut scopes = match target.login.oauth.scopes.as_slice() {
         [] => manager.select_initial_scopes(&[]).await,
         configured => {
-            let offline = "offline_access".to_owned();
+            let offline_scope = "offline_access".to_owned();
             let supported = metadata.scopes_supported.as_ref();
-            let lasts = supported.is_some_and(|scopes| scopes.contains(&offline));
-            configured.iter().cloned().chain(lasts.then_some(offline)).collect()
+            let is_supported = supported.is_some_and(|scopes| scopes.contains(&offline_scope));
+            configured.iter().cloned().chain(is_supported.then_some(offline_scope)).collect()
         }
     };
-    let before = target.credential_file().load()?;
+    let previous = target.credential_file().load()?;
     // Scopes that another authorization server granted do not apply.
-    let before = before.filter(|before| before.credentials.issuer == metadata.issuer);
-    let before = before.map(|before| before.credentials.granted_scopes);
-    let more = before.into_iter().flatten().chain(request.scopes.clone());
-    for scope in more {
+    let previous = previous.filter(|previous| previous.credentials.issuer == metadata.issuer);
+    let previous = previous.map(|previous| previous.credentials.granted_scopes);
+    let extra_scopes = previous.into_iter().flatten().chain(request.scopes.clone());
+    for scope in extra_scopes {
         if !scopes.contains(&scope) {
             scopes.push(scope);
         }
@@ -250,21 +250,21 @@ async fn configure_oauth_client(
     (metadata, scopes): (&AuthorizationMetadata, &[String]),
 ) -> Result<Option<String>, LoginError> {
     let oauth = &target.login.oauth;
-    let sdk = |error: AuthError| target.login_error_from(&error);
+    let to_error = |error: AuthError| target.login_error_from(&error);
     if let Some(id) = &oauth.client_id {
         let config = OAuthClientConfig::new(id, &request.redirect_uri);
         let config = match &oauth.client_secret {
             Some(secret) => config.with_client_secret(secret),
             None => config,
         };
-        manager.configure_client(config).map_err(sdk)?;
+        manager.configure_client(config).map_err(to_error)?;
         return Ok(None);
     }
-    let reads = metadata.additional_fields.get("client_id_metadata_document_supported");
-    let reads = reads.and_then(serde_json::Value::as_bool) == Some(true);
-    if let (Some(document), true) = (&oauth.client_metadata_url, reads) {
+    let supported = metadata.additional_fields.get("client_id_metadata_document_supported");
+    let is_supported = supported.and_then(serde_json::Value::as_bool) == Some(true);
+    if let (Some(document), true) = (&oauth.client_metadata_url, is_supported) {
         let config = OAuthClientConfig::new(document, &request.redirect_uri);
-        manager.configure_client(config).map_err(sdk)?;
+        manager.configure_client(config).map_err(to_error)?;
         return Ok(None);
     }
     if metadata.registration_endpoint.is_none() {
@@ -272,8 +272,8 @@ async fn configure_oauth_client(
             .login_error("the server can't register clients dynamically", REGISTER_CLIENT_HINT));
     }
     let scope_names: Vec<&str> = scopes.iter().map(String::as_str).collect();
-    let registered = manager.register_client("Longhaul", &request.redirect_uri, &scope_names);
-    Ok(registered.await.map_err(sdk)?.client_secret)
+    let registration = manager.register_client("Longhaul", &request.redirect_uri, &scope_names);
+    Ok(registration.await.map_err(to_error)?.client_secret)
 }
 
 fn query_param(url: &Url, name: &str) -> Option<String> {
@@ -309,18 +309,18 @@ impl PendingLogin {
         callback_url: &str,
         max_wait: Duration,
     ) -> Result<LoginStatus, LoginError> {
-        let given = Box::pin(self.exchange_code_for_tokens(callback_url))
+        let exchange = Box::pin(self.exchange_code_for_tokens(callback_url))
             .with_subscriber(NoSubscriber::default());
-        let record = match timeout(max_wait, given).await {
-            Ok(given) => given?,
+        let record = match timeout(max_wait, exchange).await {
+            Ok(result) => result?,
             Err(_) => return Err(self.login_target().timeout_error()),
         };
         record.register_secrets_to_redact();
         // Another process may hold the lock for a while. The tokens must not be lost over that,
         // because the code can be used only once. So this wait is outside of the timeout.
         let file = self.login_target().credential_file();
-        let hold = file.lock().await?;
-        file.save(&hold, &record)?;
+        let lock = file.lock().await?;
+        file.save(&lock, &record)?;
         let now: Timestamp = self.login.clock.now();
         Ok(login_status(&record, now))
     }
@@ -336,7 +336,7 @@ impl PendingLogin {
     ) -> Result<StoredLogin, LoginError> {
         let target = self.login_target();
         let hint = format!("Run `longhaul mcp login {}` again.", self.server);
-        let fail = |why: &str| target.login_error(why, &hint);
+        let fail = |reason: &str| target.login_error(reason, &hint);
         let Ok(url) = callback_url.trim().parse::<Url>() else {
             return Err(fail("the callback is not a URL"));
         };
@@ -348,15 +348,13 @@ impl PendingLogin {
             let reason = sanitize_untrusted_text(&format!("{error} {description}"), &[]);
             return Err(fail(&format!("the server rejected the login: {reason}")));
         }
-        let Ok(back) = AuthorizationCallback::from_redirect_url(url.as_str()) else {
+        let Ok(callback) = AuthorizationCallback::from_redirect_url(url.as_str()) else {
             return Err(fail("the callback has no code"));
         };
-        let issuer = back.issuer.as_deref();
-        let exchange =
-            self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
-        let sent = [back.code.as_str()];
-        let exchange = exchange.await;
-        exchange.map_err(|error| target.redacted_login_error_from(&error, &sent))?;
+        let (code, token) = (callback.code.as_str(), callback.csrf_token.as_str());
+        let issuer = callback.issuer.as_deref();
+        let exchange = self.manager.exchange_code_for_token_with_issuer(code, token, issuer).await;
+        exchange.map_err(|error| target.redacted_login_error_from(&error, &[code]))?;
         let Some(credentials) = self.credentials.load().await.unwrap_or_default() else {
             return Err(fail("the server returned no tokens"));
         };
@@ -364,12 +362,12 @@ impl PendingLogin {
             StoredLogin::from_credentials(&self.url, self.client_secret.clone(), credentials);
         let tokens = record.login_tokens().unwrap_or_default();
         if !tokens.has_bearer_token() {
-            let helps = "Ask its operator for a server that accepts bearer tokens.";
-            return Err(target.login_error("the token has an unknown type", helps));
+            let hint = "Ask its operator for a server that accepts bearer tokens.";
+            return Err(target.login_error("the token has an unknown type", hint));
         }
         if !tokens.has_usable_access_token() {
-            let helps = "Ask the operator of that server.";
-            return Err(target.login_error("the token is not valid in a header", helps));
+            let hint = "Ask the operator of that server.";
+            return Err(target.login_error("the token is not valid in a header", hint));
         }
         Ok(record)
     }
@@ -401,9 +399,9 @@ mod tests {
 
     impl OAuthHttpClient for CannedHttpClient {
         fn execute(&self, _: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-            let mut answer = OAuthResponse::new(self.1.as_bytes().to_vec());
-            *answer.status_mut() = self.0.try_into().unwrap();
-            Box::pin(std::future::ready(Ok(answer)))
+            let mut response = OAuthResponse::new(self.1.as_bytes().to_vec());
+            *response.status_mut() = self.0.try_into().unwrap();
+            Box::pin(std::future::ready(Ok(response)))
         }
     }
 
@@ -423,15 +421,15 @@ mod tests {
         let manager =
             AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(response));
         let mut manager = manager.await.unwrap();
-        let given = InMemoryCredentialStore::new();
-        manager.set_credential_store(given.clone());
+        let store = InMemoryCredentialStore::new();
+        manager.set_credential_store(store.clone());
         manager.set_metadata(serde_json::from_value(metadata).unwrap());
         let client = OAuthClientConfig::new("us", "http://127.0.0.1/callback");
         manager.configure_client(client).unwrap();
         let address = manager.get_authorization_url(&[]).await.unwrap();
         let state = query_param(&address.parse().unwrap(), "state").unwrap();
         let callback_url = format!("http://127.0.0.1/callback?state={state}&code=c0de-7");
-        let began = PendingLogin {
+        let pending = PendingLogin {
             server: "far".to_owned(),
             url,
             login: LoginContext::new(
@@ -440,12 +438,12 @@ mod tests {
                 Arc::new(FixedClock),
             ),
             manager,
-            credentials: given,
+            credentials: store,
             authorization_url: address,
             state,
             client_secret: None,
         };
-        (began, callback_url)
+        (pending, callback_url)
     }
 
     const TOKEN_RESPONSE: CannedHttpClient =
@@ -454,22 +452,22 @@ mod tests {
     #[tokio::test]
     async fn new_credentials_are_saved_however_long_the_file_is_locked() {
         let temp_dir = tempfile::tempdir().unwrap();
-        let (began, callback_url) =
+        let (pending, callback_url) =
             authorized_login(&temp_dir.path().join("logins"), TOKEN_RESPONSE).await;
-        let file = began.login_target().credential_file();
-        let hold = file.lock().await.unwrap();
+        let file = pending.login_target().credential_file();
+        let lock = file.lock().await.unwrap();
         // The response is immediate, so a timeout of zero is enough for it.
-        let mut finished = Box::pin(began.finish_with_timeout(&callback_url, Duration::ZERO));
-        assert!((&mut finished).now_or_never().is_none());
-        drop(hold);
-        finished.await.unwrap();
+        let mut finish = Box::pin(pending.finish_with_timeout(&callback_url, Duration::ZERO));
+        assert!((&mut finish).now_or_never().is_none());
+        drop(lock);
+        finish.await.unwrap();
         assert!(file.load().unwrap().is_some());
     }
 
     #[tokio::test]
     async fn a_failed_login_error_has_no_secrets() {
         let temp_dir = tempfile::tempdir().unwrap();
-        for (response, why) in [
+        for (response, expected) in [
             (
                 CannedHttpClient(
                     400,
@@ -486,10 +484,10 @@ mod tests {
                 "has an unknown type",
             ),
         ] {
-            let (began, callback_url) =
+            let (pending, callback_url) =
                 authorized_login(&temp_dir.path().join("logins"), response).await;
-            let error = began.finish_login(&callback_url).await.unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            let error = pending.finish_login(&callback_url).await.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
             for secret in ["c0de", "p4ss", "k3y"] {
                 assert!(!error.contains(secret), "{error}");
             }

@@ -64,7 +64,7 @@ impl OAuthHttp {
             (Err(_), ServerNetworkZone::Loopback) => {
                 client_builder(zone, &resolver).tls_certs_only([]).build()
             }
-            (built, _) => built,
+            (result, _) => result,
         };
         let client = client.map_err(innermost_error_text)?;
         Ok(Self { client, zone, resolver })
@@ -80,10 +80,11 @@ impl OAuthHttp {
         oauth_request: OAuthHttpRequest,
     ) -> Result<OAuthResponse, OAuthHttpClientError> {
         let (parts, body) = oauth_request.request.into_parts();
-        let to_error = |why: String| -> OAuthHttpClientError { Box::new(OAuthHttpError(why)) };
+        let to_error =
+            |reason: String| -> OAuthHttpClientError { Box::new(OAuthHttpError(reason)) };
         let url: Url = parts.uri.to_string().parse().map_err(|_| to_error(INVALID_URL.into()))?;
-        let may = self.check_address_allowed(&url).await;
-        may.map_err(|why| to_error(why.to_owned()))?;
+        let result = self.check_address_allowed(&url).await;
+        result.map_err(|reason| to_error(reason.to_owned()))?;
         let request = self.client.request(parts.method, url).headers(parts.headers);
         let request = match body.is_empty() {
             true => request,
@@ -146,17 +147,17 @@ async fn read_response(mut response: Response) -> Result<OAuthResponse, String> 
     // A stream of events is not an OAuth response and may be endless.
     let is_stream = content_type
         .is_some_and(|content_type| content_type.as_bytes().starts_with(b"text/event-stream"));
-    let mut all = Vec::new();
-    while !is_stream && let Some(some) = response.chunk().await.map_err(innermost_error_text)? {
-        if all.len() + some.len() > RESPONSE_BYTES_MAX {
+    let mut body = Vec::new();
+    while !is_stream && let Some(chunk) = response.chunk().await.map_err(innermost_error_text)? {
+        if body.len() + chunk.len() > RESPONSE_BYTES_MAX {
             return Err("the response is too long".to_owned());
         }
-        all.extend_from_slice(&some);
+        body.extend_from_slice(&chunk);
     }
-    let mut answer = OAuthResponse::new(all);
-    *answer.status_mut() = status;
-    *answer.headers_mut() = headers;
-    Ok(answer)
+    let mut oauth_response = OAuthResponse::new(body);
+    *oauth_response.status_mut() = status;
+    *oauth_response.headers_mut() = headers;
+    Ok(oauth_response)
 }
 
 /// Returns the message of the innermost error, without the URL.
@@ -182,16 +183,16 @@ mod tests {
         let client =
             client_builder(ServerNetworkZone::Public, &resolver).tls_certs_only([]).build();
         let http = OAuthHttp { client: client.unwrap(), zone: ServerNetworkZone::Public, resolver };
-        for (url, why) in [
+        for (url, expected) in [
             ("https://10.0.0.9/revoke", "private or reserved"),
             ("https://127.0.0.1/revoke", "private or reserved"),
             ("https://localhost/revoke", "private or reserved"),
             ("http://auth.example/revoke", "not https://"),
         ] {
             let url: Url = url.parse().unwrap();
-            let sent = http.post_form(&url, "token=t".to_owned(), None).await;
-            let error = sent.unwrap_err();
-            assert!(error.contains(why), "{url}: {error}");
+            let result = http.post_form(&url, "token=t".to_owned(), None).await;
+            let error = result.unwrap_err();
+            assert!(error.contains(expected), "{url}: {error}");
         }
     }
 }

@@ -33,8 +33,8 @@ fn known_tokens() -> MutexGuard<'static, Option<KnownTokens>> {
 /// Returns a redactor for all known tokens. It is a clone, so that no text is searched under the
 /// lock.
 fn token_redactor() -> Redactor {
-    let sent = known_tokens();
-    sent.as_ref().map(|sent| sent.redactor.clone()).unwrap_or_default()
+    let known = known_tokens();
+    known.as_ref().map(|known| known.redactor.clone()).unwrap_or_default()
 }
 
 /// Registers a token for redaction. A token that is used again counts as the most recent.
@@ -76,22 +76,22 @@ mod tests {
     use super::*;
 
     fn known_tokens_from(tokens: &[&str]) -> KnownTokens {
-        let mut sent = KnownTokens::default();
-        tokens.iter().for_each(|token| sent.register_token(token));
-        sent
+        let mut known = KnownTokens::default();
+        tokens.iter().for_each(|token| known.register_token(token));
+        known
     }
 
     #[test]
     fn sent_tokens_are_redacted() {
-        let plain = known_tokens_from(&["t0ken-of-a-test", "t0ken-of-a-test", "short"]);
+        let known = known_tokens_from(&["t0ken-of-a-test", "t0ken-of-a-test", "short"]);
         assert_eq!(
-            plain.redactor.redact("a t0ken-of-a-test, short"),
+            known.redactor.redact("a t0ken-of-a-test, short"),
             "a {{secret:mcp-login}}, short"
         );
-        assert!(matches!(plain.redactor.redact("nothing"), Cow::Borrowed(_)));
+        assert!(matches!(known.redactor.redact("nothing"), Cow::Borrowed(_)));
         // In all encodings, and if one token is a prefix of another.
         let overlapping = known_tokens_from(&["sp/lled=token", "sp/lled=token-2"]);
-        for (text, clean) in [
+        for (text, expected) in [
             ("<sp%2Flled%3Dtoken>", "<{{secret:mcp-login}}>"),
             ("<%73&#112;/lled\\u003dtoken>", "<{{secret:mcp-login}}>"),
             (r"<sp\/lled=token>", "<{{secret:mcp-login}}>"),
@@ -99,27 +99,27 @@ mod tests {
             ("<73702f6c6c65643d746f6b656e>", "<{{secret:mcp-login}}>"),
             ("<sp/lled=token-2>", "<{{secret:mcp-login}}>"),
         ] {
-            assert_eq!(overlapping.redactor.redact(text), clean, "{text}");
+            assert_eq!(overlapping.redactor.redact(text), expected, "{text}");
         }
     }
 
     #[test]
     fn recently_used_tokens_are_evicted_last() {
-        let mut sent = known_tokens_from(&["used-all-along", "used-just-once"]);
+        let mut known = known_tokens_from(&["used-all-along", "used-just-once"]);
         for next in 2..TOKENS_MAX {
-            sent.register_token(&format!("t0ken-{next:04}"));
+            known.register_token(&format!("t0ken-{next:04}"));
         }
         // The list is full: one more evicts the oldest.
-        sent.register_token("used-all-along");
-        sent.register_token("t0ken-of-another");
-        assert_eq!(sent.tokens.len(), TOKENS_MAX);
-        assert_eq!(sent.redactor.redact("used-all-along"), "{{secret:mcp-login}}");
-        assert_eq!(sent.redactor.redact("used-just-once"), "used-just-once");
+        known.register_token("used-all-along");
+        known.register_token("t0ken-of-another");
+        assert_eq!(known.tokens.len(), TOKENS_MAX);
+        assert_eq!(known.redactor.redact("used-all-along"), "{{secret:mcp-login}}");
+        assert_eq!(known.redactor.redact("used-just-once"), "used-just-once");
     }
 
     #[test]
     fn a_partial_token_at_the_end_is_detected() {
-        let sent = known_tokens_from(&["sp/lled=tökén"]);
+        let known = known_tokens_from(&["sp/lled=tökén"]);
         for (text, partial) in [
             ("", ""),
             ("nothing of it", ""),
@@ -131,7 +131,7 @@ mod tests {
             ("see c3AvbGxlZD1", "c3AvbGxlZD1"),
             ("ö", ""),
         ] {
-            assert_eq!(sent.redactor.partial_secret_suffix_len(text), partial.len(), "{text}");
+            assert_eq!(known.redactor.partial_secret_suffix_len(text), partial.len(), "{text}");
         }
         assert_eq!(known_tokens_from(&[]).redactor.partial_secret_suffix_len("100%"), 0);
     }

@@ -62,50 +62,50 @@ impl RefreshCoordinator {
         &self,
         new: impl FnOnce() -> BoxFuture<'static, TokenResult>,
     ) -> (SharedRefresh, bool) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((waited, task)) = &open.in_flight
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((shared_refresh, task)) = &state.in_flight
             && !task.is_finished()
         {
-            return (waited.clone(), false);
+            return (shared_refresh.clone(), false);
         }
-        while open.tasks.try_join_next().is_some() {}
-        let (tell, receiver) = oneshot::channel();
-        let renewal = new();
-        let task = open.tasks.spawn(async move {
+        while state.tasks.try_join_next().is_some() {}
+        let (sender, receiver) = oneshot::channel();
+        let refresh = new();
+        let task = state.tasks.spawn(async move {
             // The waiters may be gone. The result is already saved then.
-            _ = tell.send(renewal.await);
+            _ = sender.send(refresh.await);
         });
-        let waited = receiver.map(|ended| {
-            ended.unwrap_or_else(|_| {
-                let why = "the login could not be refreshed: this process is shutting down";
-                let sent = false;
-                Err(RequestError { may_have_been_sent: sent, ..RequestError::new(why) })
+        let shared_refresh = receiver.map(|result| {
+            result.unwrap_or_else(|_| {
+                let reason = "the login could not be refreshed: this process is shutting down";
+                let was_sent = false;
+                Err(RequestError { may_have_been_sent: was_sent, ..RequestError::new(reason) })
             })
         });
-        let waited = waited.boxed().shared();
-        open.in_flight = Some((waited.clone(), task));
-        (waited, true)
+        let shared_refresh = shared_refresh.boxed().shared();
+        state.in_flight = Some((shared_refresh.clone(), task));
+        (shared_refresh, true)
     }
 
     /// Returns whether the process is shutting down. Then no new token refresh is requested.
     pub(super) fn is_shutting_down(&self) -> bool {
-        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.is_shutting_down
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_shutting_down
     }
 
     /// Starts the shutdown and waits a limited time for the token refresh in flight. A refresh that
     /// has not sent its token request yet does not send it.
     pub(super) async fn shut_down(&self) {
-        let open = {
-            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            open.is_shutting_down = true;
-            open.in_flight.clone()
+        let in_flight = {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_shutting_down = true;
+            state.in_flight.clone()
         };
-        if let Some((waited, task)) = open
+        if let Some((shared_refresh, task)) = in_flight
             && !task.is_finished()
         {
             // A refresh that takes longer is lost with the process.
-            _ = timeout(SHUTDOWN_TIMEOUT, waited).await;
+            _ = timeout(SHUTDOWN_TIMEOUT, shared_refresh).await;
         }
     }
 }

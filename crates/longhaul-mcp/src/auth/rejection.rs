@@ -56,11 +56,12 @@ pub(super) fn rejection_message(
 /// Returns the OAuth scopes if they are safe in a shell command that the user copies, else an empty
 /// string.
 fn shell_safe_scopes(scopes: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || ":._/-".contains(c);
-    let fits =
-        |scope: &&str| scope.len() <= 100 && !scope.starts_with('-') && scope.chars().all(plain);
+    let is_safe_char = |c: char| c.is_ascii_alphanumeric() || ":._/-".contains(c);
+    let is_safe_scope = |scope: &&str| {
+        scope.len() <= 100 && !scope.starts_with('-') && scope.chars().all(is_safe_char)
+    };
     let scopes: Vec<&str> = scopes.split_whitespace().take(SCOPES_MAX).collect();
-    match scopes.iter().all(fits) {
+    match scopes.iter().all(is_safe_scope) {
         true => sanitize_untrusted_text(&scopes.join(" "), &[]),
         false => String::new(),
     }
@@ -73,12 +74,12 @@ mod tests {
     #[test]
     fn login_messages_name_the_command_and_quote_untrusted_text() {
         let (unauthorized, forbidden) = (StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN);
-        let scoped =
+        let scope_challenge =
             |scope: &str| format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
-        let plain = Some("run `longhaul mcp login far`");
-        for (status, challenge, token, expect) in [
-            (unauthorized, String::new(), None, plain),
-            (unauthorized, String::new(), Some("t"), plain),
+        let login_hint = Some("run `longhaul mcp login far`");
+        for (status, challenge, token, expected) in [
+            (unauthorized, String::new(), None, login_hint),
+            (unauthorized, String::new(), Some("t"), login_hint),
             (forbidden, String::new(), None, None),
             (
                 forbidden,
@@ -88,22 +89,22 @@ mod tests {
             ),
             (
                 forbidden,
-                scoped("a:b c"),
+                scope_challenge("a:b c"),
                 Some("t"),
                 Some("`longhaul mcp login far --scope \"a:b c\"`"),
             ),
-            (forbidden, scoped("$(reboot)"), Some("t"), plain),
-            (forbidden, scoped("--json"), Some("t"), plain),
+            (forbidden, scope_challenge("$(reboot)"), Some("t"), login_hint),
+            (forbidden, scope_challenge("--json"), Some("t"), login_hint),
         ] {
             let url = "https://a.example/mcp".parse().unwrap();
             let params = WWWAuthenticateParams::parse(&challenge, &url);
             let access_token =
                 AccessToken { token: token.map(str::to_owned), missing_reason: None };
             let message = rejection_message("far", status, &params, &access_token);
-            match (&message, expect) {
-                (Some(message), Some(expect)) => assert!(message.contains(expect), "{message}"),
+            match (&message, expected) {
+                (Some(message), Some(expected)) => assert!(message.contains(expected), "{message}"),
                 (None, None) => {}
-                (Some(_), None) | (None, Some(_)) => panic!("{message:?} {expect:?}"),
+                (Some(_), None) | (None, Some(_)) => panic!("{message:?} {expected:?}"),
             }
         }
     }

@@ -39,9 +39,9 @@ pub enum LogoutOutcome {
 }
 
 impl LogoutOutcome {
-    pub(super) fn revocation_failed(why: &str) -> Self {
-        let why = why.to_owned();
-        Self::RevocationFailed { reason: why }
+    pub(super) fn revocation_failed(reason: &str) -> Self {
+        let reason = reason.to_owned();
+        Self::RevocationFailed { reason }
     }
 }
 
@@ -59,14 +59,14 @@ pub(super) async fn revoke_login(
     let revocation = Box::pin(request_revocation(server, (record, &tokens), secret));
     let revocation = revocation.with_subscriber(NoSubscriber::default());
     match timeout(REVOKE_TIMEOUT, revocation).await {
-        Ok(Ok(forgotten)) => forgotten,
-        Ok(Err(IssuerError::Unusable(why, _))) => LogoutOutcome::revocation_failed(why),
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(IssuerError::Unusable(reason, _))) => LogoutOutcome::revocation_failed(reason),
         Ok(Err(IssuerError::Sdk(error))) => {
             let mut secrets = secrets_in_url(server);
             secrets.extend(secret);
             LogoutOutcome::revocation_failed(&auth_error_reason_and_hint(&error, &secrets).0)
         }
-        Err(_) => LogoutOutcome::revocation_failed("the server did not respond in time"),
+        Err(_) => LogoutOutcome::revocation_failed("the request timed out"),
     }
 }
 
@@ -87,7 +87,7 @@ async fn request_revocation(
         secret,
         is_secret_in_form: must_send_secret_in_form(fields),
     };
-    let mut why = None;
+    let mut first_error = None;
     // The refresh token first, because it can be used to get more tokens.
     for (kind, token) in [
         ("refresh_token", tokens.refresh_token.as_deref()),
@@ -97,19 +97,19 @@ async fn request_revocation(
             continue;
         };
         let (form, basic) = client.revocation_form_and_auth(token, kind);
-        let wrong = match issuer.http.post_form(&address, form, basic).await {
+        let error = match issuer.http.post_form(&address, form, basic).await {
             Ok(status) if status.is_success() => continue,
             Ok(status) => {
                 let kind = kind.replace('_', " ");
                 format!("the server answered with HTTP {} for the {kind}", status.as_u16())
             }
-            Err(wrong) => wrong,
+            Err(error) => error,
         };
-        why.get_or_insert(wrong);
+        first_error.get_or_insert(error);
     }
-    Ok(match why {
+    Ok(match first_error {
         None => LogoutOutcome::Revoked,
-        Some(why) => LogoutOutcome::RevocationFailed { reason: why },
+        Some(first_error) => LogoutOutcome::RevocationFailed { reason: first_error },
     })
 }
 
@@ -119,8 +119,9 @@ fn must_send_secret_in_form(metadata_fields: &HashMap<String, Value>) -> bool {
     let methods =
         ["revocation_endpoint_auth_methods_supported", "token_endpoint_auth_methods_supported"];
     let methods = methods.into_iter().find_map(|name| metadata_fields.get(name)?.as_array());
-    let has = |method: &str| methods.is_some_and(|methods| methods.iter().any(|one| one == method));
-    has("client_secret_post") && !has("client_secret_basic")
+    let supports =
+        |method: &str| methods.is_some_and(|methods| methods.iter().any(|one| one == method));
+    supports("client_secret_post") && !supports("client_secret_basic")
 }
 
 /// Client credentials for the revocation endpoint.
@@ -191,25 +192,28 @@ mod tests {
 
     #[test]
     fn a_secret_is_sent_in_the_form_only_if_nothing_else_is_supported() {
-        let (for_this, for_tokens) =
+        let (revocation, token) =
             ("revocation_endpoint_auth_methods_supported", "token_endpoint_auth_methods_supported");
-        for (fields, expect) in [
+        for (fields, expected) in [
             (serde_json::json!({}), false),
-            (serde_json::json!({ for_this: ["client_secret_post"] }), true),
-            (serde_json::json!({ for_this: ["client_secret_post", "client_secret_basic"] }), false),
-            (serde_json::json!({ for_this: ["none"] }), false),
-            (serde_json::json!({ for_tokens: ["client_secret_post"] }), true),
+            (serde_json::json!({ revocation: ["client_secret_post"] }), true),
+            (
+                serde_json::json!({ revocation: ["client_secret_post", "client_secret_basic"] }),
+                false,
+            ),
+            (serde_json::json!({ revocation: ["none"] }), false),
+            (serde_json::json!({ token: ["client_secret_post"] }), true),
             (
                 serde_json::json!({
-                    for_this: ["client_secret_basic"], for_tokens: ["client_secret_post"],
+                    revocation: ["client_secret_basic"], token: ["client_secret_post"],
                 }),
                 false,
             ),
-            (serde_json::json!({ for_this: "client_secret_post" }), false),
+            (serde_json::json!({ revocation: "client_secret_post" }), false),
         ] {
             let text = fields.to_string();
             let fields = serde_json::from_value(fields).unwrap();
-            assert_eq!(must_send_secret_in_form(&fields), expect, "{text}");
+            assert_eq!(must_send_secret_in_form(&fields), expected, "{text}");
         }
     }
 }

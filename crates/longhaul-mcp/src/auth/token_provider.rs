@@ -84,12 +84,12 @@ impl TokenProvider {
             if let Some(access_token) = self.usable_token(&record, rejected_token) {
                 return Ok(access_token);
             }
-            let (renewal, is_ours) = self.login.refreshes.join_or_start_refresh(|| {
+            let (refresh, is_ours) = self.login.refreshes.join_or_start_refresh(|| {
                 let (provider, rejected_token) = (self.clone(), rejected_token.map(str::to_owned));
                 async move { provider.refresh_access_token(rejected_token.as_deref()).await }
                     .boxed()
             });
-            let access_token = match (renewal.await, rejected_token) {
+            let access_token = match (refresh.await, rejected_token) {
                 // The refresh was early: the old token stays valid until it expires.
                 (Err(error), None) => return self.unexpired_token(&record).ok_or(error),
                 (access_token, _) => access_token,
@@ -125,25 +125,27 @@ impl TokenProvider {
         login: &StoredLogin,
         rejected_token: Option<&str>,
     ) -> Option<AccessToken> {
-        let over = |why| Some(AccessToken { token: None, missing_reason: Some(why) });
+        let without_token =
+            |reason| Some(AccessToken { token: None, missing_reason: Some(reason) });
         let Some(tokens) = login.login_tokens() else {
-            return over("the login was revoked");
+            return without_token("the login was revoked");
         };
-        let soon = self.login.clock.now().plus(REFRESH_MARGIN);
-        let lasts = access_token_expiry(login, &tokens).is_none_or(|until| until > soon);
-        let is_fresh = lasts && tokens.has_usable_access_token();
+        let min_expiry = self.login.clock.now().plus(REFRESH_MARGIN);
+        let is_unexpired =
+            access_token_expiry(login, &tokens).is_none_or(|expiry| expiry > min_expiry);
+        let is_fresh = is_unexpired && tokens.has_usable_access_token();
         let is_refused = rejected_token == Some(tokens.access_token.as_str());
         if is_fresh && !is_refused {
             return Some(self.build_access_token(login, tokens));
         }
         let client = self.login.oauth.client_id.as_ref();
         if client.is_some_and(|client| *client != login.credentials.client_id) {
-            return over("the login belongs to another `clientId`");
+            return without_token("the login belongs to another `clientId`");
         }
         match tokens.refresh_token {
             Some(_) => None,
-            None if is_refused => over("the server no longer accepts the login"),
-            None => over("the login has expired"),
+            None if is_refused => without_token("the server no longer accepts the login"),
+            None => without_token("the login has expired"),
         }
     }
 
@@ -180,14 +182,15 @@ impl TokenProvider {
         let mut secrets = secrets_in_url(&self.url);
         secrets.extend(secret.as_deref());
         secrets.push(&refresh);
-        let failed = |why: &str, transient: bool| {
+        let refresh_error = |reason: &str, is_transient: bool| {
             let command = login_command(&self.server);
-            let why =
-                format!("the login could not be refreshed: {why}; try again, or run `{command}`");
-            Err(RequestError::login_required(why, transient))
+            let reason = format!(
+                "the login could not be refreshed: {reason}; try again, or run `{command}`"
+            );
+            Err(RequestError::login_required(reason, is_transient))
         };
         match timeout(REFRESH_TIMEOUT, request).await {
-            Err(_) => failed("the server did not respond in time", true),
+            Err(_) => refresh_error("the request timed out", true),
             // Only this error means that the login is over. A transient error must not end it.
             Ok(Err(IssuerError::Sdk(AuthError::TokenRefreshRejected(_)))) => {
                 let mut revoked = record;
@@ -195,11 +198,13 @@ impl TokenProvider {
                 self.save_login((file, lock), &refresh, &revoked);
                 Ok(AccessToken { token: None, missing_reason: Some("the login was revoked") })
             }
-            Ok(Err(IssuerError::Sdk(error))) => failed(
+            Ok(Err(IssuerError::Sdk(error))) => refresh_error(
                 &auth_error_reason_and_hint(&error, &secrets).0,
                 is_transient_auth_error(&error),
             ),
-            Ok(Err(IssuerError::Unusable(why, transient))) => failed(why, transient),
+            Ok(Err(IssuerError::Unusable(reason, is_transient))) => {
+                refresh_error(reason, is_transient)
+            }
             Ok(Ok(credentials)) => {
                 let record =
                     StoredLogin::from_credentials(&self.url, record.client_secret, credentials);
@@ -208,7 +213,7 @@ impl TokenProvider {
                 record.register_secrets_to_redact();
                 match record.login_tokens().filter(LoginTokens::has_usable_access_token) {
                     Some(tokens) => Ok(self.build_access_token(&record, tokens)),
-                    None => failed("the token is not valid in a header", false),
+                    None => refresh_error("the token is not valid in a header", false),
                 }
             }
         }
@@ -219,13 +224,13 @@ impl TokenProvider {
         record: &StoredLogin,
         secret: Option<String>,
     ) -> Result<StoredCredentials, IssuerError> {
-        let given = &record.credentials;
-        let issuer = LoginIssuer::discover(&self.url, given).await?;
+        let credentials = &record.credentials;
+        let issuer = LoginIssuer::discover(&self.url, credentials).await?;
         // During shutdown the response could arrive too late to be saved.
         if self.login.refreshes.is_shutting_down() {
             return Err(IssuerError::Unusable("this process is shutting down", true));
         }
-        issuer.refresh_tokens(given, secret).await
+        issuer.refresh_tokens(credentials, secret).await
     }
 
     /// Saves a refreshed login. If saving fails, the login is kept in memory for this process.
@@ -289,7 +294,7 @@ impl TokenProvider {
     ) -> Result<LogoutOutcome, CredentialFileError> {
         let file = self.credential_file();
         let lock = file.lock().await?;
-        let forgotten = match self.load_login(&file) {
+        let outcome = match self.load_login(&file) {
             Ok(None) => LogoutOutcome::NotLoggedIn,
             Ok(Some(_)) if !may_contact_server => LogoutOutcome::RevocationSkipped,
             Ok(Some(record)) => {
@@ -298,9 +303,9 @@ impl TokenProvider {
             }
             Err(_) => LogoutOutcome::revocation_failed("the stored login can't be read"),
         };
-        let was_there = file.delete(&lock)?;
-        Ok(match was_there {
-            true => forgotten,
+        let existed = file.delete(&lock)?;
+        Ok(match existed {
+            true => outcome,
             false => LogoutOutcome::NotLoggedIn,
         })
     }
@@ -310,13 +315,13 @@ impl TokenProvider {
 pub(super) fn login_status(login: &StoredLogin, now: Timestamp) -> LoginStatus {
     let tokens = login.login_tokens();
     let end = tokens.as_ref().and_then(|tokens| access_token_expiry(login, tokens));
-    let renews = tokens.as_ref().is_some_and(|tokens| tokens.refresh_token.is_some());
+    let is_renewable = tokens.as_ref().is_some_and(|tokens| tokens.refresh_token.is_some());
     let has_ended = end.is_some_and(|end| end <= now);
     LoginStatus {
         scopes: login.credentials.granted_scopes.clone(),
         expires_at: end,
-        is_renewable: renews,
-        is_expired: tokens.is_none() || (has_ended && !renews),
+        is_renewable,
+        is_expired: tokens.is_none() || (has_ended && !is_renewable),
     }
 }
 
@@ -371,38 +376,44 @@ mod tests {
                 "expires_in": expires, "refresh_token": refresh,
             })
         };
-        let usable = |record: &StoredLogin, oauth: OAuthConfig, refused| {
-            let usable = token_provider(oauth).usable_token(record, refused)?;
-            Some((usable.token.is_some(), usable.missing_reason.unwrap_or_default()))
+        let find_token = |record: &StoredLogin, oauth: OAuthConfig, rejected_token| {
+            let access_token = token_provider(oauth).usable_token(record, rejected_token)?;
+            Some((access_token.token.is_some(), access_token.missing_reason.unwrap_or_default()))
         };
-        let plain = OAuthConfig::default;
+        let default_config = OAuthConfig::default;
         // The clock is at 1000 s.
         let fresh = stored_login(tokens(Some(100), Some("r")), 950);
-        assert_eq!(usable(&fresh, plain(), None), Some((true, "")));
-        assert_eq!(usable(&fresh, plain(), Some("b")), Some((true, "")));
-        assert_eq!(usable(&fresh, plain(), Some("a")), None);
-        let other = OAuthConfig { client_id: Some("d".into()), ..plain() };
-        let why = "the login belongs to another `clientId`";
-        assert_eq!(usable(&fresh, other, Some("a")), Some((false, why)));
-        let soon = stored_login(tokens(Some(100), Some("r")), 925);
-        assert_eq!(usable(&soon, plain(), None), None);
-        let ended = stored_login(tokens(Some(100), None), 800);
-        assert_eq!(usable(&ended, plain(), None), Some((false, "the login has expired")));
-        let lasting = stored_login(tokens(None, None), 0);
-        assert_eq!(usable(&lasting, plain(), None), Some((true, "")));
-        let why = "the server no longer accepts the login";
-        assert_eq!(usable(&lasting, plain(), Some("a")), Some((false, why)));
-        let mut broken = tokens(None, Some("r"));
-        broken["access_token"] = "a\r\n".into();
-        assert_eq!(usable(&stored_login(broken, 0), plain(), None), None);
+        assert_eq!(find_token(&fresh, default_config(), None), Some((true, "")));
+        assert_eq!(find_token(&fresh, default_config(), Some("b")), Some((true, "")));
+        assert_eq!(find_token(&fresh, default_config(), Some("a")), None);
+        let other = OAuthConfig { client_id: Some("d".into()), ..default_config() };
+        let reason = "the login belongs to another `clientId`";
+        assert_eq!(find_token(&fresh, other, Some("a")), Some((false, reason)));
+        let expiring = stored_login(tokens(Some(100), Some("r")), 925);
+        assert_eq!(find_token(&expiring, default_config(), None), None);
+        let expired = stored_login(tokens(Some(100), None), 800);
+        assert_eq!(
+            find_token(&expired, default_config(), None),
+            Some((false, "the login has expired"))
+        );
+        let permanent = stored_login(tokens(None, None), 0);
+        assert_eq!(find_token(&permanent, default_config(), None), Some((true, "")));
+        let reason = "the server no longer accepts the login";
+        assert_eq!(find_token(&permanent, default_config(), Some("a")), Some((false, reason)));
+        let mut invalid = tokens(None, Some("r"));
+        invalid["access_token"] = "a\r\n".into();
+        assert_eq!(find_token(&stored_login(invalid, 0), default_config(), None), None);
         let revoked = stored_login(serde_json::Value::Null, 0);
-        assert_eq!(usable(&revoked, plain(), None), Some((false, "the login was revoked")));
+        assert_eq!(
+            find_token(&revoked, default_config(), None),
+            Some((false, "the login was revoked"))
+        );
     }
 
     #[test]
     fn a_token_without_refresh_is_used_until_it_expires() {
         // The clock is at 1000 s.
-        for (token, received, expires, expect) in [
+        for (token, received, expires, expected) in [
             ("a", 925, Some(100), true),
             ("a", 899, Some(100), false),
             ("a b", 925, Some(100), false),
@@ -413,7 +424,7 @@ mod tests {
             });
             let record = stored_login(tokens, received);
             let access_token = token_provider(OAuthConfig::default()).unexpired_token(&record);
-            assert_eq!(access_token.is_some(), expect, "{token} {received} {expires:?}");
+            assert_eq!(access_token.is_some(), expected, "{token} {received} {expires:?}");
         }
     }
 
@@ -426,11 +437,11 @@ mod tests {
             client_secret: id.map(|_| "ours".to_owned()),
             ..OAuthConfig::default()
         };
-        for (id, expect) in
+        for (id, expected) in
             [(None, Some("registered")), (Some("c"), Some("ours")), (Some("d"), None)]
         {
             let secret = token_provider(config_with(id)).client_secret(&record);
-            assert_eq!(secret.as_deref(), expect, "{id:?}");
+            assert_eq!(secret.as_deref(), expected, "{id:?}");
         }
     }
 }

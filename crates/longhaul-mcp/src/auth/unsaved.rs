@@ -29,13 +29,13 @@ impl UnsavedLogin {
     /// Stores the login that a refresh returned. `used_refresh_token` was sent in that refresh.
     pub(super) fn set_refreshed_login(&self, used_refresh_token: &str, login: StoredLogin) {
         let mut inner = self.lock();
-        let before = inner.take();
+        let previous = inner.take();
         // The login that was refreshed may itself be an unsaved one.
-        let before = before.filter(|newer| {
+        let previous = previous.filter(|newer| {
             refresh_token_of_login(&newer.login).as_deref() == Some(used_refresh_token)
         });
-        let saved_token =
-            before.map_or_else(|| used_refresh_token.to_owned(), |newer| newer.saved_refresh_token);
+        let saved_token = previous
+            .map_or_else(|| used_refresh_token.to_owned(), |newer| newer.saved_refresh_token);
         *inner = Some(RefreshedLogin { saved_refresh_token: saved_token, login });
     }
 

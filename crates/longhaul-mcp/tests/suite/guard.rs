@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_core::time::Millis;
 use longhaul_mcp::{McpServers, ServerSpec, ServerTransport};
 use longhaul_testkit::clock::SimClock;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, Signal, getpgid, kill_process_group, test_kill_process};
 
 use super::harness::RUN;
 
@@ -19,19 +19,19 @@ use super::harness::RUN;
 const CHILD: &str = "LONGHAUL_TOOL_GUARD_CHILD";
 const CHILD_SERVER: &str = "LONGHAUL_TOOL_GUARD_SERVER";
 
-/// A server that, like its own child, ignores the end of its input and all signals it can ignore.
-const SERVER: &str = "trap '' HUP INT TERM
-    sleep 600 & echo $! > own
-    echo $$ > leader.part; mv leader.part leader
+/// A server that, like its own child, ignores the end of its input and most signals.
+const SERVER_THAT_IGNORES_SIGNALS: &str = "trap '' HUP INT TERM USR1
+    sleep 600 & echo $! > child
+    echo $$ > server.part; mv server.part server
     while :; do sleep 1; done";
 
-/// A server that kills its driver before the driver can do anything more.
-const KILLS_DRIVER: &str = "echo $$ > leader; kill -s KILL $PPID; while :; do sleep 1; done";
-/// A server that leads a process group of its own, with a child in it. Started through `timeout`,
-/// which makes a new process group.
-const OWN_GROUP: &str = "exec timeout --signal=KILL 600 sh -c '
-    sleep 600 & echo $! > own
-    echo $$ > leader.part; mv leader.part leader
+/// A server that kills its driver as the first thing it does.
+const SERVER_THAT_KILLS_ITS_DRIVER: &str = "echo $$ > server; kill -s KILL $DRIVER; exec sleep 600";
+
+/// A server in a process group of its own, with a child in it: `timeout` makes a new process group.
+const SERVER_IN_OWN_GROUP: &str = "exec timeout --signal=KILL 600 sh -c '
+    sleep 600 & echo $! > child
+    echo $$ > server.part; mv server.part server
     while :; do sleep 1; done'";
 
 /// Maximum number of polls, and the interval between them: half a minute in all.
@@ -45,23 +45,23 @@ async fn child() {
         return;
     };
     let spec = ServerSpec {
-        name: "deaf".into(),
+        name: "scripted".into(),
         transport: ServerTransport::Stdio {
             command: "sh".into(),
             args: vec!["-c".into(), std::env::var(CHILD_SERVER).unwrap()],
-            env: BTreeMap::new(),
+            env: BTreeMap::from([("DRIVER".into(), std::process::id().to_string())]),
             cwd: Some(folder),
         },
         per_run: false,
         timeout: Millis::from_secs(600),
     };
     let servers = McpServers::new(vec![spec], Arc::new(SimClock::new()));
-    _ = servers.server_tools("deaf", None, RUN).await;
+    _ = servers.server_tools("scripted", None, RUN).await;
 }
 
-fn poll_until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+fn poll_until<T>(mut check: impl FnMut() -> Option<T>) -> T {
     for _ in 0..POLLS_MAX {
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -89,25 +89,37 @@ fn is_gone(process: Pid) -> bool {
     test_kill_process(process).is_err() || is_zombie(process)
 }
 
-fn check_killed_with_driver(server: &str) {
+/// Starts a server, kills its driver, and waits until the server and its child are gone. `signals` are
+/// sent to the server's process group before.
+fn check_killed_with_driver(server: &str, signals: &[Signal]) {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = start_driver(folder.path(), server);
-    let leader = poll_until(|| read_pid(&folder.path().join("leader")));
-    let own = read_pid(&folder.path().join("own")).unwrap();
-    assert!(!is_gone(leader) && !is_gone(own));
+    let server = poll_until(|| read_pid(&folder.path().join("server")));
+    let child = read_pid(&folder.path().join("child")).unwrap();
+    let group = getpgid(Some(server)).unwrap();
+    for signal in signals {
+        poll_until(|| is_ignored(group, *signal).then_some(()));
+        kill_process_group(group, *signal).unwrap();
+    }
+    assert!(!is_gone(server) && !is_gone(child));
     driver.kill().unwrap();
     driver.wait().unwrap();
-    poll_until(|| (is_gone(leader) && is_gone(own)).then_some(()));
+    poll_until(|| (is_gone(server) && is_gone(child)).then_some(()));
 }
 
 #[test]
 fn a_server_that_ignores_signals_is_killed_with_its_driver() {
-    check_killed_with_driver(SERVER);
+    check_killed_with_driver(SERVER_THAT_IGNORES_SIGNALS, &[]);
+}
+
+#[test]
+fn a_server_is_killed_with_its_driver_after_signals_to_its_process_group() {
+    check_killed_with_driver(SERVER_THAT_IGNORES_SIGNALS, &[Signal::TERM, Signal::USR1]);
 }
 
 #[test]
 fn a_server_in_its_own_process_group_is_killed_with_its_driver() {
-    check_killed_with_driver(OWN_GROUP);
+    check_killed_with_driver(SERVER_IN_OWN_GROUP, &[]);
 }
 
 /// Repeated, because a guard that is started after the server is missing in some of the runs only.
@@ -115,11 +127,20 @@ fn a_server_in_its_own_process_group_is_killed_with_its_driver() {
 fn a_server_is_killed_with_a_driver_that_is_killed_as_the_server_starts() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
-        let mut driver = start_driver(folder.path(), KILLS_DRIVER);
+        let mut driver = start_driver(folder.path(), SERVER_THAT_KILLS_ITS_DRIVER);
         driver.wait().unwrap();
-        let server = read_pid(&folder.path().join("leader")).unwrap();
+        let server = read_pid(&folder.path().join("server")).unwrap();
         poll_until(|| is_gone(server).then_some(()));
     }
+}
+
+/// Returns whether a process ignores a signal.
+fn is_ignored(process: Pid, signal: Signal) -> bool {
+    let path = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = fs::read_to_string(path).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
 /// Returns whether this is a killed process that its new parent has not reaped yet.

@@ -25,8 +25,8 @@ pub(super) const RUN: RunClaimId = RunClaimId { run: RunId::from_bits(7), epoch:
 
 /// Awaits a future with a timeout.
 pub(super) async fn within_timeout<T>(work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(TIMEOUT, work).await;
-    done.expect("timed out")
+    let result = tokio::time::timeout(TIMEOUT, work).await;
+    result.expect("timed out")
 }
 
 /// A clock whose sleeps return at once and are recorded.
@@ -81,10 +81,10 @@ pub(super) fn tool_context() -> (ToolContext, ProgressReceiver) {
 
 /// Returns the directory of the installed external programs.
 pub(super) fn packages() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let configured =
         std::env::var_os("LONGHAUL_INTEROP_DIR").filter(|configured| !configured.is_empty());
-    let folder = here.join(configured.map_or_else(|| "target/interop".into(), PathBuf::from));
+    let folder = root.join(configured.map_or_else(|| "target/interop".into(), PathBuf::from));
     let path = folder.display();
     assert!(
         folder.join("stamp").is_file(),
@@ -183,8 +183,8 @@ pub(super) async fn classes(servers: &McpServers) -> BTreeMap<String, EffectClas
     let server = servers.server_names().remove(0);
     let tools = within_timeout(servers.server_tools(&server, None, RUN)).await.unwrap();
     let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Null);
-    let named = |tool: Arc<dyn Tool>| (tool.spec().name.as_str().to_owned(), class(&tool));
-    tools.into_iter().map(named).collect()
+    let name_and_class = |tool: Arc<dyn Tool>| (tool.spec().name.as_str().to_owned(), class(&tool));
+    tools.into_iter().map(name_and_class).collect()
 }
 
 /// Returns the number of lines of a file.

@@ -45,9 +45,9 @@ async fn a_server_that_dies_at_start_is_tried_five_times() {
 async fn a_server_that_exits_at_the_new_handshake_gets_the_old_one() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("touchy", dir.path()));
-    let checked = within_timeout(servers.check_server("touchy")).await.unwrap();
-    assert_eq!(checked.protocol, "2025-11-25");
-    assert_eq!(checked.name, "hostile ");
+    let report = within_timeout(servers.check_server("touchy")).await.unwrap();
+    assert_eq!(report.protocol, "2025-11-25");
+    assert_eq!(report.name, "hostile ");
     let result = call(&servers, "hello", json!({})).await;
     assert!(result.unwrap().starts_with("hello from "));
 }
@@ -56,8 +56,8 @@ async fn a_server_that_exits_at_the_new_handshake_gets_the_old_one() {
 async fn a_server_that_ignores_the_new_handshake_is_probed_once() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("deaf", dir.path()));
-    let checked = within_timeout(servers.check_server("deaf")).await.unwrap();
-    assert_eq!(checked.protocol, "2025-11-25");
+    let report = within_timeout(servers.check_server("deaf")).await.unwrap();
+    assert_eq!(report.protocol, "2025-11-25");
     assert_eq!(lines(dir.path(), "passed_over"), 1);
     // The next start uses the known handshake mode.
     call(&servers, "hello", json!({})).await.unwrap();
@@ -71,10 +71,10 @@ async fn a_server_that_ignores_the_new_handshake_is_probed_once() {
 async fn a_slow_server_handles_both_handshakes() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("late", dir.path()));
-    let checked = within_timeout(servers.check_server("late")).await.unwrap();
-    assert_eq!(checked.protocol, "2025-11-25");
-    let waited = std::fs::read_to_string(dir.path().join("waited")).unwrap();
-    assert_eq!(waited, "server/discover, initialize\n");
+    let report = within_timeout(servers.check_server("late")).await.unwrap();
+    assert_eq!(report.protocol, "2025-11-25");
+    let requests = std::fs::read_to_string(dir.path().join("waited")).unwrap();
+    assert_eq!(requests, "server/discover, initialize\n");
     assert_eq!(lines(dir.path(), "started"), 1);
     let output = call(&servers, "hello", json!({})).await.unwrap();
     assert!(output.starts_with("hello from "), "{output}");
@@ -142,10 +142,10 @@ async fn a_repeatable_call_is_retried_once() {
 async fn dropping_a_call_cancels_it_and_ignores_its_late_response() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("any", dir.path()));
-    let hangs = tool(&servers, "hang").await;
+    let hang_tool = tool(&servers, "hang").await;
     let (ctx, mut progress) = tool_context();
     {
-        let call = hangs.call(json!({}), &ctx);
+        let call = hang_tool.call(json!({}), &ctx);
         tokio::pin!(call);
         tokio::select! {
             _ = &mut call => panic!("the call ended"),
@@ -163,7 +163,7 @@ async fn a_server_that_sends_too_much_is_closed_without_affecting_others() {
     let dir = temp_dir();
     let (other, _) = single_server(hostile_spec("any", dir.path()));
     call(&other, "hello", json!({})).await.unwrap();
-    for (name, why) in [
+    for (name, expected) in [
         ("flood", "too much unsolicited output"),
         ("babble", "too much unsolicited output"),
         ("no_end", "over 16 MB"),
@@ -172,7 +172,7 @@ async fn a_server_that_sends_too_much_is_closed_without_affecting_others() {
         let dir = temp_dir();
         let (servers, _) = single_server(hostile_spec("any", dir.path()));
         let failure = call(&servers, name, json!({})).await.unwrap_err();
-        assert!(failure.to_string().contains(why), "{name}: {failure}");
+        assert!(failure.to_string().contains(expected), "{name}: {failure}");
         assert!(failure.is_outcome_unknown(), "{name}: {failure}");
         call(&servers, "hello", json!({})).await.unwrap();
     }
@@ -205,7 +205,7 @@ async fn garbage_between_messages_is_skipped() {
     }
     let failure = call(&servers, "fails", json!({})).await.unwrap_err();
     assert_eq!(failure.to_string(), "it did not work");
-    for (name, why) in [
+    for (name, expected) in [
         ("formless", "`content` is not a list. Response: {"),
         ("breaks_its_word", "the response violates the output schema at /a: 5 is not"),
     ] {
@@ -213,7 +213,7 @@ async fn garbage_between_messages_is_skipped() {
         // The server has answered, so the outcome is known.
         assert!(!failure.is_outcome_unknown(), "{name}");
         let message = failure.to_string();
-        assert!(message.contains("has answered, but ") && message.contains(why), "{message}");
+        assert!(message.contains("has answered, but ") && message.contains(expected), "{message}");
     }
     let failure = call(&servers, "refuses", json!({})).await.unwrap_err().to_string();
     assert!(failure.contains("rejected the call: not today"), "{failure}");
@@ -254,8 +254,8 @@ async fn a_list_changed_notification_refreshes_the_tool_list() {
     call(&servers, "hello", json!({})).await.unwrap();
     call(&servers, "hello", json!({})).await.unwrap();
     assert_eq!(lines(dir.path(), "listed"), 1);
-    let missing = within_timeout(servers.server_tools("any", Some("grown"), RUN)).await;
-    let message = missing.unwrap_err().to_string();
+    let result = within_timeout(servers.server_tools("any", Some("grown"), RUN)).await;
+    let message = result.unwrap_err().to_string();
     assert!(message.contains("has no tool `grown`: its tools are hello"), "{message}");
     call(&servers, "grow", json!({})).await.unwrap();
     tool(&servers, "grown").await;
@@ -266,26 +266,26 @@ async fn a_list_changed_notification_refreshes_the_tool_list() {
 async fn invalid_tools_are_left_out_with_a_note() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("lies", dir.path()));
-    let checked = within_timeout(servers.check_server("lies")).await.unwrap();
-    let names: Vec<&str> = checked.tools.iter().map(|listed| listed.spec.name.as_str()).collect();
+    let report = within_timeout(servers.check_server("lies")).await.unwrap();
+    let names: Vec<&str> = report.tools.iter().map(|listed| listed.spec.name.as_str()).collect();
     assert_eq!(names, ["mcp:lies/good", "mcp:lies/wordy"]);
-    assert_eq!(checked.notes.len(), 7, "{:#?}", checked.notes);
-    assert!(checked.tools[1].spec.description.len() < 5_000);
-    let missing = within_timeout(servers.server_tools("lies", Some("round"), RUN)).await;
-    let message = missing.unwrap_err().to_string();
+    assert_eq!(report.notes.len(), 7, "{:#?}", report.notes);
+    assert!(report.tools[1].spec.description.len() < 5_000);
+    let result = within_timeout(servers.server_tools("lies", Some("round"), RUN)).await;
+    let message = result.unwrap_err().to_string();
     assert!(message.contains("refers to itself"), "{message}");
 }
 
 #[tokio::test]
 async fn endless_tool_lists_are_cut_off() {
-    for (mode, tool_count, why) in
+    for (mode, tool_count, expected) in
         [("endless", 64, "too many pages"), ("crowd", 256, "after the first 256")]
     {
         let dir = temp_dir();
         let (servers, _) = single_server(hostile_spec(mode, dir.path()));
-        let checked = within_timeout(servers.check_server(mode)).await.unwrap();
-        assert_eq!(checked.tools.len(), tool_count, "{mode}");
-        assert!(checked.notes[0].contains(why), "{:?}", checked.notes);
+        let report = within_timeout(servers.check_server(mode)).await.unwrap();
+        assert_eq!(report.tools.len(), tool_count, "{mode}");
+        assert!(report.notes[0].contains(expected), "{:?}", report.notes);
     }
 }
 
@@ -320,9 +320,9 @@ async fn a_server_with_three_timed_out_calls_is_restarted() {
     let spec = hostile_spec("any", dir.path());
     let timeout = spec.timeout;
     let (servers, clock) = single_server(spec);
-    let hangs = tool(&servers, "hang").await;
+    let hang_tool = tool(&servers, "hang").await;
     // A cancelled call does not count as a timeout, and a response resets the count.
-    for (waited, answered) in [
+    for (elapsed, is_answered) in [
         (timeout, false),
         (timeout, true),
         (timeout, false),
@@ -333,14 +333,14 @@ async fn a_server_with_three_timed_out_calls_is_restarted() {
         assert_eq!(lines(dir.path(), "started"), 1);
         let (ctx, mut progress) = tool_context();
         {
-            let call = hangs.call(json!({}), &ctx);
+            let call = hang_tool.call(json!({}), &ctx);
             tokio::pin!(call);
             tokio::select! {
                 _ = &mut call => panic!("the call ended"),
-                _ = within_timeout(progress.recv()) => clock.advance(waited),
+                _ = within_timeout(progress.recv()) => clock.advance(elapsed),
             }
         }
-        if answered {
+        if is_answered {
             call(&servers, "hello", json!({})).await.unwrap();
         }
     }
@@ -354,18 +354,18 @@ async fn process_family(servers: &McpServers) -> BufReader<tokio::net::TcpStream
     let port = listener.local_addr().unwrap().port();
     let result = call(servers, "family", json!({ "port": port })).await;
     assert_eq!(result.unwrap(), "both");
-    let (line, _) = within_timeout(listener.accept()).await.unwrap();
-    let mut line = BufReader::new(line);
-    let mut here = String::new();
-    within_timeout(line.read_line(&mut here)).await.unwrap();
-    assert_eq!(here, "here\n");
-    line
+    let (stream, _) = within_timeout(listener.accept()).await.unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut text = String::new();
+    within_timeout(stream.read_line(&mut text)).await.unwrap();
+    assert_eq!(text, "here\n");
+    stream
 }
 
-async fn assert_closed(mut line: BufReader<tokio::net::TcpStream>) {
+async fn assert_closed(mut stream: BufReader<tokio::net::TcpStream>) {
     let mut rest = Vec::new();
     // A reset connection counts as closed too.
-    _ = within_timeout(line.read_to_end(&mut rest)).await;
+    _ = within_timeout(stream.read_to_end(&mut rest)).await;
     assert!(rest.is_empty());
 }
 
@@ -375,14 +375,14 @@ async fn a_run_scoped_server_and_its_children_end_with_the_run() {
     let mut spec = hostile_spec("any", dir.path());
     spec.per_run = true;
     let (servers, _) = single_server(spec);
-    let line = process_family(&servers).await;
+    let stream = process_family(&servers).await;
     let another = RunClaimId { run: RunId::from_bits(8), ..RUN };
     let other = within_timeout(servers.server_tools("any", Some("hello"), another)).await.unwrap();
     let (ctx, _progress) = tool_context();
     within_timeout(other[0].call(json!({}), &ctx)).await.unwrap();
     assert_eq!(lines(dir.path(), "started"), 2);
     within_timeout(servers.close_servers_of_claim(RUN)).await;
-    assert_closed(line).await;
+    assert_closed(stream).await;
     within_timeout(other[0].call(json!({}), &ctx)).await.unwrap();
     assert_eq!(lines(dir.path(), "started"), 2);
 }
@@ -391,26 +391,27 @@ async fn a_run_scoped_server_and_its_children_end_with_the_run() {
 async fn a_server_that_ignores_sigterm_is_killed() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("stays", dir.path()));
-    let line = process_family(&servers).await;
+    let stream = process_family(&servers).await;
     within_timeout(servers.close_all_servers()).await;
-    assert_closed(line).await;
+    assert_closed(stream).await;
 }
 
 #[tokio::test]
 async fn dropping_servers_kills_them() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("any", dir.path()));
-    let line = process_family(&servers).await;
+    let stream = process_family(&servers).await;
     drop(servers);
-    assert_closed(line).await;
+    assert_closed(stream).await;
 }
 
 #[tokio::test]
 async fn unknown_servers_and_tools_are_reported_with_a_hint() {
-    let nowhere = super::harness::stdio_spec("nowhere", Path::new("/no/such/program"), &[]);
-    let mut bad = python_spec("bad name", &[]);
-    bad.name = "bad name".into();
-    let servers = McpServers::new(vec![nowhere, bad], Arc::new(SkippingClock::default()));
+    let missing_program = super::harness::stdio_spec("nowhere", Path::new("/no/such/program"), &[]);
+    let mut invalid_name = python_spec("bad name", &[]);
+    invalid_name.name = "bad name".into();
+    let servers =
+        McpServers::new(vec![missing_program, invalid_name], Arc::new(SkippingClock::default()));
     for (server, expected) in [
         ("nowhere", "`/no/such/program` could not be run"),
         ("bad name", "can't be used as it is configured"),

@@ -17,9 +17,9 @@ struct EverythingServer(Child, String);
 
 impl EverythingServer {
     async fn start() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
         let program = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
         let mut child = Command::new("node")
             .arg(packages().join(program))
@@ -32,7 +32,7 @@ impl EverythingServer {
             .unwrap();
         let stderr = tokio::process::ChildStderr::from_std(child.stderr.take().unwrap()).unwrap();
         let mut stderr = BufReader::new(stderr).lines();
-        let ready = async {
+        let wait_until_ready = async {
             while let Some(line) = stderr.next_line().await.unwrap() {
                 if line.contains("listening") {
                     return;
@@ -40,7 +40,7 @@ impl EverythingServer {
             }
             panic!("the server exited");
         };
-        within_timeout(ready).await;
+        within_timeout(wait_until_ready).await;
         Self(child, format!("http://127.0.0.1:{port}/mcp"))
     }
 }
@@ -56,8 +56,8 @@ impl Drop for EverythingServer {
 async fn the_everything_server_works_over_http() {
     let server = EverythingServer::start().await;
     let (servers, _) = single_server(http_spec("everything", &server.1, &[]));
-    let checked = within_timeout(servers.check_server("everything")).await.unwrap();
-    assert!(checked.name.contains("everything"), "{checked:?}");
+    let report = within_timeout(servers.check_server("everything")).await.unwrap();
+    assert!(report.name.contains("everything"), "{report:?}");
     let result = call(&servers, "echo", json!({ "message": "dear" })).await;
     assert_eq!(result.unwrap(), "Echo: dear");
     let long = tool(&servers, "trigger-long-running-operation").await;
@@ -82,13 +82,13 @@ async fn canned_server(tasks: &mut JoinSet<()>, answer: &'static [&'static str])
     let port = listener.local_addr().unwrap().port();
     tasks.spawn(async move {
         loop {
-            let (mut line, _) = listener.accept().await.unwrap();
-            read_request(&mut line).await;
-            'parts: for (index, some) in answer.iter().enumerate() {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_request(&mut stream).await;
+            'parts: for (index, part) in answer.iter().enumerate() {
                 // The last part is repeated forever.
                 let times = if index > 0 && index + 1 == answer.len() { usize::MAX } else { 1 };
                 for _ in 0..times {
-                    if line.write_all(some.as_bytes()).await.is_err() {
+                    if stream.write_all(part.as_bytes()).await.is_err() {
                         break 'parts;
                     }
                 }
@@ -99,12 +99,12 @@ async fn canned_server(tasks: &mut JoinSet<()>, answer: &'static [&'static str])
 }
 
 /// Reads a request.
-async fn read_request(line: &mut TcpStream) {
-    let mut all = Vec::new();
-    let mut some = [0; 4096];
-    while !String::from_utf8_lossy(&all).contains("\r\n\r\n") {
-        match line.read(&mut some).await {
-            Ok(count @ 1..) => all.extend_from_slice(&some[..count]),
+async fn read_request(stream: &mut TcpStream) {
+    let mut head = Vec::new();
+    let mut buffer = [0; 4096];
+    while !String::from_utf8_lossy(&head).contains("\r\n\r\n") {
+        match stream.read(&mut buffer).await {
+            Ok(count @ 1..) => head.extend_from_slice(&buffer[..count]),
             Ok(0) | Err(_) => return,
         }
     }
@@ -113,7 +113,7 @@ async fn read_request(line: &mut TcpStream) {
 #[tokio::test(flavor = "multi_thread")]
 async fn http_responses_are_limited_and_redacted() {
     let mut tasks = JoinSet::new();
-    for (answer, why) in [
+    for (answer, expected) in [
         (
             &["HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nwww-authenticate: Bearer\r\n\r\n"]
                 [..],
@@ -150,7 +150,7 @@ async fn http_responses_are_limited_and_redacted() {
         let servers = single_server(spec).0;
         let error = within_timeout(servers.check_server("far")).await.unwrap_err();
         let message = format!("{error} {error:?} {servers:?}");
-        assert!(message.contains(why), "{message}");
+        assert!(message.contains(expected), "{message}");
         assert!(!message.contains("hunter2"), "{message}");
         assert!(message.len() < 3_000, "{message}");
     }
@@ -172,7 +172,7 @@ async fn an_unreachable_server_is_reported_after_one_retry() {
 
 #[tokio::test]
 async fn invalid_urls_and_headers_are_reported_before_sending() {
-    for (url, header, why) in [
+    for (url, header, expected) in [
         ("no address", ("a", "b"), "URL is invalid"),
         ("ftp://a/", ("a", "b"), "not an http://"),
         ("http://a/", ("Mcp-Session-Id", "b"), "reserved for the protocol"),
@@ -181,6 +181,6 @@ async fn invalid_urls_and_headers_are_reported_before_sending() {
     ] {
         let servers: McpServers = single_server(http_spec("far", url, &[header])).0;
         let error = within_timeout(servers.check_server("far")).await.unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }

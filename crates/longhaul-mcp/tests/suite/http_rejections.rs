@@ -17,24 +17,24 @@ use super::harness::{
 };
 
 /// Reads a request: its first line, and its message if there is one.
-async fn read_request(line: &mut TcpStream) -> (String, Value) {
-    let mut all = Vec::new();
-    let mut some = [0; 4096];
+async fn read_request(stream: &mut TcpStream) -> (String, Value) {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
     loop {
-        let text = String::from_utf8_lossy(&all).into_owned();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.lines().find_map(|field| {
                 let (name, value) = field.split_once(':')?;
-                let is_it = name.eq_ignore_ascii_case("content-length");
-                is_it.then(|| value.trim().parse::<usize>().unwrap())
+                let is_content_length = name.eq_ignore_ascii_case("content-length");
+                is_content_length.then(|| value.trim().parse::<usize>().unwrap())
             });
             if body.len() >= length.unwrap_or(0) {
                 let message = serde_json::from_str(body).unwrap_or_default();
                 return (head.to_owned(), message);
             }
         }
-        match line.read(&mut some).await {
-            Ok(count @ 1..) => all.extend_from_slice(&some[..count]),
+        match stream.read(&mut buffer).await {
+            Ok(count @ 1..) => bytes.extend_from_slice(&buffer[..count]),
             Ok(0) | Err(_) => return Default::default(),
         }
     }
@@ -90,21 +90,21 @@ impl RejectingServer {
             Some(_) => return (202, None),
             None => return (405, None),
         };
-        let whole = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
-        (200, Some(whole))
+        let response = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+        (200, Some(response))
     }
 
-    async fn serve(&self, mut line: TcpStream) {
-        let (_, message) = read_request(&mut line).await;
+    async fn serve(&self, mut stream: TcpStream) {
+        let (_, message) = read_request(&mut stream).await;
         let (status, body) = self.answer(&message).await;
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let length = body.len();
-        let whole = format!(
+        let response = format!(
             "HTTP/1.1 {status} It\r\nmcp-session-id: s\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\nconnection: close\r\n\r\n{body}"
         );
         // The client may be gone already.
-        _ = line.write_all(whole.as_bytes()).await;
+        _ = stream.write_all(response.as_bytes()).await;
     }
 }
 
@@ -115,55 +115,55 @@ async fn rejecting_server(
 ) -> (McpServers, Arc<RejectingServer>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let picky = Arc::new(RejectingServer {
+    let server = Arc::new(RejectingServer {
         handshakes: AtomicUsize::new(0),
         list_rejections: Mutex::new(lists.to_vec()),
         barrier: Barrier::new(CONCURRENT_CALLS),
     });
-    let shared = Arc::clone(&picky);
+    let shared = Arc::clone(&server);
     tasks.spawn(async move {
-        let mut served = JoinSet::new();
+        let mut connections = JoinSet::new();
         loop {
-            let (line, _) = listener.accept().await.unwrap();
-            let picky = Arc::clone(&shared);
-            served.spawn(async move { picky.serve(line).await });
+            let (stream, _) = listener.accept().await.unwrap();
+            let server = Arc::clone(&shared);
+            connections.spawn(async move { server.serve(stream).await });
         }
     });
     let headers = [("Authorization", "Bearer hunter2hunter")];
-    (single_server(http_spec("picky", &url, &headers)).0, picky)
+    (single_server(http_spec("picky", &url, &headers)).0, server)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_request_does_not_end_a_session() {
     let mut tasks = JoinSet::new();
-    let (servers, picky) = rejecting_server(&mut tasks, &[]).await;
-    let refused = async |name: &str| -> ToolFailure {
+    let (servers, server) = rejecting_server(&mut tasks, &[]).await;
+    let call_rejected = async |name: &str| -> ToolFailure {
         let failure = call(&servers, name, json!({})).await.unwrap_err();
         assert!(!failure.is_outcome_unknown(), "{failure}");
         failure
     };
     let hello = async || call(&servers, "hello", json!({})).await.unwrap();
-    let message = refused("t400").await.to_string();
+    let message = call_rejected("t400").await.to_string();
     assert!(message.ends_with("rejected the call: the server answered with HTTP 400"), "{message}");
     for _ in 0..5 {
-        refused("t429").await;
+        call_rejected("t429").await;
     }
-    refused("t400").await;
+    call_rejected("t400").await;
     assert_eq!(hello().await, "Hello.");
     // Rejections for a wrong key do not end the session either.
     for name in ["t401", "t403"] {
-        let message = refused(name).await.to_string();
+        let message = call_rejected(name).await.to_string();
         assert!(message.contains("the call: the server requires a valid key"), "{message}");
         assert!(!message.contains("hunter2"), "{message}");
     }
     assert_eq!(hello().await, "Hello.");
-    assert_eq!(picky.handshakes(), 1);
+    assert_eq!(server.handshakes(), 1);
     // After three rejections in a row, a new session is opened.
     for _ in 0..3 {
-        refused("t400").await;
+        call_rejected("t400").await;
     }
     assert_eq!(hello().await, "Hello.");
-    assert_eq!(picky.handshakes(), 2);
+    assert_eq!(server.handshakes(), 2);
     within_timeout(servers.close_all_servers()).await;
 }
 

@@ -44,9 +44,9 @@ async fn a_login_is_used_until_logout() {
     let output = call(&servers, "leak", json!({})).await.unwrap();
     assert!(output.contains("access-s3cret-1"), "{output}");
     assert!(!redact_tokens(&output).contains("s3cret"), "{output}");
-    for expect in [LogoutOutcome::Revoked, LogoutOutcome::NotLoggedIn] {
+    for expected in [LogoutOutcome::Revoked, LogoutOutcome::NotLoggedIn] {
         let outcome = within_timeout(servers.logout("guarded", true)).await.unwrap();
-        assert_eq!(outcome, expect);
+        assert_eq!(outcome, expected);
     }
     assert!(server.saved_logins().is_empty());
     login_error(&server.servers()).await;
@@ -129,20 +129,20 @@ async fn a_callback_with_another_state_is_ignored() {
     let server = OAuthServer::start();
     let servers = server.servers();
     let callback_server = CallbackServer::bind(None).await.unwrap();
-    let visit =
+    let request =
         LoginRequest { redirect_uri: callback_server.redirect_uri(), ..LoginRequest::default() };
-    for (from, to, why) in [
+    for (from, to, expected) in [
         ("state=", "state=x", "belongs to another login"),
         ("code=", "c0de=", "has no code"),
         ("iss=", "iss=x", "issuer mismatch"),
         ("iss=", "was=", "missing required issuer"),
         ("http", "", "not a URL"),
     ] {
-        let began = within_timeout(servers.begin_login("guarded", &visit)).await.unwrap();
-        let callback_url = server.approve(began.authorization_url()).await.replacen(from, to, 1);
+        let login = within_timeout(servers.begin_login("guarded", &request)).await.unwrap();
+        let callback_url = server.approve(login.authorization_url()).await.replacen(from, to, 1);
         let error =
-            within_timeout(began.finish_login(&callback_url)).await.unwrap_err().to_string();
-        assert!(error.contains(why), "{callback_url}: {error}");
+            within_timeout(login.finish_login(&callback_url)).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{callback_url}: {error}");
         assert!(!error.contains("c0de"), "{error}");
     }
     server.get("/do?denies=true").await;
@@ -156,14 +156,14 @@ async fn a_callback_with_another_state_is_ignored() {
 async fn login_requests_go_only_to_allowed_addresses() {
     let server = OAuthServer::start();
     let servers = server.servers();
-    for (endpoint, why) in [
+    for (endpoint, expected) in [
         ("https://169.254.169.254/token", "private or reserved"),
         ("http://far.example/token", "not https://"),
         ("file:///etc/passwd", "has no host"),
     ] {
         server.get(&format!("/do?token_endpoint=%22{endpoint}%22")).await;
         let error = server.log_in(&servers, "").await.unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     server.get("/do?token_endpoint=null&registers=false").await;
     let error = server.log_in(&servers, "").await.unwrap_err().to_string();
@@ -187,7 +187,7 @@ async fn transient_errors_do_not_end_a_login() {
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     server.get("/do?revoke=1").await;
-    for (fault, fix, why) in [
+    for (fault, fix, expected) in [
         ("well_known=503", "well_known=0", "503"),
         ("well_known=404", "well_known=0", "currently names no authorization server"),
         ("refresh_error=%22invalid_client%22", "refresh_error=null", "invalid_client"),
@@ -197,11 +197,11 @@ async fn transient_errors_do_not_end_a_login() {
         let message = failure.to_string();
         assert!(!failure.is_outcome_unknown(), "{message}");
         assert!(message.contains("could not be refreshed"), "{message}");
-        assert!(message.contains(why), "{message}");
+        assert!(message.contains(expected), "{message}");
         assert!(message.ends_with("run `longhaul mcp login guarded`"), "{message}");
         // A new worker gets the same error.
         let message = login_error(&server.servers()).await;
-        assert!(message.contains(why), "{message}");
+        assert!(message.contains(expected), "{message}");
         let logins = server.saved_logins();
         assert!(logins[0].0.contains("refresh-s3cret-1"), "the login was deleted");
         assert!(!servers.login_status("guarded").unwrap().unwrap().is_expired);

@@ -17,7 +17,7 @@ async fn an_unusable_credential_file_is_reported_and_ends_no_login() {
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     let file = server.login_file();
-    let saved = fs::read(&file).unwrap();
+    let saved_content = fs::read(&file).unwrap();
     let (open, private) = (Permissions::from_mode(0o644), Permissions::from_mode(0o600));
     // The file becomes unusable in the middle of a run.
     let greet = tool(&servers, "greet").await;
@@ -37,7 +37,7 @@ async fn an_unusable_credential_file_is_reported_and_ends_no_login() {
     assert!(message.contains("`longhaul mcp logout guarded`"), "{message}");
     assert!(!message.contains("server is running"), "{message}");
     assert!(!message.contains(".."), "{message}");
-    fs::write(&file, saved).unwrap();
+    fs::write(&file, saved_content).unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     // All over one connection.
     assert_eq!(server.stats().await["greets"], 1);
@@ -51,20 +51,20 @@ async fn no_browser_login_starts_if_credentials_can_not_be_saved() {
     let folder = server.login_dir();
     fs::create_dir_all(&folder).unwrap();
     fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
-    let visit = LoginRequest {
+    let request = LoginRequest {
         redirect_uri: "http://127.0.0.1:1/callback".to_owned(),
         ..LoginRequest::default()
     };
-    let error = within_timeout(servers.begin_login("guarded", &visit)).await.unwrap_err();
+    let error = within_timeout(servers.begin_login("guarded", &request)).await.unwrap_err();
     assert!(
         matches!(error, LoginError::CredentialFile(CredentialFileError::NotPrivate { .. })),
         "{error:?}"
     );
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-    let real = folder.with_file_name("real");
-    fs::rename(&folder, &real).unwrap();
-    symlink(&real, &folder).unwrap();
-    let error = within_timeout(servers.begin_login("guarded", &visit)).await.unwrap_err();
+    let target = folder.with_file_name("real");
+    fs::rename(&folder, &target).unwrap();
+    symlink(&target, &folder).unwrap();
+    let error = within_timeout(servers.begin_login("guarded", &request)).await.unwrap_err();
     assert!(
         matches!(error, LoginError::CredentialFile(CredentialFileError::NotADirectory { .. })),
         "{error:?}"
@@ -116,9 +116,9 @@ async fn a_refreshed_token_is_used_even_if_it_can_not_be_saved() {
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
     // A directory blocks the path of the temporary file.
-    let beside = format!("json.{}", std::process::id());
-    let beside = server.login_file().with_extension(beside);
-    fs::create_dir(&beside).unwrap();
+    let extension = format!("json.{}", std::process::id());
+    let temp_path = server.login_file().with_extension(extension);
+    fs::create_dir(&temp_path).unwrap();
     server.get("/do?revoke=1").await;
     for _ in 0..2 {
         assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
@@ -126,7 +126,7 @@ async fn a_refreshed_token_is_used_even_if_it_can_not_be_saved() {
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
     assert_eq!(server.stats().await["refreshes"], 1);
     // The path is free again, and the newer login is the one that gets refreshed.
-    fs::remove_dir(&beside).unwrap();
+    fs::remove_dir(&temp_path).unwrap();
     server.get("/do?revoke=1").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-3"));

@@ -27,8 +27,8 @@ struct WallClock;
 #[async_trait]
 impl Clock for WallClock {
     fn now(&self) -> Timestamp {
-        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-        Timestamp::from_micros(since.as_micros() as i64)
+        let elapsed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        Timestamp::from_micros(elapsed.as_micros() as i64)
     }
 
     async fn sleep(&self, _: Millis) {}
@@ -95,11 +95,11 @@ impl OAuthServer {
     }
 
     fn login_files(&self) -> Vec<PathBuf> {
-        let Ok(all) = fs::read_dir(self.login_dir()) else {
+        let Ok(entries) = fs::read_dir(self.login_dir()) else {
             return Vec::new();
         };
-        let all = all.map(|entry| entry.unwrap().path());
-        let logins = all.filter(|path| path.extension().is_some_and(|kind| kind == "json"));
+        let entries = entries.map(|entry| entry.unwrap().path());
+        let logins = entries.filter(|path| path.extension().is_some_and(|kind| kind == "json"));
         logins.collect()
     }
 
@@ -124,8 +124,8 @@ impl OAuthServer {
 
     /// Returns what the server has counted.
     pub(super) async fn stats(&self) -> Value {
-        let answer = self.get("/seen").await;
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let response = self.get("/seen").await;
+        let (_, body) = response.split_once("\r\n\r\n").unwrap();
         serde_json::from_str(body).unwrap()
     }
 
@@ -136,32 +136,32 @@ impl OAuthServer {
         scope: &str,
     ) -> Result<LoginStatus, LoginError> {
         let callback_server = CallbackServer::bind(None).await.unwrap();
-        let visit = LoginRequest {
+        let request = LoginRequest {
             redirect_uri: callback_server.redirect_uri(),
             scopes: scope.split_whitespace().map(str::to_owned).collect(),
         };
-        let began = within_timeout(servers.begin_login("guarded", &visit)).await?;
+        let login = within_timeout(servers.begin_login("guarded", &request)).await?;
         let browser = async {
-            let callback_url = self.approve(began.authorization_url()).await;
+            let callback_url = self.approve(login.authorization_url()).await;
             let path = callback_url.split_once("/callback").unwrap().1;
             let port = callback_server.redirect_uri();
             let port = port.rsplit(':').next().unwrap().split('/').next().unwrap();
             get(port.parse().unwrap(), &format!("/callback{path}")).await
         };
         let (callback_url, page) = within_timeout(async {
-            tokio::join!(callback_server.wait_for_callback(began.oauth_state()), browser)
+            tokio::join!(callback_server.wait_for_callback(login.oauth_state()), browser)
         })
         .await;
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-        within_timeout(began.finish_login(&callback_url)).await
+        within_timeout(login.finish_login(&callback_url)).await
     }
 
     /// Opens a URL of the server and returns its redirect target.
     pub(super) async fn approve(&self, address: &str) -> String {
         let path = address.split_once(&format!(":{}", self.port)).unwrap().1;
-        let answer = self.get(path).await;
-        let location = answer.lines().find_map(|line| line.strip_prefix("location: "));
-        location.unwrap_or_else(|| panic!("{answer}")).to_owned()
+        let response = self.get(path).await;
+        let location = response.lines().find_map(|line| line.strip_prefix("location: "));
+        location.unwrap_or_else(|| panic!("{response}")).to_owned()
     }
 }
 

@@ -12,11 +12,11 @@ async fn log_out(servers: &McpServers, may_ask: bool) -> LogoutOutcome {
 
 /// Returns why the revocation failed. The text never contains a response of the server.
 fn failure_reason(outcome: &LogoutOutcome) -> &str {
-    let LogoutOutcome::RevocationFailed { reason: why } = outcome else {
+    let LogoutOutcome::RevocationFailed { reason } = outcome else {
         panic!("{outcome:?}");
     };
-    assert!(!why.contains("s3cret"), "{why}");
-    why
+    assert!(!reason.contains("s3cret"), "{reason}");
+    reason
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn both_tokens_are_revoked_before_they_are_deleted() {
         assert_eq!(log_out(&configured, true).await, LogoutOutcome::Revoked);
     }
     let stats = server.stats().await;
-    let expect = json!([
+    let expected = json!([
         ["refresh_token", "refresh-s3cret-1", "registered:registered-s3cret"],
         ["access_token", "access-s3cret-1", "registered:registered-s3cret"],
         ["refresh_token", "refresh-s3cret-2", "us%3A1:our%2Fs3cret"],
@@ -46,14 +46,14 @@ async fn both_tokens_are_revoked_before_they_are_deleted() {
         ["refresh_token", "refresh-s3cret-3", "us:1"],
         ["access_token", "access-s3cret-3", "us:1"],
     ]);
-    assert_eq!(stats["revoked"], expect, "{stats}");
+    assert_eq!(stats["revoked"], expected, "{stats}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_deleted_even_if_revocation_fails() {
     let server = OAuthServer::start();
     let servers = server.servers();
-    for (fault, expect) in [
+    for (fault, expected) in [
         ("revoke_status=503", "HTTP 503 for the refresh token"),
         ("revoke_status=302", "HTTP 302 for the refresh token"),
         ("revocation_endpoint=%22https://169.254.169.254/revoke%22", "private or reserved"),
@@ -65,7 +65,7 @@ async fn tokens_are_deleted_even_if_revocation_fails() {
         server.log_in(&servers, "").await.unwrap();
         server.get(&format!("/do?{fault}")).await;
         let outcome = log_out(&servers, true).await;
-        assert!(failure_reason(&outcome).contains(expect), "{fault}: {outcome:?}");
+        assert!(failure_reason(&outcome).contains(expected), "{fault}: {outcome:?}");
         assert!(server.saved_logins().is_empty(), "{fault}");
         let fix = "revoke_status=200&revocation_endpoint=null&well_known=0";
         server.get(&format!("/do?{fix}")).await;
@@ -84,8 +84,8 @@ async fn tokens_are_revoked_only_at_their_own_allowed_issuer() {
     let (server, other) = (OAuthServer::start(), OAuthServer::start());
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
-    let named = format!("/do?authorization_server=%22{}%22", other.base_url());
-    server.get(&named).await;
+    let path = format!("/do?authorization_server=%22{}%22", other.base_url());
+    server.get(&path).await;
     let outcome = log_out(&servers, true).await;
     assert!(failure_reason(&outcome).contains("another authorization server"), "{outcome:?}");
     assert!(server.saved_logins().is_empty());

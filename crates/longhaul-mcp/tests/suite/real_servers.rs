@@ -13,23 +13,23 @@ use super::harness::{
 fn node_spec(package: &str, args: &[&str]) -> longhaul_mcp::ServerSpec {
     let program =
         packages().join(format!("node_modules/@modelcontextprotocol/{package}/dist/index.js"));
-    let all: Vec<&str> =
+    let node_args: Vec<&str> =
         std::iter::once(program.to_str().unwrap()).chain(args.iter().copied()).collect();
-    stdio_spec(package.trim_start_matches("server-"), "node".as_ref(), &all)
+    stdio_spec(package.trim_start_matches("server-"), "node".as_ref(), &node_args)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_everything_server_reports_its_name_and_tools() {
     let (servers, _) = single_server(node_spec("server-everything", &["stdio"]));
-    let checked = within_timeout(servers.check_server("everything")).await.unwrap();
-    assert!(checked.name.contains("everything"), "{checked:?}");
-    assert!(checked.protocol.starts_with("202"), "{checked:?}");
-    let has = |name: &str| {
+    let report = within_timeout(servers.check_server("everything")).await.unwrap();
+    assert!(report.name.contains("everything"), "{report:?}");
+    assert!(report.protocol.starts_with("202"), "{report:?}");
+    let has_tool = |name: &str| {
         let expected = format!("mcp:everything/{name}");
-        checked.tools.iter().any(|listed| listed.spec.name.as_str() == expected)
+        report.tools.iter().any(|listed| listed.spec.name.as_str() == expected)
     };
-    assert!(has("echo") && has("get-sum"), "{checked:#?}");
-    assert_eq!(checked.notes, Vec::<String>::new());
+    assert!(has_tool("echo") && has_tool("get-sum"), "{report:#?}");
+    assert_eq!(report.notes, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,9 +48,9 @@ async fn the_everything_server_returns_text_structured_content_and_images() {
     });
     let image_part = image_part.expect("no image");
     assert_eq!(image_part.media_type, "image/png");
-    let put_up = ctx.images.drain();
-    assert_eq!(put_up.len(), 1);
-    assert_eq!(put_up[0].blob_ref, image_part.blob);
+    let images = ctx.images.drain();
+    assert_eq!(images.len(), 1);
+    assert_eq!(images[0].blob_ref, image_part.blob);
     let result = call(&servers, "get-structured-content", json!({ "location": "Chicago" })).await;
     assert!(result.unwrap().contains("temperature"));
     let result = call(&servers, "get-resource-links", json!({ "count": 2 })).await;
@@ -103,8 +103,8 @@ async fn the_filesystem_server_reads_and_writes_its_folder() {
 async fn the_time_server_returns_the_time() {
     let (servers, _) =
         single_server(python_spec("time", &["-m", "mcp_server_time", "--local-timezone", "UTC"]));
-    let checked = within_timeout(servers.check_server("time")).await.unwrap();
-    assert!(checked.name.contains("time"), "{checked:?}");
+    let report = within_timeout(servers.check_server("time")).await.unwrap();
+    assert!(report.name.contains("time"), "{report:?}");
     let result = call(&servers, "get_current_time", json!({ "timezone": "Europe/Vienna" })).await;
     assert!(result.unwrap().contains("Europe/Vienna"));
     within_timeout(servers.close_all_servers()).await;
@@ -114,10 +114,10 @@ async fn the_time_server_returns_the_time() {
 async fn the_git_server_reads_a_repository_for_all_runs() {
     let folder = tempfile::tempdir().unwrap();
     let repo_path = folder.path().to_str().unwrap().to_owned();
-    let made = std::process::Command::new("git")
+    let status = std::process::Command::new("git")
         .args(["init", "--quiet", "--initial-branch=main", &repo_path])
         .status();
-    assert!(made.unwrap().success());
+    assert!(status.unwrap().success());
     let mut spec = python_spec("git", &["-m", "mcp_server_git"]);
     if let ServerTransport::Stdio { cwd, .. } = &mut spec.transport {
         *cwd = Some(folder.path().to_owned());
@@ -130,6 +130,6 @@ async fn the_git_server_reads_a_repository_for_all_runs() {
         call(&servers, "git_branch", json!({ "repo_path": repo_path, "branch_type": "local" }));
     result.await.unwrap();
     within_timeout(servers.close_all_servers()).await;
-    let late = within_timeout(servers.server_tools("git", None, RUN)).await;
-    assert!(late.unwrap_err().to_string().contains("is closed"));
+    let result = within_timeout(servers.server_tools("git", None, RUN)).await;
+    assert!(result.unwrap_err().to_string().contains("is closed"));
 }

@@ -22,11 +22,11 @@ async fn a_slow_restart_continues_after_its_caller_gave_up() {
     let mut spec = hostile_spec("slow_again", dir.path());
     spec.timeout = TIMEOUT;
     let (servers, _) = single_server(spec);
-    let once = tool(&servers, "environment").await;
+    let environment = tool(&servers, "environment").await;
     call(&servers, "die", json!({})).await.unwrap_err();
     let (ctx, _progress) = tool_context();
     for _ in 0..2 {
-        let failure = within_timeout(once.call(json!({}), &ctx)).await.unwrap_err();
+        let failure = within_timeout(environment.call(json!({}), &ctx)).await.unwrap_err();
         let message = failure.to_string();
         assert!(!failure.is_outcome_unknown(), "{message}");
         assert!(message.ends_with("was not ready within 1 s; the call was not sent"), "{message}");
@@ -34,7 +34,7 @@ async fn a_slow_restart_continues_after_its_caller_gave_up() {
     std::fs::write(dir.path().join("go"), "").unwrap();
     // This call waits for the start that is already in progress.
     call(&servers, "hello", json!({})).await.unwrap();
-    within_timeout(once.call(json!({}), &ctx)).await.unwrap();
+    within_timeout(environment.call(json!({}), &ctx)).await.unwrap();
     assert_eq!(lines(dir.path(), "started"), 2);
 }
 
@@ -70,8 +70,8 @@ async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
         let tools = servers.server_tools("guarded", None, RUN);
         tokio::pin!(tools);
         // A call would have timed out by now, and so would the handshake after it.
-        let early = timeout(Duration::from_millis(1_500), &mut tools).await;
-        assert!(early.is_err(), "{:?}", early.map(|tools| tools.is_ok()));
+        let result = timeout(Duration::from_millis(1_500), &mut tools).await;
+        assert!(result.is_err(), "{:?}", result.map(|tools| tools.is_ok()));
         server.get("/do?gate=true").await;
         assert_eq!(within_timeout(tools).await.unwrap().len(), 3);
     }
@@ -82,7 +82,7 @@ async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
 /// Returns why the login is missing, and whether that is transient.
 async fn login_error(servers: &McpServers) -> (String, bool) {
     match within_timeout(servers.server_tools("guarded", None, RUN)).await {
-        Err(McpError::LoginRequired { reason: why, is_transient, .. }) => (why, is_transient),
+        Err(McpError::LoginRequired { reason, is_transient, .. }) => (reason, is_transient),
         other => panic!("{other:?}"),
     }
 }
@@ -97,8 +97,8 @@ async fn an_expired_login_is_reported_before_a_call_is_sent() {
     server.get("/do?revoke=1&lasts=5").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     server.get("/do?revoke_refresh=1").await;
-    let (why, is_transient) = login_error(&servers).await;
-    assert_eq!(why, "the login was revoked; run `longhaul mcp login guarded`");
+    let (reason, is_transient) = login_error(&servers).await;
+    assert_eq!(reason, "the login was revoked; run `longhaul mcp login guarded`");
     assert!(!is_transient);
     assert_eq!(server.stats().await["calls"], 2);
     server.log_in(&servers, "").await.unwrap();
@@ -111,14 +111,14 @@ async fn outages_are_transient_and_error_responses_permanent() {
     let server = OAuthServer::start();
     server.log_in(&server.servers(), "").await.unwrap();
     server.get("/do?revoke=1").await;
-    for (fault, expect) in [
+    for (fault, expected) in [
         ("well_known=503", true),
         ("well_known=404", true),
         ("well_known=0&refresh_error=%22invalid_client%22", false),
         ("refresh_error=%22temporarily_unavailable%22", true),
     ] {
         server.get(&format!("/do?{fault}")).await;
-        let (why, is_transient) = login_error(&server.servers()).await;
-        assert_eq!(is_transient, expect, "{fault}: {why}");
+        let (reason, is_transient) = login_error(&server.servers()).await;
+        assert_eq!(is_transient, expected, "{fault}: {reason}");
     }
 }

@@ -76,15 +76,18 @@ async fn a_call_is_sent_again_with_the_answers_and_the_state_of_the_request() {
     let first = call_anew(dir.path(), ("asks_with_state", &input), None).await.unwrap();
     let first = suspended(first);
     assert!(!first.suspension.may_repeat && !first.suspension.must_cancel);
-    let SuspendedCallWait::Answer(asked) = &first.wait else { panic!("no question: {first:?}") };
-    assert_eq!((asked.asker.as_str(), asked.message.as_str()), ("The MCP server `newer`", "who?"));
-    let then = resume(first, answered("Ada"));
-    let second = call_anew(dir.path(), ("asks_with_state", &input), then).await.unwrap();
+    let SuspendedCallWait::Answer(prompt) = &first.wait else { panic!("no question: {first:?}") };
+    assert_eq!(
+        (prompt.asker.as_str(), prompt.message.as_str()),
+        ("The MCP server `newer`", "who?")
+    );
+    let resumption = resume(first, answered("Ada"));
+    let second = call_anew(dir.path(), ("asks_with_state", &input), resumption).await.unwrap();
     // The second question is asked without another request to the server.
     assert_eq!(lines(dir.path(), "asked"), 1);
-    let then = resume(suspended(second), Some(ToolQuestionAnswer::Declined));
-    let done = call_anew(dir.path(), ("asks_with_state", &input), then).await.unwrap();
-    let sent: Value = serde_json::from_str(output(done).lines().last().unwrap()).unwrap();
+    let resumption = resume(suspended(second), Some(ToolQuestionAnswer::Declined));
+    let reply = call_anew(dir.path(), ("asks_with_state", &input), resumption).await.unwrap();
+    let sent: Value = serde_json::from_str(output(reply).lines().last().unwrap()).unwrap();
     let expected = json!({
         "requestState": state,
         "inputResponses": {
@@ -100,11 +103,11 @@ async fn a_call_is_sent_again_with_the_answers_and_the_state_of_the_request() {
 async fn a_server_that_asks_too_much_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let input = json!({ "requests": { "a": question() }, "times": 100 });
-    let mut then = None;
+    let mut resumption = None;
     let mut questions = 0;
     let failure = loop {
-        match call_anew(dir.path(), ("asks_with_state", &input), then).await {
-            Ok(reply) => then = resume(suspended(reply), answered("Ada")),
+        match call_anew(dir.path(), ("asks_with_state", &input), resumption).await {
+            Ok(reply) => resumption = resume(suspended(reply), answered("Ada")),
             Err(failure) => break failure,
         }
         questions += 1;
@@ -145,14 +148,14 @@ async fn only_the_newer_protocol_offers_questions_and_tasks() {
 #[tokio::test]
 async fn a_task_is_asked_about_by_its_id_until_it_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let done = json!({ "content": [{ "type": "text", "text": "finished" }] });
+    let result = json!({ "content": [{ "type": "text", "text": "finished" }] });
     let input = json!({
         "task": { "pollIntervalMs": 700, "ttlMs": 60_000, "statusMessage": "begins" },
         "script": [
             { "status": "working", "statusMessage": "half\u{1b}way", "pollIntervalMs": 0 },
             "die",
             { "code": -32603, "message": "busy" },
-            { "status": "completed", "result": done },
+            { "status": "completed", "result": result },
         ],
     });
     let mut reply = call_anew(dir.path(), ("task", &input), None).await.unwrap();
@@ -221,19 +224,20 @@ async fn a_task_that_ends_without_a_result_is_a_failure_with_a_reason() {
 #[tokio::test]
 async fn the_question_of_a_task_is_answered_with_an_update() {
     let dir = tempfile::tempdir().unwrap();
-    let asks = json!({ "status": "input_required", "inputRequests": { "q": question() } });
-    let done = json!({ "status": "completed",
+    let input_required =
+        json!({ "status": "input_required", "inputRequests": { "q": question() } });
+    let completed = json!({ "status": "completed",
                        "result": { "content": [{ "type": "text", "text": "thanks" }] } });
-    let input = json!({ "script": [asks, asks, done] });
-    let begun = suspended(call_anew(dir.path(), ("task", &input), None).await.unwrap());
-    let asked = call_anew(dir.path(), ("task", &input), resume(begun, None)).await.unwrap();
-    let asked = suspended(asked);
-    assert!(matches!(asked.wait, SuspendedCallWait::Answer(_)) && asked.suspension.must_cancel);
-    let then = resume(asked, answered("Ada"));
+    let input = json!({ "script": [input_required, input_required, completed] });
+    let first = suspended(call_anew(dir.path(), ("task", &input), None).await.unwrap());
+    let prompt = call_anew(dir.path(), ("task", &input), resume(first, None)).await.unwrap();
+    let prompt = suspended(prompt);
+    assert!(matches!(prompt.wait, SuspendedCallWait::Answer(_)) && prompt.suspension.must_cancel);
+    let resumption = resume(prompt, answered("Ada"));
     // The server still lists the question, which is not asked again.
-    let waits = suspended(call_anew(dir.path(), ("task", &input), then).await.unwrap());
-    assert!(matches!(waits.wait, SuspendedCallWait::Poll { .. }), "{waits:?}");
-    let reply = call_anew(dir.path(), ("task", &input), resume(waits, None)).await.unwrap();
+    let polling = suspended(call_anew(dir.path(), ("task", &input), resumption).await.unwrap());
+    assert!(matches!(polling.wait, SuspendedCallWait::Poll { .. }), "{polling:?}");
+    let reply = call_anew(dir.path(), ("task", &input), resume(polling, None)).await.unwrap();
     assert_eq!(output(reply), "thanks");
     let updated: Value = serde_json::from_str(&read(dir.path(), "updated")).unwrap();
     assert_eq!(updated, json!({ "q": { "action": "accept", "content": { "name": "Ada" } } }));
@@ -260,21 +264,23 @@ async fn the_question_of_a_server_of_the_official_sdk_is_answered_after_a_restar
     let dir = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/asking_mcp.py");
     packages();
-    let mut then = None;
+    let mut resumption = None;
     for round in 0..2 {
         let spec = python_spec("sdk", &["-B", program.to_str().unwrap(), "stdio"]);
         let (servers, _) = single_server(spec);
-        let booking = tool(&servers, "book_table").await;
+        let reservation_tool = tool(&servers, "book_table").await;
         let (ctx, _progress) = tool_context();
         let input = json!({ "date": "2026-12-24" });
         let reply =
-            within_timeout(booking.call_or_suspend(input, &ctx, then.take())).await.unwrap();
+            within_timeout(reservation_tool.call_or_suspend(input, &ctx, resumption.take()))
+                .await
+                .unwrap();
         servers.close_all_servers().await;
         match round {
             0 => {
                 let stored = suspended(reply);
                 let answer = RawJson::from_serialize(&json!({ "people": 4 }));
-                then = resume(stored, Some(ToolQuestionAnswer::Answered(answer)));
+                resumption = resume(stored, Some(ToolQuestionAnswer::Answered(answer)));
             }
             _ => assert_eq!(output(reply), "booked 2026-12-24 for 4"),
         }

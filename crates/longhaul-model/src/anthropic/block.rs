@@ -61,8 +61,8 @@ impl BlockKind {
 impl BlockBuilder {
     /// Parses the JSON of a block, from a start event or from a complete reply.
     pub(super) fn from_json(block_json: &str) -> Result<Self, String> {
-        let whole = RawJson::parse(block_json).map_err(|bad| bad.to_string())?;
-        if !whole.as_str().starts_with('{') {
+        let raw_block = RawJson::parse(block_json).map_err(|error| error.to_string())?;
+        if !raw_block.as_str().starts_with('{') {
             return Err("a block is not an object".to_owned());
         }
         let mut fields = JsonObject::parse(block_json).unwrap_or_default();
@@ -81,7 +81,7 @@ impl BlockBuilder {
                 input: fields.take_field("input"),
                 json: String::new(),
             },
-            _ => BlockKind::Other { raw: whole, json: String::new() },
+            _ => BlockKind::Other { raw: raw_block, json: String::new() },
         };
         Ok(Self { kind, fields, deferred: StreamedFieldFragments::default() })
     }
@@ -123,23 +123,23 @@ impl BlockBuilder {
             "input_json_delta" => "partial_json",
             _ => "",
         };
-        let more = delta.try_string_field(field)?.unwrap_or_default();
+        let fragment = delta.try_string_field(field)?.unwrap_or_default();
         let bytes = match kind {
             // Signatures don't count as output tokens.
             "signature_delta" => 0,
-            _ => more.len() as u64,
+            _ => fragment.len() as u64,
         };
         match (&mut self.kind, kind) {
             (BlockKind::Text(text), "text_delta") => {
-                text.push_str(&more);
-                return Ok((more, bytes));
+                text.push_str(&fragment);
+                return Ok((fragment, bytes));
             }
-            (BlockKind::Thinking { text, .. }, "thinking_delta") => text.push_str(&more),
+            (BlockKind::Thinking { text, .. }, "thinking_delta") => text.push_str(&fragment),
             (BlockKind::Thinking { signature, .. }, "signature_delta") => {
-                *signature = (!more.is_empty()).then_some(more);
+                *signature = (!fragment.is_empty()).then_some(fragment);
             }
             (BlockKind::Call { json, .. } | BlockKind::Other { json, .. }, "input_json_delta") => {
-                json.push_str(&more);
+                json.push_str(&fragment);
             }
             (_, "citations_delta") => {
                 let citation = delta.raw_field("citation").map(|raw| format!("[{}]", raw.get()));
@@ -161,9 +161,9 @@ impl BlockBuilder {
 
     /// Returns the finished content block.
     pub(super) fn into_content_block(self) -> Block {
-        let Self { kind, mut fields, deferred: later } = self;
-        let untouched = later.is_empty();
-        later.merge_into(&mut fields);
+        let Self { kind, mut fields, deferred } = self;
+        let is_unchanged = deferred.is_empty();
+        deferred.merge_into(&mut fields);
         for name in kind.known_fields() {
             _ = fields.take_field(name);
         }
@@ -182,7 +182,7 @@ impl BlockBuilder {
                 input: parse_tool_arguments(input, &json),
                 extra: fields.to_json(),
             }),
-            BlockKind::Other { raw, json } if untouched && json.is_empty() => Block::Other(raw),
+            BlockKind::Other { raw, json } if is_unchanged && json.is_empty() => Block::Other(raw),
             BlockKind::Other { raw, json } => {
                 if !json.is_empty() {
                     fields.set_field("input", parse_tool_arguments(None, &json));

@@ -183,16 +183,16 @@ impl StreamEventDecoder for StreamDecoder {
     }
 
     fn decode_body(&mut self, body_text: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let strange =
+        let malformed_body_error =
             || DecodeError::Malformed("the body is neither a stream nor a message".to_owned());
-        let body = LenientObject::parse(body_text).map_err(|_| strange())?;
+        let body = LenientObject::parse(body_text).map_err(|_| malformed_body_error())?;
         let content = body.list_field("content");
-        let bare =
+        let is_bare_error =
             content.is_none() && body.raw_field("error").is_some_and(is_non_empty_json_value);
-        if bare || body.string_field("type").as_deref() == Some("error") {
+        if is_bare_error || body.string_field("type").as_deref() == Some("error") {
             return Err(DecodeError::ProviderError(body_text.to_owned()));
         }
-        for block in content.ok_or_else(strange)? {
+        for block in content.ok_or_else(malformed_body_error)? {
             self.push_block(block.get(), sink)?;
         }
         if let Some(usage) = body.raw_field("usage") {

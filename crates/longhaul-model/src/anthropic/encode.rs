@@ -73,18 +73,18 @@ impl MessageEncoder for MessagesApi {
     fn encode_reply(&self, target: &mut MessagePieceCollector<'_, MessageRole>, reply: &Reply) {
         let is_own = reply.api == self.label;
         // Extra fields of a block are only sent back to the API that added them.
-        let own = |extra: &'_ Option<RawJson>| extra.clone().filter(|_| is_own);
+        let extra_if_own = |extra: &'_ Option<RawJson>| extra.clone().filter(|_| is_own);
         for block in &reply.blocks {
             let block = match block {
                 Block::Text(block_text) if block_text.text.trim().is_empty() => continue,
                 Block::Text(block_text) => text_block(&block_text.text)
-                    .with_fields_of_object(own(&block_text.extra).as_ref()),
+                    .with_fields_of_object(extra_if_own(&block_text.extra).as_ref()),
                 // Signatures and unknown blocks of another API are not valid here.
                 Block::Thinking(_) | Block::Other(_) if !is_own => continue,
-                Block::Thinking(thought) => JsonObject::with_type_field("thinking")
-                    .with_field("thinking", &thought.text)
-                    .with_field("signature", thought.signature.as_deref().unwrap_or_default())
-                    .with_fields_of_object(thought.extra.as_ref()),
+                Block::Thinking(thinking) => JsonObject::with_type_field("thinking")
+                    .with_field("thinking", &thinking.text)
+                    .with_field("signature", thinking.signature.as_deref().unwrap_or_default())
+                    .with_fields_of_object(thinking.extra.as_ref()),
                 Block::Other(raw) => {
                     target.add_raw_piece(MessageRole::Assistant, raw);
                     continue;
@@ -100,7 +100,7 @@ impl MessageEncoder for MessagesApi {
                     )
                     .with_field("name", &call_ids::to_valid_tool_name(&call.name, NAME_MAX))
                     .with_field("input", &tool_arguments_as_object(&call.input))
-                    .with_fields_of_object(own(&call.extra).as_ref()),
+                    .with_fields_of_object(extra_if_own(&call.extra).as_ref()),
             };
             target.add_piece(MessageRole::Assistant, &block);
         }

@@ -18,7 +18,7 @@ pub(super) fn compare_messages(
     for (index, pair) in recorded.iter().zip(current).enumerate() {
         compare_json(&format!("message {}", skipped + index + 1), pair.0, pair.1)?;
     }
-    let (recorded_in_all, now_in_all) = (skipped + recorded.len(), skipped + current.len());
+    let (recorded_count, current_count) = (skipped + recorded.len(), skipped + current.len());
     if recorded.len() == current.len() {
         return Ok(());
     }
@@ -29,8 +29,8 @@ pub(super) fn compare_messages(
     let lines = pretty_json(&first);
     let lines: Vec<String> = lines.lines().take(LINES_MAX).map(str::to_owned).collect();
     Err(format!(
-        "the request has {now_in_all} messages, but the recording has {recorded_in_all}; the first message that only \
-         one side has:\n{}",
+        "the request has {current_count} messages, but the recording has {recorded_count}; the \
+         first message that only one side has:\n{}",
         format_diff_lines(sign, &lines)
     ))
 }
@@ -51,20 +51,20 @@ pub(super) fn compare_texts(text_name: &str, recorded: &str, current: &str) -> R
     }
     let (old, new): (Vec<&str>, Vec<&str>) =
         (recorded.lines().collect(), current.lines().collect());
-    let same = old.iter().zip(&new).take_while(|(old, new)| old == new);
-    let line = same.count();
+    let common_prefix = old.iter().zip(&new).take_while(|(old, new)| old == new);
+    let line = common_prefix.count();
     let (old, new) = (&old[line..], &new[line..]);
-    let ends = old.iter().rev().zip(new.iter().rev());
-    let ends = ends.take_while(|(old, new)| old == new).count();
-    let part = |lines: &[&str]| -> Vec<String> {
-        let lines = lines.iter().take((lines.len() - ends).min(LINES_MAX));
+    let common_suffix = old.iter().rev().zip(new.iter().rev());
+    let common_suffix = common_suffix.take_while(|(old, new)| old == new).count();
+    let differing_lines = |lines: &[&str]| -> Vec<String> {
+        let lines = lines.iter().take((lines.len() - common_suffix).min(LINES_MAX));
         lines.map(|line| (*line).to_owned()).collect()
     };
     Err(format!(
         "{text_name} differs from line {} on:\n{}\n{}",
         line + 1,
-        format_diff_lines('-', &part(old)),
-        format_diff_lines('+', &part(new))
+        format_diff_lines('-', &differing_lines(old)),
+        format_diff_lines('+', &differing_lines(new))
     ))
 }
 

@@ -95,20 +95,23 @@ impl RecordedResponse {
 impl RecordedRequest {
     /// Returns the difference between a request and the previous request of the run.
     pub(super) fn from_request(request: &ModelRequest, previous: Option<&ModelRequest>) -> Self {
-        let new = |body: &StoredText, old: Option<&StoredText>| match body {
+        let text_if_changed = |body: &StoredText, old: Option<&StoredText>| match body {
             StoredText::Inline(text) if old != Some(body) => Some(text.to_string()),
             StoredText::Inline(_) | StoredText::Blob(_) => None,
         };
-        let tools = new(&request.tools, previous.map(|previous| &previous.tools));
-        let same = previous.map_or(0, |previous| {
+        let tools = text_if_changed(&request.tools, previous.map(|previous| &previous.tools));
+        let reused_count = previous.map_or(0, |previous| {
             let pairs = previous.messages.iter().zip(request.messages.iter());
             pairs.take_while(|(old, new)| old == new).count()
         });
         Self {
-            system: new(&request.system, previous.map(|previous| &previous.system)),
+            system: text_if_changed(&request.system, previous.map(|previous| &previous.system)),
             tools: tools.and_then(|tools| RawJson::parse(tools).ok()),
-            reused_messages: same,
-            new_messages: request.messages[same..].iter().map(RawJson::from_serialize).collect(),
+            reused_messages: reused_count,
+            new_messages: request.messages[reused_count..]
+                .iter()
+                .map(RawJson::from_serialize)
+                .collect(),
         }
     }
 }
@@ -147,37 +150,37 @@ impl Cassette {
     /// Loads a cassette from a file. An incomplete last line is ignored, because the recording
     /// process may have died while writing it.
     pub fn load(path: &Path) -> Result<Self, CassetteError> {
-        let mut reading = CassetteLineReader::open(path)?;
-        let label = reading.next_line()?.unwrap_or_default();
-        let header: CassetteHeader = serde_json::from_slice(&label).map_err(|error| {
-            reading.invalid_line_error(format!("the line is not a cassette header: {error}"))
+        let mut reader = CassetteLineReader::open(path)?;
+        let header_line = reader.next_line()?.unwrap_or_default();
+        let header: CassetteHeader = serde_json::from_slice(&header_line).map_err(|error| {
+            reader.invalid_line_error(format!("the line is not a cassette header: {error}"))
         })?;
         if header.cassette != FORMAT_VERSION {
             let format = header.cassette;
-            return Err(reading.invalid_line_error(format!(
+            return Err(reader.invalid_line_error(format!(
                 "the file has format {format}, but this build supports format {FORMAT_VERSION}"
             )));
         }
         let mut exchanges: Vec<RecordedExchange> = Vec::new();
         let mut messages = 0;
-        while let Some(line) = reading.next_line()? {
+        while let Some(line) = reader.next_line()? {
             let exchange: RecordedExchange = match serde_json::from_slice(&line) {
                 Ok(exchange) => exchange,
                 Err(_) if !line.ends_with(b"\n") => break,
                 Err(error) => {
-                    return Err(reading.invalid_line_error(format!(
+                    return Err(reader.invalid_line_error(format!(
                         "the line is not a recorded exchange: {error}"
                     )));
                 }
             };
-            if let Some(question) = &exchange.request {
-                if question.reused_messages > messages {
-                    return Err(reading.invalid_line_error(format!(
+            if let Some(request) = &exchange.request {
+                if request.reused_messages > messages {
+                    return Err(reader.invalid_line_error(format!(
                         "the request reuses {} messages, but the previous request has {messages}",
-                        question.reused_messages
+                        request.reused_messages
                     )));
                 }
-                messages = question.reused_messages + question.new_messages.len();
+                messages = request.reused_messages + request.new_messages.len();
             }
             exchanges.push(exchange);
         }
@@ -224,20 +227,20 @@ struct CassetteLineReader<'a> {
 
 impl<'a> CassetteLineReader<'a> {
     fn open(path: &'a Path) -> Result<Self, CassetteError> {
-        let unreadable = |why| CassetteError::unreadable_file(path, why);
-        let strange = |why| CassetteError::invalid_line(path, 1, why);
+        let unreadable_error = |error| CassetteError::unreadable_file(path, error);
+        let invalid_file_error = |reason| CassetteError::invalid_line(path, 1, reason);
         // Opening a pipe would block until its other end is opened.
-        let about = std::fs::metadata(path).map_err(unreadable)?;
-        if !about.is_file() {
-            return Err(strange("the path is not a regular file".to_owned()));
+        let metadata = std::fs::metadata(path).map_err(unreadable_error)?;
+        if !metadata.is_file() {
+            return Err(invalid_file_error("the path is not a regular file".to_owned()));
         }
-        if about.len() > BYTES_MAX {
-            let length = about.len();
-            return Err(strange(format!(
+        if metadata.len() > BYTES_MAX {
+            let length = metadata.len();
+            return Err(invalid_file_error(format!(
                 "the file has {length} bytes, but at most {BYTES_MAX} are allowed"
             )));
         }
-        let file = std::fs::File::open(path).map_err(unreadable)?;
+        let file = std::fs::File::open(path).map_err(unreadable_error)?;
         Ok(Self { path, lines: BufReader::new(file.take(BYTES_MAX)), line_number: 0 })
     }
 
@@ -245,10 +248,11 @@ impl<'a> CassetteLineReader<'a> {
     /// file.
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, CassetteError> {
         let mut line = Vec::new();
-        let read = self.lines.read_until(b'\n', &mut line);
-        let read = read.map_err(|why| CassetteError::unreadable_file(self.path, why))?;
+        let byte_count = self.lines.read_until(b'\n', &mut line);
+        let byte_count =
+            byte_count.map_err(|error| CassetteError::unreadable_file(self.path, error))?;
         self.line_number += 1;
-        Ok((read > 0).then_some(line))
+        Ok((byte_count > 0).then_some(line))
     }
 
     fn invalid_line_error(&self, reason: String) -> CassetteError {

@@ -115,10 +115,10 @@ impl CassetteRecorder {
             request: Some(RecordedRequest::from_request(request, recording.previous.as_ref())),
             response,
         };
-        let written = redacted_json_line(&exchange, &self.redactor)
+        let write_result = redacted_json_line(&exchange, &self.redactor)
             .and_then(|line| recording.file.write_all(line.as_bytes()));
         recording.previous = Some(request.clone());
-        match written {
+        match write_result {
             Ok(()) => state.exchange_count += 1,
             Err(error) => _ = state.error.get_or_insert(error),
         }
@@ -129,19 +129,19 @@ impl CassetteRecorder {
     /// path is then unchanged.
     pub fn finish_and_count_exchanges(&self) -> std::io::Result<Option<(PathBuf, usize)>> {
         let mut state = self.lock();
-        let written = state.exchange_count;
+        let exchange_count = state.exchange_count;
         let Some(recording) = state.recording.take() else {
             return Ok(None);
         };
         let error = state.error.take();
         drop(state);
-        if written == 0 || error.is_some() {
+        if exchange_count == 0 || error.is_some() {
             _ = std::fs::remove_file(&recording.temp_path);
             return error.map_or(Ok(None), Err);
         }
         recording.file.sync_all()?;
         std::fs::rename(&recording.temp_path, &recording.path)?;
-        Ok(Some((recording.path, written)))
+        Ok(Some((recording.path, exchange_count)))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, RecorderState> {

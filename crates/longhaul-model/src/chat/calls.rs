@@ -114,8 +114,9 @@ impl ToolCallsBuilder {
             let position = *self.call_by_index.get(&index)?;
             let call = self.calls.get(position)?;
             // Some servers give all calls the same index.
-            let is_other = !call.id.is_empty() && !fragment.id.is_empty() && call.id != fragment.id;
-            return (!is_other || fragment.name.is_empty()).then_some(position);
+            let is_other_call =
+                !call.id.is_empty() && !fragment.id.is_empty() && call.id != fragment.id;
+            return (!is_other_call || fragment.name.is_empty()).then_some(position);
         }
         match (fragment.id.as_str(), fragment.name.as_str()) {
             ("", "") => self.calls.len().checked_sub(1),
@@ -132,21 +133,22 @@ impl ToolCallsBuilder {
 
 impl ToolCallFragment {
     fn parse(fragment_json: &str) -> Result<Self, DecodeError> {
-        let malformed = |problem: &str| DecodeError::Malformed(format!("a tool call {problem}"));
+        let malformed_error =
+            |problem: &str| DecodeError::Malformed(format!("a tool call {problem}"));
         let mut rest =
-            JsonObject::parse(fragment_json).ok_or_else(|| malformed("is not an object"))?;
+            JsonObject::parse(fragment_json).ok_or_else(|| malformed_error("is not an object"))?;
         let function = rest.take_field("function").filter(is_not_null);
         // Some servers omit the object around name and arguments.
         let mut function = match function {
             Some(function) => JsonObject::parse(function.as_str())
-                .ok_or_else(|| malformed("has a function that is not an object"))?,
+                .ok_or_else(|| malformed_error("has a function that is not an object"))?,
             None => JsonObject::default(),
         };
-        let mut either = |name: &str| {
+        let mut take_from_either = |name: &str| {
             let found = function.take_field(name).or_else(|| rest.take_field(name));
             found.filter(is_not_null)
         };
-        let (name, arguments) = (either("name"), either("arguments"));
+        let (name, arguments) = (take_from_either("name"), take_from_either("arguments"));
         let index = rest.take_field("index");
         let id = rest.take_field("id");
         let mut extra = JsonObject::default();
@@ -180,7 +182,7 @@ impl PartialToolCall {
         }
         if let Some(arguments) = fragment.arguments {
             match serde_json::from_str::<String>(arguments.as_str()) {
-                Ok(more) => self.json.push_str(&more),
+                Ok(text) => self.json.push_str(&text),
                 Err(_) => self.input = Some(arguments),
             }
         }

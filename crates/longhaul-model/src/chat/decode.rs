@@ -75,7 +75,7 @@ impl ReasoningText {
 
     fn into_thinking_block(self) -> Option<Block> {
         let field = self.field?;
-        let named = (field != REASONING_CONTENT).then(|| {
+        let field_extra = (field != REASONING_CONTENT).then(|| {
             let mut extra = JsonObject::default();
             extra.set_field(REASONING_FIELD, RawJson::from_serialize(&field));
             extra.to_json()
@@ -83,7 +83,7 @@ impl ReasoningText {
         Some(Block::Thinking(ThinkingBlock {
             text: self.text.into(),
             signature: None,
-            extra: named.flatten(),
+            extra: field_extra.flatten(),
         }))
     }
 }
@@ -99,11 +99,11 @@ impl StreamDecoder {
         if self.model.is_none() {
             self.model = chunk.string_field("model").filter(|name| !name.is_empty());
         }
-        let mut moved = self.update_token_counts_if_present(chunk.raw_field("usage"));
+        let mut has_progress = self.update_token_counts_if_present(chunk.raw_field("usage"));
         for choice in parse_choices(chunk)?.iter().filter(|choice| is_first_choice(choice)) {
-            moved |= self.decode_choice(choice, sink)?;
+            has_progress |= self.decode_choice(choice, sink)?;
         }
-        Ok(moved)
+        Ok(has_progress)
     }
 
     /// Applies a `usage` object, if there is one. Returns whether there was one.
@@ -124,8 +124,8 @@ impl StreamDecoder {
         if let Some(error) = choice_error(choice) {
             return Err(DecodeError::ProviderError(error));
         }
-        let before = self.bytes;
-        let counted = self.update_token_counts_if_present(choice.raw_field("usage"));
+        let bytes_before = self.bytes;
+        let has_usage = self.update_token_counts_if_present(choice.raw_field("usage"));
         if let Some(delta) =
             choice.raw_field("delta").filter(|delta| is_non_empty_json_value(delta))
         {
@@ -138,27 +138,27 @@ impl StreamDecoder {
         if let Some(error) = reason.as_deref().and_then(error_for_finish_reason) {
             return Err(DecodeError::ProviderError(error));
         }
-        let is_over = reason.is_some();
+        let is_finished = reason.is_some();
         self.finish_reason = reason.or_else(|| self.finish_reason.take());
-        Ok(counted || is_over || self.bytes > before)
+        Ok(has_usage || is_finished || self.bytes > bytes_before)
     }
 
     /// Applies a delta of the stream, or the complete message of a reply that is not streamed.
     fn decode_delta(
         &mut self,
         raw: &str,
-        whole: bool,
+        is_complete: bool,
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let nonsense = || DecodeError::Malformed("a message is not an object".to_owned());
-        let mut fields = JsonObject::parse(raw).ok_or_else(nonsense)?;
+        let malformed_error = || DecodeError::Malformed("a message is not an object".to_owned());
+        let mut fields = JsonObject::parse(raw).ok_or_else(malformed_error)?;
         let mut take =
             |name: &str| fields.take_field(name).filter(|value| value.as_str() != "null");
         for field in [REASONING_CONTENT, REASONING] {
-            let thought = take(field).and_then(|thought| parse_json_string(&thought));
+            let reasoning = take(field).and_then(|reasoning| parse_json_string(&reasoning));
             self.bytes += self
                 .reasoning
-                .append_reasoning_and_count_bytes(field, &thought.unwrap_or_default());
+                .append_reasoning_and_count_bytes(field, &reasoning.unwrap_or_default());
         }
         let content = take("content");
         if let Some(content) = content {
@@ -169,7 +169,7 @@ impl StreamDecoder {
             self.append_and_emit_text(&refusal, sink);
         }
         if let Some(calls) = take("tool_calls") {
-            self.bytes += self.calls.apply_tool_calls(calls.as_str(), whole)?;
+            self.bytes += self.calls.apply_tool_calls(calls.as_str(), is_complete)?;
         }
         if let Some(call) = take("function_call") {
             self.bytes += self.calls.apply_function_call_and_count_bytes(call.as_str())?;
@@ -208,10 +208,10 @@ impl StreamDecoder {
                 Some("thinking" | "reasoning") => {
                     let inner = part.get("thinking").unwrap_or(&part);
                     let pieces = inner.as_array().into_iter().flatten().filter_map(text);
-                    let thought = inner.as_str().map(str::to_owned).or_else(|| text(inner));
-                    let thought: String = thought.into_iter().chain(pieces).collect();
+                    let reasoning = inner.as_str().map(str::to_owned).or_else(|| text(inner));
+                    let reasoning: String = reasoning.into_iter().chain(pieces).collect();
                     self.bytes +=
-                        self.reasoning.append_reasoning_and_count_bytes("content", &thought);
+                        self.reasoning.append_reasoning_and_count_bytes("content", &reasoning);
                 }
                 Some(_) | None => self.append_and_emit_text(&text(&part).unwrap_or_default(), sink),
             }
@@ -266,31 +266,37 @@ impl StreamEventDecoder for StreamDecoder {
         }
         let is_error = event.name.as_deref() == Some("error");
         // Servers that omit the blank lines between events also omit the one before `[DONE]`.
-        let done = event.data.trim_end().strip_suffix(DONE);
-        let done = done.filter(|before| before.ends_with('\n'));
-        let lines =
-            done.map(|before| SseEvent { data: before.trim_end().to_owned(), ..event.clone() });
-        let frames = lines.as_ref().unwrap_or(event).parse_json_data::<LenientObject<'_>>();
+        let data_before_done = event.data.trim_end().strip_suffix(DONE);
+        let data_before_done = data_before_done.filter(|data| data.ends_with('\n'));
+        let event_before_done = data_before_done
+            .map(|data| SseEvent { data: data.trim_end().to_owned(), ..event.clone() });
+        let frames =
+            event_before_done.as_ref().unwrap_or(event).parse_json_data::<LenientObject<'_>>();
         if is_error || matches!(&frames, Ok(frames) if frames.iter().any(wire::is_error_chunk)) {
             return Err(DecodeError::ProviderError(event.data.clone()));
         }
         let frames = frames.map_err(invalid_json_error)?;
-        let mut moved = false;
+        let mut has_progress = false;
         for frame in &frames {
-            moved |= self.decode_chunk(frame, sink)?;
+            has_progress |= self.decode_chunk(frame, sink)?;
         }
-        Ok(match (done.is_some() && self.is_reply_complete_without_final_event(), moved) {
-            (true, _) => StreamEventEffect::Done,
-            (false, true) => StreamEventEffect::Progress,
-            (false, false) => StreamEventEffect::Ignored,
-        })
+        Ok(
+            match (
+                data_before_done.is_some() && self.is_reply_complete_without_final_event(),
+                has_progress,
+            ) {
+                (true, _) => StreamEventEffect::Done,
+                (false, true) => StreamEventEffect::Progress,
+                (false, false) => StreamEventEffect::Ignored,
+            },
+        )
     }
 
     fn decode_body(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let strange =
+        let malformed_body_error =
             || DecodeError::Malformed("the body is neither a stream nor a completion".to_owned());
-        let frame = LenientObject::parse(body).map_err(|_| strange())?;
-        let choices = parse_choices(&frame).map_err(|_| strange())?;
+        let frame = LenientObject::parse(body).map_err(|_| malformed_body_error())?;
+        let choices = parse_choices(&frame).map_err(|_| malformed_body_error())?;
         if wire::is_error_chunk(&frame) {
             return Err(DecodeError::ProviderError(body.to_owned()));
         }
@@ -299,7 +305,7 @@ impl StreamEventDecoder for StreamDecoder {
                 && (choice.raw_field("message").is_some() || choice_error(choice).is_some())
         };
         if !choices.iter().any(is_reply) {
-            return Err(strange());
+            return Err(malformed_body_error());
         }
         self.decode_chunk(&frame, sink).map(|_| ())
     }

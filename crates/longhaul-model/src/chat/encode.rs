@@ -80,20 +80,20 @@ impl MessageEncoder for ChatCompletionsApi {
 
     fn encode_reply(&self, target: &mut MessagePieceCollector<'_, ChatMessageKind>, reply: &Reply) {
         let is_own = reply.api == self.label;
-        let keeps = is_own && !self.quirks.no_extras;
-        let (mut content_text, mut thought) = (String::new(), None);
+        let keeps_extras = is_own && !self.quirks.no_extras;
+        let (mut content_text, mut reasoning) = (String::new(), None);
         let (mut extras, mut calls) = (Vec::new(), Vec::new());
         for block in &reply.blocks {
             match block {
                 Block::Text(text) => content_text.push_str(&text.text),
                 // Reasoning and extra fields of another provider are not valid here.
                 Block::Thinking(_) | Block::Other(_) if !is_own => {}
-                Block::Thinking(one) => {
-                    thought = reasoning_field_name(one).map(|field| (field, &*one.text))
+                Block::Thinking(thinking) => {
+                    reasoning = reasoning_field_name(thinking).map(|field| (field, &*thinking.text))
                 }
-                Block::Other(raw) => extras.extend(keeps.then_some(raw)),
+                Block::Other(raw) => extras.extend(keeps_extras.then_some(raw)),
                 Block::ToolCall(call) => {
-                    let short: String = call.id.chars().take(FOREIGN_ID_MAX).collect();
+                    let truncated_id: String = call.id.chars().take(FOREIGN_ID_MAX).collect();
                     let id = match is_own {
                         true => target.register_tool_call(
                             call,
@@ -102,28 +102,28 @@ impl MessageEncoder for ChatCompletionsApi {
                         ),
                         false => target.register_tool_call(
                             call,
-                            &short,
+                            &truncated_id,
                             ToolCallIds::assign_valid_call_id,
                         ),
                     };
-                    let extra = call.extra.as_ref().filter(|_| keeps);
+                    let extra = call.extra.as_ref().filter(|_| keeps_extras);
                     calls.push(Self::encode_tool_call(&id, call).with_fields_of_object(extra));
                 }
             }
         }
-        let is_silent = content_text.trim().is_empty();
+        let is_text_empty = content_text.trim().is_empty();
         // Servers reject a message with neither content nor calls.
-        if is_silent && calls.is_empty() {
+        if is_text_empty && calls.is_empty() {
             return;
         }
-        let content = match is_silent {
+        let content = match is_text_empty {
             false => Some(&*content_text),
             true => self.quirks.empty_content.then_some(""),
         };
         let mut turn = message_with_role("assistant", &content);
         if self.quirks.send_reasoning && !calls.is_empty() {
-            let (field, thought) = thought.unwrap_or((REASONING_CONTENT, EMPTY_REASONING));
-            turn = turn.with_field(field, thought);
+            let (field, reasoning) = reasoning.unwrap_or((REASONING_CONTENT, EMPTY_REASONING));
+            turn = turn.with_field(field, reasoning);
         }
         let turn =
             extras.into_iter().fold(turn, |turn, extra| turn.with_fields_of_object(Some(extra)));
@@ -228,12 +228,12 @@ pub(super) fn build_chat_messages(
     parts: &EncodedRequestParts<'_, ChatMessageKind>,
 ) -> Vec<RawJson> {
     let pieces: Vec<&EncodedMessagePiece<ChatMessageKind>> = parts.conversation_pieces().collect();
-    let of_one = |one: &&EncodedMessagePiece<ChatMessageKind>,
-                  next: &&EncodedMessagePiece<ChatMessageKind>| {
+    let is_same_message = |one: &&EncodedMessagePiece<ChatMessageKind>,
+                           next: &&EncodedMessagePiece<ChatMessageKind>| {
         one.kind == ChatMessageKind::User && next.kind == ChatMessageKind::User
     };
-    let messages = pieces.chunk_by(of_one).map(|pieces| match pieces {
-        [whole] => whole.json.clone(),
+    let messages = pieces.chunk_by(is_same_message).map(|pieces| match pieces {
+        [piece] => piece.json.clone(),
         user_pieces => {
             let parts = user_pieces.iter().flat_map(|piece| user_message_parts(&piece.json));
             RawJson::from_serialize(&message_with_role(
@@ -269,8 +269,8 @@ fn user_message_content(mut parts: Vec<RawJson>) -> RawJson {
 
 /// Returns the name of the message field in which reasoning is sent back. `None` means that the
 /// server did not send the reasoning in such a field.
-fn reasoning_field_name(thought: &ThinkingBlock) -> Option<&'static str> {
-    let Some(extra) = &thought.extra else {
+fn reasoning_field_name(thinking: &ThinkingBlock) -> Option<&'static str> {
+    let Some(extra) = &thinking.extra else {
         return Some(REASONING_CONTENT);
     };
     let name = JsonObject::parse(extra.as_str())?.take_string_field(REASONING_FIELD)?;

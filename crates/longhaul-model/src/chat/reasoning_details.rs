@@ -41,12 +41,12 @@ impl ReasoningDetails {
     }
 
     fn append_or_add_fragment(&mut self, fragment: JsonObject) {
-        let same = |detail: &&mut ReasoningDetail| {
-            let alike = |name: &str| detail.fields.get(name) == fragment.get(name);
-            fragment.get("index").is_some() && alike("index") && alike("type")
+        let is_same_detail = |detail: &&mut ReasoningDetail| {
+            let has_same = |name: &str| detail.fields.get(name) == fragment.get(name);
+            fragment.get("index").is_some() && has_same("index") && has_same("type")
         };
         let is_full = self.0.len() >= DETAILS_MAX;
-        match self.0.last_mut().filter(same) {
+        match self.0.last_mut().filter(is_same_detail) {
             Some(last) => last.append_fragment(fragment),
             None if is_full => {}
             None => self.0.push(ReasoningDetail {
@@ -58,9 +58,9 @@ impl ReasoningDetails {
 
     /// Returns all reasoning details as one JSON list. `None` means that there are no details.
     pub(super) fn into_json(self) -> Option<RawJson> {
-        let all = self.0.into_iter().filter_map(ReasoningDetail::into_detail_json);
-        let all: Vec<String> = all.map(|detail| detail.as_str().to_owned()).collect();
-        let list = (!all.is_empty()).then(|| format!("[{}]", all.join(",")));
+        let details = self.0.into_iter().filter_map(ReasoningDetail::into_detail_json);
+        let details: Vec<String> = details.map(|detail| detail.as_str().to_owned()).collect();
+        let list = (!details.is_empty()).then(|| format!("[{}]", details.join(",")));
         RawJson::parse(list?).ok()
     }
 }

@@ -52,9 +52,9 @@ pub(super) const NAME_MAX: usize = 64;
 
 /// Whether a chunk of the stream is an error, in any of the known formats.
 pub(super) fn is_error_chunk(chunk: &LenientObject<'_>) -> bool {
-    let named = chunk.raw_field("object");
-    let named = named.is_some_and(|kind| kind.get() == r#""error""#);
-    named || chunk.raw_field("error").is_some_and(is_non_empty_json_value)
+    let object = chunk.raw_field("object");
+    let is_error_object = object.is_some_and(|kind| kind.get() == r#""error""#);
+    is_error_object || chunk.raw_field("error").is_some_and(is_non_empty_json_value)
 }
 
 /// Whether a choice of a response is the first choice. Only one choice is requested.
@@ -73,13 +73,13 @@ pub(super) fn choice_error(choice: &LenientObject<'_>) -> Option<String> {
 pub(super) fn stop_reason(
     finish_reason: Option<&str>,
     has_calls: bool,
-    refused: bool,
+    is_refusal: bool,
 ) -> StopReason {
     match finish_reason {
         Some("length" | "max_tokens" | "model_length") => StopReason::MaxTokens,
         Some("content_filter" | "sensitive" | "refusal") => StopReason::Refusal,
         Some("stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn") | None => {
-            match (refused, has_calls) {
+            match (is_refusal, has_calls) {
                 (true, _) => StopReason::Refusal,
                 (false, true) => StopReason::ToolUse,
                 (false, false) => StopReason::EndTurn,

@@ -103,12 +103,12 @@ const MESSAGE_PHRASES: &[(&str, FailureClass)] = &[
 
 /// Returns the failure class of an error body with this HTTP status.
 pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
-    let named = |name: &Option<String>| {
+    let class_of_name = |name: &Option<String>| {
         let name = name.as_deref()?;
         let row = ERROR_NAMES.iter().find(|(error_name, _)| *error_name == name);
         row.map(|(_, class)| *class)
     };
-    let class = named(&error.code).or_else(|| named(&error.kind));
+    let class = class_of_name(&error.code).or_else(|| class_of_name(&error.kind));
     let class = match class {
         // Some servers use this name for every error; the status is more specific.
         Some(FailureClass::Server) | None => class_from_status(status),

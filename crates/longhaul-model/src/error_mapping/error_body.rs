@@ -48,7 +48,7 @@ impl ErrorBody {
 
     fn from_json(value: &Value) -> Self {
         let error = value.get("error").unwrap_or(value);
-        let named = |name: &str| {
+        let text_field = |name: &str| {
             let found = error.get(name).or_else(|| value.get(name))?;
             match found {
                 Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -61,13 +61,13 @@ impl ErrorBody {
             }
         };
         let message = error.as_str().map(str::to_owned);
-        let message = message.or_else(|| named("message")).or_else(|| named("detail"));
+        let message = message.or_else(|| text_field("message")).or_else(|| text_field("detail"));
         let message = message.unwrap_or_else(|| value.to_string());
-        let status = named("code").and_then(|code| code.parse().ok());
+        let status = text_field("code").and_then(|code| code.parse().ok());
         Self {
-            kind: named("type").filter(|kind| is_error_name(kind) && kind != "error"),
+            kind: text_field("type").filter(|kind| is_error_name(kind) && kind != "error"),
             // A number repeats the HTTP status.
-            code: named("code").filter(|code| is_error_name(code)),
+            code: text_field("code").filter(|code| is_error_name(code)),
             status: status.filter(|status| (400..600).contains(status)),
             message: match upstream_error_text(error) {
                 Some(upstream_error) => format!("{message}: {upstream_error}"),

@@ -32,22 +32,22 @@ pub(super) fn retry_delay_from_headers(
 /// Returns the delay until the last of the exhausted rate limits resets. If no limit is reported as
 /// exhausted, returns the delay until the first limit resets.
 fn rate_limit_reset_delay(headers: &HeaderMap, now: Timestamp) -> Option<Millis> {
-    let mut empty = None;
-    let mut first = None;
+    let mut exhausted_delay = None;
+    let mut earliest_delay = None;
     for (name, value) in headers {
-        let Some(remaining) = rate_limit_remaining_header_name(name.as_str()) else {
+        let Some(remaining_header) = rate_limit_remaining_header_name(name.as_str()) else {
             continue;
         };
         let Some(wait) = value.to_str().ok().and_then(|text| parse_delay(text.trim(), now)) else {
             continue;
         };
-        let left = headers.get(remaining).and_then(|left| left.to_str().ok());
-        if left.is_some_and(|left| left.trim() == "0") {
-            empty = empty.max(Some(wait));
+        let remaining_count = headers.get(remaining_header).and_then(|count| count.to_str().ok());
+        if remaining_count.is_some_and(|count| count.trim() == "0") {
+            exhausted_delay = exhausted_delay.max(Some(wait));
         }
-        first = Some(first.map_or(wait, |first: Millis| first.min(wait)));
+        earliest_delay = Some(earliest_delay.map_or(wait, |earliest: Millis| earliest.min(wait)));
     }
-    empty.or(first)
+    exhausted_delay.or(earliest_delay)
 }
 
 /// Returns the name of the `remaining` header that belongs to the given `reset` header of a rate
@@ -96,9 +96,9 @@ fn delay_until(unix_micros: f64, now: Timestamp) -> Millis {
 }
 
 fn parse_number(text: &str) -> Option<f64> {
-    let digits = |c: char| c.is_ascii_digit() || c == '.';
-    let plain = !text.is_empty() && text.chars().all(digits);
-    plain.then(|| text.parse().ok()).flatten()
+    let is_digit_or_dot = |c: char| c.is_ascii_digit() || c == '.';
+    let is_number = !text.is_empty() && text.chars().all(is_digit_or_dot);
+    is_number.then(|| text.parse().ok()).flatten()
 }
 
 /// Rounds a delay up to whole milliseconds, so that a retry does not come too early.

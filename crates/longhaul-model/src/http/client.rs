@@ -18,16 +18,16 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Parses the base URL of a server. A URL with credentials or a query is rejected, because base
 /// URLs are shown to people.
 pub(super) fn parse_base_url(base_url: &str) -> Result<Url, HttpError> {
-    let bad = |why: &str| HttpError::InvalidBaseUrl(why.to_owned());
-    let url: Url = base_url.trim().parse().map_err(|_| bad("invalid URL"))?;
+    let invalid_url_error = |reason: &str| HttpError::InvalidBaseUrl(reason.to_owned());
+    let url: Url = base_url.trim().parse().map_err(|_| invalid_url_error("invalid URL"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad("only http:// and https:// are supported"));
+        return Err(invalid_url_error("only http:// and https:// are supported"));
     }
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-        return Err(bad("it must not contain a user name, password or query"));
+        return Err(invalid_url_error("it must not contain a user name, password or query"));
     }
     if url.host().is_none() {
-        return Err(bad("it has no host"));
+        return Err(invalid_url_error("it has no host"));
     }
     Ok(url)
 }
@@ -36,7 +36,7 @@ pub(super) fn parse_base_url(base_url: &str) -> Result<Url, HttpError> {
 pub(super) fn build_client(
     base: &Url,
     connect: Duration,
-    made: &ConnectionCounter,
+    conn_counter: &ConnectionCounter,
 ) -> Result<Client, HttpError> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
@@ -49,7 +49,7 @@ pub(super) fn build_client(
         .pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .tcp_nodelay(true)
         .connect_timeout(connect)
-        .connector_layer(made.clone());
+        .connector_layer(conn_counter.clone());
     let client = match net::may_use_proxy(base.host_str().unwrap_or_default()) {
         true => client,
         false => client.no_proxy(),

@@ -85,9 +85,9 @@ fn format_duration(duration: Duration) -> String {
 
 /// Whether the error means that the connection was closed before a response started.
 fn is_connection_closed(error: &reqwest::Error) -> bool {
-    let mut deeper = error.source();
-    while let Some(found) = deeper {
-        if let Some(io) = found.downcast_ref::<io::Error>() {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
             return matches!(
                 io.kind(),
                 io::ErrorKind::ConnectionReset
@@ -98,19 +98,19 @@ fn is_connection_closed(error: &reqwest::Error) -> bool {
             );
         }
         // hyper doesn't expose this error kind, so its message is compared.
-        if found.to_string() == "connection closed before message completed" {
+        if cause.to_string() == "connection closed before message completed" {
             return true;
         }
-        deeper = found.source();
+        source = cause.source();
     }
     false
 }
 
 /// Returns the message of the innermost error. The errors around it only add context.
 pub(super) fn root_cause_message(error: &dyn Error) -> String {
-    let mut deepest = error;
-    while let Some(deeper) = deepest.source() {
-        deepest = deeper;
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
-    deepest.to_string()
+    cause.to_string()
 }

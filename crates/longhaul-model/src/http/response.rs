@@ -62,12 +62,12 @@ impl SizeLimitedResponse {
         if let Some(chunk) = self.peeked.take() {
             return Ok(Some(chunk));
         }
-        let (wait, late) = match self.bytes_read {
+        let (wait, timeout_error) = match self.bytes_read {
             0 => (self.limits.first_byte, HttpError::ResponseTimeout(self.limits.first_byte)),
             _ => (self.limits.idle, HttpError::IdleTimeout(self.limits.idle)),
         };
         let next = tokio::time::timeout(wait, self.response.chunk()).await;
-        let piece = next.map_err(|_| late)?.map_err(HttpError::from_body_error)?;
+        let piece = next.map_err(|_| timeout_error)?.map_err(HttpError::from_body_error)?;
         self.bytes_read += piece.as_ref().map_or(0, Bytes::len);
         match self.bytes_read > self.limits.max_bytes {
             true => Err(HttpError::ResponseTooLarge(self.limits.max_bytes)),
@@ -79,8 +79,8 @@ impl SizeLimitedResponse {
     /// stream in spite of its content type and must be read chunk by chunk.
     pub(crate) async fn read_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         let stall = self.limits.stall;
-        let all = tokio::time::timeout(stall, self.read_untimed_body_unless_stream()).await;
-        all.map_err(|_| HttpError::StallTimeout(stall))?
+        let result = tokio::time::timeout(stall, self.read_untimed_body_unless_stream()).await;
+        result.map_err(|_| HttpError::StallTimeout(stall))?
     }
 
     async fn read_untimed_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
@@ -92,11 +92,11 @@ impl SizeLimitedResponse {
                 true => body.extend_from_slice(piece.trim_ascii_start()),
                 false => body.extend_from_slice(&piece),
             }
-            if !is_decided && STREAM_PREFIXES.iter().any(|begin| body.starts_with(begin)) {
+            if !is_decided && STREAM_PREFIXES.iter().any(|prefix| body.starts_with(prefix)) {
                 self.peeked = Some(body.into());
                 return Ok(None);
             }
-            is_decided = !STREAM_PREFIXES.iter().any(|begin| begin.starts_with(&body));
+            is_decided = !STREAM_PREFIXES.iter().any(|prefix| prefix.starts_with(&body));
         }
         Ok(Some(body))
     }
@@ -106,7 +106,7 @@ impl SizeLimitedResponse {
     pub(crate) async fn read_error_body(&mut self) -> Vec<u8> {
         let wait = self.limits.stall.min(ERROR_BODY_TIMEOUT);
         let mut body = Vec::new();
-        let some = async {
+        let read_chunks = async {
             while body.len() < ERROR_BODY_BYTES_MAX
                 && let Ok(Some(piece)) = self.next_chunk().await
             {
@@ -114,7 +114,7 @@ impl SizeLimitedResponse {
             }
         };
         // On a timeout the part received so far is used.
-        _ = tokio::time::timeout(wait, some).await;
+        _ = tokio::time::timeout(wait, read_chunks).await;
         body.truncate(ERROR_BODY_BYTES_MAX);
         body
     }

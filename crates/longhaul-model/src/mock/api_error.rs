@@ -96,16 +96,16 @@ impl ApiError {
 
     /// Renders the error as a response with the given request ID, in the format of an API.
     pub(crate) fn to_response(&self, api: ApiKind, request_id: &str) -> MockResponse {
-        let mut answer =
+        let mut response =
             MockResponse::with_json_body(self.status, self.render_body(api, request_id))
                 .with_request_id(api, request_id);
         if matches!(self.status, 408 | 409 | 429 | 500..) {
             let seconds = RETRY_AFTER_MS.div_ceil(1_000);
-            answer.headers.push(("retry-after", seconds.to_string()));
+            response.headers.push(("retry-after", seconds.to_string()));
             let millis = RETRY_AFTER_MS.to_string();
-            answer.headers.push(("retry-after-ms", millis));
+            response.headers.push(("retry-after-ms", millis));
         }
-        answer
+        response
     }
 
     fn render_body(&self, api: ApiKind, request_id: &str) -> String {

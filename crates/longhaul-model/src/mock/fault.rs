@@ -40,8 +40,9 @@ impl FaultSettings {
     /// Returns the HTTP status with which the request with this number, counted from 1, fails.
     /// `None` means that the request succeeds.
     pub(crate) fn failure_status_of_request(&self, request_number: u64) -> Option<u16> {
-        let fail = self.failure.filter(|fail| request_number.is_multiple_of(fail.every.get()));
-        fail.map(|fail| fail.status)
+        let failure =
+            self.failure.filter(|failure| request_number.is_multiple_of(failure.every.get()));
+        failure.map(|failure| failure.status)
     }
 
     /// Whether the stream with this number, counted from 1, is cut off in the middle.
@@ -92,12 +93,12 @@ impl Fault {
 /// Injects a fault into a response. `error_event` returns the event with which the provider reports
 /// an error in a stream.
 pub(crate) fn inject_fault(
-    mut answer: MockResponse,
+    mut response: MockResponse,
     fault: Option<Fault>,
     error_event: impl FnOnce() -> Bytes,
 ) -> MockResponse {
-    let (ending, last) = match fault {
-        None | Some(Fault::Status(_)) => return answer,
+    let (termination, last) = match fault {
+        None | Some(Fault::Status(_)) => return response,
         Some(Fault::Cut) => (ResponseTermination::Truncated, None),
         Some(Fault::Stall) => (ResponseTermination::Stalled, None),
         Some(Fault::Garbage) => {
@@ -105,8 +106,8 @@ pub(crate) fn inject_fault(
         }
         Some(Fault::Error) => (ResponseTermination::Clean, Some(error_event())),
     };
-    answer.termination = ending;
-    match &mut answer.body {
+    response.termination = termination;
+    match &mut response.body {
         // The content length is that of the full body, but only half of it is sent.
         MockBody::Full(body) => match last {
             None => *body = body.slice(..body.len() / 2),
@@ -117,5 +118,5 @@ pub(crate) fn inject_fault(
             events.extend(last);
         }
     }
-    answer
+    response
 }

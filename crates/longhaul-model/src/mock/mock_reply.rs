@@ -66,17 +66,18 @@ const RESPONSE_ID_PREFIX: &str = "resp_";
 pub(crate) fn turn_from_response_id(response_id: &str) -> Option<u32> {
     let rest = response_id.strip_prefix(RESPONSE_ID_PREFIX)?;
     let (turn, digits) = rest.split_at_checked(8)?;
-    let is_ours = digits.len() == HASH_DIGITS && digits.bytes().all(|one| one.is_ascii_hexdigit());
-    u32::from_str_radix(turn, 16).ok().filter(|_| is_ours)
+    let is_mock_id =
+        digits.len() == HASH_DIGITS && digits.bytes().all(|one| one.is_ascii_hexdigit());
+    u32::from_str_radix(turn, 16).ok().filter(|_| is_mock_id)
 }
 
 /// Splits the arguments of a tool call into a few chunks for streaming.
 pub(crate) fn argument_chunks(arguments: &str) -> Vec<&str> {
-    let each = arguments.len().div_ceil(CHUNKS_MAX).max(1);
+    let chunk_len = arguments.len().div_ceil(CHUNKS_MAX).max(1);
     let mut rest = arguments;
     let mut pieces = Vec::with_capacity(CHUNKS_MAX);
     while !rest.is_empty() {
-        let end = rest.ceil_char_boundary(each);
+        let end = rest.ceil_char_boundary(chunk_len);
         let (piece, after) = rest.split_at(end);
         pieces.push(piece);
         rest = after;

@@ -107,13 +107,13 @@ impl<'a> ContentValue<'a> {
         field_path: impl Display,
     ) -> Result<Self, String> {
         let text = raw.map_or("null", RawValue::get).trim_start();
-        let read = match text.as_bytes().first() {
+        let content = match text.as_bytes().first() {
             Some(b'"') => serde_json::from_str(text).map(Self::Text),
             Some(b'[') => serde_json::from_str(text).map(Self::Parts),
             Some(b'n') => Ok(Self::Parts(Vec::new())),
             _ => return Err(format!("{field_path}: expected a string or a list of parts")),
         };
-        read.map_err(|error| format!("{field_path}: {error}"))
+        content.map_err(|error| format!("{field_path}: {error}"))
     }
 
     /// Converts the value to the parts of a user message or a tool result.

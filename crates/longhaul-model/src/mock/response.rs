@@ -51,9 +51,9 @@ impl MockResponse {
     /// Returns a response that streams the given events.
     pub(crate) fn with_event_stream(events: Vec<Bytes>) -> Self {
         let kind = "text/event-stream; charset=utf-8";
-        let mut answer = Self::new(200, kind, MockBody::Stream(events));
-        answer.headers.push(("cache-control", "no-cache".to_owned()));
-        answer
+        let mut response = Self::new(200, kind, MockBody::Stream(events));
+        response.headers.push(("cache-control", "no-cache".to_owned()));
+        response
     }
 
     fn new(status: u16, content_type: &str, content: MockBody) -> Self {

@@ -37,7 +37,7 @@ pub enum ScriptLookupError {
 /// Whether a name may be the name of a script: ASCII letters, digits, `-`, `_` and `.`, not
 /// starting with `.`.
 pub fn is_valid_script_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let length = 1..=NAME_BYTES_MAX;
-    length.contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain)
+    length.contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_name_byte)
 }

@@ -58,7 +58,9 @@ impl StreamDecoder {
             "response.incomplete" => return self.on_response_end(event_object, "incomplete", sink),
             "response.failed" => return self.on_response_end(event_object, "failed", sink),
             other => match FragmentKind::kind_and_is_full_text_of_event(other) {
-                Some((piece, whole)) => self.on_item_fragment(event_object, piece, whole, sink)?,
+                Some((fragment_kind, is_full_text)) => {
+                    self.on_item_fragment(event_object, fragment_kind, is_full_text, sink)?
+                }
                 None => return Ok(StreamEventEffect::Ignored),
             },
         }
@@ -78,14 +80,14 @@ impl StreamDecoder {
         event_object: &LenientObject<'_>,
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let (item, at) = self.parse_item_of_event(event_object)?;
+        let (item, key) = self.parse_item_of_event(event_object)?;
         // A fragment may have come before its item.
-        let late = self.find_item_position(&at).filter(|position| {
-            let late = self.items.get(*position);
-            late.is_some_and(|late| !late.has_started())
+        let unstarted_position = self.find_item_position(&key).filter(|position| {
+            let item = self.items.get(*position);
+            item.is_some_and(|item| !item.has_started())
         });
-        let open = self.get_or_add_item(late, at)?;
-        open.update_from_started_item(item, sink);
+        let item_builder = self.get_or_add_item(unstarted_position, key)?;
+        item_builder.update_from_started_item(item, sink);
         Ok(())
     }
 
@@ -94,15 +96,18 @@ impl StreamDecoder {
         event_object: &LenientObject<'_>,
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let (item, at) = self.parse_item_of_event(event_object)?;
-        let found = self.find_item_position(&at);
-        let before = found.and_then(|position| self.items.get(position));
-        if at.id.is_some() && before.is_some_and(|before| before.already_has_complete_item(&item)) {
+        let (item, key) = self.parse_item_of_event(event_object)?;
+        let position = self.find_item_position(&key);
+        let existing_item = position.and_then(|position| self.items.get(position));
+        if key.id.is_some()
+            && existing_item.is_some_and(|existing| existing.already_has_complete_item(&item))
+        {
             return Ok(());
         }
-        let started = found.filter(|_| before.is_some_and(|before| !before.is_complete));
-        let open = self.get_or_add_item(started, at)?;
-        open.update_from_complete_item(item, sink);
+        let open_position =
+            position.filter(|_| existing_item.is_some_and(|existing| !existing.is_complete));
+        let item_builder = self.get_or_add_item(open_position, key)?;
+        item_builder.update_from_complete_item(item, sink);
         Ok(())
     }
 
@@ -113,11 +118,11 @@ impl StreamDecoder {
     ) -> Result<(), DecodeError> {
         let index = event_object.number_field("content_index").unwrap_or(0);
         // Other parts are repeated in their item, or come as fragments of reasoning.
-        if let Some((piece, text)) =
+        if let Some((fragment_kind, text)) =
             event_object.raw_field("part").and_then(|part| parse_text_part(part.get()))
         {
-            self.find_or_add_item_of_fragment(event_object, piece)?.replace_part_fragments(
-                (piece, index),
+            self.find_or_add_item_of_fragment(event_object, fragment_kind)?.replace_part_fragments(
+                (fragment_kind, index),
                 text,
                 sink,
             );
@@ -128,28 +133,27 @@ impl StreamDecoder {
     fn on_item_fragment(
         &mut self,
         event_object: &LenientObject<'_>,
-        piece: FragmentKind,
-        whole: bool,
+        fragment_kind: FragmentKind,
+        is_full_text: bool,
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
         let index = event_object.number_field("summary_index");
         let index = index.or_else(|| event_object.number_field("content_index")).unwrap_or(0);
-        match whole {
+        match is_full_text {
             true => {
-                if let Some(text) = event_object.try_string_field(piece.full_text_field())? {
-                    self.find_or_add_item_of_fragment(event_object, piece)?.replace_part_fragments(
-                        (piece, index),
-                        text,
-                        sink,
-                    );
+                if let Some(text) =
+                    event_object.try_string_field(fragment_kind.full_text_field())?
+                {
+                    self.find_or_add_item_of_fragment(event_object, fragment_kind)?
+                        .replace_part_fragments((fragment_kind, index), text, sink);
                 }
             }
             false => {
                 _ = required_field(event_object, "delta")?;
-                let more = event_object.try_string_field("delta")?.unwrap_or_default();
-                self.find_or_add_item_of_fragment(event_object, piece)?.append_fragment(
-                    (piece, index),
-                    &more,
+                let delta = event_object.try_string_field("delta")?.unwrap_or_default();
+                self.find_or_add_item_of_fragment(event_object, fragment_kind)?.append_fragment(
+                    (fragment_kind, index),
+                    &delta,
                     sink,
                 );
             }
@@ -164,11 +168,11 @@ impl StreamDecoder {
         event_object: &LenientObject<'_>,
     ) -> Result<(RawJson, OutputItemKey), DecodeError> {
         let item = parse_item_object(required_field(event_object, "item")?)?;
-        let at = OutputItemKey {
+        let key = OutputItemKey {
             index: event_object.number_field("output_index"),
             id: item_id(&item).or_else(|| event_object.string_field("item_id")),
         };
-        Ok((item, at))
+        Ok((item, key))
     }
 
     /// Returns the output item that the fragment in an event belongs to. If there is no such item,
@@ -176,17 +180,17 @@ impl StreamDecoder {
     fn find_or_add_item_of_fragment(
         &mut self,
         event_object: &LenientObject<'_>,
-        piece: FragmentKind,
+        fragment_kind: FragmentKind,
     ) -> Result<&mut OutputItemBuilder, DecodeError> {
-        let at = OutputItemKey {
+        let key = OutputItemKey {
             index: event_object.number_field("output_index"),
             id: event_object.string_field("item_id"),
         };
-        let found = self.find_item_position(&at).filter(|position| {
-            let found = self.items.get(*position);
-            found.is_some_and(|found| found.accepts_fragment(piece))
+        let position = self.find_item_position(&key).filter(|position| {
+            let item = self.items.get(*position);
+            item.is_some_and(|item| item.accepts_fragment(fragment_kind))
         });
-        self.get_or_add_item(found, at)
+        self.get_or_add_item(position, key)
     }
 
     /// Returns the position in `items` of the item with this index and ID. Some servers count items
@@ -195,15 +199,15 @@ impl StreamDecoder {
         let by_id = key.id.as_ref().and_then(|id| self.item_by_id.get(id)).copied();
         let Some(index) = key.index else {
             let last = self.items.len().checked_sub(1);
-            let open =
+            let open_position =
                 last.filter(|last| self.items.get(*last).is_some_and(|one| !one.is_complete));
-            return by_id.or(open);
+            return by_id.or(open_position);
         };
-        let here = |position: &usize| {
+        let has_index = |position: &usize| {
             let item = self.items.get(*position);
             item.is_some_and(|item| item.index == index)
         };
-        by_id.filter(here).or_else(|| self.item_by_index.get(&index).copied())
+        by_id.filter(has_index).or_else(|| self.item_by_index.get(&index).copied())
     }
 
     /// Returns the item at the given position. Without a position, adds and returns a new item.
@@ -232,7 +236,7 @@ impl StreamDecoder {
     fn on_response_end(
         &mut self,
         event_object: &LenientObject<'_>,
-        ended: &str,
+        final_status: &str,
         sink: &dyn DeltaSink,
     ) -> Result<StreamEventEffect, DecodeError> {
         let response =
@@ -241,7 +245,7 @@ impl StreamDecoder {
         let response = response.map_err(|error| {
             DecodeError::Malformed(format!("an event has an invalid `response`: {error}"))
         })?;
-        self.finish_response(&response.unwrap_or_default(), ended, sink)?;
+        self.finish_response(&response.unwrap_or_default(), final_status, sink)?;
         Ok(StreamEventEffect::Done)
     }
 
@@ -250,7 +254,7 @@ impl StreamDecoder {
     fn finish_response(
         &mut self,
         response: &LenientObject<'_>,
-        ended: &str,
+        final_status: &str,
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
         let output = response.list_field("output").unwrap_or_default();
@@ -260,19 +264,20 @@ impl StreamDecoder {
         if let Some(usage) = response.raw_field("usage") {
             self.counts.update_from_usage(&USAGE, usage.get());
         }
-        let unsettled = ["in_progress", "queued"];
-        let status =
-            response.string_field("status").filter(|status| !unsettled.contains(&status.as_str()));
-        let status = status.unwrap_or_else(|| ended.to_owned());
-        if status == "failed" || ended == "failed" {
+        let unfinished_statuses = ["in_progress", "queued"];
+        let status = response
+            .string_field("status")
+            .filter(|status| !unfinished_statuses.contains(&status.as_str()));
+        let status = status.unwrap_or_else(|| final_status.to_owned());
+        if status == "failed" || final_status == "failed" {
             let error = response.raw_field("error").map_or(UNKNOWN_ERROR, RawValue::get);
             return Err(DecodeError::ProviderError(error.to_owned()));
         }
         self.merge_output_items(&output, sink)?;
         check_tool_call_count(self.items.iter().filter(|item| item.is_tool_call()).count())?;
         if self.items.iter().any(OutputItemBuilder::is_unknown_call) {
-            let what = "received arguments of a call that was never started";
-            return Err(DecodeError::Malformed(what.to_owned()));
+            let message = "received arguments of a call that was never started";
+            return Err(DecodeError::Malformed(message.to_owned()));
         }
         self.stop_info = ResponseStopInfo { status, reason };
         Ok(())
@@ -285,24 +290,25 @@ impl StreamDecoder {
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
         let known_count = self.items.len();
-        let complete =
+        let is_complete =
             known_count == output.len() && self.items.iter().all(|item| item.is_complete);
-        if complete || output.len() < known_count {
+        if is_complete || output.len() < known_count {
             return Ok(());
         }
-        let received = std::mem::take(&mut self.items);
-        let mut received: Vec<Option<OutputItemBuilder>> = received.into_iter().map(Some).collect();
+        let old_items = std::mem::take(&mut self.items);
+        let mut old_items: Vec<Option<OutputItemBuilder>> =
+            old_items.into_iter().map(Some).collect();
         for (index, raw) in (0..).zip(output) {
             let item = parse_item_object(raw.get())?;
             let by_id = item_id(&item).and_then(|id| self.item_by_id.get(&id));
             let positions = [by_id, self.item_by_index.get(&index)];
             let mut positions = positions.into_iter().flatten();
-            let before =
-                positions.find_map(|position| received.get_mut(*position).and_then(Option::take));
-            let mut open = before.unwrap_or_default();
-            open.index = index;
-            open.update_from_complete_item(item, sink);
-            self.items.push(open);
+            let old_item =
+                positions.find_map(|position| old_items.get_mut(*position).and_then(Option::take));
+            let mut item_builder = old_item.unwrap_or_default();
+            item_builder.index = index;
+            item_builder.update_from_complete_item(item, sink);
+            self.items.push(item_builder);
         }
         Ok(())
     }
@@ -318,11 +324,11 @@ struct OutputItemKey {
 impl ResponseDecoder for StreamDecoder {
     fn into_decoded_reply(mut self, api_label: &str) -> DecodedReply {
         self.items.sort_by_key(|item| item.index);
-        let refuses = self.items.iter().any(OutputItemBuilder::is_refusal);
+        let is_refusal = self.items.iter().any(OutputItemBuilder::is_refusal);
         let blocks = self.items.into_iter().flat_map(OutputItemBuilder::into_blocks);
         let (reply, has_calls) = build_reply(api_label, blocks);
         DecodedReply {
-            stop: self.stop_info.stop_reason(refuses, has_calls),
+            stop: self.stop_info.stop_reason(is_refusal, has_calls),
             reply,
             model: self.model,
         }
@@ -338,9 +344,9 @@ impl StreamEventDecoder for StreamDecoder {
         decode_event_objects(event, |raw| {
             let frame = LenientObject::parse(raw.get()).map_err(invalid_json_error)?;
             let kind = event_type(&frame, event);
-            let nameless =
+            let is_untyped_error =
                 kind.is_empty() && frame.raw_field("error").is_some_and(is_non_empty_json_value);
-            if nameless || matches!(&*kind, "error" | "response.error") {
+            if is_untyped_error || matches!(&*kind, "error" | "response.error") {
                 return Err(DecodeError::ProviderError(raw.get().to_owned()));
             }
             self.on_stream_event(&kind, &frame, sink)
@@ -348,23 +354,23 @@ impl StreamEventDecoder for StreamDecoder {
     }
 
     fn decode_body(&mut self, body_text: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let strange =
+        let malformed_body_error =
             || DecodeError::Malformed("the body is neither a stream nor a response".to_owned());
-        let body = LenientObject::parse(body_text).map_err(|_| strange())?;
+        let body = LenientObject::parse(body_text).map_err(|_| malformed_body_error())?;
         let has_output = body.list_field("output").is_some();
         if body.string_field("type").as_deref() == Some("error") {
             return Err(DecodeError::ProviderError(body_text.to_owned()));
         }
         match (body.string_field("status").as_deref(), body.raw_field("error")) {
             (Some("in_progress" | "queued"), _) => {
-                let what = "a response that is not finished";
-                return Err(DecodeError::Malformed(what.to_owned()));
+                let message = "a response that is not finished";
+                return Err(DecodeError::Malformed(message.to_owned()));
             }
             (Some("failed"), _) => {}
             (_, Some(error)) if !has_output && is_non_empty_json_value(error) => {
                 return Err(DecodeError::ProviderError(format!(r#"{{"error":{}}}"#, error.get())));
             }
-            (_, _) if !has_output => return Err(strange()),
+            (_, _) if !has_output => return Err(malformed_body_error()),
             (_, _) => {}
         }
         self.finish_response(&body, "completed", sink)
@@ -380,7 +386,8 @@ impl StreamEventDecoder for StreamDecoder {
 }
 
 fn parse_item_object(item_json: &str) -> Result<RawJson, DecodeError> {
-    let item = RawJson::parse(item_json).map_err(|bad| DecodeError::Malformed(bad.to_string()))?;
+    let item =
+        RawJson::parse(item_json).map_err(|error| DecodeError::Malformed(error.to_string()))?;
     match item.as_str().starts_with('{') {
         true => Ok(item),
         false => Err(DecodeError::Malformed("an item is not an object".to_owned())),

@@ -56,11 +56,11 @@ impl MessageEncoder for ResponsesApi {
             blocks = rest;
             match block {
                 Block::Text(text_block) => {
-                    let more = encoder.text_blocks_of_same_message(rest);
-                    blocks = &rest[more.len()..];
-                    encoder.encode_text_blocks(target, text_block, &more);
+                    let following_blocks = encoder.text_blocks_of_same_message(rest);
+                    blocks = &rest[following_blocks.len()..];
+                    encoder.encode_text_blocks(target, text_block, &following_blocks);
                 }
-                Block::Thinking(thought) => encoder.queue_reasoning(thought),
+                Block::Thinking(thinking) => encoder.queue_reasoning(thinking),
                 Block::Other(raw) => encoder.encode_provider_specific_block(target, raw),
                 Block::ToolCall(call) => encoder.encode_tool_call(target, call),
             }
@@ -90,22 +90,22 @@ fn new_call_output_item(call_id: &str) -> JsonObject {
 fn tool_result_output(result: &ToolResult, images: &EncodedImages) -> RawJson {
     let parts = result.content.iter().filter(|part| is_non_empty_part(part));
     let parts: Vec<&Part> = parts.collect();
-    let marked =
+    let needs_error_prefix =
         result.is_error && !parts.first().is_some_and(|part| starts_with_error_prefix(part));
     let is_shown = |part: &&Part| match part {
         Part::Image(image) => images.image_base64(image).is_some(),
         Part::Text(_) => false,
     };
     if parts.iter().any(is_shown) {
-        let mark = JsonObject::with_type_field("input_text")
+        let error_part = JsonObject::with_type_field("input_text")
             .with_field("text", &format!("{ERROR_PREFIX}:"));
         let parts = parts.iter().map(|part| encode_part(part, images));
-        let mark = marked.then_some(mark).into_iter();
-        return RawJson::from_serialize(&mark.chain(parts).collect::<Vec<_>>());
+        let error_part = needs_error_prefix.then_some(error_part).into_iter();
+        return RawJson::from_serialize(&error_part.chain(parts).collect::<Vec<_>>());
     }
     let text: Vec<Cow<'_, str>> = parts.into_iter().map(part_text).collect();
     let text = text.join("\n");
-    RawJson::from_serialize(&match (marked, text.is_empty()) {
+    RawJson::from_serialize(&match (needs_error_prefix, text.is_empty()) {
         (false, _) => text,
         (true, false) => format!("{ERROR_PREFIX}: {text}"),
         (true, true) => ERROR_PREFIX.to_owned(),
@@ -165,15 +165,15 @@ struct ReplyEncoder<'a> {
 }
 
 impl<'a> ReplyEncoder<'a> {
-    const fn new(own: bool) -> Self {
-        Self { is_own: own, pending_reasoning: Vec::new(), is_reasoning_missing: false }
+    const fn new(is_own: bool) -> Self {
+        Self { is_own, pending_reasoning: Vec::new(), is_reasoning_missing: false }
     }
 
-    fn queue_reasoning(&mut self, thought: &'a ThinkingBlock) {
+    fn queue_reasoning(&mut self, thinking: &'a ThinkingBlock) {
         if !self.is_own {
             return;
         }
-        match thought.extra.as_ref().filter(|item| is_replayable_reasoning(item)) {
+        match thinking.extra.as_ref().filter(|item| is_replayable_reasoning(item)) {
             Some(item) => self.pending_reasoning.push(item),
             None => self.is_reasoning_missing = true,
         }
@@ -181,8 +181,8 @@ impl<'a> ReplyEncoder<'a> {
 
     /// Adds the pending reasoning items to the request, before the item that they led to.
     fn flush_reasoning(&mut self, target: &mut PieceCollector<'_>) {
-        for thought in self.pending_reasoning.drain(..) {
-            target.add_raw_piece((), thought);
+        for item in self.pending_reasoning.drain(..) {
+            target.add_raw_piece((), item);
             self.is_reasoning_missing = false;
         }
     }
@@ -190,22 +190,23 @@ impl<'a> ReplyEncoder<'a> {
     /// Returns the text blocks at the start of `blocks` that continue the message of the text block
     /// directly before `blocks`.
     fn text_blocks_of_same_message(&self, blocks: &'a [Block]) -> Vec<&'a TextBlock> {
-        let more = blocks.iter().map_while(|block| match block {
+        let text_blocks = blocks.iter().map_while(|block| match block {
             Block::Text(text_block) if self.is_own => Some(text_block),
             Block::Text(_) | Block::Thinking(_) | Block::ToolCall(_) | Block::Other(_) => None,
         });
-        more.take_while(|text_block| {
-            let extra = parse_extra_fields(text_block.extra.as_ref());
-            extra.get("message").is_none() && extra.get("part").is_some()
-        })
-        .collect()
+        text_blocks
+            .take_while(|text_block| {
+                let extra = parse_extra_fields(text_block.extra.as_ref());
+                extra.get("message").is_none() && extra.get("part").is_some()
+            })
+            .collect()
     }
 
     fn encode_text_blocks(
         &mut self,
         target: &mut PieceCollector<'_>,
         first: &TextBlock,
-        more: &[&TextBlock],
+        following_blocks: &[&TextBlock],
     ) {
         if !self.is_own {
             return encode_plain_text(target, &[first]);
@@ -213,16 +214,16 @@ impl<'a> ReplyEncoder<'a> {
         let mut fields = parse_extra_fields(first.extra.as_ref());
         let message = fields.take_field("message");
         let first_part = restored_content_part_and_whether_empty(first, &mut fields);
-        let more_parts = more.iter();
+        let more_parts = following_blocks.iter();
         let more_parts = more_parts.map(|text_block| {
             restored_content_part_and_whether_empty(
                 text_block,
                 &mut parse_extra_fields(text_block.extra.as_ref()),
             )
         });
-        let (parts, blank): (Vec<JsonObject>, Vec<bool>) =
+        let (parts, are_blank): (Vec<JsonObject>, Vec<bool>) =
             [first_part].into_iter().chain(more_parts).unzip();
-        if blank.into_iter().all(|is_blank| is_blank) {
+        if are_blank.into_iter().all(|is_blank| is_blank) {
             // The API rejects an empty message, and reasoning that led only to it.
             self.is_reasoning_missing |= !self.pending_reasoning.is_empty();
             self.pending_reasoning.clear();
@@ -234,7 +235,7 @@ impl<'a> ReplyEncoder<'a> {
                 let message = JsonObject::with_type_field("message").with_field("content", &parts);
                 target.add_piece((), &message.with_fields_of_object(fields.to_json().as_ref()));
             }
-            None => encode_plain_text(target, &[&[first], more].concat()),
+            None => encode_plain_text(target, &[&[first], following_blocks].concat()),
         }
     }
 
@@ -287,9 +288,9 @@ fn message_item_fields(message: RawJson) -> Option<JsonObject> {
     if !fields.get("id")?.as_str().starts_with('"') {
         return None;
     }
-    for (name, usual) in [("role", "assistant"), ("status", "completed")] {
+    for (name, default_value) in [("role", "assistant"), ("status", "completed")] {
         if fields.get(name).is_none() {
-            fields.set_field(name, RawJson::from_serialize(&usual));
+            fields.set_field(name, RawJson::from_serialize(&default_value));
         }
     }
     Some(fields)
@@ -301,9 +302,9 @@ fn message_item_fields(message: RawJson) -> Option<JsonObject> {
 fn is_replayable_reasoning(item: &RawJson) -> bool {
     let fields = parse_extra_fields(Some(item));
     let empty = ["null", r#""""#, "[]"];
-    let has = |name: &str| {
+    let has_value = |name: &str| {
         let value = fields.get(name).map(RawJson::as_str);
         value.is_some_and(|value| !empty.contains(&value))
     };
-    has("encrypted_content") || has("content")
+    has_value("encrypted_content") || has_value("content")
 }

@@ -23,9 +23,9 @@ pub(super) fn take_include_request_field(
 ) -> Result<Option<RawJson>, SettingsError> {
     let default_include =
         supports_reasoning(&settings.model).then(|| ENCRYPTED_REASONING.to_owned());
-    let set = settings.fields.as_ref().map(RawJson::as_str);
+    let fields_json = settings.fields.as_ref().map(RawJson::as_str);
     // Fields that are not an object are rejected later, by the adapter.
-    let Some(mut fields) = set.and_then(JsonObject::parse) else {
+    let Some(mut fields) = fields_json.and_then(JsonObject::parse) else {
         return Ok(
             default_include.map(|default_include| RawJson::from_serialize(&[default_include]))
         );

@@ -81,12 +81,12 @@ impl OutputItemBuilder {
 
     /// Whether a fragment of this kind can belong to this item.
     pub(super) fn accepts_fragment(&self, kind: FragmentKind) -> bool {
-        let wants = match kind {
+        let item_type = match kind {
             FragmentKind::Text | FragmentKind::Refusal => "message",
             FragmentKind::Arguments => "function_call",
             FragmentKind::Summary | FragmentKind::Reasoning => "reasoning",
         };
-        self.item.is_none() || self.kind == wants
+        self.item.is_none() || self.kind == item_type
     }
 
     /// Handles the incomplete item of a start event.
@@ -184,14 +184,14 @@ impl OutputItemBuilder {
 
     /// Returns the user-visible reasoning: the summary, or else the reasoning text.
     fn reasoning_text(&self) -> String {
-        let joined = |kind: FragmentKind| {
+        let join_texts = |kind: FragmentKind| {
             let texts = self.reasoning.iter();
             let texts = texts.filter(|((piece, _), _)| *piece == kind);
             let texts: Vec<&str> = texts.map(|(_, text)| &**text).collect();
             texts.join("\n\n")
         };
-        match joined(FragmentKind::Summary) {
-            summary if summary.is_empty() => joined(FragmentKind::Reasoning),
+        match join_texts(FragmentKind::Summary) {
+            summary if summary.is_empty() => join_texts(FragmentKind::Reasoning),
             summary => summary,
         }
     }
@@ -201,8 +201,8 @@ impl OutputItemBuilder {
         let Some(mut fields) = JsonObject::parse(item.as_str()) else {
             return item;
         };
-        let untouched = self.parts.is_empty() && self.arguments.is_empty();
-        if untouched {
+        let is_unchanged = self.parts.is_empty() && self.arguments.is_empty();
+        if is_unchanged {
             return item;
         }
         if !self.parts.is_empty() {
@@ -217,11 +217,11 @@ impl OutputItemBuilder {
     }
 
     fn blocks_from_fragments(self, reasoning: String) -> Vec<Block> {
-        let thought = (!reasoning.is_empty()).then(|| {
+        let thinking_block = (!reasoning.is_empty()).then(|| {
             Block::Thinking(ThinkingBlock { text: reasoning.into(), signature: None, extra: None })
         });
         let texts = self.parts.into_values().map(|part| Block::from_text(part.text));
-        thought.into_iter().chain(texts).collect()
+        thinking_block.into_iter().chain(texts).collect()
     }
 }
 

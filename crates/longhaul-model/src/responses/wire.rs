@@ -48,12 +48,12 @@ impl FragmentKind {
     /// fragment.
     pub(super) fn kind_and_is_full_text_of_event(event_type: &str) -> Option<(Self, bool)> {
         let (stem, end) = event_type.strip_prefix("response.")?.rsplit_once('.')?;
-        let whole = match end {
+        let is_full_text = match end {
             "delta" => false,
             "done" => true,
             _ => return None,
         };
-        let piece = match stem {
+        let kind = match stem {
             "output_text" => Self::Text,
             "refusal" => Self::Refusal,
             "function_call_arguments" => Self::Arguments,
@@ -61,7 +61,7 @@ impl FragmentKind {
             "reasoning_text" => Self::Reasoning,
             _ => return None,
         };
-        Some((piece, whole))
+        Some((kind, is_full_text))
     }
 
     /// Returns the name of the event field that contains the full text.

@@ -15,10 +15,10 @@ impl Script {
         let mut bytes = Vec::new();
         // One byte more than the maximum shows that the file is too large.
         let max_bytes = SCRIPT_BYTES_MAX as u64 + 1;
-        let read = File::open(path).and_then(|file| file.take(max_bytes).read_to_end(&mut bytes));
+        let result = File::open(path).and_then(|file| file.take(max_bytes).read_to_end(&mut bytes));
         let to_error =
             |message: String| ScriptError { origin: origin.clone(), position: None, message };
-        read.map_err(|error| to_error(format!("the script can't be read: {error}")))?;
+        result.map_err(|error| to_error(format!("the script can't be read: {error}")))?;
         let text = std::str::from_utf8(&bytes);
         // Checked first: truncation inside a character would be reported as invalid UTF-8.
         if bytes.len() > SCRIPT_BYTES_MAX {

@@ -127,12 +127,13 @@ fn parse_script(text: &str) -> Result<Script, ScriptParseError> {
         let message = "a script needs at least one reply";
         return Err(ScriptParseError::new(script.replies.referenced, message));
     }
-    let round = script.repeat.as_ref();
-    let round = round.map(|round| parse_loop(round, script.replies.value.len()));
+    let script_loop = script.repeat.as_ref();
+    let script_loop =
+        script_loop.map(|script_loop| parse_loop(script_loop, script.replies.value.len()));
     let renderer = TemplateRenderer::new();
-    let lines = script.replies.value.into_iter().enumerate();
-    let lines = lines.map(|(index, line)| parse_reply(index, line, &renderer));
-    Ok(Script { replies: lines.collect::<Result<_, _>>()?, repeat: round.transpose()? })
+    let replies = script.replies.value.into_iter().enumerate();
+    let replies = replies.map(|(index, reply)| parse_reply(index, reply, &renderer));
+    Ok(Script { replies: replies.collect::<Result<_, _>>()?, repeat: script_loop.transpose()? })
 }
 
 fn yaml_to_script_parse_error(error: &serde_saphyr::Error) -> ScriptParseError {

@@ -42,8 +42,8 @@ impl TemplateRenderer {
     /// Checks that a template compiles and uses only known variables. Returns the error, or `None`
     /// if the template is valid.
     pub(crate) fn find_template_error(&self, template_source: &str) -> Option<String> {
-        let checked = check_template_is_bounded(template_source, self.0.syntax());
-        let template = match checked.and_then(|()| self.0.template_from_str(template_source)) {
+        let bounds_check = check_template_is_bounded(template_source, self.0.syntax());
+        let template = match bounds_check.and_then(|()| self.0.template_from_str(template_source)) {
             Ok(template) => template,
             Err(error) => {
                 return Some(format!("invalid template: {}", template_error_text(&error)));
@@ -160,20 +160,20 @@ impl TemplateVariables<'_> {
         // A variable that the template does not mention is only visible to `debug`.
         let may_use =
             |name: &str| template_source.contains(name) || template_source.contains("debug");
-        let absent = minijinja::Value::UNDEFINED;
+        let undefined = minijinja::Value::UNDEFINED;
         let input = may_use("input").then(|| self.run_input_value()).flatten();
         let last_result = may_use("last_result").then(|| self.last_tool_result()).flatten();
         minijinja::context! {
-            input => input.map_or(absent.clone(), |input| Serde(&input).into()),
-            last_result => last_result.map_or(absent, minijinja::Value::from),
+            input => input.map_or(undefined.clone(), |input| Serde(&input).into()),
+            last_result => last_result.map_or(undefined, minijinja::Value::from),
         }
     }
 
     fn missing_variables_hint(&self, template_source: &str) -> String {
         let mut text = String::new();
-        let absent = [self.run_input_value().is_none(), self.last_tool_result().is_none()];
-        for (name, absent) in NAMES.iter().zip(absent) {
-            if absent && template_source.contains(name) {
+        let missing_flags = [self.run_input_value().is_none(), self.last_tool_result().is_none()];
+        for (name, is_missing) in NAMES.iter().zip(missing_flags) {
+            if is_missing && template_source.contains(name) {
                 // Writing to a string can't fail.
                 let _ = write!(text, ", the conversation has no `{name}` yet");
             }
@@ -188,19 +188,19 @@ impl TemplateVariables<'_> {
 fn index_of_first_message_of_run(request: &ModelRequest) -> usize {
     let replies = request.messages.iter().enumerate();
     let replies = replies.filter(|(_, message)| matches!(&***message, Message::Assistant(_)));
-    let made = usize::try_from(request.turn.saturating_sub(1)).unwrap_or(usize::MAX);
-    let before = replies.rev().nth(made);
-    before.map_or(0, |(at, _)| at + 1)
+    let completed_turns = usize::try_from(request.turn.saturating_sub(1)).unwrap_or(usize::MAX);
+    let previous_reply = replies.rev().nth(completed_turns);
+    previous_reply.map_or(0, |(at, _)| at + 1)
 }
 
 /// Parses a text as JSON, or returns it as a string. A number that JSON would format differently,
 /// such as `1.50` or `1e3`, stays a string.
 fn parse_json_or_string(text: String) -> Value {
-    let typed = |value: &Value| {
+    let is_canonical = |value: &Value| {
         let canonical = value.to_string();
         !value.is_number() || canonical == text.trim()
     };
-    let value = serde_json::from_str(&text).ok().filter(typed);
+    let value = serde_json::from_str(&text).ok().filter(is_canonical);
     value.unwrap_or(Value::String(text))
 }
 
@@ -217,8 +217,8 @@ fn format_template_value(value: &minijinja::Value) -> Result<String, Error> {
         // Only an `if` without an `else` gets here. Any other undefined value has already failed.
         None if value.kind() == ValueKind::Undefined => Ok(String::new()),
         None => serde_json::to_string(value).map_err(|error| {
-            let what = "a value that is not valid JSON";
-            Error::new(ErrorKind::BadSerialization, what).with_source(error)
+            let message = "a value that is not valid JSON";
+            Error::new(ErrorKind::BadSerialization, message).with_source(error)
         }),
     }
 }

@@ -105,10 +105,10 @@ pub(crate) fn estimate_usage(request: &ModelRequest, reply: &Arc<Reply>) -> Usag
 /// Splits a text into a few chunks for streaming, each of which ends after whitespace.
 pub(crate) fn text_chunks(text: &str) -> Vec<&str> {
     let words: Vec<&str> = text.split_inclusive(char::is_whitespace).collect();
-    let each = words.len().div_ceil(CHUNKS_MAX).max(1);
+    let words_per_chunk = words.len().div_ceil(CHUNKS_MAX).max(1);
     let mut rest = text;
     let mut pieces = Vec::new();
-    for group in words.chunks(each) {
+    for group in words.chunks(words_per_chunk) {
         let (piece, after) = rest.split_at(group.iter().map(|word| word.len()).sum());
         pieces.push(piece);
         rest = after;

@@ -29,12 +29,12 @@ pub fn reply_index(turn: u32, reply_count: usize, script_loop: Option<ScriptLoop
 fn reply_index_in_loop(turn_index: u64, script_loop: ScriptLoop) -> u64 {
     let (from, to) = (script_loop.from as u64, script_loop.to as u64);
     let length = to.saturating_sub(from);
-    let Some(inside) = turn_index.checked_sub(from) else {
+    let Some(offset) = turn_index.checked_sub(from) else {
         return turn_index;
     };
     let rounds = length.saturating_mul(u64::from(script_loop.times));
-    match inside.checked_sub(rounds) {
-        None => from + inside % length,
-        Some(after) => to.saturating_add(after),
+    match offset.checked_sub(rounds) {
+        None => from + offset % length,
+        Some(turns_after_loop) => to.saturating_add(turns_after_loop),
     }
 }

@@ -15,7 +15,7 @@ use longhaul_model::cassette::{Cassette, CassetteHeader, CassetteModel, Cassette
 use longhaul_model::scripted::{Script, ScriptedModel};
 use tempfile::TempDir;
 
-use crate::suite::fixtures::{ask, result, results, user};
+use crate::suite::fixtures::{model_request, result, results, user};
 use crate::suite::harness::{FixedClock, TextSink};
 
 const SECRET: &str = "p\"ss/word+of 12";
@@ -52,15 +52,16 @@ impl Fixture {
         let script = Script::parse_yaml("tidy", SCRIPT).unwrap();
         let model =
             recorder.wrap_model(Arc::new(ScriptedModel::new("tidy", script, Arc::new(FixedClock))));
-        let mut recorded = Vec::new();
+        let mut responses = Vec::new();
         for question in requests() {
-            recorded.extend(model.generate(&question, &TextSink::default()).await);
+            responses.extend(model.generate(&question, &TextSink::default()).await);
         }
         // Another run in the same process is not recorded.
-        let other = ModelRequest { run: RunId::from_bytes([9; 16]), ..requests()[0].clone() };
-        model.generate(&other, &TextSink::default()).await.unwrap();
+        let other_run_request =
+            ModelRequest { run: RunId::from_bytes([9; 16]), ..requests()[0].clone() };
+        model.generate(&other_run_request, &TextSink::default()).await.unwrap();
         assert_eq!(recorder.finish_and_count_exchanges().unwrap(), Some((self.path(), 3)));
-        recorded
+        responses
     }
 }
 
@@ -77,8 +78,8 @@ fn requests() -> Vec<ModelRequest> {
             .unwrap(),
     ))));
     second.push(results(vec![result(1, "call_1_1", "line one\nline two")]));
-    let again = |attempt| ModelRequest { turn: 2, attempt, ..ask(&second) };
-    vec![ask(&first), again(1), again(2)]
+    let second_turn = |attempt| ModelRequest { turn: 2, attempt, ..model_request(&second) };
+    vec![model_request(&first), second_turn(1), second_turn(2)]
 }
 
 fn cassette_model(path: &Path) -> CassetteModel {
@@ -88,24 +89,24 @@ fn cassette_model(path: &Path) -> CassetteModel {
 #[tokio::test]
 async fn a_recorded_conversation_is_replayed_exactly() {
     let fixture = Fixture::new();
-    let recorded = fixture.record().await;
-    assert_eq!(recorded.len(), 2);
+    let recorded_responses = fixture.record().await;
+    assert_eq!(recorded_responses.len(), 2);
     let model = cassette_model(&fixture.path());
     let sink = TextSink::default();
-    let mut again = Vec::new();
+    let mut replayed_responses = Vec::new();
     let mut failures = Vec::new();
     for question in requests() {
         match model.generate(&question, &sink).await {
-            Ok(response) => again.push(response),
+            Ok(response) => replayed_responses.push(response),
             Err(failure) => failures.push(failure),
         }
     }
-    for (first, second) in recorded.iter().zip(&again) {
+    for (first, second) in recorded_responses.iter().zip(&replayed_responses) {
         assert_eq!(first.reply, second.reply);
         assert_eq!((&first.stop, first.usage), (&second.stop, second.usage));
         assert_eq!(second.cost.unwrap().0, 0);
     }
-    assert_eq!(again.len(), 2);
+    assert_eq!(replayed_responses.len(), 2);
     assert_eq!(failures.len(), 1);
     assert_eq!(failures[0].status, Some(529));
     assert_eq!(sink.text(), "Looking first.It says line one\nline two – é.");
@@ -124,7 +125,7 @@ async fn a_cassette_has_no_secrets() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(fixture.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    for (text, hidden) in [
+    for (text, redacted) in [
         ("cCJzcy93b3JkK29mIDEy", "{{secret:ENTRY_CODE}}"),
         ("x=p%22ss%2Fword%2Bof%2012&y", "x={{secret:ENTRY_CODE}}&y"),
         (
@@ -132,7 +133,7 @@ async fn a_cassette_has_no_secrets() {
             r#"{"a":"{\"b\":\"{{secret:ENTRY_CODE}}\"}"}"#,
         ),
     ] {
-        assert_eq!(redactor().redact(text), hidden);
+        assert_eq!(redactor().redact(text), redacted);
     }
 }
 
@@ -142,24 +143,24 @@ async fn another_request_is_rejected_with_the_first_difference() {
     fixture.record().await;
     let model = cassette_model(&fixture.path());
     let question = &requests()[1];
-    let with = |place: usize, message: Arc<Message>| {
+    let with_message = |index: usize, message: Arc<Message>| {
         let mut messages = question.messages.to_vec();
-        messages[place] = message;
+        messages[index] = message;
         ModelRequest { messages: Arc::new(messages), ..question.clone() }
     };
-    let fewer =
+    let fewer_messages =
         ModelRequest { messages: Arc::new(question.messages[..2].to_vec()), ..question.clone() };
-    let mut more = question.messages.to_vec();
-    more.push(user("And this?"));
+    let mut more_messages = question.messages.to_vec();
+    more_messages.push(user("And this?"));
     let cases = [
         ModelRequest {
             system: StoredText::new_inline("Be tidy.\nBe quick."),
             ..requests()[0].clone()
         },
         ModelRequest { tools: StoredText::new_inline("[]"), ..requests()[0].clone() },
-        with(2, results(vec![result(1, "call_1_1", "line one\nline 2")])),
-        fewer,
-        ModelRequest { messages: Arc::new(more), ..question.clone() },
+        with_message(2, results(vec![result(1, "call_1_1", "line one\nline 2")])),
+        fewer_messages,
+        ModelRequest { messages: Arc::new(more_messages), ..question.clone() },
         ModelRequest { turn: 3, ..question.clone() },
     ];
     let mut report = String::new();
@@ -170,31 +171,31 @@ async fn another_request_is_rejected_with_the_first_difference() {
         report.push_str("\n\n");
     }
     insta::assert_snapshot!(report);
-    let loose = cassette_model(&fixture.path()).with_lenient_matching();
-    assert!(loose.generate(&cases[0], &TextSink::default()).await.is_ok());
-    assert!(loose.generate(&cases[5], &TextSink::default()).await.is_err());
+    let lenient_model = cassette_model(&fixture.path()).with_lenient_matching();
+    assert!(lenient_model.generate(&cases[0], &TextSink::default()).await.is_ok());
+    assert!(lenient_model.generate(&cases[5], &TextSink::default()).await.is_err());
 }
 
 #[tokio::test]
 async fn truncated_and_invalid_cassettes_are_distinguished() {
     let fixture = Fixture::new();
     fixture.record().await;
-    let whole = std::fs::read_to_string(fixture.path()).unwrap();
+    let cassette_text = std::fs::read_to_string(fixture.path()).unwrap();
     let path = fixture.folder.path().join("other.jsonl");
     // A file truncated at any byte has fewer exchanges or no valid header.
-    for end in 0..whole.len() {
-        std::fs::write(&path, &whole.as_bytes()[..end]).unwrap();
+    for end in 0..cassette_text.len() {
+        std::fs::write(&path, &cassette_text.as_bytes()[..end]).unwrap();
         match Cassette::load(&path) {
             Ok(cassette) => assert!(cassette.last_recorded_turn() <= 2),
             Err(error) => assert!(end < 200, "{end}: {error}"),
         }
     }
-    let lines: Vec<&str> = whole.lines().collect();
+    let lines: Vec<&str> = cassette_text.lines().collect();
     for (text, expected) in [
         ("".to_owned(), "line 1: the line is not a cassette header"),
         ("{}\n".to_owned(), "line 1: the line is not a cassette header"),
         (
-            whole.replacen("\"cassette\":1", "\"cassette\":2", 1),
+            cassette_text.replacen("\"cassette\":1", "\"cassette\":2", 1),
             "line 1: the file has format 2, but this build supports format 1",
         ),
         (
@@ -202,7 +203,11 @@ async fn truncated_and_invalid_cassettes_are_distinguished() {
             "line 2: the line is not a recorded exchange",
         ),
         (
-            whole.replacen("\"reused_messages\":0", "\"reused_messages\":18446744073709551615", 1),
+            cassette_text.replacen(
+                "\"reused_messages\":0",
+                "\"reused_messages\":18446744073709551615",
+                1,
+            ),
             "line 2: the request reuses 18446744073709551615 messages, but the previous request has 0",
         ),
     ] {
@@ -262,6 +267,6 @@ fn an_empty_cassette_replaces_no_file() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "good");
     recorder.create_temp_file(fixture.folder.path()).unwrap();
     drop(recorder);
-    let left = std::fs::read_dir(fixture.folder.path()).unwrap().count();
-    assert_eq!(left, 1, "no temporary file is left behind");
+    let file_count = std::fs::read_dir(fixture.folder.path()).unwrap().count();
+    assert_eq!(file_count, 1, "no temporary file is left behind");
 }

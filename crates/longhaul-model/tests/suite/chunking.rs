@@ -1,7 +1,7 @@
 //! Streams split into chunks at every byte, and streams truncated at every byte.
 
 use super::wires::WIRES;
-use crate::suite::fixtures::{ask, hello};
+use crate::suite::fixtures::{hello_messages, model_request};
 use crate::suite::harness::{
     LAST_CHUNK, STREAM_HEAD, Server, ServerAction, TextSink, chunk, stream_response,
 };
@@ -77,12 +77,12 @@ pub(crate) fn split_everywhere(stream: &str) -> Vec<Vec<ServerAction>> {
     let crlf = stream.replace('\n', "\r\n");
     let crlf = stream_response(format!("\u{feff}: hi\r\n\r\n{crlf}").as_bytes());
     let strides = (0..STRIDE).map(|first| split(first, STRIDE));
-    let whole = split(0, stream.len());
-    [whole].into_iter().chain(strides).chain([split(0, 1), crlf]).collect()
+    let unsplit = split(0, stream.len());
+    [unsplit].into_iter().chain(strides).chain([split(0, 1), crlf]).collect()
 }
 
 /// Returns a stream with one wrong byte, at a position that depends on `round`.
-pub(crate) fn corrupted(stream: &str, round: usize) -> Vec<u8> {
+pub(crate) fn corrupted_stream(stream: &str, round: usize) -> Vec<u8> {
     let mut bytes = stream.as_bytes().to_vec();
     let index = round * 7_919 % bytes.len();
     let alphabet = br#"{}[]",:0x\ "#;
@@ -106,12 +106,12 @@ async fn a_short_stream_decodes_the_same_however_it_is_chunked() {
         let mut first = None;
         for at in 0..=bytes.len() {
             let sink = TextSink::default();
-            let answered = model.generate(&ask(&hello()), &sink).await;
-            let answered = answered.unwrap_or_else(|bad| panic!("{name} at {at}: {bad:?}"));
+            let response = model.generate(&model_request(&hello_messages()), &sink).await;
+            let response = response.unwrap_or_else(|error| panic!("{name} at {at}: {error:?}"));
             assert_eq!(sink.text(), "é 🙂", "{name} at {at}");
-            assert_eq!(answered.reply.blocks.len(), 2, "{name} at {at}");
-            let first = first.get_or_insert_with(|| answered.clone());
-            assert_eq!(&answered, first, "{name} at {at}");
+            assert_eq!(response.reply.blocks.len(), 2, "{name} at {at}");
+            let first = first.get_or_insert_with(|| response.clone());
+            assert_eq!(&response, first, "{name} at {at}");
         }
         assert_eq!(server.connections(), 1, "{name}");
     }
@@ -125,13 +125,14 @@ async fn a_truncated_short_stream_is_a_complete_reply_or_an_error() {
         let plans = plans.map(|length| stream_response(&bytes[..length]));
         let server = Server::new(plans.collect()).await;
         let model = model(&server);
-        let whole = model.generate(&ask(&hello()), &TextSink::default()).await;
-        let whole = whole.unwrap();
+        let complete_response =
+            model.generate(&model_request(&hello_messages()), &TextSink::default()).await;
+        let complete_response = complete_response.unwrap();
         for length in (0..bytes.len()).rev() {
-            match model.generate(&ask(&hello()), &TextSink::default()).await {
-                Ok(answered) => {
+            match model.generate(&model_request(&hello_messages()), &TextSink::default()).await {
+                Ok(response) => {
                     assert!(length > stream.rfind(end).unwrap(), "{name} {length}");
-                    assert_eq!(answered, whole, "{name} {length}");
+                    assert_eq!(response, complete_response, "{name} {length}");
                 }
                 Err(failure) => {
                     let class = failure.class.as_str();

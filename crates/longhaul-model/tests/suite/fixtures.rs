@@ -24,7 +24,7 @@ pub(crate) fn limits() -> HttpLimits {
     }
 }
 
-pub(crate) fn ask(messages: &[Arc<Message>]) -> ModelRequest {
+pub(crate) fn model_request(messages: &[Arc<Message>]) -> ModelRequest {
     ModelRequest {
         run: RunId::from_bytes([7; 16]),
         turn: 1,
@@ -37,7 +37,7 @@ pub(crate) fn ask(messages: &[Arc<Message>]) -> ModelRequest {
     }
 }
 
-pub(crate) fn hello() -> Vec<Arc<Message>> {
+pub(crate) fn hello_messages() -> Vec<Arc<Message>> {
     vec![user("Hello")]
 }
 

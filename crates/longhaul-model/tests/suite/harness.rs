@@ -70,17 +70,18 @@ impl Server {
         let requests = Shared::default();
         let plans: Shared<VecDeque<Vec<ServerAction>>> = Arc::new(Mutex::new(plans.into()));
         let mut tasks = JoinSet::new();
-        let noted = Arc::clone(&requests);
+        let recorded_requests = Arc::clone(&requests);
         let connections = Shared::default();
         let count = Arc::clone(&connections);
         tasks.spawn(async move {
             let mut calls = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 *count.lock().unwrap() += 1;
-                let (plans, noted) = (Arc::clone(&plans), Arc::clone(&noted));
+                let (plans, recorded_requests) =
+                    (Arc::clone(&plans), Arc::clone(&recorded_requests));
                 calls.spawn(async move {
                     // A client may disconnect at any time.
-                    _ = serve(stream, &plans, &noted).await;
+                    _ = serve(stream, &plans, &recorded_requests).await;
                 });
             }
         });
@@ -104,16 +105,16 @@ impl Server {
 async fn serve(
     mut stream: TcpStream,
     plans: &Mutex<VecDeque<Vec<ServerAction>>>,
-    noted: &Mutex<Vec<ReceivedRequest>>,
+    recorded_requests: &Mutex<Vec<ReceivedRequest>>,
 ) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     while let Some(received) = request(&mut stream).await? {
-        noted.lock().unwrap().push(received);
+        recorded_requests.lock().unwrap().push(received);
         let plan = plans.lock().unwrap().pop_front();
-        for act in plan.expect("an unexpected request") {
-            match act {
+        for action in plan.expect("an unexpected request") {
+            match action {
                 ServerAction::Send(bytes) => stream.write_all(&bytes).await?,
-                ServerAction::Wait(sign) => sign.notified().await,
+                ServerAction::Wait(notify) => notify.notified().await,
                 ServerAction::SendForever(bytes) => loop {
                     stream.write_all(&bytes).await?;
                 },
@@ -135,7 +136,7 @@ async fn serve(
 async fn request(stream: &mut TcpStream) -> std::io::Result<Option<ReceivedRequest>> {
     let mut bytes = Vec::new();
     let head = loop {
-        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
         }
         if stream.read_buf(&mut bytes).await? == 0 {
@@ -147,8 +148,8 @@ async fn request(stream: &mut TcpStream) -> std::io::Result<Option<ReceivedReque
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
     });
-    let whole = head + length.unwrap_or(0);
-    while bytes.len() < whole {
+    let total_length = head + length.unwrap_or(0);
+    while bytes.len() < total_length {
         if stream.read_buf(&mut bytes).await? == 0 {
             return Ok(None);
         }

@@ -98,11 +98,12 @@ async fn model_lists_of_many_formats_are_parsed() {
 
 #[tokio::test]
 async fn model_list_errors_are_distinguished_and_hide_the_key() {
-    let quoting = format!(r#"{{"error":{{"type":"authentication_error","message":"bad {KEY}"}}}}"#);
-    let moved = [("location", "https://elsewhere.example/v1/models")];
+    let error_body =
+        format!(r#"{{"error":{{"type":"authentication_error","message":"bad {KEY}"}}}}"#);
+    let location_header = [("location", "https://elsewhere.example/v1/models")];
     for (plan, class, expected) in [
-        (full_response(401, &[], &quoting), FailureClass::Auth, "bad [key]"),
-        (full_response(302, &moved, ""), FailureClass::InvalidRequest, "is not followed"),
+        (full_response(401, &[], &error_body), FailureClass::Auth, "bad [key]"),
+        (full_response(302, &location_header, ""), FailureClass::InvalidRequest, "is not followed"),
         (full_response(503, &[], "busy"), FailureClass::Overloaded, "answered 503"),
         (vec![ServerAction::Close], FailureClass::Network, "closed"),
         (

@@ -12,7 +12,7 @@ use longhaul_model::model_list::{ModelListApi, ModelListRequest};
 use longhaul_model::settings::ModelSettings;
 use longhaul_model::{anthropic, chat, responses};
 
-use super::fixtures::{ask, hello, limits};
+use super::fixtures::{hello_messages, limits, model_request};
 use super::harness::{
     FixedClock, LAST_CHUNK, STREAM_HEAD, Server, ServerAction, TextSink, chunk, full_response,
     stream_response,
@@ -50,9 +50,9 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 fn settings() -> ModelSettings {
-    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let to_owned_pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     ModelSettings {
-        headers: HEADERS.iter().map(owned).collect(),
+        headers: HEADERS.iter().map(to_owned_pair).collect(),
         ..ModelSettings::new("somebody", "their-model", Some(ApiKey::new(KEY)))
     }
 }
@@ -65,11 +65,12 @@ fn model(server: &Server) -> Arc<dyn Model> {
 /// Creates a model for each API.
 fn models(server: &Server) -> [Arc<dyn Model>; 3] {
     let http = HttpClient::new(&server.base_url(), limits()).unwrap();
-    let (two, three) = (http.clone(), http.clone());
+    let (chat_http, responses_http) = (http.clone(), http.clone());
     [
         anthropic::new_model(http, settings(), Arc::new(FixedClock)).unwrap(),
-        chat::new_model(two, settings(), ServerQuirks::default(), Arc::new(FixedClock)).unwrap(),
-        responses::new_model(three, settings(), Arc::new(FixedClock)).unwrap(),
+        chat::new_model(chat_http, settings(), ServerQuirks::default(), Arc::new(FixedClock))
+            .unwrap(),
+        responses::new_model(responses_http, settings(), Arc::new(FixedClock)).unwrap(),
     ]
 }
 
@@ -97,13 +98,13 @@ async fn debug_output_hides_secrets() {
 
 #[tokio::test]
 async fn a_secret_is_redacted_in_every_encoding() {
-    let by_hand = ["by-hand-98765", "Bearer another-43210", "another-43210"];
-    let texts: Vec<&str> = ENCODED_KEYS.iter().copied().chain(by_hand).collect();
+    let custom_secrets = ["by-hand-98765", "Bearer another-43210", "another-43210"];
+    let texts: Vec<&str> = ENCODED_KEYS.iter().copied().chain(custom_secrets).collect();
     let plans = texts.iter().map(|text| full_response(401, &[], &format!("bad <{text}>, blue")));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     for text in texts {
-        let failure = model.generate(&ask(&hello()), &TextSink::default()).await;
+        let failure = model.generate(&model_request(&hello_messages()), &TextSink::default()).await;
         let failure = failure.unwrap_err();
         assert_clean(&format!("{failure:?}"));
         let message = &failure.message;
@@ -117,26 +118,27 @@ async fn a_partial_secret_is_redacted() {
     let json = [("content-type", "application/json")];
     let mut plans = Vec::new();
     for text in ENCODED_KEYS {
-        let half = &text[..text.len() - 3];
+        let partial_secret = &text[..text.len() - 3];
         // The maximum size quoted from an unexpected body, and the maximum size read of an error
         // response.
-        for (status, read) in [(200, 4 * 1024), (500, 64 * 1024)] {
+        for (status, bytes_max) in [(200, 4 * 1024), (500, 64 * 1024)] {
             // Spaces are not quoted, and these ones are not trimmed while reading.
-            let blanks = read - "bad ".len() - half.len();
-            let (wide, more) = ("\u{3000}".repeat(blanks / 3), " ".repeat(blanks % 3));
-            let body = format!("{wide}{more}bad {text} and more");
+            let blank_bytes = bytes_max - "bad ".len() - partial_secret.len();
+            let (wide_blanks, narrow_blanks) =
+                ("\u{3000}".repeat(blank_bytes / 3), " ".repeat(blank_bytes % 3));
+            let body = format!("{wide_blanks}{narrow_blanks}bad {text} and more");
             plans.push(full_response(status, &json, &body));
         }
         // A body that ends early.
         let head = "HTTP/1.1 500 No\r\ncontent-length: 999\r\n\r\nbad ";
-        let torn = ServerAction::Send(format!("{head}{half}").into_bytes());
-        plans.push(vec![torn, ServerAction::Close]);
+        let partial_response = ServerAction::Send(format!("{head}{partial_secret}").into_bytes());
+        plans.push(vec![partial_response, ServerAction::Close]);
     }
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
     for _ in 0..rounds {
-        let failure = model.generate(&ask(&hello()), &TextSink::default()).await;
+        let failure = model.generate(&model_request(&hello_messages()), &TextSink::default()).await;
         let failure = failure.unwrap_err();
         assert_clean(&format!("{failure:?}"));
         let message = &failure.message;
@@ -163,7 +165,7 @@ fn error_responses(secret: &str) -> Vec<Vec<ServerAction>> {
         ("location", &location),
     ];
     let head = STREAM_HEAD.replace("req_7", &id);
-    let midway = |events: &str| {
+    let error_in_stream = |events: &str| {
         let body = [head.as_bytes(), &chunk(events.as_bytes()), LAST_CHUNK.as_bytes()].concat();
         vec![ServerAction::Send(body)]
     };
@@ -177,12 +179,14 @@ fn error_responses(secret: &str) -> Vec<Vec<ServerAction>> {
         full_response(200, &json[1..2], &page),
         full_response(200, &json, &format!(r#"{{"{text}":"{text}"}}"#)),
         full_response(500, &json, secret),
-        midway(&format!("event: error\ndata: {error}\n\n")),
-        midway(&format!("data: {{\"type\":\"{text}\",\"error\":\"{text}\"}}\n\n")),
-        midway(&format!("event: {secret}\ndata: {secret}\n\n")),
-        midway(&format!("data: {{\"type\":\"message_start\",\"message\":\"{text}\"}}\n\n")),
-        midway(&format!("data: {{\"choices\":\"{text}\"}}\n\n")),
-        midway(&format!(
+        error_in_stream(&format!("event: error\ndata: {error}\n\n")),
+        error_in_stream(&format!("data: {{\"type\":\"{text}\",\"error\":\"{text}\"}}\n\n")),
+        error_in_stream(&format!("event: {secret}\ndata: {secret}\n\n")),
+        error_in_stream(&format!(
+            "data: {{\"type\":\"message_start\",\"message\":\"{text}\"}}\n\n"
+        )),
+        error_in_stream(&format!("data: {{\"choices\":\"{text}\"}}\n\n")),
+        error_in_stream(&format!(
             "data: {{\"type\":\"response.failed\",\"response\":{{\"error\":{{\"code\":\"{text}\",\"message\":\"{text}\"}}}}}}\n\n"
         )),
     ]
@@ -198,7 +202,8 @@ async fn no_failure_holds_a_secret() {
         let models = models(&server);
         for _ in 0..rounds {
             for model in &models {
-                let failure = model.generate(&ask(&hello()), &TextSink::default()).await;
+                let failure =
+                    model.generate(&model_request(&hello_messages()), &TextSink::default()).await;
                 assert_clean(&format!("{:?}", failure.unwrap_err()));
             }
         }
@@ -223,14 +228,14 @@ async fn only_the_models_text_may_contain_a_secret() {
         let server = Server::new(plans.into()).await;
         for model in &models(&server) {
             let sink = TextSink::default();
-            let decoded = model.generate(&ask(&hello()), &sink).await.unwrap();
+            let decoded = model.generate(&model_request(&hello_messages()), &sink).await.unwrap();
             assert_eq!(sink.text(), format!("hi {secret}"));
             assert_clean(&decoded.model);
             assert!(decoded.model.contains("[key]"), "{}", decoded.model);
-            let StopReason::Other(why) = &decoded.stop else {
+            let StopReason::Other(reason) = &decoded.stop else {
                 panic!("{:?}", decoded.stop);
             };
-            assert_clean(why);
+            assert_clean(reason);
         }
     }
 }
@@ -242,7 +247,7 @@ async fn a_model_name_that_is_the_key_is_redacted() {
     );
     let server = Server::new(vec![stream_response(stream.as_bytes())]).await;
     let model = &models(&server)[1];
-    let response = model.generate(&ask(&hello()), &TextSink::default()).await;
+    let response = model.generate(&model_request(&hello_messages()), &TextSink::default()).await;
     let response = response.unwrap();
     assert_eq!(response.model, "[key]");
     assert_eq!(response.stop, StopReason::Other("[key]".to_owned()));

@@ -16,9 +16,9 @@ impl SpecValidator {
     /// Creates a validator for this schema.
     #[expect(clippy::print_stdout, reason = "a test that skips checks must print a notice")]
     pub(crate) fn new(file: &str, schema: &str) -> Self {
-        let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");
+        let default_folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");
         let folder =
-            std::env::var_os("LONGHAUL_SPECS").map_or_else(|| beside.into(), PathBuf::from);
+            std::env::var_os("LONGHAUL_SPECS").map_or_else(|| default_folder.into(), PathBuf::from);
         let Ok(text) = std::fs::read_to_string(folder.join(file)) else {
             println!("no {file} in {}: its checks are skipped", folder.display());
             return Self(None);
@@ -56,8 +56,8 @@ fn allow_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.values_mut().for_each(allow_null);
-            if let Some(shapes @ Value::Array(_)) = fields.remove("oneOf") {
-                fields.insert("anyOf".into(), shapes);
+            if let Some(variants @ Value::Array(_)) = fields.remove("oneOf") {
+                fields.insert("anyOf".into(), variants);
             }
             if fields.remove("nullable") == Some(Value::Bool(true)) {
                 let inner = Value::Object(std::mem::take(fields));

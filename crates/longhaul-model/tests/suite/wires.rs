@@ -7,7 +7,7 @@ use longhaul_core::message::{Message, StopReason};
 use longhaul_core::port::model::{Model, ModelResponse};
 use serde_json::Value;
 
-use crate::suite::fixtures::{ask, hello};
+use crate::suite::fixtures::{hello_messages, model_request};
 use crate::suite::harness::{Server, ServerAction, TextSink, full_response, stream_response};
 use crate::suite::{anthropic, chat, responses};
 
@@ -32,7 +32,7 @@ fn events(events: &[&str]) -> Vec<ServerAction> {
 async fn decode(wire: Wire, plan: Vec<ServerAction>) -> Result<ModelResponse, Failure> {
     let server = Server::new(vec![plan]).await;
     let model = wire.1(&server);
-    model.generate(&ask(&hello()), &TextSink::default()).await
+    model.generate(&model_request(&hello_messages()), &TextSink::default()).await
 }
 
 #[tokio::test]
@@ -55,13 +55,13 @@ async fn an_error_is_recognized_in_every_envelope() {
 }
 
 /// Returns the events of a reply with this number of calls, for each API.
-fn calls(count: usize) -> [Vec<String>; 3] {
-    let each = |event: &dyn Fn(usize) -> String, end: &[&str]| -> Vec<String> {
+fn call_streams(count: usize) -> [Vec<String>; 3] {
+    let build_stream = |event: &dyn Fn(usize) -> String, end: &[&str]| -> Vec<String> {
         let end = end.iter().map(|event| (*event).to_owned());
         (0..count).map(event).chain(end).collect()
     };
     [
-        each(
+        build_stream(
             &|n| {
                 format!(
                     r#"{{"type":"content_block_start","index":{n},"content_block":{{"type":"tool_use","id":"t{n}","name":"clock","input":{{}}}}}}"#
@@ -69,7 +69,7 @@ fn calls(count: usize) -> [Vec<String>; 3] {
             },
             &[r#"{"type":"message_stop"}"#],
         ),
-        each(
+        build_stream(
             &|n| {
                 format!(
                     r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{n},"id":"t{n}","function":{{"name":"clock","arguments":""}}}}]}}}}]}}"#
@@ -77,7 +77,7 @@ fn calls(count: usize) -> [Vec<String>; 3] {
             },
             &[r#"{"choices":[{"finish_reason":"stop"}]}"#, "[DONE]"],
         ),
-        each(
+        build_stream(
             &|n| {
                 format!(
                     r#"{{"type":"response.output_item.added","output_index":{n},"item":{{"type":"function_call","call_id":"t{n}","name":"clock","arguments":""}}}}"#
@@ -91,7 +91,7 @@ fn calls(count: usize) -> [Vec<String>; 3] {
 #[tokio::test]
 async fn too_many_calls_are_a_permanent_failure_on_every_wire() {
     for count in [1_024, 1_025, 2_000] {
-        for (wire, stream) in WIRES.into_iter().zip(calls(count)) {
+        for (wire, stream) in WIRES.into_iter().zip(call_streams(count)) {
             let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
             match decode(wire, events(&stream)).await {
                 Ok(decoded) => {
@@ -212,23 +212,23 @@ const WRONG_FIELDS: &[(usize, &str, &[&str])] = &[
 
 #[tokio::test]
 async fn wrong_types_in_minor_fields_are_tolerated() {
-    for (place, old, odd) in WRONG_FIELDS {
-        let wire = WIRES[*place];
-        let sane = decode(wire, events(VALID_STREAMS[*place])).await.unwrap();
-        assert_eq!(sane.reply.tool_calls().count(), 1);
-        for comes in *odd {
-            let ends = old.contains("message_stop");
+    for (index, old, wrong_values) in WRONG_FIELDS {
+        let wire = WIRES[*index];
+        let expected = decode(wire, events(VALID_STREAMS[*index])).await.unwrap();
+        assert_eq!(expected.reply.tool_calls().count(), 1);
+        for replacement in *wrong_values {
+            let is_last_event = old.contains("message_stop");
             let mut stream: Vec<String> =
-                VALID_STREAMS[*place].iter().map(|event| event.replace(old, comes)).collect();
-            assert_ne!(stream, VALID_STREAMS[*place], "{old}");
-            if ends {
+                VALID_STREAMS[*index].iter().map(|event| event.replace(old, replacement)).collect();
+            assert_ne!(stream, VALID_STREAMS[*index], "{old}");
+            if is_last_event {
                 stream.push((*old).to_owned());
             }
             let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
-            let again = decode(wire, events(&stream)).await;
-            let again = again.unwrap_or_else(|failure| panic!("{comes}: {failure:?}"));
-            assert_eq!(again.reply, sane.reply, "{} {comes}", wire.0);
-            assert_eq!(again.stop, sane.stop, "{} {comes}", wire.0);
+            let response = decode(wire, events(&stream)).await;
+            let response = response.unwrap_or_else(|failure| panic!("{replacement}: {failure:?}"));
+            assert_eq!(response.reply, expected.reply, "{} {replacement}", wire.0);
+            assert_eq!(response.stop, expected.stop, "{} {replacement}", wire.0);
         }
     }
 }
@@ -237,11 +237,11 @@ async fn wrong_types_in_minor_fields_are_tolerated() {
 async fn a_numeric_stop_reason_ends_the_reply() {
     let last =
         [(0, r#""tool_use""#, "0"), (1, r#""finish_reason":"tool_calls""#, r#""finish_reason":0"#)];
-    for (api_index, old, comes) in last {
+    for (api_index, old, replacement) in last {
         let stream: Vec<String> = VALID_STREAMS[api_index]
             .iter()
             .map(|event| match event.contains("stop_reason\":\"") || api_index == 1 {
-                true => event.replace(old, comes),
+                true => event.replace(old, replacement),
                 false => (*event).to_owned(),
             })
             .collect();
@@ -257,49 +257,50 @@ const BLOCK: &str = r#"{"type":"content_block_start","index":7,"content_block":"
 const ITEM: &str = r#"{"type":"response.output_item.done","output_index":7,"item":"#;
 
 /// Returns the stream of an API once for each of these replacements.
-fn stream_with(api_index: usize, slips: &[(&str, String)]) -> Vec<String> {
-    let each = |(old, comes): &(&str, String)| -> String {
+fn stream_with(api_index: usize, replacements: &[(&str, String)]) -> Vec<String> {
+    let apply = |(old, replacement): &(&str, String)| -> String {
         let events = VALID_STREAMS[api_index].iter();
-        let events: Vec<String> = events.map(|event| event.replace(old, comes)).collect();
-        let sane: Vec<&str> = VALID_STREAMS[api_index].to_vec();
-        assert_ne!(events, sane, "{old}");
+        let events: Vec<String> = events.map(|event| event.replace(old, replacement)).collect();
+        let valid_events: Vec<&str> = VALID_STREAMS[api_index].to_vec();
+        assert_ne!(events, valid_events, "{old}");
         events.join("\n")
     };
-    slips.iter().map(each).collect()
+    replacements.iter().map(apply).collect()
 }
 
 /// Returns the streams with this JSON as the arguments, in a field of a call, in a field of a text,
 /// and in an unknown block.
-fn deep_streams(deep: &str) -> [Vec<String>; 3] {
-    let quoted = serde_json::to_string(deep).unwrap();
-    let quoted = &quoted[1..quoted.len() - 1];
+fn deep_streams(deep_json: &str) -> [Vec<String>; 3] {
+    let quoted_json = serde_json::to_string(deep_json).unwrap();
+    let quoted_json = &quoted_json[1..quoted_json.len() - 1];
     let input = r#"{\"a\":1}"#;
-    let unknown = |event: &str, kind: &str| format!(r#"{event}{{"type":"{kind}","a":{deep}}}}}"#);
+    let unknown =
+        |event: &str, kind: &str| format!(r#"{event}{{"type":"{kind}","a":{deep_json}}}}}"#);
     [
         stream_with(
             0,
             &[
-                (input, quoted.to_owned()),
-                (r#""input":{}"#, format!(r#""input":{{}},"mood":{deep}"#)),
-                (r#""text":"""#, format!(r#""text":"","mood":{deep}"#)),
+                (input, quoted_json.to_owned()),
+                (r#""input":{}"#, format!(r#""input":{{}},"mood":{deep_json}"#)),
+                (r#""text":"""#, format!(r#""text":"","mood":{deep_json}"#)),
                 (VALID_STREAMS[0][3], unknown(BLOCK, "poem")),
             ],
         ),
         stream_with(
             1,
             &[
-                (r#"{\"a\":"#, quoted.to_owned()),
-                (r#""type":"function""#, format!(r#""type":"function","mood":{deep}"#)),
-                (r#""role""#, format!(r#""mood":{deep},"role""#)),
-                (r#""role""#, format!(r#""reasoning_details":[{{"a":{deep}}}],"role""#)),
+                (r#"{\"a\":"#, quoted_json.to_owned()),
+                (r#""type":"function""#, format!(r#""type":"function","mood":{deep_json}"#)),
+                (r#""role""#, format!(r#""mood":{deep_json},"role""#)),
+                (r#""role""#, format!(r#""reasoning_details":[{{"a":{deep_json}}}],"role""#)),
             ],
         ),
         stream_with(
             2,
             &[
-                (input, quoted.to_owned()),
-                (r#""call_id":"t""#, format!(r#""call_id":"t","mood":{deep}"#)),
-                (r#""id":"msg""#, format!(r#""id":"msg","mood":{deep}"#)),
+                (input, quoted_json.to_owned()),
+                (r#""call_id":"t""#, format!(r#""call_id":"t","mood":{deep_json}"#)),
+                (r#""id":"msg""#, format!(r#""id":"msg","mood":{deep_json}"#)),
                 (VALID_STREAMS[2][2], unknown(ITEM, "poem")),
                 (VALID_STREAMS[2][2], unknown(ITEM, "reasoning")),
             ],
@@ -309,19 +310,20 @@ fn deep_streams(deep: &str) -> [Vec<String>; 3] {
 
 #[tokio::test]
 async fn too_deep_blocks_are_not_sent_back() {
-    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-    for (wire, streams) in WIRES.into_iter().zip(deep_streams(&deep)) {
+    let deep_json = "[".repeat(100_000) + &"]".repeat(100_000);
+    for (wire, streams) in WIRES.into_iter().zip(deep_streams(&deep_json)) {
         for stream in streams {
             let stream: Vec<&str> = stream.lines().collect();
             let server = Server::new(vec![events(&stream), events(&stream)]).await;
             let model = wire.1(&server);
-            let response = model.generate(&ask(&hello()), &TextSink::default()).await;
+            let response =
+                model.generate(&model_request(&hello_messages()), &TextSink::default()).await;
             let reply = response.unwrap().reply;
             assert_eq!(reply.text(), "Hi", "{}", wire.0);
             let input = reply.tool_calls().next().unwrap().input.as_str();
             assert!(!input.starts_with('['), "{}", wire.0);
-            let messages = [hello(), vec![Arc::new(Message::Assistant(reply))]].concat();
-            _ = model.generate(&ask(&messages), &TextSink::default()).await;
+            let messages = [hello_messages(), vec![Arc::new(Message::Assistant(reply))]].concat();
+            _ = model.generate(&model_request(&messages), &TextSink::default()).await;
             // serde_json gives up at 128 levels.
             let body: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
             check_arguments(&body);

@@ -53,7 +53,7 @@ pub(super) fn end_timed_out_attempt(
 fn skip_tool_calls_without_result(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
-    let ends = |call: &&TrackedToolCall| {
+    let has_no_result = |call: &&TrackedToolCall| {
         matches!(
             call.state,
             ToolCallState::Unevaluated
@@ -67,7 +67,7 @@ fn skip_tool_calls_without_result(
         )
     };
     let skipped: Vec<TrackedToolCall> =
-        decision.control.calls().iter().filter(ends).cloned().collect();
+        decision.control.calls().iter().filter(has_no_result).cloned().collect();
     for call in &skipped {
         if let ToolCallState::Gated(gate) = call.state {
             decision.withdraw_gate(gate, "the attempt has reached its hard timeout")?;

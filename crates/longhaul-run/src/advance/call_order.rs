@@ -30,19 +30,20 @@ pub(super) fn may_start_while_earlier_calls_run(
 /// effect that must happen at most once), or a common subject, such as a path, that one of them
 /// changes.
 fn must_calls_run_in_order(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
-    let changes = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
+    let has_effect = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
     // The second of two calls with one effect key gets the result of the first.
     if let Some(key) = &first.classification.key
         && second.has_effect_key(key.hash)
     {
         return true;
     }
-    if !changes(first) && !changes(second) {
+    if !has_effect(first) && !has_effect(second) {
         return false;
     }
-    let subjects = &second.classification.subjects;
-    let mut touched = first.classification.subjects.iter();
-    touched.any(|first| subjects.iter().any(|second| rule_match_texts_overlap(first, second)))
+    let second_subjects = &second.classification.subjects;
+    let mut first_subjects = first.classification.subjects.iter();
+    first_subjects
+        .any(|first| second_subjects.iter().any(|second| rule_match_texts_overlap(first, second)))
 }
 
 /// Returns whether two subjects (texts that approval rules match, such as paths) are equal or one
@@ -51,12 +52,12 @@ fn rule_match_texts_overlap(first: &str, second: &str) -> bool {
     if [first, second].iter().any(|value| value.is_empty() || value.starts_with('{')) {
         return false;
     }
-    let holds = |folder: &str, path: &str| {
-        let within = path.strip_prefix(folder);
+    let contains_path = |folder: &str, path: &str| {
+        let relative_path = path.strip_prefix(folder);
         matches!(folder, "." | "/")
-            || within.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            || relative_path.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    holds(first, second) || holds(second, first)
+    contains_path(first, second) || contains_path(second, first)
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ pub(super) fn create_next_chain_step(
     output: &RunOutput,
 ) -> Result<(), Rejection> {
     let (id, task) = (decision.run.id, &decision.run.task);
-    let following =
+    let next_position =
         task.chain.as_ref().and_then(|position| position.position_of_next_run(id, output));
-    let Some((position, step)) = following.as_ref().and_then(|position| {
+    let Some((position, step)) = next_position.as_ref().and_then(|position| {
         let step = position.current_step()?;
         Some((position, step))
     }) else {

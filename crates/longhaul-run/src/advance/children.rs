@@ -47,8 +47,9 @@ pub(super) fn startable_run_agent_calls_ignoring_time_budget(
     let calls = control.calls();
     calls.iter().enumerate().filter_map(move |(index, call)| {
         let is_new = matches!(call.state, ToolCallState::Unevaluated | ToolCallState::Ready);
-        let starts = is_new && is_run_agent_call(call) && call.classification.problem.is_none();
-        (starts && may_start_while_earlier_calls_run(&calls[..index], call)).then_some(call)
+        let starts_child =
+            is_new && is_run_agent_call(call) && call.classification.problem.is_none();
+        (starts_child && may_start_while_earlier_calls_run(&calls[..index], call)).then_some(call)
     })
 }
 
@@ -73,9 +74,9 @@ pub(crate) fn record_starts_of_prepared_children(
     prepared: Vec<PreparedChildRun>,
 ) -> Result<(), Rejection> {
     let control = &decision.control;
-    let comes_first = [SteerDelivery::Interrupt, SteerDelivery::BeforeNextTool];
+    let urgent_deliveries = [SteerDelivery::Interrupt, SteerDelivery::BeforeNextTool];
     let is_stopping = control.must_stop()
-        || control.steers.iter().any(|steer| comes_first.contains(&steer.delivery));
+        || control.steers.iter().any(|steer| urgent_deliveries.contains(&steer.delivery));
     for child in prepared.into_iter().filter(|_| !is_stopping) {
         if startable_run_agent_calls(&decision.control).any(|call| call.id == child.call) {
             record_prepared_child(decision, child)?;
@@ -89,14 +90,14 @@ fn record_prepared_child(
     prepared: PreparedChildRun,
 ) -> Result<(), Rejection> {
     let call = prepared.call;
-    let checked = prepared.child.and_then(|child| match child_start_problem(decision) {
+    let checked_child = prepared.child.and_then(|child| match child_start_problem(decision) {
         Some(problem) => Err(problem),
         None => Ok(child),
     });
-    let NewChildRun { run, definition, background } = match checked {
+    let NewChildRun { run, definition, background } = match checked_child {
         Ok(child) => *child,
-        Err(why) => {
-            let output = ToolOutput::text(format!("no child run was started: {why}"));
+        Err(reason) => {
+            let output = ToolOutput::text(format!("no child run was started: {reason}"));
             return record_call_result(decision, call, output, true);
         }
     };
@@ -127,9 +128,10 @@ fn child_start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
             "{CHILDREN_MAX} child runs are open, which is the maximum; wait until one of them ends"
         ));
     }
-    let created = decision.batch.changes.iter();
-    let created = created.filter(|change| matches!(change, RowChange::CreateRun(_))).count();
-    decision.ctx.free_children.is_some_and(|free| created >= free).then(|| {
+    let created_runs = decision.batch.changes.iter();
+    let created_runs =
+        created_runs.filter(|change| matches!(change, RowChange::CreateRun(_))).count();
+    decision.ctx.free_children.is_some_and(|free| created_runs >= free).then(|| {
         format!(
             "{OPEN_DESCENDANTS_MAX} runs are open below the first run of this tree, which is the \
              maximum; wait until one of them ends"
@@ -153,8 +155,9 @@ pub(super) fn record_wait_for_child(
         );
         return record_call_result(decision, call.id, ToolOutput::text(text), true);
     }
-    let waits = |call: &TrackedToolCall| call.state == ToolCallState::AwaitingChild(child);
-    if decision.control.calls().iter().any(waits) {
+    let waits_for_child =
+        |call: &TrackedToolCall| call.state == ToolCallState::AwaitingChild(child);
+    if decision.control.calls().iter().any(waits_for_child) {
         let text = format!("another call of this turn waits for {child}");
         return record_call_result(decision, call.id, ToolOutput::text(text), true);
     }
@@ -179,10 +182,11 @@ pub(super) fn notify_parent_and_children(decision: &mut DecisionBuilder<'_>, sta
         return;
     }
     // Nobody needs the verdict of a grading run any more.
-    let cancels = decision.control.policy.children_on_cancel.is_cancel();
-    let ending = decision.control.children.iter().filter(|open| cancels || open.call.is_none());
-    let ending: Vec<RunId> = ending.map(|open| open.id).collect();
-    ending
+    let cancels_children = decision.control.policy.children_on_cancel.is_cancel();
+    let children_to_notify =
+        decision.control.children.iter().filter(|open| cancels_children || open.call.is_none());
+    let children_to_notify: Vec<RunId> = children_to_notify.map(|open| open.id).collect();
+    children_to_notify
         .into_iter()
         .for_each(|child| set_notify_timer(decision, child, TimerKind::ParentEnded(id)));
 }
@@ -195,6 +199,7 @@ pub(super) fn set_notify_timer(
 ) {
     let salt = decision.unique_id_salt(&format!("relative:{parent_or_child}"));
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
-    let arm = TimerUpdate::Arm { timer, run: parent_or_child, due: TimerDueTime::Now, kind };
-    decision.add_row_change(RowChange::SetTimer(arm));
+    let timer_update =
+        TimerUpdate::Arm { timer, run: parent_or_child, due: TimerDueTime::Now, kind };
+    decision.add_row_change(RowChange::SetTimer(timer_update));
 }

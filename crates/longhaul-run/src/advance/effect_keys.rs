@@ -33,8 +33,8 @@ pub(super) fn may_claim_effect_key(decision: &DecisionBuilder<'_>, call: &Tracke
     let ToolCallState::AwaitingKey { holder, epoch } = call.state else {
         return true;
     };
-    let is_held = |taken: &EffectKeyOfOtherCall| {
-        let ClaimedEffectKey { holder: by, state, .. } = taken.key;
+    let is_held = |other: &EffectKeyOfOtherCall| {
+        let ClaimedEffectKey { holder: by, state, .. } = other.key;
         by == holder && state == EffectKeyState::Held
     };
     epoch < decision.control.epoch
@@ -62,15 +62,15 @@ pub(super) fn handle_claimed_effect_key(
         )?;
         return Ok(true);
     }
-    let own = effect_key_holder(decision.run.id, call);
-    let taken = decision.ctx.keys_claimed_by_other_calls.iter().find(|taken| {
-        let ClaimedEffectKey { key: hash, holder, .. } = taken.key;
-        hash == key.hash && holder != own
+    let own_holder = effect_key_holder(decision.run.id, call);
+    let claimed = decision.ctx.keys_claimed_by_other_calls.iter().find(|claimed| {
+        let ClaimedEffectKey { key: hash, holder, .. } = claimed.key;
+        hash == key.hash && holder != own_holder
     });
-    let Some(EffectKeyOfOtherCall { key: taken, result }) = taken.cloned() else {
+    let Some(EffectKeyOfOtherCall { key: claimed, result }) = claimed.cloned() else {
         return Ok(false);
     };
-    let ClaimedEffectKey { holder, state, .. } = taken;
+    let ClaimedEffectKey { holder, state, .. } = claimed;
     let is_replaced = call.replaces == Some(holder) && call.state == ToolCallState::Ready;
     if state == EffectKeyState::Unknown && is_replaced {
         return Ok(false);

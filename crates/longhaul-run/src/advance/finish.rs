@@ -99,8 +99,8 @@ fn start_or_cancel_next_batch_run(decision: &mut DecisionBuilder<'_>, status: St
     };
     let salt = decision.unique_id_salt("batch");
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
-    let arm = TimerUpdate::Arm { timer, run: next, due: TimerDueTime::Now, kind };
-    decision.add_row_change(RowChange::SetTimer(arm));
+    let timer_update = TimerUpdate::Arm { timer, run: next, due: TimerDueTime::Now, kind };
+    decision.add_row_change(RowChange::SetTimer(timer_update));
 }
 
 fn withdraw_gates_and_drop_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
@@ -110,9 +110,10 @@ fn withdraw_gates_and_drop_steers(decision: &mut DecisionBuilder<'_>) -> Result<
     }
     let steers: Vec<SteerId> = decision.control.steers.iter().map(|steer| steer.id).collect();
     for steer in steers {
-        let why = format!("{RUN_ENDED} before the message was read");
-        decision.record_event(Event::SteerDropped(SteerDropped { steer, reason: why.clone() }))?;
-        let status = SteerStatus::Dropped { reason: why };
+        let reason = format!("{RUN_ENDED} before the message was read");
+        decision
+            .record_event(Event::SteerDropped(SteerDropped { steer, reason: reason.clone() }))?;
+        let status = SteerStatus::Dropped { reason };
         decision.add_row_change(RowChange::UpdateSteer(SteerUpdate { steer, edit: None, status }));
     }
     Ok(())
@@ -127,9 +128,10 @@ pub(crate) fn record_unfinished_work_of_dead_drivers(
     decision: &mut DecisionBuilder<'_>,
     current_epoch: Option<Epoch>,
 ) -> Result<(), Rejection> {
-    let left_by = |epoch: Epoch| current_epoch.is_none_or(|current_epoch| epoch < current_epoch);
+    let is_from_dead_driver =
+        |epoch: Epoch| current_epoch.is_none_or(|current_epoch| epoch < current_epoch);
     if let RunStage::ModelRunning(running) = &decision.control.stage
-        && left_by(running.epoch)
+        && is_from_dead_driver(running.epoch)
     {
         let (turn, attempt, hold) = (running.turn, running.attempt, running.hold);
         let held_caps = running.caps.clone();
@@ -148,23 +150,25 @@ pub(crate) fn record_unfinished_work_of_dead_drivers(
             BudgetHoldSettlement { held: hold, spent: BudgetAmount::default(), lost: hold };
         decision.settle_holds_of_model_call(settlement, &held_caps);
     }
-    let doubtful: Vec<ToolInDoubt> =
+    let events_in_doubt: Vec<ToolInDoubt> =
         decision.control.running_tools().map_or_else(Vec::new, |tools| {
-            let started = tools.calls.iter().filter_map(|call| {
-                let ToolCallState::Started(from) = call.state else {
+            let in_doubt_events = tools.calls.iter().filter_map(|call| {
+                let ToolCallState::Started(epoch) = call.state else {
                     return None;
                 };
                 // Without a live driver no call is started again, even if it may be repeated.
                 let must_end = current_epoch.is_none() || !call.may_repeat();
-                (left_by(from) && must_end).then(|| ToolInDoubt {
+                (is_from_dead_driver(epoch) && must_end).then(|| ToolInDoubt {
                     call: call.id,
-                    epoch: from,
+                    epoch,
                     policy: in_doubt_policy(&decision.control, &call.classification),
                     reason: Some(in_doubt::in_doubt_reason_of_lost_worker(&call.classification)),
                     active: Millis::ZERO,
                 })
             });
-            started.collect()
+            in_doubt_events.collect()
         });
-    doubtful.into_iter().try_for_each(|doubt| decision.record_event(Event::ToolInDoubt(doubt)))
+    events_in_doubt
+        .into_iter()
+        .try_for_each(|in_doubt| decision.record_event(Event::ToolInDoubt(in_doubt)))
 }

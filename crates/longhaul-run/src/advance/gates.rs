@@ -32,10 +32,10 @@ pub(super) fn apply_approval_rules_to_call(
     }
     match evaluate_approval_rules(&decision.control, &call.classification) {
         ApprovalRuleDecision::Allow(_) => Ok(()),
-        ApprovalRuleDecision::Deny(why) => record_call_result(
+        ApprovalRuleDecision::Deny(reason) => record_call_result(
             decision,
             call.id,
-            ToolOutput::text(format!("the call was denied: {why}")),
+            ToolOutput::text(format!("the call was denied: {reason}")),
             true,
         ),
         ApprovalRuleDecision::Ask(rule) => raise_approval_gate(decision, call, &rule),
@@ -86,8 +86,8 @@ fn handle_control_tool_call(
             ),
             false,
         ),
-        ControlToolCall::Invalid(why) => {
-            record_call_result(decision, call.id, ToolOutput::text(why), true)
+        ControlToolCall::Invalid(reason) => {
+            record_call_result(decision, call.id, ToolOutput::text(reason), true)
         }
     }
 }
@@ -126,7 +126,7 @@ fn new_tool_call_gate_with_digest(
     let input = call.arguments().to_value();
     let outputs = call.classification.outputs.iter();
     gate.outputs = outputs.filter(|output| output.is_still_in_input(&input)).cloned().collect();
-    let frozen = GateContent {
+    let content = GateContent {
         gate: gate.id,
         call: gate.call,
         tool: gate.tool.as_deref(),
@@ -135,7 +135,7 @@ fn new_tool_call_gate_with_digest(
         outputs: &gate.outputs,
         facts: gate.facts.as_deref(),
     };
-    gate.digest = Some(gate_content_digest(decision.run, &frozen));
+    gate.digest = Some(gate_content_digest(decision.run, &content));
     gate.input = Some(call.arguments().clone());
     gate.injected_subjects.clone_from(&call.classification.injected_subjects);
     gate
@@ -188,7 +188,7 @@ pub(super) fn raise_result_approval_gate(
     };
     let input = RawJson::from_serialize(&concluding.output);
     let id = decision.new_gate_id("result");
-    let frozen = GateContent {
+    let content = GateContent {
         gate: id,
         call: None,
         tool: None,
@@ -197,7 +197,7 @@ pub(super) fn raise_result_approval_gate(
         outputs: &[],
         facts: None,
     };
-    let digest = gate_content_digest(decision.run, &frozen);
+    let digest = gate_content_digest(decision.run, &content);
     let auto_approve = policy.auto_approve.clone();
     let auto_approve = auto_approve.filter(|_| !decision.control.result_rejected);
     decision.raise_gate(GateSpec {

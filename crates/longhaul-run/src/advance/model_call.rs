@@ -50,19 +50,19 @@ pub(super) fn advance_model_call(
     {
         return park_until_budget_cap_is_raised(decision, cap);
     }
-    let spoken_to =
+    let has_new_message =
         decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
     let may_compact = pending.must_compact || !pending.compacted && needs_compaction(decision);
-    if spoken_to
+    if has_new_message
         && !may_compact
-        && let Some(reached) = exhausted_cap_even_without_new_messages(decision)
+        && let Some(exhausted) = exhausted_cap_even_without_new_messages(decision)
     {
         // Messages that the model can't read yet stay queued, so that they can be edited.
-        let cap = reached.cap;
-        decision.record_event(Event::BudgetReached(reached))?;
+        let cap = exhausted.cap;
+        decision.record_event(Event::BudgetReached(exhausted))?;
         return park_until_budget_cap_is_raised(decision, cap);
     }
-    if !spoken_to && let Some(wait) = wait_reason_before_model_call(&pending) {
+    if !has_new_message && let Some(wait) = wait_reason_before_model_call(&pending) {
         return park_run_with_timer(decision, wait.0, wait.1);
     }
     if let Some(attempt) = pending.retry_attempt {
@@ -127,15 +127,15 @@ fn park_until_budget_cap_is_raised(
 /// that could not be compacted is not tried again until it has grown.
 fn needs_compaction(decision: &DecisionBuilder<'_>) -> bool {
     let control = &decision.control;
-    let tokens = |bytes| control.pricing.estimate_input_tokens(bytes);
+    let estimate_tokens = |bytes| control.pricing.estimate_input_tokens(bytes);
     let window = control.pricing.window_tokens;
-    let now = tokens(control.transcript_bytes);
-    let grown = now.saturating_sub(tokens(control.compaction.remaining_bytes));
+    let current_tokens = estimate_tokens(control.transcript_bytes);
+    let growth = current_tokens.saturating_sub(estimate_tokens(control.compaction.remaining_bytes));
     let policy = control.compaction_policy.as_ref();
     let percent =
         policy.and_then(|policy| policy.at_percent).unwrap_or(COMPACTION_THRESHOLD_PERCENT);
-    u128::from(now) * 100 >= u128::from(window) * u128::from(percent)
-        && grown >= window / COMPACTION_GROWTH_DIVISOR
+    u128::from(current_tokens) * 100 >= u128::from(window) * u128::from(percent)
+        && growth >= window / COMPACTION_GROWTH_DIVISOR
         && decision.run.transcript.messages().len() >= COMPACTION_MESSAGES_MIN
 }
 

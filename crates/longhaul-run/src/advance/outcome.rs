@@ -56,13 +56,13 @@ pub(crate) fn record_start_of_grading_run(
     prepared: Result<Box<NewChildRun>, String>,
 ) -> Result<(), Rejection> {
     let control = &decision.control;
-    let comes_first = control.cancel.is_some()
+    let is_grading_blocked = control.cancel.is_some()
         || control.pause.is_some()
         || control.pending_failure.is_some()
         || control.idle.is_some()
         || !control.steers.is_empty()
         || !control.children.is_empty();
-    if comes_first || !has_ungraded_result(control) {
+    if is_grading_blocked || !has_ungraded_result(control) {
         return Ok(());
     }
     match prepared {

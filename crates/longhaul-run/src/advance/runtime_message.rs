@@ -24,10 +24,10 @@ pub(crate) fn needs_perception_refresh(control: &ControlState, pending: &Pending
 /// everything before it stays in the provider's cache.
 pub(super) fn runtime_messages_for_turn(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMessage> {
     let control = &decision.control;
-    let output = control.output_retries.unreported_answer_problem().map(|why| RuntimeMessage {
+    let output = control.output_retries.unreported_answer_problem().map(|problem| RuntimeMessage {
         topic: RuntimeMessageTopic::Output,
         text: format!(
-            "[longhaul] This does not end the run: {why}. Call `finish` with a valid \
+            "[longhaul] This does not end the run: {problem}. Call `finish` with a valid \
              output, or reply with only the JSON."
         )
         .into(),
@@ -52,16 +52,16 @@ pub(super) fn runtime_messages_for_turn(decision: &DecisionBuilder<'_>) -> Vec<R
         .unread_reports
         .iter()
         .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::Signal, text: Arc::clone(text) });
-    let guards = no_progress_warnings(control);
-    let look = decision.perception_refresh.as_ref();
-    let world = look
-        .and_then(|look| look.message.as_ref())
+    let no_progress_warnings = no_progress_warnings(control);
+    let refresh = decision.perception_refresh.as_ref();
+    let world = refresh
+        .and_then(|refresh| refresh.message.as_ref())
         .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::World, text: Arc::clone(text) });
     output
         .into_iter()
         .chain(empty_reply)
         .chain(loop_warning)
-        .chain(guards)
+        .chain(no_progress_warnings)
         .chain(signals)
         .chain(world)
         .collect()
@@ -153,9 +153,9 @@ pub(super) fn add_hint_to_truncated_reply_error(
 /// Returns the error that ends a run whose model gave too many final answers that don't match the
 /// output schema. `None` means that the limit is not reached.
 pub(super) fn invalid_output_error(control: &ControlState) -> Option<RunError> {
-    control.output_retries.invalid_answer_count_and_problem_over_limit().map(|(count, why)| {
+    control.output_retries.invalid_answer_count_and_problem_over_limit().map(|(count, problem)| {
         let message = format!(
-            "{count} final answers did not match the output schema; the last problem: {why}"
+            "{count} final answers did not match the output schema; the last problem: {problem}"
         );
         let hint = "inspect the answers with `longhaul show`, then change the schema, the prompt \
             or the model";

@@ -21,12 +21,12 @@ const WAKE_SPREAD: Millis = Millis::from_secs(60);
 pub(super) fn model_name_of_run<'a>(decision: &'a DecisionBuilder<'_>) -> &'a str {
     let mut events = decision.batch.events.iter().rev();
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events do not change the model")]
-    let changed = events.find_map(|event| match event {
+    let changed_model = events.find_map(|event| match event {
         Event::RunPrepared(prepared) => Some(prepared.model.as_str()),
         Event::TurnFailed(failed) => failed.fallback_model.as_deref(),
         _ => None,
     });
-    changed.unwrap_or_else(|| decision.run.transcript.current_model())
+    changed_model.unwrap_or_else(|| decision.run.transcript.current_model())
 }
 
 /// Returns the amounts that are left of the spend caps whose whole limit is too low for this call.
@@ -35,7 +35,7 @@ pub(super) fn amounts_left_in_too_low_spend_caps(
     decision: &DecisionBuilder<'_>,
     reservations: &[CapReservation],
 ) -> RemainingBudget {
-    let mut covered = RemainingBudget::default();
+    let mut remaining = RemainingBudget::default();
     for CapReservation { hold, .. } in reservations {
         let refusals = decision
             .ctx
@@ -45,17 +45,17 @@ pub(super) fn amounts_left_in_too_low_spend_caps(
         for left in refusals.map(|refusal| refusal.left) {
             match hold.unit {
                 CapUnit::Usd => {
-                    let before = covered.micro_usd.unwrap_or(MicroUsd(left));
-                    covered.micro_usd = Some(before.min(MicroUsd(left)));
+                    let minimum = remaining.micro_usd.unwrap_or(MicroUsd(left));
+                    remaining.micro_usd = Some(minimum.min(MicroUsd(left)));
                 }
                 CapUnit::Tokens => {
-                    covered.tokens = Some(covered.tokens.unwrap_or(left).min(left));
+                    remaining.tokens = Some(remaining.tokens.unwrap_or(left).min(left));
                 }
                 CapUnit::Runs => {}
             }
         }
     }
-    covered
+    remaining
 }
 
 /// Returns the first reservation that is larger than what is left of its spend cap, as far as is
@@ -65,22 +65,24 @@ pub(super) fn first_reservation_over_cap<'a>(
     reservations: &'a [CapReservation],
 ) -> Option<&'a CapReservation> {
     let refusals = &decision.ctx.cap_refusals;
-    reservations.iter().find(|one| {
-        refusals.iter().any(|refusal| refusal.key == one.hold.key && one.hold.amount > refusal.left)
+    reservations.iter().find(|reservation| {
+        refusals.iter().any(|refusal| {
+            refusal.key == reservation.hold.key && reservation.hold.amount > refusal.left
+        })
     })
 }
 
 /// Parks the run until the spend cap covers the refused amount or the window of the cap ends.
 pub(super) fn park_until_spend_cap_allows(
     decision: &mut DecisionBuilder<'_>,
-    refused: &CapReservation,
+    reservation: &CapReservation,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let until = refused.window_end;
+    let until = reservation.window_end;
     let spread = u128::from(WAKE_SPREAD.0);
     let jitter = Millis(u64::try_from(decision.run.id.bits() % spread).unwrap_or_default());
     let delay = until.duration_since(decision.ctx.now).plus(jitter);
     let timer = decision.set_wake_timer("cap", delay);
-    let CapHold { key, amount: needed, .. } = &refused.hold;
+    let CapHold { key, amount: needed, .. } = &reservation.hold;
     let mut refusals = decision.ctx.cap_refusals.iter().filter(|refusal| refusal.key == *key);
     let shortage = refusals.next().map(|refusal| SpendCapShortage {
         needed: *needed,
@@ -89,7 +91,7 @@ pub(super) fn park_until_spend_cap_allows(
     });
     let (cap, subject) = (key.cap.clone(), key.subject.clone());
     let wait = SpendCapWait { cap, subject, until, shortage };
-    let row = CapWaitRow { reservation: refused.clone(), timer };
+    let row = CapWaitRow { reservation: reservation.clone(), timer };
     decision.add_row_change(RowChange::WaitAtCap(row));
     park_run(decision, WaitReason::Cap(wait))
 }

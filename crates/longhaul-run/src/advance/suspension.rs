@@ -160,15 +160,15 @@ pub(crate) fn postpone_tool_polls(
     let (due, other): (Vec<_>, Vec<_>) =
         calls.cloned().partition(TrackedToolCall::is_tool_poll_due);
     let may_wait = |call: &TrackedToolCall| matches!(call.state, ToolCallState::Pending(_));
-    let postponed =
+    let max_postponed =
         due.iter().filter_map(|call| call.suspended.as_ref()).map(|call| call.postponed);
-    let Some(postponed) = postponed.max() else {
+    let Some(max_postponed) = max_postponed.max() else {
         return Ok(false);
     };
-    if postponed >= POSTPONED_MAX || !other.iter().all(may_wait) {
+    if max_postponed >= POSTPONED_MAX || !other.iter().all(may_wait) {
         return Ok(false);
     }
-    let after = Millis(POSTPONE_DELAY.0 << postponed);
+    let after = Millis(POSTPONE_DELAY.0 << max_postponed);
     for call in &due {
         let Some(suspended) = &call.suspended else { continue };
         let message = Some(reason.to_owned());
@@ -192,8 +192,8 @@ pub(crate) fn postpone_tool_polls(
     let Some(first) = pending.next() else {
         return Ok(false);
     };
-    let parked = park_run_with_timer(decision, WaitReason::Tool(first.until), first.timer)?;
-    Ok(parked.is_break())
+    let flow = park_run_with_timer(decision, WaitReason::Tool(first.until), first.timer)?;
+    Ok(flow.is_break())
 }
 
 /// Returns the delay before the next poll of a tool call that has been pending for the time
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn the_delay_of_a_poll_is_bounded_and_grows_with_the_time_that_a_call_is_pending() {
         let [second, hour, day] = [1, 3_600, 86_400].map(Millis::from_secs);
-        for (asked, pending, delay) in [
+        for (requested, pending, delay) in [
             (Millis::ZERO, Millis::ZERO, second),
             (Millis(u64::MAX), Millis::ZERO, day),
             (Millis(5_000), Millis::ZERO, Millis(5_000)),
@@ -267,7 +267,11 @@ mod tests {
             (Millis(5_000), Millis(day.0 * 30), hour),
             (Millis(hour.0 * 6), Millis(day.0 * 30), Millis(hour.0 * 6)),
         ] {
-            assert_eq!(next_tool_poll_delay(asked, pending), delay, "{asked:?} {pending:?}");
+            assert_eq!(
+                next_tool_poll_delay(requested, pending),
+                delay,
+                "{requested:?} {pending:?}"
+            );
         }
     }
 }

@@ -69,19 +69,23 @@ pub(super) fn advance_tool_calls(
     if decision.control.running_tools().is_none() {
         return Ok(ControlFlow::Continue(()));
     }
-    let has = |predicate: fn(&ToolCallState) -> bool| {
+    let has_call = |predicate: fn(&ToolCallState) -> bool| {
         let mut calls = decision.control.calls().iter();
         calls.any(|call| predicate(&call.state))
     };
     // A call whose key belongs to a call in doubt is in doubt since it was about to start.
-    let settling = has(|state| {
+    let has_result_to_record = has_call(|state| {
         let in_doubt = matches!(state, ToolCallState::InDoubt { can_verify: false, .. });
         in_doubt || matches!(state, ToolCallState::ResultReady { .. })
     });
-    let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
-    let starting = startable_run_agent_calls(&decision.control).next().is_some()
+    let has_call_to_verify =
+        has_call(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
+    let has_call_for_engine = startable_run_agent_calls(&decision.control).next().is_some()
         || decision.control.suspended_calls_to_give_up().next().is_some();
-    match (settling, decision.control.has_running_call() || verifying || starting) {
+    match (
+        has_result_to_record,
+        decision.control.has_running_call() || has_call_to_verify || has_call_for_engine,
+    ) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
         (false, false)
@@ -111,16 +115,16 @@ fn skip_tool_calls_of_last_allowed_turn(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<(), Rejection> {
     let control = &decision.control;
-    let is_last = control.has_used_all_turns();
-    let ends = |call: &TrackedToolCall| {
+    let is_last_turn = control.has_used_all_turns();
+    let is_valid_finish = |call: &TrackedToolCall| {
         call.classification.tool.as_str() == FINISH && call.classification.problem.is_none()
     };
-    if !is_last || !clone_matching_calls(decision, ends).is_empty() {
+    if !is_last_turn || !clone_matching_calls(decision, is_valid_finish).is_empty() {
         return Ok(());
     }
-    let unbegun =
+    let is_unstarted =
         |call: &TrackedToolCall| call.state == ToolCallState::Unevaluated && call.starts == 0;
-    clone_matching_calls(decision, unbegun).iter().try_for_each(|call| {
+    clone_matching_calls(decision, is_unstarted).iter().try_for_each(|call| {
         record_call_result(decision, call.id, ToolOutput::text(TURN_LIMIT_REACHED), true)
     })
 }
@@ -128,11 +132,12 @@ fn skip_tool_calls_of_last_allowed_turn(
 /// Applies queued messages to the tool calls that are not done: a message may answer a question,
 /// skip calls, withdraw gates or end a wait.
 fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    let wants = |delivery| decision.control.steers.iter().any(|steer| steer.delivery == delivery);
-    let interrupt = wants(SteerDelivery::Interrupt);
-    let before_next = interrupt || wants(SteerDelivery::BeforeNextTool);
-    let spoken_to = before_next || wants(SteerDelivery::AfterBatch);
-    if !spoken_to {
+    let has_steer =
+        |delivery| decision.control.steers.iter().any(|steer| steer.delivery == delivery);
+    let is_interrupted = has_steer(SteerDelivery::Interrupt);
+    let skips_calls = is_interrupted || has_steer(SteerDelivery::BeforeNextTool);
+    let has_new_message = skips_calls || has_steer(SteerDelivery::AfterBatch);
+    if !has_new_message {
         return Ok(());
     }
     answer_questions_with_steers(decision)?;
@@ -144,16 +149,16 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
             ToolCallState::Unevaluated
             | ToolCallState::Ready
             | ToolCallState::AwaitingKey { .. }
-                if before_next && call.starts == 0 =>
+                if skips_calls && call.starts == 0 =>
             {
                 record_call_result(decision, call.id, ToolOutput::text(SKIPPED), true)?;
             }
-            ToolCallState::Gated(gate) if interrupt => {
+            ToolCallState::Gated(gate) if is_interrupted => {
                 decision.withdraw_gate(gate, "a person sent a message")?;
                 record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
             }
             ToolCallState::AwaitingAnswer(gate)
-                if interrupt && is_gate_withdrawn_by_message(decision, gate) =>
+                if is_interrupted && is_gate_withdrawn_by_message(decision, gate) =>
             {
                 decision.withdraw_gate(gate, "a person sent a message")?;
                 record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
@@ -161,12 +166,12 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
             ToolCallState::Sleeping(_) => {
                 record_call_result(decision, call.id, ToolOutput::text(WAIT_INTERRUPTED), false)?;
             }
-            ToolCallState::AwaitingChild(child) if interrupt => {
+            ToolCallState::AwaitingChild(child) if is_interrupted => {
                 let text =
                     format!("{WAIT_INTERRUPTED}; {child} goes on, and you are told when it ends");
                 record_call_result(decision, call.id, ToolOutput::text(text), false)?;
             }
-            ToolCallState::Pending(_) | ToolCallState::InputRequired if interrupt => {
+            ToolCallState::Pending(_) | ToolCallState::InputRequired if is_interrupted => {
                 record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
             }
             ToolCallState::Unevaluated
@@ -204,12 +209,12 @@ fn is_gate_withdrawn_by_message(decision: &DecisionBuilder<'_>, gate: GateId) ->
 /// arrived, elapsed waits, and errors of calls that were started too often. Withdraws the gates of
 /// calls whose result has arrived.
 fn record_ready_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    let settled = clone_matching_calls(decision, |call| {
+    let calls_with_result = clone_matching_calls(decision, |call| {
         matches!(call.state, ToolCallState::ResultReady { .. })
     });
-    for call in &settled {
-        let idle = decision.control.gates.iter().find(|gate| gate.call == Some(call.id));
-        if let Some(gate) = idle.map(|gate| gate.id) {
+    for call in &calls_with_result {
+        let open_gate = decision.control.gates.iter().find(|gate| gate.call == Some(call.id));
+        if let Some(gate) = open_gate.map(|gate| gate.id) {
             decision.withdraw_gate(gate, "the result has arrived")?;
         }
         if let ToolCallState::ResultReady { output, is_error } = call.state.clone() {
@@ -241,25 +246,25 @@ fn apply_in_doubt_policies(
     for call in clone_matching_calls(decision, |call| {
         matches!(call.state, ToolCallState::InDoubt { can_verify: false, .. })
     }) {
-        let ToolCallState::InDoubt { policy: then, reason: why, .. } = &call.state else {
+        let ToolCallState::InDoubt { policy, reason, .. } = &call.state else {
             continue;
         };
-        let why = why.as_deref();
-        match then {
+        let reason = reason.as_deref();
+        match policy {
             InDoubtPolicy::Tell => {
                 let text = match call.starts {
-                    0 => in_doubt::not_started_result_text(why),
-                    _ => in_doubt::in_doubt_result_text(why),
+                    0 => in_doubt::not_started_result_text(reason),
+                    _ => in_doubt::in_doubt_result_text(reason),
                 };
                 let output = ToolOutput::text(text);
                 record_call_result(decision, call.id, output, true)?;
             }
-            InDoubtPolicy::Ask => raise_gate_for_call_in_doubt(decision, &call, why)?,
+            InDoubtPolicy::Ask => raise_gate_for_call_in_doubt(decision, &call, reason)?,
             InDoubtPolicy::Fail if decision.control.has_running_call() => {
                 return Ok(Some(ControlFlow::Break(())));
             }
             InDoubtPolicy::Fail => {
-                let error = in_doubt::in_doubt_error(&call, why);
+                let error = in_doubt::in_doubt_error(&call, reason);
                 return finish::fail_run(decision, error).map(Some);
             }
         }

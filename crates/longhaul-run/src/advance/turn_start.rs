@@ -57,9 +57,9 @@ pub(super) fn start_turn(
     let RunStage::ModelPending(pending) = &decision.control.stage else {
         return Ok(ControlFlow::Continue(()));
     };
-    let thinks = purpose == ModelCallPurpose::Turn;
+    let is_turn = purpose == ModelCallPurpose::Turn;
     // The engine fetches the perception first; then the turn starts.
-    if thinks
+    if is_turn
         && decision.perception_refresh.is_none()
         && needs_perception_refresh(&decision.control, pending)
     {
@@ -67,26 +67,26 @@ pub(super) fn start_turn(
     }
     let attempt = pending.attempts + 1;
     let (pricing, model) = pricing_and_name_of_called_model(&decision.control, pending, purpose);
-    let messages = if thinks { runtime_messages_for_turn(decision) } else { Vec::new() };
+    let messages = if is_turn { runtime_messages_for_turn(decision) } else { Vec::new() };
     let message_bytes = messages.iter().map(|runtime_message| runtime_message.text.len() as u64);
     let bytes = decision.control.transcript_bytes + message_bytes.sum::<u64>();
     let size = match limit_call_to_budget(decision, &pricing, bytes) {
         CallBudgetCoverage::Fits(size) => size,
         CallBudgetCoverage::Warn(cap) => return warn_model_about_cap(decision, cap),
         CallBudgetCoverage::Held(needed) => return park_until_budget_is_released(decision, needed),
-        CallBudgetCoverage::Exhausted(reached) => {
-            decision.record_event(Event::BudgetReached(reached))?;
+        CallBudgetCoverage::Exhausted(exhausted) => {
+            decision.record_event(Event::BudgetReached(exhausted))?;
             return Ok(ControlFlow::Continue(()));
         }
     };
     let call = PlannedModelCall { pricing: &pricing, bytes, model: model.as_deref() };
     let (size, caps) = match limit_call_to_spend_caps(decision, call, size) {
-        Ok(fitting) => fitting,
-        Err(refused) => return spend_caps::park_until_spend_cap_allows(decision, &refused),
+        Ok(size_and_caps) => size_and_caps,
+        Err(over_cap) => return spend_caps::park_until_spend_cap_allows(decision, &over_cap),
     };
     let ModelCallSize { max_tokens, hold, reserve } = size;
     let turn = decision.control.turn + 1;
-    let refresh = decision.perception_refresh.take().filter(|_| thinks);
+    let refresh = decision.perception_refresh.take().filter(|_| is_turn);
     decision.record_event(Event::TurnStarted(TurnStarted {
         turn,
         attempt,
@@ -187,20 +187,23 @@ fn limit_call_to_budget(
     if unspent_budget.covers(size.hold) {
         return outcome_of_size(size);
     }
-    let short = if unspent_budget.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
+    let short_cap = if unspent_budget.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
         BudgetCap::Money
     } else {
         BudgetCap::Tokens
     };
     match max_affordable_reply_tokens(pricing, bytes, unspent_budget) {
-        Some(_) if !decision.control.warned.contains(&short) => CallBudgetCoverage::Warn(short),
+        Some(_) if !decision.control.warned.contains(&short_cap) => {
+            CallBudgetCoverage::Warn(short_cap)
+        }
         Some(tokens) => {
-            let free = max_affordable_reply_tokens(
+            let unreserved_tokens = max_affordable_reply_tokens(
                 pricing,
                 bytes,
                 account.unreserved_budget().min_of_each(own),
             );
-            let needed = tokens.min(AWAITED_REPLY_TOKENS).max(free.unwrap_or_default());
+            let needed =
+                tokens.min(AWAITED_REPLY_TOKENS).max(unreserved_tokens.unwrap_or_default());
             outcome_of_size(ModelCallSize::new(pricing, bytes, needed))
         }
         None => {
@@ -306,15 +309,15 @@ fn limit_call_to_spend_caps(
     };
     let mut size = size;
     let mut caps = reserve(size);
-    let covered = spend_caps::amounts_left_in_too_low_spend_caps(decision, &caps);
-    if !covered.covers(size.hold)
-        && let Some(tokens) = max_affordable_reply_tokens(pricing, bytes, covered)
+    let remaining = spend_caps::amounts_left_in_too_low_spend_caps(decision, &caps);
+    if !remaining.covers(size.hold)
+        && let Some(tokens) = max_affordable_reply_tokens(pricing, bytes, remaining)
     {
         size = ModelCallSize::new(pricing, bytes, tokens.min(size.max_tokens));
         caps = reserve(size);
     }
     match spend_caps::first_reservation_over_cap(decision, &caps).cloned() {
-        Some(refused) => Err(refused),
+        Some(reservation_over_cap) => Err(reservation_over_cap),
         None => Ok((size, caps)),
     }
 }
@@ -357,9 +360,9 @@ fn usable_compaction_model<'a>(
 ) -> Option<&'a CompactionModel> {
     let compactor = control.compactor.as_deref();
     compactor.filter(|compactor| {
-        let needs = compactor.pricing.estimate_input_tokens(control.transcript_bytes);
+        let input_tokens = compactor.pricing.estimate_input_tokens(control.transcript_bytes);
         !pending.compactor_failed
-            && needs.saturating_add(SUMMARY_TOKENS_MAX) <= compactor.pricing.window_tokens
+            && input_tokens.saturating_add(SUMMARY_TOKENS_MAX) <= compactor.pricing.window_tokens
     })
 }
 
@@ -395,18 +398,18 @@ fn own_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
     let control = &decision.control;
     let caps = &control.caps;
     let own_caps = Some(caps).filter(|_| decision.run.task.is_child());
-    let sums = &control.totals;
-    let money = sums.cost.plus(sums.lost.micro_usd).0;
-    let tokens = sums.usage.total_tokens().saturating_add(sums.lost.tokens);
-    let shares = [
+    let totals = &control.totals;
+    let money = totals.cost.plus(totals.lost.micro_usd).0;
+    let tokens = totals.usage.total_tokens().saturating_add(totals.lost.tokens);
+    let usages = [
         (BudgetCap::Turns, u64::from(control.turns), caps.turns.map(u64::from)),
         (BudgetCap::Turns, u64::from(control.turns), control.policy.max_turns.map(u64::from)),
-        (BudgetCap::ActiveTime, sums.active.0, caps.active.map(|cap| cap.0)),
+        (BudgetCap::ActiveTime, totals.active.0, caps.active.map(|cap| cap.0)),
         (BudgetCap::Money, money, own_caps.and_then(|caps| caps.micro_usd).map(|cap| cap.0)),
         (BudgetCap::Tokens, tokens, own_caps.and_then(|caps| caps.tokens)),
     ];
     let warn_at = u128::from(caps.warn_percent);
-    shares.into_iter().find_map(|(cap, used, max)| {
+    usages.into_iter().find_map(|(cap, used, max)| {
         let is_above_threshold = u128::from(used) * 100 >= u128::from(max?) * warn_at;
         // With few turns, the threshold is only reached when no turn is left for the warning.
         let is_last_turn = cap == BudgetCap::Turns && used + 1 == max?;
@@ -419,14 +422,14 @@ fn warn_model_about_cap(
     decision: &mut DecisionBuilder<'_>,
     cap: BudgetCap,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let what = match cap {
+    let budget_name = match cap {
         BudgetCap::Money => "money",
         BudgetCap::Tokens => "tokens",
         BudgetCap::Turns => "turns",
         BudgetCap::ActiveTime => "time",
     };
     let message = format!(
-        "[longhaul] Little is left of the budget of {what}. Wrap up your work now: \
+        "[longhaul] Little is left of the budget of {budget_name}. Wrap up your work now: \
          finish what you started, and list what remains to be done."
     );
     decision.record_event(Event::BudgetWarned(BudgetWarned { cap, message }))?;
@@ -440,15 +443,15 @@ fn max_affordable_reply_tokens(
     bytes: u64,
     remaining: RemainingBudget,
 ) -> Option<u64> {
-    let fits = |tokens: &u64| remaining.covers(pricing.worst_case_hold(bytes, *tokens));
+    let is_affordable = |tokens: &u64| remaining.covers(pricing.worst_case_hold(bytes, *tokens));
     let mut high = pricing.max_output_tokens;
     let mut low = REPLY_TOKENS_MIN.min(high);
-    if !fits(&low) {
+    if !is_affordable(&low) {
         return None;
     }
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        if fits(&middle) { low = middle } else { high = middle - 1 }
+        if is_affordable(&middle) { low = middle } else { high = middle - 1 }
     }
     Some(low)
 }

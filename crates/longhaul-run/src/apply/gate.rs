@@ -83,11 +83,11 @@ impl ControlState {
 
     /// Removes the votes on a gate, and returns their notes and payloads as paragraphs.
     fn take_vote_notes(&mut self, gate: GateId) -> Vec<String> {
-        let (closed, open) =
+        let (votes_of_gate, other_votes) =
             std::mem::take(&mut self.votes).into_iter().partition(|vote| vote.gate == gate);
-        self.votes = open;
-        let closed: Vec<GateAnswer> = closed;
-        closed.iter().filter_map(|vote| note_and_payload_text(&vote.answer)).collect()
+        self.votes = other_votes;
+        let votes_of_gate: Vec<GateAnswer> = votes_of_gate;
+        votes_of_gate.iter().filter_map(|vote| note_and_payload_text(&vote.answer)).collect()
     }
 
     fn close_gate(&mut self, gate: GateId) -> Option<GateSpec> {

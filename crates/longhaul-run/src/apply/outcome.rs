@@ -108,7 +108,8 @@ impl ControlState {
 /// Returns the verdict and the note of the grading run `child`, given the outcome with which it
 /// ended.
 fn verdict_and_note_of_grading_run(child: RunId, outcome: &RunOutcome) -> (GradingVerdict, String) {
-    let failed = |why: String| (GradingVerdict::GraderFailed, truncated_grader_note(&why));
+    let grader_failed =
+        |reason: String| (GradingVerdict::GraderFailed, truncated_grader_note(&reason));
     match outcome {
         RunOutcome::Completed(RunOutput { data, .. }) => {
             let output = data.as_ref().map_or("", |data| data.as_str());
@@ -119,14 +120,14 @@ fn verdict_and_note_of_grading_run(child: RunId, outcome: &RunOutcome) -> (Gradi
                 Ok(GraderOutput { satisfied: false, note }) => {
                     (GradingVerdict::NotSatisfied, truncated_grader_note(&note))
                 }
-                Err(_) => failed(format!("the grading run {child} gave no verdict")),
+                Err(_) => grader_failed(format!("the grading run {child} gave no verdict")),
             }
         }
         RunOutcome::Failed(RunError { code, message, .. }) => {
-            failed(format!("the grading run {child} failed ({code}): {message}"))
+            grader_failed(format!("the grading run {child} failed ({code}): {message}"))
         }
         RunOutcome::Cancelled(cancellation) => {
-            failed(format!("the grading run {child} was {cancellation}"))
+            grader_failed(format!("the grading run {child} was {cancellation}"))
         }
     }
 }

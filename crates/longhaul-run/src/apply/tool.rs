@@ -90,8 +90,8 @@ impl ControlState {
             artifacts.extend(data.output.artifacts.iter().cloned());
             artifacts.truncate(ARTIFACTS_MAX);
         }
-        let loaded = data.output.loaded_tools.iter().map(|entry| entry.as_str().len() as u64);
-        self.transcript_bytes += loaded.sum::<u64>();
+        let tool_bytes = data.output.loaded_tools.iter().map(|entry| entry.as_str().len() as u64);
+        self.transcript_bytes += tool_bytes.sum::<u64>();
         let call = self.call_mut(data.call)?;
         if call.classification.tool.as_str() == FINISH && !is_error {
             let first = legacy_output_from_finish_call(&call.arguments().to_value());
@@ -119,7 +119,7 @@ impl ControlState {
 
     pub(super) fn apply_tool_verified(&mut self, data: &ToolVerified) -> ApplyResult {
         let call = self.call_mut(data.call)?;
-        let ToolCallState::InDoubt { policy: then, reason: why, .. } = &call.state else {
+        let ToolCallState::InDoubt { policy, reason, .. } = &call.state else {
             return Err("only a call in doubt can be verified");
         };
         call.state = match &data.outcome {
@@ -127,9 +127,11 @@ impl ControlState {
                 ToolCallState::ResultReady { output: output.clone(), is_error: false }
             }
             VerifyOutcome::NotHappened => ToolCallState::Ready,
-            VerifyOutcome::Unknown => {
-                ToolCallState::InDoubt { policy: *then, can_verify: false, reason: why.clone() }
-            }
+            VerifyOutcome::Unknown => ToolCallState::InDoubt {
+                policy: *policy,
+                can_verify: false,
+                reason: reason.clone(),
+            },
         };
         NO_MESSAGES
     }
@@ -142,7 +144,7 @@ impl ControlState {
         let Ok(call) = self.call_mut(data.call) else {
             return NO_MESSAGES;
         };
-        let settles = match &call.state {
+        let ends_call = match &call.state {
             ToolCallState::Started(older) => *older < epoch,
             // A call that was about to start again is settled too: its first start has a result.
             ToolCallState::InDoubt { .. }
@@ -158,7 +160,7 @@ impl ControlState {
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => false,
         };
-        if settles {
+        if ends_call {
             call.state =
                 ToolCallState::ResultReady { output: data.output.clone(), is_error: data.is_error };
         }

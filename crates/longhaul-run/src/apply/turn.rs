@@ -45,8 +45,8 @@ impl ControlState {
             self.retries.model_calls = self.retries.model_calls.saturating_add(1);
         }
         // A cap of the shared account was raised, perhaps through another run.
-        if let Some((raised, _)) = self.exhausted_shared_cap_and_value() {
-            self.warned.retain(|cap| *cap != raised);
+        if let Some((raised_cap, _)) = self.exhausted_shared_cap_and_value() {
+            self.warned.retain(|cap| *cap != raised_cap);
             (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
         }
         self.stage = RunStage::ModelRunning(RunningModelCall {
@@ -72,10 +72,13 @@ impl ControlState {
         self.totals.active = self.totals.active.plus(data.perception_active);
         // If the interrupting message was withdrawn, another user message is needed, because a
         // conversation can't end with a message of the model.
-        let cut_off = std::mem::take(&mut self.interrupted);
-        let go_on =
-            (cut_off && data.runtime_messages.is_empty()).then(|| Message::user(CONTINUE_MESSAGE));
-        Ok(go_on.into_iter().chain(self.record_runtime_messages(&data.runtime_messages)).collect())
+        let was_interrupted = std::mem::take(&mut self.interrupted);
+        let continue_message = (was_interrupted && data.runtime_messages.is_empty())
+            .then(|| Message::user(CONTINUE_MESSAGE));
+        Ok(continue_message
+            .into_iter()
+            .chain(self.record_runtime_messages(&data.runtime_messages))
+            .collect())
     }
 
     /// Marks the warnings in these runtime messages as sent, and returns the messages for the
@@ -154,35 +157,35 @@ impl ControlState {
         let class = data.failure.class;
         // A refused key or account says nothing about the conversation.
         let is_refused_access = matches!(class, FailureClass::Auth | FailureClass::Quota);
-        let given_up = class.counts_as_attempt()
+        let is_final = class.counts_as_attempt()
             && !class.is_transient()
             && !is_refused_access
             && data.fallback_model.is_none();
-        let helped = running.model.is_some();
-        let must = running.purpose == ModelCallPurpose::Compact && running.must_compact;
-        if must && given_up && !helped {
-            let message =
-                format!("the conversation could not be compacted: {}", data.failure.message);
-            self.pending_failure = Some(RunError::new(
-                "context_overflow",
-                message,
-                "use a model with a larger context window",
-            ));
+        let used_compactor = running.model.is_some();
+        let is_compaction = running.purpose == ModelCallPurpose::Compact;
+        let is_required_compaction = is_compaction && running.must_compact;
+        if is_required_compaction && is_final && !used_compactor {
+            let message = &data.failure.message;
+            let message = format!("the conversation could not be compacted: {message}");
+            let hint = "use a model with a larger context window";
+            self.pending_failure = Some(RunError::new("context_overflow", message, hint));
         }
-        if running.is_optional_compaction() && class.counts_as_attempt() && !helped {
+        if running.is_optional_compaction() && class.counts_as_attempt() && !used_compactor {
             // The run continues with the full conversation and tries again when it has grown.
             self.compaction.remaining_bytes = self.transcript_bytes;
         }
-        let too_long = class == FailureClass::ContextOverflow;
-        let overflow = must || (too_long && running.purpose == ModelCallPurpose::Turn);
+        let is_overflow = class == FailureClass::ContextOverflow;
+        let is_turn = running.purpose == ModelCallPurpose::Turn;
+        let must_compact = is_required_compaction || (is_overflow && is_turn);
         // The compactor is another model, so its failures don't count as failures of the run.
-        let counts = class.counts_as_attempt() && !helped && !running.is_optional_compaction();
+        let counts_as_failure =
+            class.counts_as_attempt() && !used_compactor && !running.is_optional_compaction();
         self.stage = RunStage::ModelPending(PendingModelCall {
             attempts: data.attempt,
             // The fallback model has no failures yet.
             failures: match data.fallback_model {
                 Some(_) => 0,
-                None => running.failures + u32::from(counts),
+                None => running.failures + u32::from(counts_as_failure),
             },
             pending_timer: None,
             rate_limited: data.failure.class == FailureClass::RateLimit,
@@ -192,9 +195,10 @@ impl ControlState {
             unavailable_model: self.model_unavailability_class_after(data),
             resumed: false,
             retry_attempt: None,
-            must_compact: overflow,
+            must_compact,
             compacted: running.compacted,
-            compactor_failed: running.compactor_failed || (helped && class.counts_as_attempt()),
+            compactor_failed: running.compactor_failed
+                || (used_compactor && class.counts_as_attempt()),
             perception_refreshed: running.perception_refreshed,
         });
         self.totals.held = BudgetAmount::default();
@@ -205,10 +209,10 @@ impl ControlState {
         } else {
             self.totals.usage = self.totals.usage.plus(data.failure.usage.unwrap_or_default());
             self.totals.cost = self.totals.cost.plus(data.charged.micro_usd);
-            let used = data.failure.usage.unwrap_or_default().total_tokens() > 0;
-            let is_priced =
-                data.cost.is_some() || self.pricing_of_running_call(&running).price.is_some();
-            self.totals.unpriced |= used && !is_priced;
+            let has_usage = data.failure.usage.unwrap_or_default().total_tokens() > 0;
+            let pricing = self.pricing_of_running_call(&running);
+            let is_priced = data.cost.is_some() || pricing.price.is_some();
+            self.totals.unpriced |= has_usage && !is_priced;
         }
         NO_MESSAGES
     }
@@ -243,8 +247,8 @@ impl ControlState {
             // Also resets `perception_refreshed`: the perception of this turn may be summarized away.
             ..PendingModelCall::default()
         });
-        let is_soon = self.is_soon_after_compaction();
-        self.progress_guard.compactions.record(is_soon);
+        let is_soon_after_compaction = self.is_soon_after_compaction();
+        self.progress_guard.compactions.record(is_soon_after_compaction);
         self.compaction.last_turns = Some(self.turns);
         self.add_usage_to_totals(data.usage, data.cost, data.active);
         NO_MESSAGES
@@ -300,8 +304,8 @@ fn reply_cut_off_error(max_tokens: u64, model_max: u64) -> RunError {
 
 /// Returns the stage of the run after a model reply.
 fn stage_after_reply(data: &TurnCompleted) -> RunStage {
-    let pauses = data.stop == StopReason::PauseTurn;
-    if data.calls.is_empty() && (pauses || is_empty_reply(data)) {
+    let is_paused = data.stop == StopReason::PauseTurn;
+    if data.calls.is_empty() && (is_paused || is_empty_reply(data)) {
         return RunStage::ModelPending(PendingModelCall::default());
     }
     if data.calls.is_empty() {
@@ -310,7 +314,9 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
                 return RunStage::ModelPending(PendingModelCall::default());
             }
             (_, Some(journaled)) => journaled.clone(),
-            (Some(OutputCheckResult::Valid(given)), None) => output_from_data_fields(given),
+            (Some(OutputCheckResult::Valid(data_fields)), None) => {
+                output_from_data_fields(data_fields)
+            }
             (None, None) => legacy_output_from_text(data.reply.text()),
         };
         let by_handler = data.reply.api == HANDLER_API;

@@ -35,7 +35,7 @@ pub(super) fn decide_gate_answer(
     check_answer_permission(gate, &answer)?;
     let answer = check_answer_content(gate, answer)?;
     let id = gate.spec.id;
-    let close =
+    let batch_for_answer =
         |event: fn(GateAnswer) -> Event, end: fn(Answer) -> GateTransition, answer: Answer| {
             let (transition, seen_answers) = (end(answer.clone()), Some(gate.answers.len()));
             let update = GateUpdate { gate: id, seen_answers, transition };
@@ -46,10 +46,10 @@ pub(super) fn decide_gate_answer(
             }
         };
     if !answer_closes_gate(gate, &answer) {
-        return Ok(close(Event::GateVoted, GateTransition::Voted, answer));
+        return Ok(batch_for_answer(Event::GateVoted, GateTransition::Voted, answer));
     }
-    let settled = answer_with_approved_edit(gate, answer.clone());
-    let mut batch = close(Event::GateAnswered, GateTransition::Answered, settled);
+    let final_answer = answer_with_approved_edit(gate, answer.clone());
+    let mut batch = batch_for_answer(Event::GateAnswered, GateTransition::Answered, final_answer);
     if let (Some(scope), Some(pattern)) = (rule, gate.spec.pattern.clone()) {
         let rule = RuleId::derive(gate.spec.id.bits(), scope.answer_scope().as_str(), ctx.now);
         let row = ApprovalRuleRow {
@@ -86,7 +86,7 @@ fn check_gate_open(gate: &GateRow, ctx: &DecisionContext) -> Result<(), Rejectio
         GateStatus::Open | GateStatus::Expired => Err(Rejection::GateExpired(id)),
         status @ (GateStatus::Answered | GateStatus::Withdrawn) => {
             let by = gate.answers.last();
-            let by = by.map(|given| (given.answer.by.clone(), given.at));
+            let by = by.map(|recorded| (recorded.answer.by.clone(), recorded.at));
             Err(Rejection::GateClosed { gate: id, status, by })
         }
     }
@@ -96,21 +96,22 @@ fn check_decision_allowed(kind: &GateKind, decision: &GateDecision) -> Result<()
     if allowed_decisions(kind).contains(&decision.as_str()) {
         return Ok(());
     }
-    let takes = match kind {
+    let allowed = match kind {
         GateKind::Approval | GateKind::Result => "approve, edit or reject",
         GateKind::Question | GateKind::Blocked => "answer or reject",
         GateKind::InDoubt => "approve, reject, answer or complete",
         GateKind::Signal => "complete, answer or reject",
     };
-    Err(Rejection::InvalidDecision { decision: decision.as_str(), allowed: takes })
+    Err(Rejection::InvalidDecision { decision: decision.as_str(), allowed })
 }
 
 /// Checks the answer to a question and returns it with the text to record: the chosen option, the
 /// completed form, or the unchanged text. Answers to other gates are returned unchanged.
 fn check_answer_content(gate: &GateRow, mut answer: Answer) -> Result<Answer, Rejection> {
     if let (GateKind::Question, GateDecision::Answer(text)) = (&gate.spec.kind, &answer.decision) {
-        let checked = check_question_answer(&gate.spec, text).map_err(Rejection::InvalidAnswer)?;
-        answer.decision = GateDecision::Answer(checked);
+        let checked_text =
+            check_question_answer(&gate.spec, text).map_err(Rejection::InvalidAnswer)?;
+        answer.decision = GateDecision::Answer(checked_text);
     }
     Ok(answer)
 }
@@ -129,9 +130,9 @@ pub fn current_gate_digest(gate: &GateRow) -> Option<Hash> {
 /// Returns the newest edit of the gate's content among the votes. `None` means that nobody edited
 /// it.
 pub(super) fn newest_edited_input(gate: &GateRow) -> Option<&RawJson> {
-    let newest = gate.answers.iter().rev();
-    newest
-        .filter_map(|given| match &given.answer.decision {
+    let newest_first = gate.answers.iter().rev();
+    newest_first
+        .filter_map(|recorded| match &recorded.answer.decision {
             GateDecision::Edit(edited) => Some(edited),
             GateDecision::Approve
             | GateDecision::Reject
@@ -162,27 +163,27 @@ fn check_answer_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection>
     let Some(current) = current_gate_digest(gate) else {
         return Ok(());
     };
-    let needed = match answer.decision {
+    let is_digest_needed = match answer.decision {
         GateDecision::Approve | GateDecision::Edit(_) => true,
         GateDecision::Reject | GateDecision::Answer(_) | GateDecision::Complete => false,
     };
     match answer.digest {
-        None if needed => Err(Rejection::DigestMissing),
-        Some(named) if named != current => Err(Rejection::DigestChanged),
+        None if is_digest_needed => Err(Rejection::DigestMissing),
+        Some(digest) if digest != current => Err(Rejection::DigestChanged),
         None | Some(_) => Ok(()),
     }
 }
 
 fn check_answer_permission(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
-    let agrees = matches!(answer.decision, GateDecision::Approve | GateDecision::Edit(_));
-    let own = gate.submitter.as_deref() == Some(answer.by.as_str())
+    let is_approval = matches!(answer.decision, GateDecision::Approve | GateDecision::Edit(_));
+    let is_submitter = gate.submitter.as_deref() == Some(answer.by.as_str())
         || gate.spec.earlier_submitters.contains(&answer.by);
-    if agrees && own && gate.spec.approvers.not_submitter {
+    if is_approval && is_submitter && gate.spec.approvers.not_submitter {
         return Err(Rejection::SelfApproval);
     }
     check_answer_scope_offered(&gate.spec, answer)?;
-    let edits = matches!(answer.decision, GateDecision::Edit(_));
-    if agrees && !edits && current_approvers(gate).contains(answer.by.as_str()) {
+    let is_edit = matches!(answer.decision, GateDecision::Edit(_));
+    if is_approval && !is_edit && current_approvers(gate).contains(answer.by.as_str()) {
         return Err(Rejection::AlreadyVoted(answer.by.clone()));
     }
     Ok(())
@@ -214,9 +215,10 @@ fn check_answer_scope_offered(gate: &GateSpec, answer: &Answer) -> Result<(), Re
 
 /// Returns the people who have approved the gate's current content. An edit restarts the count.
 fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
-    let is_edit = |given: &RecordedAnswer| matches!(given.answer.decision, GateDecision::Edit(_));
+    let is_edit =
+        |recorded: &RecordedAnswer| matches!(recorded.answer.decision, GateDecision::Edit(_));
     let from = gate.answers.iter().rposition(is_edit).unwrap_or(0);
-    gate.answers[from..].iter().map(|given| given.answer.by.as_str()).collect()
+    gate.answers[from..].iter().map(|recorded| recorded.answer.by.as_str()).collect()
 }
 
 /// Returns the scope of the rule that an answer adds if it closes its gate: the narrowest scope of all
@@ -226,9 +228,9 @@ pub fn scope_of_added_rule(
     answer: &Answer,
     agent: AgentName,
 ) -> Option<ApprovalRuleScope> {
-    let votes = gate.answers.iter().map(|given| given.answer.scope);
-    let narrowest = votes.fold(answer.scope, AnswerScope::min);
-    match narrowest {
+    let vote_scopes = gate.answers.iter().map(|recorded| recorded.answer.scope);
+    let narrowest_scope = vote_scopes.fold(answer.scope, AnswerScope::min);
+    match narrowest_scope {
         _ if answer.decision != GateDecision::Approve => None,
         AnswerScope::Once => None,
         AnswerScope::Run => Some(ApprovalRuleScope::Run(gate.run)),

@@ -37,12 +37,12 @@ pub(super) fn decide_due_timer_effect(due_timer: &DueTimer, ctx: DecisionContext
                 let edited = edited.filter(|_| on_timeout == GateTimeoutAction::Approve);
                 let expired = GateExpired { gate: *gate, on_timeout, edited };
                 batch.events.push(Event::GateExpired(expired));
-                let closing = GateUpdate {
+                let update = GateUpdate {
                     gate: *gate,
                     seen_answers: None,
                     transition: GateTransition::Expired,
                 };
-                batch.changes.push(RowChange::UpdateGate(closing));
+                batch.changes.push(RowChange::UpdateGate(update));
             }
         }
         TimerKind::GateRemind(gate) => {
@@ -113,8 +113,8 @@ pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest
         TimerKind::VerdictUnneeded(parent) => {
             (CancelCause::ParentEnded, format!("its parent run {parent} does not need its verdict"))
         }
-        TimerKind::LaneInterrupted(newer) => {
-            (CancelCause::LaneInterrupted, format!("the newer run {newer} interrupted it"))
+        TimerKind::LaneInterrupted(newer_run) => {
+            (CancelCause::LaneInterrupted, format!("the newer run {newer_run} interrupted it"))
         }
         TimerKind::Wake
         | TimerKind::Start

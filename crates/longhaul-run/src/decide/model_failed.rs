@@ -35,21 +35,25 @@ pub(super) fn handle_model_failure(
 ) -> Result<(), Rejection> {
     let class = failure.class;
     let control = &decision.control;
-    let stops = control.cancel.is_some()
+    let must_stop = control.cancel.is_some()
         || control.pending_failure.is_some()
         || control.is_timed_out()
         || control.is_active_time_used_up();
-    let instead = match stops {
+    let fallback = match must_stop {
         true => None,
         false => fallback_model(decision, &failure),
     };
-    let turns = instead.is_some() || may_continue_after_model_failure(decision, &failure);
-    record_failed_model_call(decision, &failure, (active, cost, instead))?;
+    let may_continue = fallback.is_some() || may_continue_after_model_failure(decision, &failure);
+    record_failed_model_call(decision, &failure, (active, cost, fallback))?;
     // The driver stopped its call although nobody cancelled the run: it is shutting down.
-    if class == FailureClass::Stopped && !stops && decision.control.pause.is_none() {
+    if class == FailureClass::Stopped && !must_stop && decision.control.pause.is_none() {
         return release_run_to_other_workers(decision);
     }
-    if stops || turns || class == FailureClass::ContextOverflow || !class.counts_as_attempt() {
+    if must_stop
+        || may_continue
+        || class == FailureClass::ContextOverflow
+        || !class.counts_as_attempt()
+    {
         return advance_run(decision);
     }
     // The conversation can't be compacted: the run ends with that failure.
@@ -123,8 +127,9 @@ fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<S
     }
     let is_retried =
         delay_before_retry_of_same_model(decision, running.failures + 1, failure).is_some();
-    let is_patient = is_retried && failure.retry_after.unwrap_or_default() <= FALLBACK_WAIT_MAX;
-    (!is_patient).then(|| other.to_owned())
+    let is_retried_soon =
+        is_retried && failure.retry_after.unwrap_or_default() <= FALLBACK_WAIT_MAX;
+    (!is_retried_soon).then(|| other.to_owned())
 }
 
 /// Returns whether the run may continue immediately although a model call failed: the call was for
@@ -134,17 +139,18 @@ fn may_continue_after_model_failure(decision: &DecisionBuilder<'_>, failure: &Fa
     let RunStage::ModelRunning(running) = &decision.control.stage else {
         return false;
     };
-    let own = decision.run.transcript.current_model();
-    let is_own = running.called_model(own) == own;
+    let own_model = decision.run.transcript.current_model();
+    let called_own_model = running.called_model(own_model) == own_model;
     (running.is_optional_compaction() || running.model.is_some())
-        && !(is_own && is_throttled(failure))
+        && !(called_own_model && is_throttled(failure))
 }
 
 /// Returns whether the provider limits the request rate or asks for a delay before the next
 /// request.
 fn is_throttled(failure: &Failure) -> bool {
-    let limits = matches!(failure.class, FailureClass::RateLimit | FailureClass::Overloaded);
-    limits || (failure.class.is_transient() && failure.retry_after.is_some())
+    let is_rate_limited =
+        matches!(failure.class, FailureClass::RateLimit | FailureClass::Overloaded);
+    is_rate_limited || (failure.class.is_transient() && failure.retry_after.is_some())
 }
 
 /// Records the failed model call with its duration, cost and fallback model. Releases the budget
@@ -152,7 +158,7 @@ fn is_throttled(failure: &Failure) -> bool {
 fn record_failed_model_call(
     decision: &mut DecisionBuilder<'_>,
     failure: &Failure,
-    (active, cost, instead): (Millis, Option<MicroUsd>, Option<String>),
+    (active, cost, fallback): (Millis, Option<MicroUsd>, Option<String>),
 ) -> Result<(), Rejection> {
     let running = running_model_call(decision)?;
     let (turn, attempt, held) = (running.turn, running.attempt, running.hold);
@@ -165,7 +171,7 @@ fn record_failed_model_call(
         BudgetAmount { micro_usd: micros.unwrap_or_default(), tokens: usage.total_tokens() };
     let failure = failure.clone();
     // The known limit is that of the model before the switch.
-    if instead.is_some() {
+    if fallback.is_some() {
         decision.ctx.provider_blocked_until = None;
     }
     decision.record_event(Event::TurnFailed(TurnFailed {
@@ -175,12 +181,12 @@ fn record_failed_model_call(
         active,
         charged,
         cost,
-        fallback_model: instead,
+        fallback_model: fallback,
     }))?;
     let settlement = BudgetHoldSettlement { held, spent: charged, lost: BudgetAmount::default() };
     decision.settle_holds_of_model_call(settlement, &held_caps);
-    let used = usage.total_tokens() > 0;
-    let model = if used { called_model } else { String::new() };
+    let has_usage = usage.total_tokens() > 0;
+    let model = if has_usage { called_model } else { String::new() };
     decision.add_row_change(RowChange::AddUsage(UsageRow {
         model,
         usage,

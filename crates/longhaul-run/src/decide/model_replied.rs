@@ -36,11 +36,11 @@ impl ModelCallCharge {
         cost: Option<MicroUsd>,
     ) -> Result<Self, Rejection> {
         let running = running_model_call(decision)?;
-        let free = (usage.total_tokens() == 0).then_some(MicroUsd::ZERO);
+        let zero_cost = (usage.total_tokens() == 0).then_some(MicroUsd::ZERO);
         let pricing = decision.control.pricing_of_running_call(running);
-        let listed = pricing.price.map(|price| price.cost(usage));
+        let list_price_cost = pricing.price.map(|price| price.cost(usage));
         let held_caps = running.caps.clone();
-        let cost = cost.or(listed).or(free);
+        let cost = cost.or(list_price_cost).or(zero_cost);
         Ok(Self { held: running.hold, held_caps, usage, cost, turns: 0 })
     }
 
@@ -83,30 +83,30 @@ pub(super) fn running_model_call<'a>(
 
 pub(super) fn record_reply(
     decision: &mut DecisionBuilder<'_>,
-    replied: ModelReply,
+    model_reply: ModelReply,
 ) -> Result<(), Rejection> {
-    let response = replied.response;
+    let response = model_reply.response;
     let mut charge = ModelCallCharge::for_running_call(decision, response.usage, response.cost)?;
     let turn = running_model_call(decision)?.turn;
     if decision.control.cancel.is_some() {
-        return record_discarded_reply(decision, charge, replied.active);
+        return record_discarded_reply(decision, charge, model_reply.active);
     }
-    let mut done = Box::new(TurnCompleted {
+    let mut turn_completed = Box::new(TurnCompleted {
         turn,
         reply: response.reply,
         stop: response.stop,
         usage: response.usage,
         cost: charge.cost,
         model: response.model.clone(),
-        active: replied.active,
-        calls: replied.calls,
-        output_check: replied.output_check,
+        active: model_reply.active,
+        calls: model_reply.calls,
+        output_check: model_reply.output_check,
         output: None,
     });
-    done.output = response.output.or_else(|| final_output(&done));
-    decision.record_event(Event::TurnCompleted(done))?;
+    turn_completed.output = response.output.or_else(|| final_output(&turn_completed));
+    decision.record_event(Event::TurnCompleted(turn_completed))?;
     charge.turns = 1;
-    charge.settle_held_budget(decision, response.model, replied.active);
+    charge.settle_held_budget(decision, response.model, model_reply.active);
     advance_run(decision)
 }
 
@@ -142,11 +142,11 @@ pub(super) fn record_discarded_reply(
     let running = running_model_call(decision)?;
     let (turn, attempt) = (running.turn, running.attempt);
     let model = running.called_model(decision.run.transcript.current_model()).to_owned();
-    let why = match decision.control.cancel {
+    let reason = match decision.control.cancel {
         Some(_) => "the run was cancelled",
         None => "interrupted by a message",
     };
-    let mut failure = Failure::new(FailureClass::Stopped, why);
+    let mut failure = Failure::new(FailureClass::Stopped, reason);
     failure.usage = Some(charge.usage);
     let charged = BudgetAmount {
         micro_usd: charge.cost.unwrap_or_default(),

@@ -25,10 +25,10 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 
 pub(super) fn record_tool_results(
     decision: &mut DecisionBuilder<'_>,
-    done: Vec<ToolCallResult>,
+    results: Vec<ToolCallResult>,
 ) -> Result<(), Rejection> {
     let mut active = Millis::ZERO;
-    for tool in done {
+    for tool in results {
         let is_started = |state: &ToolCallState| matches!(state, ToolCallState::Started(_));
         // The tool was told to cancel the call, even if the reason has been withdrawn since.
         let current_epoch = decision.control.epoch;
@@ -40,7 +40,7 @@ pub(super) fn record_tool_results(
         });
         let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel_remote_work);
         let reason = suspended.and_then(TrackedToolCall::give_up_reason);
-        let stopped = reason.map(|reason| format!("{reason}; {}", tool.output.joined_text()));
+        let give_up_text = reason.map(|reason| format!("{reason}; {}", tool.output.joined_text()));
         if suspended.is_some() && !is_cancelled {
             // A result has arrived in the meantime.
             continue;
@@ -49,7 +49,7 @@ pub(super) fn record_tool_results(
             return Err(Rejection::CallNotRunning(tool.call));
         }
         active = active.plus(tool.active);
-        if let Some(text) = stopped {
+        if let Some(text) = give_up_text {
             withdraw_gate_of_tool_question(decision, tool.call)?;
             record_given_up_call(decision, text, (tool.call, tool.active))?;
             continue;
@@ -113,11 +113,11 @@ fn record_call_in_doubt(
     let mut calls = decision.control.calls().iter();
     let call = calls.find(|call| call.id == id);
     let call = call.ok_or(Rejection::CallNotRunning(id))?;
-    let then = in_doubt_policy(&decision.control, &call.classification);
+    let policy = in_doubt_policy(&decision.control, &call.classification);
     decision.record_event(Event::ToolInDoubt(ToolInDoubt {
         call: id,
         epoch: decision.control.epoch,
-        policy: then,
+        policy,
         reason: in_doubt::in_doubt_reason_from_output(&tool.output),
         active: tool.active,
     }))
@@ -135,11 +135,11 @@ fn has_call_in_state(
 
 pub(super) fn record_tool_verification(
     decision: &mut DecisionBuilder<'_>,
-    verified: ToolVerified,
+    verification: ToolVerified,
     blobs: Vec<Blob>,
 ) -> Result<(), Rejection> {
-    let call = verified.call;
-    let doubtful =
+    let call = verification.call;
+    let is_in_doubt =
         has_call_in_state(decision, call, |state| matches!(state, ToolCallState::InDoubt { .. }));
     // A result that has arrived in the meantime takes precedence over the verification. A run that
     // is being cancelled needs neither.
@@ -147,8 +147,8 @@ pub(super) fn record_tool_verification(
     if !is_known {
         return Err(Rejection::CallNotRunning(call));
     }
-    if doubtful && decision.control.cancel.is_none() {
-        decision.record_event(Event::ToolVerified(verified))?;
+    if is_in_doubt && decision.control.cancel.is_none() {
+        decision.record_event(Event::ToolVerified(verification))?;
         decision.add_blob_changes(blobs);
     }
     advance_run(decision)

@@ -53,7 +53,7 @@ pub(crate) fn parse_control_tool_call(
     call: &TrackedToolCall,
     now: Timestamp,
 ) -> Option<ControlToolCall> {
-    let read: fn(&Value, Timestamp) -> ControlToolCall = match call.classification.tool.as_str() {
+    let parse: fn(&Value, Timestamp) -> ControlToolCall = match call.classification.tool.as_str() {
         ASK_HUMAN => |input, _| parse_question(input),
         REPORT_BLOCKED => |input, _| parse_blocked_report(input),
         REPORT_PROGRESS => |input, _| parse_progress_report(input),
@@ -61,7 +61,7 @@ pub(crate) fn parse_control_tool_call(
         FINISH => |input, _| ControlToolCall::Finish(legacy_output_from_finish_call(input)),
         _ => return None,
     };
-    Some(read(&call.arguments().to_value(), now))
+    Some(parse(&call.arguments().to_value(), now))
 }
 
 fn string_field(input: &Value, name: &str) -> Option<String> {
@@ -79,8 +79,8 @@ fn parse_question(input: &Value) -> ControlToolCall {
     let Ok(options) = options else {
         return ControlToolCall::Invalid("`options` must be a list of texts".into());
     };
-    if let Err(why) = check_question_options(&options) {
-        return ControlToolCall::Invalid(format!("`options` can't be offered: {why}"));
+    if let Err(error) = check_question_options(&options) {
+        return ControlToolCall::Invalid(format!("`options` can't be offered: {error}"));
     }
     let Some(schema) = input.get("schema") else {
         return ControlToolCall::Question { ask, options, schema: None };
@@ -91,7 +91,9 @@ fn parse_question(input: &Value) -> ControlToolCall {
             ControlToolCall::Question { ask, options, schema }
         }
         Ok(_) => ControlToolCall::Invalid("set `options` or `schema`, not both".into()),
-        Err(why) => ControlToolCall::Invalid(format!("`schema` can't be shown as a form: {why}")),
+        Err(error) => {
+            ControlToolCall::Invalid(format!("`schema` can't be shown as a form: {error}"))
+        }
     }
 }
 
@@ -127,10 +129,11 @@ fn parse_wait_duration(text: &str) -> Option<Millis> {
 
 fn parse_wait(input: &Value, now: Timestamp) -> ControlToolCall {
     let conditions = ["for", "until", "child", "signal"];
-    let given = conditions.iter().filter(|name| input.get(**name).is_some_and(|v| !v.is_null()));
-    if given.count() > 1 {
-        let why = "set only one of `for`, `until`, `child` and `signal`";
-        return ControlToolCall::Invalid(why.into());
+    let given_conditions =
+        conditions.iter().filter(|name| input.get(**name).is_some_and(|v| !v.is_null()));
+    if given_conditions.count() > 1 {
+        let reason = "set only one of `for`, `until`, `child` and `signal`";
+        return ControlToolCall::Invalid(reason.into());
     }
     if let Some(child) = string_field(input, "child") {
         return child.parse().map_or_else(

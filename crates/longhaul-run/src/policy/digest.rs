@@ -56,8 +56,8 @@ pub(crate) fn gate_content_digest(run: &Run, content: &GateContent<'_>) -> Hash 
 /// Parses a JSON text. A text that is nested too deeply to parse is returned as a JSON string, so
 /// that two different texts of this kind have different digests.
 fn parse_or_wrap_json(raw: &RawJson) -> Value {
-    let read = serde_json::from_str(raw.as_str());
-    read.unwrap_or_else(|_| Value::String(raw.as_str().to_owned()))
+    let parsed = serde_json::from_str(raw.as_str());
+    parsed.unwrap_or_else(|_| Value::String(raw.as_str().to_owned()))
 }
 
 /// Returns the digest of a gate's content after a person edited it. It depends on the digest before

@@ -20,7 +20,7 @@ pub(crate) fn effect_key_updates_after_event(
     control: &ControlState,
     event: &Event,
 ) -> Vec<RowChange> {
-    let settled = match event {
+    let update = match event {
         Event::ToolCompleted(ended) => {
             final_effect_key_update_by_call_id(control, ended.call, |_| Some(EffectKeyState::Done))
         }
@@ -37,8 +37,8 @@ pub(crate) fn effect_key_updates_after_event(
         }
         event if event.is_terminal() => {
             let open = control.calls().iter().filter(|call| !call.is_done());
-            let settled = open.filter(|call| call.starts > 0);
-            return settled
+            let started = open.filter(|call| call.starts > 0);
+            return started
                 .filter_map(|call| {
                     final_effect_key_update(control.id, call, Some(EffectKeyState::Unknown))
                 })
@@ -46,7 +46,7 @@ pub(crate) fn effect_key_updates_after_event(
         }
         _ => None,
     };
-    settled.into_iter().collect()
+    update.into_iter().collect()
 }
 
 /// Returns the row change that sets the final state of the effect key of the call `id`. `state`

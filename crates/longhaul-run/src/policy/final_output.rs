@@ -41,9 +41,12 @@ pub(crate) fn final_output(turn: &TurnCompleted) -> Option<RunOutput> {
 /// Returns the input of the last valid `finish` call of a reply. `None` if there is no such call.
 fn finish_call_input(turn: &TurnCompleted) -> Option<Value> {
     let calls = turn.reply.tool_calls().zip(&turn.calls);
-    let ends =
-        calls.filter(|(_, found)| found.tool.as_str() == FINISH && found.problem.is_none()).last();
-    ends.map(|(call, _)| call.input.to_value())
+    let valid_finish = calls
+        .filter(|(_, classification)| {
+            classification.tool.as_str() == FINISH && classification.problem.is_none()
+        })
+        .last();
+    valid_finish.map(|(call, _)| call.input.to_value())
 }
 
 fn output_from_finish_call(input: &Value, output_check: Option<&OutputCheckResult>) -> RunOutput {

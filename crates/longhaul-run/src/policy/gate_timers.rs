@@ -12,14 +12,18 @@ pub(crate) fn new_gate_timer_rows(run: RunId, gate: &GateSpec, now: Timestamp) -
     let remind = gate.remind.map(|after| (after, TimerKind::GateRemind(gate.id), "remind"));
     let auto = gate.auto_approve.as_ref();
     let auto = auto.map(|auto| (auto.after, TimerKind::GateAutoApprove(gate.id), "auto_approve"));
-    let set = |(after, kind, name): (Millis, TimerKind, &str)| {
+    let new_timer = |(after, kind, name): (Millis, TimerKind, &str)| {
         set_gate_timer(run, TimerId::derive(gate.id.bits(), name, now), (after, kind))
     };
-    let steps = gate.escalation.iter().enumerate().map(|(step, notice)| {
+    let steps = gate.escalation.iter().enumerate().map(|(step, escalation)| {
         let timer = TimerId::derive(gate.id.bits(), &format!("escalation:{step}"), now);
-        set_gate_timer(run, timer, (notice.after, TimerKind::GateEscalate { gate: gate.id, step }))
+        set_gate_timer(
+            run,
+            timer,
+            (escalation.after, TimerKind::GateEscalate { gate: gate.id, step }),
+        )
     });
-    [deadline, remind, auto].into_iter().flatten().map(set).chain(steps).collect()
+    [deadline, remind, auto].into_iter().flatten().map(new_timer).chain(steps).collect()
 }
 
 /// Returns the row change that sets the next reminder of a gate. `None` means that the gate has no

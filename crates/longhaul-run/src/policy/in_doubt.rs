@@ -19,12 +19,12 @@ const MAY_STILL_RUN: &str = "what it started may still be running on that worker
 /// output. `None` means that the output has no text. Used if the worker that ran the call is alive.
 pub(crate) fn in_doubt_reason_from_output(output: &ToolOutput) -> Option<String> {
     let texts = output.content.iter().filter_map(Part::text).map(str::trim);
-    let mut why = texts.collect::<Vec<_>>().join("\n");
-    if why.len() > REASON_BYTES_MAX {
-        why.truncate(why.floor_char_boundary(REASON_BYTES_MAX - '…'.len_utf8()));
-        why.push('…');
+    let mut reason = texts.collect::<Vec<_>>().join("\n");
+    if reason.len() > REASON_BYTES_MAX {
+        reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX - '…'.len_utf8()));
+        reason.push('…');
     }
-    (!why.trim().is_empty()).then_some(why)
+    (!reason.trim().is_empty()).then_some(reason)
 }
 
 /// Returns the reason why a call is in doubt if the driver (async task) that ran it has died.
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_long_reason_is_truncated_at_a_char_boundary() {
-        let why =
+        let reason =
             in_doubt_reason_from_output(&ToolOutput::text("é".repeat(REASON_BYTES_MAX))).unwrap();
-        assert!(why.len() <= REASON_BYTES_MAX && why.ends_with("é…"), "{why}");
+        assert!(reason.len() <= REASON_BYTES_MAX && reason.ends_with("é…"), "{reason}");
     }
 }

@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn confidence_is_a_percentage() {
-        let sure = |text: &str| legacy_output_from_text(text.into()).confidence;
-        assert_eq!(sure(r#"{"confidence": 90}"#), Some(90));
-        assert_eq!(sure(r#"{"confidence": 900}"#), None);
-        assert_eq!(sure(r#"{"confidence": 87.5}"#), None);
+        let confidence = |text: &str| legacy_output_from_text(text.into()).confidence;
+        assert_eq!(confidence(r#"{"confidence": 90}"#), Some(90));
+        assert_eq!(confidence(r#"{"confidence": 900}"#), None);
+        assert_eq!(confidence(r#"{"confidence": 87.5}"#), None);
     }
 }

@@ -37,21 +37,25 @@ pub(crate) fn evaluate_approval_rules(
 ) -> ApprovalRuleDecision {
     let rules = &control.policy.rules;
     if call.opaque
-        && let Some(why) = uninspectable_call_denial_reason(rules, call)
+        && let Some(reason) = uninspectable_call_denial_reason(rules, call)
     {
-        return ApprovalRuleDecision::Deny(why);
+        return ApprovalRuleDecision::Deny(reason);
     }
     let subjects = call.subjects.iter().map(String::as_str);
-    let whole = call.subjects.is_empty().then_some("");
+    let empty_subject = call.subjects.is_empty().then_some("");
     let mut ask_rules: Vec<&GateRule> = Vec::new();
     let mut approvals: Vec<RememberedApproval> = Vec::new();
-    let matching =
-        subjects.chain(whole).filter_map(|subject| first_matching_rule(rules, call, subject));
-    let all = rules.iter().filter(|rule| call.opaque && requires_approval_of_tool(rule, call));
-    for (rule, is_visible) in matching.zip(repeat(true)).chain(all.zip(repeat(false))) {
+    let matching = subjects
+        .chain(empty_subject)
+        .filter_map(|subject| first_matching_rule(rules, call, subject));
+    let rules_about_hidden_part =
+        rules.iter().filter(|rule| call.opaque && requires_approval_of_tool(rule, call));
+    for (rule, is_visible) in
+        matching.zip(repeat(true)).chain(rules_about_hidden_part.zip(repeat(false)))
+    {
         match &rule.action {
             GateRuleAction::Allow => {}
-            GateRuleAction::Deny(why) => return ApprovalRuleDecision::Deny(why.clone()),
+            GateRuleAction::Deny(reason) => return ApprovalRuleDecision::Deny(reason.clone()),
             // Every asking rule may apply to the hidden part of an opaque call. An approval covers
             // that part only if its rule applies to every call of the tool.
             GateRuleAction::Ask(_) => match find_remembered_approval(control, rule, call) {
@@ -87,11 +91,13 @@ pub fn edit_refusal_reason(
 ) -> Option<String> {
     let rule = match evaluate_approval_rules(control, edited) {
         ApprovalRuleDecision::Allow(_) => return None,
-        ApprovalRuleDecision::Deny(why) => return Some(format!("a rule forbids this call: {why}")),
+        ApprovalRuleDecision::Deny(reason) => {
+            return Some(format!("a rule forbids this call: {reason}"));
+        }
         ApprovalRuleDecision::Ask(rule) => rule,
     };
     let needed = rule.approvers;
-    let who = if needed.count > gate.count {
+    let approvers = if needed.count > gate.count {
         format!("{} people", needed.count)
     } else if needed.not_submitter && !gate.not_submitter {
         "somebody other than the submitter of the run".to_owned()
@@ -99,8 +105,8 @@ pub fn edit_refusal_reason(
         return None;
     };
     Some(format!(
-        "{who} must approve the edited call, which this gate does not ask for: reject the call with \
-         a note that says what to do"
+        "{approvers} must approve the edited call, which this gate does not ask for: reject the \
+         call with a note that says what to do"
     ))
 }
 
@@ -114,9 +120,9 @@ fn uninspectable_call_denial_reason(
 ) -> Option<String> {
     for rule in rules.iter().filter(|rule| rule_matches_tool(rule, call)) {
         match &rule.action {
-            GateRuleAction::Deny(why) => {
+            GateRuleAction::Deny(reason) => {
                 return Some(format!(
-                    "{why} (the command can't be inspected: write it without nested commands)"
+                    "{reason} (the command can't be inspected: write it without nested commands)"
                 ));
             }
             GateRuleAction::Allow | GateRuleAction::Ask(_) if rule.subject.is_none() => {
@@ -183,9 +189,9 @@ fn find_remembered_approval<'a>(
     rule: &GateRule,
     call: &'a ToolCallClassification,
 ) -> Option<&'a RememberedApproval> {
-    let widest = widest_scope(rule);
+    let max_scope = widest_scope(rule);
     let mut approvals = control.approvals.iter().chain(&call.approvals);
-    approvals.find(|approval| approval.scope <= widest && approval.pattern == rule_pattern(rule))
+    approvals.find(|approval| approval.scope <= max_scope && approval.pattern == rule_pattern(rule))
 }
 
 /// Returns the widest scope of an approval that this rule accepts.
@@ -203,10 +209,10 @@ pub fn patterns_of_rules_with_approvals_beyond_one_run(
     call: &ToolCallClassification,
 ) -> Vec<RulePattern> {
     let rules = policy.rules.iter();
-    let shared = rules.filter(|rule| {
+    let rules_beyond_one_run = rules.filter(|rule| {
         widest_scope(rule) > AnswerScope::Run && requires_approval_of_tool(rule, call)
     });
-    shared.map(rule_pattern).collect()
+    rules_beyond_one_run.map(rule_pattern).collect()
 }
 
 /// Returns the pattern of a rule: which tools and which subjects (texts such as paths) it matches.
@@ -222,9 +228,9 @@ pub(crate) fn in_doubt_policy(
     call: &ToolCallClassification,
 ) -> InDoubtPolicy {
     let subjects = call.subjects.iter().map(String::as_str);
-    let whole = call.subjects.is_empty().then_some("");
+    let empty_subject = call.subjects.is_empty().then_some("");
     subjects
-        .chain(whole)
+        .chain(empty_subject)
         .filter_map(|subject| first_matching_rule(&control.policy.rules, call, subject)?.in_doubt)
         .max_by_key(|policy| match policy {
             InDoubtPolicy::Tell => 0,

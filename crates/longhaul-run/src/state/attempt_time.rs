@@ -42,8 +42,8 @@ impl AttemptActiveTime {
         if self.timed_out {
             return None;
         }
-        let soft = retry.soft_timeout.filter(|_| !self.overdue);
-        soft.into_iter().chain(retry.hard_timeout).min()
+        let soft_timeout = retry.soft_timeout.filter(|_| !self.overdue);
+        soft_timeout.into_iter().chain(retry.hard_timeout).min()
     }
 
     /// Returns the state at the start of a new attempt. `used_active_time` is the active time that
@@ -67,8 +67,8 @@ impl AttemptActiveTime {
         match &entry.event {
             Event::RunClaimed(_) => {
                 if has_running_call {
-                    let worked = self.last_entry.duration_since(self.recorded_until);
-                    self.unrecorded = self.unrecorded.plus(worked);
+                    let active_time = self.last_entry.duration_since(self.recorded_until);
+                    self.unrecorded = self.unrecorded.plus(active_time);
                 }
                 self.recorded_until = entry.at;
             }

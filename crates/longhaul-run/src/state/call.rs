@@ -272,15 +272,16 @@ impl TrackedToolCall {
         let ToolCallState::Done { output, is_error } = &self.state else {
             return None;
         };
-        let changed = self.edited.as_ref().map(RawJson::as_str);
-        let changed = changed.map(|edited| format!("A person changed this call to {edited}"));
-        let remark = self.approval_note.as_ref();
-        let remark =
-            remark.map(|note| format!("A person approved this call with the note: {note}"));
-        let payload = self.approval_payload.as_ref().map(RawJson::as_str);
-        let payload =
-            payload.map(|data| format!("A person approved this call with the data: {data}"));
-        let notes: Vec<String> = [changed, remark, payload].into_iter().flatten().collect();
+        let edit_note = self.edited.as_ref().map(RawJson::as_str);
+        let edit_note = edit_note.map(|edited| format!("A person changed this call to {edited}"));
+        let approval_note = self.approval_note.as_ref();
+        let approval_note =
+            approval_note.map(|note| format!("A person approved this call with the note: {note}"));
+        let payload_note = self.approval_payload.as_ref().map(RawJson::as_str);
+        let payload_note =
+            payload_note.map(|data| format!("A person approved this call with the data: {data}"));
+        let notes: Vec<String> =
+            [edit_note, approval_note, payload_note].into_iter().flatten().collect();
         let content = prepend_notes(notes, &output.content);
         Some(ToolResult {
             call: self.id,

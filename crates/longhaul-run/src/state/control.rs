@@ -433,12 +433,12 @@ impl ControlState {
     /// Returns the suspended calls that the run gives up, because it has to stop, a message
     /// interrupts it, or they take too long, and whose tools must be told so.
     pub(crate) fn suspended_calls_to_give_up(&self) -> impl Iterator<Item = &TrackedToolCall> {
-        let gives_up = self.cancel.is_some()
+        let gives_up_all = self.cancel.is_some()
             || self.pending_failure.is_some()
             || self.is_timed_out()
             || self.has_interrupting_steer();
         let calls = self.calls().iter();
-        let calls = calls.filter(move |call| gives_up || call.give_up_reason().is_some());
+        let calls = calls.filter(move |call| gives_up_all || call.give_up_reason().is_some());
         calls.filter(|call| {
             call.must_cancel_remote_work() && !call.is_running_under_claim(self.epoch)
         })
@@ -453,10 +453,10 @@ impl ControlState {
     /// Returns whether a model call is running, or a tool call that must not be repeated. The run
     /// can't be released before such a call has ended. The next worker starts any other call again.
     pub(crate) fn has_call_to_finish_before_release(&self) -> bool {
-        let repeats = self.running_tools().is_some_and(|tools| {
-            let mut started = tools.calls.iter();
-            started.all(|call| !call.is_running_under_claim(self.epoch) || call.may_repeat())
+        let may_repeat_all = self.running_tools().is_some_and(|tools| {
+            let mut calls = tools.calls.iter();
+            calls.all(|call| !call.is_running_under_claim(self.epoch) || call.may_repeat())
         });
-        self.has_running_call() && !repeats
+        self.has_running_call() && !may_repeat_all
     }
 }

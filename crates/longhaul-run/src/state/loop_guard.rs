@@ -32,12 +32,12 @@ impl LoopGuard {
             return self;
         }
         match calls_fingerprint(calls) {
-            Some(print) if self.last_fingerprint == Some(print) => {
+            Some(fingerprint) if self.last_fingerprint == Some(fingerprint) => {
                 Self { count: self.count.saturating_add(1), ..self }
             }
-            print => Self {
-                last_fingerprint: print,
-                count: u32::from(print.is_some()),
+            fingerprint => Self {
+                last_fingerprint: fingerprint,
+                count: u32::from(fingerprint.is_some()),
                 ..Self::new(self.limit)
             },
         }
@@ -73,13 +73,13 @@ impl LoopGuard {
 /// Returns the fingerprint of a reply's calls and their results, in order. `None` means that one of
 /// the calls has no fingerprint.
 fn calls_fingerprint(calls: &[TrackedToolCall]) -> Option<Hash> {
-    let prints: Vec<Hash> = calls.iter().map(call_fingerprint).collect::<Option<_>>()?;
-    match prints.as_slice() {
+    let fingerprints: Vec<Hash> = calls.iter().map(call_fingerprint).collect::<Option<_>>()?;
+    match fingerprints.as_slice() {
         [] => None,
-        [one] => Some(*one),
-        many => {
-            let prints: String = many.iter().map(Hash::to_string).collect();
-            Some(Hash::digest(prints.as_bytes()))
+        [fingerprint] => Some(*fingerprint),
+        several => {
+            let fingerprints: String = several.iter().map(Hash::to_string).collect();
+            Some(Hash::digest(fingerprints.as_bytes()))
         }
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn call_fingerprint(call: &TrackedToolCall) -> Option<Hash> {
     };
     // The visible part of a truncated output contains the call id, so the full output is hashed.
     let content = match &output.full {
-        Some(whole) => whole.hash.to_string(),
+        Some(full_output) => full_output.hash.to_string(),
         None => serde_json::to_string(&output.content).unwrap_or_default(),
     };
     let input = call.arguments().as_str();

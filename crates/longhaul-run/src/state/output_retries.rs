@@ -27,12 +27,14 @@ impl InvalidFinalAnswerCounter {
     /// Counts a reply if its final answer is invalid. The problem of an invalid `finish` call
     /// counts as reported, because the model sees it in the call's result.
     pub(crate) fn count_invalid_answer(&mut self, turn: &TurnCompleted) {
-        let (why, reported) = match (&turn.output_check, finish_call_problem(turn)) {
-            (Some(OutputCheckResult::Invalid(why)), _) => (why.as_str(), !turn.calls.is_empty()),
-            (Some(OutputCheckResult::Valid(_)) | None, Some(why)) => (why, true),
+        let (problem, reported) = match (&turn.output_check, finish_call_problem(turn)) {
+            (Some(OutputCheckResult::Invalid(problem)), _) => {
+                (problem.as_str(), !turn.calls.is_empty())
+            }
+            (Some(OutputCheckResult::Valid(_)) | None, Some(problem)) => (problem, true),
             (Some(OutputCheckResult::Valid(_)) | None, None) => return,
         };
-        *self = Self { count: self.count.saturating_add(1), last: Some(why.into()), reported };
+        *self = Self { count: self.count.saturating_add(1), last: Some(problem.into()), reported };
     }
 
     /// Resets the count for a retry of the failed run. The model still learns about the last invalid
@@ -66,6 +68,6 @@ fn finish_call_problem(turn: &TurnCompleted) -> Option<&str> {
     if turn.stop == StopReason::MaxTokens {
         return None;
     }
-    let mut ends = turn.calls.iter().filter(|call| call.tool.as_str() == FINISH);
-    ends.find_map(|call| call.problem.as_deref())
+    let mut finish_calls = turn.calls.iter().filter(|call| call.tool.as_str() == FINISH);
+    finish_calls.find_map(|call| call.problem.as_deref())
 }

@@ -98,14 +98,15 @@ impl NoProgressGuard {
         if self.known_calls.limit.is_none() {
             return;
         }
-        let prints: Option<Vec<Hash>> = calls.iter().map(call_fingerprint).collect();
-        let Some(prints) = prints else {
+        let fingerprints: Option<Vec<Hash>> = calls.iter().map(call_fingerprint).collect();
+        let Some(fingerprints) = fingerprints else {
             return self.known_calls.reset();
         };
-        self.known_calls.record(prints.iter().all(|print| self.recent_calls.contains(print)));
-        for print in prints {
-            if !self.recent_calls.contains(&print) {
-                self.recent_calls.push_back(print);
+        self.known_calls
+            .record(fingerprints.iter().all(|fingerprint| self.recent_calls.contains(fingerprint)));
+        for fingerprint in fingerprints {
+            if !self.recent_calls.contains(&fingerprint) {
+                self.recent_calls.push_back(fingerprint);
             }
         }
         let excess = self.recent_calls.len().saturating_sub(RECENT_CALLS_MAX);
@@ -119,13 +120,14 @@ impl NoProgressGuard {
         }
         let parts: Vec<&str> = text.split_whitespace().collect();
         let text = parts.join(" ");
-        let print = (text.len() >= REPEATED_TEXT_BYTES_MIN).then(|| Hash::digest(text.as_bytes()));
-        if print.is_none() || print != self.last_text {
+        let fingerprint =
+            (text.len() >= REPEATED_TEXT_BYTES_MIN).then(|| Hash::digest(text.as_bytes()));
+        if fingerprint.is_none() || fingerprint != self.last_text {
             self.same_text.reset();
         }
-        self.last_text = print;
-        let is_counted = u32::from(print.is_some());
-        self.same_text.count = self.same_text.count.saturating_add(is_counted);
+        self.last_text = fingerprint;
+        let increment = u32::from(fingerprint.is_some());
+        self.same_text.count = self.same_text.count.saturating_add(increment);
     }
 
     /// Forgets all repetitions, because a person sent a message or the run is retried.

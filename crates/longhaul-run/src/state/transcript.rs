@@ -154,8 +154,8 @@ impl Transcript {
         self.system = preparation.system.clone();
         self.tools = preparation.tools.clone();
         self.model.clone_from(&preparation.model);
-        let all = std::iter::once(&preparation.model).chain(&preparation.fallbacks);
-        self.models = all.cloned().collect();
+        let models = std::iter::once(&preparation.model).chain(&preparation.fallbacks);
+        self.models = models.cloned().collect();
         self.task_message = preparation.initial_messages.last().cloned().map(Arc::new);
     }
 

@@ -218,13 +218,13 @@ fn arguments_keep_their_bytes() {
         call write/pure {"zeta": 1, "alpha": [1.0, 2.50, 1e3], "path": "a/b\u00e9"} => turn.completed tool.started(t1.1)
     "#,
     );
-    let longhaul_run::EngineStep::UseTools(todos) =
+    let longhaul_run::EngineStep::UseTools(tasks) =
         longhaul_run::next_engine_step(&test_run.run, test_run.now)
     else {
         panic!("expected a call to run");
     };
     let arguments = r#"{"zeta": 1, "alpha": [1.0, 2.50, 1e3], "path": "a/b\u00e9"}"#;
-    assert_eq!(todos[0].input.as_str(), arguments);
+    assert_eq!(tasks[0].input.as_str(), arguments);
 }
 
 #[test]
@@ -276,10 +276,10 @@ fn a_run_that_waits_for_a_key_is_not_said_to_execute_calls() {
         call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 held) run.waiting(key) | waiting key
     "#,
     );
-    let why = explain_run_state(&test_run.run).message;
-    assert!(why.contains(", or of the run that retries run_"), "{why}");
+    let message = explain_run_state(&test_run.run).message;
+    assert!(message.contains(", or of the run that retries run_"), "{message}");
     test_run.play("steer interrupt hurry");
-    assert_eq!(explain_run_state(&test_run.run).message, why);
+    assert_eq!(explain_run_state(&test_run.run).message, message);
 }
 
 fn run_that_failed_at_an_unknown_call() -> TestRun {

@@ -1,5 +1,5 @@
 //! Chains: the run of the next step is created in the append that ends the run before it, results
-//! approve themselves, and a retried step has the same position in the chain.
+//! are approved automatically, and a retried step has the same position in the chain.
 
 use longhaul_core::chain::{
     AUTO_APPROVE_DELAY, Chain, ChainRepeat, ChainRepeatEndCondition, ChainStep, ChainStepCondition,
@@ -74,7 +74,7 @@ fn a_step_that_does_not_complete_ends_the_chain() {
 }
 
 #[test]
-fn a_result_approves_itself_unless_a_person_answers_first() {
+fn a_result_is_approved_automatically_unless_a_person_answers_first() {
     let policy = || {
         let mut policy = result_gate(GateTimeoutAction::Reject);
         let by = "chain:pair".to_owned();
@@ -124,8 +124,8 @@ fn a_result_approves_itself_unless_a_person_answers_first() {
         go             => chain.step_started run.completed(Two poems.) | completed
     "#,
     );
-    let approves_itself = run.rows.gates.iter().map(|gate| gate.spec.auto_approve.is_some());
-    assert_eq!(approves_itself.collect::<Vec<_>>(), [true, false]);
+    let auto_approvals = run.rows.gates.iter().map(|gate| gate.spec.auto_approve.is_some());
+    assert_eq!(auto_approvals.collect::<Vec<_>>(), [true, false]);
 }
 
 fn output(data: &str) -> RunOutput {
@@ -137,16 +137,16 @@ fn output(data: &str) -> RunOutput {
 fn walk(steps: Vec<ChainStep>, outputs: &[&str]) -> Vec<usize> {
     let first = RunId::from_bits(1);
     let mut position = PositionInChain::first(Chain { name: None, steps }, first);
-    let mut ran = vec![0];
+    let mut step_order = vec![0];
     for (number, data) in (1..).zip(outputs) {
         match position.position_of_next_run(RunId::from_bits(number), &output(data)) {
             Some(next) => position = next,
             None => break,
         }
-        assert_eq!(position.completed.len(), ran.len());
-        ran.push(position.step);
+        assert_eq!(position.completed.len(), step_order.len());
+        step_order.push(position.step);
     }
-    ran
+    step_order
 }
 
 #[test]

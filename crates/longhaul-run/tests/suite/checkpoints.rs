@@ -20,10 +20,10 @@ use super::policies::plain;
 /// by a new driver, which writes the next ones. Returns the number of checkpoints from which a driver
 /// continues without the start of the journal, and the number of all checkpoints.
 fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
-    let whole = Run::replay(entries).unwrap();
+    let replayed = Run::replay(entries).unwrap();
     let mut run = Run::from_first_entry(&entries[0]).unwrap();
     let mut writer = CheckpointWriter::new(None, Seq::START).with_turns_per_checkpoint(1);
-    let (mut starts, mut all) = (0, 0);
+    let (mut restorable, mut total) = (0, 0);
     for entry in &entries[1..] {
         run.apply(entry).unwrap();
         writer.keep_state_if_checkpoint_due(&run);
@@ -32,19 +32,22 @@ fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
         };
         writer.mark_newest_checkpoint_saved();
         assert_eq!(writer.unsaved_checkpoint(&run), None);
-        all += 1;
-        let mut outline = restore_state_without_messages(run.id(), &checkpoint).unwrap();
+        total += 1;
+        let mut without_messages = restore_state_without_messages(run.id(), &checkpoint).unwrap();
         for entry in &entries[checkpoint.seq.0 as usize..] {
-            outline.apply_without_transcript(entry).unwrap();
+            without_messages.apply_without_transcript(entry).unwrap();
         }
-        assert_eq!(explain_run_state(&outline), explain_run_state(&whole));
-        assert_eq!((outline.status(), outline.seq()), (whole.status(), whole.seq()));
-        assert_eq!(outline.outcome(), whole.outcome());
-        assert_eq!(outline.tools_called(), whole.tools_called());
+        assert_eq!(explain_run_state(&without_messages), explain_run_state(&replayed));
+        assert_eq!(
+            (without_messages.status(), without_messages.seq()),
+            (replayed.status(), replayed.seq())
+        );
+        assert_eq!(without_messages.outcome(), replayed.outcome());
+        assert_eq!(without_messages.tools_called(), replayed.tools_called());
         let Some(start) = restore_state_to_replay_conversation(run.id(), &checkpoint) else {
             continue;
         };
-        starts += 1;
+        restorable += 1;
         let mut next_writer =
             CheckpointWriter::new(Some(&start), checkpoint.seq).with_turns_per_checkpoint(1);
         let mut restored = start;
@@ -53,11 +56,11 @@ fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
             next_writer.keep_state_if_checkpoint_due(&restored);
         }
         assert_eq!(restored, run, "a checkpoint at {}", checkpoint.seq);
-        if starts % 2 == 0 {
+        if restorable % 2 == 0 {
             (run, writer) = (restored, next_writer);
         }
     }
-    (starts, all)
+    (restorable, total)
 }
 
 proptest! {
@@ -91,9 +94,9 @@ fn a_driver_continues_from_the_start_of_the_compacted_conversation() {
     assert_eq!(test_run.run.status().as_str(), "completed");
     let kinds = test_run.entries.iter().map(|entry| entry.event.kind());
     assert!(kinds.filter(|kind| *kind == "memory.compacted").count() > 5);
-    let (starts, all) = check_checkpoints(&test_run.entries);
-    assert_eq!(all, 60);
-    assert!(starts > 50, "{starts} of {all}");
+    let (restorable, total) = check_checkpoints(&test_run.entries);
+    assert_eq!(total, 60);
+    assert!(restorable > 50, "{restorable} of {total}");
     // With the usual interval, a driver reads the events of at most some 30 turns.
     let mut run = Run::from_first_entry(&test_run.entries[0]).unwrap();
     let mut writer = CheckpointWriter::new(None, Seq::START);
@@ -118,7 +121,7 @@ fn an_unusable_checkpoint_is_not_restored() {
     let usable = writer.unsaved_checkpoint(&run).unwrap();
     assert!(restore_state_without_messages(run.id(), &usable).is_some());
     let text = String::from_utf8(usable.state.clone()).unwrap();
-    let mut bad: Vec<_> = [
+    let mut unusable: Vec<_> = [
         "",
         "[]",
         "{}",
@@ -135,8 +138,8 @@ fn an_unusable_checkpoint_is_not_restored() {
     .into();
     let mut later = usable.clone();
     later.seq = later.seq.next();
-    bad.push(later);
-    for broken in bad {
+    unusable.push(later);
+    for broken in unusable {
         assert_eq!(restore_state_without_messages(run.id(), &broken), None, "{broken:?}");
         assert_eq!(restore_state_to_replay_conversation(run.id(), &broken), None);
     }

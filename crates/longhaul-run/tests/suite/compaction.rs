@@ -299,16 +299,19 @@ fn a_fold_without_conversation_has_the_same_state() {
     );
     for end in 1..=test_run.entries.len() {
         let entries = &test_run.entries[..end];
-        let whole = Run::replay(entries).unwrap();
-        let mut outline = Run::from_first_entry(&entries[0]).unwrap();
+        let replayed = Run::replay(entries).unwrap();
+        let mut without_messages = Run::from_first_entry(&entries[0]).unwrap();
         for entry in &entries[1..] {
-            outline.apply_without_transcript(entry).unwrap();
-            assert!(outline.transcript().messages().is_empty());
+            without_messages.apply_without_transcript(entry).unwrap();
+            assert!(without_messages.transcript().messages().is_empty());
         }
-        assert_eq!(explain_run_state(&outline), explain_run_state(&whole));
-        assert_eq!(outline.outcome(), whole.outcome());
-        assert_eq!(outline.tools_called(), whole.tools_called());
-        assert_eq!(outline.transcript().current_model(), whole.transcript().current_model());
-        assert_eq!(outline.status(), whole.status());
+        assert_eq!(explain_run_state(&without_messages), explain_run_state(&replayed));
+        assert_eq!(without_messages.outcome(), replayed.outcome());
+        assert_eq!(without_messages.tools_called(), replayed.tools_called());
+        assert_eq!(
+            without_messages.transcript().current_model(),
+            replayed.transcript().current_model()
+        );
+        assert_eq!(without_messages.status(), replayed.status());
     }
 }

@@ -69,9 +69,9 @@ fn in_doubt_tell_reports_to_the_model() {
 
 #[test]
 fn an_unknown_result_without_a_crash_has_a_reason() {
-    let script = |why: &str| {
+    let script = |question: &str| {
         format!(
-            "{why} What was the outcome? Approve to run it again, reject if it did not happen and should not, or answer with its result."
+            "{question} What was the outcome? Approve to run it again, reject if it did not happen and should not, or answer with its result."
         )
     };
     let one = script("send was started. The server ended.");
@@ -309,23 +309,23 @@ fn a_parked_run_is_unchanged_by_a_crash() {
 /// A turn or call that crashes its worker every time is eventually given up.
 #[test]
 fn turns_and_calls_have_a_limit_of_starts() {
-    let lost = "        crash => \n        claim => run.claimed\n";
+    let crash = "        crash => \n        claim => run.claimed\n";
     let turns: String = (0..63)
-        .map(|_| format!("{lost}        go    => run.recovered turn.failed(lost) turn.started\n"))
+        .map(|_| format!("{crash}        go    => run.recovered turn.failed(lost) turn.started\n"))
         .collect();
     let begin =
         "        claim => run.claimed | running\n        see   => run.prepared turn.started\n";
     let end = "        go    => run.recovered turn.failed(lost) run.failed(lost) | failed\n";
-    check(plain(), &format!("{begin}{turns}{lost}{end}"));
+    check(plain(), &format!("{begin}{turns}{crash}{end}"));
 
     let calls: String = (2..17)
         .map(|start| {
-            format!("{lost}        go    => run.recovered tool.started(t1.1 again {start})\n")
+            format!("{crash}        go    => run.recovered tool.started(t1.1 again {start})\n")
         })
         .collect();
     let call = "        call read/pure => turn.completed tool.started(t1.1)\n";
     let end = "        go    => run.recovered tool.failed(t1.1) turn.started\n";
-    check(plain(), &format!("{begin}{call}{calls}{lost}{end}"));
+    check(plain(), &format!("{begin}{call}{calls}{crash}{end}"));
 }
 
 #[test]
@@ -430,16 +430,16 @@ fn a_crash_loop_is_blocked_until_somebody_answers() {
 
 #[test]
 fn a_crash_loop_without_a_call_under_way_names_the_turn() {
-    let death = "        crash   =>\n        claim   => run.claimed\n";
-    let again = "        recover => run.recovered\n";
-    let deaths = format!("{death}{again}{death}{again}{death}");
+    let crash = "        crash   =>\n        claim   => run.claimed\n";
+    let recovery = "        recover => run.recovered\n";
+    let crashes = format!("{crash}{recovery}{crash}{recovery}{crash}");
     let start = "        claim => run.claimed | running
         see => run.prepared turn.started
         call ask_human/pure {\"question\": \"Which?\"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         answer Blue. => gate.answered | running
         claim => run.claimed\n";
     let end = "        loop => gate.raised(blocked) run.blocked | blocked blocked\n";
-    let test_run = check(plain(), &format!("{start}{deaths}{end}"));
+    let test_run = check(plain(), &format!("{start}{crashes}{end}"));
     let question = &test_run.rows.gates.last().unwrap().spec.ask;
     assert!(question.contains("same point, after turn 1,"), "{question}");
 }

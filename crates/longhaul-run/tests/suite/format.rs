@@ -71,14 +71,14 @@ fn policies() -> Vec<RunPolicy> {
         },
         ..ask_rule()
     };
-    let poor =
+    let low_budget =
         RunPolicy { rules: vec![two], in_doubt: Some(InDoubtPolicy::Ask), ..with_money_cap(1) };
     let open = RunPolicy {
         result_gate: result_gate(longhaul_core::policy::gate::GateTimeoutAction::Approve)
             .result_gate,
         ..keep_open()
     };
-    vec![keep_open(), with_rule(rule), RunPolicy::default(), open, poor, RunPolicy::default()]
+    vec![keep_open(), with_rule(rule), RunPolicy::default(), open, low_budget, RunPolicy::default()]
 }
 
 #[test]

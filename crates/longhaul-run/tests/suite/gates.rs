@@ -145,9 +145,9 @@ fn an_approval_for_the_agent_or_project_lasts_until_it_is_revoked() {
         done t2.2 ok    => tool.completed(t2.2) turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         "#;
-        let played = check(with_rule(ask_rule()), &script.replace("SCOPE", scope));
-        assert_eq!(played.rows.rules.len(), 1, "{:?}", played.rows.rules);
-        assert_eq!(played.rows.rules[0].used, 1, "only calls that nobody was asked about");
+        let test_run = check(with_rule(ask_rule()), &script.replace("SCOPE", scope));
+        assert_eq!(test_run.rows.rules.len(), 1, "{:?}", test_run.rows.rules);
+        assert_eq!(test_run.rows.rules[0].used, 1, "only calls that nobody was asked about");
     }
 }
 
@@ -160,17 +160,17 @@ fn a_wide_scope_is_offered_only_if_one_person_may_decide() {
         (GateRule { approvers: approvers(2, false), ..ask_rule() }, "once run"),
         (GateRule { approvers: approvers(1, true), ..ask_rule() }, "once run"),
     ] {
-        let mut asked = check(
+        let mut test_run = check(
             with_rule(rule),
             "claim           => run.claimed | running
              see             => run.prepared turn.started
              call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval",
         );
-        let scopes = asked.rows.gates[0].spec.scopes();
+        let scopes = test_run.rows.gates[0].spec.scopes();
         let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
         assert_eq!(scopes.join(" "), offered);
         for scope in ["run", "agent", "project"].iter().filter(|scope| !scopes.contains(scope)) {
-            assert_eq!(asked.play(&format!("yes {scope}")), "!scope_not_offered");
+            assert_eq!(test_run.play(&format!("yes {scope}")), "!scope_not_offered");
         }
     }
 }
@@ -439,7 +439,7 @@ fn note_payload_and_result_are_paragraphs_for_the_model() {
 
 #[test]
 fn the_digest_covers_the_facts_that_a_gate_shows() {
-    let raised = |call: &str| {
+    let raised_gate = |call: &str| {
         let mut test_run = super::harness::TestRun::new(with_rule(ask_rule()));
         for line in ["claim", "see", call] {
             test_run.play(line);
@@ -451,12 +451,12 @@ fn the_digest_covers_the_facts_that_a_gate_shows() {
         r#"call shell/once~backup {"command": "rm x"}"#,
         r#"call shell/once~none {"command": "rm x"}"#,
     ];
-    let [plain, backup, none] = calls.map(raised);
+    let [plain, backup, none] = calls.map(raised_gate);
     assert_eq!(plain.facts, None);
     assert_eq!(backup.facts.as_ref().unwrap().undo.as_deref(), Some("backup"));
     assert_eq!((plain.id, plain.input), (backup.id, backup.input.clone()));
     assert!(plain.digest != backup.digest && backup.digest != none.digest);
-    assert_eq!(raised(calls[1]), backup);
+    assert_eq!(raised_gate(calls[1]), backup);
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl TestRun {
     }
 
     /// Creates a run whose task is changed by `make`.
-    pub(crate) fn with_task(make: impl FnOnce(&mut TaskSpec)) -> Self {
+    pub(crate) fn with_task(edit_task: impl FnOnce(&mut TaskSpec)) -> Self {
         let id = RunId::from_bits(0x0190_0000_0000_7000_8000_1234_5678_9abc);
         let mut task = TaskSpec::new(
             id,
@@ -76,7 +76,7 @@ impl TestRun {
             InboxName::new("default").unwrap(),
         );
         task.submitter = Some("key:boss".into());
-        make(&mut task);
+        edit_task(&mut task);
         let new = longhaul_run::submit::new_run_from_task(id, task).unwrap();
         let entries: Vec<JournalEntry> = (1..)
             .zip(new.events)
@@ -128,7 +128,7 @@ impl TestRun {
                     ctx.keys_claimed_by_other_calls.clear();
                     ctx.keys_changed = true;
                 }
-                Err(RowConflict::Row(why)) => return InputOutcome::RowConflict(why),
+                Err(RowConflict::Row(reason)) => return InputOutcome::RowConflict(reason),
             }
         }
         panic!("the same change was tried again although its refusal was known");
@@ -237,8 +237,8 @@ impl TestRun {
             };
             let envelope = entry.to_envelope().unwrap();
             let line = serde_json::to_string(&envelope).unwrap();
-            let read = serde_json::from_str(&line).unwrap();
-            assert_eq!(JournalEntry::try_from(&read).unwrap(), entry, "{line}");
+            let parsed = serde_json::from_str(&line).unwrap();
+            assert_eq!(JournalEntry::try_from(&parsed).unwrap(), entry, "{line}");
             if let Err(error) = self.run.apply(&entry) {
                 panic!("a decided event can't be applied: {error}");
             }

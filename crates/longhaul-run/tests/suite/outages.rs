@@ -191,11 +191,11 @@ fn a_refused_key_or_account_blocks_a_run_with_recorded_work() {
         }
         let result = test_run.play(&format!("err {class}"));
         assert_eq!(result, format!("turn.failed({class}) gate.raised(blocked) run.blocked"));
-        let why = format!(
+        let expected = format!(
             "The run is blocked: the provider said {class}. {remedy}, then continue: `longhaul resume {}`.",
             test_run.run.id()
         );
-        assert_eq!(test_run.play("? why"), why);
+        assert_eq!(test_run.play("? why"), expected);
         check_in(
             test_run,
             r#"

@@ -67,11 +67,11 @@ proptest! {
     fn usage_totals_follow_from_the_events(policy in policies(), script in script_lines(80)) {
         let test_run = played(policy, &script);
         let expected = EventTotals::from_run(&test_run);
-        let sums = test_run.run.control().totals;
-        prop_assert_eq!(sums.usage, expected.usage);
-        prop_assert_eq!(sums.cost.0, expected.spent.micro_usd.0);
-        prop_assert_eq!(sums.held, expected.held);
-        prop_assert_eq!(sums.lost, expected.lost);
+        let totals = test_run.run.control().totals;
+        prop_assert_eq!(totals.usage, expected.usage);
+        prop_assert_eq!(totals.cost.0, expected.spent.micro_usd.0);
+        prop_assert_eq!(totals.held, expected.held);
+        prop_assert_eq!(totals.lost, expected.lost);
         prop_assert_eq!(test_run.run.control().turns, expected.turns);
         let stored = serde_json::to_value(&test_run.run).unwrap();
         prop_assert_eq!(&stored["control"]["transcript_bytes"], test_run.run.transcript().estimated_bytes());
@@ -89,7 +89,7 @@ proptest! {
         test_run.run_to_end();
         prop_assert_eq!(test_run.run.status().as_str(), "cancelled");
         for entry in &test_run.entries[from..] {
-            let closes = entry.event.runs_woken_by_outside_append().is_some() || matches!(
+            let is_allowed = entry.event.runs_woken_by_outside_append().is_some() || matches!(
                 entry.event,
                 Event::ToolCompleted(_) | Event::ToolFailed(_) | Event::ToolInterrupted(_)
                     | Event::ToolInDoubt(_) | Event::TurnFailed(_) | Event::RunCancelled(_)
@@ -97,7 +97,7 @@ proptest! {
                     | Event::RunClaimed(_) | Event::RunRecovered(_) | Event::RunWaiting(_)
                     | Event::RunPaused(_) | Event::ToolInputRequired(_) | Event::ToolPending(_)
             );
-            prop_assert!(closes, "{} after a cancel", entry.event.kind());
+            prop_assert!(is_allowed, "{} after a cancel", entry.event.kind());
         }
     }
 
@@ -214,8 +214,8 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
             Event::ToolStarted(data) => {
                 prop_assert!(!ended.contains(&data.call), "{} again", data.call);
                 let first = may_start.remove(&data.call);
-                let repeats = class[&data.call].may_repeat();
-                prop_assert!(first || repeats, "{} is started again", data.call);
+                let may_repeat = class[&data.call].may_repeat();
+                prop_assert!(first || may_repeat, "{} is started again", data.call);
                 let is_awaiting = approvals.values().any(|call| *call == data.call);
                 prop_assert!(!is_awaiting, "{} is started before its gate is answered", data.call);
             }
@@ -245,8 +245,8 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
             }
             Event::GateAnswered(data) => {
                 let call = doubt_gates.get(&data.gate).copied();
-                let again = data.answer.decision == GateDecision::Approve;
-                may_start.extend(call.filter(|_| again));
+                let may_run_again = data.answer.decision == GateDecision::Approve;
+                may_start.extend(call.filter(|_| may_run_again));
                 approvals.remove(&data.gate);
             }
             // The open gates of a failed run are not copied to its retry.
@@ -266,12 +266,12 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
 /// A run whose results are graded completes only with a result that was accepted.
 fn check_verdicts(test_run: &TestRun) -> Result<(), TestCaseError> {
     let is_graded = test_run.run.task().policy.outcome_rounds.is_some();
-    let mut accepted = false;
+    let mut is_accepted = false;
     for entry in &test_run.entries {
         match &entry.event {
-            Event::TurnCompleted(_) => accepted = false,
-            Event::OutcomeGraded(data) => accepted = data.verdict == GradingVerdict::Satisfied,
-            Event::RunCompleted(_) => prop_assert!(accepted || !is_graded),
+            Event::TurnCompleted(_) => is_accepted = false,
+            Event::OutcomeGraded(data) => is_accepted = data.verdict == GradingVerdict::Satisfied,
+            Event::RunCompleted(_) => prop_assert!(is_accepted || !is_graded),
             _ => {}
         }
     }
@@ -285,7 +285,7 @@ fn check_endings(test_run: &TestRun) -> Result<(), TestCaseError> {
         if let Event::RunForked(_) = &entry.event {
             open.clear();
         }
-        let (begins, ends) = match &entry.event {
+        let (opened, closed) = match &entry.event {
             Event::GateRaised(data) => (Some(data.gate.id.to_string()), None),
             Event::GateAnswered(data) => (None, Some(data.gate.to_string())),
             Event::GateExpired(data) => (None, Some(data.gate.to_string())),
@@ -296,11 +296,11 @@ fn check_endings(test_run: &TestRun) -> Result<(), TestCaseError> {
             Event::SteerWithdrawn(data) => (None, Some(data.steer.to_string())),
             _ => (None, None),
         };
-        if let Some(begins) = begins {
-            prop_assert!(open.insert(begins));
+        if let Some(opened) = opened {
+            prop_assert!(open.insert(opened));
         }
-        if let Some(ends) = ends {
-            prop_assert!(open.remove(&ends), "{} was already closed", ends);
+        if let Some(closed) = closed {
+            prop_assert!(open.remove(&closed), "{} was already closed", closed);
         }
     }
     prop_assert!(open.is_empty(), "left open: {:?}", open);

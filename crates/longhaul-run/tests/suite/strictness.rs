@@ -41,17 +41,17 @@ fn an_edited_call_is_not_repeated_after_a_crash() {
 
 #[test]
 fn a_compound_command_needs_the_approvers_of_each_part() {
-    let weak = GateRule {
+    let weak_rule = GateRule {
         on_timeout: GateTimeoutAction::Approve,
         ..rule_about("git *", GateRuleAction::Ask("Use git?".into()))
     };
-    let strong = GateRule {
+    let strong_rule = GateRule {
         always: true,
         approvers: ApprovalRequirement { count: 2, not_submitter: true },
         ..rule_about("rm *", GateRuleAction::Ask("Remove?".into()))
     };
     check(
-        rules(vec![weak, strong]),
+        rules(vec![weak_rule, strong_rule]),
         r#"
         claim                                         => run.claimed | running
         see                                           => run.prepared turn.started
@@ -105,11 +105,11 @@ fn an_opaque_command_is_not_covered_by_an_earlier_approval() {
         ? said                                        => t2.1: ! the call was denied: only git (the command can't be inspected: write it without nested commands)
     "#,
     );
-    let every = GateRule { subject: None, ..rule_about("", GateRuleAction::Allow) };
+    let allow_all = GateRule { subject: None, ..rule_about("", GateRuleAction::Allow) };
     let rm = rule_about("rm *", GateRuleAction::Deny("use the trash".into()));
     for (policy, then) in [
-        (vec![rm.clone(), every.clone()], "tool.failed(t1.1) turn.started"),
-        (vec![every, rm], "tool.started(t1.1)"),
+        (vec![rm.clone(), allow_all.clone()], "tool.failed(t1.1) turn.started"),
+        (vec![allow_all, rm], "tool.started(t1.1)"),
     ] {
         let script = r#"
         claim                                      => run.claimed | running
@@ -212,7 +212,7 @@ fn two_too_deep_edits_have_different_digests() {
     for line in ["claim", "see", r#"call shell/once {"command": "ls"}"#] {
         test_run.play(line);
     }
-    let deep = |inside: &str| format!("{}{inside}{}", "[".repeat(200), "]".repeat(200));
+    let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(200), "]".repeat(200));
     test_run.play(&format!("edit {} by cli:anna", deep("1")));
     let digest = current_gate_digest(&test_run.rows.gates[0]);
     test_run.play(&format!("edit {} by cli:bob", deep("2")));
@@ -222,18 +222,18 @@ fn two_too_deep_edits_have_different_digests() {
 #[test]
 fn a_compound_command_has_the_shortest_timeout_and_the_reminders_of_each_part() {
     let hour = Millis::from_secs(3_600);
-    let patient = GateRule {
+    let slow_rule = GateRule {
         timeout: Some(GateTimeout::Never),
         ..rule_about("git *", GateRuleAction::Ask("Use git?".into()))
     };
-    let urgent = GateRule {
+    let fast_rule = GateRule {
         timeout: Some(GateTimeout::After(Millis::from_secs(4 * 3_600))),
         remind: Some(hour),
         escalation: vec![EscalationStep { after: Millis::from_secs(5_400), to: "lead".into() }],
         ..rule_about("rm *", GateRuleAction::Ask("Remove?".into()))
     };
     check(
-        rules(vec![patient, urgent]),
+        rules(vec![slow_rule, fast_rule]),
         r#"
         claim                                        => run.claimed | running
         see                                          => run.prepared turn.started

@@ -45,7 +45,7 @@ fn check_budget_field<T: PartialOrd + From<u8> + std::fmt::Display>(
         Some(value) if value < T::from(1) || value > max => {
             Err(Problem::unprocessable(format!("`budget.{name}` must be between 1 and {max}")))
         }
-        fits => Ok(fits),
+        value => Ok(value),
     }
 }
 
@@ -141,13 +141,13 @@ fn parse_chain(body: &NewRunBody) -> Result<Option<TaskChain>, Problem> {
             (None, Some(_)) => Err(Problem::unprocessable("`auto_approve` needs a `chain`")),
         };
     };
-    let approves = body.auto_approve == Some(true);
+    let auto_approve = body.auto_approve == Some(true);
     let chain = if let serde_json::Value::String(name) = value.to_value() {
         ChainChoice::Named(name)
     } else {
         ChainChoice::Inline(parse_object_field("chain", value)?)
     };
-    Ok(Some(TaskChain { chain, step: body.step.clone(), auto_approve: approves }))
+    Ok(Some(TaskChain { chain, step: body.step.clone(), auto_approve }))
 }
 
 /// Validates an optional name in a request body. `field` is the name of the body's field, for the
@@ -155,10 +155,11 @@ fn parse_chain(body: &NewRunBody) -> Result<Option<TaskChain>, Problem> {
 pub(crate) fn parse_optional_name_field<T>(
     field: &str,
     value: Option<String>,
-    read: impl Fn(String) -> Result<T, IdError>,
+    parse: impl Fn(String) -> Result<T, IdError>,
 ) -> Result<Option<T>, Problem> {
-    let read = value.map(read).transpose();
-    read.map_err(|why| Problem::unprocessable(format!("the field `{field}` is invalid: {why}")))
+    let result = value.map(parse).transpose();
+    result
+        .map_err(|error| Problem::unprocessable(format!("the field `{field}` is invalid: {error}")))
 }
 
 /// Submits a task after checking its agent, model, context and budget.
@@ -191,17 +192,17 @@ pub(crate) fn check_task_agent_and_budget(
     let longhaul = app.longhaul();
     let agents = resolve_agents_of_task(app, caller, task)?;
     for agent in &agents {
-        let named = task.model.as_deref();
-        let named = named.or_else(|| agent.models.first().map(String::as_str));
-        if let Err(none) = longhaul.services().models.resolve_model_name(named) {
+        let model_name = task.model.as_deref();
+        let model_name = model_name.or_else(|| agent.models.first().map(String::as_str));
+        if let Err(error) = longhaul.services().models.resolve_model_name(model_name) {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
-            let message = none.message_for_agent(&agent.name);
-            return Err(Problem::new(status, none.code(), message));
+            let message = error.message_for_agent(&agent.name);
+            return Err(Problem::new(status, error.code(), message));
         }
     }
     let is_declared = |name: &String| agents.iter().any(|agent| agent.context.contains(name));
-    if let Some(odd) = task.context.keys().find(|name| !is_declared(name)) {
-        return Err(Problem::unprocessable(undeclared_context_message(odd, &agents)));
+    if let Some(undeclared_name) = task.context.keys().find(|name| !is_declared(name)) {
+        return Err(Problem::unprocessable(undeclared_context_message(undeclared_name, &agents)));
     }
     if agents.iter().all(|agent| longhaul.exceeds_agent_budget(agent, task.budget)) {
         require_role(caller, Role::Approver).map_err(|problem| Problem {
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_budget_cap_above_its_maximum_is_rejected() {
-        let read = |body: serde_json::Value| {
+        let is_accepted = |body: serde_json::Value| {
             let body: BudgetBody = serde_json::from_value(body).unwrap();
             parse_budget(body).is_ok()
         };
@@ -272,8 +273,8 @@ mod tests {
             ("active_ms", JSON_INTEGER_MAX),
             ("turns", u64::from(TURNS_MAX)),
         ] {
-            assert!(read(serde_json::json!({ name: max })), "{name}");
-            assert!(!read(serde_json::json!({ name: max + 1 })), "{name}");
+            assert!(is_accepted(serde_json::json!({ name: max })), "{name}");
+            assert!(!is_accepted(serde_json::json!({ name: max + 1 })), "{name}");
         }
     }
 }

@@ -229,7 +229,7 @@ pub(crate) async fn answer_gate(
     let answer = answer_from_body(body, caller.name())?;
     check_answer_role(&longhaul, &caller.0, (gate, &answer.decision)).await?;
     let decision = answer.decision.as_str();
-    let verdict = match effect {
+    let outcome = match effect {
         Some(IdempotentRequestEffect::Events { run, seq }) => {
             longhaul.find_recorded_answer_outcome(run, seq).await?
         }
@@ -237,11 +237,11 @@ pub(crate) async fn answer_gate(
     };
     let gate = gate_view(&longhaul.get_gate(gate).await.map_err(result_read_problem_after_commit)?);
     tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "gate answered");
-    let (verdict, seq) = match verdict {
+    let (outcome, seq) = match outcome {
         handle::GateAnswerOutcome::Closed(seq) => (AnswerOutcome::Closed, seq),
         handle::GateAnswerOutcome::Voted(seq) => (AnswerOutcome::Voted, seq),
     };
-    ok_response(&AnswerResponse { outcome: verdict, seq, gate })
+    ok_response(&AnswerResponse { outcome, seq, gate })
 }
 
 /// Creates a link with which a person without a key can answer an open gate.

@@ -27,9 +27,9 @@ pub(crate) async fn show_liveness() -> Result<Response, Problem> {
     ),
 )]
 pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Response, Problem> {
-    let driven = app.longhaul().has_live_worker().await;
-    let (status, driven) = match (app.is_stopping(), driven) {
-        (true, driven) => ("stopping", driven.unwrap_or(false)),
+    let has_worker = app.longhaul().has_live_worker().await;
+    let (status, has_worker) = match (app.is_stopping(), has_worker) {
+        (true, has_worker) => ("stopping", has_worker.unwrap_or(false)),
         (false, Err(_)) => ("store", false),
         (false, Ok(false)) => ("worker", false),
         (false, Ok(true)) => ("ready", true),
@@ -39,7 +39,7 @@ pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Response, P
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let status = status.into();
-    json_response(code, &ReadinessResponse { status, driven })
+    json_response(code, &ReadinessResponse { status, driven: has_worker })
 }
 
 /// Returns the version of this server.

@@ -59,7 +59,7 @@ pub(crate) async fn show_inbox(
     _: Viewer,
     NamePathParam(name): NamePathParam,
 ) -> Result<Response, Problem> {
-    let inbox = InboxName::new(&name).map_err(|bad| Problem::unprocessable(bad.to_string()))?;
+    let inbox = InboxName::new(&name).map_err(|error| Problem::unprocessable(error.to_string()))?;
     let _permit = app.acquire_journal_read_permit().await?;
     ok_response(&app.longhaul().inbox(&inbox, &app.options().inboxes).await?)
 }
@@ -83,10 +83,10 @@ pub(crate) async fn submit_task_to_inbox(
     (NamePathParam(name), headers): (NamePathParam, HeaderMap),
     Json(body): Json<NewTaskBody>,
 ) -> Result<Response, Problem> {
-    let inbox = InboxName::new(&name).map_err(|bad| Problem::unprocessable(bad.to_string()))?;
+    let inbox = InboxName::new(&name).map_err(|error| Problem::unprocessable(error.to_string()))?;
     let mut task = build_inbox_task(inbox, body, &app.options().inboxes)?;
     task.submitter = Some(caller.principal.name.clone());
-    let named = task.idempotency_key.take().or(idempotency_key_header(&headers)?);
-    task.idempotency_key = caller_scoped_idempotency_key(&caller, named);
+    let idempotency_key = task.idempotency_key.take().or(idempotency_key_header(&headers)?);
+    task.idempotency_key = caller_scoped_idempotency_key(&caller, idempotency_key);
     submitted_run_response(&submit_task(&app, &caller, task).await?)
 }

@@ -80,7 +80,7 @@ pub(crate) async fn revoke_key(
 }
 
 fn parse_key_name(name: &str) -> Result<ApiKeyName, Problem> {
-    ApiKeyName::new(name).map_err(|bad| Problem::unprocessable(bad.to_string()))
+    ApiKeyName::new(name).map_err(|error| Problem::unprocessable(error.to_string()))
 }
 
 fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn the_ttl_of_a_key_is_limited() {
-        for (ttl_ms, fits) in
+        for (ttl_ms, expected) in
             [(0, false), (1, true), (TTL_MS_MAX, true), (TTL_MS_MAX + 1, false), (u64::MAX, false)]
         {
-            assert_eq!(parse_ttl(ttl_ms).is_ok(), fits, "{ttl_ms}");
+            assert_eq!(parse_ttl(ttl_ms).is_ok(), expected, "{ttl_ms}");
         }
     }
 }

@@ -92,6 +92,7 @@ pub(crate) async fn resume_lane(
 }
 
 fn parse_lane_key(name: String) -> Result<LaneKey, Problem> {
-    LaneKey::new(name)
-        .map_err(|why| Problem::unprocessable(format!("the name of the lane is invalid: {why}")))
+    LaneKey::new(name).map_err(|error| {
+        Problem::unprocessable(format!("the name of the lane is invalid: {error}"))
+    })
 }

@@ -41,7 +41,7 @@ pub(crate) async fn send_steer(
     let longhaul = app.longhaul();
     let by = caller.name().to_owned();
     let delivery = body.delivery;
-    let sent = match idempotency_key_header(&headers)? {
+    let queued = match idempotency_key_header(&headers)? {
         None => longhaul.steer(run, body.text.clone(), delivery, &by).await?,
         // The id is derived from the request, so a retry does not add a second message, even if
         // the server died before it stored its response.
@@ -53,8 +53,8 @@ pub(crate) async fn send_steer(
             longhaul.steer_idempotently(run, message).await?
         }
     };
-    tracing::info!(run = %sent.run, steer = %sent.id, caller = caller.name(), "message queued for the run");
-    let receipt = longhaul.receipt_for_steer_message(sent, (&body.text, delivery)).await?;
+    tracing::info!(run = %queued.run, steer = %queued.id, caller = caller.name(), "message queued for the run");
+    let receipt = longhaul.receipt_for_steer_message(queued, (&body.text, delivery)).await?;
     json_response(StatusCode::ACCEPTED, &receipt)
 }
 

@@ -76,9 +76,9 @@ pub(crate) async fn authentication_middleware(
             response
         }
         Err(problem) => {
-            let no_key = problem.status == StatusCode::UNAUTHORIZED;
+            let is_unauthorized = problem.status == StatusCode::UNAUTHORIZED;
             let mut response = problem.into_response();
-            if no_key {
+            if is_unauthorized {
                 let challenge = HeaderValue::from_static("Bearer realm=\"longhaul\"");
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
             }
@@ -98,11 +98,12 @@ async fn limit_public_request_rate(
     headers: &HeaderMap,
 ) -> Result<bool, Problem> {
     let address = peer.map(|peer| peer.0.ip());
-    let counted = address.map_or(Ok(()), |address| app.rate_limits().check_anonymous_rate(address));
-    if counted.is_err()
+    let rate_check =
+        address.map_or(Ok(()), |address| app.rate_limits().check_anonymous_rate(address));
+    if rate_check.is_err()
         && !address.is_some_and(|address| app.rate_limits().may_look_up_credential(address))
     {
-        return counted.map(|()| false);
+        return rate_check.map(|()| false);
     }
     let name = match uri.path().strip_prefix("/a/").map(Secret::from_text) {
         Some(link) if app.longhaul().has_gate_link(&link).await? => {
@@ -118,7 +119,7 @@ async fn limit_public_request_rate(
     };
     match name {
         Some(name) => app.rate_limits().check_api_key_rate(&name).map(|()| true),
-        None => counted.map(|()| false),
+        None => rate_check.map(|()| false),
     }
 }
 
@@ -197,14 +198,14 @@ pub(crate) fn find_request_credential(
         let header = header.to_str().ok()?;
         let (scheme, secret) = header.split_once(' ')?;
         let secret = secret.trim();
-        let bearer = scheme.eq_ignore_ascii_case("bearer") && !secret.is_empty();
-        return bearer.then(|| Credential::Key(Secret::from_text(secret)));
+        let is_bearer = scheme.eq_ignore_ascii_case("bearer") && !secret.is_empty();
+        return is_bearer.then(|| Credential::Key(Secret::from_text(secret)));
     }
     if let Some(session) = session_cookie(headers, &session_cookie_name(app)) {
         return Some(Credential::Session(session));
     }
-    let own = peer.is_some_and(|peer| peer.is_direct_loopback(headers));
-    (own && app.options().open_loopback).then_some(Credential::Loopback)
+    let is_local = peer.is_some_and(|peer| peer.is_direct_loopback(headers));
+    (is_local && app.options().open_loopback).then_some(Credential::Loopback)
 }
 
 /// Returns the name of the session cookie. It contains the server's port, because browsers send
@@ -228,7 +229,7 @@ fn act_as_header_value(headers: &HeaderMap) -> Option<String> {
     let header = headers.get(ACT_AS)?;
     // Names may contain non-ASCII characters.
     let name = std::str::from_utf8(header.as_bytes()).ok()?;
-    let fits = name == "cli" || name.starts_with("cli:");
-    let plain = name.len() <= ACT_AS_BYTES_MAX && !name.chars().any(char::is_control);
-    (fits && plain).then(|| name.to_owned())
+    let is_cli = name == "cli" || name.starts_with("cli:");
+    let is_printable = name.len() <= ACT_AS_BYTES_MAX && !name.chars().any(char::is_control);
+    (is_cli && is_printable).then(|| name.to_owned())
 }

@@ -28,14 +28,14 @@ pub(crate) async fn reject_unknown_hosts(
 
 fn validate_request_host(request: &Request, extra_hosts: &[String]) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
-    let (Some(only), None) = (hosts.next(), hosts.next()) else {
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
         let message = "a request must have exactly one `Host` header";
         return Err(Problem::bad_request("invalid_host", message));
     };
-    let only = only.to_str().unwrap_or_default();
+    let host = host.to_str().unwrap_or_default();
     // The request line may contain a host too, and it must be valid as well.
     let line = request.uri().authority().map(|line| line.as_str());
-    for hosts in [Some(only), line].into_iter().flatten() {
+    for hosts in [Some(host), line].into_iter().flatten() {
         if !is_allowed_host(hosts, extra_hosts) {
             let display_host: String = hosts.chars().filter(|c| !c.is_control()).take(80).collect();
             let message = format!("the host `{display_host}` is not a name of this server");
@@ -59,8 +59,8 @@ pub(crate) fn is_allowed_host(authority: &str, extra_hosts: &[String]) -> bool {
         return false;
     }
     let name = parsed.host();
-    let own = LOCAL_HOSTS.iter().any(|own| own.eq_ignore_ascii_case(name));
-    own || extra_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+    let is_local = LOCAL_HOSTS.iter().any(|host| host.eq_ignore_ascii_case(name));
+    is_local || extra_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn only_allowed_hosts_are_accepted() {
-        let further = ["agents.example.com".to_owned()];
+        let extra_hosts = ["agents.example.com".to_owned()];
         for (authority, expected) in [
             ("localhost", true),
             ("LOCALHOST:4180", true),
@@ -87,7 +87,7 @@ mod tests {
             ("", false),
             (" localhost", false),
         ] {
-            assert_eq!(is_allowed_host(authority, &further), expected, "{authority}");
+            assert_eq!(is_allowed_host(authority, &extra_hosts), expected, "{authority}");
         }
     }
 }

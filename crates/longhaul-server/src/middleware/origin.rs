@@ -14,8 +14,8 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Middleware that rejects requests made by a page of another site.
 pub(crate) async fn reject_cross_site_requests(request: Request, next: Next) -> Response {
-    let links = request.uri().path().starts_with("/a/");
-    match is_cross_site(request.method(), request.headers(), links) {
+    let is_link_page = request.uri().path().starts_with("/a/");
+    match is_cross_site(request.method(), request.headers(), is_link_page) {
         false => next.run(request).await,
         true => Problem::forbidden("this request comes from a page of another site")
             .with_hint("open Longhaul's own page, or call the API from a program with a key")
@@ -44,8 +44,8 @@ fn is_cross_site(method: &Method, headers: &HeaderMap, is_link_page: bool) -> bo
         return true;
     }
     // Following a link from a mail or chat is allowed, because GET changes nothing.
-    let looks = method == Method::GET || method == Method::HEAD;
-    let follows_link = looks && header(&FETCH_MODE) == Some("navigate");
+    let is_read = method == Method::GET || method == Method::HEAD;
+    let follows_link = is_read && header(&FETCH_MODE) == Some("navigate");
     header(&FETCH_SITE).is_some_and(|site| site == "cross-site" || site == "?") && !follows_link
 }
 
@@ -75,7 +75,7 @@ mod tests {
             ("GET", &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], false),
             ("POST", &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], true),
         ];
-        for (method, header_pairs, foreign) in cases {
+        for (method, header_pairs, expected) in cases {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, "localhost:4180".parse().unwrap());
             for (name, value) in header_pairs {
@@ -85,13 +85,13 @@ mod tests {
             let method: Method = method.parse().unwrap();
             assert_eq!(
                 is_cross_site(&method, &headers, false),
-                foreign,
+                expected,
                 "{method} {header_pairs:?}"
             );
-            let hidden = header_pairs == [("origin", "null")];
+            let is_null_origin = header_pairs == [("origin", "null")];
             assert_eq!(
                 is_cross_site(&method, &headers, true),
-                foreign && !hidden,
+                expected && !is_null_origin,
                 "{method} {header_pairs:?}"
             );
         }

@@ -19,7 +19,7 @@ pub(crate) async fn limit_response_time(
     let clock = &app.longhaul().services().clock;
     tokio::select! {
         biased;
-        answer = next.run(request) => answer,
+        response = next.run(request) => response,
         () = clock.sleep(RESPONSE_TIMEOUT.into()) => {
             let message = "the request timed out; everything acknowledged before is still stored";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", message)

@@ -98,24 +98,24 @@ fn format_count(count: usize, singular: &str, plural: &str) -> String {
 
 async fn overview_page(app: &App, caller: &str, headers: &HeaderMap) -> Result<Response, Problem> {
     let longhaul = app.longhaul();
-    let open =
+    let open_gates =
         GateFilter { status: Some(GateStatus::Open), limit: COUNTED_MAX, ..GateFilter::default() };
-    let working = RunFilter {
+    let active_runs = RunFilter {
         statuses: vec![Status::Pending, Status::Running],
         limit: COUNTED_MAX,
         ..RunFilter::default()
     };
-    let open = longhaul.list_gates(open).await?;
-    let open = open.iter().filter(|gate| gate.status == GateStatus::Open).count();
-    let working = longhaul.list_brief_runs(working).await?.len();
+    let open_gates = longhaul.list_gates(open_gates).await?;
+    let open_gates = open_gates.iter().filter(|gate| gate.status == GateStatus::Open).count();
+    let active_runs = longhaul.list_brief_runs(active_runs).await?.len();
     let base = request_base_url(headers);
     let lines = [
         format!("You are signed in as {caller}."),
         format!(
             "{}, {}.",
-            format_count(working, "run is active", "runs are active"),
+            format_count(active_runs, "run is active", "runs are active"),
             format_count(
-                open,
+                open_gates,
                 "question is waiting for a person",
                 "questions are waiting for a person"
             ),

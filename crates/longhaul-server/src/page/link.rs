@@ -211,7 +211,7 @@ async fn render_link_page(
         on_timeout: on_timeout_text(view.on_timeout),
         approvers: view.approvers,
         answers_count: view.answers.len(),
-        digest_short: digest.iter().flat_map(|all| all.chars().take(12)).collect(),
+        digest_short: digest.iter().flat_map(|digest| digest.chars().take(12)).collect(),
         digest,
         is_question,
         options: view.options.clone(),
@@ -233,7 +233,7 @@ async fn render_link_page(
 
 /// Returns the lines of a diff, each with its CSS class.
 fn diff_lines_with_css_class(diff: &str) -> Vec<(&'static str, String)> {
-    let styled = diff.lines().enumerate().map(|(index, line)| {
+    let styled_lines = diff.lines().enumerate().map(|(index, line)| {
         // Only the first two lines are surely names of files: a removed line may be `-- a`.
         let style = match line.as_bytes() {
             [b'@', ..] => "mute",
@@ -244,7 +244,7 @@ fn diff_lines_with_css_class(diff: &str) -> Vec<(&'static str, String)> {
         };
         (style, line.to_owned())
     });
-    styled.collect()
+    styled_lines.collect()
 }
 
 /// Formats an ISO 8601 time to the minute.
@@ -277,8 +277,8 @@ const fn kind_text(kind: &GateKind) -> &'static str {
     }
 }
 
-const fn on_timeout_text(silence: GateTimeoutAction) -> &'static str {
-    match silence {
+const fn on_timeout_text(action: GateTimeoutAction) -> &'static str {
+    match action {
         GateTimeoutAction::Reject => "it counts as rejected",
         GateTimeoutAction::Approve => "it counts as approved",
         GateTimeoutAction::Fail => "the run fails",
@@ -306,8 +306,8 @@ fn reason_gate_cannot_be_answered(link: &ResolvedGateLink, view: &GateView) -> O
             "An answer does not help here: cancel the run and submit the task again.".to_owned(),
         ),
         GateStatus::Open => {
-            let own = format!("link:{}", link.recipient);
-            let has_voted = view.answers.iter().any(|answer| answer.by == own);
+            let own_name = format!("link:{}", link.recipient);
+            let has_voted = view.answers.iter().any(|answer| answer.by == own_name);
             match (has_voted, link.has_gate_input_changed()) {
                 (true, _) => Some("Your vote is recorded; others must agree.".to_owned()),
                 (false, true) => {
@@ -456,7 +456,7 @@ impl AnswerForm {
             match field.parse_input(text) {
                 Ok(Some(value)) => _ = answer.insert(field.name.clone(), value),
                 Ok(None) => {}
-                Err(why) => problems.push(format!("{} {why}.", field.title)),
+                Err(error) => problems.push(format!("{} {error}.", field.title)),
             }
         }
         match problems.is_empty() {

@@ -32,8 +32,8 @@ impl EventKindFilter {
         let mut kinds = Vec::new();
         for kind in text.split(',').map(str::trim).filter(|kind| !kind.is_empty()) {
             let stem = kind.strip_suffix(".*").unwrap_or(kind);
-            let plain = |c: char| c.is_ascii_lowercase() || "._".contains(c);
-            if stem != "*" && !stem.chars().all(plain) {
+            let is_allowed = |c: char| c.is_ascii_lowercase() || "._".contains(c);
+            if stem != "*" && !stem.chars().all(is_allowed) {
                 let message = "`filter` must be a list of event types, such as `gate.raised,run.*`";
                 return Err(Problem::unprocessable(message));
             }
@@ -43,11 +43,11 @@ impl EventKindFilter {
     }
 
     fn matches_kind(&self, kind: &str) -> bool {
-        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+        let matches_pattern = |pattern: &String| match pattern.strip_suffix('*') {
             Some(stem) => kind.starts_with(stem),
             None => kind == pattern,
         };
-        self.0.is_empty() || self.0.iter().any(fits)
+        self.0.is_empty() || self.0.iter().any(matches_pattern)
     }
 }
 
@@ -93,9 +93,9 @@ impl SseChunkSource for AllRunsEventStream {
     async fn next_chunk(&mut self) -> Option<Bytes> {
         loop {
             let Self { reader, changes, .. } = self;
-            let stopping = reader.app.clone();
+            let app = reader.app.clone();
             let caught_up = self.caught_up;
-            let rung = async {
+            let changed = async {
                 match caught_up {
                     true => changes.changed().await,
                     false => Ok(()),
@@ -105,9 +105,9 @@ impl SseChunkSource for AllRunsEventStream {
             // is far behind.
             tokio::select! {
                 biased;
-                () = stopping.wait_for_shutdown() => return None,
+                () = app.wait_for_shutdown() => return None,
                 () = reader.wait_for_heartbeat() => return reader.heartbeat_bytes_if_authorized().await,
-                rung = rung => rung.ok()?,
+                result = changed => result.ok()?,
             }
             match self.read_event_page().await {
                 Ok(Some(text)) => return Some(text),
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn event_kinds_are_filtered_by_name_or_prefix() {
-        let wants = |filter: &str, kind: &str| {
+        let matches = |filter: &str, kind: &str| {
             EventKindFilter::parse_kind_list(filter).unwrap().matches_kind(kind)
         };
         for (filter, kind, expected) in [
@@ -138,7 +138,7 @@ mod tests {
             ("gate.raised", "gate.answered", false),
             ("*", "tool.started", true),
         ] {
-            assert_eq!(wants(filter, kind), expected, "{filter} {kind}");
+            assert_eq!(matches(filter, kind), expected, "{filter} {kind}");
         }
         assert!(EventKindFilter::parse_kind_list("run.created;drop").is_err());
     }

@@ -56,15 +56,15 @@ impl SseChunkSource for RunEventStream {
         if self.has_ended {
             return None;
         }
-        let Self { reader, journal: watching, deltas, .. } = self;
-        let stopping = reader.app.clone();
+        let Self { reader, journal, deltas, .. } = self;
+        let app = reader.app.clone();
         let entries = tokio::select! {
             biased;
-            () = stopping.wait_for_shutdown() => return None,
+            () = app.wait_for_shutdown() => return None,
             // Checked before the journal: otherwise the key of a reader that is far behind
             // would never be checked again.
             () = reader.wait_for_heartbeat() => return reader.heartbeat_bytes_if_authorized().await,
-            read = watching.next() => match read {
+            result = journal.next() => match result {
                 Ok(entries) => entries,
                 Err(error) => {
                     tracing::warn!(run = %self.run, %error, "event stream of a run failed");

@@ -53,8 +53,10 @@ pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem>
     if header.is_empty() {
         return Ok(None);
     }
-    let read = header.parse().map(Some);
-    read.map_err(|_| Problem::bad_request("invalid_last_event_id", "Last-Event-ID must be a number"))
+    let result = header.parse().map(Some);
+    result.map_err(|_| {
+        Problem::bad_request("invalid_last_event_id", "Last-Event-ID must be a number")
+    })
 }
 
 /// A client that reads an event stream. It may read as long as its credential is valid.
@@ -113,8 +115,8 @@ pub(crate) trait SseChunkSource: Send + 'static {
 /// Builds the HTTP response that streams the chunks.
 pub(crate) fn event_stream_response(chunks: impl SseChunkSource) -> Response {
     let stream = stream::unfold(chunks, |mut chunks| async move {
-        let piece = chunks.next_chunk().await?;
-        Some((Ok::<_, std::convert::Infallible>(piece), chunks))
+        let chunk = chunks.next_chunk().await?;
+        Some((Ok::<_, std::convert::Infallible>(chunk), chunks))
     });
     let mut response = Body::from_stream(stream).into_response();
     let headers = response.headers_mut();

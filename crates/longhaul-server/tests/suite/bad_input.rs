@@ -8,11 +8,11 @@ use crate::suite::harness::{TestServer, server_with, task};
 
 /// Sends bytes on a new connection and returns the statuses of all responses. The list is empty
 /// if the connection was closed without one.
-async fn raw(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
-    let mut wire = TestConnection::connect(server.address).await;
-    wire.send(bytes).await;
-    wire.close().await;
-    let received = wire.read_all().await;
+async fn send_raw(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
+    let mut connection = TestConnection::connect(server.address).await;
+    connection.send(bytes).await;
+    connection.close().await;
+    let received = connection.read_all().await;
     let text = String::from_utf8_lossy(&received);
     text.split("HTTP/1.1 ")
         .chain(text.split("HTTP/1.0 "))
@@ -21,7 +21,7 @@ async fn raw(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
 }
 
 /// Returns a request head with these additional lines.
-fn head(server: &TestServer, first: &str, lines: &str) -> Vec<u8> {
+fn request_head(server: &TestServer, first: &str, lines: &str) -> Vec<u8> {
     let (host, key) = (server.host(), &server.key);
     format!("{first}\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n{lines}\r\n").into_bytes()
 }
@@ -31,7 +31,8 @@ fn head(server: &TestServer, first: &str, lines: &str) -> Vec<u8> {
 async fn problems_of_bodies_are_in_plain_words() {
     let server = server_with([]).open().await;
     let chain = |steps: Value| json!({ "chain": { "steps": steps }, "input": "x" });
-    let step = |field: &str, value: Value| chain(json!([{ "agent": "tester", field: value }]));
+    let body_with_step =
+        |field: &str, value: Value| chain(json!([{ "agent": "tester", field: value }]));
     let task = |field: &str, value: Value| json!({ "agent": "tester", "input": "x", field: value });
     let runs = "/v1/runs";
     for (path, body, field, expected) in [
@@ -40,9 +41,14 @@ async fn problems_of_bodies_are_in_plain_words() {
         (runs, json!({ "chain": {}, "input": "x" }), "`chain`", "missing field `steps`"),
         (runs, chain(json!("x")), "`chain.steps`", "expected an array"),
         (runs, chain(json!([3])), "`chain.steps[0]`", "expected an object"),
-        (runs, step("repeat", json!(3)), "`chain.steps[0].repeat`", "expected an object"),
-        (runs, step("agnet", json!(3)), "`chain.steps[0].agnet`", "unknown field"),
-        (runs, step("condition", json!("never")), "`chain.steps[0].condition`", "`on_success`"),
+        (runs, body_with_step("repeat", json!(3)), "`chain.steps[0].repeat`", "expected an object"),
+        (runs, body_with_step("agnet", json!(3)), "`chain.steps[0].agnet`", "unknown field"),
+        (
+            runs,
+            body_with_step("condition", json!("never")),
+            "`chain.steps[0].condition`",
+            "`on_success`",
+        ),
         (runs, task("budget", json!("much")), "`budget`", "expected an object"),
         (runs, task("priority", json!("high")), "`priority`", "expected a whole number"),
         (runs, task("agent", json!({})), "`agent`", "invalid type: object, expected a string"),
@@ -64,10 +70,10 @@ async fn problems_of_bodies_are_in_plain_words() {
 #[tokio::test]
 async fn invalid_task_bodies_are_rejected() {
     let server = server_with([]).open().await;
-    let deep = "[".repeat(10_000);
-    let closed =
+    let deep_arrays = "[".repeat(10_000);
+    let closed_arrays =
         format!("{{\"agent\":\"tester\",\"input\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
-    let objects = "{\"a\":".repeat(10_000);
+    let deep_objects = "{\"a\":".repeat(10_000);
     let cases: [(&[u8], u16, &str); 14] = [
         (b"", 400, "invalid_json"),
         (b"{", 400, "invalid_json"),
@@ -80,9 +86,9 @@ async fn invalid_task_bodies_are_rejected() {
         (b"{\"agent\":\"\\ud800\"}", 422, "invalid"),
         (b"\xef\xbb\xbf{}", 400, "invalid_json"),
         (b"{\"agent\":\"a\",\"agent\":\"b\"}", 422, "invalid"),
-        (deep.as_bytes(), 400, "too_deep"),
-        (closed.as_bytes(), 400, "too_deep"),
-        (objects.as_bytes(), 400, "too_deep"),
+        (deep_arrays.as_bytes(), 400, "too_deep"),
+        (closed_arrays.as_bytes(), 400, "too_deep"),
+        (deep_objects.as_bytes(), 400, "too_deep"),
     ];
     for (body, status, code) in cases {
         for once in [false, true] {
@@ -91,8 +97,8 @@ async fn invalid_task_bodies_are_rejected() {
                 http_request = http_request.idempotency_key("k");
             }
             let answer = server.send(http_request).await;
-            let what = format!("{:?}", String::from_utf8_lossy(&body[..body.len().min(40)]));
-            assert_eq!((answer.status, &*answer.problem()), (status, code), "{what}");
+            let label = format!("{:?}", String::from_utf8_lossy(&body[..body.len().min(40)]));
+            assert_eq!((answer.status, &*answer.problem()), (status, code), "{label}");
         }
     }
     for (kind, status) in [
@@ -112,22 +118,24 @@ async fn invalid_task_bodies_are_rejected() {
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_however_it_comes() {
     let server = server_with([]).open().await;
-    let big = format!("{{\"agent\":\"tester\",\"input\":\"{}\"}}", "x".repeat(10 << 20));
+    let big_body = format!("{{\"agent\":\"tester\",\"input\":\"{}\"}}", "x".repeat(10 << 20));
     let json = "content-type: application/json\r\n";
-    let length = format!("{json}content-length: {}\r\n", big.len());
+    let length = format!("{json}content-length: {}\r\n", big_body.len());
     let with_length =
-        [head(&server, "POST /v1/runs HTTP/1.1", &length), big.clone().into_bytes()].concat();
-    let chunk = format!("{:x}\r\n{big}\r\n0\r\n\r\n", big.len());
+        [request_head(&server, "POST /v1/runs HTTP/1.1", &length), big_body.clone().into_bytes()]
+            .concat();
+    let chunk = format!("{:x}\r\n{big_body}\r\n0\r\n\r\n", big_body.len());
     let lines = format!("{json}transfer-encoding: chunked\r\n");
-    let chunked = [head(&server, "POST /v1/runs HTTP/1.1", &lines), chunk.into_bytes()].concat();
+    let chunked =
+        [request_head(&server, "POST /v1/runs HTTP/1.1", &lines), chunk.into_bytes()].concat();
     // A client that announces the size is rejected before it sends the body.
-    let head_only = [head(&server, "POST /v1/runs HTTP/1.1", &length), Vec::new()].concat();
-    for (bytes, must) in [(head_only, true), (with_length, false), (chunked, false)] {
-        let wire = TestConnection::connect(server.address).await;
-        match wire.send_slowly(bytes).await {
+    let head_only = [request_head(&server, "POST /v1/runs HTTP/1.1", &length), Vec::new()].concat();
+    for (bytes, must_respond) in [(head_only, true), (with_length, false), (chunked, false)] {
+        let connection = TestConnection::connect(server.address).await;
+        match connection.send_slowly(bytes).await {
             Some(answer) => assert_eq!(answer.status, 413, "{}", answer.text()),
             // Bytes in flight may have reset the connection before the response was read.
-            None => assert!(!must),
+            None => assert!(!must_respond),
         }
     }
     server.assert_healthy().await;
@@ -136,25 +144,25 @@ async fn a_body_that_is_too_large_is_refused_however_it_comes() {
 #[tokio::test]
 async fn too_large_request_heads_are_rejected() {
     let server = server_with([]).open().await;
-    let many: String = (0..1_000).map(|n| format!("x-{n}: y\r\n")).collect();
-    let fat = format!("x-fat: {}\r\n", "y".repeat(100 * 1024));
+    let many_headers: String = (0..1_000).map(|n| format!("x-{n}: y\r\n")).collect();
+    let fat_header = format!("x-fat: {}\r\n", "y".repeat(100 * 1024));
     let pairs = "a=1&".repeat(1_000_000);
-    let some = "limit=1&".repeat(65);
-    let long = format!("lane={}", "y".repeat(9 * 1024));
+    let many_params = "limit=1&".repeat(65);
+    let long_param = format!("lane={}", "y".repeat(9 * 1024));
     let get = "GET /v1/runs HTTP/1.1".to_owned();
     for (first, lines, expected) in [
-        (get.clone(), many.as_str(), 431),
-        (get, fat.as_str(), 431),
+        (get.clone(), many_headers.as_str(), 431),
+        (get, fat_header.as_str(), 431),
         (format!("GET /v1/runs?{pairs} HTTP/1.1"), "", 431),
-        (format!("GET /v1/runs?{some} HTTP/1.1"), "", 400),
-        (format!("GET /v1/runs?{long} HTTP/1.1"), "", 400),
+        (format!("GET /v1/runs?{many_params} HTTP/1.1"), "", 400),
+        (format!("GET /v1/runs?{long_param} HTTP/1.1"), "", 400),
         (format!("GET /{} HTTP/1.1", "y".repeat(20_000)), "", 404),
         (format!("GET /v1/runs/{} HTTP/1.1", "y".repeat(20_000)), "", 404),
         (format!("GET /a/{} HTTP/1.1", "y".repeat(20_000)), "", 404),
     ] {
         let lines = format!("{lines}connection: close\r\n");
-        let wire = TestConnection::connect(server.address).await;
-        let answer = wire.send_slowly(head(&server, &first, &lines)).await;
+        let connection = TestConnection::connect(server.address).await;
+        let answer = connection.send_slowly(request_head(&server, &first, &lines)).await;
         let status = answer.map(|answer| answer.status);
         let first_line = &first[..first.len().min(60)];
         assert!(
@@ -167,17 +175,22 @@ async fn too_large_request_heads_are_rejected() {
 
 /// Sends a request and asserts that the response has one of these statuses, or that the
 /// connection was closed.
-async fn check(server: &TestServer, first: &str, sent: (&str, &str), expected: &[u16]) {
-    let (lines, body) = sent;
+async fn check(
+    server: &TestServer,
+    first_line: &str,
+    lines_and_body: (&str, &str),
+    expected: &[u16],
+) {
+    let (lines, body) = lines_and_body;
     let lines = format!("{lines}connection: close\r\n");
-    let bytes = [head(server, first, &lines), body.as_bytes().to_vec()].concat();
-    let statuses = raw(server, &bytes).await;
-    let fine = match statuses.as_slice() {
+    let bytes = [request_head(server, first_line, &lines), body.as_bytes().to_vec()].concat();
+    let statuses = send_raw(server, &bytes).await;
+    let is_expected = match statuses.as_slice() {
         [] => !expected.contains(&200),
         [one] => expected.contains(one),
         [_, _, ..] => false,
     };
-    assert!(fine, "{first} {lines:?}: {statuses:?}");
+    assert!(is_expected, "{first_line} {lines:?}: {statuses:?}");
 }
 
 #[tokio::test]
@@ -186,10 +199,10 @@ async fn ambiguous_bodies_are_rejected() {
     let body = task().to_string();
     let length = body.len();
     let chunk = format!("{length:x}\r\n{body}\r\n0\r\n\r\n");
-    let more = length + 1;
+    let wrong_length = length + 1;
     let chunked = "transfer-encoding: chunked";
     for (lines, body) in [
-        (format!("content-length: {length}\r\ncontent-length: {more}"), body.as_str()),
+        (format!("content-length: {length}\r\ncontent-length: {wrong_length}"), body.as_str()),
         (format!("content-length: +{length}"), &body),
         (format!("content-length: {length}, {length}x"), &body),
         ("content-length: -1".into(), &body),
@@ -202,8 +215,9 @@ async fn ambiguous_bodies_are_rejected() {
         check(&server, "POST /v1/runs HTTP/1.1", (&lines, body), &[400]).await;
     }
     // If both headers are present, only the chunked encoding counts.
-    let both = format!("content-type: application/json\r\ncontent-length: 5\r\n{chunked}\r\n");
-    check(&server, "POST /v1/runs HTTP/1.1", (&both, &chunk), &[201, 400]).await;
+    let both_headers =
+        format!("content-type: application/json\r\ncontent-length: 5\r\n{chunked}\r\n");
+    check(&server, "POST /v1/runs HTTP/1.1", (&both_headers, &chunk), &[201, 400]).await;
     server.assert_healthy().await;
 }
 
@@ -221,7 +235,7 @@ async fn ambiguous_request_heads_are_rejected() {
     ] {
         check(&server, "GET /v1/runs HTTP/1.1", (lines, ""), &[400]).await;
     }
-    let own = format!("GET http://{}/v1/runs HTTP/1.1", server.host());
+    let own_url_line = format!("GET http://{}/v1/runs HTTP/1.1", server.host());
     let cases: [(&str, &[u16]); 8] = [
         ("GET /v1/ru\0ns HTTP/1.1", &[400]),
         ("GET /v1/runs HTTP/9.9", &[400, 505]),
@@ -230,7 +244,7 @@ async fn ambiguous_request_heads_are_rejected() {
         ("PRI * HTTP/2.0", &[400, 505]),
         ("GET http://evil.example/v1/runs HTTP/1.1", &[421]),
         ("CONNECT evil.example:443 HTTP/1.1", &[400, 404, 405, 421]),
-        (&own, &[200]),
+        (&own_url_line, &[200]),
     ];
     for (first, expected) in cases {
         check(&server, first, ("", ""), expected).await;
@@ -241,25 +255,31 @@ async fn ambiguous_request_heads_are_rejected() {
 #[tokio::test]
 async fn garbage_and_incomplete_requests_close_the_connection() {
     let server = server_with([]).open().await;
-    let noise: Vec<u8> = (0_u32..4_096).map(|n| (n * 7 % 251) as u8).collect();
+    let random_bytes: Vec<u8> = (0_u32..4_096).map(|n| (n * 7 % 251) as u8).collect();
     let tls = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(20);
-    let half = head(
+    let partial_request = request_head(
         &server,
         "POST /v1/runs HTTP/1.1",
         "content-type: application/json\r\ncontent-length: 100\r\n",
     );
-    let half = [half, b"{\"agent\":".to_vec()].concat();
-    for bytes in
-        [&b"\r\n\r\n\r\n"[..], b"GET", b"GET / HTTP/1.1\r\nhost:", &noise, &tls, &half, b"\0\0\0\0"]
-    {
-        let statuses = raw(&server, bytes).await;
+    let partial_request = [partial_request, b"{\"agent\":".to_vec()].concat();
+    for bytes in [
+        &b"\r\n\r\n\r\n"[..],
+        b"GET",
+        b"GET / HTTP/1.1\r\nhost:",
+        &random_bytes,
+        &tls,
+        &partial_request,
+        b"\0\0\0\0",
+    ] {
+        let statuses = send_raw(&server, bytes).await;
         assert!(statuses.iter().all(|status| *status == 400), "{statuses:?}");
     }
     // A connection without any data.
-    assert_eq!(raw(&server, b"").await, Vec::<u16>::new());
+    assert_eq!(send_raw(&server, b"").await, Vec::<u16>::new());
     // HTTP/1.0 does not require a Host header, but this server does.
-    assert_eq!(raw(&server, b"GET /livez HTTP/1.0\r\n\r\n").await, [400]);
-    assert_eq!(raw(&server, b"GET /livez HTTP/1.0\r\nhost: localhost\r\n\r\n").await, [200]);
+    assert_eq!(send_raw(&server, b"GET /livez HTTP/1.0\r\n\r\n").await, [400]);
+    assert_eq!(send_raw(&server, b"GET /livez HTTP/1.0\r\nhost: localhost\r\n\r\n").await, [200]);
     server.assert_healthy().await;
 }
 
@@ -267,31 +287,39 @@ async fn garbage_and_incomplete_requests_close_the_connection() {
 async fn a_half_closed_connection_gets_its_response_and_pipelining_keeps_order() {
     let server = server_with([]).open().await;
     let host = server.host();
-    let one = |path: &str| get(path).without_key().bytes(&host, "");
+    let get_bytes = |path: &str| get(path).without_key().bytes(&host, "");
     let submit = post("/v1/runs", &task()).bytes(&host, &server.key);
-    let bytes = [one("/livez"), submit, one("/version"), one("/v1/runs"), one("/livez")].concat();
-    let mut wire = TestConnection::connect(server.address).await;
-    wire.send(&bytes).await;
+    let bytes = [
+        get_bytes("/livez"),
+        submit,
+        get_bytes("/version"),
+        get_bytes("/v1/runs"),
+        get_bytes("/livez"),
+    ]
+    .concat();
+    let mut connection = TestConnection::connect(server.address).await;
+    connection.send(&bytes).await;
     let mut statuses = Vec::new();
     for _ in 0..5 {
-        statuses.push(wire.read_response().await.unwrap().status);
+        statuses.push(connection.read_response().await.unwrap().status);
     }
     assert_eq!(statuses, [200, 201, 200, 401, 200]);
     // A body that looks like another request is not treated as one.
-    let hidden = one("/livez");
-    let http_request =
-        request("POST", "/v1/runs").body("application/json", hidden).bytes(&host, &server.key);
-    wire.send(&[http_request, one("/version")].concat()).await;
-    assert_eq!(wire.read_response().await.unwrap().status, 400);
-    let next = wire.read_response().await;
-    assert!(next.is_none_or(|next| next.json()["name"] == "longhaul"));
+    let hidden_request = get_bytes("/livez");
+    let http_request = request("POST", "/v1/runs")
+        .body("application/json", hidden_request)
+        .bytes(&host, &server.key);
+    connection.send(&[http_request, get_bytes("/version")].concat()).await;
+    assert_eq!(connection.read_response().await.unwrap().status, 400);
+    let next_response = connection.read_response().await;
+    assert!(next_response.is_none_or(|next_response| next_response.json()["name"] == "longhaul"));
     // Sending byte by byte is slow but allowed.
-    let mut wire = TestConnection::connect(server.address).await;
-    for byte in one("/livez") {
-        wire.send(&[byte]).await;
+    let mut connection = TestConnection::connect(server.address).await;
+    for byte in get_bytes("/livez") {
+        connection.send(&[byte]).await;
         tokio::task::yield_now().await;
     }
-    assert_eq!(wire.read_response().await.unwrap().status, 200);
+    assert_eq!(connection.read_response().await.unwrap().status, 200);
 }
 
 #[tokio::test]
@@ -323,8 +351,8 @@ async fn invalid_ids_are_rejected() {
         let text = answer.text();
         assert!(!text.contains('\0'), "{text}");
     }
-    let shouted = run.to_uppercase();
-    for id in [&run[..run.len() - 1], &format!("{run}0"), &shouted, &run[4..]] {
+    let uppercase_id = run.to_uppercase();
+    for id in [&run[..run.len() - 1], &format!("{run}0"), &uppercase_id, &run[4..]] {
         let answer = server.send(get(format!("/v1/runs/{id}"))).await;
         assert_eq!(answer.status, 404, "{id}");
     }
@@ -336,12 +364,12 @@ async fn a_missing_body_times_out() {
     use longhaul_core::time::Millis;
     let server = server_with([]).with_sim_clock().open().await;
     let lines = "content-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n";
-    let mut wire = TestConnection::connect(server.address).await;
-    wire.send(&head(&server, "POST /v1/runs HTTP/1.1", lines)).await;
+    let mut connection = TestConnection::connect(server.address).await;
+    connection.send(&request_head(&server, "POST /v1/runs HTTP/1.1", lines)).await;
     // The server sends `100 Continue`, so it waits for the body.
-    assert_eq!(wire.read_head().await.unwrap().status, 100);
+    assert_eq!(connection.read_head().await.unwrap().status, 100);
     server.clock().advance(Millis::from_secs(20));
-    let answer = wire.read_response().await.unwrap();
+    let answer = connection.read_response().await.unwrap();
     assert_eq!((answer.status, &*answer.problem()), (408, "body_timeout"));
     server.assert_healthy().await;
 }

@@ -21,11 +21,11 @@ async fn chains_are_listed_and_run() {
     server.longhaul.replace_chains([("twice".to_owned(), Arc::new(spec))].into());
     let listed = server.send(get("/v1/chains")).await.expect(200);
     assert_eq!(listed["data"][0]["name"], "twice");
-    let shown = server.send(get("/v1/chains/twice")).await.expect(200);
-    assert_eq!(shown["steps"][1]["condition"], "always");
-    let missing = server.send(get("/v1/chains/twise")).await;
-    assert_eq!((missing.status, missing.problem().as_str()), (404, "chain_not_found"));
-    assert_eq!(missing.json()["suggestion"], "twice");
+    let chain = server.send(get("/v1/chains/twice")).await.expect(200);
+    assert_eq!(chain["steps"][1]["condition"], "always");
+    let missing_chain = server.send(get("/v1/chains/twise")).await;
+    assert_eq!((missing_chain.status, missing_chain.problem().as_str()), (404, "chain_not_found"));
+    assert_eq!(missing_chain.json()["suggestion"], "twice");
 
     let steps = json!({ "steps": [{ "agent": "tester" }, { "agent": "tester" }] });
     for (body, name) in [
@@ -37,18 +37,18 @@ async fn chains_are_listed_and_run() {
         let run = server.send(post("/v1/runs", &body)).await.expect(201);
         assert_eq!((&run["chain"]["name"], &run["chain"]["of"]), (&name, &json!(2)), "{body}");
         let root = run["id"].as_str().unwrap().to_owned();
-        server.ended(&root).await;
+        server.wait_until_ended(&root).await;
         let root = server.send(get(format!("/v1/runs/{root}"))).await.expect(200);
         let second = root["chain"]["current"].as_str().unwrap().to_owned();
         assert_ne!(root["id"], second.as_str());
-        server.ended(&second).await;
+        server.wait_until_ended(&second).await;
         let tree = format!("/v1/runs?root={}", root["id"].as_str().unwrap());
         let tree = server.send(get(tree)).await.expect(200);
         assert_eq!(tree["data"].as_array().unwrap().len(), 2);
         assert_eq!(tree["data"][0]["chain"]["status"], "completed");
     }
-    let only = json!({ "chain": "twice", "step": "tester", "input": "Do it." });
-    let run = server.send(post("/v1/runs", &only)).await.expect(201);
+    let single_step = json!({ "chain": "twice", "step": "tester", "input": "Do it." });
+    let run = server.send(post("/v1/runs", &single_step)).await.expect(201);
     assert_eq!(run["chain"]["of"], 1);
 }
 
@@ -76,33 +76,33 @@ async fn an_ended_step_stands_for_its_chain() {
     let body = json!({ "chain": steps, "input": "Do it." });
     let run = server.send(post("/v1/runs", &body)).await.expect(201);
     let root = run["id"].as_str().unwrap().to_owned();
-    let gate = server.gate(&root).await;
+    let gate = server.wait_for_gate(&root).await;
     let answer = json!({ "decision": "answer", "payload": "This." });
     let gate = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
     server.send(post(gate, &answer)).await.expect(200);
-    server.ended(&root).await;
+    server.wait_until_ended(&root).await;
     let view = server.send(get(format!("/v1/runs/{root}"))).await.expect(200);
     let second = view["chain"]["current"].clone();
-    server.gate(second.as_str().unwrap()).await;
+    server.wait_for_gate(second.as_str().unwrap()).await;
     let url = |action: &str| format!("/v1/runs/{root}/{action}");
     let text = json!({ "text": "hurry", "delivery": "follow_up" });
     let receipt = server.send(post(url("steer"), &text)).await.expect(202);
     assert_eq!(receipt["run"], second);
     let message = format!("{}/{}", url("steer"), receipt["id"].as_str().unwrap());
-    let edited = server
+    let edited_message = server
         .send(request("PATCH", &message).json(&json!({ "text": "no hurry" })))
         .await
         .expect(200);
-    assert_eq!(edited["text"], "no hurry");
-    let withdrawn = server.send(request("DELETE", &message)).await.expect(200);
-    assert_eq!(withdrawn["status"], "withdrawn");
+    assert_eq!(edited_message["text"], "no hurry");
+    let withdrawn_message = server.send(request("DELETE", &message)).await.expect(200);
+    assert_eq!(withdrawn_message["status"], "withdrawn");
     for action in ["pause", "resume", "cancel"] {
         let changed = server.send(post(url(action), &json!({}))).await.expect(200);
         assert_eq!(changed["id"], second, "{action}");
     }
-    server.ended(second.as_str().unwrap()).await;
-    let late = server.send(post(url("pause"), &json!({}))).await;
-    assert_eq!((late.status, late.problem().as_str()), (409, "run_ended"));
+    server.wait_until_ended(second.as_str().unwrap()).await;
+    let late_response = server.send(post(url("pause"), &json!({}))).await;
+    assert_eq!((late_response.status, late_response.problem().as_str()), (409, "run_ended"));
 }
 
 #[tokio::test]

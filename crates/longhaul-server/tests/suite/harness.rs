@@ -141,11 +141,11 @@ impl TestServerBuilder {
 
     fn services(
         &self,
-        ring: &Arc<BlockingAuthStore>,
+        auth_store: &Arc<BlockingAuthStore>,
         reads: &Arc<GatedReads>,
         models: &Arc<FakeModels>,
     ) -> EngineServices {
-        let store = ring.store();
+        let store = auth_store.store();
         let clock: Arc<dyn Clock> = match &self.clock {
             Some(clock) => Arc::new(clock.clone()),
             None => Arc::new(SystemClock),
@@ -159,7 +159,7 @@ impl TestServerBuilder {
         EngineServices {
             store: reads.clone(),
             records: Arc::new(store.clone()),
-            auth: ring.clone(),
+            auth: auth_store.clone(),
             schedules: Arc::new(store.clone()),
             clock,
             ids: Arc::new(UuidV7Generator),
@@ -185,10 +185,10 @@ impl TestServerBuilder {
             Some(clock) => MemStore::new(clock.clone()),
             None => MemStore::new(SystemClock),
         };
-        let ring = Arc::new(BlockingAuthStore::new(store.clone()));
+        let auth_store = Arc::new(BlockingAuthStore::new(store.clone()));
         let models = Arc::new(FakeModels::new(self.replies.clone()));
         let reads = Arc::new(GatedReads::new(store));
-        let services = self.services(&ring, &reads, &models);
+        let services = self.services(&auth_store, &reads, &models);
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);
         let longhaul = Longhaul::new(services, agents, self.defaults);
@@ -198,14 +198,14 @@ impl TestServerBuilder {
         let app = App::new(longhaul.clone(), self.options, address);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let stopped = stop.clone();
+        let stop_token = stop.clone();
         tasks.spawn(async move {
-            serve(listener, app, stopped.cancelled()).await.unwrap();
+            serve(listener, app, stop_token.cancelled()).await.unwrap();
         });
         TestServer {
             address,
             longhaul,
-            auth: ring,
+            auth: auth_store,
             reads,
             models,
             clock: self.clock,
@@ -267,31 +267,31 @@ impl TestServer {
 
     /// Waits until the server has stopped.
     pub(crate) async fn wait_stopped(&mut self) {
-        let stopped = tokio::time::timeout(TIMEOUT, self.server_task.join_next()).await;
-        stopped.expect("the server stops").expect("the server task exists").unwrap();
+        let join_result = tokio::time::timeout(TIMEOUT, self.server_task.join_next()).await;
+        join_result.expect("the server stops").expect("the server task exists").unwrap();
     }
 
     /// Waits until the server accepts no more connections.
-    pub(crate) async fn no_longer_accepts(&self) {
-        let trying = async {
+    pub(crate) async fn wait_until_listener_closed(&self) {
+        let until_refused = async {
             while TcpStream::connect(self.address).await.is_ok() {
                 tokio::task::yield_now().await;
             }
         };
-        let refused = tokio::time::timeout(TIMEOUT, trying).await;
-        refused.expect("the listener is closed");
+        let result = tokio::time::timeout(TIMEOUT, until_refused).await;
+        result.expect("the listener is closed");
     }
 
     /// Waits until there are only this number of subscribers.
     pub(crate) async fn wait_for_subscribers(&self, count: usize) {
-        let tail = &self.longhaul.services().changes;
-        let waiting = async {
-            while tail.subscriber_count() > count {
+        let changes = &self.longhaul.services().changes;
+        let poll = async {
+            while changes.subscriber_count() > count {
                 tokio::task::yield_now().await;
             }
         };
-        let unsubscribed = tokio::time::timeout(TIMEOUT, waiting).await;
-        assert!(unsubscribed.is_ok(), "{} subscribers", tail.subscriber_count());
+        let result = tokio::time::timeout(TIMEOUT, poll).await;
+        assert!(result.is_ok(), "{} subscribers", changes.subscriber_count());
     }
 
     /// Returns the clock that only the test moves.
@@ -321,23 +321,23 @@ impl TestServer {
             ttl: None,
             by: "a test".to_owned(),
         };
-        let made = self.longhaul.create_key(request).await.unwrap();
-        made.secret.reveal().to_owned()
+        let new_key = self.longhaul.create_key(request).await.unwrap();
+        new_key.secret.reveal().to_owned()
     }
 
     /// Submits a task and returns its run.
     pub(crate) async fn submit(&self) -> String {
-        let made = self.send(post("/v1/runs", &task())).await.expect(201);
-        made["id"].as_str().unwrap().to_owned()
+        let run = self.send(post("/v1/runs", &task())).await.expect(201);
+        run["id"].as_str().unwrap().to_owned()
     }
 
     /// Waits until a run has an event of this type.
-    pub(crate) async fn until(&self, run: &str, kind: &str) {
+    pub(crate) async fn wait_for_event(&self, run: &str, kind: &str) {
         let id: RunId = run.parse().unwrap();
-        let mut watching = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
+        let mut journal = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
         let search = async {
-            while let Some(more) = watching.next().await.unwrap() {
-                if more.iter().any(|entry| entry.event.kind() == kind) {
+            while let Some(entries) = journal.next().await.unwrap() {
+                if entries.iter().any(|entry| entry.event.kind() == kind) {
                     return true;
                 }
             }
@@ -348,19 +348,19 @@ impl TestServer {
     }
 
     /// Waits until a run has ended.
-    pub(crate) async fn ended(&self, run: &str) -> Value {
+    pub(crate) async fn wait_until_ended(&self, run: &str) -> Value {
         let id: RunId = run.parse().unwrap();
-        let mut watching = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
-        let search = async { while watching.next().await.unwrap().is_some() {} };
-        let over = tokio::time::timeout(TIMEOUT, search).await;
-        assert!(over.is_ok(), "{run} did not end");
+        let mut journal = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
+        let search = async { while journal.next().await.unwrap().is_some() {} };
+        let result = tokio::time::timeout(TIMEOUT, search).await;
+        assert!(result.is_ok(), "{run} did not end");
         self.get_json(format!("/v1/runs/{run}")).await
     }
 
     /// Waits until a run is parked at a gate and returns its newest open gate.
-    pub(crate) async fn gate(&self, run: &str) -> Value {
+    pub(crate) async fn wait_for_gate(&self, run: &str) -> Value {
         let id: RunId = run.parse().unwrap();
-        let mut watching = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
+        let mut journal = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
         let search = async {
             loop {
                 let row = self.longhaul.run_row(id).await.unwrap();
@@ -370,7 +370,7 @@ impl TestServer {
                     return gate;
                 }
                 assert!(!row.status.is_terminal(), "the run has ended");
-                watching.next().await.unwrap();
+                journal.next().await.unwrap();
             }
         };
         let found = tokio::time::timeout(TIMEOUT, search).await;
@@ -378,9 +378,9 @@ impl TestServer {
     }
 
     /// Submits a run that parks at a gate, and returns the run and the gate.
-    pub(crate) async fn at_gate(&self) -> (String, Value) {
+    pub(crate) async fn submit_until_gate(&self) -> (String, Value) {
         let run = self.submit().await;
-        let gate = self.gate(&run).await;
+        let gate = self.wait_for_gate(&run).await;
         (run, gate)
     }
 

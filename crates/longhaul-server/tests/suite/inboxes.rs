@@ -48,11 +48,11 @@ async fn a_task_has_all_its_fields() {
 #[tokio::test]
 async fn invalid_tasks_are_rejected_with_a_reason() {
     let server = server_with([]).options(mail_agent).open().await;
-    let long = "x".repeat(10_000);
+    let long_lane = "x".repeat(10_000);
     for (inbox, body, detail) in [
         ("news", json!({ "payload": "x" }), "[inboxes.news] agent"),
         ("mail", json!({ "payload": "x", "agent": "nobody" }), "nobody"),
-        ("mail", json!({ "payload": "x", "lane": long }), "the field `lane` is invalid"),
+        ("mail", json!({ "payload": "x", "lane": long_lane }), "the field `lane` is invalid"),
         ("mail", json!({ "payload": "x", "thread": "" }), "the field `thread` is invalid"),
         ("two%0Alines", json!({ "payload": "x" }), "inbox"),
         ("odd%20name", json!({ "payload": "x" }), "[inboxes.\"odd name\"] agent"),
@@ -78,8 +78,8 @@ async fn invalid_tasks_are_rejected_with_a_reason() {
         assert!(text.contains(detail), "{text}");
     }
     let inboxes = server.send(get("/v1/inboxes")).await.expect(200);
-    let mail = &inboxes["data"][0];
-    assert_eq!((&mail["pending"], &mail["served"]), (&json!(0), &json!(false)));
+    let mail_inbox = &inboxes["data"][0];
+    assert_eq!((&mail_inbox["pending"], &mail_inbox["served"]), (&json!(0), &json!(false)));
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn inboxes_are_listed_in_pages() {
     }
     let counts = |page: &Value| -> Vec<(String, u64)> {
         let inboxes = page["data"].as_array().unwrap().iter();
-        let count = |one: &Value| (one["name"].to_string(), one["pending"].as_u64().unwrap());
+        let count = |inbox: &Value| (inbox["name"].to_string(), inbox["pending"].as_u64().unwrap());
         inboxes.map(count).collect()
     };
     let page = server.send(get("/v1/inboxes?limit=2")).await.expect(200);
@@ -110,27 +110,27 @@ async fn a_failed_task_is_a_dead_letter_until_it_is_retried() {
     let server = server.agent(|agent| agent.max_turns = Some(1)).start().await;
     let run = post_task(&server, "mail", &json!({ "payload": "x" })).await;
     let run = run["id"].as_str().unwrap().to_owned();
-    assert_eq!(server.ended(&run).await["status"], "failed");
-    let shown = server.send(get("/v1/inboxes/mail")).await.expect(200);
-    assert_eq!((&shown["name"], &shown["failed"]), (&json!("mail"), &json!(1)));
+    assert_eq!(server.wait_until_ended(&run).await["status"], "failed");
+    let inbox_view = server.send(get("/v1/inboxes/mail")).await.expect(200);
+    assert_eq!((&inbox_view["name"], &inbox_view["failed"]), (&json!("mail"), &json!(1)));
     let inboxes = server.send(get("/v1/inboxes")).await.expect(200);
-    for inbox in [&shown, &inboxes["data"][0]] {
+    for inbox in [&inbox_view, &inboxes["data"][0]] {
         assert_eq!(inbox["served"], true);
     }
-    assert_eq!(shown["dead_letters"][0]["id"], *run);
-    assert_eq!(shown["tasks"][0]["id"], *run);
+    assert_eq!(inbox_view["dead_letters"][0]["id"], *run);
+    assert_eq!(inbox_view["tasks"][0]["id"], *run);
     let retry = || request("POST", format!("/v1/runs/{run}/retry"));
     let retried = server.send(retry()).await.expect(201);
     assert_eq!((&retried["retry_of"], &retried["attempt"]), (&json!(run), &json!(2)));
-    let again = server.send(retry()).await.expect(200);
-    assert_eq!(again["id"], retried["id"]);
-    let new = retried["id"].as_str().unwrap();
-    server.ended(new).await;
-    let shown = server.send(get("/v1/inboxes/mail")).await.expect(200);
-    let dead = shown["dead_letters"].as_array().unwrap();
-    assert_eq!((dead.len(), &dead[0]["id"]), (1, &retried["id"]));
-    let failed = server.send(get("/v1/runs?status=failed&inbox=mail")).await.expect(200);
-    assert_eq!(failed["data"].as_array().unwrap().len(), 2);
+    let second_retry = server.send(retry()).await.expect(200);
+    assert_eq!(second_retry["id"], retried["id"]);
+    let retry_run = retried["id"].as_str().unwrap();
+    server.wait_until_ended(retry_run).await;
+    let inbox_view = server.send(get("/v1/inboxes/mail")).await.expect(200);
+    let dead_letters = inbox_view["dead_letters"].as_array().unwrap();
+    assert_eq!((dead_letters.len(), &dead_letters[0]["id"]), (1, &retried["id"]));
+    let failed_runs = server.send(get("/v1/runs?status=failed&inbox=mail")).await.expect(200);
+    assert_eq!(failed_runs["data"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]

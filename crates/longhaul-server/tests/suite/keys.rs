@@ -12,7 +12,7 @@ fn with_open_loopback(plan: TestServerBuilder) -> TestServerBuilder {
     plan.options(|options| options.open_loopback = true)
 }
 
-async fn status(server: &TestServer, request: TestRequest) -> u16 {
+async fn response_status(server: &TestServer, request: TestRequest) -> u16 {
     let answer = server.send(request).await;
     if answer.status >= 400 {
         answer.problem();
@@ -23,41 +23,42 @@ async fn status(server: &TestServer, request: TestRequest) -> u16 {
 #[tokio::test]
 async fn only_a_valid_key_is_accepted() {
     let server = server_with([]).with_sim_clock().open().await;
-    let good = server.create_key("good", Role::Viewer).await;
+    let valid_key = server.create_key("good", Role::Viewer).await;
     let revoked_key = server.create_key("gone", Role::Admin).await;
     server.send(request("DELETE", "/v1/keys/gone")).await.expect(200);
-    let brief = json!({ "name": "brief", "role": "viewer", "expires_in_ms": 60_000 });
-    let brief = server.send(post("/v1/keys", &brief)).await.expect(201);
-    let brief = brief["secret"].as_str().unwrap();
-    let upper = good.to_uppercase();
-    let truncated = &good[..good.len() - 1];
+    let expiring_key = json!({ "name": "brief", "role": "viewer", "expires_in_ms": 60_000 });
+    let expiring_key = server.send(post("/v1/keys", &expiring_key)).await.expect(201);
+    let expiring_key = expiring_key["secret"].as_str().unwrap();
+    let uppercase_key = valid_key.to_uppercase();
+    let truncated = &valid_key[..valid_key.len() - 1];
     let http_request = || get("/v1/runs").without_key();
     let with_authorization = |line: String| http_request().header("authorization", &line);
     let cases = [
-        (http_request().with_key(&good), 200),
-        (with_authorization(format!("bearer {good}")), 200),
-        (with_authorization(format!("BEARER   {good}")), 200),
-        (http_request().with_key(brief), 200),
+        (http_request().with_key(&valid_key), 200),
+        (with_authorization(format!("bearer {valid_key}")), 200),
+        (with_authorization(format!("BEARER   {valid_key}")), 200),
+        (http_request().with_key(expiring_key), 200),
         (http_request(), 401),
         (http_request().with_key(&revoked_key), 401),
         (http_request().with_key("lh_wrong"), 401),
         (http_request().with_key(""), 401),
-        (http_request().with_key(&upper), 401),
+        (http_request().with_key(&uppercase_key), 401),
         (http_request().with_key(truncated), 401),
-        (with_authorization(good.clone()), 401),
-        (with_authorization(format!("Basic {good}")), 401),
+        (with_authorization(valid_key.clone()), 401),
+        (with_authorization(format!("Basic {valid_key}")), 401),
         (with_authorization("Bearer".to_owned()), 401),
-        (http_request().header("x-api-key", &good), 401),
-        (get(format!("/v1/runs?key={good}")).without_key(), 401),
+        (http_request().header("x-api-key", &valid_key), 401),
+        (get(format!("/v1/runs?key={valid_key}")).without_key(), 401),
         (
-            http_request().header("cookie", &format!("longhaul_{}={good}", server.address.port())),
+            http_request()
+                .header("cookie", &format!("longhaul_{}={valid_key}", server.address.port())),
             401,
         ),
     ];
     for (http_request, expected) in cases {
-        let what = format!("{http_request:?}");
+        let label = format!("{http_request:?}");
         let answer = server.send(http_request).await;
-        assert_eq!(answer.status, expected, "{what}");
+        assert_eq!(answer.status, expected, "{label}");
         if expected == 401 {
             assert_eq!(answer.problem(), "unauthorized");
             let challenge = answer.header("www-authenticate");
@@ -65,20 +66,20 @@ async fn only_a_valid_key_is_accepted() {
         }
     }
     server.clock().advance(Millis(60_000));
-    assert_eq!(status(&server, http_request().with_key(brief)).await, 401);
-    assert_eq!(status(&server, http_request().with_key(&good)).await, 200);
+    assert_eq!(response_status(&server, http_request().with_key(expiring_key)).await, 401);
+    assert_eq!(response_status(&server, http_request().with_key(&valid_key)).await, 200);
 }
 
 #[tokio::test]
 async fn the_ttl_of_a_key_is_at_most_a_hundred_years() {
     let server = server_with([]).open().await;
     let year = 365 * 24 * 60 * 60 * 1_000_u64;
-    for (index, (ttl_ms, expect)) in
+    for (index, (ttl_ms, expected)) in
         [(0, 422), (1, 201), (100 * year, 201), (u64::MAX, 422)].into_iter().enumerate()
     {
         let name = format!("k{index}");
         let key = json!({ "name": name, "role": "viewer", "expires_in_ms": ttl_ms });
-        assert_eq!(status(&server, post("/v1/keys", &key)).await, expect, "{ttl_ms}");
+        assert_eq!(response_status(&server, post("/v1/keys", &key)).await, expected, "{ttl_ms}");
     }
 }
 
@@ -143,9 +144,9 @@ async fn each_role_has_its_routes_and_those_of_lower_roles() {
     for role in Role::ALL {
         let key = server.create_key(role.as_str(), role).await;
         for (request, min_role) in routes_with_roles() {
-            let what = format!("{role:?} {request:?}");
+            let label = format!("{role:?} {request:?}");
             let answer = server.send(request.with_key(&key)).await;
-            assert_eq!(answer.status == 403, role < min_role, "{what} {}", answer.text());
+            assert_eq!(answer.status == 403, role < min_role, "{label} {}", answer.text());
             if answer.status == 403 {
                 assert_eq!(answer.problem(), "forbidden");
             }
@@ -156,19 +157,22 @@ async fn each_role_has_its_routes_and_those_of_lower_roles() {
 #[tokio::test]
 async fn a_budget_above_the_agents_needs_an_approver() {
     let server = server_with([]).open().await;
-    let mut dear = task();
-    dear["budget"] = json!({ "usd": 1_000.0 });
+    let mut expensive_task = task();
+    expensive_task["budget"] = json!({ "usd": 1_000.0 });
     for (role, expected) in [(Role::Operator, 403), (Role::Approver, 201)] {
         let key = server.create_key(role.as_str(), role).await;
-        assert_eq!(status(&server, post("/v1/runs", &dear).with_key(&key)).await, expected);
-        assert_eq!(status(&server, post("/v1/runs", &task()).with_key(&key)).await, 201);
+        assert_eq!(
+            response_status(&server, post("/v1/runs", &expensive_task).with_key(&key)).await,
+            expected
+        );
+        assert_eq!(response_status(&server, post("/v1/runs", &task()).with_key(&key)).await, 201);
     }
 }
 
 #[tokio::test]
 async fn an_operator_answers_only_the_gates_that_programs_raise() {
     let server = server_with_gate().start().await;
-    let (run, approval) = server.at_gate().await;
+    let (run, approval) = server.submit_until_gate().await;
     let viewer = server.create_key("viewer", Role::Viewer).await;
     let operator = server.create_key("operator", Role::Operator).await;
     let answer = |gate: &Value, body: Value| {
@@ -176,21 +180,31 @@ async fn an_operator_answers_only_the_gates_that_programs_raise() {
     };
     for decision in ["complete", "reject", "answer"] {
         let refused = answer(&approval, json!({ "decision": decision, "note": "x" }));
-        assert_eq!(status(&server, refused.with_key(&operator)).await, 403, "{decision}");
+        assert_eq!(response_status(&server, refused.with_key(&operator)).await, 403, "{decision}");
         let body = json!({ "run": run, "ask": "the build" });
-        let raised = server.send(post("/v1/gates", &body).with_key(&operator)).await.expect(201);
+        let raised_gate =
+            server.send(post("/v1/gates", &body).with_key(&operator)).await.expect(201);
         let body = json!({ "decision": decision, "note": "x" });
-        assert_eq!(status(&server, answer(&raised, body.clone()).with_key(&viewer)).await, 403);
+        assert_eq!(
+            response_status(&server, answer(&raised_gate, body.clone()).with_key(&viewer)).await,
+            403
+        );
         for other in [json!({ "decision": "approve" }), json!({ "decision": "edit", "edited": 1 })]
         {
-            assert_eq!(status(&server, answer(&raised, other).with_key(&operator)).await, 403);
+            assert_eq!(
+                response_status(&server, answer(&raised_gate, other).with_key(&operator)).await,
+                403
+            );
         }
-        assert_eq!(status(&server, answer(&raised, body).with_key(&operator)).await, 200);
+        assert_eq!(
+            response_status(&server, answer(&raised_gate, body).with_key(&operator)).await,
+            200
+        );
     }
 }
 
 /// Returns the submitter of a run according to its journal.
-async fn submitter(server: &TestServer, request: TestRequest) -> Value {
+async fn submitter_of_run(server: &TestServer, request: TestRequest) -> Value {
     let run = server.send(request).await.expect(201)["id"].clone();
     let path = format!("/v1/runs/{}/events?limit=1", run.as_str().unwrap());
     let first = server.get_json(path).await["data"][0].to_string();
@@ -202,29 +216,29 @@ async fn submitter(server: &TestServer, request: TestRequest) -> Value {
 #[tokio::test]
 async fn only_the_local_key_may_act_for_other_callers() {
     let server = with_open_loopback(server_with([])).open().await;
-    let ops = server.create_key("ops", Role::Admin).await;
+    let ops_key = server.create_key("ops", Role::Admin).await;
     let submit = || post("/v1/runs", &task());
-    let long = format!("cli:{}", "a".repeat(100));
+    let long_caller = format!("cli:{}", "a".repeat(100));
     for (request, name) in [
         (submit(), "local"),
         (submit().header("x-longhaul-as", "cli:anna"), "cli:anna"),
         (submit().header("x-longhaul-as", "cli:bödvar"), "cli:bödvar"),
         (submit().header("x-longhaul-as", "key:ops"), "local"),
         (submit().header("x-longhaul-as", "link:boss"), "local"),
-        (submit().header("x-longhaul-as", &long), "local"),
-        (submit().with_key(&ops).header("x-longhaul-as", "cli:anna"), "key:ops"),
+        (submit().header("x-longhaul-as", &long_caller), "local"),
+        (submit().with_key(&ops_key).header("x-longhaul-as", "cli:anna"), "key:ops"),
         (submit().without_key(), "loopback"),
         (submit().without_key().header("x-longhaul-as", "cli:anna"), "loopback"),
     ] {
-        let what = format!("{request:?}");
-        assert_eq!(submitter(&server, request).await, name, "{what}");
+        let label = format!("{request:?}");
+        assert_eq!(submitter_of_run(&server, request).await, name, "{label}");
     }
 }
 
 #[tokio::test]
 async fn an_open_loopback_submits_and_never_decides() {
     let server = with_open_loopback(server_with_gate()).start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
     let yes = json!({ "decision": "approve", "digest": gate["digest"] });
     let key = json!({ "name": "mine", "role": "admin" });
@@ -239,11 +253,11 @@ async fn an_open_loopback_submits_and_never_decides() {
         // A session would be one of the local machine key, and could answer gates.
         (request("POST", "/v1/tickets"), 403),
     ] {
-        let what = format!("{http_request:?}");
-        assert_eq!(status(&server, http_request.without_key()).await, expected, "{what}");
+        let label = format!("{http_request:?}");
+        assert_eq!(response_status(&server, http_request.without_key()).await, expected, "{label}");
     }
     // A request with an invalid key is rejected, even on an open loopback.
-    assert_eq!(status(&server, get("/v1/runs").with_key("lh_wrong")).await, 401);
+    assert_eq!(response_status(&server, get("/v1/runs").with_key("lh_wrong")).await, 401);
     for header in [
         "forwarded",
         "x-forwarded-for",
@@ -254,16 +268,16 @@ async fn an_open_loopback_submits_and_never_decides() {
         "via",
     ] {
         let http_request = get("/v1/runs").without_key().header(header, "1.2.3.4");
-        assert_eq!(status(&server, http_request).await, 401, "{header}");
+        assert_eq!(response_status(&server, http_request).await, 401, "{header}");
     }
 }
 
 #[tokio::test]
 async fn requests_with_another_host_are_rejected() {
-    let named = |options: &mut longhaul_server::ServerOptions| {
+    let with_hosts = |options: &mut longhaul_server::ServerOptions| {
         options.hosts = vec!["agents.example".into()]
     };
-    let server = server_with([]).options(named).open().await;
+    let server = server_with([]).options(with_hosts).open().await;
     let port = server.address.port();
     for (host, expected) in [
         ("localhost".to_owned(), 200),
@@ -281,9 +295,9 @@ async fn requests_with_another_host_are_rejected() {
     ] {
         for path in ["/livez", "/v1/runs", "/", "/a/x", "/nothing"] {
             let answer = server.send(get(path).header("host", &host)).await;
-            let misdirected = answer.status == 421;
-            assert_eq!(misdirected, expected == 421, "{host} {path} {}", answer.status);
-            assert!(!misdirected || answer.problem() == "wrong_host");
+            let is_misdirected = answer.status == 421;
+            assert_eq!(is_misdirected, expected == 421, "{host} {path} {}", answer.status);
+            assert!(!is_misdirected || answer.problem() == "wrong_host");
         }
     }
 }
@@ -292,11 +306,11 @@ async fn requests_with_another_host_are_rejected() {
 async fn cross_site_requests_are_rejected() {
     let server = server_with([]).open().await;
     let host = server.host();
-    let own = format!("http://{host}");
+    let own_origin = format!("http://{host}");
     type Headers<'a> = &'a [(&'a str, &'a str)];
     let cases: [(Headers<'_>, u16, u16); 10] = [
         (&[], 200, 201),
-        (&[("origin", &own)], 200, 201),
+        (&[("origin", &own_origin)], 200, 201),
         (&[("origin", "http://evil.example")], 403, 403),
         (&[("origin", "null")], 403, 403),
         // With `Referrer-Policy: no-referrer` browsers hide even our own origin.
@@ -305,18 +319,18 @@ async fn cross_site_requests_are_rejected() {
         (&[("sec-fetch-site", "same-origin")], 200, 201),
         (&[("sec-fetch-site", "cross-site")], 403, 403),
         (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], 200, 403),
-        (&[("origin", &own), ("origin", "http://evil.example")], 403, 403),
+        (&[("origin", &own_origin), ("origin", "http://evil.example")], 403, 403),
     ];
-    for (headers, looks, acts) in cases {
-        let get = get("/v1/runs").headers(headers);
-        assert_eq!(status(&server, get).await, looks, "{headers:?}");
-        let post = post("/v1/runs", &task()).headers(headers);
-        let answer = server.send(post).await;
-        assert_eq!(answer.status, acts, "{headers:?}");
+    for (headers, get_status, post_status) in cases {
+        let get_request = get("/v1/runs").headers(headers);
+        assert_eq!(response_status(&server, get_request).await, get_status, "{headers:?}");
+        let post_request = post("/v1/runs", &task()).headers(headers);
+        let answer = server.send(post_request).await;
+        assert_eq!(answer.status, post_status, "{headers:?}");
         assert_eq!(answer.header("access-control-allow-origin"), None);
     }
     let preflight = request("OPTIONS", "/v1/runs")
         .header("origin", "http://evil.example")
         .header("access-control-request-method", "POST");
-    assert_eq!(status(&server, preflight).await, 403);
+    assert_eq!(response_status(&server, preflight).await, 403);
 }

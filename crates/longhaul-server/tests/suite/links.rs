@@ -12,40 +12,40 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// Creates a link to a gate and returns its path.
 async fn create_link(server: &TestServer, gate: &Value, recipient: &str) -> String {
     let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
-    let made = server.send(post(path, &json!({ "recipient": recipient }))).await;
-    let url = made.expect(201)["url"].as_str().unwrap().to_owned();
-    let start = format!("http://{}", server.host());
-    url.strip_prefix(&start).unwrap().to_owned()
+    let response = server.send(post(path, &json!({ "recipient": recipient }))).await;
+    let url = response.expect(201)["url"].as_str().unwrap().to_owned();
+    let origin = format!("http://{}", server.host());
+    url.strip_prefix(&origin).unwrap().to_owned()
 }
 
-async fn show(server: &TestServer, path: &str) -> TestResponse {
+async fn open_page(server: &TestServer, path: &str) -> TestResponse {
     server.send(get(path).without_key()).await
 }
 
 /// Returns the nonce in the form of a page.
-fn nonce(page: &TestResponse) -> String {
+fn page_nonce(page: &TestResponse) -> String {
     let text = page.text();
     let rest = text.split_once("name=\"nonce\" value=\"").expect("a form").1;
     rest.split('"').next().unwrap().to_owned()
 }
 
-fn form(path: &str, body: &str) -> TestRequest {
+fn form_request(path: &str, body: &str) -> TestRequest {
     request("POST", path).without_key().body(FORM, body)
 }
 
-async fn answers(server: &TestServer, gate: &Value) -> Value {
+async fn list_answers(server: &TestServer, gate: &Value) -> Value {
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
     server.get_json(path).await["answers"].clone()
 }
 
-fn two_approvers() -> TestServerBuilder {
+fn server_with_two_approvers() -> TestServerBuilder {
     server_with_gate().agent(|agent| agent.rules[0].approvers.count = 2)
 }
 
 #[tokio::test]
 async fn opening_a_link_shows_the_gate_without_deciding_it() {
     let server = server_with_gate().start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna <b>").await;
     for http_request in [
         get(&path),
@@ -69,7 +69,7 @@ async fn opening_a_link_shows_the_gate_without_deciding_it() {
             assert!(policy.contains(part), "{policy}");
         }
     }
-    let text = show(&server, &path).await.text();
+    let text = open_page(&server, &path).await.text();
     for raw in ["<script", "<b>you", "anna <b>", "<a>.md", ".git/<b>"] {
         assert!(!text.contains(raw), "{raw} in {text}");
     }
@@ -87,145 +87,161 @@ async fn opening_a_link_shows_the_gate_without_deciding_it() {
     }
     let token = path.strip_prefix("/a/").unwrap();
     assert!(!text.contains(token), "the page does not repeat its token");
-    assert_eq!(answers(&server, &gate).await, json!([]));
+    assert_eq!(list_answers(&server, &gate).await, json!([]));
 }
 
 #[tokio::test]
 async fn only_the_form_of_the_page_can_answer() {
     let server = server_with_gate().start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
-    let other = create_link(&server, &gate, "bert").await;
-    let (own, others) = (nonce(&show(&server, &path).await), nonce(&show(&server, &other).await));
-    let yes = format!("nonce={own}&decision=approve");
-    let json = json!({ "nonce": own, "decision": "approve" });
+    let other_path = create_link(&server, &gate, "bert").await;
+    let (own_nonce, other_nonce) = (
+        page_nonce(&open_page(&server, &path).await),
+        page_nonce(&open_page(&server, &other_path).await),
+    );
+    let approval = format!("nonce={own_nonce}&decision=approve");
+    let json = json!({ "nonce": own_nonce, "decision": "approve" });
     for (http_request, expected) in [
-        (form(&path, "decision=approve"), 409),
-        (form(&path, "nonce=&decision=approve"), 409),
-        (form(&path, &format!("nonce={others}&decision=approve")), 409),
-        (form(&path, &format!("nonce={own}")), 422),
-        (form(&path, &format!("nonce={own}&decision=edit")), 422),
-        (form(&path, &format!("nonce={own}&decision=approve&x=1")), 422),
+        (form_request(&path, "decision=approve"), 409),
+        (form_request(&path, "nonce=&decision=approve"), 409),
+        (form_request(&path, &format!("nonce={other_nonce}&decision=approve")), 409),
+        (form_request(&path, &format!("nonce={own_nonce}")), 422),
+        (form_request(&path, &format!("nonce={own_nonce}&decision=edit")), 422),
+        (form_request(&path, &format!("nonce={own_nonce}&decision=approve&x=1")), 422),
         (post(&path, &json).without_key(), 415),
-        (request("POST", &path).without_key().body("text/plain", yes.clone()), 415),
+        (request("POST", &path).without_key().body("text/plain", approval.clone()), 415),
         (request("POST", &path).without_key(), 415),
-        (form(&path, &yes).header("origin", "http://evil.example"), 403),
-        (form(&path, &yes).header("origin", "null").header("sec-fetch-site", "cross-site"), 403),
-        (form(&path, "decision=approve").header("origin", "null"), 409),
-        (form(&path, &yes).header("sec-fetch-site", "cross-site"), 403),
-        (form(&path, &yes).header("host", "evil.example"), 421),
-        (form("/a/forged", &yes), 404),
-        (form(&format!("{path}x"), &yes), 404),
+        (form_request(&path, &approval).header("origin", "http://evil.example"), 403),
+        (
+            form_request(&path, &approval)
+                .header("origin", "null")
+                .header("sec-fetch-site", "cross-site"),
+            403,
+        ),
+        (form_request(&path, "decision=approve").header("origin", "null"), 409),
+        (form_request(&path, &approval).header("sec-fetch-site", "cross-site"), 403),
+        (form_request(&path, &approval).header("host", "evil.example"), 421),
+        (form_request("/a/forged", &approval), 404),
+        (form_request(&format!("{path}x"), &approval), 404),
         (get("/a/forged").without_key(), 404),
         (request("PUT", &path).without_key(), 405),
     ] {
-        let what = format!("{http_request:?}");
+        let label = format!("{http_request:?}");
         let answer = server.send(http_request).await;
-        assert_eq!(answer.status, expected, "{what} {}", answer.text());
+        assert_eq!(answer.status, expected, "{label} {}", answer.text());
         assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
-    assert_eq!(answers(&server, &gate).await, json!([]));
+    assert_eq!(list_answers(&server, &gate).await, json!([]));
 }
 
 /// Over plain http to a named host, browsers do not send the origin of a form.
 #[tokio::test]
 async fn the_form_works_without_fetch_metadata_headers() {
     let server = server_with_gate().start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
-    let own = nonce(&show(&server, &path).await);
-    let yes = format!("nonce={own}&decision=approve");
-    let answer = server.send(form(&path, &yes).header("origin", "null")).await;
+    let own_nonce = page_nonce(&open_page(&server, &path).await);
+    let approval = format!("nonce={own_nonce}&decision=approve");
+    let answer = server.send(form_request(&path, &approval).header("origin", "null")).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(answers(&server, &gate).await[0]["by"], "link:anna");
+    assert_eq!(list_answers(&server, &gate).await[0]["by"], "link:anna");
 }
 
 #[tokio::test]
 async fn the_first_answer_decides_and_later_ones_are_told() {
     let server = server_with_gate().start().await;
-    let (run, gate) = server.at_gate().await;
+    let (run, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
-    let other = create_link(&server, &gate, "bert").await;
-    let own = nonce(&show(&server, &path).await);
-    let others = nonce(&show(&server, &other).await);
-    let yes = format!("nonce={own}&decision=approve");
+    let other_path = create_link(&server, &gate, "bert").await;
+    let own_nonce = page_nonce(&open_page(&server, &path).await);
+    let other_nonce = page_nonce(&open_page(&server, &other_path).await);
+    let approval = format!("nonce={own_nonce}&decision=approve");
     // As a browser sends it from a page with `no-referrer`.
-    let request = form(&path, &format!("{yes}&note=go+on"))
+    let request = form_request(&path, &format!("{approval}&note=go+on"))
         .header("origin", "null")
         .header("sec-fetch-site", "same-origin");
     let page = server.send(request).await;
     assert_eq!(page.status, 200);
-    let given = answers(&server, &gate).await;
-    assert_eq!(given[0]["by"], "link:anna");
-    assert_eq!((&given[0]["decision"], &given[0]["note"]), (&json!("approve"), &json!("go on")));
-    let when = given[0]["at"].as_str().unwrap();
+    let gate_answers = list_answers(&server, &gate).await;
+    assert_eq!(gate_answers[0]["by"], "link:anna");
+    assert_eq!(
+        (&gate_answers[0]["decision"], &gate_answers[0]["note"]),
+        (&json!("approve"), &json!("go on"))
+    );
+    let answered_at = gate_answers[0]["at"].as_str().unwrap();
     // Later answers, by this link or another, show who was first and when.
-    for (path, nonce) in [(&path, own), (&other, others)] {
-        let page = server.send(form(path, &format!("nonce={nonce}&decision=reject"))).await;
+    for (path, nonce) in [(&path, own_nonce), (&other_path, other_nonce)] {
+        let page = server.send(form_request(path, &format!("nonce={nonce}&decision=reject"))).await;
         assert_eq!(page.status, 200);
         let text = page.text();
-        assert!(text.contains("link:anna") && text.contains(when), "{text}");
+        assert!(text.contains("link:anna") && text.contains(answered_at), "{text}");
         assert!(!text.contains("<form"), "{text}");
     }
-    assert_eq!(answers(&server, &gate).await.as_array().unwrap().len(), 1);
-    assert_eq!(server.ended(&run).await["status"], "completed");
+    assert_eq!(list_answers(&server, &gate).await.as_array().unwrap().len(), 1);
+    assert_eq!(server.wait_until_ended(&run).await["status"], "completed");
 }
 
 #[tokio::test]
 async fn a_link_answers_only_its_own_gate() {
-    let server = two_approvers().start().await;
-    let (_, gate) = server.at_gate().await;
+    let server = server_with_two_approvers().start().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
-    let own = nonce(&show(&server, &path).await);
+    let own_nonce = page_nonce(&open_page(&server, &path).await);
     let id = gate["id"].as_str().unwrap();
     let edit = json!({ "decision": "edit", "edited": { "text": "ho" }, "digest": gate["digest"] });
     let response = server.send(post(format!("/v1/gates/{id}/answer"), &edit)).await.expect(200);
     assert_eq!(response["outcome"], "voted");
     assert_ne!(response["gate"]["digest"], gate["digest"]);
-    let page = show(&server, &path).await;
+    let page = open_page(&server, &path).await;
     assert!(!page.text().contains("<form"), "{}", page.text());
-    let late = server.send(form(&path, &format!("nonce={own}&decision=approve"))).await;
-    assert_eq!(late.status, 409);
-    assert_eq!(answers(&server, &gate).await.as_array().unwrap().len(), 1);
+    let late_response =
+        server.send(form_request(&path, &format!("nonce={own_nonce}&decision=approve"))).await;
+    assert_eq!(late_response.status, 409);
+    assert_eq!(list_answers(&server, &gate).await.as_array().unwrap().len(), 1);
     // A new link is for the current input.
     let path = create_link(&server, &gate, "anna").await;
-    let own = nonce(&show(&server, &path).await);
-    let done = server.send(form(&path, &format!("nonce={own}&decision=approve"))).await;
-    assert_eq!(done.status, 200);
+    let own_nonce = page_nonce(&open_page(&server, &path).await);
+    let response =
+        server.send(form_request(&path, &format!("nonce={own_nonce}&decision=approve"))).await;
+    assert_eq!(response.status, 200);
     assert_eq!(server.get_json(format!("/v1/gates/{id}")).await["status"], "answered");
 }
 
 #[tokio::test]
 async fn a_vote_by_link_is_counted_once() {
-    let server = two_approvers().start().await;
-    let (_, gate) = server.at_gate().await;
+    let server = server_with_two_approvers().start().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
-    let again = create_link(&server, &gate, "anna").await;
-    let yes = format!("nonce={}&decision=approve", nonce(&show(&server, &path).await));
-    let twice = format!("nonce={}&decision=approve", nonce(&show(&server, &again).await));
-    for (path, body) in [(&path, &yes), (&path, &yes), (&again, &twice)] {
-        let page = server.send(form(path, body)).await;
+    let second_path = create_link(&server, &gate, "anna").await;
+    let approval =
+        format!("nonce={}&decision=approve", page_nonce(&open_page(&server, &path).await));
+    let second_approval =
+        format!("nonce={}&decision=approve", page_nonce(&open_page(&server, &second_path).await));
+    for (path, body) in [(&path, &approval), (&path, &approval), (&second_path, &second_approval)] {
+        let page = server.send(form_request(path, body)).await;
         assert_eq!(page.status, 200);
-        assert_eq!(answers(&server, &gate).await.as_array().unwrap().len(), 1);
+        assert_eq!(list_answers(&server, &gate).await.as_array().unwrap().len(), 1);
     }
 }
 
 #[tokio::test]
 async fn a_link_ends_with_its_gate() {
     let server = server_with_gate().with_sim_clock().start().await;
-    let (run, gate) = server.at_gate().await;
+    let (run, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
-    let own = nonce(&show(&server, &path).await);
+    let own_nonce = page_nonce(&open_page(&server, &path).await);
     server.clock().advance(Millis::from_secs(3_601));
-    server.until(&run, "gate.expired").await;
-    let page = server.send(form(&path, &format!("nonce={own}&decision=approve"))).await;
+    server.wait_for_event(&run, "gate.expired").await;
+    let page =
+        server.send(form_request(&path, &format!("nonce={own_nonce}&decision=approve"))).await;
     assert!(page.text().contains("Nobody answered in time"), "{}", page.text());
-    assert_eq!(answers(&server, &gate).await, json!([]));
-    let (run, gate) = server.at_gate().await;
+    assert_eq!(list_answers(&server, &gate).await, json!([]));
+    let (run, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
     server.send(request("POST", format!("/v1/runs/{run}/cancel"))).await.expect(200);
-    let page = show(&server, &path).await;
+    let page = open_page(&server, &path).await;
     assert!(page.text().contains("was withdrawn"), "{}", page.text());
 }
 
@@ -235,15 +251,15 @@ async fn a_question_is_answered_by_its_page() {
     let question = json!({ "question": "Which <i>one</i>?", "options": ["left", "<right>"] });
     let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
     for (body, answer_text) in [("choice=%3Cright%3E", "<right>"), ("note=Left", "left")] {
-        let (_, gate) = server.at_gate().await;
+        let (_, gate) = server.submit_until_gate().await;
         let path = create_link(&server, &gate, "anna").await;
-        let page = show(&server, &path).await;
+        let page = open_page(&server, &path).await;
         assert!(!page.text().contains("<i>") && !page.text().contains("<right>"));
-        let body = format!("nonce={}&decision=answer&{body}", nonce(&page));
-        assert_eq!(server.send(form(&path, &body)).await.status, 200);
-        let given = answers(&server, &gate).await;
+        let body = format!("nonce={}&decision=answer&{body}", page_nonce(&page));
+        assert_eq!(server.send(form_request(&path, &body)).await.status, 200);
+        let gate_answers = list_answers(&server, &gate).await;
         assert_eq!(
-            (&given[0]["note"], &given[0]["by"]),
+            (&gate_answers[0]["note"], &gate_answers[0]["by"]),
             (&json!(answer_text), &json!("link:anna"))
         );
     }
@@ -262,9 +278,9 @@ async fn a_form_is_shown_and_checked_by_its_page() {
         "required": ["city"],
     }});
     let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
-    let page = show(&server, &path).await;
+    let page = open_page(&server, &path).await;
     let text = page.text();
     for expected in [
         r#"<input type="text" name="field.city" value="" required>"#,
@@ -275,32 +291,34 @@ async fn a_form_is_shown_and_checked_by_its_page() {
         assert!(text.contains(expected), "{expected} in {text}");
     }
     assert!(!text.contains("<b>Destination") && !text.contains("<textarea"), "{text}");
-    let start = format!("nonce={}&decision=answer", nonce(&page));
+    let form_start = format!("nonce={}&decision=answer", page_nonce(&page));
     for (fields, problem) in [
         ("", "Destination is missing."),
         ("&field.city=Bern&field.people=0", "people must be at least 1."),
         ("&field.city=Bern&field.class=3", "class must be one of 1, 2."),
     ] {
-        let refused = server.send(form(&path, &format!("{start}{fields}"))).await;
-        assert_eq!(refused.status, 422, "{fields}");
-        assert!(refused.text().contains(problem), "{fields}: {}", refused.text());
-        let keeps =
-            fields.is_empty() || refused.text().contains(r#"name="field.city" value="Bern""#);
-        assert!(keeps, "{fields}: {}", refused.text());
+        let rejected = server.send(form_request(&path, &format!("{form_start}{fields}"))).await;
+        assert_eq!(rejected.status, 422, "{fields}");
+        assert!(rejected.text().contains(problem), "{fields}: {}", rejected.text());
+        let keeps_value =
+            fields.is_empty() || rejected.text().contains(r#"name="field.city" value="Bern""#);
+        assert!(keeps_value, "{fields}: {}", rejected.text());
     }
-    assert_eq!(answers(&server, &gate).await, json!([]));
-    let filled = format!("{start}&field.city=Bern&field.people=&field.window=false&field.class=2");
-    assert_eq!(server.send(form(&path, &filled)).await.status, 200);
+    assert_eq!(list_answers(&server, &gate).await, json!([]));
+    let filled_form =
+        format!("{form_start}&field.city=Bern&field.people=&field.window=false&field.class=2");
+    assert_eq!(server.send(form_request(&path, &filled_form)).await.status, 200);
     let expected = json!({ "city": "Bern", "people": 2, "window": false, "class": "2" });
-    assert_eq!(answers(&server, &gate).await[0]["payload"], expected);
+    assert_eq!(list_answers(&server, &gate).await[0]["payload"], expected);
 }
 
 #[tokio::test]
 async fn a_permanently_blocked_gate_has_no_form() {
-    let torn = server_with([]).agent(|agent| agent.prompt = "Greet {{ context.nobody }}.".into());
-    let server = torn.start().await;
-    let (_, gate) = server.at_gate().await;
-    let text = show(&server, &create_link(&server, &gate, "anna").await).await.text();
+    let server_builder =
+        server_with([]).agent(|agent| agent.prompt = "Greet {{ context.nobody }}.".into());
+    let server = server_builder.start().await;
+    let (_, gate) = server.submit_until_gate().await;
+    let text = open_page(&server, &create_link(&server, &gate, "anna").await).await.text();
     assert!(text.contains("An answer does not help here"), "{text}");
     assert!(!text.contains("<form"), "{text}");
 }
@@ -308,12 +326,12 @@ async fn a_permanently_blocked_gate_has_no_form() {
 #[tokio::test]
 async fn recipients_are_validated_as_names() {
     let server = server_with_gate().start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
-    let long = "a".repeat(201);
-    for name in ["", "  ", "a\nb", long.as_str()] {
-        let made = server.send(post(&path, &json!({ "recipient": name }))).await;
-        assert_eq!(made.status, 422, "{name:?}");
+    let long_name = "a".repeat(201);
+    for name in ["", "  ", "a\nb", long_name.as_str()] {
+        let response = server.send(post(&path, &json!({ "recipient": name }))).await;
+        assert_eq!(response.status, 422, "{name:?}");
     }
 }
 
@@ -322,11 +340,11 @@ async fn a_signal_is_completed_and_not_approved() {
     use crate::suite::harness::model::FakeReply;
     let wait = FakeReply::Call("wait", json!({ "signal": "deployed" }));
     let server = server_with([wait]).start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;
-    let page = show(&server, &path).await;
+    let page = open_page(&server, &path).await;
     assert!(!page.text().contains(r#"value="approve""#), "{}", page.text());
-    let body = format!("nonce={}&decision=complete", nonce(&page));
-    assert_eq!(server.send(form(&path, &body)).await.status, 200);
-    assert_eq!(answers(&server, &gate).await[0]["decision"], "complete");
+    let body = format!("nonce={}&decision=complete", page_nonce(&page));
+    assert_eq!(server.send(form_request(&path, &body)).await.status, 200);
+    assert_eq!(list_answers(&server, &gate).await[0]["decision"], "complete");
 }

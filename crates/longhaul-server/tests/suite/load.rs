@@ -12,7 +12,7 @@ const FOLDS_MAX: usize = 4;
 const TRANSCRIPTS_MAX: usize = 2;
 
 /// Waits until the server has processed everything that was sent before.
-async fn settle(server: &TestServer) {
+async fn wait_until_processed(server: &TestServer) {
     for _ in 0..5 {
         server.get_json("/v1/runs?brief=true").await;
     }
@@ -31,38 +31,38 @@ async fn views_of_a_run_are_limited_in_number() {
             let send_requests = paths.map(|view| get(format!("/v1/runs/{run}{view}")));
             send_requests.collect::<Vec<_>>()
         };
-        let mut wires = Vec::new();
+        let mut connections = Vec::new();
         for send_requests in send_requests(40) {
-            let mut wire = TestConnection::connect(server.address).await;
-            wire.send(&send_requests.bytes(&server.host(), &server.key)).await;
-            wires.push(wire);
+            let mut connection = TestConnection::connect(server.address).await;
+            connection.send(&send_requests.bytes(&server.host(), &server.key)).await;
+            connections.push(connection);
         }
         latch.reached(views_max).await;
         // Requests that wait too long are asked to retry. Requests without a journal are
         // answered meanwhile. The total stays below the response timeout.
-        let mut refused = 0;
+        let mut refused_count = 0;
         for _ in 0..2 {
-            settle(&server).await;
+            wait_until_processed(&server).await;
             server.clock().advance(Millis::from_secs(11));
-            settle(&server).await;
-            for mut wire in std::mem::take(&mut wires) {
-                if !wire.has_received() {
-                    wires.push(wire);
+            wait_until_processed(&server).await;
+            for mut connection in std::mem::take(&mut connections) {
+                if !connection.has_received() {
+                    connections.push(connection);
                     continue;
                 }
-                let answer = wire.read_response().await.unwrap();
+                let answer = connection.read_response().await.unwrap();
                 assert_eq!((answer.status, &*answer.problem()), (503, "too_many_views"));
                 assert_eq!(answer.header("retry-after"), Some("1"));
-                refused += 1;
+                refused_count += 1;
             }
-            if refused == 40 - views_max {
+            if refused_count == 40 - views_max {
                 break;
             }
         }
-        assert_eq!((latch.arrivals(), refused), (views_max, 40 - views_max), "{views:?}");
+        assert_eq!((latch.arrivals(), refused_count), (views_max, 40 - views_max), "{views:?}");
         latch.open();
-        for mut wire in wires {
-            assert_eq!(wire.read_response().await.unwrap().status, 200);
+        for mut connection in connections {
+            assert_eq!(connection.read_response().await.unwrap().status, 200);
         }
         server.send(send_requests(1).remove(0)).await.expect(200);
     }
@@ -76,31 +76,31 @@ async fn a_change_is_applied_even_if_its_result_can_not_be_read() {
     let before = server.send(change("pause")).await.expect(200);
     assert_eq!(before["status"], "paused");
     let latch = server.reads.block();
-    let mut views = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..FOLDS_MAX {
-        let mut wire = TestConnection::connect(server.address).await;
+        let mut connection = TestConnection::connect(server.address).await;
         let request = get(format!("/v1/runs/{run}"));
-        wire.send(&request.bytes(&server.host(), &server.key)).await;
-        views.push(wire);
+        connection.send(&request.bytes(&server.host(), &server.key)).await;
+        connections.push(connection);
     }
     latch.reached(FOLDS_MAX).await;
-    let mut wire = TestConnection::connect(server.address).await;
-    wire.send(&change("resume").bytes(&server.host(), &server.key)).await;
+    let mut connection = TestConnection::connect(server.address).await;
+    connection.send(&change("resume").bytes(&server.host(), &server.key)).await;
     for _ in 0..2 {
-        settle(&server).await;
-        if !wire.has_received() {
+        wait_until_processed(&server).await;
+        if !connection.has_received() {
             server.clock().advance(Millis::from_secs(11));
         }
     }
-    let answer = wire.read_response().await.unwrap();
+    let answer = connection.read_response().await.unwrap();
     assert_eq!((answer.status, &*answer.problem()), (503, "result_unavailable"));
     assert_eq!(latch.arrivals(), FOLDS_MAX);
     latch.open();
-    for mut wire in views {
-        assert_eq!(wire.read_response().await.unwrap().status, 200);
+    for mut connection in connections {
+        assert_eq!(connection.read_response().await.unwrap().status, 200);
     }
-    let now = server.get_json(format!("/v1/runs/{run}")).await;
-    assert_ne!(now["status"], "paused");
+    let run_view = server.get_json(format!("/v1/runs/{run}")).await;
+    assert_ne!(run_view["status"], "paused");
 }
 
 #[tokio::test]
@@ -111,11 +111,11 @@ async fn half_open_connections_do_not_block_others() {
     let request = get("/v1/runs").bytes(&host, &server.key);
     keep_alive.send(&request).await;
     assert_eq!(keep_alive.read_response().await.unwrap().status, 200);
-    let mut half = Vec::new();
+    let mut partial_connections = Vec::new();
     for _ in 0..200 {
-        let mut wire = TestConnection::connect(server.address).await;
-        wire.send(b"GET /livez HTTP/1.1\r\nhost: loc").await;
-        half.push(wire);
+        let mut connection = TestConnection::connect(server.address).await;
+        connection.send(b"GET /livez HTTP/1.1\r\nhost: loc").await;
+        partial_connections.push(connection);
     }
     for _ in 0..20 {
         server.assert_healthy().await;
@@ -124,22 +124,22 @@ async fn half_open_connections_do_not_block_others() {
     keep_alive.send(&request).await;
     assert_eq!(keep_alive.read_response().await.unwrap().status, 200);
     // The oldest of the other connections were closed for newer ones.
-    assert_eq!(half[0].read_all().await, b"");
+    assert_eq!(partial_connections[0].read_all().await, b"");
 }
 
 #[tokio::test]
 async fn wrong_keys_do_not_block_a_valid_link() {
     let server = server_with_gate().start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
-    let made = server.send(post(path, &json!({ "recipient": "anna" }))).await;
-    let url = made.expect(201)["url"].as_str().unwrap().to_owned();
+    let response = server.send(post(path, &json!({ "recipient": "anna" }))).await;
+    let url = response.expect(201)["url"].as_str().unwrap().to_owned();
     let link = url.split(&server.host()).nth(1).unwrap().to_owned();
     for _ in 0..20 {
         let mut status = 0;
         while status != 429 {
-            let wrong = get("/v1/runs").with_key("lh_wrong");
-            status = server.send(wrong).await.status;
+            let wrong_key_request = get("/v1/runs").with_key("lh_wrong");
+            status = server.send(wrong_key_request).await.status;
         }
         assert_eq!(server.send(get(&link).without_key()).await.status, 200);
     }
@@ -155,14 +155,14 @@ async fn wrong_keys_do_not_block_a_valid_link() {
 async fn invalid_links_are_looked_up_at_a_limited_rate() {
     let server = server_with([]).open().await;
     let request = get("/a/none").without_key().bytes(&server.host(), "");
-    let mut wire = TestConnection::connect(server.address).await;
+    let mut connection = TestConnection::connect(server.address).await;
     // On a slow machine the rate is not exhausted immediately.
     for _ in 0..20 {
         let before = server.auth.link_reads();
         for _ in 0..10 {
-            wire.send(&request.repeat(100)).await;
+            connection.send(&request.repeat(100)).await;
             for _ in 0..100 {
-                let status = wire.read_response().await.unwrap().status;
+                let status = connection.read_response().await.unwrap().status;
                 assert!(status == 404 || status == 429, "{status}");
             }
         }

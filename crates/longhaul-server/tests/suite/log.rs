@@ -60,15 +60,15 @@ fn capture_log() -> LogBuffer {
 async fn no_secret_is_logged() {
     let log = capture_log();
     let server = server_with_gate().start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let key = server.create_key("eve", Role::Viewer).await;
     let ticket = server.send(request("POST", "/v1/tickets")).await.expect(201);
     let ticket = text_after(ticket["url"].as_str().unwrap(), "?t=");
     let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
     let link = server.send(post(path, &json!({ "recipient": "anna" }))).await.expect(201);
     let token = text_after(link["url"].as_str().unwrap(), "/a/");
-    let traded = server.send(get(format!("/?t={ticket}")).without_key()).await;
-    let cookie = traded.header("set-cookie").unwrap();
+    let response = server.send(get(format!("/?t={ticket}")).without_key()).await;
+    let cookie = response.header("set-cookie").unwrap();
     let session = text_after(cookie.split(';').next().unwrap(), "=");
     let cookie = cookie.split(';').next().unwrap();
     // Failing requests that contain a secret.
@@ -92,18 +92,18 @@ async fn no_secret_is_logged() {
     }
     server.models.set_fails(true);
     server.send(post("/v1/runs", &task())).await;
-    let mut wire = TestConnection::connect(server.address).await;
-    wire.send(format!("GET /a/{token} HTTP/1.1\r\nx y: {key}\r\n\r\n").as_bytes()).await;
-    wire.read_all().await;
+    let mut connection = TestConnection::connect(server.address).await;
+    connection.send(format!("GET /a/{token} HTTP/1.1\r\nx y: {key}\r\n\r\n").as_bytes()).await;
+    connection.read_all().await;
     let text = log.text();
-    for (what, secret) in [
+    for (kind, secret) in [
         ("the local machine key", &server.key),
         ("a key", &key),
         ("a ticket", &ticket),
         ("a link", &token),
         ("a session", &session),
     ] {
-        assert!(!text.contains(secret.as_str()), "{what} is in the log:\n{text}");
+        assert!(!text.contains(secret.as_str()), "{kind} is in the log:\n{text}");
     }
     for expected in [
         "request rejected",

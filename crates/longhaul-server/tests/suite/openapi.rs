@@ -17,22 +17,22 @@ const PAGES: [&str; 4] = ["/openapi.json", "/", "/style.css", "/a/{token}"];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// Returns the documented methods by path.
-fn documented(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
+fn documented_methods(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
     let paths = document["paths"].as_object().unwrap();
     let methods_of = |item: &Value| {
-        let named = item.as_object().unwrap().keys();
-        let upper = named.map(|name| name.to_ascii_uppercase());
-        upper.filter(|name| METHODS.contains(&name.as_str())).collect()
+        let keys = item.as_object().unwrap().keys();
+        let upper_names = keys.map(|name| name.to_ascii_uppercase());
+        upper_names.filter(|name| METHODS.contains(&name.as_str())).collect()
     };
     paths.iter().map(|(path, item)| (path.clone(), methods_of(item))).collect()
 }
 
 /// Returns a function that replaces path parameters with real values.
-async fn names(server: &TestServer) -> impl Fn(&str) -> String + use<> {
-    let (run, gate) = server.at_gate().await;
-    let sent = json!({ "text": "hi" });
-    let sent = server.send(post(format!("/v1/runs/{run}/steer"), &sent)).await;
-    let steer = sent.expect(202)["id"].as_str().unwrap().to_owned();
+async fn path_filler(server: &TestServer) -> impl Fn(&str) -> String + use<> {
+    let (run, gate) = server.submit_until_gate().await;
+    let steer_body = json!({ "text": "hi" });
+    let response = server.send(post(format!("/v1/runs/{run}/steer"), &steer_body)).await;
+    let steer = response.expect(202)["id"].as_str().unwrap().to_owned();
     let gate = gate["id"].as_str().unwrap().to_owned();
     move |path: &str| {
         let id = if path.starts_with("/v1/gates") { &gate } else { &run };
@@ -53,40 +53,40 @@ async fn every_documented_route_is_served_and_no_other_method() {
     let document = server.get_json("/openapi.json").await;
     let version = document["openapi"].as_str().unwrap();
     assert!(version.starts_with("3.1"), "{version}");
-    let named = names(&server).await;
-    let mut paths = documented(&document);
+    let fill_path = path_filler(&server).await;
+    let mut paths = documented_methods(&document);
     assert!(paths.len() > 20, "{paths:?}");
     for page in PAGES {
         let get = ["GET".to_owned()].into_iter();
-        let posts = (page == "/a/{token}").then(|| "POST".to_owned());
-        paths.insert(page.to_owned(), get.chain(posts).collect());
+        let post_method = (page == "/a/{token}").then(|| "POST".to_owned());
+        paths.insert(page.to_owned(), get.chain(post_method).collect());
     }
-    for (path, taken) in paths {
+    for (path, methods) in paths {
         for method in METHODS {
-            let http_request = request(method, named(&path));
+            let http_request = request(method, fill_path(&path));
             if path == "/v1/events/stream" && method == "GET" {
                 SseClient::open(&server, http_request).await;
                 continue;
             }
             let answer = server.send(http_request).await;
-            let what = format!("{method} {path}: {} {}", answer.status, answer.text());
-            if taken.contains(method) {
+            let label = format!("{method} {path}: {} {}", answer.status, answer.text());
+            if methods.contains(method) {
                 let code = match answer.header("content-type") {
                     Some("application/problem+json") => answer.problem(),
                     _ => String::new(),
                 };
-                assert!(!["not_found", "method_not_allowed"].contains(&&*code), "{what}");
+                assert!(!["not_found", "method_not_allowed"].contains(&&*code), "{label}");
                 continue;
             }
-            assert_eq!(answer.status, 405, "{what}");
+            assert_eq!(answer.status, 405, "{label}");
             assert_eq!(answer.problem(), "method_not_allowed");
             let allow = answer.header("allow").unwrap_or_default();
             let allow: BTreeSet<String> = allow.split(',').map(|one| one.trim().into()).collect();
-            let mut expected = taken.clone();
-            if taken.contains("GET") {
+            let mut expected = methods.clone();
+            if methods.contains("GET") {
                 expected.insert("HEAD".to_owned());
             }
-            assert_eq!(allow, expected, "{what}");
+            assert_eq!(allow, expected, "{label}");
         }
     }
 }
@@ -100,18 +100,18 @@ async fn an_unknown_path_is_reported_as_such() {
         // Without a key, a caller does not learn whether the path exists.
         assert_eq!(server.send(get(path).without_key()).await.status, 401, "{path}");
     }
-    let star = server.send(request("OPTIONS", "*")).await;
-    assert_eq!(star.status, 404);
+    let star_response = server.send(request("OPTIONS", "*")).await;
+    assert_eq!(star_response.status, 404);
 }
 
-fn sources(folder: &Path, into: &mut Vec<(String, String)>) {
+fn collect_sources(folder: &Path, files: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         match path.is_dir() {
-            true => sources(&path, into),
+            true => collect_sources(&path, files),
             false => {
                 let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                into.push((name, fs::read_to_string(&path).unwrap()));
+                files.push((name, fs::read_to_string(&path).unwrap()));
             }
         }
     }
@@ -121,7 +121,7 @@ fn sources(folder: &Path, into: &mut Vec<(String, String)>) {
 fn every_route_but_the_pages_is_in_the_openapi_document() {
     let mut files = Vec::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    sources(&source, &mut files);
+    collect_sources(&source, &mut files);
     // Only these two ways of adding routes are used.
     let router_methods = [
         (".routes(", Some("api_router.rs")),
@@ -135,9 +135,9 @@ fn every_route_but_the_pages_is_in_the_openapi_document() {
         }
     }
     let routes = files.iter().find(|(name, _)| name == "routes.rs").unwrap();
-    let plain: Vec<&str> =
+    let undocumented: Vec<&str> =
         routes.1.split(".route(").skip(1).map(|rest| rest.split('"').nth(1).unwrap()).collect();
-    assert_eq!(plain, PAGES);
+    assert_eq!(undocumented, PAGES);
 }
 
 #[test]

@@ -12,7 +12,7 @@ async fn list_all_pages<F: AsyncFn()>(
     server: &TestServer,
     path: &str,
     name: &str,
-    add: F,
+    add_entry: F,
 ) -> Vec<String> {
     let mut all = Vec::new();
     let mut after = String::new();
@@ -20,24 +20,24 @@ async fn list_all_pages<F: AsyncFn()>(
         let page = server.get_json(format!("{path}limit=3{after}")).await;
         let data = page["data"].as_array().unwrap();
         assert!(data.len() <= 3, "{page}");
-        all.extend(data.iter().map(|item| text(&item[name])));
+        all.extend(data.iter().map(|item| value_text(&item[name])));
         match page["next"].as_str() {
             None => return all,
             Some(next) => after = format!("&after={next}"),
         }
-        add().await;
+        add_entry().await;
     }
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn check_once(all: &[String], expected: &[String]) {
+fn assert_listed_once(all: &[String], expected: &[String]) {
     let unique: BTreeSet<&String> = all.iter().collect();
     assert_eq!(unique.len(), all.len(), "twice: {all:?}");
-    for one in expected {
-        assert!(unique.contains(one), "{one} is missing in {all:?}");
+    for id in expected {
+        assert!(unique.contains(id), "{id} is missing in {all:?}");
     }
 }
 
@@ -50,13 +50,13 @@ async fn runs_are_listed_once_while_others_are_added() {
     }
     for path in ["/v1/runs?", "/v1/runs?brief=true&", "/v1/runs?status=pending&agent=tester&"] {
         let all = list_all_pages(&server, path, "id", async || drop(server.submit().await)).await;
-        check_once(&all, &runs);
+        assert_listed_once(&all, &runs);
         let mut sorted = all.clone();
         sorted.sort_unstable_by(|one, two| two.cmp(one));
         assert_eq!(all, sorted, "newest first");
     }
-    let whole = server.get_json("/v1/runs?limit=10").await;
-    assert_ne!(whole["next"], Value::Null);
+    let first_page = server.get_json("/v1/runs?limit=10").await;
+    assert_ne!(first_page["next"], Value::Null);
 }
 
 #[tokio::test]
@@ -64,11 +64,13 @@ async fn gates_are_listed_once_while_others_are_raised() {
     let server = server_with_gate().start().await;
     let mut gates = Vec::new();
     for _ in 0..7 {
-        gates.push(text(&server.at_gate().await.1["id"]));
+        gates.push(value_text(&server.submit_until_gate().await.1["id"]));
     }
     for path in ["/v1/gates?", "/v1/gates?status=open&"] {
-        let all = list_all_pages(&server, path, "id", async || drop(server.at_gate().await)).await;
-        check_once(&all, &gates);
+        let all =
+            list_all_pages(&server, path, "id", async || drop(server.submit_until_gate().await))
+                .await;
+        assert_listed_once(&all, &gates);
     }
 }
 
@@ -90,7 +92,7 @@ async fn lanes_are_listed_once_while_others_are_filled() {
         fill("y").await;
     })
     .await;
-    check_once(&all, &lanes);
+    assert_listed_once(&all, &lanes);
     assert!(all.is_sorted(), "{all:?}");
 }
 
@@ -99,21 +101,21 @@ async fn events_are_read_once_while_others_are_written() {
     let server = server_with([]).open().await;
     let run = server.submit().await;
     let steer = async || {
-        let sent = post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x" }));
-        server.send(sent).await.expect(202);
+        let steer_request = post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x" }));
+        server.send(steer_request).await.expect(202);
     };
     for _ in 0..8 {
         steer().await;
     }
     let rounds = std::cell::Cell::new(0);
-    let add = async || {
+    let add_event = async || {
         // The loop would never end if every page added another event.
         rounds.set(rounds.get() + 1);
         if rounds.get() < 4 {
             steer().await;
         }
     };
-    let all = list_all_pages(&server, &format!("/v1/runs/{run}/events?"), "seq", add).await;
+    let all = list_all_pages(&server, &format!("/v1/runs/{run}/events?"), "seq", add_event).await;
     let expected: Vec<String> = (1..=12).map(|seq: u32| seq.to_string()).collect();
     assert_eq!(all, expected);
 }

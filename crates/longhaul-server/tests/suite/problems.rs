@@ -16,15 +16,15 @@ const UNKNOWN_GATE: &str = "/v1/gates/gate_00000000000000000000000001";
 
 async fn check(server: &TestServer, request: TestRequest, status: u16, code: &str) -> Value {
     let answer = server.send(request.clone()).await;
-    let what = format!("{request:?}: {}", answer.text());
-    assert_eq!(answer.status, status, "{what}");
-    assert_eq!(answer.problem(), code, "{what}");
-    let later = answer.header("retry-after");
-    assert!(status != 429 || later.is_some(), "{what}");
+    let label = format!("{request:?}: {}", answer.text());
+    assert_eq!(answer.status, status, "{label}");
+    assert_eq!(answer.problem(), code, "{label}");
+    let retry_after = answer.header("retry-after");
+    assert!(status != 429 || retry_after.is_some(), "{label}");
     answer.json()
 }
 
-fn with(name: &str, value: Value) -> Value {
+fn task_with(name: &str, value: Value) -> Value {
     let mut body = task();
     body[name] = value;
     body
@@ -41,14 +41,20 @@ async fn unknown_resources_are_404() {
         (get(format!("{UNKNOWN_RUN}/transcript")), "run_not_found"),
         (get(format!("{UNKNOWN_RUN}/events")), "run_not_found"),
         (get(format!("{UNKNOWN_RUN}/steer")), "run_not_found"),
-        (get(format!("{UNKNOWN_RUN}/events")).header("accept", "text/event-stream"), "run_not_found"),
+        (
+            get(format!("{UNKNOWN_RUN}/events")).header("accept", "text/event-stream"),
+            "run_not_found",
+        ),
         (post(format!("{UNKNOWN_RUN}/steer"), &json!({ "text": "x" })), "run_not_found"),
         (request("POST", format!("{UNKNOWN_RUN}/cancel")), "run_not_found"),
         (request("POST", format!("{UNKNOWN_RUN}/pause")), "run_not_found"),
         (request("POST", format!("{UNKNOWN_RUN}/resume")), "run_not_found"),
         (get("/v1/runs/1234"), "run_not_found"),
         (get(UNKNOWN_GATE), "gate_not_found"),
-        (post(format!("{UNKNOWN_GATE}/answer"), &json!({ "decision": "reject" })), "gate_not_found"),
+        (
+            post(format!("{UNKNOWN_GATE}/answer"), &json!({ "decision": "reject" })),
+            "gate_not_found",
+        ),
         (post(format!("{UNKNOWN_GATE}/links"), &json!({ "recipient": "a" })), "gate_not_found"),
         (request("DELETE", format!("/v1/runs/{run}/steer/{steer}")), "steer_not_found"),
         (request("DELETE", format!("/v1/runs/{run}/steer/x")), "steer_not_found"),
@@ -70,24 +76,24 @@ async fn invalid_bodies_are_422() {
     for (request, code) in [
         (runs(&json!({ "input": "x" })), "invalid"),
         (runs(&json!({ "agent": "tester" })), "invalid"),
-        (runs(&with("agent", json!("testr"))), "agent_not_found"),
-        (runs(&with("model", json!("nobody/none"))), "model_unavailable"),
-        (runs(&with("model", json!("scripted/torn"))), "invalid_script"),
-        (runs(&with("lane", json!("x".repeat(5_000)))), "invalid"),
-        (runs(&with("lane", json!(""))), "invalid"),
-        (runs(&with("context", json!({ "who": 1 }))), "invalid"),
-        (runs(&with("budget", json!({ "usd": -1 }))), "invalid"),
-        (runs(&with("budget", json!({ "usd": 0 }))), "invalid"),
-        (runs(&with("budget", json!({ "turns": 0 }))), "invalid"),
-        (runs(&with("budget", json!({ "tokens": 0 }))), "invalid"),
-        (runs(&with("budget", json!({ "active_ms": 0 }))), "invalid"),
-        (runs(&with("budget", json!({ "warn_at": 2 }))), "invalid"),
-        (runs(&with("budget", json!({ "turns": -1 }))), "invalid"),
-        (runs(&with("priority", json!("high"))), "invalid"),
-        (runs(&with("start_at", json!("tomorrow"))), "invalid"),
-        (runs(&with("chain", json!("c"))), "invalid"),
-        (runs(&with("auto_approve", json!(true))), "invalid"),
-        (runs(&with("step", json!("x"))), "invalid"),
+        (runs(&task_with("agent", json!("testr"))), "agent_not_found"),
+        (runs(&task_with("model", json!("nobody/none"))), "model_unavailable"),
+        (runs(&task_with("model", json!("scripted/torn"))), "invalid_script"),
+        (runs(&task_with("lane", json!("x".repeat(5_000)))), "invalid"),
+        (runs(&task_with("lane", json!(""))), "invalid"),
+        (runs(&task_with("context", json!({ "who": 1 }))), "invalid"),
+        (runs(&task_with("budget", json!({ "usd": -1 }))), "invalid"),
+        (runs(&task_with("budget", json!({ "usd": 0 }))), "invalid"),
+        (runs(&task_with("budget", json!({ "turns": 0 }))), "invalid"),
+        (runs(&task_with("budget", json!({ "tokens": 0 }))), "invalid"),
+        (runs(&task_with("budget", json!({ "active_ms": 0 }))), "invalid"),
+        (runs(&task_with("budget", json!({ "warn_at": 2 }))), "invalid"),
+        (runs(&task_with("budget", json!({ "turns": -1 }))), "invalid"),
+        (runs(&task_with("priority", json!("high"))), "invalid"),
+        (runs(&task_with("start_at", json!("tomorrow"))), "invalid"),
+        (runs(&task_with("chain", json!("c"))), "invalid"),
+        (runs(&task_with("auto_approve", json!(true))), "invalid"),
+        (runs(&task_with("step", json!("x"))), "invalid"),
         (runs(&json!({ "chain": "c", "input": "x" })), "chain_not_found"),
         (runs(&json!({ "chain": 7, "input": "x" })), "invalid"),
         (runs(&json!({ "chain": { "steps": [] }, "input": "x" })), "invalid_task"),
@@ -97,7 +103,10 @@ async fn invalid_bodies_are_422() {
             ),
             "invalid_task",
         ),
-        (runs(&json!({ "chain": { "steps": [{ "agent": "nobody" }] }, "input": "x" })), "agent_not_found"),
+        (
+            runs(&json!({ "chain": { "steps": [{ "agent": "nobody" }] }, "input": "x" })),
+            "agent_not_found",
+        ),
         (
             runs(
                 &json!({ "chain": { "steps": [{ "agent": "tester", "colour": 1 }] }, "input": "x" }),
@@ -146,28 +155,28 @@ async fn invalid_queries_are_422() {
 #[tokio::test]
 async fn an_unknown_name_comes_with_a_suggestion() {
     let server = server_with([]).open().await;
-    for (request, hint) in [
-        (post("/v1/runs", &with("priorty", json!(1))), "did you mean `priority`?"),
-        (post("/v1/runs", &with("budget", json!({ "turn": 1 }))), "did you mean `turns`?"),
+    for (request, expected_hint) in [
+        (post("/v1/runs", &task_with("priorty", json!(1))), "did you mean `priority`?"),
+        (post("/v1/runs", &task_with("budget", json!({ "turn": 1 }))), "did you mean `turns`?"),
         (get("/v1/runs?stats=open"), "did you mean `status`?"),
         (post("/v1/keys", &json!({ "nam": "a", "role": "viewer" })), "did you mean `name`?"),
     ] {
-        assert_eq!(check(&server, request, 422, "invalid").await["hint"], hint);
+        assert_eq!(check(&server, request, 422, "invalid").await["hint"], expected_hint);
     }
 }
 
 #[tokio::test]
 async fn late_or_repeated_requests_are_409_or_410() {
     let server = server_with_gate().with_sim_clock().start().await;
-    let (_, gate) = server.at_gate().await;
+    let (_, gate) = server.submit_until_gate().await;
     let id = gate["id"].as_str().unwrap();
     let answer = format!("/v1/gates/{id}/answer");
     let decision_body =
         |decision: &str, digest: &Value| json!({ "decision": decision, "digest": digest });
-    let other = json!("0".repeat(64));
+    let other_digest = json!("0".repeat(64));
     for (body, status, code) in [
         (decision_body("approve", &Value::Null), 422, "digest_missing"),
-        (decision_body("approve", &other), 409, "digest_changed"),
+        (decision_body("approve", &other_digest), 409, "digest_changed"),
         (decision_body("answer", &Value::Null), 422, "invalid"),
         (decision_body("complete", &Value::Null), 422, "invalid_decision"),
         (decision_body("edit", &gate["digest"]), 422, "invalid"),
@@ -183,24 +192,24 @@ async fn late_or_repeated_requests_are_409_or_410() {
         check(&server, post(&answer, &body), status, code).await;
     }
     server.send(post(&answer, &decision_body("reject", &Value::Null))).await.expect(200);
-    let late = check(
+    let late_answer = check(
         &server,
         post(&answer, &decision_body("approve", &gate["digest"])),
         409,
         "already_answered",
     )
     .await;
-    assert!(late["detail"].as_str().unwrap().contains("local"), "{late}");
+    assert!(late_answer["detail"].as_str().unwrap().contains("local"), "{late_answer}");
 }
 
 #[tokio::test]
 async fn commands_to_ended_runs_are_409_or_410() {
     let server = server_with_gate().with_sim_clock().start().await;
-    let (run, gate) = server.at_gate().await;
-    let reject = json!({ "decision": "reject" });
+    let (run, gate) = server.submit_until_gate().await;
+    let rejection = json!({ "decision": "reject" });
     let answer = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
-    server.send(post(&answer, &reject)).await.expect(200);
-    server.ended(&run).await;
+    server.send(post(&answer, &rejection)).await.expect(200);
+    server.wait_until_ended(&run).await;
     for path in ["cancel", "pause", "resume"] {
         check(&server, request("POST", format!("/v1/runs/{run}/{path}")), 409, "run_ended").await;
     }
@@ -209,11 +218,11 @@ async fn commands_to_ended_runs_are_409_or_410() {
     let key = json!({ "name": "ops", "role": "viewer" });
     server.send(post("/v1/keys", &key)).await.expect(201);
     check(&server, post("/v1/keys", &key), 409, "key_taken").await;
-    let (run, gate) = server.at_gate().await;
+    let (run, gate) = server.submit_until_gate().await;
     server.clock().advance(Millis::from_secs(3_601));
-    server.until(&run, "gate.expired").await;
+    server.wait_for_event(&run, "gate.expired").await;
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
-    check(&server, post(format!("{path}/answer"), &reject), 410, "gate_expired").await;
+    check(&server, post(format!("{path}/answer"), &rejection), 410, "gate_expired").await;
     check(
         &server,
         post(format!("{path}/links"), &json!({ "recipient": "a" })),
@@ -225,33 +234,34 @@ async fn commands_to_ended_runs_are_409_or_410() {
 
 #[tokio::test]
 async fn exceeded_rate_limits_are_429() {
-    let slow = |options: &mut longhaul_server::ServerOptions| options.rate = 3.try_into().unwrap();
+    let low_rate =
+        |options: &mut longhaul_server::ServerOptions| options.rate = 3.try_into().unwrap();
     let latch = Latch::closed();
     let server =
-        server_with([FakeReply::Text("x").after_latch(&latch)]).options(slow).start().await;
+        server_with([FakeReply::Text("x").after_latch(&latch)]).options(low_rate).start().await;
     let key = server.create_key("ops", Role::Operator).await;
-    let mut refused = None;
+    let mut rejected = None;
     for _ in 0..30 {
         let answer = server.send(get("/v1/agents").with_key(&key)).await;
         if answer.status == 429 {
-            refused = Some(answer);
+            rejected = Some(answer);
             break;
         }
     }
-    let refused = refused.expect("the rate limit is reached");
-    assert_eq!(refused.problem(), "rate_limited");
-    assert_eq!(refused.header("retry-after"), Some("1"));
+    let rejected = rejected.expect("the rate limit is reached");
+    assert_eq!(rejected.problem(), "rate_limited");
+    assert_eq!(rejected.header("retry-after"), Some("1"));
     // Another key has its own rate, and the local machine key is not limited.
-    let other = server.create_key("other", Role::Viewer).await;
-    server.send(get("/v1/agents").with_key(&other)).await.expect(200);
+    let other_key = server.create_key("other", Role::Viewer).await;
+    server.send(get("/v1/agents").with_key(&other_key)).await.expect(200);
     for _ in 0..100 {
         server.send(get("/v1/agents")).await.expect(200);
     }
     // Requests with guessed keys are counted too.
     let mut codes = Vec::new();
-    for guess in 0..200 {
-        let guessed = get("/v1/agents").with_key(&format!("lh_{guess}"));
-        codes.push(server.send(guessed).await.status);
+    for number in 0..200 {
+        let guess_request = get("/v1/agents").with_key(&format!("lh_{number}"));
+        codes.push(server.send(guess_request).await.status);
     }
     assert!(codes.contains(&401) && codes.contains(&429), "{codes:?}");
     let run = server.submit().await;
@@ -259,10 +269,10 @@ async fn exceeded_rate_limits_are_429() {
     let steer =
         post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x", "delivery": "follow_up" }));
     let mut status = 202;
-    let mut tries = 0;
-    while status == 202 && tries < 2_000 {
+    let mut attempts = 0;
+    while status == 202 && attempts < 2_000 {
         status = server.send(steer.clone()).await.status;
-        tries += 1;
+        attempts += 1;
     }
     check(&server, steer, 429, "steers_full").await;
 }
@@ -287,10 +297,10 @@ async fn store_errors_have_a_status_and_a_hint() {
     let cases: [(MakeError, u16, &str); 3] = [
         (|| StoreError::Busy { at: "here".into() }, 503, "busy"),
         (|| StoreError::DiskFull { at: "here".into() }, 507, "disk_full"),
-        (|| StoreError::Corrupt { at: "here".into(), why: "x".into() }, 500, "internal"),
+        (|| StoreError::Corrupt { at: "here".into(), reason: "x".into() }, 500, "internal"),
     ];
-    for (why, status, code) in cases {
-        server.auth.set_failure(Some(why));
+    for (error, status, code) in cases {
+        server.auth.set_failure(Some(error));
         let problem = check(&server, get("/v1/keys"), status, code).await;
         assert!(!problem.to_string().contains("here"), "{problem}");
     }

@@ -9,10 +9,10 @@ use crate::suite::harness::{TestServer, server_with, task};
 
 /// Returns the path of a new ticket for the owner of this key.
 async fn create_ticket(server: &TestServer, key: &str) -> String {
-    let made = server.send(request("POST", "/v1/tickets").with_key(key)).await;
-    let url = made.expect(201)["url"].as_str().unwrap().to_owned();
-    let start = format!("http://{}", server.host());
-    url.strip_prefix(&start).unwrap().to_owned()
+    let response = server.send(request("POST", "/v1/tickets").with_key(key)).await;
+    let url = response.expect(201)["url"].as_str().unwrap().to_owned();
+    let origin = format!("http://{}", server.host());
+    url.strip_prefix(&origin).unwrap().to_owned()
 }
 
 /// Returns the session cookie that a response sets.
@@ -56,11 +56,16 @@ async fn a_ticket_is_exchanged_once_for_a_session() {
     assert_eq!((second.status, second.header("set-cookie")), (410, None));
     // The cookie of another port, and an invented cookie.
     let value = cookie.split_once('=').unwrap().1;
-    for forged in [format!("longhaul_1={value}"), format!("{name}x"), format!("{name}{key}")] {
-        assert_eq!(status_with_cookie(&server, &forged, "/v1/runs").await, 401, "{forged}");
+    for forged_cookie in [format!("longhaul_1={value}"), format!("{name}x"), format!("{name}{key}")]
+    {
+        assert_eq!(
+            status_with_cookie(&server, &forged_cookie, "/v1/runs").await,
+            401,
+            "{forged_cookie}"
+        );
     }
-    let beside = format!("a=b; {cookie}; c=d");
-    assert_eq!(status_with_cookie(&server, &beside, "/v1/runs").await, 200);
+    let cookie_header = format!("a=b; {cookie}; c=d");
+    assert_eq!(status_with_cookie(&server, &cookie_header, "/v1/runs").await, 200);
 }
 
 #[tokio::test]
@@ -74,11 +79,11 @@ async fn pages_accept_an_api_key() {
         (get("/").with_key("lh_wrong"), 401),
         (get("/?t=wrong").without_key(), 410),
     ] {
-        let what = format!("{request:?}");
+        let label = format!("{request:?}");
         let answer = server.send(request).await;
-        assert_eq!(answer.status, expected, "{what}");
+        assert_eq!(answer.status, expected, "{label}");
         let kind = answer.header("content-type");
-        assert_eq!(kind, Some("text/html; charset=utf-8"), "{what}");
+        assert_eq!(kind, Some("text/html; charset=utf-8"), "{label}");
     }
 }
 
@@ -96,11 +101,11 @@ async fn a_ticket_is_exchanged_by_one_of_two_clients() {
     let server = server_with([]).open().await;
     for _ in 0..20 {
         let path = create_ticket(&server, &server.key).await;
-        let (one, two) =
+        let (first, second) =
             tokio::join!(exchange_ticket(&server, &path), exchange_ticket(&server, &path));
-        let mut both = [one.status, two.status];
-        both.sort_unstable();
-        assert_eq!(both, [303, 410]);
+        let mut statuses = [first.status, second.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [303, 410]);
     }
 }
 
@@ -108,19 +113,20 @@ async fn a_ticket_is_exchanged_by_one_of_two_clients() {
 async fn tickets_and_sessions_end_with_their_ttl_and_their_key() {
     let server = server_with([]).with_sim_clock().open().await;
     let key = server.create_key("eve", Role::Operator).await;
-    let late = create_ticket(&server, &key).await;
+    let late_ticket = create_ticket(&server, &key).await;
     server.clock().advance(Millis::from_secs(600));
-    assert_eq!(exchange_ticket(&server, &late).await.status, 410);
-    let (used, unused) = (create_ticket(&server, &key).await, create_ticket(&server, &key).await);
+    assert_eq!(exchange_ticket(&server, &late_ticket).await.status, 410);
+    let (used_ticket, unused_ticket) =
+        (create_ticket(&server, &key).await, create_ticket(&server, &key).await);
     server.clock().advance(Millis::from_secs(599));
-    let cookie = session_cookie(&exchange_ticket(&server, &used).await);
+    let cookie = session_cookie(&exchange_ticket(&server, &used_ticket).await);
     let local = create_ticket(&server, &server.key).await;
     let local = session_cookie(&exchange_ticket(&server, &local).await);
     assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 200);
     server.send(request("DELETE", "/v1/keys/eve")).await.expect(200);
     assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 401);
     assert_eq!(status_with_cookie(&server, &cookie, "/").await, 401);
-    assert_eq!(exchange_ticket(&server, &unused).await.status, 410);
+    assert_eq!(exchange_ticket(&server, &unused_ticket).await.status, 410);
     // Another key with the same name is a different key.
     server.create_key("eve", Role::Admin).await;
     assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 401);
@@ -134,10 +140,10 @@ async fn a_session_is_accepted_only_from_same_origin_pages() {
     let server = server_with([]).open().await;
     let path = create_ticket(&server, &server.key).await;
     let cookie = session_cookie(&exchange_ticket(&server, &path).await);
-    let own = format!("http://{}", server.host());
+    let own_origin = format!("http://{}", server.host());
     let submit = || post("/v1/runs", &task()).cookie(&cookie);
     for (http_request, expected) in [
-        (submit().header("origin", &own), 201),
+        (submit().header("origin", &own_origin), 201),
         (submit().header("origin", "http://evil.example"), 403),
         (submit().header("sec-fetch-site", "cross-site"), 403),
         // A form of another site can send text, but not JSON.
@@ -149,9 +155,9 @@ async fn a_session_is_accepted_only_from_same_origin_pages() {
             415,
         ),
     ] {
-        let what = format!("{http_request:?}");
+        let label = format!("{http_request:?}");
         let answer = server.send(http_request).await;
-        assert_eq!(answer.status, expected, "{what}");
+        assert_eq!(answer.status, expected, "{label}");
     }
     // A browser session can't set the caller's name.
     let http_request = submit().header("x-longhaul-as", "cli:anna");

@@ -28,35 +28,35 @@ async fn a_cap_refuses_tasks_until_it_is_raised() {
     ];
     let server = server_with([]).with_sim_clock().caps(caps).open().await;
     server.send(post("/v1/runs", &task())).await.expect(201);
-    let refused = server.send(post("/v1/runs", &task())).await;
-    let seconds: u32 = refused.header("retry-after").unwrap().parse().unwrap();
+    let rejected = server.send(post("/v1/runs", &task())).await;
+    let seconds: u32 = rejected.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=24 * 60 * 60).contains(&seconds), "{seconds}");
-    let problem = refused.expect(429);
+    let problem = rejected.expect(429);
     assert_eq!(problem["code"], "over_cap");
     assert!(problem["detail"].as_str().unwrap().contains("`day-runs-agent` of tester"));
     let spend = server.get_json("/v1/spend").await;
     let (agent, all) = (&spend["data"][0], &spend["data"][1]);
     assert_eq!((&agent["id"], &agent["at_cap"]), (&json!("day-runs-agent"), &json!("refuse")));
-    let counted = json!([{
+    let expected_counts = json!([{
         "subject": "tester", "limit": 1, "used": 1, "held": 0, "left": 0, "waiting": 0,
     }]);
-    assert_eq!(agent["counts"], counted);
+    assert_eq!(agent["counts"], expected_counts);
     assert_eq!(all["counts"][0]["used"], 0, "a cap that waits counts a run when it starts");
-    let raise = "/v1/spend/day-runs-agent/raise";
+    let raise_path = "/v1/spend/day-runs-agent/raise";
     for (path, body, status, code) in [
-        (raise, json!({ "runs": 1, "subject": "tester" }), 422, "invalid_raise"),
-        (raise, json!({ "runs": 2 }), 422, "invalid_raise"),
-        (raise, json!({ "runs": 2, "subject": "testr" }), 422, "invalid_raise"),
-        (raise, json!({ "usd": 2, "subject": "tester" }), 422, "invalid_raise"),
-        (raise, json!({ "runs": -2, "subject": "tester" }), 422, "invalid"),
-        (raise, json!({ "runs": 2, "sbject": "tester" }), 422, "invalid"),
+        (raise_path, json!({ "runs": 1, "subject": "tester" }), 422, "invalid_raise"),
+        (raise_path, json!({ "runs": 2 }), 422, "invalid_raise"),
+        (raise_path, json!({ "runs": 2, "subject": "testr" }), 422, "invalid_raise"),
+        (raise_path, json!({ "usd": 2, "subject": "tester" }), 422, "invalid_raise"),
+        (raise_path, json!({ "runs": -2, "subject": "tester" }), 422, "invalid"),
+        (raise_path, json!({ "runs": 2, "sbject": "tester" }), 422, "invalid"),
         ("/v1/spend/day-run-agent/raise", json!({ "runs": 2 }), 404, "cap_not_found"),
     ] {
         let problem = server.send(post(path, &body)).await.expect(status);
         assert_eq!(problem["code"], code, "{problem}");
     }
-    let raised = server.send(post(raise, &json!({ "runs": 2, "subject": "tester" }))).await;
-    assert_eq!(raised.expect(200)["counts"][0]["limit"], 2);
+    let response = server.send(post(raise_path, &json!({ "runs": 2, "subject": "tester" }))).await;
+    assert_eq!(response.expect(200)["counts"][0]["limit"], 2);
     server.send(post("/v1/runs", &task())).await.expect(201);
     server.send(post("/v1/runs", &task())).await.expect(429);
     server.send(get("/v1/spend?limit=3")).await.expect(422);

@@ -36,14 +36,14 @@ pub(crate) fn add_api_key_unless_name_taken(tx: &Tx<'_>, key: &NewApiKey) -> Res
         Some(request) => idempotency::change_committed_by_earlier_attempt(tx, request)?,
         None => None,
     };
-    if let Some(IdempotentRequestEffect::Key(unseen)) = earlier {
+    if let Some(IdempotentRequestEffect::Key(key_hash)) = earlier {
         tx.run(
             "UPDATE api_key SET revoked_at = ?2 WHERE hash = ?1 AND revoked_at IS NULL",
-            params![unseen.bytes(), tx.now_micros()],
+            params![key_hash.bytes(), tx.now_micros()],
         )?;
     }
-    let taken = "SELECT 1 FROM api_key WHERE name = ?1 AND revoked_at IS NULL";
-    if tx.query_one(taken, params![key.name.as_str()], |_| Ok(()))?.is_some() {
+    let select_name = "SELECT 1 FROM api_key WHERE name = ?1 AND revoked_at IS NULL";
+    if tx.query_one(select_name, params![key.name.as_str()], |_| Ok(()))?.is_some() {
         return Ok(false);
     }
     tx.run(
@@ -92,12 +92,12 @@ pub(crate) fn revoke_api_key(tx: &Tx<'_>, name: &ApiKeyName) -> Result<Option<Ap
 
 /// Returns whether a key's recorded time of last use is so old that it must be updated.
 pub(crate) fn key_needs_last_use_update(tx: &Tx<'_>, key_hash: Hash) -> Result<bool> {
-    let used = tx.query_one(
+    let last_used = tx.query_one(
         "SELECT last_used_at FROM api_key WHERE hash = ?1",
         params![key_hash.bytes()],
         |row| get_optional_time(row, 0),
     )?;
-    Ok(used.is_some_and(|used| is_last_use_old(used, tx.now)))
+    Ok(last_used.is_some_and(|last_used| is_last_use_old(last_used, tx.now)))
 }
 
 /// Records that the API key with this hash was used now.

@@ -80,9 +80,9 @@ pub(crate) fn append_events(
 ) -> Result<CommandOutcome<AppendResult>, CommandError> {
     match check_and_append_events(tx, encoded_append) {
         Ok(Ok(seq)) => Ok(CommandOutcome::Changed(AppendResult::Committed { seq, now: tx.now })),
-        Ok(Err(instead)) => Ok(CommandOutcome::Rollback(instead)),
-        Err(RowChangeError::Refused(why)) => {
-            Ok(CommandOutcome::Rollback(AppendResult::Refused(why)))
+        Ok(Err(result)) => Ok(CommandOutcome::Rollback(result)),
+        Err(RowChangeError::Refused(refusal)) => {
+            Ok(CommandOutcome::Rollback(AppendResult::Refused(refusal)))
         }
         Err(RowChangeError::Failed(error)) => Err(error),
     }
@@ -104,7 +104,7 @@ fn check_and_append_events(
     };
     let tail = match tail {
         Ok(tail) => tail,
-        Err(instead) => return Ok(Err(instead)),
+        Err(result) => return Ok(Err(result)),
     };
     let subject = RowChangeContext {
         run: encoded_append.run,
@@ -141,7 +141,7 @@ fn check_driver_append(
 ) -> AuthorCheck {
     let DriverAppendCondition { epoch, after } = condition;
     let run = encoded_append.run;
-    let moved = tx.run(
+    let updated_count = tx.run(
         UPDATE_HEAD_AS_DRIVER,
         params![
             count_to_column(encoded_append.event_count()),
@@ -152,7 +152,7 @@ fn check_driver_append(
             count_to_column(after.0),
         ],
     )?;
-    if moved == 1 {
+    if updated_count == 1 {
         return Ok(Ok(JournalAppendPoint { run, epoch, after }));
     }
     let Some(head) = RunHeadColumns::load_run_head(tx, run)? else {
@@ -161,8 +161,8 @@ fn check_driver_append(
     if let Some(outcome) = repeated_append_outcome(tx, encoded_append, after, Some(epoch))? {
         return Ok(Err(outcome));
     }
-    let holds = head.state == LEASED && head.epoch == epoch && head.worker == Some(worker);
-    Ok(Err(match (head.state, holds) {
+    let is_holder = head.state == LEASED && head.epoch == epoch && head.worker == Some(worker);
+    Ok(Err(match (head.state, is_holder) {
         (ENDED, _) => AppendResult::RunEnded,
         (_, false) => AppendResult::Fenced,
         (_, true) => AppendResult::Conflict,

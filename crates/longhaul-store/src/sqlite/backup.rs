@@ -44,8 +44,8 @@ pub fn back_up_store(
     copy_store_snapshot((from, connect::open_reader_with_immutable_fallback), &temp.0, progress)?;
     let report = check_store(&temp.0, journals)?;
     if let Some(problem) = report.find_database_page_problem() {
-        let why = format!("the copy is corrupt: {}", problem.message);
-        return Err(CommitError::Corrupt(why).to_store_error(&from.to_string_lossy()));
+        let reason = format!("the copy is corrupt: {}", problem.message);
+        return Err(CommitError::Corrupt(reason).to_store_error(&from.to_string_lossy()));
     }
     temp.persist(to)?;
     Ok(report)
@@ -85,8 +85,8 @@ impl TempFile {
         let name = final_path.file_name().unwrap_or_default().to_string_lossy();
         let temp = final_path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
         _ = fs::remove_file(&temp);
-        let made = private_file_options().write(true).create_new(true).open(&temp);
-        made.map_err(|error| store_error_from_io(error, &final_path.to_string_lossy()))?;
+        let result = private_file_options().write(true).create_new(true).open(&temp);
+        result.map_err(|error| store_error_from_io(error, &final_path.to_string_lossy()))?;
         Ok(Self(temp))
     }
 
@@ -95,8 +95,8 @@ impl TempFile {
     fn persist(&self, final_path: &Path) -> Result<(), StoreError> {
         let name = || {
             File::open(&self.0)?.sync_all()?;
-            for beside in SQLITE_FILE_SUFFIXES {
-                ignore_missing_file_error(fs::remove_file(path_with_suffix(final_path, beside)))?;
+            for suffix in SQLITE_FILE_SUFFIXES {
+                ignore_missing_file_error(fs::remove_file(path_with_suffix(final_path, suffix)))?;
             }
             File::open(parent_dir(final_path))?.sync_all()?;
             fs::rename(&self.0, final_path)?;
@@ -109,8 +109,8 @@ impl TempFile {
 impl Drop for TempFile {
     fn drop(&mut self) {
         _ = fs::remove_file(&self.0);
-        for beside in SQLITE_FILE_SUFFIXES {
-            _ = fs::remove_file(path_with_suffix(&self.0, beside));
+        for suffix in SQLITE_FILE_SUFFIXES {
+            _ = fs::remove_file(path_with_suffix(&self.0, suffix));
         }
     }
 }
@@ -130,15 +130,15 @@ fn copy_store_snapshot(
     }
     let source = open(&from, BUSY_TIMEOUT).map_err(|error| store_error_from_sql(error, &at))?;
     schema::read_schema_version(&source, &at, schema::MIGRATIONS)?;
-    let written = to.to_string_lossy();
+    let target_path = to.to_string_lossy();
     let mut target = connect::open_backup_target_connection(to)
-        .map_err(|error| store_error_from_sql(error, &written))?;
+        .map_err(|error| store_error_from_sql(error, &target_path))?;
     // The open snapshot keeps commits of other processes from restarting the copy.
     let copied = query_in_snapshot(&source, |tx| {
         tx.conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
         copy_database_pages(tx.conn, &mut target, progress)
     });
-    copied.map_err(|failure| failure.into_store_error(&at))
+    copied.map_err(|error| error.into_store_error(&at))
 }
 
 fn copy_database_pages(
@@ -149,8 +149,8 @@ fn copy_database_pages(
     let backup = Backup::new(source, target)?;
     loop {
         let step = backup.step(PAGES_PER_STEP)?;
-        let left = backup.progress();
-        progress(1.0 - f64::from(left.remaining) / f64::from(left.pagecount.max(1)));
+        let status = backup.progress();
+        progress(1.0 - f64::from(status.remaining) / f64::from(status.pagecount.max(1)));
         if step == StepResult::Done {
             return Ok(());
         }
@@ -171,16 +171,16 @@ fn keep_previous_store_under_other_name(store_path: &Path) -> io::Result<Option<
     if let Ok(conn) = connect::open_writer_connection(store_path, BUSY_TIMEOUT) {
         _ = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
     }
-    let free = (1..=REPLACED_NAMES_MAX)
+    let unused_path = (1..=REPLACED_NAMES_MAX)
         .map(|number| path_with_suffix(store_path, &format!(".replaced-{number}")))
         .find(|previous| !previous.exists());
-    let previous = free.ok_or(io::ErrorKind::AlreadyExists)?;
-    for beside in SQLITE_FILE_SUFFIXES.into_iter().chain([""]) {
+    let previous = unused_path.ok_or(io::ErrorKind::AlreadyExists)?;
+    for suffix in SQLITE_FILE_SUFFIXES.into_iter().chain([""]) {
         let (old, new) =
-            (path_with_suffix(store_path, beside), path_with_suffix(&previous, beside));
+            (path_with_suffix(store_path, suffix), path_with_suffix(&previous, suffix));
         // Some file systems have no hard links.
-        let linked = fs::hard_link(&old, &new).or_else(|_| fs::rename(&old, &new));
-        ignore_missing_file_error(linked)?;
+        let result = fs::hard_link(&old, &new).or_else(|_| fs::rename(&old, &new));
+        ignore_missing_file_error(result)?;
     }
     File::open(parent_dir(store_path))?.sync_all()?;
     Ok(Some(previous))

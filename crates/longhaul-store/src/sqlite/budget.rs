@@ -149,7 +149,7 @@ pub(crate) fn wake_run_if_budget_caps_changed(
     run: RunId,
     (micro_usd, tokens): (Option<MicroUsd>, Option<u64>),
 ) -> Result<(), RowChangeError> {
-    let differing = tx.query_one(
+    let changed = tx.query_one(
         "SELECT 1 FROM run r CROSS JOIN budget b ON b.root = coalesce(r.account, r.root)
           WHERE r.id = ?1 AND (b.cap_micro_usd IS NOT ?2 OR b.cap_tokens IS NOT ?3)",
         params![
@@ -159,7 +159,7 @@ pub(crate) fn wake_run_if_budget_caps_changed(
         ],
         |_| Ok(()),
     )?;
-    if differing.is_some() { wake_run(tx, run) } else { Ok(()) }
+    if changed.is_some() { wake_run(tx, run) } else { Ok(()) }
 }
 
 /// Queues a parked run until the budget covers this amount. A run that is queued already keeps its

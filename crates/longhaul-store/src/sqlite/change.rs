@@ -47,7 +47,7 @@ pub(crate) fn apply_row_change(
             }
         }
         RowChange::RaiseGate(spec) => gate::raise_gate(tx, run, spec),
-        RowChange::UpdateGate(closing) => gate::answer_or_close_gate(tx, closing),
+        RowChange::UpdateGate(update) => gate::answer_or_close_gate(tx, update),
         RowChange::SetTimer(to) => timer::set_or_delete_timers(tx, to),
         RowChange::QueueSteer(row) => steer::queue_steer(tx, run, row),
         RowChange::UpdateSteer(to) => steer::update_queued_steer(tx, run, to),

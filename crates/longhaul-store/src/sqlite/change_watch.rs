@@ -94,41 +94,41 @@ impl ChangeNotifier {
         let receiver = self.sender.subscribe();
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         if let FileWatcherState::Idle(_) = &*watcher
-            && let FileWatcherState::Idle(post) =
+            && let FileWatcherState::Idle(watched_file) =
                 std::mem::replace(&mut *watcher, FileWatcherState::Disabled)
         {
-            *watcher = spawn_watcher_thread(post, self.sender.clone());
+            *watcher = spawn_watcher_thread(watched_file, self.sender.clone());
         }
         Box::new(ChangeListener { at: Arc::clone(&self.at), receiver })
     }
 }
 
 fn spawn_watcher_thread(target: WatchedFile, sender: watch::Sender<u64>) -> FileWatcherState {
-    let (line, stop_receiver) = channel::<()>();
+    let (stop_sender, stop_receiver) = channel::<()>();
     // Read before the thread starts, so that no commit is missed in between.
     let mut version = read_data_version(&target.conn);
     let thread = thread::Builder::new().name("store-watcher".to_owned()).spawn(move || {
-        let mut looks: u32 = 0;
+        let mut polls: u32 = 0;
         while stop_receiver.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let now = read_data_version(&target.conn);
             if now != version {
                 version = now;
                 sender.send_modify(|count| *count = count.wrapping_add(1));
             }
-            looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(POLLS_PER_FILE_CHECK)
-                && let Err(why) = target.file.check_not_replaced()
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(POLLS_PER_FILE_CHECK)
+                && let Err(reason) = target.file.check_not_replaced()
             {
-                tracing::error!("{why}");
-                if let Some(fatal) = &target.on_fatal {
-                    fatal(&why);
+                tracing::error!("{reason}");
+                if let Some(on_fatal) = &target.on_fatal {
+                    on_fatal(&reason);
                 }
                 return;
             }
         }
     });
     match thread {
-        Ok(thread) => FileWatcherState::Running { stop: line, thread },
+        Ok(thread) => FileWatcherState::Running { stop: stop_sender, thread },
         Err(error) => {
             tracing::warn!(%error, "can't watch for commits of other processes");
             FileWatcherState::Disabled
@@ -140,17 +140,17 @@ fn spawn_watcher_thread(target: WatchedFile, sender: watch::Sender<u64>) -> File
 /// returned an error. Commits of this process's own writer count too, which only causes an extra
 /// notification.
 fn read_data_version(conn: &Connection) -> Option<i64> {
-    let mut look = conn.prepare_cached("PRAGMA data_version").ok()?;
-    look.query_row((), |row| row.get(0)).ok()
+    let mut statement = conn.prepare_cached("PRAGMA data_version").ok()?;
+    statement.query_row((), |row| row.get(0)).ok()
 }
 
 impl Drop for ChangeNotifier {
     fn drop(&mut self) {
         let watcher = self.watcher.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let FileWatcherState::Running { stop: line, thread } =
+        if let FileWatcherState::Running { stop: stop_sender, thread } =
             std::mem::replace(watcher, FileWatcherState::Disabled)
         {
-            drop(line);
+            drop(stop_sender);
             _ = thread.join();
         }
     }

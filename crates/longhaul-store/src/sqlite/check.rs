@@ -108,7 +108,7 @@ pub fn check_store(
 ) -> Result<StoreCheckReport, StoreError> {
     let mut report = StoreCheckReport::default();
     match run_store_checks(file, journals, &mut report) {
-        Err(StoreError::Corrupt { why, .. }) => report.add_problem("pages", None, why),
+        Err(StoreError::Corrupt { reason, .. }) => report.add_problem("pages", None, reason),
         checked => checked?,
     }
     Ok(report)
@@ -144,17 +144,17 @@ fn run_store_checks(
         }
         Ok(())
     });
-    checked.map_err(|failure| failure.into_store_error(&at))
+    checked.map_err(|error| error.into_store_error(&at))
 }
 
 /// Runs a query on one consistent snapshot of the file, even while other processes write.
 pub(crate) fn query_in_snapshot<T>(
     conn: &Connection,
-    look: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
+    query: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
     conn.execute_batch("BEGIN")?;
     let now = Timestamp::from_micros(0);
-    let result = look(&Tx { conn, now });
+    let result = query(&Tx { conn, now });
     let ended = conn.execute_batch("COMMIT");
     let result = result?;
     ended?;
@@ -165,18 +165,18 @@ fn check_database_pages(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<()
     let number = |sql| tx.query_one(sql, (), |row| get_u64(row, 0)).map(Option::unwrap_or_default);
     report.bytes = number("PRAGMA page_count")? * number("PRAGMA page_size")?;
     let sql = format!("PRAGMA integrity_check({LISTED_PROBLEMS_MAX})");
-    for line in tx.query_all(&sql, (), |row| row.get::<_, String>(0))? {
-        if line != "ok" {
-            report.add_problem("pages", None, line);
+    for message in tx.query_all(&sql, (), |row| row.get::<_, String>(0))? {
+        if message != "ok" {
+            report.add_problem("pages", None, message);
         }
     }
     Ok(())
 }
 
 fn check_row_consistency(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(), CommandError> {
-    for (what, sql) in ORPHAN_QUERIES {
+    for (message, sql) in ORPHAN_QUERIES {
         for run in tx.query_all(sql, (), |row| row.get(0))? {
-            report.add_problem("rows", Some(RunId::from_bytes(run)), *what);
+            report.add_problem("rows", Some(RunId::from_bytes(run)), *message);
         }
     }
     let RepairedRowCounts {
@@ -185,7 +185,7 @@ fn check_row_consistency(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(
         parked_without_waker: parked_for_ever,
         lane_stuck,
         gate_of_ended,
-        slot_leaked: seat_leaked,
+        slot_leaked,
     } = repair::count_inconsistent_rows(tx)?;
     for (count, inconsistent_rows) in [
         (ready_without_row, "ready runs that are not in the queue"),
@@ -193,7 +193,7 @@ fn check_row_consistency(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(
         (parked_for_ever, "parked runs that nothing can wake"),
         (lane_stuck, "lanes whose first run has ended"),
         (gate_of_ended, "open gates of ended runs"),
-        (seat_leaked, "slots of sandboxes that are not running"),
+        (slot_leaked, "slots of sandboxes that are not running"),
     ] {
         if count > 0 {
             report.add_problem("queue", None, format!("{count} {inconsistent_rows}"));
@@ -264,27 +264,27 @@ fn check_journal(
     run: RunId,
     journals: &mut dyn JournalChecker,
 ) -> (u64, Result<(), String>) {
-    let (mut read, mut after) = (0, Seq::START);
+    let (mut read_count, mut after) = (0, Seq::START);
     loop {
         let request = JournalReadRequest { run, after, limit: EVENTS_PER_READ };
         let page = match journal::read_journal_page(tx, request) {
             Ok(page) => page,
-            Err(error) => return (read, Err(error.into_store_error("").to_string())),
+            Err(error) => return (read_count, Err(error.into_store_error("").to_string())),
         };
         for entry in &page.entries {
             if entry.seq != after.next() {
                 let problem =
                     format!("events are missing: event {} follows event {after}", entry.seq);
-                return (read, Err(problem));
+                return (read_count, Err(problem));
             }
             if let Err(problem) = journals.check_next_entry(entry) {
-                return (read, Err(format!("event {} is invalid: {problem}", entry.seq)));
+                return (read_count, Err(format!("event {} is invalid: {problem}", entry.seq)));
             }
             after = entry.seq;
-            read += 1;
+            read_count += 1;
         }
         if page.entries.len() < EVENTS_PER_READ {
-            return (read, Ok(()));
+            return (read_count, Ok(()));
         }
     }
 }

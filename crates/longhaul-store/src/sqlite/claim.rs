@@ -79,8 +79,8 @@ fn claim_runs_by_id(
         if claimed.len() == request.limit {
             break;
         }
-        let wanted = params![run.bytes(), request.format, request.host];
-        if let Some(ready) = tx.query_one(SELECT_READY_RUN, wanted, ready_run_from_row)? {
+        let params = params![run.bytes(), request.format, request.host];
+        if let Some(ready) = tx.query_one(SELECT_READY_RUN, params, ready_run_from_row)? {
             claimed.push(claim_run(tx, request, ready)?);
         }
     }
@@ -94,8 +94,8 @@ fn claim_runs_with_root(
     root: RunId,
 ) -> Result<Vec<Claim>, CommandError> {
     let limit = limit_to_column(request.limit);
-    let wanted = params![root.bytes(), request.format, request.host, limit];
-    let ready = tx.query_all(SELECT_READY_IN_TREE, wanted, ready_run_from_row)?;
+    let params = params![root.bytes(), request.format, request.host, limit];
+    let ready = tx.query_all(SELECT_READY_IN_TREE, params, ready_run_from_row)?;
     ready.into_iter().map(|ready| claim_run(tx, request, ready)).collect()
 }
 
@@ -108,17 +108,17 @@ fn claim_from_inboxes(tx: &Tx<'_>, request: &RunClaimRequest) -> Result<Vec<Clai
         let share = ((request.limit - claimed.len()) / inboxes.len()).max(1);
         let mut not_exhausted = Vec::new();
         for inbox in inboxes {
-            let wanted = share.min(request.limit - claimed.len());
+            let share_limit = share.min(request.limit - claimed.len());
             let peek = PeekRequest {
                 inbox: inbox.clone(),
                 types: request.types.clone(),
                 format: request.format,
                 host: request.host.clone(),
                 after: None,
-                limit: wanted,
+                limit: share_limit,
             };
             let ready = select_ready_runs(tx, &peek)?;
-            if ready.len() == wanted {
+            if ready.len() == share_limit {
                 not_exhausted.push(inbox);
             }
             for ready in ready {
@@ -142,13 +142,13 @@ pub(crate) fn peek_queue(
 /// Returns whether the worker may claim runs: it is live (neither draining nor dead), and its last
 /// heartbeat is not older than its ttl.
 fn may_worker_claim(tx: &Tx<'_>, request: &RunClaimRequest) -> rusqlite::Result<bool> {
-    let live = tx.query_one(
+    let row = tx.query_one(
         "SELECT 1 FROM worker
           WHERE id = ?1 AND liveness = ?2 AND abs(heartbeat_at - ?3) <= ttl_ms * 1000",
         params![request.worker.bytes(), liveness_code(WorkerLiveness::Live), tx.now_micros()],
         |_| Ok(()),
     )?;
-    Ok(live.is_some())
+    Ok(row.is_some())
 }
 
 /// A run in the ready queue, with the columns that are needed to claim it.
@@ -197,14 +197,14 @@ fn select_ready_runs(tx: &Tx<'_>, request: &PeekRequest) -> rusqlite::Result<Vec
 fn claim_run(
     tx: &Tx<'_>,
     request: &RunClaimRequest,
-    picked: ReadyRun,
+    ready_run: ReadyRun,
 ) -> Result<Claim, CommandError> {
-    let QueuePosition { rank, sort_key, run } = picked.position;
-    let epoch = Epoch(picked.epoch + 1);
+    let QueuePosition { rank, sort_key, run } = ready_run.position;
+    let epoch = Epoch(ready_run.epoch + 1);
     let claimed = Event::RunClaimed(RunClaimed { worker: request.worker, epoch });
     tx.run(
         "DELETE FROM ready WHERE inbox = ?1 AND rank = ?2 AND sort_key = ?3 AND run = ?4",
-        params![picked.inbox, rank, sort_key, run.bytes()],
+        params![ready_run.inbox, rank, sort_key, run.bytes()],
     )?;
     tx.run(
         "UPDATE run_head
@@ -221,7 +221,7 @@ fn claim_run(
             tx.now_micros()
         ],
     )?;
-    let tail = JournalAppendPoint { run, epoch, after: picked.last_seq };
+    let tail = JournalAppendPoint { run, epoch, after: ready_run.last_seq };
     let last = insert_events(tx, tail, &encode_events(run, &[claimed])?)?;
     Ok(Claim { run, epoch, last_seq: last })
 }

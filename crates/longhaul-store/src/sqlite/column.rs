@@ -194,9 +194,9 @@ pub(crate) const fn token_kind_code(kind: LoginTokenKind) -> i64 {
 pub(crate) fn column_conversion_error(
     index: usize,
     kind: Type,
-    why: impl Error + Send + Sync + 'static,
+    error: impl Error + Send + Sync + 'static,
 ) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(index, kind, Box::new(why))
+    rusqlite::Error::FromSqlConversionFailure(index, kind, Box::new(error))
 }
 
 /// Error for an unknown code in a column. Contains the kind of code, such as a status.

@@ -63,7 +63,7 @@ where
     F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send,
 {
     fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandOutcomeKind {
-        let (ran, done) = match (self.run)(tx) {
+        let (kind, result) = match (self.run)(tx) {
             Ok(CommandOutcome::Changed(value)) => (CommandOutcomeKind::Changed, Ok(value)),
             Ok(CommandOutcome::Silent(value)) => (CommandOutcomeKind::Silent, Ok(value)),
             Ok(CommandOutcome::Rollback(value)) => (CommandOutcomeKind::Rollback, Ok(value)),
@@ -72,18 +72,18 @@ where
                 Err(error.into_store_error(location)),
             ),
         };
-        self.result = Some(done);
-        ran
+        self.result = Some(result);
+        kind
     }
 
     fn respond_to_caller(self: Box<Self>, commit_error: Option<StoreError>) {
-        let done = match commit_error {
+        let result = match commit_error {
             Some(error) => Some(Err(error)),
             None => self.result,
         };
         // The caller may have been dropped.
-        if let Some(done) = done {
-            _ = self.caller.send(done);
+        if let Some(result) = result {
+            _ = self.caller.send(result);
         }
     }
 }

@@ -59,13 +59,13 @@ pub(crate) fn open_reader_with_immutable_fallback(
     path: &Path,
     busy_timeout: Duration,
 ) -> Result<Connection> {
-    let tried = open_reader_connection(path, busy_timeout).and_then(|conn| {
+    let result = open_reader_connection(path, busy_timeout).and_then(|conn| {
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
         Ok(conn)
     });
     let has_log = std::fs::metadata(wal_path(path)).is_ok_and(|log| log.len() > 0);
-    if tried.is_ok() || has_log {
-        return tried;
+    if result.is_ok() || has_log {
+        return result;
     }
     open_immutable_connection(path, busy_timeout)
 }
@@ -107,9 +107,9 @@ fn wal_path(database_path: &Path) -> PathBuf {
 
 /// Returns the path percent-encoded for a `file:` URL.
 fn percent_encode_path(path: &Path) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
     let bytes = path.to_string_lossy().into_owned().into_bytes();
-    let parts = bytes.into_iter().map(|byte| match plain(byte) {
+    let parts = bytes.into_iter().map(|byte| match is_unreserved(byte) {
         true => char::from(byte).to_string(),
         false => format!("%{byte:02X}"),
     });

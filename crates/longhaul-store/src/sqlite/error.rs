@@ -39,7 +39,7 @@ impl CommandError {
             Self::InvalidEvent { run, seq, source } => {
                 StoreError::InvalidEvent { run, seq, source }
             }
-            Self::InconsistentRows(why) => CommitError::Corrupt(why).to_store_error(location),
+            Self::InconsistentRows(reason) => CommitError::Corrupt(reason).to_store_error(location),
         }
     }
 
@@ -49,7 +49,7 @@ impl CommandError {
         match self {
             Self::Sql(error) => CommitError::from_sql_error(error),
             Self::InvalidEvent { source, .. } => CommitError::Other(source.to_string()),
-            Self::InconsistentRows(why) => CommitError::Corrupt(why.clone()),
+            Self::InconsistentRows(reason) => CommitError::Corrupt(reason.clone()),
         }
     }
 }
@@ -97,32 +97,36 @@ pub(crate) enum CommitError {
 impl CommitError {
     /// Classifies an SQLite error by its effect on the whole commit.
     pub(crate) fn from_sql_error(error: &rusqlite::Error) -> Self {
-        let why = error.to_string();
+        let message = error.to_string();
         if let rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::Utf8Error(..) = error
         {
-            return Self::Corrupt(why);
+            return Self::Corrupt(message);
         }
         let Some(code) = error.sqlite_error().copied() else {
-            return Self::Other(why);
+            return Self::Other(message);
         };
-        let is = |codes: &[ErrorCode]| codes.contains(&code.code);
+        let has_code = |codes: &[ErrorCode]| codes.contains(&code.code);
         // The shared-memory file of the write-ahead log could not be extended.
         let is_shm_full = code.extended_code == ffi::SQLITE_IOERR_SHMSIZE;
-        if is_shm_full || is(&[ErrorCode::DiskFull]) {
+        if is_shm_full || has_code(&[ErrorCode::DiskFull]) {
             Self::DiskFull
-        } else if is(&[ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked]) {
+        } else if has_code(&[ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked]) {
             Self::Busy
-        } else if is(&[ErrorCode::ReadOnly, ErrorCode::CannotOpen, ErrorCode::PermissionDenied]) {
-            Self::ReadOnly(why)
-        } else if is(&[ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase]) {
-            Self::Corrupt(why)
-        } else if is(&[ErrorCode::OperationInterrupted]) {
+        } else if has_code(&[
+            ErrorCode::ReadOnly,
+            ErrorCode::CannotOpen,
+            ErrorCode::PermissionDenied,
+        ]) {
+            Self::ReadOnly(message)
+        } else if has_code(&[ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase]) {
+            Self::Corrupt(message)
+        } else if has_code(&[ErrorCode::OperationInterrupted]) {
             Self::Other("the query timed out: request fewer rows".to_owned())
         } else {
-            Self::Other(why)
+            Self::Other(message)
         }
     }
 
@@ -132,10 +136,10 @@ impl CommitError {
         match self.clone() {
             Self::DiskFull => StoreError::DiskFull { at: location },
             Self::Busy => StoreError::Busy { at: location },
-            Self::ReadOnly(why) => StoreError::ReadOnly { at: location, why },
-            Self::Corrupt(why) => StoreError::Corrupt { at: location, why },
-            Self::Closed(why) => StoreError::Closed { at: location, why },
-            Self::Other(why) => StoreError::Database { at: location, source: why.into() },
+            Self::ReadOnly(reason) => StoreError::ReadOnly { at: location, reason },
+            Self::Corrupt(reason) => StoreError::Corrupt { at: location, reason },
+            Self::Closed(reason) => StoreError::Closed { at: location, reason },
+            Self::Other(reason) => StoreError::Database { at: location, source: reason.into() },
         }
     }
 }
@@ -143,15 +147,15 @@ impl CommitError {
 /// Converts an SQLite error to a store error. `location` is the location of the store.
 pub(crate) fn store_error_from_sql(error: rusqlite::Error, location: &str) -> StoreError {
     match CommitError::from_sql_error(&error) {
-        CommitError::Other(why) => StoreError::Database {
+        CommitError::Other(reason) => StoreError::Database {
             at: location.to_owned(),
-            source: if why == error.to_string() { Box::new(error) } else { why.into() },
+            source: if reason == error.to_string() { Box::new(error) } else { reason.into() },
         },
-        lost @ (CommitError::DiskFull
+        other @ (CommitError::DiskFull
         | CommitError::Busy
         | CommitError::ReadOnly(_)
         | CommitError::Corrupt(_)
-        | CommitError::Closed(_)) => lost.to_store_error(location),
+        | CommitError::Closed(_)) => other.to_store_error(location),
     }
 }
 
@@ -164,8 +168,8 @@ pub(crate) fn store_error_from_io(error: io::Error, location: &str) -> StoreErro
     if kind == StorageFull {
         return CommitError::DiskFull.to_store_error(location);
     }
-    let no_place = [PermissionDenied, ReadOnlyFilesystem, NotADirectory, IsADirectory];
-    if no_place.contains(&kind) {
+    let unwritable = [PermissionDenied, ReadOnlyFilesystem, NotADirectory, IsADirectory];
+    if unwritable.contains(&kind) {
         return CommitError::ReadOnly(error.to_string()).to_store_error(location);
     }
     StoreError::Database { at: location.to_owned(), source: Box::new(error) }

@@ -43,7 +43,7 @@ pub(crate) fn answer_or_close_gate(
     tx: &Tx<'_>,
     gate_update: &GateUpdate,
 ) -> Result<(), RowChangeError> {
-    let refuse = |why| Err(RowChangeError::Refused(why));
+    let refuse = |refusal| Err(RowChangeError::Refused(refusal));
     let Some(mut gate) = GateState::load_gate_state(tx, gate_update.gate)? else {
         return refuse(AppendRefusalReason::GateNotFound);
     };

@@ -39,14 +39,14 @@ pub(crate) fn read_global_log(
     after: GlobalSeq,
     count: usize,
 ) -> Result<GlobalJournalPage, CommandError> {
-    let lines = tx.query_all(
+    let rows = tx.query_all(
         SELECT_ALL_AFTER,
         params![count_to_column(after.0), limit_to_column(count)],
         |row| Ok((get_global_seq(row, 8)?, get_run_id(row, 7)?, JournalRow::from_row(row)?)),
     )?;
-    let entries = lines.into_iter().map(|(global_seq, run, line)| {
-        let line = line.ok_or_else(|| missing_event_body_error(run))?;
-        Ok((global_seq, line.into_journal_entry(run)?))
+    let entries = rows.into_iter().map(|(global_seq, run, row)| {
+        let row = row.ok_or_else(|| missing_event_body_error(run))?;
+        Ok((global_seq, row.into_journal_entry(run)?))
     });
     Ok(GlobalJournalPage { entries: entries.collect::<Result<_, CommandError>>()? })
 }

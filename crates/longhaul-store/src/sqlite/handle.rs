@@ -130,7 +130,7 @@ impl SqliteStore {
     pub(crate) fn require_current_schema(&self) -> Result<(), StoreError> {
         match &self.outdated_schema {
             None => Ok(()),
-            Some(why) => Err(why.to_store_error(&self.at)),
+            Some(error) => Err(error.to_store_error(&self.at)),
         }
     }
 

@@ -108,9 +108,9 @@ pub(crate) fn wake_run(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
         None | Some((None, _, _)) => true,
         Some((Some(_), Some(_), is_head)) => is_head,
         Some((Some(lane), None, _)) => {
-            let entered = enter_lane(tx, run, &lane, LaneDepthLimit::Unbounded)?;
-            set_lane_position(tx, run, entered.seq)?;
-            entered.is_head
+            let position = enter_lane(tx, run, &lane, LaneDepthLimit::Unbounded)?;
+            set_lane_position(tx, run, position.seq)?;
+            position.is_head
         }
     };
     if is_turn {

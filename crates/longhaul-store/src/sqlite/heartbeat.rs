@@ -65,11 +65,11 @@ pub(crate) fn record_heartbeat(
     )?;
     let may_reap = connected_since.plus(ttl) <= tx.now;
     let reaped = if may_reap { mark_dead_workers_and_release_runs(tx)? } else { 0 };
-    let renewed = answer(liveness, reaped);
+    let ack = answer(liveness, reaped);
     Ok(if is_new || reaped > 0 {
-        CommandOutcome::Changed(renewed)
+        CommandOutcome::Changed(ack)
     } else {
-        CommandOutcome::Silent(renewed)
+        CommandOutcome::Silent(ack)
     })
 }
 

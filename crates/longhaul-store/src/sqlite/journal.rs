@@ -37,8 +37,8 @@ pub(crate) struct EncodedEvent {
 impl EncodedEvent {
     fn new(event: &Event) -> Result<Self, longhaul_core::event::codec::EventCodecError> {
         let body = event.encode()?;
-        let spilled = (body.len() > BODY_BYTES_MAX).then(|| Hash::digest(body.as_bytes()));
-        Ok(Self { kind: event.kind(), version: event.version(), body, blob_hash: spilled })
+        let blob_hash = (body.len() > BODY_BYTES_MAX).then(|| Hash::digest(body.as_bytes()));
+        Ok(Self { kind: event.kind(), version: event.version(), body, blob_hash })
     }
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn insert_events(
     let mut seq = tail.after;
     for event in events {
         seq = seq.next();
-        let here = match event.blob_hash {
+        let inline_body = match event.blob_hash {
             None => Some(event.body.as_str()),
             Some(hash) => {
                 blob::put_blob(tx, hash, event.body.as_bytes())?;
@@ -94,7 +94,7 @@ pub(crate) fn insert_events(
                 tx.now_micros(),
                 event.kind,
                 event.version,
-                here,
+                inline_body,
                 event.blob_hash.as_ref().map(Hash::bytes),
             ],
         )?;
@@ -139,14 +139,14 @@ pub(crate) fn are_events_already_written(
     if events.is_empty() {
         return Ok(false);
     }
-    let lines = read_journal_rows(tx, run, after, events.len())?;
-    let same = |(line, event): (&JournalRow, &EncodedEvent)| {
-        line.kind == event.kind
-            && line.version == event.version
-            && line.body == event.body
-            && epoch.is_none_or(|epoch| line.epoch == epoch)
+    let rows = read_journal_rows(tx, run, after, events.len())?;
+    let is_same = |(row, event): (&JournalRow, &EncodedEvent)| {
+        row.kind == event.kind
+            && row.version == event.version
+            && row.body == event.body
+            && epoch.is_none_or(|epoch| row.epoch == epoch)
     };
-    Ok(lines.len() == events.len() && lines.iter().zip(events).all(same))
+    Ok(rows.len() == events.len() && rows.iter().zip(events).all(is_same))
 }
 
 /// Reads a page of a run's journal.
@@ -159,8 +159,8 @@ pub(crate) fn read_journal_page(
         params![request.run.bytes()],
         |row| get_u64(row, 0),
     )?;
-    let lines = read_journal_rows(tx, request.run, request.after, request.limit)?;
-    let entries = lines.into_iter().map(|line| line.into_journal_entry(request.run));
+    let rows = read_journal_rows(tx, request.run, request.after, request.limit)?;
+    let entries = rows.into_iter().map(|row| row.into_journal_entry(request.run));
     Ok(JournalPage {
         entries: entries.collect::<Result<_, _>>()?,
         last_seq: Seq(last.unwrap_or(0)),
@@ -182,8 +182,8 @@ impl JournalRow {
     /// Reads seq, epoch, time, kind, version and body from the first columns, and the content of
     /// the body's blob from the column after them. `None` means that the body is missing.
     pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<Self>> {
-        let here: Option<String> = row.get(5)?;
-        let body = match here {
+        let inline_body: Option<String> = row.get(5)?;
+        let body = match inline_body {
             Some(body) => Some(body),
             None => row.get(6)?,
         };
@@ -215,15 +215,15 @@ fn read_journal_rows(
     after: Seq,
     count: usize,
 ) -> Result<Vec<JournalRow>, CommandError> {
-    let lines = tx.query_all(
+    let rows = tx.query_all(
         "SELECT j.seq, j.epoch, j.at, j.kind, j.v, j.body, CAST(b.content AS TEXT)
            FROM journal j LEFT JOIN blob b ON b.hash = j.blob
           WHERE j.run = ?1 AND j.seq > ?2 ORDER BY j.seq LIMIT ?3",
         params![run.bytes(), count_to_column(after.0), limit_to_column(count)],
         JournalRow::from_row,
     )?;
-    let whole: Option<Vec<JournalRow>> = lines.into_iter().collect();
-    whole.ok_or_else(|| missing_event_body_error(run))
+    let complete: Option<Vec<JournalRow>> = rows.into_iter().collect();
+    complete.ok_or_else(|| missing_event_body_error(run))
 }
 
 /// Returns the error for an event of this run without a body.

@@ -57,9 +57,9 @@ pub(crate) fn enter_lane(
     tx: &Tx<'_>,
     run: RunId,
     lane: &LaneKey,
-    bound: LaneDepthLimit,
+    depth_limit: LaneDepthLimit,
 ) -> Result<PositionInLane, RowChangeError> {
-    let depth_max = match bound {
+    let depth_max = match depth_limit {
         LaneDepthLimit::Depth(max) => i64::from(max),
         LaneDepthLimit::Unbounded => i64::MAX,
     };
@@ -67,7 +67,7 @@ pub(crate) fn enter_lane(
     if depth_max == 0 {
         return Err(full());
     }
-    let entered = tx.query_one(
+    let position = tx.query_one(
         "INSERT INTO lane (lane, head, depth, next_position) VALUES (?1, ?2, 1, 2)
          ON CONFLICT (lane) DO UPDATE
             SET depth = depth + 1, next_position = next_position + 1,
@@ -81,7 +81,7 @@ pub(crate) fn enter_lane(
             Ok(PositionInLane { seq: row.get(0)?, is_head })
         },
     )?;
-    entered.ok_or_else(full)
+    position.ok_or_else(full)
 }
 
 /// Stores the lane position of a run in the run's row.

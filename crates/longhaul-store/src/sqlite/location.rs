@@ -42,10 +42,13 @@ const LINKS_MAX: u32 = 40;
 impl StoreLocation {
     /// Parses a store URL, such as `sqlite:PATH`.
     pub(crate) fn parse_store_url(url: &str) -> Result<Self, StoreError> {
-        let bad = |why: &str| StoreError::InvalidUrl { url: url.to_owned(), why: why.to_owned() };
+        let invalid_url = |reason: &str| StoreError::InvalidUrl {
+            url: url.to_owned(),
+            reason: reason.to_owned(),
+        };
         let Some(rest) = url.strip_prefix("sqlite:") else {
             let is_postgres = url.starts_with("postgres:") || url.starts_with("postgresql:");
-            return Err(bad(if is_postgres {
+            return Err(invalid_url(if is_postgres {
                 "Postgres is not supported yet; use `sqlite:PATH`"
             } else {
                 "use `sqlite:PATH`, or `sqlite::memory:` for a store in memory"
@@ -55,10 +58,10 @@ impl StoreLocation {
         let path = rest.strip_prefix("//").unwrap_or(rest);
         match path {
             ":memory:" => Ok(Self::Memory),
-            "" => Err(bad("the path is missing")),
-            _ if path.contains('\0') => Err(bad("the path contains a null byte")),
+            "" => Err(invalid_url("the path is missing")),
+            _ if path.contains('\0') => Err(invalid_url("the path contains a null byte")),
             // SQLite would interpret it as a URI that may refer to another file.
-            _ if path.starts_with("file:") => Err(bad("use the path without `file:`")),
+            _ if path.starts_with("file:") => Err(invalid_url("use the path without `file:`")),
             _ => Ok(Self::File(PathBuf::from(path))),
         }
     }
@@ -78,13 +81,13 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
     }
-    let above = parent_dir(path);
-    create_private_dir(above)?;
+    let parent = parent_dir(path);
+    create_private_dir(parent)?;
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     match builder.create(path) {
-        Ok(()) => File::open(above)?.sync_all(),
+        Ok(()) => File::open(parent)?.sync_all(),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
@@ -96,7 +99,9 @@ pub(crate) fn resolve_symlinks(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_symlink() => path = parent_dir(&path).join(fs::read_link(&path)?),
+            Ok(metadata) if metadata.is_symlink() => {
+                path = parent_dir(&path).join(fs::read_link(&path)?)
+            }
             Ok(_) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
             Err(error) => return Err(error),
@@ -145,8 +150,8 @@ impl OpenedDatabaseFile {
 }
 
 fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
-    let found = fs::metadata(path)?;
-    Ok((found.dev(), found.ino()))
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// Returns whether the error means that the file does not exist. Other errors are transient or say
@@ -170,10 +175,11 @@ pub(crate) fn read_store_file_kind(
     path: &Path,
     location: &str,
 ) -> Result<StoreFileKind, StoreError> {
-    let corrupt = |why: &str| Err(CommitError::Corrupt(why.to_owned()).to_store_error(location));
+    let corrupt =
+        |reason: &str| Err(CommitError::Corrupt(reason.to_owned()).to_store_error(location));
     match fs::metadata(path) {
         // Opening a pipe would block until a process writes to it.
-        Ok(found) if !found.is_file() => return corrupt("the path is not a regular file"),
+        Ok(metadata) if !metadata.is_file() => return corrupt("the path is not a regular file"),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoreFileKind::Missing),
         Err(error) => return Err(store_error_from_io(error, location)),
@@ -188,9 +194,10 @@ pub(crate) fn read_store_file_kind(
     if header.len() < HEADER_LEN || !header.starts_with(MAGIC) {
         return corrupt("not a SQLite database");
     }
-    let mark = header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4);
-    let mark = mark.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
-    match mark {
+    let application_id = header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4);
+    let application_id =
+        application_id.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
+    match application_id {
         Some(APPLICATION_ID) => Ok(StoreFileKind::Longhaul),
         Some(0) => Ok(StoreFileKind::Unmarked),
         Some(_) | None => corrupt("it belongs to another program"),
@@ -204,7 +211,7 @@ pub(crate) fn reject_network_fs(folder: &Path, location: &str) -> Result<(), Sto
         None => Ok(()),
         Some(name) => Err(StoreError::InvalidUrl {
             url: location.to_owned(),
-            why: format!(
+            reason: format!(
                 "the store is on a network file system ({name}), where locks are unreliable: \
                  choose a local directory"
             ),
@@ -214,9 +221,9 @@ pub(crate) fn reject_network_fs(folder: &Path, location: &str) -> Result<(), Sto
 
 #[cfg(target_os = "linux")]
 fn network_file_system_name(folder: &Path) -> Option<&'static str> {
-    let found = rustix::fs::statfs(folder).ok()?;
+    let stat = rustix::fs::statfs(folder).ok()?;
     // The magic is a 32-bit number in a field whose width depends on the platform.
-    let magic = u32::try_from(found.f_type & 0xffff_ffff).ok()?;
+    let magic = u32::try_from(stat.f_type & 0xffff_ffff).ok()?;
     network_fs_name(magic)
 }
 
@@ -252,11 +259,11 @@ mod tests {
     #[test]
     fn store_urls_are_parsed() {
         let file = |path: &str| StoreLocation::File(PathBuf::from(path));
-        let read = |url| StoreLocation::parse_store_url(url).unwrap();
-        assert_eq!(read("sqlite::memory:"), StoreLocation::Memory);
-        assert_eq!(read("sqlite:.longhaul/longhaul.db"), file(".longhaul/longhaul.db"));
-        assert_eq!(read("sqlite:/var/a b.db"), file("/var/a b.db"));
-        assert_eq!(read("sqlite:///var/a.db"), file("/var/a.db"));
+        let parse = |url| StoreLocation::parse_store_url(url).unwrap();
+        assert_eq!(parse("sqlite::memory:"), StoreLocation::Memory);
+        assert_eq!(parse("sqlite:.longhaul/longhaul.db"), file(".longhaul/longhaul.db"));
+        assert_eq!(parse("sqlite:/var/a b.db"), file("/var/a b.db"));
+        assert_eq!(parse("sqlite:///var/a.db"), file("/var/a.db"));
     }
 
     #[test]
@@ -269,23 +276,23 @@ mod tests {
             ("sqlite:file:a.db?mode=memory", "without `file:`"),
             ("sqlite://file:a.db", "without `file:`"),
         ] {
-            let refused = StoreLocation::parse_store_url(url).unwrap_err().to_string();
-            assert!(refused.contains(hint), "{refused}");
+            let message = StoreLocation::parse_store_url(url).unwrap_err().to_string();
+            assert!(message.contains(hint), "{message}");
         }
     }
 
     #[test]
     fn only_a_missing_or_replaced_store_file_is_an_error() {
-        let here = device_and_inode(Path::new("/")).ok();
+        let root_identity = device_and_inode(Path::new("/")).ok();
         let too_long = format!("/{}", "a".repeat(300));
         for (path, identity, is_in_place) in [
-            ("/", here, true),
+            ("/", root_identity, true),
             ("/", None, true),
-            ("/", here.map(|(device, inode)| (device, inode + 1)), false),
-            ("/no/such/file", here, false),
-            ("/dev/null/x", here, false),
+            ("/", root_identity.map(|(device, inode)| (device, inode + 1)), false),
+            ("/no/such/file", root_identity, false),
+            ("/dev/null/x", root_identity, false),
             // An error that says nothing about the file.
-            (&too_long, here, true),
+            (&too_long, root_identity, true),
         ] {
             let path = PathBuf::from(path);
             let file = OpenedDatabaseFile { path, identity };

@@ -111,8 +111,8 @@ pub fn store_has_driver_process(file: &Path) -> Result<bool, StoreError> {
 /// means that the store has no driver now. Writes nothing.
 pub fn driver_process_description(file: &Path) -> Result<Option<String>, StoreError> {
     let at = file.to_string_lossy();
-    let found = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &at))?;
-    let mut lock = match File::open(parent_dir(&found).join(LOCK_FILE_NAME)) {
+    let database_path = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &at))?;
+    let mut lock = match File::open(parent_dir(&database_path).join(LOCK_FILE_NAME)) {
         Ok(lock) => lock,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(store_error_from_io(error, &at)),
@@ -130,14 +130,14 @@ pub fn driver_process_description(file: &Path) -> Result<Option<String>, StoreEr
 /// Tries several times to acquire the lock, because a process that only checks the lock also holds
 /// it for a moment.
 fn try_lock(file: &File) -> Result<(), TryLockError> {
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
-        tries += 1;
+        attempts += 1;
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) if tries < LOCK_ATTEMPTS_MAX => {
+            Err(TryLockError::WouldBlock) if attempts < LOCK_ATTEMPTS_MAX => {
                 thread::sleep(LOCK_RETRY_DELAY)
             }
-            tried => return tried,
+            result => return result,
         }
     }
 }
@@ -146,7 +146,7 @@ fn try_lock(file: &File) -> Result<(), TryLockError> {
 /// file is not followed: its target would be overwritten.
 fn open_lock_file(folder: &Path) -> io::Result<File> {
     let path = folder.join(LOCK_FILE_NAME);
-    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+    if fs::symlink_metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
         let path = path.display();
         return Err(io::Error::other(format!("`{path}` is not a regular file; remove it")));
     }

@@ -66,9 +66,9 @@ pub(crate) fn create_runs(
             Err(RowChangeError::Refused(AppendRefusalReason::OverCap(refusal))) => {
                 return Ok(CommandOutcome::Rollback(CreateRunsOutcome::OverCap(refusal)));
             }
-            Err(RowChangeError::Refused(why)) => {
+            Err(RowChangeError::Refused(refusal)) => {
                 return Err(CommandError::InconsistentRows(format!(
-                    "opening a run was refused: {why:?}"
+                    "opening a run was refused: {refusal:?}"
                 )));
             }
             Err(RowChangeError::Failed(error)) => return Err(error),
@@ -140,7 +140,7 @@ pub(crate) fn create_run(
 ) -> Result<(), RowChangeError> {
     let task = &new_run.task;
     let lane = task.lane.as_ref().filter(|_| origin == RunOrigin::Run);
-    let entered = match (task.start, lane) {
+    let lane_position = match (task.start, lane) {
         (EarliestStart::Now, Some(lane)) => {
             check_lane_entry_policy(tx, lane, new_run.lane_entry)?;
             let depth_limit = match new_run.lane_entry {
@@ -165,9 +165,9 @@ pub(crate) fn create_run(
     }
     // A task that only adds a message to a busy lane is not counted.
     spend::count_new_run_in_caps(tx, &new_run.caps)?;
-    insert_run_row(tx, new_run, origin, entered.map(|entered| entered.seq))?;
+    insert_run_row(tx, new_run, origin, lane_position.map(|lane_position| lane_position.seq))?;
     set_newest_run_of_chain(tx, new_run)?;
-    insert_run_head(tx, new_run, entered)?;
+    insert_run_head(tx, new_run, lane_position)?;
     insert_first_events(tx, new_run)?;
     for message in &new_run.steers {
         insert_steer(tx, new_run.id, message)?;

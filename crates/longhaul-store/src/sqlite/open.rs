@@ -61,19 +61,19 @@ fn open_in_memory_store(options: &StoreOptions) -> Result<SqliteStore, StoreErro
 fn open_file_store(path: &Path, options: &StoreOptions) -> Result<SqliteStore, StoreError> {
     let location: Arc<str> = path.to_string_lossy().into();
     let path = &resolve_symlinks(path).map_err(|error| store_error_from_io(error, &location))?;
-    let found = read_store_file_kind(path, &location)?;
-    let may_look = options.mode == OpenMode::Outsider && found != StoreFileKind::Missing;
-    match open_writable_store(path, options, &location, found) {
+    let file_kind = read_store_file_kind(path, &location)?;
+    let may_read = options.mode == OpenMode::Outsider && file_kind != StoreFileKind::Missing;
+    match open_writable_store(path, options, &location, file_kind) {
         // An outsider can still read a store on a disk that is full or read-only.
-        Err(StoreError::DiskFull { .. }) if may_look => {
+        Err(StoreError::DiskFull { .. }) if may_read => {
             let full = CommitError::DiskFull;
             open_read_only_store(path, options, &location, full)
                 .map_err(|_| CommitError::DiskFull.to_store_error(&location))
         }
-        Err(StoreError::ReadOnly { why, .. }) if may_look => {
-            let still = CommitError::ReadOnly(why.clone());
-            open_read_only_store(path, options, &location, still)
-                .map_err(|_| CommitError::ReadOnly(why).to_store_error(&location))
+        Err(StoreError::ReadOnly { reason, .. }) if may_read => {
+            let error = CommitError::ReadOnly(reason.clone());
+            open_read_only_store(path, options, &location, error)
+                .map_err(|_| CommitError::ReadOnly(reason).to_store_error(&location))
         }
         result => result,
     }
@@ -132,7 +132,7 @@ fn open_read_only_store(
             .map_err(|error| store_error_from_sql(error, location))
     };
     let migrations = schema::migrations_for_options(options);
-    let found = schema::read_schema_version(&reader()?, location, &migrations)?;
+    let version = schema::read_schema_version(&reader()?, location, &migrations)?;
     let current = schema::current_schema_version(&migrations);
     let readers: Vec<Connection> =
         (0..READER_THREADS).map(|_| reader()).collect::<Result<_, _>>()?;
@@ -145,8 +145,8 @@ fn open_read_only_store(
             &options.clock,
         )?),
         changes: ChangeNotifier::new(Arc::clone(location), sender, Some(watch_target)),
-        outdated_schema: (found < current)
-            .then(|| outdated_schema_error(&write_error, found, current)),
+        outdated_schema: (version < current)
+            .then(|| outdated_schema_error(&write_error, version, current)),
         consistency_check_cursor: Mutex::default(),
         writer: WriterHandle::new_for_unwritable_store(Arc::clone(location), write_error),
         at: Arc::clone(location),
@@ -184,9 +184,9 @@ fn open_writer_with_retries(
     options: &StoreOptions,
     location: &str,
 ) -> Result<Connection, StoreError> {
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
-        tries += 1;
+        attempts += 1;
         match connect::open_writer_connection(path, options.busy_timeout) {
             Ok(conn) => {
                 if let Some(pages) =
@@ -198,7 +198,7 @@ fn open_writer_with_retries(
                 return Ok(conn);
             }
             Err(error)
-                if tries < OPEN_ATTEMPTS_MAX
+                if attempts < OPEN_ATTEMPTS_MAX
                     && matches!(CommitError::from_sql_error(&error), CommitError::Busy) =>
             {
                 std::thread::yield_now();
@@ -217,12 +217,12 @@ fn migrate_schema_if_needed(
     (dir, options): (&Path, &StoreOptions),
 ) -> Result<(), StoreError> {
     let migrations = schema::migrations_for_options(options);
-    let found = schema::read_schema_version(conn, location, &migrations)?;
-    if found == schema::current_schema_version(&migrations) {
+    let version = schema::read_schema_version(conn, location, &migrations)?;
+    if version == schema::current_schema_version(&migrations) {
         return Ok(());
     }
     let driver_lock = match options.mode {
-        OpenMode::Outsider if found > 0 => {
+        OpenMode::Outsider if version > 0 => {
             Some(DriverProcessLock::acquire(dir, location, &options.holder)?)
         }
         OpenMode::Outsider | OpenMode::Driver => None,
@@ -231,8 +231,8 @@ fn migrate_schema_if_needed(
     drop(driver_lock);
     // Moves the application id from the log into the file header, where `read_store_file_kind`
     // reads it.
-    let moved = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
-    moved.map_err(|error| store_error_from_sql(error, location))
+    let result = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
+    result.map_err(|error| store_error_from_sql(error, location))
 }
 
 /// Connections, lock and file of a store, which are opened before any thread starts.
@@ -259,7 +259,7 @@ fn start_store_threads(
         OpenMode::Outsider => 0,
     };
     let (sender, _) = watch::channel(0);
-    let (reads, watcher) = match resources.readers {
+    let (read_path, watcher) = match resources.readers {
         Some((readers, watcher)) => {
             let readers = ReaderPool::start_reader_threads(readers, &at, &options.clock)?;
             (QueryExecutor::Readers(readers), Some(watcher))
@@ -279,7 +279,7 @@ fn start_store_threads(
         file: resources.file,
     };
     Ok(SqliteStore {
-        read_path: reads,
+        read_path,
         changes: ChangeNotifier::new(Arc::clone(&at), sender, watcher),
         writer: writer.start_writer_thread()?,
         at,

@@ -131,8 +131,8 @@ pub(crate) fn plan_prune_steps(tx: &Tx<'_>, request: PruneRequest) -> Result<Vec
     let (mut group, mut rows) = (Vec::new(), 0);
     for (run, last) in runs {
         if last > ROWS_MAX {
-            let cuts = (ROWS_MAX..last).step_by(ROWS_MAX as usize);
-            steps.extend(cuts.map(|upto| PruneStep::Journal(run, upto)));
+            let ends = (ROWS_MAX..last).step_by(ROWS_MAX as usize);
+            steps.extend(ends.map(|end| PruneStep::Journal(run, end)));
             steps.extend((0..last / ROWS_MAX).map(|_| PruneStep::Blobs(run)));
         }
         rows += last.min(ROWS_MAX) + OTHER_ROWS_PER_RUN;
@@ -160,10 +160,10 @@ pub(crate) fn run_prune_step(
     let mut pruned = PruneOutcome::default();
     let blobs_before = cutoff_micros(tx.now, request.blobs_older_than.0);
     match step {
-        PruneStep::Journal(run, upto) => {
+        PruneStep::Journal(run, end) => {
             let sql = "DELETE FROM journal WHERE run = ?1 AND seq <= ?2 AND seq > ?3";
-            let from = count_to_column(upto.saturating_sub(ROWS_MAX));
-            tx.run(sql, params![run.bytes(), count_to_column(*upto), from])?;
+            let from = count_to_column(end.saturating_sub(ROWS_MAX));
+            tx.run(sql, params![run.bytes(), count_to_column(*end), from])?;
         }
         PruneStep::Blobs(run) => {
             let blobs = referenced_blob_hashes(tx, *run)?;

@@ -110,7 +110,7 @@ impl ReaderPool {
         let job: ReadJob = Box::new(move |read_conn| {
             _ = caller.send(read_conn.query_in_snapshot(job));
         });
-        let sent = match &self.jobs {
+        let is_sent = match &self.jobs {
             Some(job_sender) => job_sender.send(job).await.is_ok(),
             None => false,
         };
@@ -118,7 +118,7 @@ impl ReaderPool {
             CommitError::Closed("the reader threads have stopped".to_owned())
                 .to_store_error(&self.at)
         };
-        if !sent {
+        if !is_sent {
             return Err(closed());
         }
         let result = answer.await.map_err(|_| closed())?;

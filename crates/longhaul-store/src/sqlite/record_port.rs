@@ -288,10 +288,10 @@ impl RecordStore for SqliteStore {
     async fn record_outbox_attempt(
         &self,
         id: u64,
-        again: Option<Millis>,
+        retry_delay: Option<Millis>,
     ) -> Result<(), StoreError> {
         self.run_command_without_notifying_watchers(move |tx| {
-            records::delete_or_retry_outbox_item(tx, id, again)
+            records::delete_or_retry_outbox_item(tx, id, retry_delay)
         })
         .await
     }
@@ -322,9 +322,9 @@ impl RecordStore for SqliteStore {
         run: RunId,
         fold_hash: &str,
     ) -> Result<Option<RunCheckpoint>, StoreError> {
-        let stored = self.run_query(move |tx| records::get_checkpoint(tx, run)).await?;
-        match stored {
-            Some(stored) if stored.fold_hash == fold_hash => Ok(Some(stored)),
+        let checkpoint = self.run_query(move |tx| records::get_checkpoint(tx, run)).await?;
+        match checkpoint {
+            Some(checkpoint) if checkpoint.fold_hash == fold_hash => Ok(Some(checkpoint)),
             Some(_) => {
                 let fold_hash = fold_hash.to_owned();
                 self.run_command_without_notifying_watchers(move |tx| {

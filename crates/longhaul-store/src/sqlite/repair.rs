@@ -177,8 +177,8 @@ pub(crate) fn check_consistency_of_next_page(
     after: ConsistencyCheckCursor,
 ) -> Result<(ConsistencyCheckPage, bool)> {
     let page = ConsistencyCheckPage::page_after_cursor(tx, after)?;
-    let found = find_inconsistencies(tx, &page)?.to_repair_counts();
-    Ok((page, found.is_all_zero()))
+    let counts = find_inconsistencies(tx, &page)?.to_repair_counts();
+    Ok((page, counts.is_all_zero()))
 }
 
 /// Repairs the inconsistent rows in a range of rows and returns their number of each kind.
@@ -186,12 +186,12 @@ pub(crate) fn repair_inconsistent_rows(
     tx: &Tx<'_>,
     page: &ConsistencyCheckPage,
 ) -> Result<CommandOutcome<RepairedRowCounts>, CommandError> {
-    let found = find_inconsistencies(tx, page)?;
-    match apply_row_repairs(tx, &found) {
-        Ok(()) => Ok(CommandOutcome::Changed(found.to_repair_counts())),
+    let inconsistencies = find_inconsistencies(tx, page)?;
+    match apply_row_repairs(tx, &inconsistencies) {
+        Ok(()) => Ok(CommandOutcome::Changed(inconsistencies.to_repair_counts())),
         Err(RowChangeError::Failed(error)) => Err(error),
-        Err(RowChangeError::Refused(why)) => Err(CommandError::InconsistentRows(format!(
-            "inconsistent rows can't be repaired: {why:?}"
+        Err(RowChangeError::Refused(refusal)) => Err(CommandError::InconsistentRows(format!(
+            "inconsistent rows can't be repaired: {refusal:?}"
         ))),
     }
 }

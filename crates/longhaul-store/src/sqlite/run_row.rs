@@ -222,17 +222,17 @@ fn read_status_and_reason(
     columns: &StatusColumnIndexes,
 ) -> Result<(Status, Option<String>)> {
     let epoch: i64 = row.get(columns.epoch)?;
-    let unless_new = |status| if epoch == 0 { Status::Pending } else { status };
+    let pending_if_new = |status| if epoch == 0 { Status::Pending } else { status };
     let reason = |text: &str| Some(text.to_owned());
     Ok(match row.get(columns.state)? {
-        READY => (unless_new(Status::Running), reason("worker")),
+        READY => (pending_if_new(Status::Running), reason("worker")),
         LEASED => (Status::Running, None),
         PARKED => {
             let is_blocked: bool = row.get(columns.blocked)?;
-            let rests = if is_blocked { Status::Blocked } else { Status::Waiting };
-            (unless_new(rests), row.get(columns.reason)?)
+            let status = if is_blocked { Status::Blocked } else { Status::Waiting };
+            (pending_if_new(status), row.get(columns.reason)?)
         }
-        LANE_WAIT => (unless_new(Status::Waiting), reason("lane")),
+        LANE_WAIT => (pending_if_new(Status::Waiting), reason("lane")),
         PAUSED => (Status::Paused, None),
         _ => (get_final_status(row, columns.outcome)?, None),
     })

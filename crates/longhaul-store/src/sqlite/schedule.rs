@@ -76,11 +76,11 @@ pub(crate) fn fire_schedule(
     firing: &ScheduleFiring,
 ) -> Result<CommandOutcome<ScheduleFiringOutcome>, CommandError> {
     let due = |due: Option<Timestamp>| due.map(Timestamp::as_micros);
-    let moved = tx.run(
+    let updated_count = tx.run(
         "UPDATE schedule SET due_at = ?3 WHERE name = ?1 AND due_at IS ?2",
         params![firing.name.as_str(), due(firing.due), due(firing.next_due)],
     )?;
-    if moved == 0 {
+    if updated_count == 0 {
         return Ok(CommandOutcome::Silent(ScheduleFiringOutcome::Outdated));
     }
     match &firing.action {
@@ -123,8 +123,8 @@ fn create_scheduled_run(
         CreateRunsOutcome::LaneBusy(_) => None,
     };
     let Some(run) = run else {
-        let why = format!("the firing of the schedule `{name}` created no run");
-        return Err(CommandError::InconsistentRows(why));
+        let reason = format!("the firing of the schedule `{name}` created no run");
+        return Err(CommandError::InconsistentRows(reason));
     };
     tx.run(
         "UPDATE schedule SET last_run = ?2, last_fired_at = ?3, last_error = NULL WHERE name = ?1",

@@ -37,16 +37,16 @@ pub(crate) fn read_schema_version(
     location: &str,
     migrations: &[Migration],
 ) -> std::result::Result<u32, StoreError> {
-    let corrupt = |why: String| CommitError::Corrupt(why).to_store_error(location);
+    let corrupt = |reason: String| CommitError::Corrupt(reason).to_store_error(location);
     let sql = |error| store_error_from_sql(error, location);
     let tables: u32 =
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0)).map_err(sql)?;
     if tables == 0 {
         return Ok(0);
     }
-    let mark: i32 =
+    let application_id: i32 =
         conn.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
-    if mark != APPLICATION_ID {
+    if application_id != APPLICATION_ID {
         return Err(corrupt("it belongs to another program".to_owned()));
     }
     let steps = applied_migration_checksums(conn).map_err(sql)?;
@@ -94,9 +94,9 @@ pub(crate) fn migrate_schema(
     let sql = |error| store_error_from_sql(error, location);
     conn.execute_batch("BEGIN IMMEDIATE").map_err(sql)?;
     // Another process may have migrated it first: check again inside the transaction.
-    let moved = read_schema_version(conn, location, migrations)
-        .and_then(|found| apply_migrations(conn, found, now, migrations).map_err(sql));
-    match moved {
+    let result = read_schema_version(conn, location, migrations)
+        .and_then(|version| apply_migrations(conn, version, now, migrations).map_err(sql));
+    match result {
         Ok(()) => conn.execute_batch("COMMIT").map_err(sql),
         Err(error) => {
             _ = conn.execute_batch("ROLLBACK");

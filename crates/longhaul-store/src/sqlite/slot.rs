@@ -19,14 +19,14 @@ pub(crate) fn acquire_sandbox_slot(
     run: RunId,
     slot: &SandboxSlot,
 ) -> Result<(), RowChangeError> {
-    let taken: Option<(bool, i64)> = tx.query_one(
+    let row: Option<(bool, i64)> = tx.query_one(
         "SELECT EXISTS (SELECT 1 FROM sandbox_slot WHERE sandbox = ?1),
                 (SELECT count(*) FROM sandbox_slot WHERE provider = ?2)",
         params![slot.sandbox.bytes(), slot.provider],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    let (sits, count) = taken.unwrap_or_default();
-    if sits {
+    let (has_slot, count) = row.unwrap_or_default();
+    if has_slot {
         return Ok(());
     }
     if count >= i64::from(slot.capacity) {

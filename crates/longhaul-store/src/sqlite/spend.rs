@@ -176,7 +176,7 @@ pub(crate) fn wake_runs_waiting_at_caps(tx: &Tx<'_>) -> Result<()> {
 /// first, at most `runs_max` runs, and only those whose amounts together fit into the rest of the
 /// limit.
 fn wake_runs_waiting_at_cap(tx: &Tx<'_>, row: &CapCounterRow, runs_max: usize) -> Result<()> {
-    let mut left = row.remaining_amount();
+    let mut remaining = row.remaining_amount();
     let sql = format!(
         "SELECT w.run, w.timer, w.amount FROM spend_wait w
           WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND w.amount <= ?5
@@ -190,16 +190,16 @@ fn wake_runs_waiting_at_cap(tx: &Tx<'_>, row: &CapCounterRow, runs_max: usize) -
             row.key.cap,
             row.key.subject,
             row.key.window_start.as_micros(),
-            amount_to_column(left),
+            amount_to_column(remaining),
             limit_to_column(runs_max)
         ],
         |row| Ok((row.get(0)?, row.get(1)?, get_u64(row, 2)?)),
     )?;
     for (run, timer, amount) in waiting {
-        if amount > left {
+        if amount > remaining {
             continue;
         }
-        left -= amount;
+        remaining -= amount;
         make_timer_due(tx, TimerId::from_bytes(timer))?;
         tx.run("DELETE FROM spend_wait WHERE run = ?1", params![run])?;
     }
@@ -268,13 +268,13 @@ pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<CapCounterRow>> {
 }
 
 fn read_spend_row(row: &Row<'_>) -> Result<CapCounterRow> {
-    let raised: Option<i64> = row.get(5)?;
+    let raised_limit: Option<i64> = row.get(5)?;
     let (cap, subject) = (row.get(0)?, row.get(1)?);
     Ok(CapCounterRow {
         key: CapCounterKey { cap, subject, window_start: get_time(row, 2)? },
         window_end: get_time(row, 3)?,
         limit: get_u64(row, 4)?,
-        raised_limit: raised.map(|_| get_u64(row, 5)).transpose()?,
+        raised_limit: raised_limit.map(|_| get_u64(row, 5)).transpose()?,
         spent: get_u64(row, 6)?,
         lost: get_u64(row, 7)?,
         held: get_u64(row, 8)?,

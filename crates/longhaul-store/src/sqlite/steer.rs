@@ -11,7 +11,7 @@ use crate::sqlite::tx::Tx;
 
 /// Adds a message to the queue of a run. Refused if the queue already has `STEERS_MAX` messages.
 pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(), RowChangeError> {
-    let queued = tx.run(
+    let inserted_count = tx.run(
         "INSERT INTO steer (run, steer, queued, data) SELECT ?1, ?2, ?3, ?4
           WHERE (SELECT count(*) FROM steer WHERE run = ?1 AND queued = 1) < ?5",
         params![
@@ -22,7 +22,7 @@ pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(
             limit_to_column(STEERS_MAX)
         ],
     )?;
-    if queued == 0 {
+    if inserted_count == 0 {
         return Err(RowChangeError::Refused(AppendRefusalReason::SteersFull));
     }
     Ok(())

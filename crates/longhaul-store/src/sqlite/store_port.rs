@@ -48,8 +48,8 @@ impl Store for SqliteStore {
         match EncodedAppendRequest::encode_append_request(request)
             .map_err(|error| error.into_store_error(&self.at))?
         {
-            Ok(growth) => self.run_command(move |tx| append_events(tx, &growth)).await,
-            Err(refused) => Ok(AppendResult::Refused(refused)),
+            Ok(append) => self.run_command(move |tx| append_events(tx, &append)).await,
+            Err(refusal) => Ok(AppendResult::Refused(refusal)),
         }
     }
 
@@ -75,14 +75,14 @@ impl Store for SqliteStore {
         let mut pruned = PruneOutcome::default();
         // Each step is a separate command, so that appends can run in between.
         for step in steps {
-            let done = self
+            let outcome = self
                 .run_command_without_notifying_watchers(move |tx| {
                     prune::run_prune_step(tx, request, &step)
                 })
                 .await?;
-            pruned.runs += done.runs;
-            pruned.blobs += done.blobs;
-            pruned.idempotency_keys += done.idempotency_keys;
+            pruned.runs += outcome.runs;
+            pruned.blobs += outcome.blobs;
+            pruned.idempotency_keys += outcome.idempotency_keys;
         }
         Ok(pruned)
     }

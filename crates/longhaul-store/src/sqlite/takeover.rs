@@ -12,8 +12,8 @@ use crate::sqlite::queue::release_runs_of_dead_workers;
 /// number of times that the store was opened as driver, and returns it.
 pub(crate) fn take_over_store_and_increment_boot_count(conn: &Connection) -> Result<i64> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let taken = release_runs_and_increment_boot_count(conn);
-    match taken {
+    let result = release_runs_and_increment_boot_count(conn);
+    match result {
         Ok(boot) => conn.execute_batch("COMMIT").map(|()| boot),
         Err(error) => {
             _ = conn.execute_batch("ROLLBACK");

@@ -26,17 +26,18 @@ pub(crate) fn set_or_delete_timers(
     timer_update: &TimerUpdate,
 ) -> Result<(), RowChangeError> {
     match timer_update {
-        TimerUpdate::Arm { timer, run, due, kind: what } => {
+        TimerUpdate::Arm { timer, run, due, kind } => {
             let fire_at = match due {
                 TimerDueTime::Now => tx.now,
                 TimerDueTime::After(delay) => tx.now.plus(*delay),
                 TimerDueTime::At(at) => *at,
             };
-            Ok(arm_timer(tx, &ArmedTimer { timer: *timer, run: *run, fire_at, kind: what })?)
+            Ok(arm_timer(tx, &ArmedTimer { timer: *timer, run: *run, fire_at, kind })?)
         }
         TimerUpdate::Consume(timer) => {
-            let spent = tx.run("DELETE FROM timer WHERE timer = ?1", params![timer.bytes()])?;
-            if spent == 0 {
+            let deleted_count =
+                tx.run("DELETE FROM timer WHERE timer = ?1", params![timer.bytes()])?;
+            if deleted_count == 0 {
                 return Err(RowChangeError::Refused(AppendRefusalReason::TimerConsumed));
             }
             Ok(())

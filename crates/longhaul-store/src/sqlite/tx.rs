@@ -35,10 +35,10 @@ impl Tx<'_> {
         &self,
         sql: &str,
         params: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Result<T>,
+        map_row: impl FnOnce(&Row<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let mut statement = self.conn.prepare_cached(sql)?;
-        statement.query_row(params, read).optional()
+        statement.query_row(params, map_row).optional()
     }
 
     /// Returns all rows of a query.
@@ -46,9 +46,9 @@ impl Tx<'_> {
         &self,
         sql: &str,
         params: impl Params,
-        read: impl FnMut(&Row<'_>) -> Result<T>,
+        map_row: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
         let mut statement = self.conn.prepare_cached(sql)?;
-        statement.query_map(params, read)?.collect()
+        statement.query_map(params, map_row)?.collect()
     }
 }

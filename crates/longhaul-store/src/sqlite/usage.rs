@@ -14,7 +14,7 @@ use crate::sqlite::tx::Tx;
 /// Adds the usage of one model call to a run. A row without a model name only adds active time.
 pub(crate) fn add_usage(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
     let is_call = !row.model.is_empty();
-    let used = &row.usage;
+    let usage = &row.usage;
     tx.run(
         "UPDATE run_head
             SET turns = turns + ?2, input_tokens = input_tokens + ?3,
@@ -27,12 +27,12 @@ pub(crate) fn add_usage(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
         params![
             run.bytes(),
             row.turns,
-            amount_to_column(used.input_tokens),
-            amount_to_column(used.output_tokens),
-            amount_to_column(used.cached_tokens),
-            amount_to_column(used.cache_write_tokens),
-            amount_to_column(used.reasoning_tokens),
-            used.estimated,
+            amount_to_column(usage.input_tokens),
+            amount_to_column(usage.output_tokens),
+            amount_to_column(usage.cached_tokens),
+            amount_to_column(usage.cache_write_tokens),
+            amount_to_column(usage.reasoning_tokens),
+            usage.estimated,
             row.cost.map_or(0, |cost| amount_to_column(cost.0)),
             is_call && row.cost.is_none(),
             amount_to_column(row.active.0)
@@ -49,12 +49,12 @@ pub(crate) fn add_usage(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
             run.bytes(),
             tx.now_micros(),
             row.model,
-            amount_to_column(used.input_tokens),
-            amount_to_column(used.output_tokens),
-            amount_to_column(used.cached_tokens),
-            amount_to_column(used.cache_write_tokens),
-            amount_to_column(used.reasoning_tokens),
-            used.estimated,
+            amount_to_column(usage.input_tokens),
+            amount_to_column(usage.output_tokens),
+            amount_to_column(usage.cached_tokens),
+            amount_to_column(usage.cache_write_tokens),
+            amount_to_column(usage.reasoning_tokens),
+            usage.estimated,
             row.cost.map(|cost| amount_to_column(cost.0))
         ],
     )

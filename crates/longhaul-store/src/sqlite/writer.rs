@@ -82,8 +82,8 @@ impl Writer {
     pub(crate) fn start_writer_thread(self) -> Result<WriterHandle, StoreError> {
         let at = Arc::clone(&self.at);
         // From here on the thread itself retries instead of SQLite.
-        let alone = self.conn.busy_timeout(Duration::ZERO);
-        alone.map_err(|error| store_error_from_sql(error, &at))?;
+        let result = self.conn.busy_timeout(Duration::ZERO);
+        result.map_err(|error| store_error_from_sql(error, &at))?;
         let commits = Arc::clone(&self.commits);
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let thread = thread::Builder::new()
@@ -102,8 +102,8 @@ impl Writer {
     fn run_writer_loop(self, mut queue: CommandQueue) {
         let mut closed: Option<CommitError> = None;
         while let Some(first) = queue.blocking_recv() {
-            if let Some(lost) = &closed {
-                respond_to_callers([first], Some(lost), &self.at);
+            if let Some(error) = &closed {
+                respond_to_callers([first], Some(error), &self.at);
             } else {
                 closed = self.commit_command_group(first, &mut queue);
             }
@@ -125,13 +125,13 @@ impl Writer {
         let mut commands = Vec::with_capacity(GROUP_MAX);
         commands.push(first);
         let must_notify =
-            self.run_command_batch(&mut commands, queue).and_then(|swift| match swift {
+            self.run_command_batch(&mut commands, queue).and_then(|outcome| match outcome {
                 Some(must_notify) => Ok(must_notify),
                 None => self.run_commands_with_savepoints(&mut commands),
             });
-        let done =
+        let result =
             must_notify.and_then(|must_notify| self.commit_transaction().map(|()| must_notify));
-        let lost = match done {
+        let error = match result {
             Ok(must_notify) => {
                 if must_notify {
                     self.commits.fetch_add(1, Ordering::Relaxed);
@@ -139,13 +139,13 @@ impl Writer {
                 }
                 None
             }
-            Err(lost) => {
+            Err(error) => {
                 self.roll_back();
-                Some(lost)
+                Some(error)
             }
         };
-        respond_to_callers(commands, lost.as_ref(), &self.at);
-        lost.filter(|lost| matches!(lost, CommitError::Closed(_)))
+        respond_to_callers(commands, error.as_ref(), &self.at);
+        error.filter(|error| matches!(error, CommitError::Closed(_)))
     }
 
     /// Runs commands as they arrive, without savepoints. A savepoint is only needed if a command
@@ -166,14 +166,14 @@ impl Writer {
         }
         let started = self.clock.monotonic_time();
         let mut must_notify = false;
-        let mut written = self.conn.total_changes();
+        let mut total_changes = self.conn.total_changes();
         while let Some(work) = commands.last_mut() {
-            let ran = work.run_in_transaction(&self.new_tx(), &self.at);
-            let before = std::mem::replace(&mut written, self.conn.total_changes());
-            match ran {
+            let outcome = work.run_in_transaction(&self.new_tx(), &self.at);
+            let before = std::mem::replace(&mut total_changes, self.conn.total_changes());
+            match outcome {
                 CommandOutcomeKind::Changed => must_notify = true,
                 CommandOutcomeKind::Silent => {}
-                CommandOutcomeKind::Rollback if written == before => {}
+                CommandOutcomeKind::Rollback if total_changes == before => {}
                 CommandOutcomeKind::Rollback | CommandOutcomeKind::Failed(_) => {
                     self.roll_back();
                     return Ok(None);
@@ -208,7 +208,9 @@ impl Writer {
                 CommandOutcomeKind::Silent => {}
                 CommandOutcomeKind::Rollback => self.exec_or_commit_error("ROLLBACK TO command")?,
                 // SQLite may have rolled back the whole transaction by itself.
-                CommandOutcomeKind::Failed(lost) if self.conn.is_autocommit() => return Err(lost),
+                CommandOutcomeKind::Failed(error) if self.conn.is_autocommit() => {
+                    return Err(error);
+                }
                 CommandOutcomeKind::Failed(_) => {
                     self.exec_or_commit_error("ROLLBACK TO command")?
                 }
@@ -237,7 +239,7 @@ impl Writer {
 
     fn commit_transaction(&self) -> Result<(), CommitError> {
         let fault = self.fault_injector.as_ref().and_then(|faults| faults.next_commit_fault());
-        let lost = match fault {
+        let error = match fault {
             None => match self.exec_sql("COMMIT") {
                 Ok(()) => return self.check_file_not_replaced(),
                 Err(error) => CommitError::from_sql_error(&error),
@@ -253,13 +255,13 @@ impl Writer {
             }
         };
         self.roll_back();
-        match lost {
-            CommitError::DiskFull | CommitError::Busy => Err(lost),
-            CommitError::ReadOnly(why)
-            | CommitError::Corrupt(why)
-            | CommitError::Closed(why)
-            | CommitError::Other(why) => Err(self.close_store_after_failure(format!(
-                "a commit failed with an unknown result ({why})"
+        match error {
+            CommitError::DiskFull | CommitError::Busy => Err(error),
+            CommitError::ReadOnly(reason)
+            | CommitError::Corrupt(reason)
+            | CommitError::Closed(reason)
+            | CommitError::Other(reason) => Err(self.close_store_after_failure(format!(
+                "a commit failed with an unknown result ({reason})"
             ))),
         }
     }
@@ -269,7 +271,7 @@ impl Writer {
     fn check_file_not_replaced(&self) -> Result<(), CommitError> {
         match self.file.as_ref().map_or(Ok(()), OpenedDatabaseFile::check_not_replaced) {
             Ok(()) => Ok(()),
-            Err(why) => Err(self.close_store_after_failure(why)),
+            Err(reason) => Err(self.close_store_after_failure(reason)),
         }
     }
 
@@ -279,8 +281,8 @@ impl Writer {
     fn close_store_after_failure(&self, failure: String) -> CommitError {
         tracing::error!(store = %self.at, "{failure}");
         _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        if let Some(fatal) = &self.on_fatal {
-            fatal(&failure);
+        if let Some(on_fatal) = &self.on_fatal {
+            on_fatal(&failure);
         }
         CommitError::Closed(failure)
     }
@@ -344,19 +346,19 @@ impl WriterHandle {
     {
         let (caller, answer) = oneshot::channel();
         let task = Box::new(PendingWriteCommand::new(command, caller));
-        let sent = match &self.commands {
+        let is_sent = match &self.commands {
             Some(commands) => commands.send(task).await.is_ok(),
             None => false,
         };
-        if !sent {
+        if !is_sent {
             return Err(self.writer_closed_error());
         }
         answer.await.unwrap_or_else(|_| Err(self.writer_closed_error()))
     }
 
     fn writer_closed_error(&self) -> StoreError {
-        if let Some(why) = &self.unavailable {
-            return why.to_store_error(&self.at);
+        if let Some(error) = &self.unavailable {
+            return error.to_store_error(&self.at);
         }
         CommitError::Closed("the writer thread has stopped".to_owned()).to_store_error(&self.at)
     }

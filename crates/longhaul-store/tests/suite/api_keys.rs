@@ -45,16 +45,16 @@ fn ticket(name: &str) -> NewLoginToken {
 }
 
 /// Runs the same operation four times concurrently and returns how many succeed.
-async fn race<R>(stores: &[Arc<SqliteStore>; 2], side: impl Fn(Arc<SqliteStore>) -> R) -> usize
+async fn race<R>(stores: &[Arc<SqliteStore>; 2], attempt: impl Fn(Arc<SqliteStore>) -> R) -> usize
 where
     R: Future<Output = bool> + Send + 'static,
 {
-    let mut sides = JoinSet::new();
+    let mut attempts = JoinSet::new();
     for store in stores.iter().chain(stores) {
-        sides.spawn(side(Arc::clone(store)));
+        attempts.spawn(attempt(Arc::clone(store)));
     }
-    let done = sides.join_all().await;
-    done.into_iter().filter(|won| *won).count()
+    let results = attempts.join_all().await;
+    results.into_iter().filter(|succeeded| *succeeded).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,11 +64,11 @@ async fn one_of_two_processes_consumes_a_token() {
     for round in 0..ROUNDS {
         let token = ticket(&format!("t{round}"));
         stores[round % 2].add_login_token(token.clone()).await.unwrap();
-        let spends = |store: Arc<SqliteStore>| async move {
-            let spent = store.consume_login_token(LoginTokenKind::Ticket, token.hash).await;
-            spent.unwrap().is_some()
+        let consume = |store: Arc<SqliteStore>| async move {
+            let token_row = store.consume_login_token(LoginTokenKind::Ticket, token.hash).await;
+            token_row.unwrap().is_some()
         };
-        assert_eq!(race(&stores, spends).await, 1, "round {round}");
+        assert_eq!(race(&stores, consume).await, 1, "round {round}");
     }
 }
 
@@ -84,14 +84,14 @@ async fn one_of_two_processes_begins_a_request() {
             ttl: Millis(1_000),
             lease: Millis(100),
         };
-        let begins = |store: Arc<SqliteStore>| {
+        let begin = |store: Arc<SqliteStore>| {
             let request = request.clone();
             async move {
                 store.begin_idempotent_request(request).await.unwrap()
                     == IdempotentRequestState::Acquired
             }
         };
-        assert_eq!(race(&stores, begins).await, 1, "round {round}");
+        assert_eq!(race(&stores, begin).await, 1, "round {round}");
         let reply = StoredHttpResponse { status: 201, location: None, body: b"done".to_vec() };
         stores[0].complete_idempotent_request(key, reply.clone()).await.unwrap();
         let state = stores[1].begin_idempotent_request(request).await.unwrap();
@@ -105,15 +105,15 @@ async fn one_of_two_processes_creates_a_key_of_a_name() {
     let stores = driver_and_outsider(&folder);
     for round in 0..ROUNDS {
         let secrets = std::sync::atomic::AtomicUsize::new(0);
-        let adds = |store: Arc<SqliteStore>| {
-            let side = secrets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let add = |store: Arc<SqliteStore>| {
+            let number = secrets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let key = NewApiKey {
-                hash: Hash::digest(format!("{round} {side}").as_bytes()),
+                hash: Hash::digest(format!("{round} {number}").as_bytes()),
                 ..new_key(&format!("n{round}"))
             };
             async move { store.add_api_key(key).await.unwrap() }
         };
-        assert_eq!(race(&stores, adds).await, 1, "round {round}");
+        assert_eq!(race(&stores, add).await, 1, "round {round}");
     }
     assert_eq!(stores[0].list_api_keys().await.unwrap().len(), ROUNDS);
 }
@@ -132,9 +132,9 @@ async fn expired_tokens_are_removed_when_new_ones_are_added() {
     }
     assert_eq!(count(), 150);
     folder.clock.advance(Millis(50));
-    for (name, left) in [("a", 51), ("b", 2), ("c", 3)] {
+    for (name, remaining_count) in [("a", 51), ("b", 2), ("c", 3)] {
         store.add_login_token(ticket(name)).await.unwrap();
-        assert_eq!(count(), left, "each new token deletes some expired ones");
+        assert_eq!(count(), remaining_count, "each new token deletes some expired ones");
     }
 }
 
@@ -147,7 +147,7 @@ async fn the_last_use_of_a_key_is_written_rarely() {
     let conn = connect(&folder.file());
     let version =
         || -> i64 { conn.pragma_query_value(None, "data_version", |row| row.get(0)).unwrap() };
-    let touched = async |duration| {
+    let writes_last_use = async |duration| {
         folder.clock.advance(duration);
         let before = version();
         store.record_api_key_use(key.hash).await.unwrap();
@@ -161,7 +161,7 @@ async fn the_last_use_of_a_key_is_written_rarely() {
         (Millis(1), true),
         (minutes(4), false),
     ] {
-        assert_eq!(touched(duration).await, is_written, "after {duration:?}");
+        assert_eq!(writes_last_use(duration).await, is_written, "after {duration:?}");
     }
 }
 

@@ -54,11 +54,11 @@ fn copy(folder: &StoreDir, name: &str) -> Result<StoreCheckReport, StoreError> {
 async fn filled() -> (StoreDir, RunId) {
     let folder = StoreDir::new();
     let fixture = folder.fixture(folder.drive());
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.append_ok(events_batch([progress(1)])).await;
-    held.park("child").await;
-    let run = held.run;
-    drop((held, fixture));
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.append_ok(events_batch([progress(1)])).await;
+    claimed_run.park("child").await;
+    let run = claimed_run.run;
+    drop((claimed_run, fixture));
     (folder, run)
 }
 
@@ -66,7 +66,7 @@ async fn filled() -> (StoreDir, RunId) {
 async fn backups_of_a_store_in_use_are_complete() {
     let folder = StoreDir::new();
     let fixture = folder.fixture(folder.drive());
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let stop = AtomicBool::new(false);
     let handle = tokio::runtime::Handle::current();
     let (reports, last) = thread::scope(|scope| {
@@ -79,9 +79,9 @@ async fn backups_of_a_store_in_use_are_complete() {
         // Other threads write while the copies are made.
         let writes = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                handle.block_on(held.append_ok(events_batch([progress(1)])));
+                handle.block_on(claimed_run.append_ok(events_batch([progress(1)])));
             }
-            held.last.0
+            claimed_run.last.0
         });
         (copies.join().unwrap(), writes.join().unwrap())
     });
@@ -97,10 +97,10 @@ async fn backups_of_a_store_in_use_are_complete() {
     // No other files are left beside the copies.
     let names = fs::read_dir(folder.dir.path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let strange = |name: &String| {
+    let is_unexpected = |name: &String| {
         name.ends_with(".tmp") || name.starts_with("copy-") && !name.ends_with(".db")
     };
-    assert_eq!(names.filter(strange).count(), 0);
+    assert_eq!(names.filter(is_unexpected).count(), 0);
 }
 
 #[tokio::test]
@@ -113,8 +113,8 @@ async fn a_run_goes_on_from_a_restored_copy() {
     // Restoring fails while a process drives the store.
     let from = folder.dir.path().join("copy.db");
     let restored = || restore_store(&from, &folder.file(), &mut FirstEvent::default());
-    let refused = restored().unwrap_err();
-    assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
+    let error = restored().unwrap_err();
+    assert!(matches!(error, StoreError::AlreadyDriven { .. }), "{error}");
     drop(fixture);
 
     let (report, previous) = restored().unwrap();
@@ -164,8 +164,8 @@ async fn the_wal_of_a_replaced_store_is_kept_with_it() {
     assert!(!log(&folder.file()).exists());
     assert_eq!(problems(&folder.file()), [""; 0]);
     let previous = problems(&previous.unwrap());
-    let found = "the run's record counts 8 events, but its journal has 4";
-    assert!(previous.iter().any(|line| line.contains(found)), "{previous:?}");
+    let problem = "the run's record counts 8 events, but its journal has 4";
+    assert!(previous.iter().any(|line| line.contains(problem)), "{previous:?}");
     drop(open);
 }
 
@@ -176,7 +176,7 @@ async fn a_restore_replaces_the_store_atomically() {
     let from = folder.dir.path().join("copy.db");
     let stop = AtomicBool::new(false);
     let missing = thread::scope(|scope| {
-        let looks = scope.spawn(|| {
+        let reader = scope.spawn(|| {
             let mut missing = 0;
             while !stop.load(Ordering::Relaxed) {
                 missing += usize::from(!folder.file().exists());
@@ -187,7 +187,7 @@ async fn a_restore_replaces_the_store_atomically() {
             restore_store(&from, &folder.file(), &mut FirstEvent::default()).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
-        looks.join().unwrap()
+        reader.join().unwrap()
     });
     assert_eq!(missing, 0);
 }
@@ -197,10 +197,10 @@ async fn a_damaged_backup_is_not_restored() {
     let (folder, run) = filled().await;
     copy(&folder, "copy.db").unwrap();
     let from = folder.dir.path().join("copy.db");
-    let whole = fs::read(&from).unwrap();
-    fs::write(&from, &whole[..whole.len() / 2]).unwrap();
-    let refused = restore_store(&from, &folder.file(), &mut FirstEvent::default()).unwrap_err();
-    assert!(matches!(refused, StoreError::Corrupt { .. }), "{refused}");
+    let content = fs::read(&from).unwrap();
+    fs::write(&from, &content[..content.len() / 2]).unwrap();
+    let error = restore_store(&from, &folder.file(), &mut FirstEvent::default()).unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     let fixture = folder.fixture(folder.open(OpenMode::Outsider).unwrap());
     fixture.assert_status(run, Status::Waiting, "child").await;
 }
@@ -217,7 +217,7 @@ async fn a_valid_store_has_no_problems() {
 
 #[tokio::test]
 async fn check_reports_every_kind_of_damage() {
-    for (sql, found) in [
+    for (sql, expected) in [
         ("DELETE FROM journal WHERE seq = 4", "journal: the run's record counts 4 events"),
         (
             "DELETE FROM journal WHERE seq = 2",
@@ -237,7 +237,7 @@ async fn check_reports_every_kind_of_damage() {
         let (folder, _) = filled().await;
         connect(&folder.file()).execute_batch(sql).unwrap();
         let problems = problems(&folder.file());
-        assert!(problems.iter().any(|line| line.contains(found)), "{sql}: {problems:?}");
+        assert!(problems.iter().any(|line| line.contains(expected)), "{sql}: {problems:?}");
         // A corrupt store can still be copied, and its copy has the same problems.
         let report = copy(&folder, "copy.db").unwrap();
         assert_eq!(report.problems, checked(&folder.file()).problems, "{sql}");
@@ -247,12 +247,12 @@ async fn check_reports_every_kind_of_damage() {
 #[tokio::test]
 async fn check_reports_damaged_pages_as_problems() {
     let (folder, _) = filled().await;
-    let whole = fs::read(folder.file()).unwrap();
-    let mut flipped = whole.clone();
+    let content = fs::read(folder.file()).unwrap();
+    let mut flipped = content.clone();
     for byte in &mut flipped[8_192 * 3..8_192 * 6] {
         *byte ^= 0x5a;
     }
-    for damaged in [&whole[..whole.len() / 2], &flipped, b"no database", b""] {
+    for damaged in [&content[..content.len() / 2], &flipped, b"no database", b""] {
         fs::write(folder.file(), damaged).unwrap();
         let problems = problems(&folder.file());
         assert!(problems[0].starts_with("pages: "), "{problems:?}");

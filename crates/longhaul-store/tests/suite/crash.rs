@@ -20,9 +20,9 @@ async fn every_scenario_ends_the_same_after_a_crash_in_memory() {
 async fn every_scenario_ends_the_same_after_a_crash_on_a_file() {
     // Each run syncs about fifty times, so only a few scenarios with every kind of crash are
     // used.
-    let chosen = ["once_in_order", "verified", "approval", "wraps_up"];
+    let names = ["once_in_order", "verified", "approval", "wraps_up"];
     let scenarios =
-        recorded_scenarios().into_iter().filter(|scenario| chosen.contains(&scenario.name));
+        recorded_scenarios().into_iter().filter(|scenario| names.contains(&scenario.name));
     let mut run_count = 0;
     for scenario in scenarios {
         run_count += kill_after_every_append(&scenario, in_file)

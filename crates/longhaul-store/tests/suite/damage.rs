@@ -11,12 +11,12 @@ use longhaul_testkit::conformance::store::fixture::claim_request;
 use super::harness::{StoreDir, connect};
 
 /// Checks that the file is rejected as corrupt and left unchanged.
-fn refuses(folder: &StoreDir, why: &str) {
+fn refuses(folder: &StoreDir, reason: &str) {
     let before = fs::read(folder.file()).unwrap();
     for role in [OpenMode::Driver, OpenMode::Outsider] {
         let error = folder.open(role).unwrap_err();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
-        assert!(error.to_string().contains(why), "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
     }
     assert_eq!(fs::read(folder.file()).unwrap(), before, "the file was changed");
 }
@@ -43,11 +43,12 @@ fn a_garbage_file_is_rejected() {
 
 #[test]
 fn databases_of_other_programs_are_not_changed() {
-    for mark in [0, 77] {
+    for application_id in [0, 77] {
         let folder = StoreDir::new();
         let conn = connect(&folder.file());
         conn.execute_batch(&format!(
-            "PRAGMA application_id = {mark}; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1);"
+            "PRAGMA application_id = {application_id}; CREATE TABLE theirs (x); \
+             INSERT INTO theirs VALUES (1);"
         ))
         .unwrap();
         drop(conn);
@@ -65,9 +66,9 @@ fn an_empty_file_becomes_a_store() {
 #[tokio::test]
 async fn a_truncated_file_is_reported_as_corrupt() {
     let folder = filled().await;
-    let whole = fs::read(folder.file()).unwrap();
+    let content = fs::read(folder.file()).unwrap();
     for part in [2, 4, 10] {
-        fs::write(folder.file(), &whole[..whole.len() / part]).unwrap();
+        fs::write(folder.file(), &content[..content.len() / part]).unwrap();
         let damaged = read_everything(&folder).await.unwrap_err();
         assert!(matches!(damaged, StoreError::Corrupt { .. }), "{damaged}");
     }
@@ -76,10 +77,10 @@ async fn a_truncated_file_is_reported_as_corrupt() {
 #[tokio::test]
 async fn flipped_bytes_are_an_error_or_harmless() {
     let folder = filled().await;
-    let whole = fs::read(folder.file()).unwrap();
+    let content = fs::read(folder.file()).unwrap();
     let mut damaged = 0;
-    for offset in (100..whole.len()).step_by(9_973) {
-        let mut flipped = whole.clone();
+    for offset in (100..content.len()).step_by(9_973) {
+        let mut flipped = content.clone();
         for byte in flipped.iter_mut().skip(offset).take(24) {
             *byte ^= 0xa5;
         }
@@ -88,7 +89,7 @@ async fn flipped_bytes_are_an_error_or_harmless() {
             Ok(()) => {}
             Err(StoreError::Corrupt { .. } | StoreError::InvalidEvent { .. }) => damaged += 1,
             // Detected only by the final write; after that nothing more is written.
-            Err(StoreError::Closed { why, .. }) if why.contains("malformed") => damaged += 1,
+            Err(StoreError::Closed { reason, .. }) if reason.contains("malformed") => damaged += 1,
             Err(other) => panic!("at {offset}: {other:?}"),
         }
     }
@@ -150,8 +151,8 @@ async fn a_run_with_an_unknown_event_is_reported_and_never_claimed() {
     let StoreError::InvalidEvent { seq: Seq(2), .. } = error else {
         panic!("{error}");
     };
-    let why = std::error::Error::source(&error).unwrap().to_string();
-    assert!(why.contains("run.teleported"), "{why}");
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("run.teleported"), "{source}");
     assert_eq!(fixture.claim(fixture.worker().await).await, []);
 }
 
@@ -160,7 +161,7 @@ fn a_folder_instead_of_the_store_file_is_rejected() {
     let folder = StoreDir::new();
     fs::create_dir(folder.file()).unwrap();
     assert!(folder.open(OpenMode::Driver).is_err());
-    let below = Path::new("/dev/null/longhaul.db");
-    let options = super::harness::options(below, OpenMode::Driver, &folder.clock);
+    let path = Path::new("/dev/null/longhaul.db");
+    let options = super::harness::options(path, OpenMode::Driver, &folder.clock);
     assert!(open_sqlite_store(options).is_err());
 }

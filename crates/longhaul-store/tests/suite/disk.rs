@@ -57,22 +57,22 @@ async fn a_full_disk_rejects_writes_and_loses_nothing() {
     let folder = StoreDir::new();
     let fixture =
         folder.fixture(open_sqlite_store(options(&file, OpenMode::Driver, &clock)).unwrap());
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let ballast = disk.path().join("ballast");
-    std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let filler_file = disk.path().join("ballast");
+    std::fs::write(&filler_file, vec![0; 1 << 20]).unwrap();
 
-    let acknowledged = fill(&mut held).await * 40 + 2;
-    assert_eq!(fixture.journal(held.run).await.len(), acknowledged);
+    let acknowledged = fill(&mut claimed_run).await * 40 + 2;
+    assert_eq!(fixture.journal(claimed_run.run).await.len(), acknowledged);
 
     // When there is space again, the same driver continues.
-    std::fs::remove_file(&ballast).unwrap();
-    held.append_ok(long_batch()).await;
+    std::fs::remove_file(&filler_file).unwrap();
+    claimed_run.append_ok(long_batch()).await;
     fixture.assert_consistent().await;
-    let run = held.run;
-    drop((fixture, held));
-    let sound: String =
+    let run = claimed_run.run;
+    drop((fixture, claimed_run));
+    let integrity: String =
         connect(&file).query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
-    assert_eq!(sound, "ok");
+    assert_eq!(integrity, "ok");
     let fixture =
         folder.fixture(open_sqlite_store(options(&file, OpenMode::Driver, &clock)).unwrap());
     assert_eq!(fixture.journal(run).await.len(), acknowledged + 40);
@@ -97,7 +97,7 @@ async fn a_store_on_a_read_only_disk_is_opened_read_only() {
     let file = disk.path().join("longhaul.db");
     drop(open_sqlite_store(options(&file, OpenMode::Driver, &clock)).unwrap());
     disk.make_read_only();
-    let refused = |error: &StoreError| matches!(error, StoreError::ReadOnly { .. });
+    let is_read_only = |error: &StoreError| matches!(error, StoreError::ReadOnly { .. });
     for (file, role) in [
         (file.clone(), OpenMode::Driver),
         (disk.path().join("other.db"), OpenMode::Driver),
@@ -105,13 +105,13 @@ async fn a_store_on_a_read_only_disk_is_opened_read_only() {
         (disk.path().join("new/other.db"), OpenMode::Outsider),
     ] {
         let error = open_sqlite_store(options(&file, role, &clock)).unwrap_err();
-        assert!(refused(&error), "{error:?}");
+        assert!(is_read_only(&error), "{error:?}");
     }
     let observer = open_sqlite_store(options(&file, OpenMode::Outsider, &clock)).unwrap();
     assert_eq!(observer.list_runs(RunFilter::default()).await.unwrap(), []);
     let thread = ThreadKey::new("t").unwrap();
     let error = observer.clear_thread(&thread).await.unwrap_err();
-    assert!(refused(&error), "{error:?}");
+    assert!(is_read_only(&error), "{error:?}");
 }
 
 #[tokio::test]
@@ -123,15 +123,15 @@ async fn a_read_only_file_of_an_older_schema_is_read_unmigrated() {
     let file = disk.path().join("longhaul.db");
     drop(open_sqlite_store(options(&file, OpenMode::Driver, &clock)).unwrap());
     disk.make_read_only();
-    let refused =
+    let error =
         open_sqlite_store(newer_build(options(&file, OpenMode::Driver, &clock))).unwrap_err();
-    assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
     let observer =
         open_sqlite_store(newer_build(options(&file, OpenMode::Outsider, &clock))).unwrap();
     assert_eq!(observer.list_runs(RunFilter::default()).await.unwrap(), []);
-    let refused = observer.list_api_keys().await.unwrap_err();
-    assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
-    let message = refused.to_string();
+    let error = observer.list_api_keys().await.unwrap_err();
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
+    let message = error.to_string();
     assert!(message.contains("must first be migrated from version 1 to 2"), "{message}");
 }
 

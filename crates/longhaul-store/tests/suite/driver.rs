@@ -27,9 +27,9 @@ fn a_second_driver_is_told_who_the_first_is() {
     let folder = StoreDir::new();
     let holder = "http://127.0.0.1:4000".to_owned();
     let first = open_sqlite_store(StoreOptions { holder, ..folder.options(OpenMode::Driver) });
-    let refused = folder.open(OpenMode::Driver).unwrap_err();
-    let StoreError::AlreadyDriven { holder, .. } = &refused else {
-        panic!("{refused}");
+    let error = folder.open(OpenMode::Driver).unwrap_err();
+    let StoreError::AlreadyDriven { holder, .. } = &error else {
+        panic!("{error}");
     };
     let pid = std::process::id();
     assert_eq!(*holder, format!("pid {pid}, http://127.0.0.1:4000"));
@@ -57,15 +57,15 @@ async fn a_released_lock_lets_another_process_drive_until_it_ends() {
     let first = folder.drive();
     first.release_driver_lock();
     assert!(!first.has_process_driving_runs().await.unwrap());
-    let refused = first.claim_runs(claim_request(WorkerId::from_bits(1))).await.unwrap_err();
-    assert!(matches!(refused, StoreError::NotDriver { .. }), "{refused}");
+    let error = first.claim_runs(claim_request(WorkerId::from_bits(1))).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotDriver { .. }), "{error}");
     let second = folder.fixture(folder.drive());
-    let held = second.open_and_claim(|_| {}).await;
-    let refused = first.acquire_driver_lock().await.unwrap_err();
-    assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
+    let claimed_run = second.open_and_claim(|_| {}).await;
+    let error = first.acquire_driver_lock().await.unwrap_err();
+    assert!(matches!(error, StoreError::AlreadyDriven { .. }), "{error}");
     assert!(!first.is_driver_process());
-    let run = held.run;
-    drop((second, held));
+    let run = claimed_run.run;
+    drop((second, claimed_run));
     first.acquire_driver_lock().await.unwrap();
     assert!(first.is_driver_process());
     // The run that the second driver held can be claimed again.
@@ -81,16 +81,16 @@ fn deleting_the_store_file_stops_its_driver() {
     let options = folder.options(OpenMode::Driver);
     let file = options.url.trim_start_matches("sqlite:").to_owned();
     let store = open_sqlite_store(StoreOptions {
-        on_fatal: Some(std::sync::Arc::new(move |why: &str| {
-            sender.send(why.to_owned()).unwrap();
+        on_fatal: Some(std::sync::Arc::new(move |reason: &str| {
+            sender.send(reason.to_owned()).unwrap();
         })),
         ..options
     });
     let store = store.unwrap();
     let _watch = store.watch_for_changes();
     std::fs::remove_file(file).unwrap();
-    let why = receiver.recv_timeout(std::time::Duration::from_secs(20));
-    assert!(why.unwrap().contains("moved or deleted"));
+    let reason = receiver.recv_timeout(std::time::Duration::from_secs(20));
+    assert!(reason.unwrap().contains("moved or deleted"));
 }
 
 #[tokio::test]
@@ -99,29 +99,29 @@ async fn nothing_is_acknowledged_once_the_file_is_gone_or_replaced() {
         let folder = StoreDir::new();
         let (sender, receiver) = std::sync::mpsc::channel();
         let store = open_sqlite_store(StoreOptions {
-            on_fatal: Some(std::sync::Arc::new(move |why: &str| {
-                sender.send(why.to_owned()).unwrap();
+            on_fatal: Some(std::sync::Arc::new(move |reason: &str| {
+                sender.send(reason.to_owned()).unwrap();
             })),
             ..folder.options(OpenMode::Driver)
         });
         let fixture = folder.fixture(store.unwrap());
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        held.append_ok(events_batch([progress(1)])).await;
-        let beside = folder.dir.path().join("other.db");
-        std::fs::copy(folder.file(), &beside).unwrap();
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        claimed_run.append_ok(events_batch([progress(1)])).await;
+        let other_file = folder.dir.path().join("other.db");
+        std::fs::copy(folder.file(), &other_file).unwrap();
         match replaced {
-            true => std::fs::rename(beside, folder.file()).unwrap(),
+            true => std::fs::rename(other_file, folder.file()).unwrap(),
             false => std::fs::remove_file(folder.file()).unwrap(),
         }
         for _ in 0..2 {
             let append = AppendRequest {
-                run: held.run,
-                author: held.author(),
+                run: claimed_run.run,
+                author: claimed_run.author(),
                 batch: events_batch([progress(2)]),
             };
-            let lost = fixture.harness.store.append_to_journal(append).await.unwrap_err();
-            assert!(matches!(lost, StoreError::Closed { .. }), "{lost}");
-            assert!(lost.to_string().contains("moved or deleted"), "{lost}");
+            let error = fixture.harness.store.append_to_journal(append).await.unwrap_err();
+            assert!(matches!(error, StoreError::Closed { .. }), "{error}");
+            assert!(error.to_string().contains("moved or deleted"), "{error}");
         }
         // The process is notified once, by the writer or by the watcher.
         assert!(receiver.try_recv().unwrap().contains("moved or deleted"));
@@ -134,9 +134,9 @@ async fn leases_of_an_earlier_boot_are_released() {
     let store = folder.drive();
     assert_eq!(store.boot_count(), 1);
     let fixture = folder.fixture(store);
-    let held = fixture.open_and_claim(|_| {}).await;
-    let (run, worker) = (held.run, held.worker);
-    drop((fixture, held));
+    let claimed_run = fixture.open_and_claim(|_| {}).await;
+    let (run, worker) = (claimed_run.run, claimed_run.worker);
+    drop((fixture, claimed_run));
 
     let store = folder.drive();
     assert_eq!(store.boot_count(), 2);
@@ -145,8 +145,8 @@ async fn leases_of_an_earlier_boot_are_released() {
     // Worker ids are new at every boot: the old worker is dead.
     assert_eq!(fixture.heartbeat(worker).await.liveness, WorkerLiveness::Dead);
     assert_eq!(fixture.claim(worker).await, []);
-    let again = fixture.claim_one(fixture.worker().await).await;
-    assert_eq!((again.run, again.epoch.0), (run, 2));
+    let reclaimed = fixture.claim_one(fixture.worker().await).await;
+    assert_eq!((reclaimed.run, reclaimed.epoch.0), (run, 2));
     assert_eq!(fixture.kinds(run).await, ["run.created", "run.claimed", "run.claimed"]);
 }
 
@@ -167,25 +167,25 @@ async fn an_outsider_can_submit_append_close_and_read() {
 async fn an_outsider_can_not_claim_runs() {
     let folder = StoreDir::new();
     let driver = folder.fixture(folder.drive());
-    let held = driver.open_and_claim(|_| {}).await;
+    let claimed_run = driver.open_and_claim(|_| {}).await;
     let outsider = folder.open(OpenMode::Outsider).unwrap();
     let prune =
         PruneRequest { runs_older_than: Millis::ZERO, blobs_older_than: Millis::ZERO, limit: 1 };
     let append = longhaul_core::port::store::AppendRequest {
-        run: held.run,
-        author: held.author(),
+        run: claimed_run.run,
+        author: claimed_run.author(),
         batch: events_batch([progress(1)]),
     };
-    assert!(matches!(held.author(), JournalAuthor::Driver { .. }));
-    let refused = [
-        outsider.claim_runs(claim_request(held.worker)).await.err(),
-        outsider.heartbeat(heartbeat(held.worker)).await.err(),
+    assert!(matches!(claimed_run.author(), JournalAuthor::Driver { .. }));
+    let errors = [
+        outsider.claim_runs(claim_request(claimed_run.worker)).await.err(),
+        outsider.heartbeat(heartbeat(claimed_run.worker)).await.err(),
         outsider.prune_old_data(prune).await.err(),
         outsider.append_to_journal(append).await.err(),
         outsider.repair_inconsistent_rows().await.err(),
         outsider.due_timers(1).await.err(),
     ];
-    for error in refused {
+    for error in errors {
         assert!(matches!(error, Some(StoreError::NotDriver { .. })), "{error:?}");
     }
 }
@@ -280,9 +280,9 @@ impl Clock for FastClock {
 #[tokio::test]
 async fn a_slow_query_times_out() {
     let folder = StoreDir::new();
-    let hurry = std::sync::Arc::new(FastClock::default());
+    let fast_clock = std::sync::Arc::new(FastClock::default());
     let store =
-        open_sqlite_store(StoreOptions { clock: hurry, ..folder.options(OpenMode::Driver) });
+        open_sqlite_store(StoreOptions { clock: fast_clock, ..folder.options(OpenMode::Driver) });
     let fixture = folder.fixture(store.unwrap());
     let runs = (0..3_000).map(|_| fixture.new_run(|_| {})).collect();
     fixture.open_runs(runs).await;

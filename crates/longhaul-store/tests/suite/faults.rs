@@ -39,12 +39,14 @@ impl FaultTrial {
         let recorder = Arc::clone(&errors);
         let store = open_sqlite_store(StoreOptions {
             fault_injector: Some(faults.clone()),
-            on_fatal: Some(Arc::new(move |why| recorder.lock().unwrap().push(why.to_owned()))),
+            on_fatal: Some(Arc::new(move |reason| {
+                recorder.lock().unwrap().push(reason.to_owned())
+            })),
             ..folder.options(OpenMode::Driver)
         });
         let fixture = folder.fixture(store.unwrap());
-        let held = fixture.open_and_claim(|_| {}).await;
-        Self { folder, faults, fatal_errors: errors, fixture, claimed: held }
+        let claimed_run = fixture.open_and_claim(|_| {}).await;
+        Self { folder, faults, fatal_errors: errors, fixture, claimed: claimed_run }
     }
 
     /// Parks the run in a commit that fails.
@@ -95,9 +97,9 @@ async fn a_failed_sync_closes_the_store_for_writes() {
         assert_eq!(trial.fatal_errors.lock().unwrap().len(), 1, "the fatal hook is called once");
 
         // The next process finds either the whole batch or none of it.
-        let FaultTrial { folder, fixture, claimed: held, .. } = trial;
-        let run = held.run;
-        drop((fixture, held));
+        let FaultTrial { folder, fixture, claimed: claimed_run, .. } = trial;
+        let run = claimed_run.run;
+        drop((fixture, claimed_run));
         let fixture = folder.fixture(folder.drive());
         let kinds = fixture.kinds(run).await;
         assert_eq!(kinds.contains(&"run.waiting"), is_stored, "{kinds:?}");
@@ -146,28 +148,32 @@ async fn a_store_at_its_file_size_limit_stays_consistent() {
         ..folder.options(OpenMode::Driver)
     });
     let fixture = folder.fixture(store.unwrap());
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let acknowledged = fill(&mut held).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let acknowledged = fill(&mut claimed_run).await;
     // All acknowledged events are there after reopening, and larger writes succeed without the
     // limit.
-    let run = held.run;
+    let run = claimed_run.run;
     let before = fixture.journal(run).await.len();
-    drop((fixture, held));
+    drop((fixture, claimed_run));
     let fixture = folder.fixture(folder.drive());
     assert_eq!(fixture.journal(run).await.len(), before);
     assert_eq!(before, acknowledged * 40 + 2, "exactly the acknowledged events are stored");
-    let mut held = fixture.claim_one(fixture.worker().await).await;
-    held.append_ok(long_batch()).await;
+    let mut claimed_run = fixture.claim_one(fixture.worker().await).await;
+    claimed_run.append_ok(long_batch()).await;
     fixture.assert_consistent().await;
 }
 
 /// Appends long events until the disk is full. Returns how many appends were acknowledged.
-pub(crate) async fn fill(held: &mut ClaimedRun) -> usize {
-    let store = Arc::clone(&held.fixture.harness.store);
+pub(crate) async fn fill(claimed_run: &mut ClaimedRun) -> usize {
+    let store = Arc::clone(&claimed_run.fixture.harness.store);
     for count in 0..100_000 {
-        let append = AppendRequest { run: held.run, author: held.author(), batch: long_batch() };
+        let append = AppendRequest {
+            run: claimed_run.run,
+            author: claimed_run.author(),
+            batch: long_batch(),
+        };
         match store.append_to_journal(append).await {
-            Ok(AppendResult::Committed { seq, .. }) => held.last = seq,
+            Ok(AppendResult::Committed { seq, .. }) => claimed_run.last = seq,
             Ok(other) => panic!("{other:?}"),
             Err(StoreError::DiskFull { .. }) => return count,
             Err(other) => panic!("{other}"),

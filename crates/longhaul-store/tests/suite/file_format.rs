@@ -23,9 +23,9 @@ fn a_new_file_has_the_right_pragmas() {
         let sql = format!("SELECT CAST((SELECT * FROM pragma_{name}) AS TEXT)");
         conn.query_row(&sql, (), |row| row.get(0)).unwrap()
     };
-    let found = ["page_size", "auto_vacuum", "journal_mode", "application_id", "user_version"];
-    let mark = i32::from_be_bytes(*b"Lhul").to_string();
-    assert_eq!(found.map(pragma), ["8192", "2", "wal", mark.as_str(), "1"]);
+    let names = ["page_size", "auto_vacuum", "journal_mode", "application_id", "user_version"];
+    let application_id = i32::from_be_bytes(*b"Lhul").to_string();
+    assert_eq!(names.map(pragma), ["8192", "2", "wal", application_id.as_str(), "1"]);
     drop(store);
 }
 
@@ -63,7 +63,7 @@ fn every_table_is_strict_and_only_narrow_ones_lack_a_rowid() {
 async fn long_bodies_are_stored_once_by_hash() {
     let folder = StoreDir::new();
     let fixture = folder.fixture(folder.drive());
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let long_progress = |length: usize| {
         Event::ProgressReported(ProgressReported {
             percent: 1,
@@ -71,37 +71,37 @@ async fn long_bodies_are_stored_once_by_hash() {
         })
     };
     let (short, long) = (long_progress(8_000), long_progress(20_000));
-    held.append_ok(events_batch([short.clone(), long.clone(), long.clone()])).await;
+    claimed_run.append_ok(events_batch([short.clone(), long.clone(), long.clone()])).await;
     let page = fixture.harness.store.read_journal(JournalReadRequest {
-        run: held.run,
+        run: claimed_run.run,
         after: Seq(2),
         limit: 10,
     });
     let entries = page.await.unwrap().entries;
-    let read: Vec<&Event> = entries.iter().map(|entry| &entry.event).collect();
-    assert_eq!(read, [&short, &long, &long]);
+    let events: Vec<&Event> = entries.iter().map(|entry| &entry.event).collect();
+    assert_eq!(events, [&short, &long, &long]);
     let conn = connect(&folder.file());
     let count = |sql: &str| -> i64 { conn.query_row(sql, (), |row| row.get(0)).unwrap() };
     assert_eq!(count("SELECT count(*) FROM blob"), 1);
     assert_eq!(count("SELECT count(*) FROM journal WHERE blob IS NOT NULL"), 2);
     assert_eq!(count("SELECT max(length(body)) > 8192 FROM journal"), 0);
     // A repeated append is recognized by its content, whether that is in the row or in a blob.
-    let mut late = held.clone();
+    let mut late = claimed_run.clone();
     late.last = Seq(2);
     late.append_ok(events_batch([short, long.clone(), long])).await;
-    assert_eq!(fixture.row(held.run).await.last_seq, Seq(5));
+    assert_eq!(fixture.row(claimed_run.run).await.last_seq, Seq(5));
 }
 
 #[tokio::test]
 async fn pruning_removes_every_row_of_a_run() {
     let folder = StoreDir::new();
     let fixture = folder.fixture(folder.drive());
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let blob = Blob::new(b"content".to_vec());
     let hash = blob.hash();
-    held.change(RowChange::PutBlob(blob)).await;
+    claimed_run.change(RowChange::PutBlob(blob)).await;
     let gate = fixture.ids.gate();
-    held.append_ok(raise_gate_batch(gate_spec(gate))).await;
+    claimed_run.append_ok(raise_gate_batch(gate_spec(gate))).await;
     let link = GateLinkRow {
         hash,
         gate,
@@ -110,7 +110,9 @@ async fn pruning_removes_every_row_of_a_run() {
         by: "key:ops".to_owned(),
     };
     fixture.harness.auth.add_gate_link(link).await.unwrap();
-    held.append_ok(end_batch().with_change(close_gate(gate, GateTransition::Withdrawn))).await;
+    claimed_run
+        .append_ok(end_batch().with_change(close_gate(gate, GateTransition::Withdrawn)))
+        .await;
     // The run that was written last is never pruned.
     fixture.open(|_| {}).await;
     let prune = async || {
@@ -125,11 +127,11 @@ async fn pruning_removes_every_row_of_a_run() {
     };
     assert_eq!(prune().await, (0, 0));
     assert!(fixture.harness.records.blob(hash).await.unwrap().is_some());
-    assert!(names(&folder, &held.run.bytes()).len() > 4);
+    assert!(names(&folder, &claimed_run.run.bytes()).len() > 4);
     assert_eq!(names(&folder, &gate.bytes()), ["gate.id", "gate_link.gate"]);
     assert_eq!(prune().await, (1, 1));
     assert!(fixture.harness.records.blob(hash).await.unwrap().is_none());
-    for bytes in [&held.run.bytes()[..], &gate.bytes(), hash.bytes()] {
+    for bytes in [&claimed_run.run.bytes()[..], &gate.bytes(), hash.bytes()] {
         assert_eq!(names(&folder, bytes), [""; 0]);
     }
 }
@@ -145,12 +147,12 @@ fn names(folder: &StoreDir, bytes: &[u8]) -> Vec<String> {
         .unwrap();
     let columns = columns.query_map((), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     let columns: Vec<(String, String)> = columns.collect::<Result<_, _>>().unwrap();
-    let holds = |(table, column): &(String, String)| -> bool {
+    let contains_bytes = |(table, column): &(String, String)| -> bool {
         let sql = format!("SELECT count(*) > 0 FROM {table} WHERE {column} = ?1");
         conn.query_row(&sql, [bytes], |row| row.get(0)).unwrap()
     };
-    let found = columns.iter().filter(|column| holds(column));
-    found.map(|(table, column)| format!("{table}.{column}")).collect()
+    let matching = columns.iter().filter(|column| contains_bytes(column));
+    matching.map(|(table, column)| format!("{table}.{column}")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,15 +166,15 @@ async fn concurrent_drivers_and_readers_leave_no_gap() {
     let worker = fixture.worker().await;
     let mut tasks = JoinSet::new();
     for _ in 0..RUNS {
-        let mut held = fixture.claim_one(worker).await;
+        let mut claimed_run = fixture.claim_one(worker).await;
         tasks.spawn(async move {
             for percent in 0..FACTS {
                 let batch: JournalBatch = events_batch([progress(percent)]);
-                held.append_ok(batch).await;
-                let last_seq = held.fixture.row(held.run).await.last_seq;
-                assert_eq!(last_seq, held.last, "a driver reads what it wrote");
+                claimed_run.append_ok(batch).await;
+                let last_seq = claimed_run.fixture.row(claimed_run.run).await.last_seq;
+                assert_eq!(last_seq, claimed_run.last, "a driver reads what it wrote");
             }
-            let entries = held.fixture.journal(held.run).await.len();
+            let entries = claimed_run.fixture.journal(claimed_run.run).await.len();
             assert_eq!(entries, usize::from(FACTS) + 2);
         });
     }
@@ -189,24 +191,25 @@ async fn a_refused_append_does_not_affect_its_commit_group() {
     let worker = fixture.worker().await;
     let mut tasks = JoinSet::new();
     for number in 0..32 {
-        let mut held = fixture.claim_one(worker).await;
+        let mut claimed_run = fixture.claim_one(worker).await;
         tasks.spawn(async move {
             let withdrawn = GateUpdate {
-                gate: held.fixture.ids.gate(),
+                gate: claimed_run.fixture.ids.gate(),
                 seen_answers: None,
                 transition: GateTransition::Withdrawn,
             };
             for _ in 0..20 {
                 if number % 4 == 0 {
                     // The gate is checked after the head was already updated.
-                    let appended = held.change(RowChange::UpdateGate(withdrawn.clone())).await;
+                    let appended =
+                        claimed_run.change(RowChange::UpdateGate(withdrawn.clone())).await;
                     assert_eq!(appended, AppendResult::Refused(AppendRefusalReason::GateNotFound));
                 } else {
-                    held.append_ok(events_batch([progress(1)])).await;
+                    claimed_run.append_ok(events_batch([progress(1)])).await;
                 }
             }
             let expected = if number % 4 == 0 { 2 } else { 22 };
-            assert_eq!(held.fixture.journal(held.run).await.len(), expected);
+            assert_eq!(claimed_run.fixture.journal(claimed_run.run).await.len(), expected);
         });
     }
     tasks.join_all().await;
@@ -235,7 +238,7 @@ fn the_benchmark_uses_the_given_stopwatch() {
     let conn = connect(&folder.file());
     let sql =
         "SELECT count(*), sum(last) FROM journal, (SELECT sum(last_seq) AS last FROM run_head)";
-    let (lines, _): (i64, i64) =
+    let (row_count, _): (i64, i64) =
         conn.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    assert_eq!(lines, 50);
+    assert_eq!(row_count, 50);
 }

@@ -25,8 +25,8 @@ async fn a_store_file_is_private_to_its_owner() {
     let store =
         open_sqlite_store(options(&dir.join("longhaul.db"), OpenMode::Driver, &folder.clock));
     let fixture = folder.fixture(store.unwrap());
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.append_ok(events_batch([progress(1)])).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.append_ok(events_batch([progress(1)])).await;
     let expected = ["driver.lock", "longhaul.db", "longhaul.db-shm", "longhaul.db-wal"];
     assert_eq!(names(&dir), expected);
     for folder in [dir.as_path(), dir.parent().unwrap()] {
@@ -54,21 +54,21 @@ fn the_mode_of_an_existing_file_is_kept() {
 #[test]
 fn a_symlink_does_not_admit_a_second_driver() {
     let folder = StoreDir::new();
-    let elsewhere = StoreDir::new();
+    let other_dir = StoreDir::new();
     // One link is created before its target exists, the other one after.
-    symlink(folder.file(), elsewhere.file()).unwrap();
-    let first = elsewhere.drive();
-    assert_eq!(names(elsewhere.dir.path()), ["longhaul.db"]);
-    for again in [&folder, &elsewhere] {
-        let refused = again.open(OpenMode::Driver).unwrap_err();
-        assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
+    symlink(folder.file(), other_dir.file()).unwrap();
+    let first = other_dir.drive();
+    assert_eq!(names(other_dir.dir.path()), ["longhaul.db"]);
+    for dir in [&folder, &other_dir] {
+        let error = dir.open(OpenMode::Driver).unwrap_err();
+        assert!(matches!(error, StoreError::AlreadyDriven { .. }), "{error}");
     }
     drop(first);
-    let other = elsewhere.dir.path().join("other.db");
+    let other = other_dir.dir.path().join("other.db");
     symlink("longhaul.db", &other).unwrap();
     let _first = folder.drive();
-    let refused = open_sqlite_store(options(&other, OpenMode::Driver, &folder.clock)).unwrap_err();
-    assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
+    let error = open_sqlite_store(options(&other, OpenMode::Driver, &folder.clock)).unwrap_err();
+    assert!(matches!(error, StoreError::AlreadyDriven { .. }), "{error}");
 }
 
 #[test]
@@ -83,20 +83,20 @@ fn a_symlink_cycle_is_rejected() {
 #[test]
 fn a_symlink_instead_of_the_lock_file_is_not_followed() {
     let folder = StoreDir::new();
-    let precious = folder.dir.path().join("precious");
-    std::fs::write(&precious, "mine").unwrap();
-    symlink(&precious, folder.dir.path().join("driver.lock")).unwrap();
+    let user_file = folder.dir.path().join("precious");
+    std::fs::write(&user_file, "mine").unwrap();
+    symlink(&user_file, folder.dir.path().join("driver.lock")).unwrap();
     folder.open(OpenMode::Driver).unwrap_err();
-    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+    assert_eq!(std::fs::read_to_string(&user_file).unwrap(), "mine");
 }
 
 #[test]
 fn special_files_are_rejected_without_blocking() {
     let folder = StoreDir::new();
-    let made = std::process::Command::new("mkfifo").arg(folder.file()).status();
-    assert!(made.unwrap().success());
-    let refused = folder.open(OpenMode::Outsider).unwrap_err().to_string();
-    assert!(refused.contains("not a regular file"), "{refused}");
+    let status = std::process::Command::new("mkfifo").arg(folder.file()).status();
+    assert!(status.unwrap().success());
+    let message = folder.open(OpenMode::Outsider).unwrap_err().to_string();
+    assert!(message.contains("not a regular file"), "{message}");
 }
 
 /// SQLite interprets a name that begins with `file:` as a URI, which may refer to another file and
@@ -119,12 +119,12 @@ fn file_names_are_never_parsed_as_urls_or_sql() {
         assert_eq!(names(folder.dir.path()), expected);
     }
     let folder = StoreDir::new();
-    let victim = folder.dir.path().join("victim.db");
-    connect(&victim).execute_batch("CREATE TABLE mine (a)").unwrap();
-    let before = std::fs::read(&victim).unwrap();
-    let url = format!("sqlite:file:{}", victim.display());
+    let other_db = folder.dir.path().join("victim.db");
+    connect(&other_db).execute_batch("CREATE TABLE mine (a)").unwrap();
+    let before = std::fs::read(&other_db).unwrap();
+    let url = format!("sqlite:file:{}", other_db.display());
     let clock = std::sync::Arc::new(folder.clock);
-    let refused = open_sqlite_store(StoreOptions::new(url, OpenMode::Outsider, clock)).unwrap_err();
-    assert!(matches!(refused, StoreError::InvalidUrl { .. }), "{refused}");
-    assert_eq!(std::fs::read(&victim).unwrap(), before);
+    let error = open_sqlite_store(StoreOptions::new(url, OpenMode::Outsider, clock)).unwrap_err();
+    assert!(matches!(error, StoreError::InvalidUrl { .. }), "{error}");
+    assert_eq!(std::fs::read(&other_db).unwrap(), before);
 }

@@ -57,11 +57,11 @@ impl OldStore {
     async fn new() -> Self {
         let folder = StoreDir::new();
         let fixture = folder.fixture(folder.drive());
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
-        held.append_ok(events_batch([progress(7)])).await;
-        let run = held.run;
-        drop((fixture, held));
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        claimed_run.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
+        claimed_run.append_ok(events_batch([progress(7)])).await;
+        let run = claimed_run.run;
+        drop((fixture, claimed_run));
         Self { folder, run }
     }
 
@@ -120,9 +120,9 @@ async fn an_older_file_is_migrated_with_its_content() {
         assert_eq!(old.schema(), steps(&NEW_NAMES));
         assert_eq!(old.rows_of_later(), [old.run]);
         assert_eq!(fixture.harness.auth.list_api_keys().await.unwrap().len(), 1);
-        let mut held = fixture.claim_one(fixture.worker().await).await;
-        assert_eq!(held.run, old.run);
-        held.append_ok(events_batch([progress(8)])).await;
+        let mut claimed_run = fixture.claim_one(fixture.worker().await).await;
+        assert_eq!(claimed_run.run, old.run);
+        claimed_run.append_ok(events_batch([progress(8)])).await;
         fixture.assert_consistent().await;
     }
 }
@@ -132,10 +132,11 @@ async fn an_older_file_is_migrated_with_its_content() {
 async fn an_outsider_does_not_migrate_a_driven_file() {
     let old = OldStore::new().await;
     // The lock belongs to the directory, so a driver of another file in it also holds the lock.
-    let beside = old.folder.dir.path().join("beside.db");
-    let driver = open_sqlite_store(options(&beside, OpenMode::Driver, &old.folder.clock)).unwrap();
-    let refused = old.open(OpenMode::Outsider).unwrap_err();
-    assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
+    let other_file = old.folder.dir.path().join("beside.db");
+    let driver =
+        open_sqlite_store(options(&other_file, OpenMode::Driver, &old.folder.clock)).unwrap();
+    let error = old.open(OpenMode::Outsider).unwrap_err();
+    assert!(matches!(error, StoreError::AlreadyDriven { .. }), "{error}");
     assert_eq!(old.schema(), steps(&OLD_NAMES));
     drop(driver);
     old.open(OpenMode::Outsider).unwrap();
@@ -152,8 +153,8 @@ async fn an_older_file_on_a_full_disk_is_read_unmigrated() {
         })
     };
     let is_full = |error: &StoreError| matches!(error, StoreError::DiskFull { .. });
-    let refused = open_on_full_disk(OpenMode::Driver).unwrap_err();
-    assert!(is_full(&refused), "{refused}");
+    let error = open_on_full_disk(OpenMode::Driver).unwrap_err();
+    assert!(is_full(&error), "{error}");
 
     let observer = open_on_full_disk(OpenMode::Outsider).unwrap();
     assert!(observer.get_run(old.run).await.unwrap().is_some());
@@ -161,13 +162,13 @@ async fn an_older_file_on_a_full_disk_is_read_unmigrated() {
     // Tables that the older build did not have can't be read, and reads fail instead of returning
     // nothing.
     let hash = Hash::digest(b"ops");
-    let refused = [
+    let errors = [
         observer.list_api_keys().await.err(),
         observer.find_api_key(hash).await.err(),
         observer.record_api_key_use(hash).await.err(),
         observer.add_api_key(new_key("ops")).await.err(),
     ];
-    for error in refused {
+    for error in errors {
         let error = error.unwrap();
         assert!(is_full(&error), "{error}");
     }

@@ -79,18 +79,18 @@ async fn child() {
         ..super::harness::options(&PathBuf::from(file), OpenMode::Driver, &folder.clock)
     });
     let fixture = folder.fixture(store.unwrap());
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    print_line(held.run.to_string());
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    print_line(claimed_run.run.to_string());
     loop {
         wait();
         let append = AppendRequest {
-            run: held.run,
-            author: held.author(),
+            run: claimed_run.run,
+            author: claimed_run.author(),
             batch: events_batch([progress(1)]),
         };
         match fixture.harness.store.append_to_journal(append).await {
             Ok(AppendResult::Committed { seq, .. }) => {
-                held.last = seq;
+                claimed_run.last = seq;
                 print_line(format!("at {seq}"));
             }
             Ok(other) => print_line(format!("{other:?}")),
@@ -109,9 +109,9 @@ async fn a_killed_driver_loses_nothing_and_its_runs_continue_at_once() {
         driver.resume();
         assert_eq!(driver.next_line(), format!("at {seq}"));
     }
-    let refused = folder.open(OpenMode::Driver).unwrap_err();
+    let error = folder.open(OpenMode::Driver).unwrap_err();
     let holder = format!("pid {}, the child", driver.child.id());
-    assert!(refused.to_string().contains(&holder), "{refused}");
+    assert!(error.to_string().contains(&holder), "{error}");
     let outsider = folder.fixture(folder.open(OpenMode::Outsider).unwrap());
     outsider.assert_status(run, Status::Running, "").await;
     drop(driver);
@@ -120,9 +120,9 @@ async fn a_killed_driver_loses_nothing_and_its_runs_continue_at_once() {
     assert_eq!(fixture.row(run).await.last_seq.0, 19);
     assert_eq!(fixture.journal(run).await.len(), 19);
     fixture.assert_status(run, Status::Running, "worker").await;
-    let mut held = fixture.claim_one(fixture.worker().await).await;
-    assert_eq!((held.run, held.epoch.0), (run, 2));
-    held.append_ok(events_batch([progress(2)])).await;
+    let mut claimed_run = fixture.claim_one(fixture.worker().await).await;
+    assert_eq!((claimed_run.run, claimed_run.epoch.0), (run, 2));
+    claimed_run.append_ok(events_batch([progress(2)])).await;
     fixture.assert_consistent().await;
 }
 

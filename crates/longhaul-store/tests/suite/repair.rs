@@ -30,8 +30,9 @@ async fn inconsistent_rows_are_found_page_by_page() {
             assert_eq!(found, expected, "{order}, round {round}");
         }
     }
-    let queued: i64 = conn.query_row("SELECT count(*) FROM ready", (), |row| row.get(0)).unwrap();
-    assert_eq!(queued, RUNS as i64);
+    let ready_count: i64 =
+        conn.query_row("SELECT count(*) FROM ready", (), |row| row.get(0)).unwrap();
+    assert_eq!(ready_count, RUNS as i64);
 }
 
 #[tokio::test]

@@ -69,11 +69,11 @@ async fn many_runs_are_pruned_in_many_transactions() {
 async fn a_long_journal_is_pruned_in_many_transactions() {
     let folder = StoreDir::new();
     let (store_fixture, commits) = fixture(&folder);
-    let mut held = store_fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = store_fixture.open_and_claim(|_| {}).await;
     for _ in 0..10 {
-        held.append_ok(events_batch(vec![progress(1); 500])).await;
+        claimed_run.append_ok(events_batch(vec![progress(1); 500])).await;
     }
-    held.end().await;
+    claimed_run.end().await;
     let (pruned, commits) = prune(&store_fixture, &commits).await;
     assert_eq!(pruned.runs, 1);
     assert!(commits >= 5, "{commits}");

@@ -411,27 +411,29 @@ macro_rules! store_checks_as_list {
 pub const CHECKS: &[Check] = crate::each_store_check! { store_checks_as_list () };
 
 /// Runs the check with this name on a new store.
-pub fn run_named<H>(fresh: impl FnOnce() -> H + Send + 'static, name: &str)
+pub fn run_named<H>(new_harness: impl FnOnce() -> H + Send + 'static, name: &str)
 where
     H: Future<Output = Harness> + Send + 'static,
 {
     let check = CHECKS.iter().find(|(check_name, _)| *check_name == name);
     let (_, check) = check.unwrap_or_else(|| panic!("there is no check named {name}"));
-    run_check(fresh, *check);
+    run_check(new_harness, *check);
 }
 
 /// Runs one check on a new store, in a runtime of its own. Afterwards a repair must find
 /// nothing.
-pub fn run_check<H>(fresh: impl FnOnce() -> H, check: fn(StoreFixture) -> BoxFuture<'static, ()>)
-where
+pub fn run_check<H>(
+    new_harness: impl FnOnce() -> H,
+    check: fn(StoreFixture) -> BoxFuture<'static, ()>,
+) where
     H: Future<Output = Harness> + Send + 'static,
 {
-    run_boxed(Box::pin(fresh()), check);
+    run_boxed(Box::pin(new_harness()), check);
 }
 
 /// Takes boxed futures, so that the checks are compiled once and not again for every store.
 fn run_boxed(
-    fresh: BoxFuture<'static, Harness>,
+    new_harness: BoxFuture<'static, Harness>,
     check: fn(StoreFixture) -> BoxFuture<'static, ()>,
 ) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -440,7 +442,7 @@ fn run_boxed(
         .build()
         .expect("create a runtime");
     runtime.block_on(async {
-        let fixture = StoreFixture::new(fresh.await);
+        let fixture = StoreFixture::new(new_harness.await);
         check(fixture.clone()).await;
         fixture.assert_consistent().await;
     });

@@ -51,9 +51,9 @@ impl Tx<'_> {
         account.cap_micro_usd = raised_cap(account.cap_micro_usd, raise.micro_usd);
         account.cap_tokens = raised_cap(account.cap_tokens, raise.tokens);
         self.tables.accounts.insert(root, account);
-        let waits = |state: &State| matches!(state, State::Parked { reason: "budget", .. });
+        let is_waiting = |state: &State| matches!(state, State::Parked { reason: "budget", .. });
         let heads = self.tables.heads.iter();
-        let waiting = heads.filter(|(_, head)| waits(&head.state)).map(|(run, _)| *run);
+        let waiting = heads.filter(|(_, head)| is_waiting(&head.state)).map(|(run, _)| *run);
         let waiting: Vec<RunId> =
             waiting.filter(|run| self.tables.account_root(*run) == root).collect();
         waiting.into_iter().for_each(|run| self.wake(run));
@@ -75,16 +75,16 @@ impl Tx<'_> {
     /// Queues a parked run until the budget covers this amount, or wakes it if it is its turn. A run
     /// that is queued already keeps its place.
     pub(crate) fn queue_run_for_budget(&mut self, run: RunId, needed: BudgetAmount) {
-        let place = self.tables.budget_place(run);
-        let place = place.unwrap_or_else(|| self.tables.next_row_id());
-        self.tables.budget_waits.insert(place, (run, needed));
+        let row_id = self.tables.budget_place(run);
+        let row_id = row_id.unwrap_or_else(|| self.tables.next_row_id());
+        self.tables.budget_waits.insert(row_id, (run, needed));
         self.wake_budget_waits(self.tables.account_root(run));
     }
 
     /// Removes a run from the queue of its budget, and wakes the runs behind it whose turn it is.
     pub(crate) fn remove_run_from_budget_queue(&mut self, run: RunId) {
-        if let Some(place) = self.tables.budget_place(run) {
-            self.tables.budget_waits.remove(&place);
+        if let Some(row_id) = self.tables.budget_place(run) {
+            self.tables.budget_waits.remove(&row_id);
             self.wake_budget_waits(self.tables.account_root(run));
         }
     }
@@ -103,7 +103,7 @@ impl Tx<'_> {
 impl Tables {
     fn budget_place(&self, run: RunId) -> Option<u64> {
         let mut waits = self.budget_waits.iter();
-        waits.find(|(_, (waiting, _))| *waiting == run).map(|(place, _)| *place)
+        waits.find(|(_, (queued_run, _))| *queued_run == run).map(|(row_id, _)| *row_id)
     }
 
     /// Returns the queue of an account. A run counts only while it is ready, claimed, or waits for

@@ -36,9 +36,9 @@ impl Tx<'_> {
             JournalAuthor::Driver { epoch, .. } => epoch,
             JournalAuthor::Outsider | JournalAuthor::Closer { .. } => head.epoch,
         };
-        let growth = JournalAppend { run, epoch, events: &batch.events };
-        if let Some(instead) = self.rejection(author, &head, &growth, &batch) {
-            return Ok(instead);
+        let journal_append = JournalAppend { run, epoch, events: &batch.events };
+        if let Some(rejection) = self.rejection(author, &head, &journal_append, &batch) {
+            return Ok(rejection);
         }
         if author == JournalAuthor::Outsider {
             self.wake_by_events(run, &batch.events);
@@ -66,8 +66,8 @@ impl Tx<'_> {
         changes: Vec<RowChange>,
     ) -> Result<(), Rollback<AppendResult>> {
         changes.into_iter().try_for_each(|change| {
-            self.change(run, change).map_err(|undo| match undo {
-                Rollback::Answer(why) => Rollback::Answer(AppendResult::Refused(why)),
+            self.change(run, change).map_err(|rollback| match rollback {
+                Rollback::Answer(reason) => Rollback::Answer(AppendResult::Refused(reason)),
                 Rollback::Error(error) => Rollback::Error(error),
             })
         })
@@ -79,22 +79,22 @@ impl Tx<'_> {
         &self,
         author: JournalAuthor,
         head: &Head,
-        growth: &JournalAppend<'_>,
+        append: &JournalAppend<'_>,
         batch: &JournalBatch,
     ) -> Option<AppendResult> {
-        let (after, holds, any_epoch) = match author {
+        let (after, may_append, any_epoch) = match author {
             JournalAuthor::Outsider => {
                 let is_late = head.state.is_ended() && !batch.events.is_empty();
                 return is_late.then_some(AppendResult::RunEnded);
             }
             JournalAuthor::Driver { worker, epoch, after } => {
-                let holds = match head.state {
-                    State::Leased(by) => {
-                        let unfenced = matches!(
+                let may_append = match head.state {
+                    State::Leased(holder) => {
+                        let is_fence_broken = matches!(
                             self.broken_rule,
                             Some(BrokenRule::Fence | BrokenRule::Driver)
                         );
-                        unfenced || (by == worker && head.epoch == epoch)
+                        is_fence_broken || (holder == worker && head.epoch == epoch)
                     }
                     State::Ready
                     | State::Parked { .. }
@@ -102,38 +102,38 @@ impl Tx<'_> {
                     | State::Paused
                     | State::Ended { .. } => false,
                 };
-                (after, holds, false)
+                (after, may_append, false)
             }
             JournalAuthor::Closer { after } => {
-                let holds = match head.state {
+                let may_append = match head.state {
                     State::Ready | State::Parked { .. } | State::LaneWait | State::Paused => true,
                     State::Leased(_) | State::Ended { .. } => false,
                 };
                 // A closer has no epoch. The run may have been claimed between two attempts,
                 // which does not invalidate what the closer has written.
-                (after, holds, true)
+                (after, may_append, true)
             }
         };
-        let drives = matches!(author, JournalAuthor::Driver { .. });
-        let blind = match self.broken_rule {
+        let is_driver = matches!(author, JournalAuthor::Driver { .. });
+        let skips_seq_check = match self.broken_rule {
             Some(BrokenRule::Park) => is_park(batch),
-            Some(BrokenRule::Driver) => drives,
+            Some(BrokenRule::Driver) => is_driver,
             Some(BrokenRule::Fence | BrokenRule::LanePromotion | BrokenRule::ChainLane) | None => {
                 false
             }
         };
-        if holds && (head.last_seq == after || blind) {
+        if may_append && (head.last_seq == after || skips_seq_check) {
             return None;
         }
         // The response to an append may have been lost: if the same events are in the journal
         // already, the append has succeeded.
-        if self.is_already_written(after, growth, any_epoch) {
-            let seq = after.plus(growth.events.len() as u64);
+        if self.is_already_written(after, append, any_epoch) {
+            let seq = after.plus(append.events.len() as u64);
             return Some(AppendResult::Committed { seq, now: self.now });
         }
         Some(if head.state.is_ended() {
             AppendResult::RunEnded
-        } else if drives && !holds {
+        } else if is_driver && !may_append {
             AppendResult::Fenced
         } else {
             AppendResult::Conflict

@@ -35,8 +35,8 @@ impl Tx<'_> {
     /// Adds a key. Returns `false` if the name is taken.
     pub(crate) fn add_api_key(&mut self, key: NewApiKey) -> Result<bool, StoreError> {
         let earlier = key.request.as_ref().and_then(|request_key| self.request_effect(request_key));
-        if let Some(IdempotentRequestEffect::Key(unseen)) = earlier
-            && let Some((row_id, _)) = self.tables.key(unseen)
+        if let Some(IdempotentRequestEffect::Key(hash)) = earlier
+            && let Some((row_id, _)) = self.tables.key(hash)
         {
             let (row_id, now) = (*row_id, self.now);
             let keys = &mut self.tables.api_keys;
@@ -75,19 +75,19 @@ impl Tx<'_> {
         let (row_id, mut row) = (*row_id, row.clone());
         row.revoked_at = Some(self.now);
         self.tables.api_keys.insert(row_id, row.clone());
-        let held = ApiKeyRef::Key(row.hash);
+        let issuer = ApiKeyRef::Key(row.hash);
         let tokens = &mut self.tables.tokens;
-        tokens.remove_where(|_, token| token.issuer == held);
+        tokens.remove_where(|_, token| token.issuer == issuer);
         Some(row)
     }
 
     /// Records the use of a key, unless a recent use is recorded already.
     pub(crate) fn touch_key(&mut self, hash: Hash) {
         let now = self.now;
-        let found = self.tables.key(hash);
-        let due = found.filter(|(_, row)| {
-            let used = row.last_used_at;
-            used.is_none_or(|used| used.plus(LAST_USED_PRECISION) < now)
+        let row = self.tables.key(hash);
+        let due = row.filter(|(_, row)| {
+            let last_used_at = row.last_used_at;
+            last_used_at.is_none_or(|last_used_at| last_used_at.plus(LAST_USED_PRECISION) < now)
         });
         if let Some((row_id, _)) = due {
             let row_id = *row_id;
@@ -107,14 +107,14 @@ impl Tx<'_> {
     /// Returns a token if it is valid.
     pub(crate) fn token(&self, kind: LoginTokenKind, hash: Hash) -> Option<LoginTokenRow> {
         let row = self.tables.tokens.get(&(kind, hash))?;
-        let counts = match &row.issuer {
+        let is_issuer_valid = match &row.issuer {
             ApiKeyRef::Local => true,
             ApiKeyRef::Key(key) => {
                 let key = self.tables.key(*key);
                 key.is_some_and(|(_, key)| key.is_valid_at(self.now))
             }
         };
-        (counts && row.expires_at > self.now).then(|| row.clone())
+        (is_issuer_valid && row.expires_at > self.now).then(|| row.clone())
     }
 
     /// Returns a token if it is valid, and deletes it.

@@ -14,7 +14,7 @@ impl Tx<'_> {
         match change {
             RowChange::CreateRun(new) => return self.open_run(*new, RunOrigin::Run),
             RowChange::CreateStep(new) => return self.open_run(*new, RunOrigin::Step),
-            RowChange::UpdateGate(closing) => return self.update_gate(closing),
+            RowChange::UpdateGate(update) => return self.update_gate(update),
             RowChange::SetTimer(timer) => return self.set_timer(timer),
             RowChange::QueueSteer(steer) => return self.queue_steer(run, steer),
             RowChange::UpdateSteer(steer) => return self.update_steer(run, &steer),
@@ -76,11 +76,11 @@ impl Tx<'_> {
         let is_call = !row.model.is_empty();
         self.tables.heads.update(&run, |head| {
             root = head.task.root;
-            let sums = &mut head.totals;
-            sums.turns = sums.turns.saturating_add(row.turns);
-            sums.usage = sums.usage.plus(row.usage);
-            sums.active = sums.active.plus(row.active);
-            sums.cost = match (sums.cost, row.cost) {
+            let totals = &mut head.totals;
+            totals.turns = totals.turns.saturating_add(row.turns);
+            totals.usage = totals.usage.plus(row.usage);
+            totals.active = totals.active.plus(row.active);
+            totals.cost = match (totals.cost, row.cost) {
                 (Some(sum), Some(cost)) => Some(sum.plus(cost)),
                 (sum, None) if !is_call => sum,
                 (_, _) => None,
@@ -88,9 +88,9 @@ impl Tx<'_> {
         });
         if is_call {
             let at = self.now;
-            let used = UsageEntry { run, root, at, row };
+            let entry = UsageEntry { run, root, at, row };
             let key = self.tables.next_row_id();
-            self.tables.usage.insert(key, used);
+            self.tables.usage.insert(key, entry);
         }
     }
 

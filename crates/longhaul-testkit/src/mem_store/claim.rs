@@ -35,20 +35,20 @@ impl Tx<'_> {
             let share = ((request.limit - claimed.len()) / inboxes.len()).max(1);
             let mut not_exhausted = Vec::new();
             for inbox in inboxes {
-                let wanted = share.min(request.limit - claimed.len());
+                let limit = share.min(request.limit - claimed.len());
                 let peek = PeekRequest {
                     inbox: inbox.clone(),
                     types: request.types.clone(),
                     format: request.format,
                     host: request.host.clone(),
                     after: None,
-                    limit: wanted,
+                    limit,
                 };
-                let picked = self.peek_queue(&peek);
-                if picked.len() == wanted {
+                let positions = self.peek_queue(&peek);
+                if positions.len() == limit {
                     not_exhausted.push(inbox);
                 }
-                let runs = picked.into_iter().map(|position| position.run);
+                let runs = positions.into_iter().map(|position| position.run);
                 claimed.extend(self.claim_all(runs, request.worker)?);
             }
             inboxes = not_exhausted;
@@ -65,8 +65,8 @@ impl Tx<'_> {
         match selection {
             RunsToClaim::Runs(runs) => runs.iter().copied().filter(is_ready).collect(),
             RunsToClaim::Tree(root) => {
-                let of_tree = heads.iter().filter(|(_, head)| head.task.root == *root);
-                of_tree.map(|(run, _)| *run).filter(is_ready).collect()
+                let tree_heads = heads.iter().filter(|(_, head)| head.task.root == *root);
+                tree_heads.map(|(run, _)| *run).filter(is_ready).collect()
             }
         }
     }
@@ -124,7 +124,7 @@ impl Tx<'_> {
             return HeartbeatAck { liveness: WorkerLiveness::Dead, reaped: 0, now };
         }
         // A worker that was silent itself can't tell yet whether other silent workers are dead.
-        let in_touch_since =
+        let live_since =
             before.filter(|worker| !worker.is_stale(now)).map_or(now, |worker| worker.live_since);
         let liveness =
             if heartbeat.draining { WorkerLiveness::Draining } else { WorkerLiveness::Live };
@@ -135,22 +135,22 @@ impl Tx<'_> {
             types: heartbeat.types,
             liveness,
             heartbeat_at: now,
-            live_since: in_touch_since,
+            live_since,
             ttl: heartbeat.ttl,
         };
         self.tables.workers.insert(heartbeat.worker, worker);
-        let may_reap = in_touch_since.plus(heartbeat.ttl) <= now;
+        let may_reap = live_since.plus(heartbeat.ttl) <= now;
         let reaped = if may_reap { self.reap(now) } else { 0 };
         HeartbeatAck { liveness, reaped, now }
     }
 
     fn reap(&mut self, now: Timestamp) -> usize {
         let workers = self.tables.workers.iter();
-        let silent: Vec<WorkerId> = workers
+        let stale: Vec<WorkerId> = workers
             .filter(|(_, worker)| worker.liveness != WorkerLiveness::Dead && worker.is_stale(now))
             .map(|(id, _)| *id)
             .collect();
-        for worker in silent {
+        for worker in stale {
             let workers = &mut self.tables.workers;
             workers.update(&worker, |row| row.liveness = WorkerLiveness::Dead);
         }
@@ -159,13 +159,13 @@ impl Tx<'_> {
             row.is_none_or(|row| row.liveness == WorkerLiveness::Dead)
         };
         let heads = self.tables.heads.iter();
-        let left: Vec<RunId> = heads
+        let orphaned: Vec<RunId> = heads
             .filter(|(_, head)| matches!(&head.state, State::Leased(worker) if is_dead(worker)))
             .map(|(run, _)| *run)
             .collect();
-        for run in &left {
+        for run in &orphaned {
             self.set_state(*run, State::Ready);
         }
-        left.len()
+        orphaned.len()
     }
 }

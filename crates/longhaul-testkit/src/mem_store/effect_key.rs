@@ -66,9 +66,9 @@ impl Tx<'_> {
             }
         }
         let waits =
-            self.tables.effect_key_waits.iter().filter(|((waits_for, _), ())| *waits_for == key);
+            self.tables.effect_key_waits.iter().filter(|((waited_key, _), ())| *waited_key == key);
         let waiting: Vec<RunId> = waits.map(|((_, run), ())| *run).collect();
-        self.tables.effect_key_waits.remove_where(|(waits_for, _), ()| *waits_for == key);
+        self.tables.effect_key_waits.remove_where(|(waited_key, _), ()| *waited_key == key);
         for run in waiting {
             let head = self.tables.heads.get(&run);
             if head.is_some_and(|head| matches!(head.state, State::Parked { .. })) {

@@ -30,21 +30,21 @@ impl Tx<'_> {
     }
 
     /// Adds an answer to an open gate, or closes it.
-    pub(crate) fn update_gate(&mut self, closing: GateUpdate) -> ChangeResult {
-        let Some(gate) = self.tables.gates.get(&closing.gate) else {
+    pub(crate) fn update_gate(&mut self, update: GateUpdate) -> ChangeResult {
+        let Some(gate) = self.tables.gates.get(&update.gate) else {
             return refuse(AppendRefusalReason::GateNotFound);
         };
         if gate.status != GateStatus::Open {
             let last = gate.answers.last().cloned().map(Box::new);
             return refuse(AppendRefusalReason::GateClosed(gate.status, last));
         }
-        if closing.seen_answers.is_some_and(|seen| seen != gate.answers.len()) {
+        if update.seen_answers.is_some_and(|seen| seen != gate.answers.len()) {
             return refuse(AppendRefusalReason::GateAnswersChanged);
         }
         // A gate without a deadline never expires.
-        let has_deadline = !matches!(closing.transition, GateTransition::AnsweredByMessage(_));
-        let is_over = has_deadline && gate.deadline.is_some_and(|deadline| self.now >= deadline);
-        let (status, answer) = match closing.transition {
+        let has_deadline = !matches!(update.transition, GateTransition::AnsweredByMessage(_));
+        let is_expired = has_deadline && gate.deadline.is_some_and(|deadline| self.now >= deadline);
+        let (status, answer) = match update.transition {
             GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
             GateTransition::Answered(answer) | GateTransition::AnsweredByMessage(answer) => {
                 (GateStatus::Answered, Some(answer))
@@ -52,14 +52,14 @@ impl Tx<'_> {
             GateTransition::Expired => (GateStatus::Expired, None),
             GateTransition::Withdrawn => (GateStatus::Withdrawn, None),
         };
-        if is_over && answer.is_some() {
+        if is_expired && answer.is_some() {
             return refuse(AppendRefusalReason::GateClosed(GateStatus::Expired, None));
         }
         let at = self.now;
-        let given = answer.map(|answer: Answer| RecordedAnswer { at, answer });
-        self.tables.gates.update(&closing.gate, |gate| {
+        let recorded = answer.map(|answer: Answer| RecordedAnswer { at, answer });
+        self.tables.gates.update(&update.gate, |gate| {
             gate.status = status;
-            gate.answers.extend(given);
+            gate.answers.extend(recorded);
         });
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Tx<'_> {
 impl Tables {
     /// Returns gates, newest first.
     pub(crate) fn gates(&self, filter: &GateFilter) -> Vec<GateRow> {
-        let fits = |row: &&GateRow| {
+        let matches = |row: &&GateRow| {
             filter.gate.is_none_or(|gate| row.spec.id == gate)
                 && filter.run.is_none_or(|run| row.run == run)
                 && filter.status.is_none_or(|status| row.status == status)
@@ -76,6 +76,6 @@ impl Tables {
                 && filter.after.is_none_or(|after| row.spec.id < after)
         };
         let rows = self.gates.iter().rev().map(|(_, row)| row);
-        rows.filter(fits).take(filter.limit).cloned().collect()
+        rows.filter(matches).take(filter.limit).cloned().collect()
     }
 }

@@ -21,8 +21,8 @@ impl Tables {
     ) -> Result<GlobalJournalPage, StoreError> {
         let rows = self.rows_after(after).take(limit);
         let entries = rows.filter_map(|(global_seq, (run, seq))| {
-            let line = self.journal.get(&(*run, *seq))?;
-            let entry = self.entry(*run, *seq, line);
+            let row = self.journal.get(&(*run, *seq))?;
+            let entry = self.entry(*run, *seq, row);
             Some(entry.map(|entry| (*global_seq, entry)))
         });
         Ok(GlobalJournalPage { entries: entries.collect::<Result<_, _>>()? })

@@ -73,11 +73,11 @@ impl Tx<'_> {
         let wakes = |target| {
             events.iter().any(|event| event.runs_woken_by_outside_append() == Some(target))
         };
-        let rested = wakes(RunsToWake::ParkedOrPaused);
-        let parked = rested || wakes(RunsToWake::Parked);
+        let wakes_paused = wakes(RunsToWake::ParkedOrPaused);
+        let wakes_parked = wakes_paused || wakes(RunsToWake::Parked);
         let is_woken = match self.tables.heads.get(&run).map(|head| &head.state) {
-            Some(State::Parked { .. }) => parked,
-            Some(State::Paused) => rested,
+            Some(State::Parked { .. }) => wakes_parked,
+            Some(State::Paused) => wakes_paused,
             Some(State::Ready | State::Leased(_) | State::LaneWait | State::Ended { .. })
             | None => false,
         };
@@ -130,18 +130,18 @@ impl Head {
     }
 
     fn status_columns(&self) -> (Status, Option<&'static str>, Option<String>) {
-        let unless_new = |status| match self.epoch.0 {
+        let pending_if_new = |status| match self.epoch.0 {
             0 => Status::Pending,
             _ => status,
         };
         match &self.state {
-            State::Ready => (unless_new(Status::Running), Some("worker"), None),
+            State::Ready => (pending_if_new(Status::Running), Some("worker"), None),
             State::Leased(_) => (Status::Running, None, None),
             State::Parked { reason, blocked } => {
-                let rests = if *blocked { Status::Blocked } else { Status::Waiting };
-                (unless_new(rests), Some(reason), None)
+                let status = if *blocked { Status::Blocked } else { Status::Waiting };
+                (pending_if_new(status), Some(reason), None)
             }
-            State::LaneWait => (unless_new(Status::Waiting), Some("lane"), None),
+            State::LaneWait => (pending_if_new(Status::Waiting), Some("lane"), None),
             State::Paused => (Status::Paused, None, None),
             State::Ended { status, code } => (*status, None, code.clone()),
         }

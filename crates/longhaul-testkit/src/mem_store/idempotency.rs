@@ -40,7 +40,7 @@ impl Tx<'_> {
                 IdempotentRequestState::Conflict
             }
             Some(existing) => match (&existing.response, &existing.effect) {
-                (Some(reply), _) => IdempotentRequestState::Completed(reply.clone()),
+                (Some(response), _) => IdempotentRequestState::Completed(response.clone()),
                 (None, Some(effect)) if existing.lease_until <= now => {
                     let effect = effect.clone();
                     let requests = &mut self.tables.requests;
@@ -82,9 +82,9 @@ impl Tx<'_> {
     }
 
     /// Stores the response of a request in progress that has none.
-    pub(crate) fn complete_request(&mut self, key: &IdempotencyKey, reply: StoredHttpResponse) {
+    pub(crate) fn complete_request(&mut self, key: &IdempotencyKey, response: StoredHttpResponse) {
         self.tables.requests.update(key, |request| {
-            request.response.get_or_insert(reply);
+            request.response.get_or_insert(response);
         });
     }
 

@@ -19,8 +19,8 @@ const INLINE_BODY_BYTES_MAX: usize = 8_192;
 
 impl Tx<'_> {
     /// Appends events to a journal and updates the head's last sequence number and format.
-    pub(crate) fn append_events(&mut self, growth: &JournalAppend<'_>) -> Result<Seq, StoreError> {
-        let JournalAppend { run, epoch, events } = *growth;
+    pub(crate) fn append_events(&mut self, append: &JournalAppend<'_>) -> Result<Seq, StoreError> {
+        let JournalAppend { run, epoch, events } = *append;
         let mut last = self.tables.heads.get(&run).map_or(Seq::START, |head| head.last_seq);
         for event in events {
             last = last.next();
@@ -30,7 +30,7 @@ impl Tx<'_> {
                 source,
             })?;
             let global_seq = GlobalSeq(self.tables.last_global_seq().0 + 1);
-            let line = JournalRow {
+            let row = JournalRow {
                 global_seq,
                 at: self.now,
                 epoch,
@@ -38,7 +38,7 @@ impl Tx<'_> {
                 version: event.version(),
                 body: self.store_body(body),
             };
-            self.tables.journal.insert((run, last), line);
+            self.tables.journal.insert((run, last), row);
             self.tables.global_log.insert(global_seq, (run, last));
         }
         let format = events.iter().map(Event::format).max().unwrap_or(0);
@@ -57,18 +57,18 @@ impl Tx<'_> {
         new_run: RunId,
     ) -> Result<(), StoreError> {
         let JournalPrefixCopy { from, through } = copied;
-        let lines = self.tables.journal.range((from, Seq(2))..=(from, through));
-        let lines: Vec<(Seq, JournalRow)> =
-            lines.map(|((_, seq), line)| (*seq, line.clone())).collect();
-        if lines.len() as u64 != through.0.saturating_sub(1) {
+        let rows = self.tables.journal.range((from, Seq(2))..=(from, through));
+        let rows: Vec<(Seq, JournalRow)> =
+            rows.map(|((_, seq), row)| (*seq, row.clone())).collect();
+        if rows.len() as u64 != through.0.saturating_sub(1) {
             return Err(StoreError::Corrupt {
                 at: "memory".to_owned(),
-                why: format!("the journal of {from} is incomplete and can't be copied"),
+                reason: format!("the journal of {from} is incomplete and can't be copied"),
             });
         }
-        for (seq, line) in lines {
+        for (seq, row) in rows {
             let global_seq = GlobalSeq(self.tables.last_global_seq().0 + 1);
-            self.tables.journal.insert((new_run, seq), JournalRow { global_seq, ..line });
+            self.tables.journal.insert((new_run, seq), JournalRow { global_seq, ..row });
             self.tables.global_log.insert(global_seq, (new_run, seq));
         }
         let refs = self.tables.blob_refs.iter().map(|((run, hash), ())| (*run, *hash));
@@ -104,20 +104,20 @@ impl Tx<'_> {
     pub(crate) fn is_already_written(
         &self,
         after: Seq,
-        growth: &JournalAppend<'_>,
+        append: &JournalAppend<'_>,
         any_epoch: bool,
     ) -> bool {
         let mut seq = after;
-        !growth.events.is_empty()
-            && growth.events.iter().all(|event| {
+        !append.events.is_empty()
+            && append.events.iter().all(|event| {
                 seq = seq.next();
-                let Some(line) = self.tables.journal.get(&(growth.run, seq)) else {
+                let Some(row) = self.tables.journal.get(&(append.run, seq)) else {
                     return false;
                 };
-                (any_epoch || line.epoch == growth.epoch)
-                    && line.kind == event.kind()
-                    && line.version == event.version()
-                    && event.encode().ok() == self.tables.body_text(line)
+                (any_epoch || row.epoch == append.epoch)
+                    && row.kind == event.kind()
+                    && row.version == event.version()
+                    && event.encode().ok() == self.tables.body_text(row)
             })
     }
 }
@@ -129,10 +129,9 @@ impl Tables {
         request: JournalReadRequest,
     ) -> Result<(Vec<JournalEntry>, Seq), StoreError> {
         let last = self.heads.get(&request.run).map_or(Seq::START, |head| head.last_seq);
-        let lines =
+        let rows =
             self.journal.range((request.run, request.after.next())..=(request.run, Seq(u64::MAX)));
-        let entries =
-            lines.take(request.limit).map(|((run, seq), line)| self.entry(*run, *seq, line));
+        let entries = rows.take(request.limit).map(|((run, seq), row)| self.entry(*run, *seq, row));
         Ok((entries.collect::<Result<_, _>>()?, last))
     }
 
@@ -141,19 +140,19 @@ impl Tables {
         &self,
         run: RunId,
         seq: Seq,
-        line: &JournalRow,
+        row: &JournalRow,
     ) -> Result<JournalEntry, StoreError> {
-        let body = self.body_text(line).ok_or_else(|| StoreError::Corrupt {
+        let body = self.body_text(row).ok_or_else(|| StoreError::Corrupt {
             at: "memory".to_owned(),
-            why: format!("the body of event {seq} of {run} is missing"),
+            reason: format!("the body of event {seq} of {run} is missing"),
         })?;
-        let event = Event::decode(line.kind, line.version, &body)
+        let event = Event::decode(row.kind, row.version, &body)
             .map_err(|source| StoreError::InvalidEvent { run, seq, source })?;
-        Ok(JournalEntry { run, seq, at: line.at, epoch: line.epoch, event })
+        Ok(JournalEntry { run, seq, at: row.at, epoch: row.epoch, event })
     }
 
-    fn body_text(&self, line: &JournalRow) -> Option<String> {
-        match &line.body {
+    fn body_text(&self, row: &JournalRow) -> Option<String> {
+        match &row.body {
             StoredBody::Inline(text) => Some(text.to_string()),
             StoredBody::Blob(hash) => {
                 let content = self.blobs.get(hash)?;

@@ -21,14 +21,14 @@ pub(crate) enum LaneLimit {
 
 impl Tx<'_> {
     /// Adds a run to its lane, or to the ready queue if it has none.
-    pub(crate) fn enter_lane(&mut self, run: RunId, bound: LaneLimit) -> ChangeResult {
+    pub(crate) fn enter_lane(&mut self, run: RunId, limit: LaneLimit) -> ChangeResult {
         let lane = self.tables.heads.get(&run).and_then(|head| head.lane.clone());
         let Some(key) = lane else {
             self.set_state(run, State::Ready);
             return Ok(());
         };
         let mut lane = self.tables.lanes.get(&key).cloned().unwrap_or_default();
-        if let LaneLimit::Depth(max) = bound
+        if let LaneLimit::Depth(max) = limit
             && lane.depth >= max
         {
             return refuse(AppendRefusalReason::LaneFull(key));
@@ -61,8 +61,8 @@ impl Tx<'_> {
             return;
         }
         let holder = self.tables.lanes.get(&lane).and_then(|lane| lane.head);
-        let is_turn = holder == Some(run);
-        self.set_state(run, if is_turn { State::Ready } else { State::LaneWait });
+        let is_lane_head = holder == Some(run);
+        self.set_state(run, if is_lane_head { State::Ready } else { State::LaneWait });
     }
 
     /// Removes a run from its lane. If it held the lane, the next run becomes ready.
@@ -116,19 +116,19 @@ impl Tx<'_> {
             self.tables.lanes.update(key, |lane| lane.head = None);
             return;
         }
-        let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
-        let members = self.tables.lane_members.range(everybody).map(|(_, run)| *run);
+        let range = (key.clone(), 0)..=(key.clone(), u64::MAX);
+        let members = self.tables.lane_members.range(range).map(|(_, run)| *run);
         let open: Vec<RunId> = members.filter(|run| !self.is_ended(*run)).take(2).collect();
         let next = open.first().copied();
         self.tables.lanes.update(key, |lane| lane.head = next);
-        let goes = match self.broken_rule {
+        let start_count = match self.broken_rule {
             Some(BrokenRule::LanePromotion) => 2,
             Some(
                 BrokenRule::Fence | BrokenRule::Park | BrokenRule::Driver | BrokenRule::ChainLane,
             )
             | None => 1,
         };
-        for run in open.into_iter().take(goes) {
+        for run in open.into_iter().take(start_count) {
             let state = self.tables.heads.get(&run).map(|head| &head.state);
             if state == Some(&State::LaneWait) {
                 self.start_after_window(run);
@@ -211,8 +211,8 @@ impl Tx<'_> {
 
     /// Returns the runs in a lane, in order.
     fn lane_runs(&self, key: &LaneKey) -> Vec<RunId> {
-        let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
-        self.tables.lane_members.range(everybody).map(|(_, run)| *run).collect()
+        let range = (key.clone(), 0)..=(key.clone(), u64::MAX);
+        self.tables.lane_members.range(range).map(|(_, run)| *run).collect()
     }
 
     /// Returns whether a run has ended or does not exist.

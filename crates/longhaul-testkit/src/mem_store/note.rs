@@ -63,13 +63,13 @@ impl Tables {
     ) -> Vec<MemoryNote> {
         let newest = self.notes_of(resource).rev().map(|(_, stored)| &stored.note);
         let from_start = after.is_none();
-        let mut passed = from_start;
-        let rest = newest.filter(|note| {
-            let is_after = passed;
-            passed |= Some(note.id) == after;
+        let mut is_past_cursor = from_start;
+        let remaining = newest.filter(|note| {
+            let is_after = is_past_cursor;
+            is_past_cursor |= Some(note.id) == after;
             is_after
         });
-        rest.take(limit).cloned().collect()
+        remaining.take(limit).cloned().collect()
     }
 
     /// Returns the notes that match a query, best first. A query without words returns the
@@ -88,18 +88,18 @@ impl Tables {
         let all: Vec<(&(ResourceKey, u64), &StoredNote)> = self.notes.iter().collect();
         let texts: Vec<NoteTokens> =
             all.iter().map(|(_, stored)| NoteTokens::from_note(&stored.note)).collect();
-        let scale = Bm25::from_notes(&texts, &phrases);
-        let fits = all.iter().zip(&texts).filter(|((key, _), text)| {
+        let bm25 = Bm25::from_notes(&texts, &phrases);
+        let matches = all.iter().zip(&texts).filter(|((key, _), text)| {
             key.0 == *resource && phrases.iter().any(|phrase| text.count(phrase) > 0)
         });
-        let mut fits: Vec<(f64, u64, &MemoryNote)> = fits
-            .map(|((key, stored), text)| (scale.score(text, &phrases), key.1, &stored.note))
+        let mut matches: Vec<(f64, u64, &MemoryNote)> = matches
+            .map(|((key, stored), text)| (bm25.score(text, &phrases), key.1, &stored.note))
             .collect();
-        fits.sort_by(|one, other| {
-            let best = other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal);
-            best.then(other.1.cmp(&one.1))
+        matches.sort_by(|one, other| {
+            let ordering = other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal);
+            ordering.then(other.1.cmp(&one.1))
         });
-        let best = fits.into_iter().take(limit);
+        let best = matches.into_iter().take(limit);
         best.map(|(_, _, note)| note.clone()).collect()
     }
 }
@@ -152,21 +152,21 @@ struct Bm25 {
 )]
 impl Bm25 {
     fn from_notes(texts: &[NoteTokens], phrases: &[Vec<String>]) -> Self {
-        let notes = texts.len() as f64;
-        let lengths: usize = texts.iter().map(NoteTokens::length).sum();
-        let rarity = phrases.iter().map(|phrase| {
+        let note_count = texts.len() as f64;
+        let total_length: usize = texts.iter().map(NoteTokens::length).sum();
+        let idf = phrases.iter().map(|phrase| {
             let hits = texts.iter().filter(|text| text.count(phrase) > 0).count() as f64;
-            let weight = ((notes - hits + 0.5) / (hits + 0.5)).ln();
+            let weight = ((note_count - hits + 0.5) / (hits + 0.5)).ln();
             if weight > 0.0 { weight } else { COMMON_WORD_IDF }
         });
-        Self { idf: rarity.collect(), average_length: lengths as f64 / notes }
+        Self { idf: idf.collect(), average_length: total_length as f64 / note_count }
     }
 
     fn score(&self, text: &NoteTokens, phrases: &[Vec<String>]) -> f64 {
         let long = K1 * (1.0 - B + B * text.length() as f64 / self.average_length);
-        let parts = phrases.iter().zip(&self.idf).map(|(phrase, rarity)| {
+        let parts = phrases.iter().zip(&self.idf).map(|(phrase, idf)| {
             let count = text.count(phrase) as f64;
-            rarity * (count * (K1 + 1.0)) / (count + long)
+            idf * (count * (K1 + 1.0)) / (count + long)
         });
         parts.sum()
     }
@@ -174,11 +174,11 @@ impl Bm25 {
 
 /// Splits a text into words in lower case and without accents.
 fn tokens(text: &str) -> Vec<String> {
-    let inside = |c: char| c.is_alphanumeric() || is_combining_mark(c);
-    let words = text.split(|c| !inside(c));
+    let is_word_char = |c: char| c.is_alphanumeric() || is_combining_mark(c);
+    let words = text.split(|c| !is_word_char(c));
     let words = words.filter(|word| !word.is_empty()).map(|word| {
-        let plain = word.chars().filter(|c| !is_combining_mark(*c));
-        plain.flat_map(char::to_lowercase).map(strip_accent).collect::<String>()
+        let base_chars = word.chars().filter(|c| !is_combining_mark(*c));
+        base_chars.flat_map(char::to_lowercase).map(strip_accent).collect::<String>()
     });
     words.filter(|word| !word.is_empty()).collect()
 }

@@ -58,8 +58,8 @@ impl Tx<'_> {
 
     fn save_key(&mut self, key: IdempotencyRecord, runs: Vec<RunId>) {
         let until = key.ttl.map(|ttl| self.now.plus(ttl));
-        let remembered = IdempotentOpen { body: key.body_hash, runs, until };
-        self.tables.idempotency_keys.insert((key.principal, key.key), remembered);
+        let row = IdempotentOpen { body: key.body_hash, runs, until };
+        self.tables.idempotency_keys.insert((key.principal, key.key), row);
     }
 
     /// Saves the idempotency key of a task that is added to this run as a message.
@@ -185,8 +185,8 @@ impl Tx<'_> {
     }
 }
 
-fn map_refusal(undo: Rollback<AppendRefusalReason>) -> Rollback<CreateRunsOutcome> {
-    match undo {
+fn map_refusal(rollback: Rollback<AppendRefusalReason>) -> Rollback<CreateRunsOutcome> {
+    match rollback {
         Rollback::Answer(AppendRefusalReason::LaneFull(lane)) => {
             Rollback::Answer(CreateRunsOutcome::LaneFull(lane))
         }
@@ -199,7 +199,7 @@ fn map_refusal(undo: Rollback<AppendRefusalReason>) -> Rollback<CreateRunsOutcom
         // Opening a run can be refused only by its lane or by a spend cap.
         Rollback::Answer(other) => Rollback::Error(StoreError::Closed {
             at: "memory".to_owned(),
-            why: format!("opening a run was refused by {other:?}"),
+            reason: format!("opening a run was refused by {other:?}"),
         }),
         Rollback::Error(error) => Rollback::Error(error),
     }

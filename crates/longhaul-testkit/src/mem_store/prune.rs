@@ -25,17 +25,18 @@ impl Tx<'_> {
             .tables
             .idempotency_keys
             .remove_where(|_, key| key.until.is_some_and(|until| until <= now));
-        let replies = &mut self.tables.requests;
-        let replies = replies.remove_where(|_, request| request.until <= now);
+        let requests = &mut self.tables.requests;
+        let requests = requests.remove_where(|_, request| request.until <= now);
         self.tables.lanes.remove_where(|_, lane| lane.depth == 0 && !lane.paused);
         self.delete_dead_workers();
-        let kept = prune_request.runs_older_than.max(SPEND_TTL);
-        self.tables.spend.remove_where(|_, row| row.window_end.plus(kept) < now);
-        let named = self.referenced_blobs();
+        let retention = prune_request.runs_older_than.max(SPEND_TTL);
+        self.tables.spend.remove_where(|_, row| row.window_end.plus(retention) < now);
+        let referenced = self.referenced_blobs();
         let blobs = self.tables.blobs.remove_where(|hash, content| {
-            content.touched_at.plus(prune_request.blobs_older_than) < now && !named.contains(hash)
+            content.touched_at.plus(prune_request.blobs_older_than) < now
+                && !referenced.contains(hash)
         });
-        PruneOutcome { runs: runs.len(), blobs, idempotency_keys: keys + replies }
+        PruneOutcome { runs: runs.len(), blobs, idempotency_keys: keys + requests }
     }
 
     fn expired_runs(&self, request: PruneRequest) -> Vec<RunId> {
@@ -50,8 +51,8 @@ impl Tx<'_> {
             .filter(|(_, head)| !open.contains(&head.task.root))
             .filter(|(run, _)| !undelivered.contains(run))
             .filter(|(_, head)| {
-                let finished = head.finished_at.unwrap_or(self.now);
-                finished.plus(request.runs_older_than) < self.now
+                let finished_at = head.finished_at.unwrap_or(self.now);
+                finished_at.plus(request.runs_older_than) < self.now
             })
             .map(|(run, _)| *run)
             .take(request.limit)
@@ -82,10 +83,10 @@ impl Tx<'_> {
         }
         tables.checkpoints.remove(&run);
         tables.newest_of_chain.remove_where(|_, newest| *newest == run);
-        let lines = tables.journal.range((run, Seq::START)..=(run, Seq(u64::MAX)));
-        let lines: Vec<_> = lines.map(|(key, line)| (*key, line.global_seq)).collect();
-        for (line, global_seq) in lines {
-            tables.journal.remove(&line);
+        let rows = tables.journal.range((run, Seq::START)..=(run, Seq(u64::MAX)));
+        let rows: Vec<_> = rows.map(|(key, row)| (*key, row.global_seq)).collect();
+        for (key, global_seq) in rows {
+            tables.journal.remove(&key);
             tables.global_log.remove(&global_seq);
         }
         tables.blob_refs.remove_where(|(owner, _), ()| *owner == run);
@@ -99,7 +100,7 @@ impl Tx<'_> {
         tables.timers.remove_where(|_, timer| timer.run == run);
         let timers = &tables.timers;
         tables.due.remove_where(|(_, timer), ()| !timers.contains(timer));
-        tables.usage.remove_where(|_, used| used.run == run);
+        tables.usage.remove_where(|_, entry| entry.run == run);
         tables.outbox.remove_where(|_, entry| entry.run == run);
         let keys = &mut tables.idempotency_keys;
         keys.remove_where(|_, key| key.until.is_none() && key.runs == [run]);
@@ -111,11 +112,11 @@ impl Tx<'_> {
 
     fn referenced_blobs(&self) -> BTreeSet<Hash> {
         let refs = self.tables.blob_refs.iter().map(|((_, hash), ())| *hash);
-        let lines = self.tables.journal.iter().map(|(_, line)| &line.body);
-        let spilled = lines.filter_map(|body| match body {
+        let bodies = self.tables.journal.iter().map(|(_, row)| &row.body);
+        let body_blobs = bodies.filter_map(|body| match body {
             StoredBody::Blob(hash) => Some(*hash),
             StoredBody::Inline(_) => None,
         });
-        refs.chain(spilled).collect()
+        refs.chain(body_blobs).collect()
     }
 }

@@ -26,7 +26,7 @@ impl Tables {
             true => self.retried_runs(),
             false => BTreeSet::new(),
         };
-        let fits = |row: &RunRow| {
+        let matches = |row: &RunRow| {
             (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
                 && filter.agent.as_ref().is_none_or(|agent| row.agent == *agent)
                 && (filter.lane.is_none() || filter.lane == row.lane)
@@ -37,7 +37,7 @@ impl Tables {
                 && filter.after.is_none_or(|after| row.id < after)
         };
         let rows = self.heads.iter().rev().map(|(run, head)| self.run_row(*run, head));
-        rows.filter(fits).take(filter.limit).collect()
+        rows.filter(matches).take(filter.limit).collect()
     }
 
     /// Returns the row of a run, with the state of its chain.
@@ -69,7 +69,7 @@ impl Tables {
         let retried = self.retried_runs();
         let mut rows: BTreeMap<InboxName, InboxRunCounts> = BTreeMap::new();
         for row in self.heads.iter().map(|(run, head)| head.row(*run)) {
-            let counted = match row.status {
+            let is_counted = match row.status {
                 Status::Completed | Status::Cancelled => false,
                 Status::Failed => !retried.contains(&row.id),
                 Status::Pending
@@ -78,7 +78,7 @@ impl Tables {
                 | Status::Blocked
                 | Status::Paused => true,
             };
-            if !counted || inbox.is_some_and(|inbox| row.inbox != *inbox) {
+            if !is_counted || inbox.is_some_and(|inbox| row.inbox != *inbox) {
                 continue;
             }
             let counts = rows.entry(row.inbox.clone()).or_insert(InboxRunCounts {
@@ -111,16 +111,16 @@ impl Tables {
     /// Returns the usage by model.
     pub(crate) fn usage_by_model(&self, query: UsageQuery) -> Vec<ModelUsage> {
         let mut sums: BTreeMap<&str, (Usage, MicroUsd, u64)> = BTreeMap::new();
-        let rows = self.usage.iter().map(|(_, used)| used);
-        let rows = rows.filter(|used| {
-            query.root.is_none_or(|root| used.root == root)
-                && query.since.is_none_or(|since| used.at >= since)
+        let rows = self.usage.iter().map(|(_, entry)| entry);
+        let rows = rows.filter(|entry| {
+            query.root.is_none_or(|root| entry.root == root)
+                && query.since.is_none_or(|since| entry.at >= since)
         });
-        for used in rows {
-            let (usage, cost, unpriced) = sums.entry(&used.row.model).or_default();
-            *usage = usage.plus(used.row.usage);
-            *cost = cost.plus(used.row.cost.unwrap_or(MicroUsd::ZERO));
-            *unpriced += u64::from(used.row.cost.is_none());
+        for entry in rows {
+            let (usage, cost, unpriced) = sums.entry(&entry.row.model).or_default();
+            *usage = usage.plus(entry.row.usage);
+            *cost = cost.plus(entry.row.cost.unwrap_or(MicroUsd::ZERO));
+            *unpriced += u64::from(entry.row.cost.is_none());
         }
         sums.into_iter()
             .map(|(model, (usage, cost, unpriced))| ModelUsage {
@@ -135,9 +135,9 @@ impl Tables {
     /// Returns the lanes that are paused or have runs after a name, in order of their names.
     pub(crate) fn lanes(&self, after: Option<&LaneKey>, limit: usize) -> Vec<LaneRow> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = self.lanes.range((from.cloned(), Bound::Unbounded));
-        let used = rest.filter(|(_, lane)| lane.depth > 0 || lane.paused);
-        used.take(limit).map(|(key, lane)| lane_row(key, lane)).collect()
+        let lanes = self.lanes.range((from.cloned(), Bound::Unbounded));
+        let in_use = lanes.filter(|(_, lane)| lane.depth > 0 || lane.paused);
+        in_use.take(limit).map(|(key, lane)| lane_row(key, lane)).collect()
     }
 
     /// Returns one lane.
@@ -176,7 +176,7 @@ impl Tables {
     /// Returns the late results of a run, in order of arrival.
     pub(crate) fn late_results(&self, run: RunId) -> Vec<LateToolResult> {
         let rows = self.late_results.range((run, 0)..=(run, u64::MAX));
-        rows.map(|(_, late)| late.clone()).collect()
+        rows.map(|(_, result)| result.clone()).collect()
     }
 }
 
@@ -196,9 +196,9 @@ impl Tx<'_> {
     }
 
     /// Deletes a delivered outbox message, or schedules the next attempt.
-    pub(crate) fn settle_outbox(&mut self, id: u64, again: Option<Millis>) {
+    pub(crate) fn settle_outbox(&mut self, id: u64, retry_after: Option<Millis>) {
         let now = self.now;
-        match again {
+        match retry_after {
             None => _ = self.tables.outbox.remove(&id),
             Some(delay) => self.tables.outbox.update(&id, |entry| {
                 entry.attempts += 1;

@@ -16,17 +16,17 @@ impl Tx<'_> {
     pub(crate) fn repair(&mut self) -> RepairedRowCounts {
         let ready_without_row = self.add_missing_ready_rows();
         let row_without_ready = self.remove_stale_ready_rows();
-        let parked_for_ever = self.wake_stranded();
+        let parked_without_waker = self.wake_stranded();
         let lane_stuck = self.promote_stuck_lanes();
         let gate_of_ended = self.withdraw_gates_of_ended();
-        let seat_leaked = self.release_leaked_slots();
+        let slot_leaked = self.release_leaked_slots();
         RepairedRowCounts {
             ready_without_row,
             row_without_ready,
-            parked_without_waker: parked_for_ever,
+            parked_without_waker,
             lane_stuck,
             gate_of_ended,
-            slot_leaked: seat_leaked,
+            slot_leaked,
         }
     }
 
@@ -37,11 +37,11 @@ impl Tx<'_> {
             .map(|(run, head)| ready_key(*run, head))
             .filter(|key| !self.tables.ready.contains(key));
         let missing: Vec<ReadyKey> = keys.collect();
-        let found = missing.len();
+        let count = missing.len();
         for key in missing {
             self.tables.ready.insert(key, ());
         }
-        found as u64
+        count as u64
     }
 
     fn remove_stale_ready_rows(&mut self) -> u64 {
@@ -54,14 +54,14 @@ impl Tx<'_> {
 
     fn wake_stranded(&mut self) -> u64 {
         let heads = self.tables.heads.iter();
-        let lost: Vec<RunId> = heads
+        let stranded: Vec<RunId> = heads
             .filter(|(run, head)| self.is_stranded(**run, head))
             .map(|(run, _)| *run)
             .collect();
-        for run in &lost {
+        for run in &stranded {
             self.wake(*run);
         }
-        lost.len() as u64
+        stranded.len() as u64
     }
 
     /// Returns whether nothing in the store could wake a parked run.
@@ -69,17 +69,17 @@ impl Tx<'_> {
         let State::Parked { reason, .. } = head.state else {
             return false;
         };
-        let gate = || {
+        let has_open_gate = || {
             let mut gates = self.tables.gates.iter().map(|(_, gate)| gate);
             gates.any(|gate| gate.run == run && gate.status == GateStatus::Open)
         };
-        let timer = || self.tables.timers.iter().any(|(_, timer)| timer.run == run);
-        let queue = || self.tables.slot_waits.iter().any(|((_, at), _)| *at == run);
+        let has_timer = || self.tables.timers.iter().any(|(_, timer)| timer.run == run);
+        let is_queued = || self.tables.slot_waits.iter().any(|((_, at), _)| *at == run);
         match reason {
-            "approval" | "question" | "signal" | "blocked" => !gate(),
+            "approval" | "question" | "signal" | "blocked" => !has_open_gate(),
             "timer" | "retry" | "rate_limit" | "outage" | "message" | "start_at" | "collect"
-            | "cap" | "tool" => !timer(),
-            "sandbox_slot" => !queue() && !timer(),
+            | "cap" | "tool" => !has_timer(),
+            "sandbox_slot" => !is_queued() && !has_timer(),
             "budget_held" => {
                 // A hold to be released, or a woken run that is still in the queue.
                 let queue = self.tables.budget_queue(self.tables.account_root(run));
@@ -114,28 +114,28 @@ impl Tx<'_> {
     /// Returns whether a lane is stuck. A root that has ended holds its lane as long as a run
     /// of its tree is open, such as a later step of a chain.
     fn is_stuck(&self, key: &LaneKey, lane: &Lane) -> bool {
-        let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
-        let mut members = self.tables.lane_members.range(everybody).map(|(_, run)| *run);
-        let someone_waits = members.any(|run| Some(run) != lane.head && !self.is_ended(run));
-        let holds = lane.head.is_some_and(|root| self.open_runs_of_tree(root) > 0);
-        someone_waits && !holds && !lane.paused
+        let range = (key.clone(), 0)..=(key.clone(), u64::MAX);
+        let mut members = self.tables.lane_members.range(range).map(|(_, run)| *run);
+        let has_waiting_run = members.any(|run| Some(run) != lane.head && !self.is_ended(run));
+        let is_head_open = lane.head.is_some_and(|root| self.open_runs_of_tree(root) > 0);
+        has_waiting_run && !is_head_open && !lane.paused
     }
 
     fn withdraw_gates_of_ended(&mut self) -> u64 {
         let gates = self.tables.gates.iter();
-        let left: Vec<GateId> = gates
+        let open_gates: Vec<GateId> = gates
             .filter(|(_, gate)| gate.status == GateStatus::Open && self.is_ended(gate.run))
             .map(|(id, _)| *id)
             .collect();
-        for gate in &left {
+        for gate in &open_gates {
             let gates = &mut self.tables.gates;
             gates.update(gate, |gate| gate.status = GateStatus::Withdrawn);
         }
-        left.len() as u64
+        open_gates.len() as u64
     }
 
     fn release_leaked_slots(&mut self) -> u64 {
-        let sits = |sandbox: &SandboxId| match self.tables.sandboxes.get(sandbox)?.state {
+        let in_use = |sandbox: &SandboxId| match self.tables.sandboxes.get(sandbox)?.state {
             SandboxState::Creating
             | SandboxState::Starting
             | SandboxState::Running
@@ -143,7 +143,7 @@ impl Tx<'_> {
             SandboxState::Stopped | SandboxState::Deleted | SandboxState::Lost => None,
         };
         let slots = self.tables.slots.iter().map(|(sandbox, _)| *sandbox);
-        let leaked: Vec<SandboxId> = slots.filter(|sandbox| sits(sandbox).is_none()).collect();
+        let leaked: Vec<SandboxId> = slots.filter(|sandbox| in_use(sandbox).is_none()).collect();
         for sandbox in &leaked {
             self.release_slot(*sandbox);
         }

@@ -44,9 +44,9 @@ macro_rules! tables {
         impl Tables {
             /// Commits the changes and returns whether there were any.
             pub(crate) fn commit(&mut self) -> bool {
-                let mut touched = false;
-                $(touched |= self.$name.commit();)*
-                touched
+                let mut changed = false;
+                $(changed |= self.$name.commit();)*
+                changed
             }
 
             /// Rolls back the changes since the last commit.

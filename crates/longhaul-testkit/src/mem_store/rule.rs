@@ -47,11 +47,11 @@ impl Tx<'_> {
 impl Tables {
     /// Returns the rules that match a filter, newest first.
     pub(crate) fn rules_matching(&self, filter: &RuleFilter) -> Vec<ApprovalRuleRow> {
-        let ended = |run: RunId| self.heads.get(&run).is_none_or(|head| head.state.is_ended());
+        let is_ended = |run: RunId| self.heads.get(&run).is_none_or(|head| head.state.is_ended());
         let newest = self.rules.iter().rev().map(|(_, row)| row);
         let rows = newest.filter(|row| {
-            let is_listed =
-                filter.include_inactive || (is_active(row) && !row.scope.run().is_some_and(ended));
+            let is_listed = filter.include_inactive
+                || (is_active(row) && !row.scope.run().is_some_and(is_ended));
             let is_after = filter.after.is_none_or(|after| row.rule < after);
             filter.rule.map_or(is_listed && is_after, |rule| row.rule == rule)
         });

@@ -18,9 +18,9 @@ impl Tx<'_> {
         if self.tables.slots.contains(&slot.sandbox) {
             return Ok(());
         }
-        let taken = self.tables.slots.iter();
-        let taken = taken.filter(|(_, provider)| **provider == slot.provider).count();
-        if taken >= slot.capacity as usize {
+        let used = self.tables.slots.iter();
+        let used = used.filter(|(_, provider)| **provider == slot.provider).count();
+        if used >= slot.capacity as usize {
             return refuse(AppendRefusalReason::NoSlot);
         }
         self.tables.slot_waits.remove(&(slot.provider.clone(), run));
@@ -39,8 +39,8 @@ impl Tx<'_> {
         self.tables.slot_waits.remove(&(provider, run));
         let timer = TimerId::derive(run.bits(), &format!("slot:{sandbox}"), self.now);
         let due = self.now;
-        let what = TimerKind::Wake;
-        self.arm(timer, Timer { run, due, kind: what });
+        let kind = TimerKind::Wake;
+        self.arm(timer, Timer { run, due, kind });
     }
 
     /// Returns the first waiting run. Ended runs are skipped, because nobody would use the

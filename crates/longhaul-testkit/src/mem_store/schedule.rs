@@ -115,7 +115,7 @@ impl Tx<'_> {
         let Some(run) = run else {
             return Err(Rollback::Error(StoreError::Closed {
                 at: "memory".to_owned(),
-                why: format!("the firing of the schedule `{name}` created no run"),
+                reason: format!("the firing of the schedule `{name}` created no run"),
             }));
         };
         let now = self.now;

@@ -163,20 +163,20 @@ impl Tx<'_> {
     }
 
     fn wake_spend_waits(&mut self, row: &CapCounterRow, max: usize) {
-        let mut left = row.remaining_amount();
+        let mut remaining = row.remaining_amount();
         let waits = self.tables.spend_waits.iter().filter(|(run, wait)| {
             wait.row.reservation.hold.key == row.key
-                && wait.row.reservation.hold.amount <= left
+                && wait.row.reservation.hold.amount <= remaining
                 && self.waits_at_cap(**run)
         });
         let mut waits: Vec<(RunId, SpendWait)> =
             waits.map(|(run, wait)| (*run, wait.clone())).collect();
         waits.sort_by_key(|(run, wait)| (wait.since, *run));
         for (run, wait) in waits.into_iter().take(max) {
-            if wait.row.reservation.hold.amount > left {
+            if wait.row.reservation.hold.amount > remaining {
                 continue;
             }
-            left -= wait.row.reservation.hold.amount;
+            remaining -= wait.row.reservation.hold.amount;
             self.make_timer_due(wait.row.timer);
             self.tables.spend_waits.remove(&run);
         }

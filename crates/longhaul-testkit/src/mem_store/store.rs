@@ -36,16 +36,16 @@ impl MemStore {
     }
 
     /// Creates a store that violates one of its rules, to test the checks.
-    pub fn with_broken_rule(clock: impl Clock + 'static, broken: BrokenRule) -> Self {
-        Self::build(clock, Some(broken))
+    pub fn with_broken_rule(clock: impl Clock + 'static, broken_rule: BrokenRule) -> Self {
+        Self::build(clock, Some(broken_rule))
     }
 
-    fn build(clock: impl Clock + 'static, broken: Option<BrokenRule>) -> Self {
+    fn build(clock: impl Clock + 'static, broken_rule: Option<BrokenRule>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 tables: Mutex::default(),
                 clock: Arc::new(clock),
-                broken_rule: broken,
+                broken_rule,
                 changes: watch::Sender::new(0),
             }),
         }
@@ -67,19 +67,19 @@ impl MemStore {
     }
 
     /// Runs a read-only transaction.
-    pub(crate) fn read_tx<T>(&self, look: impl FnOnce(&Tx<'_>) -> T) -> T {
+    pub(crate) fn read_tx<T>(&self, f: impl FnOnce(&Tx<'_>) -> T) -> T {
         let mut tables = self.tables();
-        look(&self.tx(&mut tables))
+        f(&self.tx(&mut tables))
     }
 
     /// Runs a transaction, which is rolled back if it returns an error.
     pub(crate) fn write_tx<T>(
         &self,
-        work: impl FnOnce(&mut Tx<'_>) -> Result<T, Rollback<T>>,
+        f: impl FnOnce(&mut Tx<'_>) -> Result<T, Rollback<T>>,
     ) -> Result<T, StoreError> {
         let mut tables = self.tables();
-        let done = work(&mut self.tx(&mut tables));
-        let touched = match done {
+        let result = f(&mut self.tx(&mut tables));
+        let changed = match result {
             Ok(_) => tables.commit(),
             Err(_) => {
                 tables.rollback();
@@ -87,10 +87,10 @@ impl MemStore {
             }
         };
         drop(tables);
-        if touched {
+        if changed {
             self.shared.changes.send_modify(|count| *count += 1);
         }
-        match done {
+        match result {
             Ok(value) | Err(Rollback::Answer(value)) => Ok(value),
             Err(Rollback::Error(error)) => Err(error),
         }
@@ -127,7 +127,7 @@ impl StoreWatcher for MemWatch {
     async fn wait_for_change(&mut self) -> Result<(), StoreError> {
         let closed = |_| StoreError::Closed {
             at: "memory".to_owned(),
-            why: "all handles of the store are dropped".to_owned(),
+            reason: "all handles of the store are dropped".to_owned(),
         };
         self.changes.changed().await.map_err(closed)
     }

@@ -74,9 +74,9 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
 
     /// Commits the changes and returns whether there were any.
     pub(crate) fn commit(&mut self) -> bool {
-        let touched = !self.undo_log.is_empty();
+        let changed = !self.undo_log.is_empty();
         self.undo_log.clear();
-        touched
+        changed
     }
 
     /// Rolls back the changes since the last commit.

@@ -14,19 +14,19 @@ impl Tx<'_> {
     /// Arms or consumes a timer.
     pub(crate) fn set_timer(&mut self, to: TimerUpdate) -> ChangeResult {
         match to {
-            TimerUpdate::Arm { timer, run, due, kind: what } => {
+            TimerUpdate::Arm { timer, run, due, kind } => {
                 let due = match due {
                     TimerDueTime::Now => self.now,
                     TimerDueTime::After(delay) => self.now.plus(delay),
                     TimerDueTime::At(at) => at,
                 };
-                self.arm(timer, Timer { run, due, kind: what });
+                self.arm(timer, Timer { run, due, kind });
             }
             TimerUpdate::Consume(timer) => {
-                let Some(spent) = self.tables.timers.remove(&timer) else {
+                let Some(consumed) = self.tables.timers.remove(&timer) else {
                     return refuse(AppendRefusalReason::TimerConsumed);
                 };
-                self.tables.due.remove(&(spent.due, timer));
+                self.tables.due.remove(&(consumed.due, timer));
             }
             TimerUpdate::StopAutoApproval(run) => {
                 self.disarm(run, |kind| matches!(kind, TimerKind::GateAutoApprove(_)));
@@ -67,25 +67,26 @@ impl Tx<'_> {
 
     /// Returns the due timers, longest due first.
     pub(crate) fn due_timers(&self, limit: usize) -> Vec<DueTimer> {
-        let come = self.tables.due.iter().map(|(key, ())| key);
-        let come = come.take_while(|(due, _)| *due <= self.now).take(limit);
-        come.filter_map(|(due, id)| {
-            let timer = self.tables.timers.get(id)?;
-            Some(DueTimer {
-                timer: *id,
-                run: timer.run,
-                kind: timer.kind.clone(),
-                due: *due,
-                run_ended: self.is_ended(timer.run),
-                open_gate: self.open_gate_of_timer(&timer.kind),
+        let due_keys = self.tables.due.iter().map(|(key, ())| key);
+        let due_keys = due_keys.take_while(|(due, _)| *due <= self.now).take(limit);
+        due_keys
+            .filter_map(|(due, id)| {
+                let timer = self.tables.timers.get(id)?;
+                Some(DueTimer {
+                    timer: *id,
+                    run: timer.run,
+                    kind: timer.kind.clone(),
+                    due: *due,
+                    run_ended: self.is_ended(timer.run),
+                    open_gate: self.open_gate_of_timer(&timer.kind),
+                })
             })
-        })
-        .collect()
+            .collect()
     }
 
     /// Returns the row of the timer's gate, if the gate is still open.
-    fn open_gate_of_timer(&self, what: &TimerKind) -> Option<Box<GateRow>> {
-        let row = self.tables.gates.get(&what.gate()?)?;
+    fn open_gate_of_timer(&self, kind: &TimerKind) -> Option<Box<GateRow>> {
+        let row = self.tables.gates.get(&kind.gate()?)?;
         (row.status == GateStatus::Open).then(|| Box::new(row.clone()))
     }
 }

@@ -242,10 +242,10 @@ impl RecordStore for MemStore {
             // A batch lists its chains by their first runs.
             let is_later_step =
                 |head: &Head| head.task.chain.is_some() && head.task.parent.is_some();
-            let of_batch = |head: &Head| {
-                head.task.batch.is_some_and(|place| place.id == batch) && !is_later_step(head)
+            let is_in_batch = |head: &Head| {
+                head.task.batch.is_some_and(|position| position.id == batch) && !is_later_step(head)
             };
-            heads.filter(|(_, head)| of_batch(head)).map(|(run, _)| *run).collect()
+            heads.filter(|(_, head)| is_in_batch(head)).map(|(run, _)| *run).collect()
         }))
     }
 
@@ -264,10 +264,10 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.workers()))
     }
 
-    async fn save_late_tool_result(&self, run: RunId, late: LateToolResult) -> StoreResult<()> {
+    async fn save_late_tool_result(&self, run: RunId, result: LateToolResult) -> StoreResult<()> {
         self.write_tx(|tx| {
             let row_id = tx.tables.next_row_id();
-            tx.tables.late_results.insert((run, row_id), late);
+            tx.tables.late_results.insert((run, row_id), result);
             Ok(())
         })
     }
@@ -300,9 +300,9 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.due_outbox(endpoint, limit)))
     }
 
-    async fn record_outbox_attempt(&self, id: u64, again: Option<Millis>) -> StoreResult<()> {
+    async fn record_outbox_attempt(&self, id: u64, retry_after: Option<Millis>) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.settle_outbox(id, again);
+            tx.settle_outbox(id, retry_after);
             Ok(())
         })
     }
@@ -411,10 +411,10 @@ impl AuthStore for MemStore {
     async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
-        reply: StoredHttpResponse,
+        response: StoredHttpResponse,
     ) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.complete_request(&key, reply);
+            tx.complete_request(&key, response);
             Ok(())
         })
     }

@@ -52,8 +52,8 @@ impl<T> From<StoreError> for Rollback<T> {
 pub(crate) type ChangeResult = Result<(), Rollback<AppendRefusalReason>>;
 
 /// Refuses a change.
-pub(crate) fn refuse(why: AppendRefusalReason) -> ChangeResult {
-    Err(Rollback::Answer(why))
+pub(crate) fn refuse(reason: AppendRefusalReason) -> ChangeResult {
+    Err(Rollback::Answer(reason))
 }
 
 /// Events that one author appends to one journal.

@@ -42,8 +42,8 @@ impl Tables {
     pub(crate) fn journals(&self) -> Result<Vec<(RunId, Vec<JournalEntry>)>, StoreError> {
         let runs = self.heads.iter().map(|(run, _)| *run);
         runs.map(|run| {
-            let whole = JournalReadRequest { run, after: Seq::START, limit: usize::MAX };
-            self.page(whole).map(|(entries, _)| (run, entries))
+            let request = JournalReadRequest { run, after: Seq::START, limit: usize::MAX };
+            self.page(request).map(|(entries, _)| (run, entries))
         })
         .collect()
     }
@@ -76,8 +76,8 @@ impl Tables {
         let lanes = self.lanes.iter();
         lanes
             .map(|(key, lane)| {
-                let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
-                let members = self.lane_members.range(everybody);
+                let range = (key.clone(), 0)..=(key.clone(), u64::MAX);
+                let members = self.lane_members.range(range);
                 LaneView {
                     lane: key.clone(),
                     head: lane.head,

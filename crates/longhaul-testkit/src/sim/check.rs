@@ -53,11 +53,11 @@ impl SimHistory {
 pub fn check(history: &SimHistory) -> Result<(), SimError> {
     let raises = children::raises_by_others(&history.journals);
     for (run, entries) in &history.journals {
-        order::check(entries).map_err(|what| with_run(*run, &what))?;
-        outcomes::check(entries).map_err(|what| with_run(*run, &what))?;
-        calls::check(entries, &history.effects).map_err(|what| with_run(*run, &what))?;
+        order::check(entries).map_err(|error| with_run(*run, &error))?;
+        outcomes::check(entries).map_err(|error| with_run(*run, &error))?;
+        calls::check(entries, &history.effects).map_err(|error| with_run(*run, &error))?;
         budget::check(entries, raises.get(run).copied().unwrap_or_default())
-            .map_err(|what| with_run(*run, &what))?;
+            .map_err(|error| with_run(*run, &error))?;
     }
     calls::check_model_calls(&history.model_calls)?;
     lanes::check(&history.journals)?;
@@ -66,6 +66,6 @@ pub fn check(history: &SimHistory) -> Result<(), SimError> {
     Ok(())
 }
 
-fn with_run(run: RunId, what: &str) -> String {
-    format!("{run}: {what}")
+fn with_run(run: RunId, error: &str) -> String {
+    format!("{run}: {error}")
 }

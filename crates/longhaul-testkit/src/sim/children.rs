@@ -48,14 +48,14 @@ pub fn prepare_grading(run: &Run, world: &ExternalWorld) -> Result<RunInput, Sim
 
 fn new_child(run: &Run, input: RawJson, world: &ExternalWorld) -> Result<NewChildRun, SimError> {
     let id = world.next_child_id();
-    let above = run.task();
+    let parent_task = run.task();
     let task = TaskSpec {
         parent: Some(run.id()),
-        root: above.root,
-        depth: above.depth + 1,
-        submitter: above.submitter.clone(),
-        priority: above.priority,
-        ..TaskSpec::new(id, above.agent.clone(), input, above.inbox.clone())
+        root: parent_task.root,
+        depth: parent_task.depth + 1,
+        submitter: parent_task.submitter.clone(),
+        priority: parent_task.priority,
+        ..TaskSpec::new(id, parent_task.agent.clone(), input, parent_task.inbox.clone())
     };
     let run = new_run_from_task(id, task)?;
     Ok(NewChildRun { run, definition: Blob::new(b"{}".to_vec()), background: false })

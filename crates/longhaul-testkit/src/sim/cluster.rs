@@ -136,10 +136,10 @@ impl Cluster {
         };
         worker.heartbeat_at = self.clock.now();
         if self.services.store.heartbeat(heartbeat).await?.liveness == WorkerLiveness::Dead {
-            worker.drivers.retain(|drive| drive.may_run_without_lease());
+            worker.drivers.retain(|driver| driver.may_run_without_lease());
             worker.process.on_new_identity();
             worker.id = self.ids.worker();
-            let again = Heartbeat {
+            let new_heartbeat = Heartbeat {
                 worker: worker.id,
                 host: "sim".into(),
                 build: "sim".into(),
@@ -148,7 +148,7 @@ impl Cluster {
                 draining: false,
                 ttl: TTL,
             };
-            self.services.store.heartbeat(again).await?;
+            self.services.store.heartbeat(new_heartbeat).await?;
         }
         worker.process.on_heartbeat(worker.id).await
     }
@@ -171,9 +171,13 @@ impl Cluster {
         if self.is_stalled(index) {
             return Ok(false);
         }
-        let fenced = self.workers[index].heartbeat_at.plus(SELF_FENCE) < self.clock.now();
+        let is_fenced = self.workers[index].heartbeat_at.plus(SELF_FENCE) < self.clock.now();
         let count = self.workers[index].drivers.len();
-        if !fenced && count < SLOTS && (count == 0 || choose(4) == 0) && self.claim(index).await? {
+        if !is_fenced
+            && count < SLOTS
+            && (count == 0 || choose(4) == 0)
+            && self.claim(index).await?
+        {
             return Ok(true);
         }
         let worker = &mut self.workers[index];
@@ -186,11 +190,11 @@ impl Cluster {
         let Some(chosen) = order.find(|index| worker.drivers[*index].is_ready()) else {
             return Ok(false);
         };
-        let drive = &mut worker.drivers[chosen];
-        if fenced && !drive.may_run_without_lease() {
+        let driver = &mut worker.drivers[chosen];
+        if is_fenced && !driver.may_run_without_lease() {
             return Ok(false);
         }
-        match drive.step(choose).await? {
+        match driver.step(choose).await? {
             DriveProgress::Continue => {}
             DriveProgress::Committed => self.commits += 1,
             DriveProgress::Done => {
@@ -214,8 +218,8 @@ impl Cluster {
         let ctx = DecisionContext::new(self.clock.now());
         let worker = &mut self.workers[index];
         for run in &claimed {
-            let drive = worker.process.start_driver(worker.id, run, ctx.clone());
-            worker.drivers.push(drive);
+            let driver = worker.process.start_driver(worker.id, run, ctx.clone());
+            worker.drivers.push(driver);
         }
         Ok(!claimed.is_empty())
     }
@@ -229,20 +233,20 @@ impl Cluster {
         self.clock.advance(Millis(1));
         for round in 0..ROUNDS_MAX {
             self.heartbeat_all().await?;
-            let mut moved = false;
+            let mut has_progress = false;
             for index in 0..self.workers.len() {
                 for _ in 0..STEPS_PER_ROUND {
                     if !self.step(index, &mut choose).await? {
                         break;
                     }
-                    moved = true;
+                    has_progress = true;
                     self.clock.advance(Millis(1));
                 }
             }
-            moved |= external_actors::fire_due_timers(&self.services).await?;
+            has_progress |= external_actors::fire_due_timers(&self.services).await?;
             for gate in external_actors::open_gates(&self.services).await? {
                 external_actors::answer(&self.services, &gate, round + 1).await?;
-                moved = true;
+                has_progress = true;
             }
             let open = external_actors::open_runs(&self.services).await?;
             if open.is_empty() {
@@ -252,7 +256,7 @@ impl Cluster {
                 let out_of_budget = row.reason.as_deref() == Some("budget");
                 if row.status == Status::Paused || out_of_budget {
                     external_actors::resume(&self.services, row.id).await?;
-                    moved = true;
+                    has_progress = true;
                 }
                 // The budget of a tree is raised at its root, or at the newest step of a chain.
                 if out_of_budget {
@@ -261,8 +265,9 @@ impl Cluster {
                 }
             }
             // The reference driver's windows end soon; those of the real driver take a day.
-            moved |= external_actors::raise_caps(&self.services, Millis::from_secs(3_600)).await?;
-            self.advance_clock(moved).await?;
+            has_progress |=
+                external_actors::raise_caps(&self.services, Millis::from_secs(3_600)).await?;
+            self.advance_clock(has_progress).await?;
         }
         let open = external_actors::open_runs(&self.services).await?;
         let stuck: Vec<String> = open
@@ -274,8 +279,8 @@ impl Cluster {
 
     /// If there was no progress, advances the clock to the next timer, or far enough for dead
     /// workers to be detected.
-    async fn advance_clock(&mut self, moved: bool) -> Result<(), SimError> {
-        if moved {
+    async fn advance_clock(&mut self, has_progress: bool) -> Result<(), SimError> {
+        if has_progress {
             self.clock.advance(Millis(1));
             return Ok(());
         }

@@ -147,11 +147,11 @@ impl ReferenceDriver {
                 self.add_remembered_approvals().await?;
                 Ok(DriveProgress::Continue)
             }
-            DriverStage::RunningTools(todo, done) => {
+            DriverStage::RunningTools(pending, results) => {
                 if choose(3) == 0 {
                     self.catch_up().await?;
                 }
-                self.run_one_tool(todo, done, choose);
+                self.run_one_tool(pending, results, choose);
                 Ok(DriveProgress::Continue)
             }
             DriverStage::Committing(input) => self.commit(input).await,
@@ -208,7 +208,7 @@ impl ReferenceDriver {
             EngineStep::StartGrading => {
                 DriverStage::Committing(prepare_grading(run, &self.services.world)?)
             }
-            EngineStep::UseTools(todo) => DriverStage::RunningTools(todo, Vec::new()),
+            EngineStep::UseTools(tasks) => DriverStage::RunningTools(tasks, Vec::new()),
             EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
                 DriverStage::Committing(RunInput::Advance)
             }
@@ -270,23 +270,23 @@ impl ReferenceDriver {
     /// Executes one tool call, or commits the results so far.
     fn run_one_tool(
         &mut self,
-        mut todo: Vec<ToolCallTask>,
-        mut done: Vec<ToolCallResult>,
+        mut pending: Vec<ToolCallTask>,
+        mut results: Vec<ToolCallResult>,
         choose: &mut dyn FnMut(usize) -> usize,
     ) {
-        if todo.is_empty() || (!done.is_empty() && choose(4) == 0) {
-            self.stage = DriverStage::Committing(RunInput::ToolsDone(done));
+        if pending.is_empty() || (!results.is_empty() && choose(4) == 0) {
+            self.stage = DriverStage::Committing(RunInput::ToolsDone(results));
             return;
         }
-        let next = todo.remove(choose(todo.len()));
+        let next = pending.remove(choose(pending.len()));
         if next.action == ToolCallAction::Verify {
-            let finding = self.services.world.verify(self.key_run(next.call), next.call);
+            let outcome = self.services.world.verify(self.key_run(next.call), next.call);
             let call = next.call;
-            let verified = ToolVerified { call, outcome: finding };
+            let verified = ToolVerified { call, outcome };
             self.stage = DriverStage::Committing(RunInput::Verified(verified, Vec::new()));
             return;
         }
-        let stopping = self
+        let is_stopping = self
             .run
             .as_ref()
             .is_some_and(|run| run.is_cancelling() || run.has_interrupting_steer());
@@ -297,18 +297,18 @@ impl ReferenceDriver {
             epoch: self.epoch,
             class: next.class,
         };
-        let (end, output) = match stopping || next.action == ToolCallAction::Cancel {
+        let (end, output) = match is_stopping || next.action == ToolCallAction::Cancel {
             true => (ToolCallStatus::Interrupted, ToolOutput::text("stopped")),
             false => suspended_calls::perform(&self.services.world, effect, &next, choose),
         };
-        done.push(ToolCallResult {
+        results.push(ToolCallResult {
             call: next.call,
             status: end,
             output,
             active: Millis(2),
             blobs: Vec::new(),
         });
-        self.stage = DriverStage::RunningTools(todo, done);
+        self.stage = DriverStage::RunningTools(pending, results);
     }
 
     /// Returns the run in the idempotency key of a call.
@@ -385,19 +385,19 @@ impl ReferenceDriver {
 
     /// Saves the real results of a driver that has lost its run, as an outsider.
     async fn surface_results(&self, input: RunInput) -> Result<(), SimError> {
-        let RunInput::ToolsDone(done) = input else {
+        let RunInput::ToolsDone(results) = input else {
             return Ok(());
         };
-        for tool in done.into_iter().filter(|tool| tool.status == ToolCallStatus::Completed) {
+        for tool in results.into_iter().filter(|tool| tool.status == ToolCallStatus::Completed) {
             let call = tool.call;
             let text = format!("{:?}", tool.output.content);
-            let surfaced = LateToolResultEvent { call, is_error: false, output: tool.output };
+            let event = LateToolResultEvent { call, is_error: false, output: tool.output };
             let status = self.services.store.get_run(self.run_id).await?.map(|row| row.status);
             let Some(status) = status else { continue };
             let view = RunIdAndStatus { run: self.run_id, status };
-            let decided =
-                decide_command(&view, RunCommand::SurfaceResult(surfaced), self.ctx.clone());
-            let appended = match decided {
+            let decision =
+                decide_command(&view, RunCommand::SurfaceResult(event), self.ctx.clone());
+            let appended = match decision {
                 Err(_) => AppendResult::RunEnded,
                 Ok(batch) => {
                     let author = JournalAuthor::Outsider;
@@ -408,8 +408,8 @@ impl ReferenceDriver {
                 }
             };
             if appended == AppendResult::RunEnded {
-                let late = LateToolResult { call, text };
-                self.services.records.save_late_tool_result(self.run_id, late).await?;
+                let late_result = LateToolResult { call, text };
+                self.services.records.save_late_tool_result(self.run_id, late_result).await?;
             }
         }
         Ok(())

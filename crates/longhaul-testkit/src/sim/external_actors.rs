@@ -89,8 +89,8 @@ pub async fn open_gates(services: &SimServices) -> Result<Vec<GateRow>, SimError
 
 /// Returns the runs that have not ended.
 pub async fn open_runs(services: &SimServices) -> Result<Vec<RunRow>, SimError> {
-    let open = Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
-    let filter = RunFilter { statuses: open, limit: 10_000, ..RunFilter::default() };
+    let statuses = Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
+    let filter = RunFilter { statuses, limit: 10_000, ..RunFilter::default() };
     Ok(services.store.list_runs(filter).await?)
 }
 
@@ -150,8 +150,8 @@ pub async fn answer(
     };
     let agent = scenario::agent()?;
     let pattern = gate.spec.pattern.clone().into_iter().collect();
-    let added = scope_of_added_rule(gate, &answer, agent.clone()).into_iter().collect();
-    let has_rule = !services.records.active_approval_rules(added, pattern).await?.is_empty();
+    let scopes = scope_of_added_rule(gate, &answer, agent.clone()).into_iter().collect();
+    let has_rule = !services.records.active_approval_rules(scopes, pattern).await?.is_empty();
     let gate = Box::new(gate.clone());
     send_command(services, gate.run, RunCommand::Answer { gate, answer, agent, has_rule }).await
 }
@@ -177,12 +177,12 @@ pub async fn revoke_rule(services: &SimServices) -> Result<(), SimError> {
 
 /// Raises the caps at which runs wait and whose window does not end within this time. Returns
 /// whether there were any.
-pub async fn raise_caps(services: &SimServices, within: Millis) -> Result<bool, SimError> {
-    let soon = services.records.now().await?.plus(within);
+pub async fn raise_caps(services: &SimServices, min_remaining: Millis) -> Result<bool, SimError> {
+    let min_window_end = services.records.now().await?.plus(min_remaining);
     let rows = services.records.cap_counter_rows().await?;
-    let full = |row: &&CapCounterRow| row.waiting > 0 && row.window_end > soon;
+    let is_blocking = |row: &&CapCounterRow| row.waiting > 0 && row.window_end > min_window_end;
     let mut raised = false;
-    for row in rows.iter().filter(full) {
+    for row in rows.iter().filter(is_blocking) {
         let limit = row.effective_limit() + row.limit;
         services.world.record_raised_cap(row.key.clone(), limit);
         let change = CapLimitChange {
@@ -220,17 +220,17 @@ pub async fn steer(
 /// and otherwise to the run that holds the lane.
 pub async fn add_task(
     services: &SimServices,
-    busy: &BusyLane,
+    busy_lane: &BusyLane,
     lane_entry: LaneEntryPolicy,
     steer: SteerId,
 ) -> Result<(), SimError> {
-    let collects = matches!(lane_entry, LaneEntryPolicy::IfNoneWaits { .. });
-    let target = if collects { Some(busy.last) } else { busy.head };
+    let is_collecting = matches!(lane_entry, LaneEntryPolicy::IfNoneWaits { .. });
+    let target = if is_collecting { Some(busy_lane.last) } else { busy_lane.head };
     let Some(run) = target else {
         return Ok(());
     };
     let author = match services.store.get_run(run).await? {
-        Some(row) if collects => JournalAuthor::Closer { after: row.last_seq },
+        Some(row) if is_collecting => JournalAuthor::Closer { after: row.last_seq },
         Some(_) | None => JournalAuthor::Outsider,
     };
     let (text, delivery, by) = ("and this".into(), SteerDelivery::AfterBatch, "anna".into());
@@ -297,10 +297,10 @@ pub async fn retry(
     new: RunId,
 ) -> Result<Option<RunId>, SimError> {
     let entries = journal(services, failed).await?;
-    let mut point = RetryPoint::default();
-    entries.iter().for_each(|entry| point.update_from_entry(entry));
+    let mut retry_point = RetryPoint::default();
+    entries.iter().for_each(|entry| retry_point.update_from_entry(entry));
     let folded = Run::replay(&entries)?;
-    let Ok(run) = retry_failed_run(new, &folded, &point, "anna".into()) else {
+    let Ok(run) = retry_failed_run(new, &folded, &retry_point, "anna".into()) else {
         return Ok(None);
     };
     let key = failed.to_string();

@@ -81,11 +81,11 @@ impl ExternalWorld {
 
     /// Checks whether the call with this run in its idempotency key has had its effect.
     pub fn verify(&self, run: RunId, call: CallId) -> VerifyOutcome {
-        let happened = self.with_state(|state| {
+        let has_happened = self.with_state(|state| {
             let mut effects = state.effects.iter();
             effects.any(|effect| effect.key_run == run && effect.call == call)
         });
-        if happened {
+        if has_happened {
             VerifyOutcome::Happened(Self::result(run, call))
         } else {
             VerifyOutcome::NotHappened
@@ -111,8 +111,9 @@ impl ExternalWorld {
     /// stored.
     pub fn record_driver_end(&self, run: RunId, epoch: Epoch) {
         self.with_state(|state| {
-            let delivered = |handed: &(RunId, CallId, Epoch)| (handed.0, handed.2) == (run, epoch);
-            let delivered = state.delivered.iter().filter(|handed| delivered(handed));
+            let delivered =
+                |delivery: &(RunId, CallId, Epoch)| (delivery.0, delivery.2) == (run, epoch);
+            let delivered = state.delivered.iter().filter(|delivery| delivered(delivery));
             state.expected.extend(delivered.map(|(run, call, _)| (*run, *call)));
         });
     }
@@ -123,8 +124,8 @@ impl ExternalWorld {
     }
 
     /// Records a violation.
-    pub fn record_violation(&self, what: String) {
-        self.with_state(|state| state.violations.push(what));
+    pub fn record_violation(&self, violation: String) {
+        self.with_state(|state| state.violations.push(violation));
     }
 
     /// Returns the recorded violations.

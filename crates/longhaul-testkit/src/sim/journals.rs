@@ -29,14 +29,14 @@ pub fn from_lines(text: &str) -> Result<Vec<JournalEntry>, SimError> {
 
 /// Loads all recorded journals of a directory, by name.
 pub fn load(folder: &Path) -> Result<Vec<(String, Vec<JournalEntry>)>, SimError> {
-    let mut found = Vec::new();
+    let mut journals = Vec::new();
     for file in std::fs::read_dir(folder)? {
         let path = file?.path();
         if path.extension().is_some_and(|end| end == "jsonl") {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            found.push((name, from_lines(&std::fs::read_to_string(&path)?)?));
+            journals.push((name, from_lines(&std::fs::read_to_string(&path)?)?));
         }
     }
-    found.sort_by(|one, other| one.0.cmp(&other.0));
-    Ok(found)
+    journals.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(journals)
 }

@@ -44,9 +44,9 @@ pub struct ScenarioResult {
 pub async fn run_scenario(
     harness: &Harness,
     scenario: &Scenario,
-    death: Crash,
+    crash: Crash,
 ) -> Result<ScenarioResult, SimError> {
-    run_scenario_with(DriverFactory::reference(), harness, scenario, death).await
+    run_scenario_with(DriverFactory::reference(), harness, scenario, crash).await
 }
 
 /// Like [`run_scenario`], but with drivers of this factory.
@@ -54,7 +54,7 @@ pub async fn run_scenario_with(
     factory: DriverFactory,
     harness: &Harness,
     scenario: &Scenario,
-    death: Crash,
+    crash: Crash,
 ) -> Result<ScenarioResult, SimError> {
     let world = ExternalWorld::default();
     let services = SimServices {
@@ -73,8 +73,8 @@ pub async fn run_scenario_with(
         Cluster::new(services.clone(), harness.clock.clone(), ids, scenario::inbox()?)
             .with_factory(factory);
     cluster.add_worker().await?;
-    let steps = run_until_crash(&mut cluster, death).await?;
-    if death != Crash::None {
+    let steps = run_until_crash(&mut cluster, crash).await?;
+    if crash != Crash::None {
         cluster.crash_all();
         cluster.add_worker().await?;
         // The dead worker is detected only after the new one has sent heartbeats for one TTL.
@@ -106,12 +106,12 @@ pub async fn run_scenario_with(
 
 /// Steps the first driver until it is killed or everything is idle. Gates are answered and
 /// timers fire immediately.
-async fn run_until_crash(cluster: &mut Cluster, death: Crash) -> Result<usize, SimError> {
+async fn run_until_crash(cluster: &mut Cluster, crash: Crash) -> Result<usize, SimError> {
     let mut choose = |_| 0;
     let mut steps = 0;
     let mut idle = 0;
     while idle < 3 {
-        if death == Crash::AfterSteps(steps) {
+        if crash == Crash::AfterSteps(steps) {
             return Ok(steps);
         }
         cluster.clock.advance(Millis(1));
@@ -140,44 +140,45 @@ async fn run_until_crash(cluster: &mut Cluster, death: Crash) -> Result<usize, S
 }
 
 /// Kills the driver between any two of its steps, which is before and after every effect and
-/// every append, and expects the same outcome each time. `fresh` creates an empty store for
-/// each execution. Returns the number of executions.
+/// every append, and expects the same outcome each time. `new_harness` creates an empty store
+/// for each execution. Returns the number of executions.
 pub async fn kill_after_every_append<Fresh, Made>(
     scenario: &Scenario,
-    fresh: Fresh,
+    new_harness: Fresh,
 ) -> Result<usize, SimError>
 where
     Fresh: Fn() -> Made,
     Made: Future<Output = Harness>,
 {
-    kill_after_every_append_with(&DriverFactory::reference(), scenario, fresh).await
+    kill_after_every_append_with(&DriverFactory::reference(), scenario, new_harness).await
 }
 
 /// Like [`kill_after_every_append`], but with drivers of this factory.
 pub async fn kill_after_every_append_with<Fresh, Made>(
     factory: &DriverFactory,
     scenario: &Scenario,
-    fresh: Fresh,
+    new_harness: Fresh,
 ) -> Result<usize, SimError>
 where
     Fresh: Fn() -> Made,
     Made: Future<Output = Harness>,
 {
-    let whole = run_scenario_with(factory.clone(), &fresh().await, scenario, Crash::None).await?;
-    for step in 0..=whole.steps {
-        let death = Crash::AfterSteps(step);
-        let ended = run_scenario_with(factory.clone(), &fresh().await, scenario, death)
+    let baseline =
+        run_scenario_with(factory.clone(), &new_harness().await, scenario, Crash::None).await?;
+    for step in 0..=baseline.steps {
+        let crash = Crash::AfterSteps(step);
+        let result = run_scenario_with(factory.clone(), &new_harness().await, scenario, crash)
             .await
             .map_err(|error| format!("{} killed after step {step}: {error}", scenario.name))?;
-        let same = ended.outcome == whole.outcome && ended.tools == whole.tools;
-        if !same {
+        let is_same = result.outcome == baseline.outcome && result.tools == baseline.tools;
+        if !is_same {
             let name = scenario.name;
             return Err(format!(
                 "{name} killed after step {step} ended as {:?} with {:?}, not as {:?} with {:?}",
-                ended.outcome, ended.tools, whole.outcome, whole.tools
+                result.outcome, result.tools, baseline.outcome, baseline.tools
             )
             .into());
         }
     }
-    Ok(whole.steps + 1)
+    Ok(baseline.steps + 1)
 }

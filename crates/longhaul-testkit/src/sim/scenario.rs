@@ -74,13 +74,18 @@ fn script(turns: &[&[&str]], text: &str) -> Script {
 pub fn recorded_scenarios() -> Vec<Scenario> {
     let plain = RunPolicy::default;
     let guarded = || RunPolicy { rules: vec![approval_rule("careful")], ..RunPolicy::default() };
-    let tell = || RunPolicy { in_doubt: Some(InDoubtPolicy::Tell), ..RunPolicy::default() };
+    let in_doubt_policy =
+        || RunPolicy { in_doubt: Some(InDoubtPolicy::Tell), ..RunPolicy::default() };
     let scenario = |name, script, policy| Scenario { name, script, policy };
     let mut all = vec![
         scenario("single_reply", script(&[], "hello"), plain()),
         scenario("pure_and_keyed", script(&[&["look", "put", "look"], &["put"]], "kept"), plain()),
         scenario("once_in_order", script(&[&["send", "look", "send"]], "sent"), plain()),
-        scenario("once_reported", script(&[&["send"], &["send", "put"]], "sent"), tell()),
+        scenario(
+            "once_reported",
+            script(&[&["send"], &["send", "put"]], "sent"),
+            in_doubt_policy(),
+        ),
         scenario("verified", script(&[&["probe", "put"], &["probe"]], "probed"), plain()),
         scenario("effect_keys", script(&[&["pay", "pay"], &["pay", "put"]], "paid"), plain()),
         scenario("approval", script(&[&["look", "careful", "put"]], "allowed"), guarded()),
@@ -111,8 +116,9 @@ fn with_special_policies() -> Vec<Scenario> {
     };
     let with_result_gate = RunPolicy { result_gate: Some(result_gate), ..RunPolicy::default() };
     all.push(scenario("result_gate", script(&[&["put"]], "a plan"), with_result_gate));
-    let open = RunPolicy { keep_open: Some(Millis::from_secs(60)), ..RunPolicy::default() };
-    all.push(scenario("kept_open", script(&[&["look"]], "anything else?"), open));
+    let keep_open_policy =
+        RunPolicy { keep_open: Some(Millis::from_secs(60)), ..RunPolicy::default() };
+    all.push(scenario("kept_open", script(&[&["look"]], "anything else?"), keep_open_policy));
     // A call costs at most a little more than two cents. The first cap is enough for a shorter
     // reply only, the second for none.
     for (name, cap) in [("wraps_up", 22_500), ("budget_exhausted", 11_000)] {

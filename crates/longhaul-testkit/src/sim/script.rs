@@ -62,8 +62,8 @@ impl Script {
 
     /// Returns the model's reply to this request.
     pub fn reply(&self, request: &ModelRequest) -> Result<ModelResponse, Failure> {
-        let fails = self.failures.get(&request.turn).copied().unwrap_or(0);
-        if request.attempt <= fails {
+        let failure_count = self.failures.get(&request.turn).copied().unwrap_or(0);
+        if request.attempt <= failure_count {
             return Err(Failure::new(FailureClass::Overloaded, "529 overloaded"));
         }
         let turn_index = request.turn as usize - 1;
@@ -146,7 +146,7 @@ fn tool_call(run: RunId, name: &str, index: usize) -> ToolCall {
 
 /// Classifies a call of a simulated tool.
 pub fn classify(call: &ToolCall) -> ToolCallClassification {
-    let (class, verifies, in_doubt) = match call.name.as_str() {
+    let (class, can_verify, in_doubt) = match call.name.as_str() {
         "look" | "ask_human" | "report_blocked" | "report_progress" | "wait" | "finish"
         | "run_agent" => (EffectClass::Pure, false, None),
         "put" => (EffectClass::Keyed, false, None),
@@ -161,7 +161,7 @@ pub fn classify(call: &ToolCall) -> ToolCallClassification {
         injected_subjects: Vec::new(),
         opaque: false,
         problem: (call.name == "nonsense").then(|| "there is no such tool".to_owned()),
-        can_verify: verifies,
+        can_verify,
         in_doubt,
         may_outlive_worker: false,
         facts: None,

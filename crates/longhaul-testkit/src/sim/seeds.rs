@@ -44,11 +44,11 @@ const RETRIES_MAX: usize = 8;
 
 /// Simulates one seed on an in-memory store. At least one seed must fail for a store with a
 /// broken rule.
-pub async fn run_seed(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult, SimError> {
+pub async fn run_seed(seed: u64, broken_rule: Option<BrokenRule>) -> Result<SimResult, SimError> {
     let clock = SimClock::new();
-    let store = match broken {
+    let store = match broken_rule {
         None => MemStore::new(clock.clone()),
-        Some(broken) => MemStore::with_broken_rule(clock.clone(), broken),
+        Some(broken_rule) => MemStore::with_broken_rule(clock.clone(), broken_rule),
     };
     run_seed_on(seed, &Harness::new(store, clock)).await
 }
@@ -90,25 +90,25 @@ pub async fn run_seed_with(
     for _ in 0..STEPS {
         simulation.random_step().await?;
     }
-    let peace = simulation.cluster.run_to_completion().await;
+    let completion = simulation.cluster.run_to_completion().await;
     let history = SimHistory {
         journals: simulation.journals().await?,
         effects: world.effects(),
         model_calls: world.model_calls(),
     };
     let repairs = simulation.cluster.services.records.repair_inconsistent_rows().await?;
-    let clean = repairs
+    let consistency = repairs
         .is_all_zero()
         .then_some(())
         .ok_or_else(|| format!("repaired inconsistent rows: {repairs:?}").into());
-    let debts = check_lost_results(&simulation.cluster.services, &history.journals).await;
+    let lost_results = check_lost_results(&simulation.cluster.services, &history.journals).await;
     let caps = check_caps(&simulation.cluster.services, &history).await;
     let rules = check_rules(&simulation.cluster.services, &history).await;
     let chains = check_chains(&simulation.cluster.services, &history).await;
-    peace
-        .and(clean)
+    completion
+        .and(consistency)
         .and_then(|()| check(&history))
-        .and(debts)
+        .and(lost_results)
         .and(caps)
         .and(rules)
         .and(chains)
@@ -129,14 +129,14 @@ impl Simulation {
     /// Returns the journals of all acknowledged runs, their children and the steps of their chains.
     async fn journals(&self) -> Result<Vec<(RunId, Vec<JournalEntry>)>, SimError> {
         let mut journals = Vec::new();
-        let mut todo: Vec<RunId> = self.opened.iter().rev().copied().collect();
-        let mut seen: BTreeSet<RunId> = todo.iter().copied().collect();
-        while let Some(run) = todo.pop() {
+        let mut pending: Vec<RunId> = self.opened.iter().rev().copied().collect();
+        let mut seen: BTreeSet<RunId> = pending.iter().copied().collect();
+        while let Some(run) = pending.pop() {
             let journal = external_actors::journal(&self.cluster.services, run).await?;
             if journal.is_empty() {
                 return Err(format!("{run} was acknowledged and is missing").into());
             }
-            todo.extend(started_runs(&journal).into_iter().filter(|child| seen.insert(*child)));
+            pending.extend(started_runs(&journal).into_iter().filter(|child| seen.insert(*child)));
             journals.push((run, journal));
         }
         Ok(journals)
@@ -191,9 +191,9 @@ impl Simulation {
         let services = &self.cluster.services;
         match services.store.create_runs(request).await? {
             CreateRunsOutcome::Created(_) => self.opened.push(id),
-            CreateRunsOutcome::LaneBusy(busy) => {
+            CreateRunsOutcome::LaneBusy(busy_lane) => {
                 let steer = self.ids.steer();
-                external_actors::add_task(services, &busy, lane_entry, steer).await?;
+                external_actors::add_task(services, &busy_lane, lane_entry, steer).await?;
             }
             CreateRunsOutcome::Existing(_)
             | CreateRunsOutcome::KeyReused

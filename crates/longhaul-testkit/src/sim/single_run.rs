@@ -112,7 +112,7 @@ impl SingleRun {
     fn perform(&self, step: EngineStep) -> Result<RunInput, SimError> {
         Ok(match step {
             EngineStep::Prepare => {
-                let perceived = RunPrepared {
+                let prepared = RunPrepared {
                     system: StoredText::new_inline("You are simulated."),
                     tools: StoredText::new_inline("[]"),
                     initial_messages: vec![Message::user(self.run.task().input.as_str())],
@@ -130,7 +130,7 @@ impl SingleRun {
                     compaction: None,
                     perception_active: Millis::ZERO,
                 };
-                RunInput::Prepared(Box::new(perceived), Vec::new())
+                RunInput::Prepared(Box::new(prepared), Vec::new())
             }
             EngineStep::RefreshPerception => {
                 RunInput::PerceptionRefreshed(Box::new(sim_perception(&self.run)))
@@ -172,7 +172,7 @@ impl SingleRun {
             EngineStep::StartGrading => {
                 RunInput::GradingPrepared(Err("a single run has no children".to_owned()))
             }
-            EngineStep::UseTools(todos) => self.use_tools(&todos),
+            EngineStep::UseTools(tasks) => self.use_tools(&tasks),
             EngineStep::Park(_)
             | EngineStep::Finish(_)
             | EngineStep::Advance
@@ -180,16 +180,16 @@ impl SingleRun {
         })
     }
 
-    fn use_tools(&self, todos: &[ToolCallTask]) -> RunInput {
+    fn use_tools(&self, tasks: &[ToolCallTask]) -> RunInput {
         let run = self.run.id();
         let epoch = self.run.control().epoch;
-        if let Some(look) = todos.iter().find(|todo| todo.action == ToolCallAction::Verify) {
-            let finding = self.world.verify(run, look.call);
-            let call = look.call;
-            return RunInput::Verified(ToolVerified { call, outcome: finding }, Vec::new());
+        if let Some(verify_task) = tasks.iter().find(|task| task.action == ToolCallAction::Verify) {
+            let outcome = self.world.verify(run, verify_task.call);
+            let call = verify_task.call;
+            return RunInput::Verified(ToolVerified { call, outcome }, Vec::new());
         }
-        let done = todos.iter().map(|todo| {
-            let (call, class) = (todo.call, todo.class);
+        let results = tasks.iter().map(|task| {
+            let (call, class) = (task.call, task.class);
             let output = self.world.perform(ToolEffect { run, key_run: run, call, epoch, class });
             ToolCallResult {
                 call,
@@ -199,7 +199,7 @@ impl SingleRun {
                 blobs: Vec::new(),
             }
         });
-        RunInput::ToolsDone(done.collect())
+        RunInput::ToolsDone(results.collect())
     }
 
     /// Wakes the run: answers its gate, fires its timer, or raises its budget.
@@ -235,8 +235,8 @@ impl SingleRun {
                 has_rule: false,
             }));
         }
-        let rest = self.run.control().idle.clone();
-        if let Some(IdleReason::Parked { wait, timer: Some(timer) }) = &rest {
+        let idle = self.run.control().idle.clone();
+        if let Some(IdleReason::Parked { wait, timer: Some(timer) }) = &idle {
             self.now = wait.end_time().unwrap_or(self.now).max(self.now);
             let due = Box::new(DueTimer {
                 timer: *timer,

@@ -20,8 +20,8 @@ fn run_turns(turns: usize) -> ScenarioResult {
     };
     let policy = RunPolicy::default();
     let scenario = Scenario { name: "many_turns", script, policy };
-    let played = run_scenario(&harness, &scenario, Crash::None).now_or_never();
-    played.expect("the in-memory store never waits").expect("the run ends")
+    let result = run_scenario(&harness, &scenario, Crash::None).now_or_never();
+    result.expect("the in-memory store never waits").expect("the run ends")
 }
 
 #[test]

@@ -55,20 +55,21 @@ fn every_recorded_journal_folds_and_keeps_the_invariants() {
             effects: Vec::new(),
             model_calls: Vec::new(),
         };
-        check(&history).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        check(&history).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
 
 #[test]
 fn every_prefix_of_every_recorded_journal_reaches_the_same_outcome() {
     for (name, journal) in recorded() {
-        let whole = Run::replay(&journal).expect("the journal can be replayed");
+        let full_run = Run::replay(&journal).expect("the journal can be replayed");
         for prefix_len in 1..=journal.len() {
-            let lone =
+            let single_run =
                 SingleRun::resume(&journal[..prefix_len]).expect("every prefix can be replayed");
-            let (outcome, _) =
-                lone.finish().unwrap_or_else(|error| panic!("{name} cut at {prefix_len}: {error}"));
-            assert_eq!(Some(&outcome), whole.outcome(), "{name} cut at {prefix_len}");
+            let (outcome, _) = single_run
+                .finish()
+                .unwrap_or_else(|error| panic!("{name} cut at {prefix_len}: {error}"));
+            assert_eq!(Some(&outcome), full_run.outcome(), "{name} cut at {prefix_len}");
         }
     }
 }

@@ -56,23 +56,23 @@ fn the_conformance_suite_detects_every_broken_rule() {
             ],
         ),
     ];
-    for (broken, names) in expected {
-        let failing = failing(broken);
+    for (broken_rule, names) in expected {
+        let failing = failing(broken_rule);
         let missed: Vec<_> = names.iter().filter(|name| !failing.contains(*name)).collect();
-        assert!(missed.is_empty(), "{broken:?} was not detected by {missed:?}");
-        let about = failing.len() < CHECKS.len() / 4;
-        assert!(about, "{broken:?} breaks more than one rule: {failing:?}");
+        assert!(missed.is_empty(), "{broken_rule:?} was not detected by {missed:?}");
+        let is_specific = failing.len() < CHECKS.len() / 4;
+        assert!(is_specific, "{broken_rule:?} breaks more than one rule: {failing:?}");
     }
 }
 
-fn failing(broken: BrokenRule) -> BTreeSet<&'static str> {
-    let quiet = CHECKS.iter().filter(|(name, _)| !name.contains("race::"));
-    let failing = quiet.filter(|(_, check)| {
-        let fresh = move || async move {
+fn failing(broken_rule: BrokenRule) -> BTreeSet<&'static str> {
+    let deterministic = CHECKS.iter().filter(|(name, _)| !name.contains("race::"));
+    let failing = deterministic.filter(|(_, check)| {
+        let new_harness = move || async move {
             let clock = SimClock::new();
-            Harness::new(MemStore::with_broken_rule(clock.clone(), broken), clock)
+            Harness::new(MemStore::with_broken_rule(clock.clone(), broken_rule), clock)
         };
-        catch_unwind(AssertUnwindSafe(|| run_check(fresh, *check))).is_err()
+        catch_unwind(AssertUnwindSafe(|| run_check(new_harness, *check))).is_err()
     });
     failing.map(|(name, _)| *name).collect()
 }
@@ -81,7 +81,7 @@ fn failing(broken: BrokenRule) -> BTreeSet<&'static str> {
 #[test]
 fn every_conformance_check_is_listed() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance/store");
-    let mut written = BTreeSet::new();
+    let mut defined = BTreeSet::new();
     for file in std::fs::read_dir(dir).unwrap() {
         let path = file.unwrap().path();
         let group = path.file_stem().unwrap().to_str().unwrap().to_owned();
@@ -90,12 +90,12 @@ fn every_conformance_check_is_listed() {
             let (name, rest) = function.split_once('(').unwrap();
             let arguments = rest.split(')').next().unwrap().trim().trim_end_matches(',');
             if arguments.ends_with(": StoreFixture") && !arguments.contains(',') {
-                written.insert(format!("{group}::{name}"));
+                defined.insert(format!("{group}::{name}"));
             }
         }
     }
     let listed: BTreeSet<String> = CHECKS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(written, listed);
+    assert_eq!(defined, listed);
 }
 
 /// Three workers, one of which crashes at every eighth step, complete sixty runs of four lanes.
@@ -105,8 +105,8 @@ async fn three_workers_complete_every_run() {
     let first = run_workload().await;
     assert_eq!(first.len(), 60);
     for (run, entries) in &first {
-        let gapless = entries.iter().zip(1..).all(|(entry, seq)| entry.seq.0 == seq);
-        assert!(gapless, "{run}");
+        let is_gapless = entries.iter().zip(1..).all(|(entry, seq)| entry.seq.0 == seq);
+        assert!(is_gapless, "{run}");
         assert!(entries.is_sorted_by_key(|entry| entry.epoch), "{run}");
         let ends = entries.iter().filter(|entry| entry.event.is_terminal());
         assert_eq!(ends.count(), 1, "{run}");
@@ -117,8 +117,8 @@ async fn three_workers_complete_every_run() {
             }
         }
     }
-    let deaths = first.iter().filter(|(_, entries)| entries.last().unwrap().epoch > Epoch(2));
-    assert!(deaths.count() > 0, "no run of a dead worker was taken over");
+    let taken_over = first.iter().filter(|(_, entries)| entries.last().unwrap().epoch > Epoch(2));
+    assert!(taken_over.count() > 0, "no run of a dead worker was taken over");
     assert_eq!(run_workload().await, first);
 }
 
@@ -158,8 +158,8 @@ async fn run_workload() -> Vec<(RunId, Vec<JournalEntry>)> {
 /// Parks a run the first time and ends it the second time.
 async fn run_to_end(fixture: &StoreFixture, mut held: ClaimedRun) {
     held.append_ok(events_batch([progress(50)])).await;
-    let has_rested = fixture.kinds(held.run).await.contains(&"run.waiting");
-    if has_rested {
+    let has_waited = fixture.kinds(held.run).await.contains(&"run.waiting");
+    if has_waited {
         held.append_ok(end_batch()).await;
     } else {
         held.append_ok(park_batch("child")).await;
@@ -178,7 +178,7 @@ async fn appends_can_be_retried_until_acknowledged() {
         let mut held = fixture.open_and_claim(|_| {}).await;
         let faulty = FaultyStore::new(Arc::new(store));
         faulty.lose_answers(pattern);
-        let through = StoreFixture {
+        let faulty_fixture = StoreFixture {
             harness: Harness { store: Arc::new(faulty), ..fixture.harness.clone() },
             ..fixture.clone()
         };
@@ -191,7 +191,7 @@ async fn appends_can_be_retried_until_acknowledged() {
                     author: held.author(),
                     batch: batch.clone(),
                 };
-                if let Ok(appended) = through.harness.store.append_to_journal(append).await {
+                if let Ok(appended) = faulty_fixture.harness.store.append_to_journal(append).await {
                     break appended;
                 }
             };

@@ -10,8 +10,8 @@ use longhaul_testkit::sim::seeds::{SimResult, run_seed};
 const SEEDS: u64 = 2_000;
 
 /// Simulates one seed. The in-memory store never waits, so a whole history is one poll.
-fn run_seed_blocking(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult, SimError> {
-    run_seed(seed, broken).now_or_never().expect("the in-memory store never waits")
+fn run_seed_blocking(seed: u64, broken_rule: Option<BrokenRule>) -> Result<SimResult, SimError> {
+    run_seed(seed, broken_rule).now_or_never().expect("the in-memory store never waits")
 }
 
 fn from_env(name: &str) -> Option<u64> {
@@ -23,9 +23,9 @@ fn from_env(name: &str) -> Option<u64> {
 #[test]
 #[expect(clippy::print_stdout, reason = "prints the summary when a single seed is run")]
 fn every_simulated_history_satisfies_every_invariant() {
-    let one = from_env("LONGHAUL_SEED");
+    let single_seed = from_env("LONGHAUL_SEED");
     let seeds = from_env("LONGHAUL_SEEDS").unwrap_or(SEEDS);
-    let (from, to) = one.map_or((0, seeds), |seed| (seed, seed + 1));
+    let (from, to) = single_seed.map_or((0, seeds), |seed| (seed, seed + 1));
     let mut sum = SimResult::default();
     for seed in from..to {
         match run_seed_blocking(seed, None) {
@@ -45,9 +45,9 @@ fn every_simulated_history_satisfies_every_invariant() {
 }
 
 /// Returns the first seed that detects the broken rule.
-fn caught_at(broken: BrokenRule) -> u64 {
-    let caught = (0..500).find(|seed| run_seed_blocking(*seed, Some(broken)).is_err());
-    caught.unwrap_or_else(|| panic!("{broken:?} was never detected"))
+fn caught_at(broken_rule: BrokenRule) -> u64 {
+    let seed = (0..500).find(|seed| run_seed_blocking(*seed, Some(broken_rule)).is_err());
+    seed.unwrap_or_else(|| panic!("{broken_rule:?} was never detected"))
 }
 
 #[test]

@@ -48,11 +48,11 @@ impl fmt::Debug for CommandContextProvider {
 impl ContextProvider for CommandContextProvider {
     async fn fetch(&self, request: &ContextRequest) -> Result<Perception, ContextError> {
         let program = self.argv.first().map_or("", String::as_str);
-        let describe = |why: String| format!("the program `{program}` failed: {why}");
+        let describe = |reason: String| format!("the program `{program}` failed: {reason}");
         // Permanent errors are not retried.
-        let permanent_error = |why: String| ContextError::permanent(describe(why));
+        let permanent_error = |reason: String| ContextError::permanent(describe(reason));
         let request =
-            serde_json::to_vec(request).map_err(|why| permanent_error(why.to_string()))?;
+            serde_json::to_vec(request).map_err(|error| permanent_error(error.to_string()))?;
         let command = Command {
             stdin: request,
             keep_bytes: 2 * RESPONSE_BYTES_MAX,
@@ -60,31 +60,31 @@ impl ContextProvider for CommandContextProvider {
             timeout: self.timeout,
             ..Command::new(self.argv.clone(), &self.root)
         };
-        let ended = command.run(&*self.clock).await;
-        let ended = ended.map_err(|why| match &why {
+        let output = command.run(&*self.clock).await;
+        let output = output.map_err(|error| match &error {
             CommandError::SpawnFailed(..) | CommandError::WaitFailed(_) => {
-                ContextError::transient(describe(why.to_string()))
+                ContextError::transient(describe(error.to_string()))
             }
             CommandError::Empty
             | CommandError::MissingDir(_)
             | CommandError::NotFound(_)
-            | CommandError::NotExecutable(_) => permanent_error(why.to_string()),
+            | CommandError::NotExecutable(_) => permanent_error(error.to_string()),
         })?;
         // Checked before the exit status, which only says that the program was killed or its pipe
         // was closed.
-        if ended.stdout.total_bytes() > RESPONSE_BYTES_MAX as u64 {
+        if output.stdout.total_bytes() > RESPONSE_BYTES_MAX as u64 {
             return Err(permanent_error(response_too_long_message()));
         }
-        if !ended.exit.is_success() {
-            let stderr = ended.stderr.tail_text(STDERR_BYTES_MAX);
-            let how_it_ended = &ended.exit;
-            let why = match stderr.is_empty() {
-                true => format!("the process {how_it_ended} and printed nothing on stderr"),
-                false => format!("the process {how_it_ended}: {stderr}"),
+        if !output.exit.is_success() {
+            let stderr = output.stderr.tail_text(STDERR_BYTES_MAX);
+            let exit = &output.exit;
+            let reason = match stderr.is_empty() {
+                true => format!("the process {exit} and printed nothing on stderr"),
+                false => format!("the process {exit}: {stderr}"),
             };
-            return Err(ContextError::transient(describe(why)));
+            return Err(ContextError::transient(describe(reason)));
         }
-        let answer = ended
+        let answer = output
             .stdout
             .complete_output()
             .ok_or_else(|| permanent_error(response_too_long_message()))?;

@@ -53,11 +53,11 @@ impl fmt::Debug for HttpContextProvider {
 #[async_trait]
 impl ContextProvider for HttpContextProvider {
     async fn fetch(&self, context_request: &ContextRequest) -> Result<Perception, ContextError> {
-        let describe = |why: String| format!("{}: {why}", self.display_url());
+        let describe = |reason: String| format!("{}: {reason}", self.display_url());
         // Permanent errors are not retried.
-        let lasts = |why: String| ContextError::permanent(describe(why));
-        let context_request =
-            serde_json::to_vec(context_request).map_err(|why| lasts(why.to_string()))?;
+        let permanent_error = |reason: String| ContextError::permanent(describe(reason));
+        let context_request = serde_json::to_vec(context_request)
+            .map_err(|error| permanent_error(error.to_string()))?;
         let header = |name: &str| (name.to_owned(), "application/json".to_owned());
         let request = OutboundRequest {
             method: "POST".into(),
@@ -70,20 +70,23 @@ impl ContextProvider for HttpContextProvider {
         };
         let response = match self.outbound.send(request).await {
             Ok(response) => response,
-            Err(OutboundError::TooLong { .. }) => return Err(lasts(response_too_long_message())),
-            Err(
-                why @ (OutboundError::Forbidden { .. } | OutboundError::UnexpectedEncoding { .. }),
-            ) => {
-                return Err(ContextError::permanent(why.to_string()));
+            Err(OutboundError::TooLong { .. }) => {
+                return Err(permanent_error(response_too_long_message()));
             }
-            Err(why @ OutboundError::Failed { .. }) => {
-                return Err(ContextError::transient(why.to_string()));
+            Err(
+                error
+                @ (OutboundError::Forbidden { .. } | OutboundError::UnexpectedEncoding { .. }),
+            ) => {
+                return Err(ContextError::permanent(error.to_string()));
+            }
+            Err(error @ OutboundError::Failed { .. }) => {
+                return Err(ContextError::transient(error.to_string()));
             }
         };
         if !(200..300).contains(&response.status) {
-            let why = format!("the endpoint answered {} instead of 200", response.status);
-            return Err(ContextError::transient(describe(why)));
+            let reason = format!("the endpoint answered {} instead of 200", response.status);
+            return Err(ContextError::transient(describe(reason)));
         }
-        parse_context_response(&response.body).map_err(lasts)
+        parse_context_response(&response.body).map_err(permanent_error)
     }
 }

@@ -35,15 +35,15 @@ pub(super) fn parse_context_response(bytes: &[u8]) -> Result<Perception, String>
     if text.is_empty() {
         return Err("the response is empty; send at least `{}`".into());
     }
-    let whole =
-        RawJson::parse(text).map_err(|why| format!("the response is not valid JSON ({why})"))?;
+    let response = RawJson::parse(text)
+        .map_err(|error| format!("the response is not valid JSON ({error})"))?;
     // Serde would accept a list as the fields in order, which is never intended.
-    let parted =
+    let parts =
         text.starts_with('{').then(|| serde_json::from_str::<ContextProviderResponse>(text));
-    let Some(Ok(parted)) = parted else {
-        return Ok(Perception { world: whole, context: BTreeMap::new() });
+    let Some(Ok(parts)) = parts else {
+        return Ok(Perception { world: response, context: BTreeMap::new() });
     };
-    let context = match parted.context {
+    let context = match parts.context {
         None => BTreeMap::new(),
         Some(context) => serde_json::from_str(context.as_str()).map_err(|_| {
             "`context` is not an object; it must map names to values for tools".to_owned()
@@ -52,7 +52,7 @@ pub(super) fn parse_context_response(bytes: &[u8]) -> Result<Perception, String>
     if context.len() > CONTEXT_NAMES_MAX {
         return Err(format!("`context` has more than {CONTEXT_NAMES_MAX} names"));
     }
-    Ok(Perception { world: parted.world, context })
+    Ok(Perception { world: parts.world, context })
 }
 
 /// Returns the error message for a response that is too long.
@@ -76,7 +76,7 @@ mod tests {
                     "{answer}"
                 );
             }
-            (Err(error), Err(why)) => assert!(error.contains(why), "{answer}: {error}"),
+            (Err(error), Err(expected)) => assert!(error.contains(expected), "{answer}: {error}"),
             (perception, _) => panic!("{answer}: {perception:?}"),
         }
     }

@@ -127,22 +127,22 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
         |error| edit_failure(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
     // Checked before the writer is opened, because that would create missing folders.
     let file = workspace.open_file(&target).map_err(error)?;
-    if let Some(why) = file_too_long_error(&file) {
-        return Err(edit_failure(format!("`{display_path}`: {why}")));
+    if let Some(reason) = file_too_long_error(&file) {
+        return Err(edit_failure(format!("`{display_path}`: {reason}")));
     }
     let writer = workspace.open_writer(&target).map_err(error)?;
     let before = writer.read_current_file(target.file_name(), FILE_BYTES_MAX);
     let before = before.map_err(error)?;
     let mut before = before.ok_or_else(|| error(FsError::NotFound))?;
     if before.is_truncated {
-        let why = "another program has made the file too large to edit";
-        return Err(edit_failure(format!("`{display_path}`: {why}")));
+        let reason = "another program has made the file too large to edit";
+        return Err(edit_failure(format!("`{display_path}`: {reason}")));
     }
     if before.is_read_only() {
         return Err(edit_failure(format!("`{display_path}` is read-only")));
     }
     let content = decode_utf8(std::mem::take(&mut before.bytes));
-    let content = content.map_err(|why| edit_failure(format!("`{display_path}`: {why}")))?;
+    let content = content.map_err(|reason| edit_failure(format!("`{display_path}`: {reason}")))?;
     let edited = edit_text(&content, input, display_path).map_err(edit_failure)?;
     let after = edited.content.as_bytes();
     writer
@@ -150,11 +150,11 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
         .and_then(|()| writer.replace_file(target.file_name(), after, Some(&before)))
         .map_err(error)?;
     let line = edited.first_line;
-    let done = match edited.count {
+    let message = match edited.count {
         1 => format!("Edited `{display_path}` at line {line}."),
         count => format!("Edited `{display_path}` {count} times, first at line {line}."),
     };
-    Ok(ToolOutput::text(done))
+    Ok(ToolOutput::text(message))
 }
 
 /// Text of a file after an edit.
@@ -226,13 +226,13 @@ fn old_text_mismatch_message(
         let number = line.split_once('\t').map(|(number, _)| number);
         number.is_some_and(|number| number.trim().parse::<usize>().is_ok())
     };
-    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let loose = squeezed(&input.old);
+    let normalize_spaces = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let normalized_old = normalize_spaces(&input.old);
     let hint = if input.old.lines().all(is_numbered) {
         "leave out the line numbers of read_file and the tabs after them"
     } else if !input.new.is_empty() && content.contains(&input.new) {
         "the file already contains `new`"
-    } else if !loose.is_empty() && squeezed(content).contains(&loose) {
+    } else if !normalized_old.is_empty() && normalize_spaces(content).contains(&normalized_old) {
         "`old` occurs with other whitespace or line breaks: read the file and copy them exactly"
     } else {
         "read the file and copy the text exactly"
@@ -264,8 +264,8 @@ fn verify_edit_happened(workspace: &Workspace, input: &EditFileInput) -> VerifyO
 
 fn read_workspace_text(workspace: &Workspace, target: &CheckedFilePath) -> Option<String> {
     let file = workspace.open_file(target).ok()?;
-    let taken = file.read_snapshot(FILE_BYTES_MAX).ok()?;
-    (!taken.is_truncated).then(|| decode_utf8(taken.bytes).ok())?
+    let snapshot = file.read_snapshot(FILE_BYTES_MAX).ok()?;
+    (!snapshot.is_truncated).then(|| decode_utf8(snapshot.bytes).ok())?
 }
 
 /// Whether the content of a file shows that an edit was made.
@@ -290,21 +290,21 @@ fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditVerification {
     if new.contains(old) && !content.split(new).any(|between| between.contains(old)) {
         return EditVerification::Applied;
     }
-    let touches = |at: usize| {
-        let reach = new.len().saturating_sub(1);
-        let start = content.ceil_char_boundary(at.saturating_sub(reach));
-        let end = content.floor_char_boundary(at + old.len() + reach);
+    let overlaps_new = |at: usize| {
+        let margin = new.len().saturating_sub(1);
+        let start = content.ceil_char_boundary(at.saturating_sub(margin));
+        let end = content.floor_char_boundary(at + old.len() + margin);
         content.get(start..end).is_some_and(|nearby| nearby.contains(new))
     };
     let mut matches = content.match_indices(old).take(MATCHES_MAX);
-    if new.is_empty() || matches.any(|(at, _)| !touches(at)) {
+    if new.is_empty() || matches.any(|(at, _)| !overlaps_new(at)) {
         return EditVerification::NotApplied;
     }
     EditVerification::Unclear
 }
 
-fn edit_failure(why: impl std::fmt::Display) -> ToolFailure {
-    ToolFailure::new(format!("Nothing was edited: {why}."))
+fn edit_failure(reason: impl std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(format!("Nothing was edited: {reason}."))
 }
 
 #[cfg(test)]

@@ -99,16 +99,16 @@ fn glob_to_regex(glob_text: &str) -> String {
 /// Translates a leading `[...]` of a glob to a regular expression, and returns it with the rest of
 /// the glob. `None` means that the glob does not start with a valid `[...]`.
 fn char_class_regex_and_rest(glob_rest: &str) -> Option<(String, &str)> {
-    let inside = glob_rest.strip_prefix('[')?;
-    let (inside, rest_of_glob) = inside.split_once(']')?;
-    let (negation, inside) = match inside.strip_prefix(['!', '^']) {
-        Some(inside) => ("^/", inside),
-        None => ("", inside),
+    let class_chars = glob_rest.strip_prefix('[')?;
+    let (class_chars, rest_of_glob) = class_chars.split_once(']')?;
+    let (negation, class_chars) = match class_chars.strip_prefix(['!', '^']) {
+        Some(class_chars) => ("^/", class_chars),
+        None => ("", class_chars),
     };
-    if inside.is_empty() {
+    if class_chars.is_empty() {
         return None;
     }
-    let escaped_chars: String = inside
+    let escaped_chars: String = class_chars
         .chars()
         .map(|c| match c {
             '-' => "-".to_owned(),
@@ -123,8 +123,8 @@ mod tests {
     use super::Glob;
 
     fn check_glob_match(glob: &str, path: &str, expected: bool) {
-        let fits = Glob::new(glob).unwrap().is_match(path, path);
-        assert_eq!(fits, expected, "{glob} {path}");
+        let is_match = Glob::new(glob).unwrap().is_match(path, path);
+        assert_eq!(is_match, expected, "{glob} {path}");
     }
 
     #[test]

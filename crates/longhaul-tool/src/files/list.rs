@@ -73,19 +73,19 @@ fn list_workspace_entries(
     input: &ListFilesInput,
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
+    let refuse = |reason: String| ToolFailure::new(format!("Nothing was listed: {reason}."));
     let text = input.path.as_deref().unwrap_or_default();
     let parts = workspace.parse_accessible_path(text, PathAccess::Read);
-    let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
+    let parts = parts.map_err(|error| refuse(error.to_string()))?;
     // Models send an empty text for fields they leave out.
     let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
     let glob = glob.map(Glob::new).transpose().map_err(refuse)?;
     let mut lines: Vec<String> = Vec::new();
-    let mut more = false;
+    let mut is_truncated = false;
     let mut walk = FolderWalk::new(workspace, glob.as_ref(), clock);
-    let walked = walk.visit_entries(&parts, glob.is_some(), &mut |_, entry| {
+    let result = walk.visit_entries(&parts, glob.is_some(), &mut |_, entry| {
         if lines.len() == SHOWN_MAX {
-            more = true;
+            is_truncated = true;
             return WalkControl::Stop;
         }
         let path = &entry.path;
@@ -102,10 +102,10 @@ fn list_workspace_entries(
         WalkControl::Continue
     });
     let display_path = join_path_parts(&parts);
-    walked
+    result
         .map_err(|error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error))))?;
     let mut notes = walk.omission_notes();
-    if more {
+    if is_truncated {
         let note = format!(
             "There is more: only the first {SHOWN_MAX} are shown; narrow the search by path or glob."
         );

@@ -56,35 +56,35 @@ pub(crate) fn parse_path_parts(roots: &[PathBuf], text: &str) -> Result<Vec<Stri
 
 /// Returns the components of a path below one of these roots.
 pub(crate) fn parse_path_parts_below_roots(
-    top: &OutsidePathErrorTexts,
+    texts: &OutsidePathErrorTexts,
     roots: &[PathBuf],
     text: &str,
 ) -> Result<Vec<String>, PathError> {
-    let from_top = top.hint;
+    let root_hint = texts.hint;
     if text.len() > PATH_BYTES_MAX {
-        return Err(PathError::new(text, "is too long", from_top));
+        return Err(PathError::new(text, "is too long", root_hint));
     }
-    let below = if text.starts_with('/') {
-        let below = roots.iter().find_map(|root| strip_root_prefix(root, text));
-        below.ok_or_else(|| PathError::new(text, top.outside, from_top))?
+    let relative = if text.starts_with('/') {
+        let relative = roots.iter().find_map(|root| strip_root_prefix(root, text));
+        relative.ok_or_else(|| PathError::new(text, texts.outside, root_hint))?
     } else {
         text
     };
-    if below == "~" || below.starts_with("~/") {
-        return Err(PathError::new(text, top.outside, from_top));
+    if relative == "~" || relative.starts_with("~/") {
+        return Err(PathError::new(text, texts.outside, root_hint));
     }
     let mut parts = Vec::new();
-    for part in below.split('/') {
+    for part in relative.split('/') {
         if part.is_empty() || part == "." {
             continue;
         }
         if part == ".." {
             // Rejected even where it would stay inside, because behind a symbolic link it would
             // not.
-            return Err(PathError::new(text, "has `..` in it", from_top));
+            return Err(PathError::new(text, "has `..` in it", root_hint));
         }
-        if let Some((wrong, hint)) = path_part_problem_and_hint(part) {
-            return Err(PathError::new(text, wrong, hint));
+        if let Some((problem, hint)) = path_part_problem_and_hint(part) {
+            return Err(PathError::new(text, problem, hint));
         }
         parts.push(part.to_owned());
     }
@@ -131,8 +131,8 @@ pub(crate) fn invalid_new_name_reason(part: &str) -> Option<&'static str> {
 /// Returns the part of an absolute path below this root. `None` if the path is not below it.
 pub(crate) fn strip_root_prefix<'a>(root: &Path, text: &'a str) -> Option<&'a str> {
     let root = root.to_str()?.trim_end_matches('/');
-    let below = text.strip_prefix(root)?;
-    (below.is_empty() || below.starts_with('/')).then_some(below)
+    let rest = text.strip_prefix(root)?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
         let roots = [PathBuf::from("/home/ada/plot"), PathBuf::from("/w/")];
         let result = match parse_path_parts(&roots, text) {
             Ok(parts) => join_path_parts(&parts),
-            Err(bad) => bad.to_string(),
+            Err(error) => error.to_string(),
         };
         assert!(
             result == expected || result.contains("; ") && result.contains(expected),

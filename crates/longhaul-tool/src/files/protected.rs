@@ -85,24 +85,24 @@ const INBOX_FOLDER: &str = "inbox";
 
 /// Returns why agents can't access this path. `None` if the path is not protected.
 pub(crate) fn protected_path_reason(parts: &[String], access: PathAccess) -> Option<&'static str> {
-    let mut in_git = false;
+    let mut is_in_git = false;
     let mut folder = String::new();
     for part in parts {
         let name = normalized_path_component(part);
-        if let Some(why) = protected_name_reason(&folder, &name) {
-            return Some(why);
+        if let Some(reason) = protected_name_reason(&folder, &name) {
+            return Some(reason);
         }
-        if in_git && GIT_SECRETS.contains(&name.as_str()) {
+        if is_in_git && GIT_SECRETS.contains(&name.as_str()) {
             return Some("may hold a token of the repository and is not accessible to agents");
         }
         // `git~1` is the short name of `.git` on Windows.
-        in_git |= name == ".git" || name == "git~1";
+        is_in_git |= name == ".git" || name == "git~1";
         folder = name;
     }
     if access == PathAccess::Read {
         return None;
     }
-    if in_git {
+    if is_in_git {
         return Some("is part of a git repository's own data, which only git writes");
     }
     if parts.first().is_some_and(|first| normalized_path_component(first) == INBOX_FOLDER) {
@@ -156,10 +156,10 @@ fn is_secret_file(folder: &str, name: &str) -> bool {
 
 fn is_private_key_file(name: &str) -> bool {
     let is_public = name.ends_with(".pub");
-    let is_usual = KEY_NAMES
+    let is_key_name = KEY_NAMES
         .iter()
         .any(|key| name.strip_prefix(key).is_some_and(|rest| !starts_with_word_char(rest)));
-    !is_public && (is_usual || KEY_ENDS.iter().any(|end| name.ends_with(end)))
+    !is_public && (is_key_name || KEY_ENDS.iter().any(|end| name.ends_with(end)))
 }
 
 /// Returns whether the text after a key name makes it another name: `id_rsa.old` and `id_rsa-2` are
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn protected_paths_are_recognized() {
-        for open in [
+        for allowed in [
             "src/main.rs",
             ".github/workflows/ci.yml",
             ".gitignore",
@@ -215,7 +215,7 @@ mod tests {
             ".claude/settings.md",
             "sub/.claude/settings.json",
         ] {
-            check_path_protection(open, true, true);
+            check_path_protection(allowed, true, true);
         }
         for half in [
             ".git",
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn credentials_and_histories_of_other_programs_are_protected() {
-        for open in [
+        for allowed in [
             ".cargo/config.toml",
             "config.json",
             "docker/config.json",
@@ -291,7 +291,7 @@ mod tests {
             "src/secrets.rs",
             "history.md",
         ] {
-            check_path_protection(open, true, true);
+            check_path_protection(allowed, true, true);
         }
         for path in [
             ".cargo/credentials.toml",

@@ -81,26 +81,27 @@ fn read_file(
     input: &ReadFileInput,
     sink: &ImageSink,
 ) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure::new(format!("The file was not read: {why}."));
+    let refuse = |reason: String| ToolFailure::new(format!("The file was not read: {reason}."));
     let target = workspace.checked_file_path(&input.path, PathAccess::Read);
-    let target = target.map_err(|bad| refuse(bad.to_string()))?;
+    let target = target.map_err(|error| refuse(error.to_string()))?;
     let display_path = &target.display;
     let error = |error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
     let file = workspace.open_file(&target).map_err(error)?;
-    if let Some(why) = file_too_long_error(&file) {
+    if let Some(reason) = file_too_long_error(&file) {
         let hint = "search_files does not open such files either; ask a person for a part of it";
-        return Err(refuse(format!("`{display_path}`: {why}; {hint}")));
+        return Err(refuse(format!("`{display_path}`: {reason}; {hint}")));
     }
     // The file may have grown since, so the read is still limited.
     let bytes = file.read_snapshot(FILE_BYTES_MAX).map_err(error)?.bytes;
     if ImageInfo::has_image_signature(&bytes) && !is_text(&bytes) {
-        let whole = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
-        let output = whole.and_then(|info| image_output(&info, bytes, sink));
-        return output.map_err(|why| {
-            refuse(format!("`{display_path}` is an image that can't be shown: {why}"))
+        let image = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
+        let output = image.and_then(|info| image_output(&info, bytes, sink));
+        return output.map_err(|image_error| {
+            refuse(format!("`{display_path}` is an image that can't be shown: {image_error}"))
         });
     }
-    let text = decode_utf8(bytes).map_err(|why| refuse(format!("`{display_path}`: {why}")))?;
+    let text =
+        decode_utf8(bytes).map_err(|reason| refuse(format!("`{display_path}`: {reason}")))?;
     let offset = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(LINES_DEFAULT).max(1);
     let page = file_page_or_line_count(&text, offset, limit).map_err(|lines| {

@@ -98,15 +98,16 @@ fn search_files(
     input: &SearchFilesInput,
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure::new(format!("Nothing was searched: {why}."));
-    let (pattern, plain) = compile_search_pattern_with_note(&input.pattern).map_err(refuse)?;
+    let refuse = |reason: String| ToolFailure::new(format!("Nothing was searched: {reason}."));
+    let (pattern, pattern_note) =
+        compile_search_pattern_with_note(&input.pattern).map_err(refuse)?;
     let start = input.path.as_deref().unwrap_or_default();
     let parts = workspace.parse_accessible_path(start, PathAccess::Read);
-    let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
+    let parts = parts.map_err(|error| refuse(error.to_string()))?;
     // Models send an empty text for fields they leave out.
     let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
     let glob = glob.map(Glob::new).transpose().map_err(refuse)?;
-    let mut hunt = SearchState {
+    let mut search = SearchState {
         pattern,
         lines: Vec::new(),
         searched_files: 0,
@@ -116,24 +117,25 @@ fn search_files(
         is_timed_out: false,
     };
     let mut walk = FolderWalk::new(workspace, glob.as_ref(), clock);
-    let walked = walk.visit_entries(&parts, true, &mut |walk, entry| hunt.visit_entry(walk, entry));
-    let walked = match walked {
+    let result =
+        walk.visit_entries(&parts, true, &mut |walk, entry| search.visit_entry(walk, entry));
+    let result = match result {
         // Not a folder: a single file is searched whatever the glob is.
         Err(FsError::NotRegular) if !parts.is_empty() => workspace
             .checked_file_path(start, PathAccess::Read)
-            .map_err(|bad| refuse(bad.to_string()))
+            .map_err(|error| refuse(error.to_string()))
             .map(|target| workspace.open_file(&target))?
             .map(|file| {
-                hunt.search_file(&walk, &join_path_parts(&parts), file);
+                search.search_file(&walk, &join_path_parts(&parts), file);
             }),
-        walked => walked,
+        result => result,
     };
     let display_path = join_path_parts(&parts);
-    walked
+    result
         .map_err(|error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error))))?;
     let mut notes = walk.omission_notes();
-    notes.extend(plain);
-    Ok(ToolOutput::text(hunt.into_result_text(notes)))
+    notes.extend(pattern_note);
+    Ok(ToolOutput::text(search.into_result_text(notes)))
 }
 
 /// Compiles the search pattern. A pattern that is not a valid regular expression is searched as
@@ -179,7 +181,7 @@ impl SearchPattern {
             Err(regex::Error::CompiledTooBig(_)) => {
                 Ok(Self { regex: build(REGEX_BYTES_MAX)?, is_small: false })
             }
-            built => built.map(|regex| Self { regex, is_small: true }),
+            result => result.map(|regex| Self { regex, is_small: true }),
         }
     }
 
@@ -194,11 +196,11 @@ impl SearchPattern {
     /// Returns the byte position of the first match at or after byte `start_byte` of the line.
     /// `None` means that there is no match.
     fn find_match(&self, line: &str, start_byte: usize) -> Option<usize> {
-        let reach = self.searched_byte_count(line);
-        let found = self.regex.find_at(&line[..reach], start_byte.min(reach))?;
+        let searched_len = self.searched_byte_count(line);
+        let matched = self.regex.find_at(&line[..searched_len], start_byte.min(searched_len))?;
         // A match that ends at the cut may be wrong: `$` would match there.
-        let is_sure = found.end() < reach || reach == line.len();
-        is_sure.then_some(found.start())
+        let is_certain = matched.end() < searched_len || searched_len == line.len();
+        is_certain.then_some(matched.start())
     }
 }
 
@@ -232,24 +234,24 @@ impl SearchState {
 
     fn search_file(&mut self, walk: &FolderWalk<'_>, path: &str, file: OpenFile) -> WalkControl {
         let long = file_too_long_error(&file).is_some();
-        let taken = (!long).then(|| file.read_snapshot(FILE_BYTES_MAX).ok()).flatten();
-        let Some(held) = taken.and_then(|taken| decode_utf8(taken.bytes).ok()) else {
+        let snapshot = (!long).then(|| file.read_snapshot(FILE_BYTES_MAX).ok()).flatten();
+        let Some(content) = snapshot.and_then(|snapshot| decode_utf8(snapshot.bytes).ok()) else {
             self.skipped_files += 1;
             return WalkControl::Continue;
         };
         self.searched_files += 1;
-        let mut unchecked = 0;
-        for (index, line) in held.lines().enumerate() {
+        let mut unchecked_bytes = 0;
+        for (index, line) in content.lines().enumerate() {
             // The walk itself checks the timeout only between files.
-            unchecked += line.len() + 1;
-            if unchecked > CHECK_BYTES {
-                unchecked = 0;
+            unchecked_bytes += line.len() + 1;
+            if unchecked_bytes > CHECK_BYTES {
+                unchecked_bytes = 0;
                 self.is_timed_out = walk.is_timed_out();
             }
             if self.is_timed_out {
                 return WalkControl::Stop;
             }
-            let Some(found) = self.pattern.find_match(line, 0) else {
+            let Some(match_start) = self.pattern.find_match(line, 0) else {
                 self.partial_lines +=
                     usize::from(self.pattern.searched_byte_count(line) < line.len());
                 continue;
@@ -258,7 +260,7 @@ impl SearchState {
                 self.has_more = true;
                 return WalkControl::Stop;
             }
-            let (text, end) = match_excerpt_and_end(line, found);
+            let (text, end) = match_excerpt_and_end(line, match_start);
             let has_more = end < line.len() && self.pattern.find_match(line, end).is_some();
             let more_note = if has_more { MORE_MATCHES } else { "" };
             self.lines.push(format!("{path}:{}: {text}{more_note}", index + 1));
@@ -303,8 +305,8 @@ impl SearchState {
 /// Returns the part of the line around the match at byte `match_start`, and the byte of the line at
 /// which that part ends.
 fn match_excerpt_and_end(line: &str, match_start: usize) -> (String, usize) {
-    let lead = line[..match_start].chars().rev().take(LEAD_CHARS_MAX);
-    let start = match_start - lead.map(char::len_utf8).sum::<usize>();
+    let leading_chars = line[..match_start].chars().rev().take(LEAD_CHARS_MAX);
+    let start = match_start - leading_chars.map(char::len_utf8).sum::<usize>();
     let is_short = line.chars().nth(LINE_CHARS_MAX).is_none();
     let start = if is_short { 0 } else { start };
     let chars = line[start..].chars().take(LINE_CHARS_MAX);
@@ -326,7 +328,7 @@ mod tests {
                 Ok((pattern, note)) => {
                     format!("{} {note:?}", pattern.find_match(line, 0).is_some())
                 }
-                Err(why) => why,
+                Err(error) => error,
             };
             assert!(result.contains(expected), "{text:?}: {result}");
         };

@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn text_is_distinguished_from_binary() {
         let check = |bytes: &[u8], expected: &str| {
-            let result = decode_utf8(bytes.to_vec()).unwrap_or_else(|why| why);
+            let result = decode_utf8(bytes.to_vec()).unwrap_or_else(|error| error);
             assert!(result.contains(expected), "{bytes:?}: {result}");
         };
         check("größer\r\n".as_bytes(), "größer\r\n");

@@ -116,9 +116,10 @@ impl<'a> FolderWalk<'a> {
     /// Returns what the walk has left out, one sentence each.
     pub(crate) fn omission_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(when) = self.stop_reason {
+        if let Some(reason) = self.stop_reason {
             notes.push(format!(
-                "Incomplete: the walk through the folders stopped {when}; use a more specific path."
+                "Incomplete: the walk through the folders stopped {reason}; use a more specific \
+                 path."
             ));
         }
         if !self.skipped_dirs.is_empty() {
@@ -215,7 +216,7 @@ impl<'a> FolderWalk<'a> {
         }
         let result = folder
             .open_child_folder_without_name_check(name)
-            .and_then(|below| self.walk_dir((&below, parts), true, visit));
+            .and_then(|child| self.walk_dir((&child, parts), true, visit));
         match result {
             Ok(control) => control,
             Err(error) => {

@@ -42,8 +42,8 @@ impl Workspace {
         roots.extend(std::path::absolute(&root));
         roots.extend(root.canonicalize());
         let in_root = |path: &PathBuf| {
-            let below = roots.iter().find_map(|root| path.strip_prefix(root).ok());
-            below.map(case_folded_path_parts).filter(|parts| !parts.is_empty())
+            let relative = roots.iter().find_map(|root| path.strip_prefix(root).ok());
+            relative.map(case_folded_path_parts).filter(|parts| !parts.is_empty())
         };
         Self {
             protected: protected.iter().filter_map(in_root).collect(),
@@ -60,14 +60,14 @@ impl Workspace {
         access: PathAccess,
     ) -> Result<Vec<String>, PathError> {
         let parts = path::parse_path_parts(&self.roots, text)?;
-        let other = "work without it, or ask a person";
-        if let Some(why) = self.workspace_protection_reason(&parts, access) {
-            return Err(PathError::new(text, why, other));
+        let hint = "work without it, or ask a person";
+        if let Some(reason) = self.workspace_protection_reason(&parts, access) {
+            return Err(PathError::new(text, reason, hint));
         }
         if access == PathAccess::Write
-            && let Some(wrong) = parts.iter().find_map(|part| path::invalid_new_name_reason(part))
+            && let Some(problem) = parts.iter().find_map(|part| path::invalid_new_name_reason(part))
         {
-            return Err(PathError::new(text, wrong, "use another name"));
+            return Err(PathError::new(text, problem, "use another name"));
         }
         Ok(parts)
     }
@@ -78,10 +78,13 @@ impl Workspace {
         parts: &[String],
         access: PathAccess,
     ) -> Option<&'static str> {
-        let folds: Vec<String> = parts.iter().map(|part| fold_file_name_case(part)).collect();
-        let is_kept = self.protected.iter().any(|protected| folds.starts_with(protected));
-        let why = is_kept.then_some("is the runtime's own data and is not accessible to agents");
-        why.or_else(|| protected::protected_path_reason(parts, access))
+        let folded_parts: Vec<String> =
+            parts.iter().map(|part| fold_file_name_case(part)).collect();
+        let is_runtime_data =
+            self.protected.iter().any(|protected| folded_parts.starts_with(protected));
+        let reason =
+            is_runtime_data.then_some("is the runtime's own data and is not accessible to agents");
+        reason.or_else(|| protected::protected_path_reason(parts, access))
     }
 
     /// Returns the file at this path, if the requested access is allowed.
@@ -123,8 +126,8 @@ impl Workspace {
     ) -> PredictedEffects {
         let target = match self.checked_file_path(path, PathAccess::Write) {
             Ok(target) => target,
-            Err(why) => {
-                let undo = Some(format!("nothing to undo, because the call fails: {why}"));
+            Err(error) => {
+                let undo = Some(format!("nothing to undo, because the call fails: {error}"));
                 return PredictedEffects {
                     undo,
                     ..self.effects_of_access_without_change(path, PathAccess::Write)
@@ -141,9 +144,9 @@ impl Workspace {
     /// Returns whether an argument of a shell command is a protected path, from whatever folder of
     /// the workspace. The disk is not accessed, so symbolic links are not followed.
     pub(crate) fn is_protected_path_argument(&self, argument: &str) -> bool {
-        let below = self.roots.iter().find_map(|root| path::strip_root_prefix(root, argument));
+        let relative = self.roots.iter().find_map(|root| path::strip_root_prefix(root, argument));
         let mut names: Vec<String> = Vec::new();
-        for name in below.unwrap_or(argument).split('/') {
+        for name in relative.unwrap_or(argument).split('/') {
             match name {
                 "" | "." => {}
                 ".." => drop(names.pop()),

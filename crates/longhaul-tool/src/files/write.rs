@@ -67,17 +67,17 @@ impl TypedTool for WriteFileTool {
 }
 
 fn write_file(workspace: &Workspace, input: &WriteFileInput) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure::new(format!("The file was not written: {why}."));
+    let refuse = |reason: String| ToolFailure::new(format!("The file was not written: {reason}."));
     let bytes = input.content.as_bytes();
     if bytes.len() > CONTENT_BYTES_MAX {
-        let why = format!(
+        let reason = format!(
             "the content is {} bytes, but at most {CONTENT_BYTES_MAX} are allowed; split it into several files",
             bytes.len()
         );
-        return Err(refuse(why));
+        return Err(refuse(reason));
     }
     let target = workspace.checked_file_path(&input.path, PathAccess::Write);
-    let target = target.map_err(|bad| refuse(bad.to_string()))?;
+    let target = target.map_err(|error| refuse(error.to_string()))?;
     let display_path = &target.display;
     let error = |error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
     let writer = workspace.open_writer(&target).map_err(error)?;
@@ -96,7 +96,7 @@ fn write_file(workspace: &Workspace, input: &WriteFileInput) -> Result<ToolOutpu
         }
         Some(_) => "Replaced",
     };
-    let put = writer.replace_file(target.file_name(), bytes, before.as_ref());
-    put.map_err(error)?;
+    let result = writer.replace_file(target.file_name(), bytes, before.as_ref());
+    result.map_err(error)?;
     Ok(ToolOutput::text(format!("{verb} `{display_path}` ({count} bytes).")))
 }

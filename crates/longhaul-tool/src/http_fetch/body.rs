@@ -81,11 +81,11 @@ fn decode_body(content_type: &str, kind: BodyKind, body: &[u8]) -> String {
         let rest = body.get(skip..).unwrap_or_default();
         return encoding.decode_without_bom_handling(rest).0.into_owned();
     }
-    let named = parse_charset(content_type).or_else(|| match kind {
+    let charset = parse_charset(content_type).or_else(|| match kind {
         BodyKind::Html => find_meta_charset(body),
         BodyKind::Json | BodyKind::Text | BodyKind::Unknown | BodyKind::Bytes => None,
     });
-    let encoding = named.unwrap_or(match std::str::from_utf8(body) {
+    let encoding = charset.unwrap_or(match std::str::from_utf8(body) {
         Ok(_) => UTF_8,
         // The charset of many old pages; every byte is a valid character in it.
         Err(_) => WINDOWS_1252,
@@ -106,10 +106,10 @@ fn parse_charset(text: &str) -> Option<&'static Encoding> {
 
 fn find_meta_charset(body: &[u8]) -> Option<&'static Encoding> {
     let head = &body[..body.len().min(META_BYTES_MAX)];
-    let named = parse_charset(&String::from_utf8_lossy(head))?;
+    let charset = parse_charset(&String::from_utf8_lossy(head))?;
     // The declaration was read as single bytes, so the page can't be UTF-16.
-    let is_wide = named == UTF_16LE || named == UTF_16BE;
-    Some(if is_wide { UTF_8 } else { named })
+    let is_utf16 = charset == UTF_16LE || charset == UTF_16BE;
+    Some(if is_utf16 { UTF_8 } else { charset })
 }
 
 /// Indents JSON that is on a single line. Values stay as written, so numbers keep their format.
@@ -119,10 +119,10 @@ fn indent_json(text: &str) -> String {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len() * 2);
-    let (mut deep, mut quoted, mut escaped) = (0_usize, false, false);
-    let line = |out: &mut String, deep: usize| {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    let new_line = |out: &mut String, depth: usize| {
         out.push('\n');
-        out.extend(std::iter::repeat_n("  ", deep));
+        out.extend(std::iter::repeat_n("  ", depth));
     };
     let mut chars = text.chars().filter(|c| *c != '\r').peekable();
     // Indentation of deep nesting can make a short text very long.
@@ -143,18 +143,18 @@ fn indent_json(text: &str) -> String {
                 if let Some(end) = chars.next_if(|next| matches!(next, '}' | ']')) {
                     out.push(end);
                 } else {
-                    deep += 1;
-                    line(&mut out, deep);
+                    depth += 1;
+                    new_line(&mut out, depth);
                 }
             }
             '}' | ']' => {
-                deep = deep.saturating_sub(1);
-                line(&mut out, deep);
+                depth = depth.saturating_sub(1);
+                new_line(&mut out, depth);
                 out.push(c);
             }
             ',' => {
                 out.push(c);
-                line(&mut out, deep);
+                new_line(&mut out, depth);
             }
             ':' => out.push_str(": "),
             _ => {
@@ -217,16 +217,16 @@ mod tests {
 
     #[test]
     fn json_is_indented_and_keeps_its_number_format() {
-        let pretty = |text: &str| indent_json(text);
+        let indent = |text: &str| indent_json(text);
         assert_eq!(
-            pretty(r#"{"a":[1.10, {} ,[ ],"x:{\",\\"],"b": 12345678901234567890.0}"#),
+            indent(r#"{"a":[1.10, {} ,[ ],"x:{\",\\"],"b": 12345678901234567890.0}"#),
             "{\n  \"a\": [\n    1.10,\n    {},\n    [],\n    \"x:{\\\",\\\\\"\n  ],\n  \"b\": 12345678901234567890.0\n}"
         );
-        for same in ["{\n\"a\":1}", "no json", "{\"a\":", "", "7", "{}", "\"x\""] {
-            assert_eq!(pretty(same), same);
+        for unchanged in ["{\n\"a\":1}", "no json", "{\"a\":", "", "7", "{}", "\"x\""] {
+            assert_eq!(indent(unchanged), unchanged);
         }
-        let deep = "[".repeat(100_000);
-        assert_eq!(pretty(&deep), deep);
+        let nested = "[".repeat(100_000);
+        assert_eq!(indent(&nested), nested);
         check_body_text("application/ld+json", b"[1]", Some("[\n  1\n]"));
     }
 }

@@ -103,16 +103,16 @@ impl<'a> HtmlPageReader<'a> {
     fn on_start_tag(&mut self, tag: &StartTag<()>) {
         let name = tag.name.as_slice();
         if let Some((skipped, count)) = &mut self.skipped {
-            let over = skipped == b"nav" && CONTENT_START_ELEMENTS.contains(&name);
-            if !over {
+            let is_content_start = skipped == b"nav" && CONTENT_START_ELEMENTS.contains(&name);
+            if !is_content_start {
                 *count += usize::from(skipped == name && !tag.self_closing);
                 return;
             }
             self.skipped = None;
         }
-        let is_noise = RAW_TEXT_ELEMENTS.contains(&name)
+        let is_skipped = RAW_TEXT_ELEMENTS.contains(&name)
             || (self.is_noise_skipped && NOISE_ELEMENTS.contains(&name));
-        if is_noise && !tag.self_closing {
+        if is_skipped && !tag.self_closing {
             self.skipped = Some((name.to_vec(), 1));
             return;
         }
@@ -274,29 +274,29 @@ impl<'a> HtmlPageReader<'a> {
     fn set_base_url(&mut self, tag: &StartTag<()>) {
         if self.base_override.is_none() {
             self.base_override =
-                tag_attribute(tag, b"href").and_then(|to| self.base.join(&to).ok());
+                tag_attribute(tag, b"href").and_then(|href| self.base.join(&href).ok());
         }
     }
 
     fn begin_link(&mut self, tag: &StartTag<()>) {
         self.end_link();
-        let Some(to) = tag_attribute(tag, b"href") else {
+        let Some(target) = tag_attribute(tag, b"href") else {
             return;
         };
-        if to.len() > LINK_BYTES_MAX || to.trim_start().starts_with('#') {
+        if target.len() > LINK_BYTES_MAX || target.trim_start().starts_with('#') {
             return;
         }
-        let Ok(to) = self.base_override.as_ref().unwrap_or(self.base).join(&to) else {
+        let Ok(target) = self.base_override.as_ref().unwrap_or(self.base).join(&target) else {
             return;
         };
-        if matches!(to.scheme(), "http" | "https" | "mailto" | "tel" | "ftp") {
+        if matches!(target.scheme(), "http" | "https" | "mailto" | "tel" | "ftp") {
             let at = self.writer.add_markdown_mark("[");
-            self.link = Some((at, to.into()));
+            self.link = Some((at, target.into()));
         }
     }
 
     fn end_link(&mut self) {
-        let Some((at, to)) = self.link.take() else {
+        let Some((at, target)) = self.link.take() else {
             return;
         };
         let text = self.writer.text_from_byte(at);
@@ -304,8 +304,8 @@ impl<'a> HtmlPageReader<'a> {
             // The link's mark was removed together with other pending marks.
             None => {}
             Some("") => self.writer.truncate(at),
-            Some(text) if text == to => self.writer.remove_char(at),
-            Some(_) => self.writer.append_closing_markup(&format!("]({to})")),
+            Some(text) if text == target => self.writer.remove_char(at),
+            Some(_) => self.writer.append_closing_markup(&format!("]({target})")),
         }
     }
 
@@ -334,8 +334,8 @@ impl<'a> HtmlPageReader<'a> {
 }
 
 fn tag_attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
-    let found = tag.attributes.get(name)?;
-    Some(String::from_utf8_lossy(&found.value).into_owned())
+    let attribute = tag.attributes.get(name)?;
+    Some(String::from_utf8_lossy(&attribute.value).into_owned())
 }
 
 #[cfg(test)]

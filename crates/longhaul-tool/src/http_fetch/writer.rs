@@ -70,8 +70,8 @@ impl TextWriter {
     pub(super) fn add_verbatim_text(&mut self, text: &str) {
         self.flush_pending_whitespace(self.indent);
         self.pending_mark = None;
-        let keeps = |c: &char| matches!(c, '\n' | '\t') || is_visible(*c);
-        self.out.extend(text.chars().filter(keeps));
+        let is_kept = |c: &char| matches!(c, '\n' | '\t') || is_visible(*c);
+        self.out.extend(text.chars().filter(is_kept));
     }
 
     /// Adds a mark, such as `# `, before the next text. Returns the position of the mark.
@@ -123,7 +123,7 @@ impl TextWriter {
     /// Removes the text from byte `start_byte` on.
     pub(super) fn truncate(&mut self, start_byte: usize) {
         self.out.truncate(start_byte);
-        self.pending_mark = self.pending_mark.filter(|fresh| *fresh < start_byte);
+        self.pending_mark = self.pending_mark.filter(|position| *position < start_byte);
     }
 
     /// Removes the single-byte character at byte `byte_position`.
@@ -142,7 +142,7 @@ impl TextWriter {
 
     fn flush_pending_whitespace(&mut self, indent_level: usize) {
         let breaks = std::mem::take(&mut self.pending_breaks);
-        let blank = std::mem::take(&mut self.pending_space);
+        let has_space = std::mem::take(&mut self.pending_space);
         if self.out.is_empty() {
             return;
         }
@@ -156,7 +156,7 @@ impl TextWriter {
             for _ in 0..indent_level {
                 self.out.push_str("  ");
             }
-        } else if blank && self.pending_mark.is_none() && !self.out.ends_with([' ', '\n']) {
+        } else if has_space && self.pending_mark.is_none() && !self.out.ends_with([' ', '\n']) {
             self.out.push(' ');
         }
     }

@@ -68,8 +68,8 @@ impl IndexHeader {
         for (chunk, field) in bytes.chunks_exact_mut(8).zip(fields) {
             chunk.copy_from_slice(&field.to_le_bytes());
         }
-        let sum = hash_bytes(&bytes[..56]);
-        bytes[56..].copy_from_slice(&sum.to_le_bytes());
+        let checksum = hash_bytes(&bytes[..56]);
+        bytes[56..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
@@ -86,8 +86,8 @@ impl IndexHeader {
             segment: field_at(5),
             used_slots: field_at(6),
         };
-        let is_whole = header.to_bytes() == bytes && header.segment < SEGMENTS_MAX;
-        is_whole.then_some(header)
+        let is_valid = header.to_bytes() == bytes && header.segment < SEGMENTS_MAX;
+        is_valid.then_some(header)
     }
 }
 
@@ -96,17 +96,17 @@ impl<'a> LineKeyIndex<'a> {
     /// current content of `lines`.
     pub(super) fn open((folder, name): (&OwnedFd, &OsStr), lines: &'a File) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE;
-        let (handle, found) = open_file(folder, name, flags, Mode::from_raw_mode(0o600))?;
-        if !is_regular_file(&found) {
+        let (handle, stat) = open_file(folder, name, flags, Mode::from_raw_mode(0o600))?;
+        if !is_regular_file(&stat) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut index = Self { slots: File::from(handle), lines, header: IndexHeader::default() };
         match index.load_header()? {
             Some(header) => index.header = header,
             None => {
-                let found = lines.metadata()?;
-                index.header.device = found.dev();
-                index.header.inode = found.ino();
+                let metadata = lines.metadata()?;
+                index.header.device = metadata.dev();
+                index.header.inode = metadata.ino();
                 index.slots.set_len(0)?;
                 index.slots.set_len(segment_end(0))?;
             }
@@ -126,9 +126,9 @@ impl<'a> LineKeyIndex<'a> {
         let Some(header) = IndexHeader::from_bytes(bytes) else {
             return Ok(None);
         };
-        let found = self.lines.metadata()?;
-        let is_same = (header.device, header.inode) == (found.dev(), found.ino())
-            && header.covered <= found.len()
+        let metadata = self.lines.metadata()?;
+        let is_same = (header.device, header.inode) == (metadata.dev(), metadata.ino())
+            && header.covered <= metadata.len()
             && length >= segment_end(header.segment)
             && header.check_hash == self.checksum_before_offset(header.covered)?;
         Ok(is_same.then_some(header))
@@ -146,8 +146,8 @@ impl<'a> LineKeyIndex<'a> {
         let mut offsets = Vec::new();
         for segment in 0..=self.header.segment {
             self.visit_slots_of_hash(segment, key_hash, |_, slot| {
-                if let Some((found, offset)) = slot
-                    && found == key_hash
+                if let Some((slot_hash, offset)) = slot
+                    && slot_hash == key_hash
                 {
                     offsets.push(offset);
                 }
@@ -174,16 +174,16 @@ impl<'a> LineKeyIndex<'a> {
         let mut found = None;
         self.visit_slots_of_hash(self.header.segment, hash, |at, slot| {
             // A slot that a crash left here before it was covered is counted, but not added twice.
-            let is_there = slot == Some((hash, offset));
-            if is_there || slot.is_none() {
-                found = Some((at, is_there));
+            let is_present = slot == Some((hash, offset));
+            if is_present || slot.is_none() {
+                found = Some((at, is_present));
             }
-            is_there
+            is_present
         })?;
-        let Some((at, is_there)) = found else {
+        let Some((at, is_present)) = found else {
             return Err(io::Error::other("no slot of the segment is free"));
         };
-        if !is_there {
+        if !is_present {
             let mut bytes = [0; SLOT_BYTES as usize];
             bytes[..8].copy_from_slice(&hash.to_le_bytes());
             bytes[8..].copy_from_slice(&(offset + 1).to_le_bytes());

@@ -78,7 +78,7 @@ fn line_json(number: u32) -> Value {
 #[test]
 fn a_lookup_reads_as_little_of_a_long_file_as_of_a_short_one() {
     let fixture = JsonLinesFixture::new();
-    let (mut count, mut reads) = (0, Vec::new());
+    let (mut count, mut bytes_read) = (0, Vec::new());
     for total in [1_000, 5_000, 50_000] {
         fixture.append_lines(count..total);
         count = total;
@@ -87,28 +87,28 @@ fn a_lookup_reads_as_little_of_a_long_file_as_of_a_short_one() {
         for number in [0, total / 2, total - 1, total + 1] {
             let (lines, bytes) = fixture.count_key_matches_and_bytes_read(number);
             assert_eq!(lines, usize::from(number < total));
-            reads.push(bytes);
+            bytes_read.push(bytes);
         }
     }
     let max_bytes = TAIL_BYTES_MAX + 1_000;
-    assert!(reads.iter().all(|bytes| *bytes <= max_bytes), "{reads:?}");
+    assert!(bytes_read.iter().all(|bytes| *bytes <= max_bytes), "{bytes_read:?}");
 }
 
 #[test]
 fn every_line_is_indexed_once() {
     let fixture = JsonLinesFixture::new();
     let length = |number: u32| format!("{}\n", line_json(number)).len() as u64;
-    let (mut read, mut written) = (0, 0);
+    let (mut max_bytes_read, mut written) = (0, 0);
     for number in 0..3_000 {
-        let held = fixture.lines.lock_or_create_file().unwrap();
-        let found = held.find_lines_by_key(&line_key(number)).unwrap();
+        let locked_file = fixture.lines.lock_or_create_file().unwrap();
+        let found = locked_file.find_lines_by_key(&line_key(number)).unwrap();
         assert!(found.lines.is_empty());
-        read = read.max(found.bytes_read);
-        held.append_json_line(&line_json(number)).unwrap();
+        max_bytes_read = max_bytes_read.max(found.bytes_read);
+        locked_file.append_json_line(&line_json(number)).unwrap();
         written += length(number);
     }
     // The tail is read once for the index, and the rest of it once for the search.
-    assert!(read <= TAIL_BYTES_MAX + 1_000, "{read} of {written} bytes");
+    assert!(max_bytes_read <= TAIL_BYTES_MAX + 1_000, "{max_bytes_read} of {written} bytes");
     fixture.check_key_lookups(&[0, 1_500, 2_999], &[3_000]);
 }
 
@@ -123,13 +123,13 @@ fn a_short_file_needs_no_index() {
 #[test]
 fn lines_of_a_key_are_returned_in_file_order() {
     let fixture = JsonLinesFixture::new();
-    let held = fixture.lines.lock_or_create_file().unwrap();
+    let locked_file = fixture.lines.lock_or_create_file().unwrap();
     for part in 0..3 {
-        held.append_json_line(&json!({ "key": line_key(1), "part": part })).unwrap();
+        locked_file.append_json_line(&json!({ "key": line_key(1), "part": part })).unwrap();
         fixture.append_lines(part * 1_000 + 10..part * 1_000 + 1_010);
-        held.find_lines_by_key(&line_key(1)).unwrap();
+        locked_file.find_lines_by_key(&line_key(1)).unwrap();
     }
-    let found = held.find_lines_by_key(&line_key(1)).unwrap();
+    let found = locked_file.find_lines_by_key(&line_key(1)).unwrap();
     let parts: Vec<&Value> = found.lines.iter().map(|line| &line["part"]).collect();
     assert_eq!(parts, [0, 1, 2]);
 }
@@ -169,13 +169,13 @@ fn a_damaged_or_symlinked_index_hides_no_line() {
     let fixture = JsonLinesFixture::new();
     fixture.append_lines(0..2_000);
     fixture.check_key_lookups(&[0, 1_999], &[]);
-    for damage in [&b""[..], b"not an index", &[0; 100_000]] {
-        fs::write(fixture.index_path(), damage).unwrap();
+    for content in [&b""[..], b"not an index", &[0; 100_000]] {
+        fs::write(fixture.index_path(), content).unwrap();
         fixture.check_key_lookups(&[0, 1_000, 1_999], &[2_000]);
     }
     // Truncated after its header.
-    let whole = fs::read(fixture.index_path()).unwrap();
-    fs::write(fixture.index_path(), &whole[..4_096]).unwrap();
+    let index = fs::read(fixture.index_path()).unwrap();
+    fs::write(fixture.index_path(), &index[..4_096]).unwrap();
     fixture.check_key_lookups(&[0, 1_000, 1_999], &[2_000]);
 
     let other = fixture.dir.path().join("other");

@@ -56,18 +56,18 @@ impl TypedTool for RecallTool {
         let RecallInput { query, limit } = input;
         let resource = resource_key_of_notes(ctx)?;
         let limit = limit.unwrap_or(NOTES_DEFAULT).clamp(1, NOTES_MAX);
-        let found = self.0.search_notes(&resource, &query, limit).await;
-        let found = found.map_err(|error| {
+        let notes = self.0.search_notes(&resource, &query, limit).await;
+        let notes = notes.map_err(|error| {
             ToolFailure::new(format!("The notes can't be read: {error}. Try again later."))
         })?;
-        Ok(ToolOutput::text(render_notes(&found, &query, &resource)))
+        Ok(ToolOutput::text(render_notes(&notes, &query, &resource)))
     }
 }
 
-fn render_notes(found: &[MemoryNote], query: &str, resource: &ResourceKey) -> String {
-    let lists = query_words(query).is_empty();
-    if found.is_empty() {
-        return match lists {
+fn render_notes(notes: &[MemoryNote], query: &str, resource: &ResourceKey) -> String {
+    let is_listing = query_words(query).is_empty();
+    if notes.is_empty() {
+        return match is_listing {
             true => format!("There are no notes about {resource} yet."),
             false => format!(
                 "No note about {resource} matches. Try other words, or an empty query \
@@ -75,14 +75,14 @@ fn render_notes(found: &[MemoryNote], query: &str, resource: &ResourceKey) -> St
             ),
         };
     }
-    let order = if lists { "the newest" } else { "the best match" };
+    let order = if is_listing { "the newest" } else { "the best match" };
     let mut text = format!("Notes about {resource}, {order} first:\n");
-    for (note, number) in found.iter().zip(1..) {
+    for (note, number) in notes.iter().zip(1..) {
         let row = render_note(note, number);
         if text.len() + row.len() > SHOWN_BYTES_MAX && number > 1 {
-            let left = found.len() + 1 - number;
+            let remaining = notes.len() + 1 - number;
             // Writing to a string can't fail.
-            let _ = write!(text, "\n{left} more are not shown: use a smaller limit.");
+            let _ = write!(text, "\n{remaining} more are not shown: use a smaller limit.");
             break;
         }
         text.push_str(&row);

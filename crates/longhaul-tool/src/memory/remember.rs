@@ -61,12 +61,13 @@ impl TypedTool for RememberTool {
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
         let resource = resource_key_of_notes(ctx)?;
-        let refuse = |why: String| ToolFailure::new(format!("The note was not saved: {why}."));
+        let refuse =
+            |reason: String| ToolFailure::new(format!("The note was not saved: {reason}."));
         let tags = input.tags.unwrap_or_default();
         let note = NewMemoryNote::new(ctx.idempotency_key.clone(), input.text, tags, Some(ctx.run));
-        let note = note.map_err(|bad| refuse(bad.to_string()))?;
-        let noted = self.0.add_note(&resource, note).await;
-        match noted.map_err(|error| refuse(error.to_string()))? {
+        let note = note.map_err(|error| refuse(error.to_string()))?;
+        let result = self.0.add_note(&resource, note).await;
+        match result.map_err(|error| refuse(error.to_string()))? {
             AddNoteOutcome::Stored(id) | AddNoteOutcome::Existing(id) => {
                 Ok(ToolOutput::text(format!("The note was saved as {id}, about {resource}.")))
             }

@@ -13,8 +13,8 @@ pub(super) fn resource_key_of_notes(ctx: &ToolContext) -> Result<ResourceKey, To
         return Ok(resource.clone());
     }
     let thread = ctx.thread.as_ref();
-    let named = thread.and_then(|thread| ResourceKey::new(thread.as_str()).ok());
-    named.ok_or_else(|| {
+    let resource_key = thread.and_then(|thread| ResourceKey::new(thread.as_str()).ok());
+    resource_key.ok_or_else(|| {
         ToolFailure::new(
             "This run has no memory, because it has no resource and no thread. Continue without it, \
              and tell the user to start the run with --resource NAME or --thread NAME if notes \

@@ -55,13 +55,13 @@ impl DeliveryChannel {
     pub(super) async fn deliver_message(
         &self,
         envelope: &MessageEnvelope,
-        record: &DeliveryLog,
+        log: &DeliveryLog,
         epoch: Epoch,
     ) -> Result<String, DeliveryError> {
         match &self.target {
             DeliveryTarget::File(path) => {
                 let outbox = OutboxFile(JsonLinesFile::new(path.clone()));
-                outbox.append_on_blocking_thread(envelope.clone(), record.clone(), epoch).await
+                outbox.append_on_blocking_thread(envelope.clone(), log.clone(), epoch).await
             }
             DeliveryTarget::Command(argv) => self.deliver_by_command(argv.clone(), envelope).await,
             DeliveryTarget::Webhook(url) => self.post_webhook(url, envelope).await,
@@ -79,15 +79,17 @@ impl DeliveryChannel {
             ..Command::new(argv, &self.root)
         };
         match command.run(&*self.clock).await {
-            Ok(ended) if ended.exit.is_success() => Ok(ended.stdout.tail_text(RESPONSE_BYTES_MAX)),
-            Ok(ended) => Err(DeliveryError {
-                reason: program_failure_message(&ended, &envelope.recipient),
+            Ok(output) if output.exit.is_success() => {
+                Ok(output.stdout.tail_text(RESPONSE_BYTES_MAX))
+            }
+            Ok(output) => Err(DeliveryError {
+                reason: program_failure_message(&output, &envelope.recipient),
                 // A program that exits by itself reports that it failed.
-                is_certain: matches!(ended.exit, ProgramExit::Code(_)),
+                is_certain: matches!(output.exit, ProgramExit::Code(_)),
             }),
-            Err(why) => Err(DeliveryError {
-                is_certain: !matches!(why, CommandError::WaitFailed(_)),
-                reason: why.to_string(),
+            Err(error) => Err(DeliveryError {
+                is_certain: !matches!(error, CommandError::WaitFailed(_)),
+                reason: error.to_string(),
             }),
         }
     }
@@ -109,15 +111,14 @@ impl DeliveryChannel {
             bytes_max: 64 * 1024,
             network_scope: self.reach,
         };
-        let landed = self.client.send_request(&request).await.map_err(|lost| DeliveryError {
-            reason: lost.error.to_string(),
-            is_certain: !lost.may_have_been_sent,
+        let final_response = self.client.send_request(&request).await.map_err(|error| {
+            DeliveryError { reason: error.error.to_string(), is_certain: !error.may_have_been_sent }
         })?;
-        let status = landed.response.status;
-        if landed.method != request.method {
+        let status = final_response.response.status;
+        if final_response.method != request.method {
             // A page that the webhook redirects to may answer 200 to everything.
-            let why = "the webhook redirects instead of accepting the message".into();
-            return Err(DeliveryError { reason: why, is_certain: false });
+            let reason = "the webhook redirects instead of accepting the message".into();
+            return Err(DeliveryError { reason, is_certain: false });
         }
         if !(200..300).contains(&status) {
             return Err(DeliveryError {
@@ -125,9 +126,9 @@ impl DeliveryChannel {
                 is_certain: (400..500).contains(&status),
             });
         }
-        let answer = String::from_utf8_lossy(&landed.response.body).into_owned();
-        let end = answer.floor_char_boundary(RESPONSE_BYTES_MAX);
-        Ok(format!("{status} {}", &answer[..end]).trim().to_owned())
+        let text = String::from_utf8_lossy(&final_response.response.body).into_owned();
+        let end = text.floor_char_boundary(RESPONSE_BYTES_MAX);
+        Ok(format!("{status} {}", &text[..end]).trim().to_owned())
     }
 }
 
@@ -135,10 +136,10 @@ impl DeliveryChannel {
 fn program_failure_message(output: &CommandOutput, recipient: &str) -> String {
     let stderr = output.stderr.tail_text(STDERR_BYTES_MAX);
     let stderr = stderr.replace(recipient, "[recipient]");
-    let how_it_ended = &output.exit;
+    let exit = &output.exit;
     match stderr.is_empty() {
-        true => format!("the delivery program {how_it_ended}"),
-        false => format!("the delivery program {how_it_ended}: {stderr}"),
+        true => format!("the delivery program {exit}"),
+        false => format!("the delivery program {exit}: {stderr}"),
     }
 }
 
@@ -151,22 +152,22 @@ impl OutboxFile {
     async fn append_on_blocking_thread(
         self,
         envelope: MessageEnvelope,
-        record: DeliveryLog,
+        log: DeliveryLog,
         epoch: Epoch,
     ) -> Result<String, DeliveryError> {
         let path = self.0.display_path();
-        let added = run_on_blocking_thread(move || {
-            Ok(self.append_message_unless_present(&envelope, &record, epoch))
+        let result = run_on_blocking_thread(move || {
+            Ok(self.append_message_unless_present(&envelope, &log, epoch))
         });
-        let (why, certainly_unsent) = match added.await {
+        let (reason, is_certain) = match result.await {
             Ok(Ok(answer)) => return Ok(answer.to_owned()),
             Ok(Err(OutboxError::Superseded)) => (TAKEN_OVER.to_owned(), true),
-            Ok(Err(OutboxError::Fs(why, certainly_unsent))) => {
-                (format!("the outbox `{path}`: {why}"), certainly_unsent)
+            Ok(Err(OutboxError::Fs(error, is_certain))) => {
+                (format!("the outbox `{path}`: {error}"), is_certain)
             }
-            Err(why) => (why.to_string(), false),
+            Err(error) => (error.to_string(), false),
         };
-        Err(DeliveryError { reason: why, is_certain: certainly_unsent })
+        Err(DeliveryError { reason, is_certain })
     }
 
     /// Appends the message to the outbox (the JSON lines file of messages), unless the message is
@@ -175,18 +176,18 @@ impl OutboxFile {
     fn append_message_unless_present(
         &self,
         envelope: &MessageEnvelope,
-        record: &DeliveryLog,
+        log: &DeliveryLog,
         epoch: Epoch,
     ) -> Result<&'static str, OutboxError> {
         // If reading failed, nothing was written; if writing failed, something may have been.
-        let read_error = |why| OutboxError::Fs(why, true);
-        let held = self.0.lock_or_create_file().map_err(read_error)?;
-        let found = held.find_lines_by_key(&envelope.key).map_err(read_error)?;
-        if !found.lines.is_empty() {
+        let read_error = |error| OutboxError::Fs(error, true);
+        let outbox = self.0.lock_or_create_file().map_err(read_error)?;
+        let matches = outbox.find_lines_by_key(&envelope.key).map_err(read_error)?;
+        if !matches.lines.is_empty() {
             return Ok("already in the outbox");
         }
-        match record.read_delivery_state(&envelope.key).map_err(read_error)? {
-            DeliveryState::Started { epoch: its, .. } if its > epoch.0 => {
+        match log.read_delivery_state(&envelope.key).map_err(read_error)? {
+            DeliveryState::Started { epoch: logged_epoch, .. } if logged_epoch > epoch.0 => {
                 return Err(OutboxError::Superseded);
             }
             DeliveryState::Delivered => return Ok("already delivered by another worker"),
@@ -195,8 +196,8 @@ impl OutboxFile {
             | DeliveryState::Started { .. }
             | DeliveryState::Failed => {}
         }
-        let added = held.append_json_line(&envelope.to_json());
-        added.map(|()| "").map_err(|why| OutboxError::Fs(why, false))
+        let result = outbox.append_json_line(&envelope.to_json());
+        result.map(|()| "").map_err(|error| OutboxError::Fs(error, false))
     }
 }
 
@@ -212,12 +213,12 @@ enum OutboxError {
 impl DeliveryError {
     /// Converts the delivery error into a failure for the model.
     pub(super) fn to_tool_failure(&self) -> ToolFailure {
-        let why = &self.reason;
+        let reason = &self.reason;
         match self.is_certain {
-            true => not_delivered_failure(why.clone()),
+            true => not_delivered_failure(reason.clone()),
             false => ToolFailure::outcome_unknown(format!(
-                "The message may not have been delivered: {why}. It may also have arrived: don't \
-                 send it again before you know."
+                "The message may not have been delivered: {reason}. It may also have arrived: \
+                 don't send it again before you know."
             )),
         }
     }

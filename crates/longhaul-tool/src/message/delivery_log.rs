@@ -48,10 +48,10 @@ impl DeliveryLog {
     pub(super) fn read_delivery_state(&self, key: &str) -> Result<DeliveryState, FsError> {
         match self.0.lock_existing_file()? {
             Some(log) => {
-                let recorded = logged_delivery_state(&log, key)?;
-                let is_elsewhere =
-                    recorded == DeliveryState::NotStarted && !is_log_from_this_host(&log)?;
-                Ok(if is_elsewhere { DeliveryState::NoRecord } else { recorded })
+                let state = logged_delivery_state(&log, key)?;
+                let is_other_host =
+                    state == DeliveryState::NotStarted && !is_log_from_this_host(&log)?;
+                Ok(if is_other_host { DeliveryState::NoRecord } else { state })
             }
             None => Ok(DeliveryState::NoRecord),
         }
@@ -68,13 +68,13 @@ impl DeliveryLog {
         if log.is_empty()? {
             log.append_json_line(&json!({ "kind": "host", "host": host_name() }))?;
         }
-        let before = logged_delivery_state(&log, &ctx.idempotency_key)?;
-        let is_past = match &before {
+        let previous = logged_delivery_state(&log, &ctx.idempotency_key)?;
+        let is_delivered_or_superseded = match &previous {
             DeliveryState::Delivered => true,
             DeliveryState::Started { epoch, .. } => *epoch > ctx.epoch.0,
             DeliveryState::NotStarted | DeliveryState::NoRecord | DeliveryState::Failed => false,
         };
-        if !is_past {
+        if !is_delivered_or_superseded {
             log.append_json_line(&json!({
                 "kind": "intent",
                 "key": ctx.idempotency_key,
@@ -87,7 +87,7 @@ impl DeliveryLog {
                 "text_sha256": Hash::digest(intent.text.as_bytes()),
             }))?;
         }
-        Ok(before)
+        Ok(previous)
     }
 
     /// Logs that a message was delivered.
@@ -162,7 +162,7 @@ fn logged_delivery_state(log: &LockedJsonLines, key: &str) -> Result<DeliverySta
 /// epoch was logged by an earlier worker and says nothing about the attempt of a later one.
 fn is_failure_of_latest_attempt(state: &DeliveryState, failure: &Value) -> bool {
     match (state, failure["epoch"].as_u64()) {
-        (DeliveryState::Started { epoch, .. }, Some(its)) => its >= *epoch,
+        (DeliveryState::Started { epoch, .. }, Some(failure_epoch)) => failure_epoch >= *epoch,
         (
             DeliveryState::NotStarted
             | DeliveryState::NoRecord

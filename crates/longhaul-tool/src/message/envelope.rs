@@ -82,11 +82,11 @@ pub(super) fn recipient_from_context(context: &BTreeMap<String, RawJson>) -> Opt
         Value::Number(number) => number.to_string(),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
     };
-    let fits = (1..=RECIPIENT_BYTES_MAX).contains(&recipient.len());
-    fits.then_some(recipient)
+    let is_valid = (1..=RECIPIENT_BYTES_MAX).contains(&recipient.len());
+    is_valid.then_some(recipient)
 }
 
 /// Creates the failure for a message that was certainly not delivered.
-pub(super) fn not_delivered_failure(why: String) -> ToolFailure {
-    ToolFailure::new(format!("The message was not delivered: {why}."))
+pub(super) fn not_delivered_failure(reason: String) -> ToolFailure {
+    ToolFailure::new(format!("The message was not delivered: {reason}."))
 }

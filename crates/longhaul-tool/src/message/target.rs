@@ -121,16 +121,19 @@ mod tests {
     use super::*;
 
     fn check_parsed_target(text: &str, expected: Result<&str, &str>) {
-        let parsed = text.parse::<DeliveryTarget>().map(|deliver| match deliver {
+        let parsed = text.parse::<DeliveryTarget>().map(|target| match target {
             DeliveryTarget::File(path) => format!("file {}", path.path().display()),
             DeliveryTarget::Command(argv) => format!("command {}", argv.join("|")),
             DeliveryTarget::Webhook(url) => format!("webhook {url}"),
         });
         match (parsed, expected) {
             (Ok(parsed), Ok(expected)) => assert_eq!(parsed, expected, "{text}"),
-            (Err(error), Err(why)) => {
+            (Err(error), Err(expected)) => {
                 let error = error.to_string();
-                assert!(error.contains(why) && error.contains("`file:PATH`"), "{text}: {error}");
+                assert!(
+                    error.contains(expected) && error.contains("`file:PATH`"),
+                    "{text}: {error}"
+                );
             }
             (parsed, _) => panic!("{text}: {parsed:?}"),
         }

@@ -74,16 +74,19 @@ impl Allowlist {
         port: u16,
         private: bool,
     ) -> Result<AllowedAddresses, String> {
-        let fits = self.rules.iter().filter(|rule| rule.matches_host_and_port(host, port));
-        let mut fits = fits.peekable();
-        let is_open = fits.peek().is_some();
-        if fits.any(|rule| matches!(rule.host, HostPattern::Name(_) | HostPattern::Address(_))) {
+        let matching_rules =
+            self.rules.iter().filter(|rule| rule.matches_host_and_port(host, port));
+        let mut matching_rules = matching_rules.peekable();
+        let has_matching_rule = matching_rules.peek().is_some();
+        if matching_rules
+            .any(|rule| matches!(rule.host, HostPattern::Name(_) | HostPattern::Address(_)))
+        {
             return Ok(AllowedAddresses::Listed);
         }
         if private || self.allow_private {
             return Ok(AllowedAddresses::Private);
         }
-        match is_open || DEFAULT_PORTS.contains(&port) {
+        match has_matching_rule || DEFAULT_PORTS.contains(&port) {
             true => Ok(AllowedAddresses::Public),
             false => Err(format!(
                 "port {port} is not allowed; allowed are 80, 443 and the ports that \
@@ -95,12 +98,12 @@ impl Allowlist {
 
 impl AllowRule {
     fn parse_allow_rule(text: &str) -> Result<Self, AllowlistError> {
-        let bad = || AllowlistError(text.chars().take(200).collect());
+        let invalid_rule = || AllowlistError(text.chars().take(200).collect());
         let text = text.trim();
         let (host, port) = match (text.strip_prefix('['), text.rsplit_once(':')) {
-            (Some(rest), _) => match rest.split_once(']').ok_or_else(bad)? {
+            (Some(rest), _) => match rest.split_once(']').ok_or_else(invalid_rule)? {
                 (host, "") => (host, None),
-                (host, port) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
+                (host, port) => (host, Some(port.strip_prefix(':').ok_or_else(invalid_rule)?)),
             },
             // More than one colon: an IPv6 address without a port.
             (None, Some((host, port))) if !host.contains(':') => (host, Some(port)),
@@ -111,19 +114,19 @@ impl AllowRule {
             Some("*") => PortPattern::All,
             Some(port) => match port.parse() {
                 Ok(port @ 1..) => PortPattern::Single(port),
-                Ok(0) | Err(_) => return Err(bad()),
+                Ok(0) | Err(_) => return Err(invalid_rule()),
             },
         };
-        Ok(Self { host: HostPattern::parse_host_pattern(host).ok_or_else(bad)?, ports })
+        Ok(Self { host: HostPattern::parse_host_pattern(host).ok_or_else(invalid_rule)?, ports })
     }
 
     fn matches_host_and_port(&self, host: &Host<&str>, port: u16) -> bool {
-        let at_port = match self.ports {
+        let is_port_allowed = match self.ports {
             PortPattern::Default => DEFAULT_PORTS.contains(&port),
-            PortPattern::Single(open) => open == port,
+            PortPattern::Single(allowed) => allowed == port,
             PortPattern::All => true,
         };
-        at_port && self.host.matches_host(host)
+        is_port_allowed && self.host.matches_host(host)
     }
 }
 
@@ -135,11 +138,11 @@ impl HostPattern {
         if let Ok(ip) = text.parse() {
             return Some(Self::Address(ip));
         }
-        let (below, name) = match text.strip_prefix("*.") {
+        let (is_wildcard, name) = match text.strip_prefix("*.") {
             Some(name) => (true, name),
             None => (false, text),
         };
-        match (Host::parse(name).ok()?, below) {
+        match (Host::parse(name).ok()?, is_wildcard) {
             (Host::Domain(name), _)
                 if name.contains('*') || without_trailing_dot(&name).is_empty() =>
             {
@@ -161,9 +164,9 @@ impl HostPattern {
             (Self::Subdomains(end), Host::Domain(name)) => {
                 without_trailing_dot(name).ends_with(end.as_str())
             }
-            (Self::Name(open), Host::Domain(name)) => without_trailing_dot(name) == open,
-            (Self::Address(IpAddr::V4(open)), Host::Ipv4(ip)) => open == ip,
-            (Self::Address(IpAddr::V6(open)), Host::Ipv6(ip)) => open == ip,
+            (Self::Name(allowed), Host::Domain(name)) => without_trailing_dot(name) == allowed,
+            (Self::Address(IpAddr::V4(allowed)), Host::Ipv4(ip)) => allowed == ip,
+            (Self::Address(IpAddr::V6(allowed)), Host::Ipv6(ip)) => allowed == ip,
             (Self::Subdomains(_) | Self::Name(_) | Self::Address(_), _) => false,
         }
     }
@@ -196,24 +199,24 @@ mod tests {
 
     #[test]
     fn allow_rules_match_their_hosts_and_ports() {
-        let (public, named) = (Some(AllowedAddresses::Public), Some(AllowedAddresses::Listed));
+        let (public, listed) = (Some(AllowedAddresses::Public), Some(AllowedAddresses::Listed));
         check_allowed_addresses(&[], "http://a.example/", public);
         check_allowed_addresses(&[], "https://a.example/", public);
         check_allowed_addresses(&[], "http://a.example:8080/", None);
-        check_allowed_addresses(&["a.example"], "http://A.example./", named);
+        check_allowed_addresses(&["a.example"], "http://A.example./", listed);
         check_allowed_addresses(&["a.example"], "http://a.example:8080/", None);
-        check_allowed_addresses(&["a.example:8080"], "http://a.example:8080/", named);
+        check_allowed_addresses(&["a.example:8080"], "http://a.example:8080/", listed);
         check_allowed_addresses(&["a.example:8080"], "http://a.example/", public);
-        check_allowed_addresses(&["a.example:*"], "http://a.example:9/", named);
+        check_allowed_addresses(&["a.example:*"], "http://a.example:9/", listed);
         check_allowed_addresses(&["*.example:8080"], "http://a.example:8080/", public);
         check_allowed_addresses(&["*.example:8080"], "http://example:8080/", None);
         check_allowed_addresses(&["*.example:8080"], "http://badexample:8080/", None);
         check_allowed_addresses(&["*:8080"], "http://any.example:8080/", public);
-        check_allowed_addresses(&["127.0.0.1:8080"], "http://0x7f.1:8080/", named);
+        check_allowed_addresses(&["127.0.0.1:8080"], "http://0x7f.1:8080/", listed);
         check_allowed_addresses(&["127.0.0.1:8080"], "http://127.0.0.2:8080/", None);
-        check_allowed_addresses(&["[::1]:8080"], "http://[0:0::1]:8080/", named);
-        check_allowed_addresses(&["::1"], "http://[::1]/", named);
-        check_allowed_addresses(&["bücher.example"], "http://b%C3%BCcher.example/", named);
+        check_allowed_addresses(&["[::1]:8080"], "http://[0:0::1]:8080/", listed);
+        check_allowed_addresses(&["::1"], "http://[::1]/", listed);
+        check_allowed_addresses(&["bücher.example"], "http://b%C3%BCcher.example/", listed);
         let allowlist = Allowlist::new([], true).unwrap();
         let grant = |private| allowlist.allowed_addresses(&Host::Domain("x"), 9, private);
         assert_eq!(grant(false), Ok(AllowedAddresses::Private));
@@ -223,7 +226,7 @@ mod tests {
 
     #[test]
     fn invalid_allow_rules_are_rejected() {
-        for bad in [
+        for invalid in [
             "",
             " ",
             ":80",
@@ -242,8 +245,8 @@ mod tests {
             "a b",
             "user@a",
         ] {
-            let result = Allowlist::new([bad], false);
-            assert!(result.is_err(), "{bad:?} {result:?}");
+            let result = Allowlist::new([invalid], false);
+            assert!(result.is_err(), "{invalid:?} {result:?}");
         }
     }
 }

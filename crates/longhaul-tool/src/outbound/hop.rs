@@ -49,7 +49,7 @@ impl RequestHop {
     /// Creates the first hop of a request.
     pub(super) fn first_hop_of_request(request: &OutboundRequest) -> Result<Self, OutboundError> {
         let url = parse_url(&request.url)?;
-        let reject = |why: &str| forbidden_request_error(&url, why);
+        let reject = |reason: &str| forbidden_request_error(&url, reason);
         let method = request.method.to_ascii_uppercase();
         if !METHODS.contains(&method.as_str()) {
             return Err(reject("unsupported method"));
@@ -63,8 +63,8 @@ impl RequestHop {
             let name = HeaderName::from_bytes(name.as_bytes());
             let name = name.map_err(|_| reject("one of its headers has an invalid name"))?;
             if CLIENT_HEADERS.contains(&name.as_str()) {
-                let why = format!("the header `{name}` is set by the client itself");
-                return Err(reject(&why));
+                let reason = format!("the header `{name}` is set by the client itself");
+                return Err(reject(&reason));
             }
             let Ok(value) = HeaderValue::from_str(value) else {
                 return Err(reject(&format!("the header `{name}` has an invalid value")));
@@ -87,7 +87,7 @@ impl RequestHop {
         let Some(target) = head.get(LOCATION) else {
             return Ok(None);
         };
-        let reject = |why: &str| forbidden_request_error(&self.url, why);
+        let reject = |reason: &str| forbidden_request_error(&self.url, reason);
         let target = String::from_utf8_lossy(target.as_bytes());
         let target = self.url.join(&target);
         let target = target.map_err(|_| reject("the redirect target is not a valid URL"))?;
@@ -97,25 +97,25 @@ impl RequestHop {
         }
         let mut next = self.clone();
         // As browsers do: a form is not sent again.
-        let gets = match status {
+        let becomes_get = match status {
             301 | 302 => self.method == Method::POST,
             303 => self.method != Method::HEAD && self.method != Method::GET,
             _ => false,
         };
-        if gets {
+        if becomes_get {
             next.method = Method::GET;
             next.body.clear();
             next.headers.remove(CONTENT_TYPE);
         }
         if url.host() != self.url.host() && !next.body.is_empty() {
-            let why = "the redirect would forward the request body to another server; send the request there directly";
-            return Err(reject(why));
+            let reason = "the redirect would forward the request body to another server; send the request there directly";
+            return Err(reject(reason));
         }
         if url.origin() != self.url.origin() {
             let old_headers = std::mem::take(&mut next.headers);
-            let harmless =
+            let safe_headers =
                 old_headers.iter().filter(|(name, _)| CROSS_ORIGIN_HEADERS.contains(name));
-            next.headers.extend(harmless.map(|(name, value)| (name.clone(), value.clone())));
+            next.headers.extend(safe_headers.map(|(name, value)| (name.clone(), value.clone())));
         }
         next.url = url;
         Ok(Some(next))
@@ -124,23 +124,24 @@ impl RequestHop {
 
 /// Parses and checks the URL of an outbound request.
 pub(crate) fn parse_url(text: &str) -> Result<Url, OutboundError> {
-    let reject = |why: &str| OutboundError::Forbidden { url: "this URL".into(), why: why.into() };
+    let reject =
+        |reason: &str| OutboundError::Forbidden { url: "this URL".into(), reason: reason.into() };
     if text.len() > URL_BYTES_MAX {
         return Err(reject("the URL is too long"));
     }
     let url = Url::parse(text.trim());
-    let url = url.map_err(|why| reject(&format!("the URL is invalid ({why})")))?;
+    let url = url.map_err(|error| reject(&format!("the URL is invalid ({error})")))?;
     validate_outbound_url(url)
 }
 
 fn validate_outbound_url(mut url: Url) -> Result<Url, OutboundError> {
     if !matches!(url.scheme(), "http" | "https") {
-        let why = "only http:// and https:// are supported";
-        return Err(forbidden_request_error(&url, why));
+        let reason = "only http:// and https:// are supported";
+        return Err(forbidden_request_error(&url, reason));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let why = "the URL must not contain a user name or password; use a header";
-        return Err(forbidden_request_error(&url, why));
+        let reason = "the URL must not contain a user name or password; use a header";
+        return Err(forbidden_request_error(&url, reason));
     }
     if url.as_str().len() > URL_BYTES_MAX {
         return Err(forbidden_request_error(&url, "the URL is too long"));
@@ -166,8 +167,8 @@ pub(crate) fn redacted_url(url: &Url) -> String {
 }
 
 /// Creates the error of a request that the guarded client does not send.
-pub(super) fn forbidden_request_error(url: &Url, why: &str) -> OutboundError {
-    OutboundError::Forbidden { url: redacted_url(url), why: why.into() }
+pub(super) fn forbidden_request_error(url: &Url, reason: &str) -> OutboundError {
+    OutboundError::Forbidden { url: redacted_url(url), reason: reason.into() }
 }
 
 #[cfg(test)]
@@ -206,7 +207,7 @@ mod tests {
         let mut head = HeaderMap::new();
         head.insert(LOCATION, HeaderValue::from_str(to).unwrap());
         let hop = RequestHop::first_hop_of_request(&test_request(method, from)).unwrap();
-        let next = hop.next_hop(status, &head).map_err(|why| why.to_string())?;
+        let next = hop.next_hop(status, &head).map_err(|error| error.to_string())?;
         let Some(next) = next else {
             return Ok("no redirect".into());
         };
@@ -217,9 +218,9 @@ mod tests {
 
     #[test]
     fn redirects_change_method_and_body_as_browsers_do() {
-        let all = "authorization,x-own,accept,content-type";
-        let less = "authorization,x-own,accept";
-        let sent = |method: &str, length: usize, names: &str| {
+        let all_headers = "authorization,x-own,accept,content-type";
+        let no_body_headers = "authorization,x-own,accept";
+        let request_text = |method: &str, length: usize, names: &str| {
             format!("{method} https://a.example/z, body {length}, headers {names}")
         };
         let check = |status, method, redirect, expected: &str| {
@@ -231,16 +232,16 @@ mod tests {
         };
         let same_host = ("https://a.example/x/y?q", "../z#part");
         for status in [301, 302, 303, 307, 308] {
-            check(status, "GET", same_host, &sent("GET", 0, all));
-            check(status, "HEAD", same_host, &sent("HEAD", 0, all));
+            check(status, "GET", same_host, &request_text("GET", 0, all_headers));
+            check(status, "HEAD", same_host, &request_text("HEAD", 0, all_headers));
         }
         for status in [301, 302, 303] {
-            check(status, "POST", same_host, &sent("GET", 0, less));
+            check(status, "POST", same_host, &request_text("GET", 0, no_body_headers));
         }
-        check(303, "PUT", same_host, &sent("GET", 0, less));
-        check(301, "PUT", same_host, &sent("PUT", 5, all));
+        check(303, "PUT", same_host, &request_text("GET", 0, no_body_headers));
+        check(301, "PUT", same_host, &request_text("PUT", 5, all_headers));
         for status in [307, 308] {
-            check(status, "POST", same_host, &sent("POST", 5, all));
+            check(status, "POST", same_host, &request_text("POST", 5, all_headers));
         }
         for status in [200, 201, 300, 304, 305, 306, 400] {
             check(status, "GET", same_host, "no redirect");
@@ -255,14 +256,14 @@ mod tests {
                 redirected_request_summary(302, "GET", ("https://a.example/", to)).unwrap();
             assert!(summary.ends_with(", body 0, headers accept,content-type"), "{summary}");
         }
-        let up = ("http://a.example/", "https://a.example/");
-        let summary = redirected_request_summary(308, "POST", up).unwrap();
+        let upgrade = ("http://a.example/", "https://a.example/");
+        let summary = redirected_request_summary(308, "POST", upgrade).unwrap();
         assert_eq!(summary, "POST https://a.example/, body 5, headers accept,content-type");
     }
 
     #[test]
     fn redirects_that_are_not_followed_say_why() {
-        for (status, method, from, to, why) in [
+        for (status, method, from, to, expected) in [
             (302, "GET", "https://a.example/", "http://a.example/", "from https to http"),
             (302, "GET", "https://a.example/", "ftp://a.example/", "only http"),
             (302, "GET", "https://a.example/", "file:///etc/passwd", "only http"),
@@ -271,7 +272,7 @@ mod tests {
             (307, "POST", "https://a.example/", "https://b.example/", "another server"),
         ] {
             let error = redirected_request_summary(status, method, (from, to)).unwrap_err();
-            assert!(error.contains(why) && !error.contains("pw"), "{to}: {error}");
+            assert!(error.contains(expected) && !error.contains("pw"), "{to}: {error}");
         }
     }
 

@@ -24,8 +24,8 @@ pub(super) struct SystemDnsResolver;
 #[async_trait]
 impl DnsResolver for SystemDnsResolver {
     async fn lookup(&self, host_name: &str) -> io::Result<Vec<IpAddr>> {
-        let found = tokio::net::lookup_host((host_name, 0)).await?;
-        Ok(found.map(|address| address.ip()).collect())
+        let addresses = tokio::net::lookup_host((host_name, 0)).await?;
+        Ok(addresses.map(|address| address.ip()).collect())
     }
 }
 
@@ -42,17 +42,17 @@ impl FilteringResolver {
         self,
         name: String,
     ) -> Result<Vec<SocketAddr>, HostLookupError> {
-        let found = self.resolver.lookup(&name).await.map_err(HostLookupError::LookupFailed)?;
-        let count = found.len();
-        let may = |ip: &IpAddr| match zone(*ip) {
+        let addresses = self.resolver.lookup(&name).await.map_err(HostLookupError::LookupFailed)?;
+        let count = addresses.len();
+        let is_allowed = |ip: &IpAddr| match zone(*ip) {
             NetworkZone::Public => true,
             NetworkZone::Loopback | NetworkZone::Private => self.allow_private,
             NetworkZone::Reserved => false,
         };
-        let good = found.into_iter().filter(may);
-        let good: Vec<SocketAddr> = good.map(|ip| SocketAddr::new(ip, 0)).collect();
-        match (good.is_empty(), count) {
-            (false, _) => Ok(good),
+        let allowed = addresses.into_iter().filter(is_allowed);
+        let allowed: Vec<SocketAddr> = allowed.map(|ip| SocketAddr::new(ip, 0)).collect();
+        match (allowed.is_empty(), count) {
+            (false, _) => Ok(allowed),
             (true, 0) => Err(HostLookupError::NoAddress),
             (true, _) => Err(HostLookupError::PrivateAddress),
         }

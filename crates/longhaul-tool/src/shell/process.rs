@@ -81,39 +81,41 @@ impl ShellProcess {
         clock: &dyn Clock,
     ) -> Result<ToolOutput, ToolFailure> {
         let mut buffer = vec![0; 16 * 1024];
-        let mut reported = 0;
-        let mut is_silent = false;
-        let mut tell = clock.sleep(REPORT_INTERVAL);
+        let mut reported_bytes = 0;
+        let mut is_eof = false;
+        let mut report_timer = clock.sleep(REPORT_INTERVAL);
         let exit = loop {
             let next = tokio::select! {
                 biased;
-                read = self.pipe.read(&mut buffer), if !is_silent => match read {
+                result = self.pipe.read(&mut buffer), if !is_eof => match result {
                     Ok(count @ 1..) => ProcessEvent::Printed(count),
                     Ok(0) | Err(_) => ProcessEvent::Eof,
                 },
                 status = self.child.wait() => {
-                    let lost = |why| {
-                        ToolFailure::with_possible_effect(format!("the exit status is unknown: {why}"))
+                    let wait_failure = |error| {
+                        ToolFailure::with_possible_effect(format!(
+                            "the exit status is unknown: {error}"
+                        ))
                     };
-                    ProcessEvent::Exited(ProgramExit::from_status(status.map_err(lost)?))
+                    ProcessEvent::Exited(ProgramExit::from_status(status.map_err(wait_failure)?))
                 }
-                () = tell.as_mut() => ProcessEvent::ReportDue,
+                () = report_timer.as_mut() => ProcessEvent::ReportDue,
             };
             match next {
                 ProcessEvent::Printed(count) => self.output.push_bytes(&buffer[..count]),
-                ProcessEvent::Eof => is_silent = true,
+                ProcessEvent::Eof => is_eof = true,
                 ProcessEvent::Exited(exit) => break exit,
                 ProcessEvent::ReportDue => {
-                    if self.output.total_bytes() > reported {
-                        reported = self.output.total_bytes();
+                    if self.output.total_bytes() > reported_bytes {
+                        reported_bytes = self.output.total_bytes();
                         self.report_progress();
                     }
-                    tell = clock.sleep(REPORT_INTERVAL);
+                    report_timer = clock.sleep(REPORT_INTERVAL);
                 }
             }
         };
         self.group.kill_all_processes();
-        if !is_silent {
+        if !is_eof {
             self.drain_output_pipe(clock, &mut buffer).await;
         }
         self.partial_output = None;
@@ -122,12 +124,12 @@ impl ShellProcess {
 
     /// Reads what is left in the output pipe, for a limited time.
     async fn drain_output_pipe(&mut self, clock: &dyn Clock, buffer: &mut [u8]) {
-        let mut over = clock.sleep(PIPE_GRACE);
+        let mut deadline = clock.sleep(PIPE_GRACE);
         loop {
             tokio::select! {
                 biased;
-                () = over.as_mut() => return,
-                read = self.pipe.read(buffer) => match read {
+                () = deadline.as_mut() => return,
+                result = self.pipe.read(buffer) => match result {
                     Ok(count @ 1..) => self.output.push_bytes(&buffer[..count]),
                     Ok(0) | Err(_) => return,
                 },
@@ -154,9 +156,9 @@ impl ShellProcess {
 impl Drop for ShellProcess {
     fn drop(&mut self) {
         self.group.kill_all_processes();
-        if let Some(so_far) = self.partial_output.take() {
+        if let Some(partial_output) = self.partial_output.take() {
             self.drain_available_output();
-            so_far.set_output_so_far(output_text_with_loss_note(&self.output));
+            partial_output.set_output_so_far(output_text_with_loss_note(&self.output));
         }
     }
 }

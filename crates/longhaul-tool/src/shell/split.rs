@@ -68,20 +68,20 @@ fn split_at_command_ends(
 ) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut from = 0;
-    let mut before = ' ';
+    let mut previous = ' ';
     for (at, c) in line.char_indices() {
         // `2>&1` and `>|` are single operators.
-        let ends = match c {
+        let is_command_end = match c {
             ';' | '\n' => true,
-            '&' => !['>', '<'].contains(&before),
-            '|' => before != '>',
+            '&' => !['>', '<'].contains(&previous),
+            '|' => previous != '>',
             _ => false,
         };
-        if !is_quoted_or_escaped(c) && ends {
+        if !is_quoted_or_escaped(c) && is_command_end {
             parts.push(&line[from..at]);
             from = at + c.len_utf8();
         }
-        before = c;
+        previous = c;
     }
     parts.push(&line[from..]);
     parts
@@ -113,16 +113,16 @@ fn runs_hidden_command(command: &str) -> bool {
     let mut words = command.split(' ');
     let first = words.next().unwrap_or_default();
     // The shell may expand the name to another one, or it is not a name.
-    let is_made = |c: char| "\"'\\$*?[]{}~=<>".contains(c);
-    if first.contains(is_made) {
+    let is_special_char = |c: char| "\"'\\$*?[]{}~=<>".contains(c);
+    if first.contains(is_special_char) {
         return true;
     }
     let name = first.rsplit('/').next().unwrap_or(first);
-    let reads = INLINE_CODE_FLAGS.iter().find(|(reader, _)| *reader == name);
-    let reads = reads.is_some_and(|(_, flags)| {
+    let runs_inline_code = INLINE_CODE_FLAGS.iter().find(|(reader, _)| *reader == name);
+    let runs_inline_code = runs_inline_code.is_some_and(|(_, flags)| {
         words.any(|word| flags.iter().any(|flag| word.starts_with(flag)))
     });
-    RUNNERS.contains(&name) || reads
+    RUNNERS.contains(&name) || runs_inline_code
 }
 
 #[cfg(test)]

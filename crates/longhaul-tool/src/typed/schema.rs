@@ -66,12 +66,12 @@ fn remove_unsupported_keywords(schema: &mut Schema) {
 }
 
 /// Creates a predicate for the value of a `type` keyword: whether that type, or any type in its
-/// list, satisfies `fits`.
-fn any_json_type_satisfies(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
+/// list, satisfies `predicate`.
+fn any_json_type_satisfies(predicate: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
     move |kind| match kind {
-        Value::Array(kinds) => kinds.iter().any(&fits),
+        Value::Array(kinds) => kinds.iter().any(&predicate),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            fits(kind)
+            predicate(kind)
         }
     }
 }
@@ -85,23 +85,23 @@ fn remove_null_from_property(property: &mut Map<String, Value>) {
             continue;
         };
         values.retain(|value| !is_null(value));
-        let mut left = std::mem::take(values);
-        match (list, left.len()) {
+        let mut remaining = std::mem::take(values);
+        match (list, remaining.len()) {
             ("type", 1) => {
-                property.insert(list.to_owned(), left.remove(0));
+                property.insert(list.to_owned(), remaining.remove(0));
             }
             ("anyOf", 1) => {
                 property.remove(list);
-                let Value::Object(only) = left.remove(0) else {
+                let Value::Object(object) = remaining.remove(0) else {
                     continue;
                 };
-                for (key, value) in only {
+                for (key, value) in object {
                     // The field's own description takes precedence over that of its type.
                     property.entry(key).or_insert(value);
                 }
             }
             _ => {
-                property.insert(list.to_owned(), Value::Array(left));
+                property.insert(list.to_owned(), Value::Array(remaining));
             }
         }
     }

@@ -33,15 +33,15 @@ pub(crate) fn split_front_matter(text: &str) -> (FrontMatter, &str) {
             let body = &text[end + line.len()..];
             return match parse_yaml_fields(&text[first_line.len()..end]) {
                 Ok(fields) => (FrontMatter::Parsed(fields), strip_leading_blank_line(body)),
-                Err(why) => (FrontMatter::Invalid(why), text),
+                Err(reason) => (FrontMatter::Invalid(reason), text),
             };
         }
         end += line.len();
         if end > FRONT_MATTER_BYTES_MAX + first_line.len() {
-            let why = format!(
+            let reason = format!(
                 "the front matter exceeds {FRONT_MATTER_BYTES_MAX} bytes or has no closing `---`"
             );
-            return (FrontMatter::Invalid(why), text);
+            return (FrontMatter::Invalid(reason), text);
         }
     }
     (FrontMatter::Invalid("there is no closing `---`".into()), text)
@@ -94,7 +94,7 @@ mod tests {
         let found = match found {
             FrontMatter::Absent => "absent".into(),
             FrontMatter::Parsed(fields) => Value::Object(fields).to_string(),
-            FrontMatter::Invalid(why) => format!("invalid: {why}"),
+            FrontMatter::Invalid(reason) => format!("invalid: {reason}"),
         };
         assert!(found.starts_with(head), "{text:?}: {found}");
         assert_eq!(rest, body, "{text:?}");

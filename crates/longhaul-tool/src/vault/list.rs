@@ -69,14 +69,14 @@ impl TypedTool for VaultListTool {
 }
 
 fn list_notes(dir: &SafeDir, input: VaultListInput) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
+    let refuse = |reason: String| ToolFailure::new(format!("Nothing was listed: {reason}."));
     let folder_path = input.folder.unwrap_or_default();
-    let parts = name::parse_note_folder(&folder_path).map_err(|bad| refuse(bad.to_string()))?;
+    let parts = name::parse_note_folder(&folder_path).map_err(|error| refuse(error.to_string()))?;
     // Models send an empty text for fields they leave out.
     let tag = input.tag.as_deref().filter(|tag| !tag.is_empty());
     let tag = tag.map(name::parse_tag).transpose();
     let mut walk = NoteLister {
-        tag: tag.map_err(|bad| refuse(bad.to_string()))?,
+        tag: tag.map_err(|error| refuse(error.to_string()))?,
         text: input.text.map(|text| text.to_lowercase()).filter(|text| !text.is_empty()),
         notes: Vec::new(),
         opened_count: 0,
@@ -107,10 +107,10 @@ struct NoteFile<'a> {
 
 impl NoteFile<'_> {
     fn note_problem(&self, snapshot: &FileSnapshot) -> Option<String> {
-        let twin = "the name differs only in code points from that of another note, which is the one \
-                    that is read and written; a person has to rename one of them";
-        let twin = self.is_shadowed.then(|| twin.to_owned());
-        twin.or_else(|| note_replacement_error(snapshot))
+        let problem = "the name differs only in code points from that of another note, which is the \
+                       one that is read and written; a person has to rename one of them";
+        let problem = self.is_shadowed.then(|| problem.to_owned());
+        problem.or_else(|| note_replacement_error(snapshot))
     }
 }
 
@@ -130,8 +130,8 @@ impl NoteLister {
     fn visit_folder(&mut self, folder: &DirHandle, parts: &[String]) -> Result<(), FsError> {
         let mut names = folder.visible_entry_names()?;
         names.sort_unstable();
-        for found in &names {
-            if let Some(title) = found.strip_suffix(".md") {
+        for entry_name in &names {
+            if let Some(title) = entry_name.strip_suffix(".md") {
                 if self.opened_count == FILES_MAX {
                     self.is_stopped = true;
                     return Ok(());
@@ -141,19 +141,20 @@ impl NoteLister {
                 // this one.
                 let title = name::normalize_nfc(title);
                 let file = format!("{title}.md");
-                let is_hidden = *found != file && names.binary_search(&file).is_ok();
-                let found = NoteFile { file: found, title: &title, is_shadowed: is_hidden };
-                self.visit_note(folder, parts, found);
+                let is_hidden = *entry_name != file && names.binary_search(&file).is_ok();
+                let note_file =
+                    NoteFile { file: entry_name, title: &title, is_shadowed: is_hidden };
+                self.visit_note(folder, parts, note_file);
             } else {
-                self.visit_child_folder(folder, parts, found);
+                self.visit_child_folder(folder, parts, entry_name);
             }
         }
         Ok(())
     }
 
     fn visit_child_folder(&mut self, folder: &DirHandle, parts: &[String], entry_name: &str) {
-        let below = match folder.open_child_folder_without_name_check(entry_name) {
-            Ok(below) => below,
+        let child = match folder.open_child_folder_without_name_check(entry_name) {
+            Ok(child) => child,
             Err(error) => {
                 // Another kind of file, a symbolic link, or removed since.
                 let is_none =
@@ -166,7 +167,7 @@ impl NoteLister {
         parts.push(name::normalize_nfc(entry_name));
         // Too deep, not readable, or with a name that no call could use.
         let is_named = name::parse_note_folder(&parts.join("/")).is_ok();
-        if !is_named || self.visit_folder(&below, &parts).is_err() {
+        if !is_named || self.visit_folder(&child, &parts).is_err() {
             self.skipped_count += 1;
         }
     }
@@ -207,13 +208,13 @@ impl NoteLister {
         entry.insert("folder".into(), json!(folder));
         entry.insert("title".into(), json!(title));
         entry.insert("tags".into(), json!(note.tags));
-        let more = [
+        let optional_fields = [
             ("confidence", note.confidence),
             ("updated", note.updated),
             ("line", line.map(Value::String)),
             ("problem", note_file.note_problem(&snapshot).map(Value::String)),
         ];
-        for (key, value) in more {
+        for (key, value) in optional_fields {
             entry.extend(value.map(|value| (key.to_owned(), value)));
         }
         self.notes.push((path, Value::Object(entry)));
@@ -233,32 +234,32 @@ impl NoteLister {
                 bytes <= SHOWN_BYTES_MAX
             })
             .collect();
-        let left_out = found - notes.len();
-        let mut answer = json!({ "notes": notes, "found": found });
-        if left_out > 0 {
-            answer["left_out"] = json!(left_out);
-            answer["hint"] = json!("narrow the list by folder, tag or text to see the others");
+        let omitted = found - notes.len();
+        let mut result = json!({ "notes": notes, "found": found });
+        if omitted > 0 {
+            result["left_out"] = json!(omitted);
+            result["hint"] = json!("narrow the list by folder, tag or text to see the others");
         }
         if self.skipped_count > 0 {
-            answer["unreadable"] = json!(self.skipped_count);
+            result["unreadable"] = json!(self.skipped_count);
         }
         if self.is_stopped {
-            answer["stopped"] =
+            result["stopped"] =
                 json!(format!("the list stops after {FILES_MAX} notes; narrow it by folder"));
         }
-        answer
+        result
     }
 }
 
 /// Returns the first line of the note that contains the searched text, or else the title if it
 /// contains the text. Empty if the text spans several lines; `None` if the note lacks the text.
 fn first_matching_line(searched_text: &str, title: &str, body: &str) -> Option<String> {
-    let has = |line: &str| line.to_lowercase().contains(searched_text);
-    let line = body.lines().find(|line| has(line));
-    let line = line.or_else(|| has(title).then_some(title));
+    let contains_text = |line: &str| line.to_lowercase().contains(searched_text);
+    let line = body.lines().find(|line| contains_text(line));
+    let line = line.or_else(|| contains_text(title).then_some(title));
     match line {
         Some(line) => Some(line.trim().chars().take(LINE_CHARS_MAX).collect()),
         // The text may span several lines.
-        None => has(body).then(String::new),
+        None => contains_text(body).then(String::new),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn path_parts_as_stored_on_disk(
     dir: &SafeDir,
     parts: &[String],
 ) -> Result<Vec<String>, FsError> {
-    let mut found = Vec::new();
+    let mut stored_parts = Vec::new();
     let mut folder = match dir.open_root() {
         Ok(folder) => folder,
         Err(FsError::NotFound) => return Ok(parts.to_vec()),
@@ -23,16 +23,16 @@ pub(crate) fn path_parts_as_stored_on_disk(
     for part in parts {
         let name = entry_name_as_stored_on_disk(&folder, part)?;
         folder = match folder.open_child_folder_without_name_check(&name) {
-            Ok(below) => below,
+            Ok(child) => child,
             Err(FsError::NotFound) => {
-                found.extend(parts.iter().skip(found.len()).cloned());
-                return Ok(found);
+                stored_parts.extend(parts.iter().skip(stored_parts.len()).cloned());
+                return Ok(stored_parts);
             }
             Err(error) => return Err(error),
         };
-        found.push(name);
+        stored_parts.push(name);
     }
-    Ok(found)
+    Ok(stored_parts)
 }
 
 /// Returns a name as it is spelled on disk in this folder. A name that doesn't exist stays as

@@ -61,7 +61,7 @@ pub(crate) fn note_file_name(title: &str) -> Result<String, VaultNameError> {
 /// Returns a tag in the form in which it is stored, without a leading `#`.
 pub(crate) fn parse_tag(text: &str) -> Result<String, VaultNameError> {
     let tag = text.strip_prefix('#').unwrap_or(text);
-    let wrong = if tag.is_empty() {
+    let problem = if tag.is_empty() {
         "is empty"
     } else if tag.len() > TAG_BYTES_MAX {
         "is too long"
@@ -73,7 +73,7 @@ pub(crate) fn parse_tag(text: &str) -> Result<String, VaultNameError> {
         return Ok(tag.to_owned());
     };
     let hint = "use letters, digits, `-`, `_` and `/` without spaces, such as `to-do`".into();
-    Err(vault_name_error("tag", text, wrong, hint))
+    Err(vault_name_error("tag", text, problem, hint))
 }
 
 fn is_tag_char(c: char) -> bool {
@@ -88,14 +88,14 @@ fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), Vault
         let hint = "leave `.md` out, the vault adds it to notes".into();
         return Err(vault_name_error(name_kind, text, "has a file extension", hint));
     }
-    let Some(wrong) = name_component_problem(text) else {
+    let Some(problem) = name_component_problem(text) else {
         return Ok(());
     };
     let hint = match suggest_valid_name(text) {
         Some(valid_name) => format!("use for example `{valid_name}`"),
         None => "use another name".into(),
     };
-    Err(vault_name_error(name_kind, text, wrong, hint))
+    Err(vault_name_error(name_kind, text, problem, hint))
 }
 
 fn name_component_problem(text: &str) -> Option<&'static str> {
@@ -121,24 +121,23 @@ fn name_component_problem(text: &str) -> Option<&'static str> {
 }
 
 fn suggest_valid_name(text: &str) -> Option<String> {
-    let mut better = String::new();
+    let mut suggestion = String::new();
     for c in text.chars() {
         let c = match c {
             c if is_invisible_char(c) => continue,
             c if FORBIDDEN.contains(&c) => '-',
             c => c,
         };
-        if better.len() + c.len_utf8() > PART_BYTES_MAX {
+        if suggestion.len() + c.len_utf8() > PART_BYTES_MAX {
             break;
         }
-        better.push(c);
+        suggestion.push(c);
     }
-    if is_windows_device_name(&better) {
-        better.insert_str(0, "Note ");
+    if is_windows_device_name(&suggestion) {
+        suggestion.insert_str(0, "Note ");
     }
-    let better =
-        better.trim_matches(|edge: char| edge == '.' || edge == '-' || edge.is_whitespace());
-    name_component_problem(better).is_none().then(|| better.to_owned())
+    let suggestion = suggestion.trim_matches(|c: char| c == '.' || c == '-' || c.is_whitespace());
+    name_component_problem(suggestion).is_none().then(|| suggestion.to_owned())
 }
 
 fn vault_name_error(
@@ -156,7 +155,7 @@ mod tests {
     use crate::filename_fold::fold_file_name_case;
 
     fn check_note_title(title: &str, expected: &str) {
-        let result = note_file_name(title).unwrap_or_else(|bad| bad.to_string());
+        let result = note_file_name(title).unwrap_or_else(|error| error.to_string());
         assert!(result.contains(expected), "{title:?}: {result}");
     }
 

@@ -66,8 +66,8 @@ impl NoteDraft {
     /// Returns whether parsing this text returns the content and tags of this draft.
     pub(crate) fn equals_note_parsed_from(&self, note_text: &str) -> bool {
         let parsed = ParsedNote::parse(note_text);
-        let is_whole = parsed.problem.is_none() && parsed.updated.is_some();
-        is_whole && parsed.body == self.content && parsed.tags == self.tags
+        let is_valid = parsed.problem.is_none() && parsed.updated.is_some();
+        is_valid && parsed.body == self.content && parsed.tags == self.tags
     }
 }
 
@@ -86,7 +86,9 @@ pub(crate) fn note_replacement_error(snapshot: &FileSnapshot) -> Option<String> 
 
 fn front_matter_error(text: &str) -> Option<String> {
     match front_matter::split_front_matter(text).0 {
-        FrontMatter::Invalid(why) => Some(format!("the front matter can't be parsed ({why})")),
+        FrontMatter::Invalid(reason) => {
+            Some(format!("the front matter can't be parsed ({reason})"))
+        }
         FrontMatter::Absent | FrontMatter::Parsed(_) => None,
     }
 }
@@ -108,16 +110,16 @@ impl<'a> ParsedNote<'a> {
         let (fields, problem) = match head {
             FrontMatter::Absent => (Map::new(), None),
             FrontMatter::Parsed(fields) => (fields, None),
-            FrontMatter::Invalid(why) => (Map::new(), Some(why)),
+            FrontMatter::Invalid(reason) => (Map::new(), Some(reason)),
         };
-        let plain = |key: &str| {
+        let scalar_field = |key: &str| {
             let value = fields.get(key);
             value.filter(|value| value.is_number() || value.is_string()).cloned()
         };
         Self {
             tags: parse_tags(fields.get("tags").or_else(|| fields.get("tag"))),
-            confidence: plain("confidence"),
-            updated: plain("updated"),
+            confidence: scalar_field("confidence"),
+            updated: scalar_field("updated"),
             problem,
             body,
         }
@@ -140,7 +142,7 @@ fn parse_tags(value: Option<&Value>) -> Vec<String> {
     let Some(value) = value else {
         return Vec::new();
     };
-    let all: Vec<String> = match value {
+    let tags: Vec<String> = match value {
         Value::String(line) => {
             line.split(|c: char| c == ',' || c.is_whitespace()).map(str::to_owned).collect()
         }
@@ -151,7 +153,7 @@ fn parse_tags(value: Option<&Value>) -> Vec<String> {
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     };
-    all.iter()
+    tags.iter()
         .map(|tag| tag.trim_start_matches('#').chars().take(100).collect())
         .filter(|tag: &String| !tag.is_empty())
         .take(TAGS_MAX)

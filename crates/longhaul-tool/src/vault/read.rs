@@ -58,15 +58,16 @@ impl TypedTool for VaultReadTool {
 }
 
 fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure::new(format!("The note was not read: {why}."));
-    let parts = name::parse_note_folder(&input.folder).map_err(|bad| refuse(bad.to_string()))?;
-    let file = name::note_file_name(&input.title).map_err(|bad| refuse(bad.to_string()))?;
-    let found = locate::path_parts_as_stored_on_disk(dir, &parts)
+    let refuse = |reason: String| ToolFailure::new(format!("The note was not read: {reason}."));
+    let parts =
+        name::parse_note_folder(&input.folder).map_err(|error| refuse(error.to_string()))?;
+    let file = name::note_file_name(&input.title).map_err(|error| refuse(error.to_string()))?;
+    let result = locate::path_parts_as_stored_on_disk(dir, &parts)
         .and_then(|parts| dir.open_dir(&parts))
         .and_then(|folder| {
             folder.read_file(&locate::entry_name_as_stored_on_disk(&folder, &file)?, READ_BYTES_MAX)
         });
-    let snapshot = found.map_err(|error| {
+    let snapshot = result.map_err(|error| {
         let note_path =
             name::normalize_nfc(&note_input::note_rule_match_text(&input.folder, &input.title));
         let hint = if matches!(error, FsError::NotFound) {

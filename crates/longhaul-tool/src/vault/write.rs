@@ -114,8 +114,8 @@ fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, ToolFail
         }
     }
     if tags.len() > TAGS_MAX {
-        let why = format!("the note has more than {TAGS_MAX} tags; use fewer");
-        return Err(note_write_failure(why));
+        let reason = format!("the note has more than {TAGS_MAX} tags; use fewer");
+        return Err(note_write_failure(reason));
     }
     Ok(NoteDraft {
         title: name::normalize_nfc(&input.title),
@@ -147,9 +147,9 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
         .map_err(error)?;
     let before = writer.read_current_file(&file, READ_BYTES_MAX).map_err(error)?;
     if let Some(reason) = before.as_ref().and_then(note_data_loss_reason) {
-        let why =
+        let message =
             format!("`{note_path}` can't be replaced: {reason}; a person's text would be lost");
-        return Err(note_write_failure(format!("{why}: {REPLACE_HINT}")));
+        return Err(note_write_failure(format!("{message}: {REPLACE_HINT}")));
     }
     let content = before.as_ref().map(FileSnapshot::lossy_text);
     let text = draft.render_updated_note(content.as_deref(), now);
@@ -158,8 +158,8 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
         return Ok(ToolOutput::text(message));
     };
     if !draft.equals_note_parsed_from(&text) {
-        let why = "the front matter would be too long; use another title";
-        return Err(note_write_failure(why));
+        let reason = "the front matter would be too long; use another title";
+        return Err(note_write_failure(reason));
     }
     writer.replace_file(&file, text.as_bytes(), before.as_ref()).map_err(error)?;
     let verb = if before.is_some() { "Updated" } else { "Created" };
@@ -196,6 +196,6 @@ fn note_data_loss_reason(before: &FileSnapshot) -> Option<String> {
     note_replacement_error(before).or_else(|| before.is_truncated.then(truncation_reason))
 }
 
-fn note_write_failure(why: impl std::fmt::Display) -> ToolFailure {
-    ToolFailure::new(format!("The note was not written: {why}."))
+fn note_write_failure(reason: impl std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(format!("The note was not written: {reason}."))
 }

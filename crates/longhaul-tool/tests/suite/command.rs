@@ -29,7 +29,7 @@ impl Clock for RealClock {
     }
 }
 
-fn sh(dir: &Path, script: &str) -> Command {
+fn sh_command(dir: &Path, script: &str) -> Command {
     Command::new(["sh", "-c", script], dir)
 }
 
@@ -62,9 +62,9 @@ async fn a_command_gets_its_arguments_input_directory_and_environment() {
     cat.stdin = vec![b'x'; 200_000];
     assert_eq!(run(cat).await.stdout.complete_output().unwrap().len(), 200_000);
 
-    let here =
+    let printed_dir =
         run(Command::new(["pwd", "-P"], dir.path())).await.stdout.text_with_dropped_bytes_note();
-    assert_eq!(Path::new(here.trim()), dir.path().canonicalize().unwrap());
+    assert_eq!(Path::new(printed_dir.trim()), dir.path().canonicalize().unwrap());
 }
 
 #[tokio::test]
@@ -73,8 +73,8 @@ async fn a_relative_program_is_resolved_from_its_directory() {
     fs::write(dir.path().join("say"), "#!/bin/sh\necho here\n").unwrap();
     fs::set_permissions(dir.path().join("say"), fs::Permissions::from_mode(0o755)).unwrap();
     // The same directory, relative to the current one.
-    let up = "../".repeat(std::env::current_dir().unwrap().components().count() - 1);
-    let relative = Path::new(&up).join(dir.path().strip_prefix("/").unwrap());
+    let parents = "../".repeat(std::env::current_dir().unwrap().components().count() - 1);
+    let relative = Path::new(&parents).join(dir.path().strip_prefix("/").unwrap());
     let output = run(Command::new(["./say"], relative)).await;
     assert_eq!(output.stdout.text_with_dropped_bytes_note(), "here\n");
 }
@@ -87,12 +87,12 @@ async fn exit_kinds_are_distinguished() {
         ("exit 7", ProgramExit::Code(7)),
         ("kill -9 $$", ProgramExit::Signal(9)),
     ] {
-        assert_eq!(run(sh(dir.path(), script)).await.exit, exit, "{script}");
+        assert_eq!(run(sh_command(dir.path(), script)).await.exit, exit, "{script}");
     }
     // A program that does not read its input can still exit normally.
-    let mut deaf = sh(dir.path(), "exit 3");
-    deaf.stdin = vec![b'x'; 1_000_000];
-    assert_eq!(run(deaf).await.exit, ProgramExit::Code(3));
+    let mut no_reader = sh_command(dir.path(), "exit 3");
+    no_reader.stdin = vec![b'x'; 1_000_000];
+    assert_eq!(run(no_reader).await.exit, ProgramExit::Code(3));
 }
 
 #[tokio::test]
@@ -100,26 +100,26 @@ async fn a_command_that_can_not_run_says_why() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("plain"), "text").unwrap();
     let none: [&str; 0] = [];
-    let fail = async |command: Command| command.run(&SimClock::new()).await.unwrap_err();
-    assert!(matches!(fail(Command::new(none, dir.path())).await, CommandError::Empty));
-    assert!(matches!(fail(Command::new([""], dir.path())).await, CommandError::Empty));
-    let missing = fail(Command::new(["no-such-program"], dir.path())).await;
+    let run_error = async |command: Command| command.run(&SimClock::new()).await.unwrap_err();
+    assert!(matches!(run_error(Command::new(none, dir.path())).await, CommandError::Empty));
+    assert!(matches!(run_error(Command::new([""], dir.path())).await, CommandError::Empty));
+    let missing = run_error(Command::new(["no-such-program"], dir.path())).await;
     assert!(matches!(missing, CommandError::NotFound(_)), "{missing}");
-    let closed = fail(Command::new(["./plain"], dir.path())).await;
-    assert!(matches!(closed, CommandError::NotExecutable(_)), "{closed}");
-    let nul = fail(Command::new(["a\0b"], dir.path())).await;
+    let not_executable = run_error(Command::new(["./plain"], dir.path())).await;
+    assert!(matches!(not_executable, CommandError::NotExecutable(_)), "{not_executable}");
+    let nul = run_error(Command::new(["a\0b"], dir.path())).await;
     assert!(matches!(nul, CommandError::SpawnFailed(..)), "{nul}");
-    let lost = fail(Command::new(["true"], dir.path().join("none"))).await;
-    assert!(matches!(lost, CommandError::MissingDir(_)), "{lost}");
+    let missing_dir = run_error(Command::new(["true"], dir.path().join("none"))).await;
+    assert!(matches!(missing_dir, CommandError::MissingDir(_)), "{missing_dir}");
 }
 
 #[tokio::test]
 async fn head_and_tail_of_long_output_are_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let mut long =
-        sh(dir.path(), "echo begin; yes | head -c 1000000; echo; echo end; echo why >&2");
-    long.keep_bytes = 100;
-    let output = run(long).await;
+    let mut command =
+        sh_command(dir.path(), "echo begin; yes | head -c 1000000; echo; echo end; echo why >&2");
+    command.keep_bytes = 100;
+    let output = run(command).await;
     let text = output.stdout.text_with_dropped_bytes_note();
     assert!(text.starts_with("begin\n") && text.ends_with("end\n"), "{text}");
     assert!(text.contains("[999911 bytes left out here]"), "{text}");
@@ -134,15 +134,16 @@ async fn head_and_tail_of_long_output_are_kept() {
 async fn too_much_output_stops_the_process_group() {
     let dir = tempfile::tempdir().unwrap();
     // The program writes forever, so only the limit ends it.
-    let mut flood = sh(dir.path(), "sleep 600 & echo $! > child; while :; do echo flood; done");
-    flood.stdout_bytes_max = Some(1_000);
-    let ended = run(flood).await;
-    assert_eq!(ended.exit, ProgramExit::OutputLimit(1_000));
-    assert_eq!(ended.exit.to_string(), "printed more than 1000 bytes and was killed");
+    let mut endless_command =
+        sh_command(dir.path(), "sleep 600 & echo $! > child; while :; do echo flood; done");
+    endless_command.stdout_bytes_max = Some(1_000);
+    let output = run(endless_command).await;
+    assert_eq!(output.exit, ProgramExit::OutputLimit(1_000));
+    assert_eq!(output.exit.to_string(), "printed more than 1000 bytes and was killed");
     wait_until_gone(parse_pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
-    let mut just = sh(dir.path(), "printf 12345");
-    just.stdout_bytes_max = Some(5);
-    assert_eq!(run(just).await.exit, ProgramExit::Code(0));
+    let mut exact_command = sh_command(dir.path(), "printf 12345");
+    exact_command.stdout_bytes_max = Some(5);
+    assert_eq!(run(exact_command).await.exit, ProgramExit::Code(0));
 }
 
 #[tokio::test]
@@ -150,7 +151,7 @@ async fn a_timeout_ends_the_process_group() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("ready");
     let clock = SimClock::new();
-    let mut command = sh(dir.path(), "sleep 600 & echo $! > child; mkfifo ready; wait");
+    let mut command = sh_command(dir.path(), "sleep 600 & echo $! > child; mkfifo ready; wait");
     command.timeout = Millis::from_secs(9);
     let mut run = Box::pin(command.run(&clock));
     while !fifo.exists() {
@@ -158,9 +159,9 @@ async fn a_timeout_ends_the_process_group() {
         tokio::task::yield_now().await;
     }
     clock.advance(Millis::from_secs(9));
-    let ended = run.await.unwrap();
-    assert_eq!(ended.exit, ProgramExit::TimedOut(Millis::from_secs(9)));
-    assert_eq!(ended.exit.to_string(), "timed out after 9 s and was killed");
+    let output = run.await.unwrap();
+    assert_eq!(output.exit, ProgramExit::TimedOut(Millis::from_secs(9)));
+    assert_eq!(output.exit.to_string(), "timed out after 9 s and was killed");
     wait_until_gone(parse_pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
 }
 
@@ -168,7 +169,8 @@ async fn a_timeout_ends_the_process_group() {
 async fn dropping_the_command_ends_the_process_group() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
-    let command = sh(dir.path(), "sleep 600 & echo $! > child; echo $$ > self; mkfifo ready; wait");
+    let command =
+        sh_command(dir.path(), "sleep 600 & echo $! > child; echo $$ > self; mkfifo ready; wait");
     let mut run = Box::pin(command.run(&clock));
     while !dir.path().join("ready").exists() {
         assert!((&mut run).now_or_never().is_none());
@@ -183,15 +185,15 @@ async fn dropping_the_command_ends_the_process_group() {
 #[tokio::test]
 async fn background_processes_are_ended_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
-    let ended = run(sh(dir.path(), "sleep 600 & echo $!")).await;
-    assert_eq!(ended.exit, ProgramExit::Code(0));
-    wait_until_gone(parse_pid(&ended.stdout.text_with_dropped_bytes_note())).await;
+    let output = run(sh_command(dir.path(), "sleep 600 & echo $!")).await;
+    assert_eq!(output.exit, ProgramExit::Code(0));
+    wait_until_gone(parse_pid(&output.stdout.text_with_dropped_bytes_note())).await;
 
     // A process that left the group and holds the pipe open is not waited for.
-    let away = sh(dir.path(), "setsid sleep 5 & echo out");
-    let ended = away.run(&RealClock).await.unwrap();
+    let detached_command = sh_command(dir.path(), "setsid sleep 5 & echo out");
+    let output = detached_command.run(&RealClock).await.unwrap();
     assert_eq!(
-        (ended.exit, ended.stdout.text_with_dropped_bytes_note().as_str()),
+        (output.exit, output.stdout.text_with_dropped_bytes_note().as_str()),
         (ProgramExit::Code(0), "out\n")
     );
 }

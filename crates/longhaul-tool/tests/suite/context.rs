@@ -62,32 +62,32 @@ fn command_provider(root: &Path, clock: &SimClock, script: &str) -> CommandConte
 async fn a_command_gets_the_context_request_and_returns_the_perception() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
-    let echo = command_provider(
+    let echo_provider = command_provider(
         dir.path(),
         &clock,
         "printf '{\"world\":'; cat; printf ',\"context\":{\"n\":%s}}' \"$(env | wc -l)\"",
     );
     for request in [minimal_request(), context_request()] {
-        let perception = echo.fetch(&request).await.unwrap();
+        let perception = echo_provider.fetch(&request).await.unwrap();
         assert_eq!(perception.world.as_str(), request_json(&request));
     }
-    let perception = echo.fetch(&context_request()).await.unwrap();
+    let perception = echo_provider.fetch(&context_request()).await.unwrap();
     // `PATH`, and variables that the shell itself sets.
     let count: usize = perception.context["n"].as_str().parse().unwrap();
     assert!(count <= 4, "{count}");
-    let plain = command_provider(dir.path(), &clock, "echo '{\"sky\": \"blue\"}'");
+    let plain_provider = command_provider(dir.path(), &clock, "echo '{\"sky\": \"blue\"}'");
     assert_eq!(
-        plain.fetch(&context_request()).await.unwrap().world.as_str(),
+        plain_provider.fetch(&context_request()).await.unwrap().world.as_str(),
         "{\"sky\": \"blue\"}"
     );
-    assert!(!format!("{plain:?}").contains("hush"));
+    assert!(!format!("{plain_provider:?}").contains("hush"));
 }
 
 #[tokio::test]
 async fn a_failing_command_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
-    for (script, why, lasts) in [
+    for (script, expected, is_permanent) in [
         (
             "echo no map here >&2; exit 3",
             "`./look` failed: the process exited with code 3: no map here",
@@ -104,31 +104,31 @@ async fn a_failing_command_says_why() {
     ] {
         let error = command_provider(dir.path(), &clock, script).fetch(&context_request()).await;
         let error = error.unwrap_err();
-        assert_eq!(error.is_permanent, lasts, "{script}: {error}");
+        assert_eq!(error.is_permanent, is_permanent, "{script}: {error}");
         let error = error.to_string();
-        assert!(error.contains(why) && !error.contains("hush"), "{script}: {error}");
+        assert!(error.contains(expected) && !error.contains("hush"), "{script}: {error}");
     }
-    let mut lost = command_provider(dir.path(), &clock, "");
-    lost.argv = vec!["no-such-program".into()];
-    let error = lost.fetch(&context_request()).await.unwrap_err();
+    let mut missing_program = command_provider(dir.path(), &clock, "");
+    missing_program.argv = vec!["no-such-program".into()];
+    let error = missing_program.fetch(&context_request()).await.unwrap_err();
     assert!(error.is_permanent && error.message.contains("not found"), "{error}");
-    lost.argv.clear();
-    assert!(lost.fetch(&context_request()).await.is_err());
+    missing_program.argv.clear();
+    assert!(missing_program.fetch(&context_request()).await.is_err());
 }
 
 #[tokio::test]
 async fn a_command_that_hangs_is_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
-    let slow = command_provider(dir.path(), &clock, "mkfifo begun; read _ < begun");
+    let slow_provider = command_provider(dir.path(), &clock, "mkfifo begun; read _ < begun");
     let request = context_request();
-    let mut look = slow.fetch(&request);
+    let mut fetch = slow_provider.fetch(&request);
     while !dir.path().join("begun").exists() {
-        assert!((&mut look).now_or_never().is_none());
+        assert!((&mut fetch).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
     clock.advance(Millis::from_secs(30));
-    let error = look.await.unwrap_err().to_string();
+    let error = fetch.await.unwrap_err().to_string();
     assert!(error.contains("timed out after 30 s"), "{error}");
 }
 
@@ -144,7 +144,7 @@ fn http_provider(url: String) -> HttpContextProvider {
 #[tokio::test]
 async fn a_url_gets_the_context_request_by_post() {
     let answer = r#"{"world":["rain"],"context":{"recipient":"ann"}}"#;
-    let server = Server::answering(http_response("200 OK", &[], answer)).await;
+    let server = Server::with_response(http_response("200 OK", &[], answer)).await;
     let provider = http_provider(server.url("/look?key=hush"));
     provider.fetch(&minimal_request()).await.unwrap();
     let perception = provider.fetch(&context_request()).await.unwrap();
@@ -164,18 +164,18 @@ async fn a_url_gets_the_context_request_by_post() {
 
 #[tokio::test]
 async fn a_failing_url_says_why() {
-    for (status, body, why) in [
+    for (status, body, expected) in [
         ("500 Oh", "{}".to_owned(), "answered 500"),
         ("200 OK", "sunny".to_owned(), "not valid JSON"),
         ("200 OK", String::new(), "response is empty"),
         ("200 OK", "1".repeat(262_145), "longer than 262144 bytes"),
     ] {
-        let server = Server::answering(http_response(status, &[], body)).await;
+        let server = Server::with_response(http_response(status, &[], body)).await;
         let error = http_provider(server.url("/?key=hush")).fetch(&context_request()).await;
         let error = error.unwrap_err().to_string();
-        assert!(error.contains(why) && !error.contains("hush"), "{error}");
+        assert!(error.contains(expected) && !error.contains("hush"), "{error}");
     }
-    let inside = http_provider("http://inside.example/?key=hush".into());
-    let error = inside.fetch(&context_request()).await.unwrap_err().to_string();
+    let private_provider = http_provider("http://inside.example/?key=hush".into());
+    let error = private_provider.fetch(&context_request()).await.unwrap_err().to_string();
     assert!(error.contains("private or reserved") && !error.contains("hush"), "{error}");
 }

@@ -42,21 +42,21 @@ impl Fixture {
         Self { tools: files.tools().unwrap(), dir }
     }
 
-    fn path(&self, below: &str) -> PathBuf {
-        self.dir.path().join("work").join(below)
+    fn path(&self, relative_path: &str) -> PathBuf {
+        self.dir.path().join("work").join(relative_path)
     }
 
     fn outside(&self) -> PathBuf {
         self.dir.path().join("outside")
     }
 
-    fn write_file(&self, below: &str, content: impl AsRef<[u8]>) {
-        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
-        fs::write(self.path(below), content).unwrap();
+    fn write_file(&self, relative_path: &str, content: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.path(relative_path).parent().unwrap()).unwrap();
+        fs::write(self.path(relative_path), content).unwrap();
     }
 
-    fn content(&self, below: &str) -> String {
-        fs::read_to_string(self.path(below)).unwrap()
+    fn content(&self, relative_path: &str) -> String {
+        fs::read_to_string(self.path(relative_path)).unwrap()
     }
 
     fn tool(&self, name: &str) -> Arc<dyn Tool> {

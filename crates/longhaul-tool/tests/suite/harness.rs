@@ -75,7 +75,7 @@ impl Server {
     }
 
     /// Creates a server that gives the same response to every request.
-    pub(crate) async fn answering(answer: Vec<u8>) -> Self {
+    pub(crate) async fn with_response(answer: Vec<u8>) -> Self {
         Self::new(move |_| answer.clone()).await
     }
 

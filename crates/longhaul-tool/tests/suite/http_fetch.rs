@@ -15,8 +15,8 @@ fn tool() -> HttpFetchTool {
 }
 
 async fn fetch(input: Value) -> Result<String, String> {
-    let fetched = fetch_result(input).await;
-    fetched.map_err(|failure| failure.to_string())
+    let result = fetch_result(input).await;
+    result.map_err(|failure| failure.to_string())
 }
 
 async fn fetch_result(input: Value) -> Result<String, ToolFailure> {
@@ -116,7 +116,7 @@ async fn every_http_status_is_a_result() {
             "HTTP 299\ncontent-type: text/html\n\n[The body has no text.]",
         ),
     ] {
-        let server = Server::answering(http_response(status, &[headers], body)).await;
+        let server = Server::with_response(http_response(status, &[headers], body)).await;
         let output = fetch(json!({ "url": server.url("/") })).await.unwrap();
         let length = format!("content-length: {}\n", body.len());
         assert_eq!(output.replace(&length, ""), expected);
@@ -125,7 +125,7 @@ async fn every_http_status_is_a_result() {
 
 #[tokio::test]
 async fn method_headers_and_body_are_sent_as_given() {
-    let server = Server::answering(http_response("201 Created", &[], "")).await;
+    let server = Server::with_response(http_response("201 Created", &[], "")).await;
     let url = server.url("/");
     let input =
         json!({ "url": url, "method": "POST", "body": "{\"a\":1}", "headers": { "X-Key": "k" } });
@@ -158,20 +158,21 @@ async fn method_headers_and_body_are_sent_as_given() {
 
 #[tokio::test]
 async fn forbidden_urls_are_not_requested() {
-    let server = Server::answering(http_response("200 OK", &[], "")).await;
+    let server = Server::with_response(http_response("200 OK", &[], "")).await;
     let url = server.url("/");
-    let with = |name: &str| json!({ "url": url, "headers": { name: "x" } });
-    let many: serde_json::Map<_, _> = (0..21).map(|n| (format!("x-{n}"), json!("x"))).collect();
-    for (input, why) in [
-        (with("Cookie"), "`cookie` can't be set"),
-        (with(" X-Forwarded-For"), "`x-forwarded-for` can't be set"),
-        (with("proxy-authorization"), "can't be set"),
-        (with("user-agent"), "can't be set"),
-        (with("Host"), "set by the client itself"),
-        (with("content-length"), "set by the client itself"),
-        (with("bad name"), "invalid name"),
+    let with_header = |name: &str| json!({ "url": url, "headers": { name: "x" } });
+    let many_headers: serde_json::Map<_, _> =
+        (0..21).map(|n| (format!("x-{n}"), json!("x"))).collect();
+    for (input, expected) in [
+        (with_header("Cookie"), "`cookie` can't be set"),
+        (with_header(" X-Forwarded-For"), "`x-forwarded-for` can't be set"),
+        (with_header("proxy-authorization"), "can't be set"),
+        (with_header("user-agent"), "can't be set"),
+        (with_header("Host"), "set by the client itself"),
+        (with_header("content-length"), "set by the client itself"),
+        (with_header("bad name"), "invalid name"),
         (json!({ "url": url, "headers": { "a": "x\r\nb: y" } }), "invalid value"),
-        (json!({ "url": url, "headers": many }), "more than 20 headers"),
+        (json!({ "url": url, "headers": many_headers }), "more than 20 headers"),
         (json!({ "url": url, "method": "TRACE" }), "one of GET, HEAD"),
         (json!({ "url": url, "body": "x" }), "GET sends no body"),
         (json!({ "url": url, "depth": 7 }), "unknown field"),
@@ -181,22 +182,22 @@ async fn forbidden_urls_are_not_requested() {
         (json!({}), "missing field `url`"),
     ] {
         let error = fetch(input.clone()).await.unwrap_err();
-        assert!(error.contains(why), "{input}: {error}");
+        assert!(error.contains(expected), "{input}: {error}");
     }
     assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn a_post_without_a_response_is_in_doubt() {
-    let long = "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n";
-    let inside = http_response("302 Found", &[("location", "http://127.0.0.1/")], "");
-    for answer in [Vec::new(), long.into(), inside] {
-        let server = Server::answering(answer).await;
-        for (method, doubt) in [("POST", true), ("DELETE", true), ("GET", false)] {
+    let truncated = "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n";
+    let private_redirect = http_response("302 Found", &[("location", "http://127.0.0.1/")], "");
+    for answer in [Vec::new(), truncated.into(), private_redirect] {
+        let server = Server::with_response(answer).await;
+        for (method, is_in_doubt) in [("POST", true), ("DELETE", true), ("GET", false)] {
             let error = fetch_result(json!({ "url": server.url("/"), "method": method })).await;
             let error = error.unwrap_err();
-            assert_eq!(error.message().contains("may have been received"), doubt, "{error}");
-            assert_eq!(error.is_outcome_unknown(), doubt, "{error}");
+            assert_eq!(error.message().contains("may have been received"), is_in_doubt, "{error}");
+            assert_eq!(error.is_outcome_unknown(), is_in_doubt, "{error}");
         }
     }
 }
@@ -215,8 +216,8 @@ async fn a_post_that_was_never_sent_is_a_failure() {
 
 #[tokio::test]
 async fn a_compressed_response_is_reported_as_such() {
-    let packed = http_response("200 OK", &[("content-encoding", "gzip")], "x");
-    let server = Server::answering(packed).await;
+    let gzip_response = http_response("200 OK", &[("content-encoding", "gzip")], "x");
+    let server = Server::with_response(gzip_response).await;
     let error = fetch(json!({ "url": server.url("/") })).await.unwrap_err();
     let expected = "answered with the unexpected content encoding `gzip`";
     assert!(error.contains(expected), "{error}");

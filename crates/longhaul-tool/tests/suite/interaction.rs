@@ -68,19 +68,19 @@ async fn a_torn_line_is_written_again() {
     let tool = tool(&dir);
     tool.call(json!({ "summary": "One." }), &tool_context(1)).await.unwrap();
     let path = dir.path().join(".longhaul/interactions.jsonl");
-    let whole = fs::read_to_string(&path).unwrap();
-    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let complete_line = fs::read_to_string(&path).unwrap();
+    fs::write(&path, &complete_line[..complete_line.len() / 2]).unwrap();
     tool.call(json!({ "summary": "One." }), &tool_context(1)).await.unwrap();
-    let now = lines(&dir);
-    assert_eq!(now.len(), 2);
-    assert_eq!(now[1], whole.trim_end());
+    let current_lines = lines(&dir);
+    assert_eq!(current_lines.len(), 2);
+    assert_eq!(current_lines[1], complete_line.trim_end());
 }
 
 #[tokio::test]
 async fn interaction_fields_are_limited() {
     let dir = tempfile::tempdir().unwrap();
     let tool = tool(&dir);
-    for (input, why) in [
+    for (input, expected) in [
         (json!({ "summary": " " }), "is empty"),
         (json!({ "summary": "x".repeat(4_001) }), "longer than 4000"),
         (json!({ "summary": "x", "kind": "k".repeat(65) }), "longer than 64"),
@@ -89,7 +89,7 @@ async fn interaction_fields_are_limited() {
         (json!({}), "missing field"),
     ] {
         let error = tool.call(input, &tool_context(1)).await.unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     assert!(lines(&dir).is_empty());
 }

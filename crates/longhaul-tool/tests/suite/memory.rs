@@ -92,8 +92,8 @@ fn assert_text(output: &str, expected: &str) {
 async fn a_repeated_call_adds_one_note() {
     let fixture = Fixture::new();
     let first = fixture.remember(1, "Likes tea", &[]).await;
-    let again = fixture.remember(1, "Likes tea", &[]).await;
-    assert_eq!(first, again);
+    let second = fixture.remember(1, "Likes tea", &[]).await;
+    assert_eq!(first, second);
     fixture.remember(2, "Likes tea", &[]).await;
     let ada = ResourceKey::new("ada").unwrap();
     let notes = fixture.store.list_notes(&ada, None, 9).await.unwrap();
@@ -117,8 +117,8 @@ async fn notes_belong_to_the_resource_or_the_thread_or_are_rejected() {
     );
     for (name, input) in [("remember", json!({ "text": "x" })), ("recall", json!({ "query": "x" }))]
     {
-        let refused = fixture.call(name, input, &tool_context(2)).await.unwrap_err();
-        assert!(refused.contains("--resource NAME or --thread NAME"));
+        let error = fixture.call(name, input, &tool_context(2)).await.unwrap_err();
+        assert!(error.contains("--resource NAME or --thread NAME"));
     }
 }
 
@@ -126,15 +126,15 @@ async fn notes_belong_to_the_resource_or_the_thread_or_are_rejected() {
 async fn too_long_notes_are_rejected_with_a_message() {
     let fixture = Fixture::new();
     let check = async |input: Value, expected: &str| {
-        let refused = fixture.call("remember", input, &ada_context(1)).await.unwrap_err();
-        assert!(refused.contains(expected), "{refused}");
+        let error = fixture.call("remember", input, &ada_context(1)).await.unwrap_err();
+        assert!(error.contains(expected), "{error}");
     };
     check(json!({ "text": "  " }), "a note must not be empty").await;
     check(json!({ "text": "x".repeat(16_385) }), "at most 16384 bytes").await;
     check(json!({ "text": "x", "tags": vec!["t"; 33] }), "at most 32 tags").await;
     check(json!({ "text": 7 }), "can't read its input").await;
-    let bad = fixture.call("recall", json!({ "query": null }), &ada_context(1)).await;
-    assert!(bad.is_err());
+    let result = fixture.call("recall", json!({ "query": null }), &ada_context(1)).await;
+    assert!(result.is_err());
 }
 
 #[tokio::test]

@@ -43,12 +43,12 @@ impl Fixture {
         SendMessageTool::new(messages, clock, shared_client()).unwrap()
     }
 
-    fn path(&self, below: &str) -> PathBuf {
-        self.dir.path().join(below)
+    fn path(&self, relative_path: &str) -> PathBuf {
+        self.dir.path().join(relative_path)
     }
 
-    fn json_lines(&self, below: &str) -> Vec<Value> {
-        let text = fs::read_to_string(self.path(below)).unwrap_or_default();
+    fn json_lines(&self, relative_path: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.path(relative_path)).unwrap_or_default();
         let lines = text.lines();
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -59,9 +59,9 @@ impl Fixture {
         lines
     }
 
-    fn write(&self, below: &str, text: &str) {
-        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
-        fs::write(self.path(below), text).unwrap();
+    fn write(&self, relative_path: &str, text: &str) {
+        fs::create_dir_all(self.path(relative_path).parent().unwrap()).unwrap();
+        fs::write(self.path(relative_path), text).unwrap();
     }
 
     fn script(&self, text: &str) {
@@ -144,12 +144,15 @@ fn send_message_has_an_effect_class_and_a_subject() {
     assert!(tool.rule_match_texts_with_context(&input, &Default::default()).is_empty());
     let problem = |text: &str, context| tool.find_call_problem(&json!({ "text": text }), context);
     assert_eq!(problem("x", &ctx.context), None);
-    for (text, context, part) in [
+    for (text, context, expected) in [
         ("x", &Default::default(), "no recipient is set"),
         (" ", &ctx.context, "the text is empty"),
     ] {
-        let why = problem(text, context).unwrap();
-        assert!(why.starts_with("The message was not delivered: ") && why.contains(part), "{why}");
+        let message = problem(text, context).unwrap();
+        assert!(
+            message.starts_with("The message was not delivered: ") && message.contains(expected),
+            "{message}"
+        );
     }
     assert!(!tool.may_outlive_worker());
     assert!(fixture.tool("command:[\"true\"]").may_outlive_worker());
@@ -169,20 +172,20 @@ async fn a_message_without_recipient_or_text_is_rejected() {
     let mut no_recipient = tool_context(1, 1);
     no_recipient.context.clear();
     assert!(send(&tool, &no_recipient).await.unwrap_err().contains("--context recipient="));
-    let long = "x".repeat(20_001);
-    for (input, why) in [
+    let long_text = "x".repeat(20_001);
+    for (input, expected) in [
         (json!({ "text": " \n" }), "is empty"),
-        (json!({ "text": long }), "exceeds 20000"),
+        (json!({ "text": long_text }), "exceeds 20000"),
         (json!({ "text": "x", "recipient": "eve" }), "unknown field"),
         (json!({}), "missing field"),
     ] {
         let error = tool.call(input, &tool_context(1, 1)).await.unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     assert!(!fixture.path("box").exists() && !fixture.path(".longhaul").exists());
-    let mut phone = tool_context(1, 1);
-    phone.context.insert("recipient".into(), RawJson::parse("49151").unwrap());
-    send(&tool, &phone).await.unwrap();
+    let mut phone_context = tool_context(1, 1);
+    phone_context.context.insert("recipient".into(), RawJson::parse("49151").unwrap());
+    send(&tool, &phone_context).await.unwrap();
     assert_eq!(fixture.json_lines("box")[0]["recipient"], "49151");
 }
 
@@ -192,9 +195,9 @@ async fn a_delivery_command_gets_only_the_message() {
     fixture.script("cat > got.json; env > env.txt; echo \"$1|$2\" > words; echo queued as 7");
     let tool = fixture.tool("command:./send 'a b' $HOME");
     send(&tool, &tool_context(1, 1)).await.unwrap();
-    let got = fixture.json_lines("got.json");
+    let received = fixture.json_lines("got.json");
     assert_eq!(
-        (&got[0]["text"], &got[0]["recipient"]),
+        (&received[0]["text"], &received[0]["recipient"]),
         (&json!("Hello ü"), &json!("ann@example.com"))
     );
     assert_eq!(fs::read_to_string(fixture.path("words")).unwrap(), "a b|$HOME\n");
@@ -216,14 +219,14 @@ async fn a_delivery_command_gets_only_the_message() {
     assert!(error.message().contains("may also have arrived"), "{error}");
     assert_eq!(verify(&tool, &tool_context(3, 1)).await, "unknown");
 
-    let lost = fixture.tool("command:no-such-program");
-    assert!(send(&lost, &tool_context(4, 1)).await.unwrap_err().contains("not found"));
-    assert_eq!(verify(&lost, &tool_context(4, 1)).await, "not happened");
+    let missing_program = fixture.tool("command:no-such-program");
+    assert!(send(&missing_program, &tool_context(4, 1)).await.unwrap_err().contains("not found"));
+    assert_eq!(verify(&missing_program, &tool_context(4, 1)).await, "not happened");
 }
 
 #[tokio::test]
 async fn a_webhook_gets_the_message_with_its_idempotency_key() {
-    for (status, location, delivered, found) in [
+    for (status, location, is_delivered, expected_outcome) in [
         ("200 OK", "", true, "happened"),
         ("204 No Content", "", true, "happened"),
         ("404 Not Found", "", false, "not happened"),
@@ -241,13 +244,13 @@ async fn a_webhook_gets_the_message_with_its_idempotency_key() {
         let tool = fixture.tool(&format!("webhook:{}", server.url("/secret?key=hush")));
         let ctx = tool_context(1, 1);
         let result = send(&tool, &ctx).await;
-        assert_eq!(result.is_ok(), delivered, "{status} {result:?}");
-        if found == "unknown" {
-            let again = tool.call(json!({ "text": "x" }), &ctx).await;
-            assert!(again.unwrap_err().is_outcome_unknown(), "{status}");
+        assert_eq!(result.is_ok(), is_delivered, "{status} {result:?}");
+        if expected_outcome == "unknown" {
+            let second_result = tool.call(json!({ "text": "x" }), &ctx).await;
+            assert!(second_result.unwrap_err().is_outcome_unknown(), "{status}");
         }
         assert!(!format!("{result:?} {tool:?} {:?}", fixture.delivery_log()).contains("hush"));
-        assert_eq!(verify(&tool, &ctx).await, found, "{status}");
+        assert_eq!(verify(&tool, &ctx).await, expected_outcome, "{status}");
         let request = &server.requests()[0];
         assert_eq!(request.method, "POST");
         assert_eq!(request.header("idempotency-key"), Some(ctx.idempotency_key.as_str()));
@@ -255,10 +258,10 @@ async fn a_webhook_gets_the_message_with_its_idempotency_key() {
         assert_eq!((&body["text"], &body["key"]), (&json!("Hello ü"), &json!(ctx.idempotency_key)));
     }
     let fixture = Fixture::new();
-    let inside = fixture.tool("webhook:http://127.0.0.1:9/");
-    let error = send(&inside, &tool_context(1, 1)).await.unwrap_err();
+    let private_webhook = fixture.tool("webhook:http://127.0.0.1:9/");
+    let error = send(&private_webhook, &tool_context(1, 1)).await.unwrap_err();
     assert!(error.contains("is not allowed"), "{error}");
-    assert_eq!(verify(&inside, &tool_context(1, 1)).await, "not happened");
+    assert_eq!(verify(&private_webhook, &tool_context(1, 1)).await, "not happened");
 }
 
 fn host_name() -> String {
@@ -297,7 +300,7 @@ fn crash_log(kinds: &str, channel: &str) -> String {
 #[tokio::test]
 async fn verify_after_a_crash_follows_the_delivery_log() {
     let (file, command, webhook) = ("file:box", "command:true", "webhook:https://a.example/");
-    for (deliver, record, outbox, found) in [
+    for (deliver, record, outbox, expected_outcome) in [
         (file, "here", "", "not happened"),
         (file, "here intent-other", "", "not happened"),
         (file, "here intent-torn", "", "not happened"),
@@ -331,7 +334,7 @@ async fn verify_after_a_crash_follows_the_delivery_log() {
         // A second check gives the same result.
         for _ in 0..2 {
             let outcome = verify(&tool, &tool_context(1, 2)).await;
-            assert_eq!(outcome, found, "{deliver}: {record}, {outbox}");
+            assert_eq!(outcome, expected_outcome, "{deliver}: {record}, {outbox}");
         }
     }
 }
@@ -395,20 +398,19 @@ async fn a_stale_driver_adds_nothing_to_the_outbox() {
     let fixture = Fixture::new();
     let outbox = fixture.path("box");
     fs::write(&outbox, "").unwrap();
-    let held = fs::File::open(&outbox).unwrap();
-    held.lock().unwrap();
-    let (tool, late) = (fixture.tool("file:box"), tool_context(1, 1));
-    let mut call = Box::pin(send(&tool, &late));
+    let locked_file = fs::File::open(&outbox).unwrap();
+    locked_file.lock().unwrap();
+    let (tool, stale_context) = (fixture.tool("file:box"), tool_context(1, 1));
+    let mut call = Box::pin(send(&tool, &stale_context));
     while fixture.delivery_log().is_empty() {
         assert!((&mut call).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
-    let newer =
-        json!({ "kind": "intent", "key": late.idempotency_key, "epoch": 2, "channel": "file" });
+    let newer_intent = json!({ "kind": "intent", "key": stale_context.idempotency_key, "epoch": 2, "channel": "file" });
     let record = fixture.path(".longhaul/deliveries.jsonl");
     let log_text = fs::read_to_string(&record).unwrap();
-    fs::write(&record, format!("{log_text}{newer}\n")).unwrap();
-    held.unlock().unwrap();
+    fs::write(&record, format!("{log_text}{newer_intent}\n")).unwrap();
+    locked_file.unlock().unwrap();
     let error = call.await.unwrap_err();
     assert!(error.contains("another worker"), "{error}");
     assert_eq!(fixture.json_lines("box").len(), 0);

@@ -97,8 +97,8 @@ async fn each_tool_predicts_what_can_be_known() {
         assert_eq!(list_tree(fixture.dir.path()), before, "{tool} only reads");
     };
     let write = |path: &str| json!({ "path": path, "content": "new\n" });
-    let new = r#"files [src/a.md: absent -> "new\n"]; network []; undo delete src/a.md"#;
-    check("write_file", write("./src//a.md"), &[], new).await;
+    let new_file = r#"files [src/a.md: absent -> "new\n"]; network []; undo delete src/a.md"#;
+    check("write_file", write("./src//a.md"), &[], new_file).await;
     let a = [("a.md", "one\ntwo\n")];
     let changed = r#"files [a.md: "one\ntwo\n" -> "new\n"]; network []"#;
     check("write_file", write("a.md"), &a, changed).await;
@@ -116,16 +116,16 @@ async fn each_tool_predicts_what_can_be_known() {
                    `src/main.rs`";
     check("write_file", write("../a.md"), &[], outside).await;
     let edit = |old: &str, all: bool| json!({"path": "a.md", "old": old, "new": "1", "all": all});
-    let edited = r#"files [a.md: "one\ntwo\n" -> "1\ntwo\n"]; network []"#;
-    check("edit_file", edit("one", false), &a, edited).await;
-    let edited = r#"files [a.md: "one\ntwo\n" -> "1ne\ntw1\n"]; network []"#;
-    check("edit_file", edit("o", true), &a, edited).await;
+    let edited_file = r#"files [a.md: "one\ntwo\n" -> "1\ntwo\n"]; network []"#;
+    check("edit_file", edit("one", false), &a, edited_file).await;
+    let edited_file = r#"files [a.md: "one\ntwo\n" -> "1ne\ntw1\n"]; network []"#;
+    check("edit_file", edit("o", true), &a, edited_file).await;
     for call_that_fails in [edit("o", false), edit("three", false), edit("", true)] {
         check("edit_file", call_that_fails, &a, NOT_KNOWN).await;
     }
     check("edit_file", edit("one", false), &[], NOT_KNOWN).await;
-    let read = "files []; network []; undo nothing to undo";
-    check("read_file", json!({ "path": "a.md" }), &a, read).await;
+    let no_effect = "files []; network []; undo nothing to undo";
+    check("read_file", json!({ "path": "a.md" }), &a, no_effect).await;
     let secret = "files []; network []; protected .env; undo nothing to undo";
     check("read_file", json!({ "path": ".env" }), &a, secret).await;
     let fetch = json!({ "url": "https://EXAMPLE.com:8443/a?key=1", "method": "POST" });
@@ -140,11 +140,12 @@ async fn each_tool_predicts_what_can_be_known() {
     let path = fixture.dir.path().join("longhaul.toml").display().to_string();
     let predicted = fixture.predict("shell", json!({ "command": format!("rm {path}") })).await;
     assert_eq!(predicted, format!("files ?; network [*]; protected {path}"));
-    let sent = "files []; network [https://hooks.example:8443]; undo impossible: a sent message \
+    let sent_message = "files []; network [https://hooks.example:8443]; undo impossible: a sent message \
                 can't be revoked";
-    check("send_message", json!({ "text": "hi" }), &[], sent).await;
-    let noted = "files []; network []; undo longhaul memory forget NOTE, with the id in the result";
-    check("remember", json!({ "text": "hi" }), &[], noted).await;
+    check("send_message", json!({ "text": "hi" }), &[], sent_message).await;
+    let saved_note =
+        "files []; network []; undo longhaul memory forget NOTE, with the id in the result";
+    check("remember", json!({ "text": "hi" }), &[], saved_note).await;
     check("write_file", json!({ "path": 1 }), &[], NOT_KNOWN).await;
 }
 
@@ -175,8 +176,8 @@ async fn notes_are_predicted_with_their_front_matter() {
     fs::write(vault.join("Tasks/Milk.md"), "by hand").unwrap();
     let predicted = fixture.predict("vault_write", note("Two litres.")).await;
     assert!(predicted.starts_with("files [Tasks/Milk.md: \"by hand\" -> \"---\\n"), "{predicted}");
-    for bad in [json!({ "folder": "../x", "title": "a" }), note("\0")] {
-        assert_eq!(fixture.predict("vault_write", bad).await, NOT_KNOWN);
+    for invalid_input in [json!({ "folder": "../x", "title": "a" }), note("\0")] {
+        assert_eq!(fixture.predict("vault_write", invalid_input).await, NOT_KNOWN);
     }
 }
 
@@ -201,16 +202,16 @@ async fn hostile_files_are_not_known() {
     symlink(&outside, root.join("folder")).unwrap();
     let files = FileTools::new(&root, Arc::new(SimClock::new())).tools().unwrap();
     let fixture = Fixture { tools: files, dir: fixture.dir };
-    let check = async |path: &str, written: &str, edited: &str| {
+    let check = async |path: &str, expected_write: &str, expected_edit: &str| {
         let input = json!({ "path": path, "content": "x" });
-        assert_eq!(fixture.predict("write_file", input).await, written, "{path}");
+        assert_eq!(fixture.predict("write_file", input).await, expected_write, "{path}");
         let input = json!({ "path": path, "old": "x", "new": "y" });
-        assert_eq!(fixture.predict("edit_file", input).await, edited, "{path}");
+        assert_eq!(fixture.predict("edit_file", input).await, expected_edit, "{path}");
     };
     for path in ["huge", "binary", "latin1"] {
-        let written = format!("files [{path}: unknown -> \"x\"]; network []");
-        let edited = format!("files [{path}: unknown -> unknown]; network []");
-        check(path, &written, &edited).await;
+        let expected_write = format!("files [{path}: unknown -> \"x\"]; network []");
+        let expected_edit = format!("files [{path}: unknown -> unknown]; network []");
+        check(path, &expected_write, &expected_edit).await;
     }
     for path in ["pipe", "link", "folder/secret.txt", "folder"] {
         check(path, NOT_KNOWN, NOT_KNOWN).await;

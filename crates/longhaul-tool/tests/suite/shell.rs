@@ -88,11 +88,11 @@ async fn output_is_ordered_and_has_the_exit_code() {
     ] {
         assert_eq!(fixture.run(command).await, expected, "{command}");
     }
-    let long = fixture.run("head -c 11000000 /dev/zero; echo; echo end").await;
-    assert!(long.contains(" bytes left out here]\n"), "{}", long.len());
+    let long_output = fixture.run("head -c 11000000 /dev/zero; echo; echo end").await;
+    assert!(long_output.contains(" bytes left out here]\n"), "{}", long_output.len());
     // With our notes the result stays below the limit of a run.
-    assert!(long.len() < 10 * 1024 * 1024, "{}", long.len());
-    let end = &long[long.len() - 300..];
+    assert!(long_output.len() < 10 * 1024 * 1024, "{}", long_output.len());
+    let end = &long_output[long_output.len() - 300..];
     let expected_end = "end\n[The command printed 11000005 bytes in total. The first 5210112 and the last 5210112 are \
                  kept; the 579781 between them are lost. Redirect the output to a file \
                  to read all of it.]\nexit 0";
@@ -107,14 +107,15 @@ async fn a_command_starts_inside_the_workspace() {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
     std::os::unix::fs::symlink("/", root.join("out")).unwrap();
-    let at = async |cwd: Value| fixture.call(json!({ "command": "pwd -P", "cwd": cwd })).await;
-    let real = root.canonicalize().unwrap();
-    let here = |below: &str| format!("{}\nexit 0", real.join(below).display());
-    assert_eq!(at(json!("src/deep")).await, here("src/deep"));
-    let top = here("").replace("/\n", "\n");
-    assert_eq!(at(Value::Null).await, top);
-    assert_eq!(at(json!("")).await, top);
-    for (cwd, why) in [
+    let pwd_in = async |cwd: Value| fixture.call(json!({ "command": "pwd -P", "cwd": cwd })).await;
+    let real_root = root.canonicalize().unwrap();
+    let expected_pwd =
+        |relative_path: &str| format!("{}\nexit 0", real_root.join(relative_path).display());
+    assert_eq!(pwd_in(json!("src/deep")).await, expected_pwd("src/deep"));
+    let root_output = expected_pwd("").replace("/\n", "\n");
+    assert_eq!(pwd_in(Value::Null).await, root_output);
+    assert_eq!(pwd_in(json!("")).await, root_output);
+    for (cwd, expected) in [
         ("..", "has `..` in it"),
         ("/etc", "is outside of the workspace"),
         ("out", "is a symbolic link"),
@@ -122,9 +123,9 @@ async fn a_command_starts_inside_the_workspace() {
         ("nowhere", "does not exist"),
         (".longhaul", "is not accessible to agents"),
     ] {
-        let output = at(json!(cwd)).await;
+        let output = pwd_in(json!(cwd)).await;
         assert!(
-            output.starts_with("The command was not run: ") && output.contains(why),
+            output.starts_with("The command was not run: ") && output.contains(expected),
             "{cwd}: {output}"
         );
     }
@@ -148,14 +149,14 @@ async fn a_command_gets_a_minimal_environment_without_secrets() {
 #[tokio::test]
 async fn invalid_commands_are_rejected() {
     let fixture = Fixture::new();
-    for (input, why) in [
+    for (input, expected) in [
         (json!({ "command": " \n" }), "the command is empty"),
         (json!({ "command": "a\0b" }), "NUL"),
         (json!({ "command": "x".repeat(70_000) }), "longer than"),
         (json!({ "cwd": "src" }), "can't read its input"),
     ] {
         let output = fixture.call(input).await;
-        assert!(output.contains(why), "{output}");
+        assert!(output.contains(expected), "{output}");
     }
 }
 
@@ -181,9 +182,9 @@ async fn a_process_that_leaves_the_group_does_not_block_the_call() {
         tokio::task::yield_now().await;
     };
     assert_eq!(output, "out\nexit 0");
-    let left = parse_pid(&fs::read_to_string(fixture.dir.path().join("pid")).unwrap());
-    let left = rustix::process::Pid::from_raw(left).unwrap();
-    rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
+    let detached_pid = parse_pid(&fs::read_to_string(fixture.dir.path().join("pid")).unwrap());
+    let detached_pid = rustix::process::Pid::from_raw(detached_pid).unwrap();
+    rustix::process::kill_process(detached_pid, rustix::process::Signal::KILL).unwrap();
 }
 
 #[tokio::test]

@@ -29,14 +29,14 @@ impl Fixture {
         Self { tool: tool.unwrap(), dir }
     }
 
-    fn write_file(&self, below: &str, content: impl AsRef<[u8]>) {
-        let file = self.dir.path().join("work").join(below);
+    fn write_file(&self, relative_path: &str, content: impl AsRef<[u8]>) {
+        let file = self.dir.path().join("work").join(relative_path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, content).unwrap();
     }
 
-    fn link(&self, to: &str, below: &str) {
-        symlink(to, self.dir.path().join("work").join(below)).unwrap();
+    fn link(&self, target: &str, relative_path: &str) {
+        symlink(target, self.dir.path().join("work").join(relative_path)).unwrap();
     }
 
     async fn call(&self, input: Value) -> String {
@@ -155,14 +155,15 @@ async fn an_agent_reads_only_its_listed_skills() {
         let output = fixture.call_with(skills, input).await;
         assert_eq!(output, expected);
     };
-    let hidden = json!({ "skill": "hidden" });
-    let why = "The skill was not read: `hidden` is not one of your skills; you have: style, tests.";
-    check(&["style", "tests"], hidden.clone(), why).await;
-    check(&["style", "tests"], json!({ "skill": "hidden", "path": "SKILL.md" }), why).await;
-    let why = "The skill was not read: `hidden` is not one of your skills; you have none.";
-    check(&[], hidden, why).await;
-    let style = json!({ "skill": "style" });
-    check(&["style"], style, "# Style\n\nShort names.").await;
+    let hidden_input = json!({ "skill": "hidden" });
+    let expected =
+        "The skill was not read: `hidden` is not one of your skills; you have: style, tests.";
+    check(&["style", "tests"], hidden_input.clone(), expected).await;
+    check(&["style", "tests"], json!({ "skill": "hidden", "path": "SKILL.md" }), expected).await;
+    let expected = "The skill was not read: `hidden` is not one of your skills; you have none.";
+    check(&[], hidden_input, expected).await;
+    let style_input = json!({ "skill": "style" });
+    check(&["style"], style_input, "# Style\n\nShort names.").await;
 }
 
 #[tokio::test]

@@ -131,24 +131,24 @@ fn effect_class_and_subjects_come_from_the_type() {
 async fn a_call_gets_typed_input_and_the_context() {
     let tool = typed(Caller).unwrap();
     let call = async |input: Value| {
-        let done = tool.call(input, &tool_context()).await;
-        match done {
+        let result = tool.call(input, &tool_context()).await;
+        match result {
             Ok(output) => format!("{:?}", output.content),
             Err(failure) => failure.to_string(),
         }
     };
     let check = |text: String, part: &str| assert!(text.contains(part), "{text}");
-    let whole = json!({ "name": "Bo", "seat": { "row": 2 }, "words": ["a", "b"], "times": 3 });
-    check(call(whole).await, r#"Bo x3 row 2 a b Some(\"\\\"ada\\\"\")"#);
+    let full_input = json!({ "name": "Bo", "seat": { "row": 2 }, "words": ["a", "b"], "times": 3 });
+    check(call(full_input).await, r#"Bo x3 row 2 a b Some(\"\\\"ada\\\"\")"#);
     check(call(json!({ "name": "Bo" })).await, "Bo x1 row 0");
     check(call(json!({ "name": "" })).await, "nobody has no name");
     let unknown_field = call(json!({ "name": "Bo", "recipient": "eve" })).await;
     check(unknown_field.clone(), "can't read its input: unknown field `recipient`");
     check(unknown_field, "Call it again with a JSON object of: name, voice, seat, times, words");
-    let found = tool.verify(json!({ "name": "Bo" }), &tool_context()).await;
-    assert_eq!(found, VerifyOutcome::Happened(ToolOutput::text("Bo")));
-    let found = tool.verify(json!({}), &tool_context()).await;
-    assert_eq!(found, VerifyOutcome::Unknown);
+    let outcome = tool.verify(json!({ "name": "Bo" }), &tool_context()).await;
+    assert_eq!(outcome, VerifyOutcome::Happened(ToolOutput::text("Bo")));
+    let outcome = tool.verify(json!({}), &tool_context()).await;
+    assert_eq!(outcome, VerifyOutcome::Unknown);
 }
 
 /// A tool with any input type that does nothing.
@@ -172,7 +172,7 @@ fn schema_of<T: serde::de::DeserializeOwned + JsonSchema + Send + std::fmt::Debu
 -> String {
     match typed(SchemaTool::<T>(std::marker::PhantomData)) {
         Ok(tool) => tool.spec().schema.to_string(),
-        Err(bad) => bad.to_string(),
+        Err(error) => error.to_string(),
     }
 }
 
@@ -206,7 +206,7 @@ enum Either {
 
 #[test]
 fn recursive_types_are_named_and_non_object_types_are_rejected() {
-    let shapes = [
+    let schemas = [
         schema_of::<Nothing>(),
         schema_of::<Tree>(),
         schema_of::<Forest>(),
@@ -216,5 +216,5 @@ fn recursive_types_are_named_and_non_object_types_are_rejected() {
         schema_of::<Value>(),
         schema_of::<BTreeMap<String, u8>>(),
     ];
-    assert_snapshot!(shapes.join("\n"));
+    assert_snapshot!(schemas.join("\n"));
 }

@@ -35,13 +35,13 @@ impl Fixture {
         Self { tools: vault.tools().unwrap(), clock, dir }
     }
 
-    fn path(&self, below: &str) -> PathBuf {
-        self.dir.path().join("vault").join(below)
+    fn path(&self, relative_path: &str) -> PathBuf {
+        self.dir.path().join("vault").join(relative_path)
     }
 
-    fn write_file(&self, below: &str, text: &str) {
-        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
-        fs::write(self.path(below), text).unwrap();
+    fn write_file(&self, relative_path: &str, text: &str) {
+        fs::create_dir_all(self.path(relative_path).parent().unwrap()).unwrap();
+        fs::write(self.path(relative_path), text).unwrap();
     }
 
     fn tool(&self, name: &str) -> Arc<dyn Tool> {
@@ -99,21 +99,21 @@ async fn a_note_is_written_updated_read_and_listed() {
     let first = note_input("Projects/Alpha", "Plan", "One.");
     let output = fixture.call("vault_write", first.clone()).await.unwrap();
     assert_eq!(output, "Created the note `Projects/Alpha/Plan`.");
-    let once = fs::read_to_string(fixture.path("Projects/Alpha/Plan.md")).unwrap();
-    assert_eq!(fixture.read("Projects/Alpha", "Plan").await.unwrap(), once);
+    let original = fs::read_to_string(fixture.path("Projects/Alpha/Plan.md")).unwrap();
+    assert_eq!(fixture.read("Projects/Alpha", "Plan").await.unwrap(), original);
 
     fixture.clock.advance(Millis::from_secs(60));
-    let again = fixture.call("vault_write", first).await.unwrap();
-    assert_eq!(again, "`Projects/Alpha/Plan` already has exactly this content.");
-    assert_eq!(fixture.read("Projects/Alpha", "Plan").await.unwrap(), once);
+    let second_output = fixture.call("vault_write", first).await.unwrap();
+    assert_eq!(second_output, "`Projects/Alpha/Plan` already has exactly this content.");
+    assert_eq!(fixture.read("Projects/Alpha", "Plan").await.unwrap(), original);
 
     let second = note_input("Projects/Alpha", "Plan", "Two.");
     let output = fixture.call("vault_write", second).await.unwrap();
     assert_eq!(output, "Updated the note `Projects/Alpha/Plan`.");
-    let twice = fixture.read("Projects/Alpha", "Plan").await.unwrap();
-    assert!(twice.contains("created: \"2026-01-01T00:00:00.000000Z\"\n"));
-    assert!(twice.contains("updated: \"2026-01-01T00:01:00.000000Z\"\n"));
-    assert!(twice.ends_with("---\n\nTwo."));
+    let updated_note = fixture.read("Projects/Alpha", "Plan").await.unwrap();
+    assert!(updated_note.contains("created: \"2026-01-01T00:00:00.000000Z\"\n"));
+    assert!(updated_note.contains("updated: \"2026-01-01T00:01:00.000000Z\"\n"));
+    assert!(updated_note.ends_with("---\n\nTwo."));
     let list = fixture.list(json!({})).await;
     let expected = json!({
         "notes": [{
@@ -129,11 +129,11 @@ async fn a_note_is_written_updated_read_and_listed() {
 async fn notes_and_their_folders_are_for_their_owner_only() {
     let fixture = Fixture::new();
     fixture.write("In/Deep", "Mine").await.unwrap();
-    for (below, expected) in
+    for (relative_path, expected) in
         [("", 0o700), ("In", 0o700), ("In/Deep", 0o700), ("In/Deep/Mine.md", 0o600)]
     {
-        let mode = fs::metadata(fixture.path(below)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, expected, "{below}");
+        let mode = fs::metadata(fixture.path(relative_path)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, expected, "{relative_path}");
     }
 }
 
@@ -184,15 +184,15 @@ async fn every_path_escape_is_rejected() {
         ("Tasks", &long, "longer than 200 bytes"),
         (&["a"; 40].join("/"), "a", "too deep"),
     ];
-    for (folder, title, why) in table {
-        let read = fixture.read(folder, title).await.unwrap_err();
-        assert!(read.contains(why), "read {folder:?} {title:?}: {read}");
-        let wrote = fixture.write(folder, title).await.unwrap_err();
-        assert!(wrote.contains(why), "write {folder:?} {title:?}: {wrote}");
+    for (folder, title, expected) in table {
+        let read_error = fixture.read(folder, title).await.unwrap_err();
+        assert!(read_error.contains(expected), "read {folder:?} {title:?}: {read_error}");
+        let write_error = fixture.write(folder, title).await.unwrap_err();
+        assert!(write_error.contains(expected), "write {folder:?} {title:?}: {write_error}");
     }
-    let mut left: Vec<_> = fs::read_dir(&outside_dir).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
-    let secret = fs::read_to_string(left.remove(0).unwrap().path()).unwrap();
+    let mut outside_entries: Vec<_> = fs::read_dir(&outside_dir).unwrap().collect();
+    assert_eq!(outside_entries.len(), 1, "{outside_entries:?}");
+    let secret = fs::read_to_string(outside_entries.remove(0).unwrap().path()).unwrap();
     assert_eq!(secret, "the secret");
     let list = fixture.list(json!({ "text": "secret" })).await;
     assert_eq!(list["found"], 0, "{list}");
@@ -215,27 +215,27 @@ async fn a_pipe_does_not_block_the_vault() {
 #[tokio::test]
 async fn invalid_input_says_what_to_send() {
     let fixture = Fixture::new();
-    let with = |key: &str, value: Value| {
+    let input_with = |key: &str, value: Value| {
         let mut input = note_input("Tasks", "Milk", "x");
         input[key] = value;
         input
     };
     let table = [
-        ("vault_write", with("path", json!("/etc")), "unknown field `path`"),
-        ("vault_write", with("confidence", json!(101)), "from 0 to 100"),
-        ("vault_write", with("confidence", json!("high")), "invalid type"),
-        ("vault_write", with("tags", json!(["to do"])), "such as `to-do`"),
-        ("vault_write", with("content", json!("a\0b")), "NUL"),
-        ("vault_write", with("content", json!("a".repeat(300_000))), "split it"),
+        ("vault_write", input_with("path", json!("/etc")), "unknown field `path`"),
+        ("vault_write", input_with("confidence", json!(101)), "from 0 to 100"),
+        ("vault_write", input_with("confidence", json!("high")), "invalid type"),
+        ("vault_write", input_with("tags", json!(["to do"])), "such as `to-do`"),
+        ("vault_write", input_with("content", json!("a\0b")), "NUL"),
+        ("vault_write", input_with("content", json!("a".repeat(300_000))), "split it"),
         ("vault_write", json!({ "folder": "Tasks" }), "missing field `title`"),
         ("vault_read", json!("Tasks/Milk"), "folder, title"),
         ("vault_read", json!({ "folder": "No", "title": "No" }), "use vault_list"),
         ("vault_list", json!({ "tags": [] }), "unknown field `tags`"),
         ("vault_list", json!({ "folder": "Nowhere" }), "without a folder"),
     ];
-    for (tool, input, why) in table {
+    for (tool, input, expected) in table {
         let message = fixture.call(tool, input).await.unwrap_err();
-        assert!(message.contains(why), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
     assert!(!Path::exists(&fixture.path("")), "the directory was created");
 }
@@ -255,9 +255,9 @@ async fn notes_with_unusual_content_are_listed_and_read() {
     let list = fixture.list(json!({})).await;
     assert_eq!(list["found"], 5, "{list}");
     assert_eq!(list["unreadable"], 1);
-    let broken = &list["notes"][0];
-    assert_eq!(broken["title"], "Broken");
-    assert!(broken["problem"].as_str().unwrap().contains("can't be parsed"));
+    let broken_note = &list["notes"][0];
+    assert_eq!(broken_note["title"], "Broken");
+    assert!(broken_note["problem"].as_str().unwrap().contains("can't be parsed"));
     let body = fixture.read("In", "Broken").await.unwrap();
     assert!(
         body.contains("Broken body.\n\n[vault_write does not replace this note, because the front")
@@ -269,8 +269,8 @@ async fn notes_with_unusual_content_are_listed_and_read() {
 
     fs::set_permissions(fixture.path("In/Mine.md"), fs::Permissions::from_mode(0o600)).unwrap();
     fixture.write("In", "Mine").await.unwrap();
-    let mine = fixture.read("In", "Mine").await.unwrap();
-    assert!(mine.contains("aliases:\n  - m\n"), "{mine}");
+    let own_note = fixture.read("In", "Mine").await.unwrap();
+    assert!(own_note.contains("aliases:\n  - m\n"), "{own_note}");
     let mode = fs::metadata(fixture.path("In/Mine.md")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }

@@ -63,6 +63,6 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
 
 /// Returns the script of the built-in agent with this name.
 pub(crate) fn built_in_model_script(name: &str) -> Option<&'static str> {
-    let shipped = BUILT_IN_AGENTS.iter().find(|shipped| shipped.name == name);
-    shipped.map(|shipped| shipped.script)
+    let agent = BUILT_IN_AGENTS.iter().find(|agent| agent.name == name);
+    agent.map(|agent| agent.script)
 }

@@ -15,9 +15,9 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
         notes.push("the agent has no prompt: write one below the front matter".to_owned());
     }
     for tool in &agent.tools {
-        let once = is_once_tool(tool).unwrap_or(true) && !is_declared_repeatable(agent, tool);
-        let ruled = agent.rules.iter().any(|rule| rule_glob_applies_to_tool(&rule.tool, tool));
-        if once && !ruled {
+        let is_once = is_once_tool(tool).unwrap_or(true) && !is_declared_repeatable(agent, tool);
+        let has_rule = agent.rules.iter().any(|rule| rule_glob_applies_to_tool(&rule.tool, tool));
+        if is_once && !has_rule {
             notes.push(format!(
                 "calls of `{tool}` can't be undone and no rule covers them: add \
                  `{{ tool: {tool}, ask: \"...\" }}` or `{{ tool: {tool}, allow: true }}` to `approve`"
@@ -66,9 +66,10 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
 /// Whether an approval rule with this tool glob applies to the tool, or to one of the
 /// tools of the MCP server.
 fn rule_glob_applies_to_tool(tool_glob: &str, tool_or_server: &str) -> bool {
-    let part = tool_glob.strip_prefix(tool_or_server).is_some_and(|rest| rest.starts_with('/'));
+    let is_tool_of_server =
+        tool_glob.strip_prefix(tool_or_server).is_some_and(|rest| rest.starts_with('/'));
     matches_glob(tool_glob, tool_or_server)
-        || split_mcp_server_and_tool(tool_or_server).is_some() && part
+        || split_mcp_server_and_tool(tool_or_server).is_some() && is_tool_of_server
 }
 
 /// Whether the agent's `effects` declare that every call of this tool may be repeated.

@@ -53,8 +53,8 @@ pub(crate) fn parse_claude_agent(
         }
     };
     let fields = ClaudeAgentFields(parse_front_matter_entries(diagnostics, &parts.front_matter));
-    let (position, named) = fields.position_and_agent_name(stem);
-    let name = match files::parse_agent_name(&named) {
+    let (position, name_text) = fields.position_and_agent_name(stem);
+    let name = match files::parse_agent_name(&name_text) {
         Ok(name) => name,
         Err(message) => {
             diagnostics.report_invalid(position, message);
@@ -80,9 +80,9 @@ impl ClaudeAgentFields {
     /// Returns the agent's name and the position of the name. Without a `name` field the agent is
     /// named like the file.
     fn position_and_agent_name(&self, file_stem: &str) -> (Position, String) {
-        let named = self.find_field("name");
-        let named = named.map(|entry| (entry.node.position, node_to_text(&entry.node)));
-        named
+        let name_field = self.find_field("name");
+        let name_field = name_field.map(|entry| (entry.node.position, node_to_text(&entry.node)));
+        name_field
             .filter(|(_, name)| !name.is_empty())
             .unwrap_or((Position::START, file_stem.to_owned()))
     }
@@ -110,8 +110,8 @@ impl ClaudeAgentFields {
         for name in skills.into_iter().flatten() {
             match runtime_fields::find_skill(&name, ctx) {
                 Ok(skill) => agent.skills.push(skill),
-                Err(why) => {
-                    diagnostics.add_note(format!("`skills`: {why}; this skill is left out"))
+                Err(reason) => {
+                    diagnostics.add_note(format!("`skills`: {reason}; this skill is left out"))
                 }
             }
         }
@@ -164,8 +164,8 @@ fn parse_front_matter_entries(
             Some(entries) => entries.to_vec(),
             None => lenient::parse_fields_leniently(front_matter),
         },
-        Err(malformed) => {
-            let position = malformed.position;
+        Err(error) => {
+            let position = error.position;
             diagnostics.add_note(format!(
                 "its front matter is not valid YAML at {position} and was parsed line by line"
             ));
@@ -213,10 +213,10 @@ fn parse_max_turns(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<
 /// Sets the agent's sandbox from the field `sandbox`, which Longhaul adds to Claude Code's format.
 /// An invalid value is ignored with a note.
 fn set_agent_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &TableEntry) {
-    let mut own = Diagnostics::default();
-    let read = runtime_fields::parse_sandbox(&mut own, entry);
-    match own.problems.first() {
-        None => agent.sandbox = read,
+    let mut sandbox_diagnostics = Diagnostics::default();
+    let sandbox = runtime_fields::parse_sandbox(&mut sandbox_diagnostics, entry);
+    match sandbox_diagnostics.problems.first() {
+        None => agent.sandbox = sandbox,
         Some(problem) => diagnostics.add_note(format!("`sandbox` is ignored: {}", problem.message)),
     }
 }
@@ -249,19 +249,19 @@ fn resolve_claude_tool_list(
     entry: Option<&TableEntry>,
     ctx: &AgentLoadContext<'_>,
 ) -> Vec<String> {
-    let named = entry.filter(|entry| entry.node.value != NodeValue::Null);
-    let named = named.map(|entry| node_to_text_items(&entry.node));
-    let Some(named) = named.filter(|items| !items.iter().any(|name| name == "*")) else {
-        let readers = READ_ONLY_TOOLS.iter().filter(|tool| ctx.tools.contains(tool));
-        let readers: Vec<String> = readers.map(|tool| (*tool).to_owned()).collect();
+    let tool_names = entry.filter(|entry| entry.node.value != NodeValue::Null);
+    let tool_names = tool_names.map(|entry| node_to_text_items(&entry.node));
+    let Some(tool_names) = tool_names.filter(|items| !items.iter().any(|name| name == "*")) else {
+        let read_only_tools = READ_ONLY_TOOLS.iter().filter(|tool| ctx.tools.contains(tool));
+        let read_only_tools: Vec<String> = read_only_tools.map(|tool| (*tool).to_owned()).collect();
         diagnostics.add_note(format!(
             "no tools are listed, so the agent gets the read-only ones: {}",
-            readers.join(", ")
+            read_only_tools.join(", ")
         ));
-        return readers;
+        return read_only_tools;
     };
     let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    for claude_name in named {
+    for claude_name in tool_names {
         match resolve_claude_tool_name(&claude_name, agent, ctx) {
             Ok(tool) => {
                 if tool != claude_name {
@@ -276,8 +276,8 @@ fn resolve_claude_tool_list(
                     granted.push(tool);
                 }
             }
-            Err(why) => {
-                diagnostics.add_note(format!("`tools`: `{claude_name}` is left out: {why}"))
+            Err(reason) => {
+                diagnostics.add_note(format!("`tools`: `{claude_name}` is left out: {reason}"))
             }
         }
     }
@@ -292,15 +292,15 @@ fn resolve_claude_tool_name(
     agent: &Agent,
     ctx: &AgentLoadContext<'_>,
 ) -> Result<String, String> {
-    let named = ClaudeToolEntry::parse_tool_entry(name);
-    let longhaul_name = named.native_name.unwrap_or_else(|| name.to_owned());
-    if named.is_limited {
+    let entry = ClaudeToolEntry::parse_tool_entry(name);
+    let longhaul_name = entry.native_name.unwrap_or_else(|| name.to_owned());
+    if entry.is_limited {
         return Err("such limits are not supported; define the agent with rules in agents/NAME.md"
             .to_owned());
     }
     match tools::check_name_if_mcp_tool(&longhaul_name, ctx.servers) {
         Some(Ok(())) => return Ok(longhaul_name),
-        Some(Err(why)) => return Err(why),
+        Some(Err(reason)) => return Err(reason),
         None => {}
     }
     if longhaul_name == SHELL_TOOL && !shell_check::is_unsandboxed(agent) {
@@ -322,8 +322,8 @@ fn node_to_text(node: &Node) -> String {
         NodeValue::Text(text) => text.trim().to_owned(),
         NodeValue::List(_) | NodeValue::Table(_) => node_to_text_items(node).join(", "),
         NodeValue::Boolean(flag) => flag.to_string(),
-        NodeValue::Integer(whole) => whole.to_string(),
-        NodeValue::Float(real) => real.to_string(),
+        NodeValue::Integer(integer) => integer.to_string(),
+        NodeValue::Float(float) => float.to_string(),
     }
 }
 

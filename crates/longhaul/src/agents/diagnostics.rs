@@ -82,15 +82,15 @@ impl<'s, 'a> FieldReader<'s, 'a> {
         self.entries.iter().find(|entry| entry.key == field_key)
     }
 
-    /// Parses the field with this key by calling `read`. `None` means that the field is missing or
+    /// Parses the field with this key by calling `parse`. `None` means that the field is missing or
     /// invalid.
     pub(crate) fn parse_field_with<T>(
         &mut self,
         key: &'static str,
-        read: impl FnOnce(&mut Diagnostics, &'a TableEntry) -> Option<T>,
+        parse: impl FnOnce(&mut Diagnostics, &'a TableEntry) -> Option<T>,
     ) -> Option<T> {
         let entry = self.get(key)?;
-        read(self.diagnostics, entry)
+        parse(self.diagnostics, entry)
     }
 
     /// Reports each of these keys that the table contains as not supported by this build.
@@ -104,8 +104,8 @@ impl<'s, 'a> FieldReader<'s, 'a> {
 
     /// Reports all fields whose keys were never read as unknown.
     pub(crate) fn report_unknown_fields(self) {
-        let is_asked = |entry: &&TableEntry| self.requested.contains(&entry.key.as_str());
-        for entry in self.entries.iter().filter(|entry| !is_asked(entry)) {
+        let is_requested = |entry: &&TableEntry| self.requested.contains(&entry.key.as_str());
+        for entry in self.entries.iter().filter(|entry| !is_requested(entry)) {
             let message = suggest::unknown_name_message("key", &entry.key, &self.requested);
             self.diagnostics.report_invalid(entry.position, message);
         }
@@ -142,8 +142,9 @@ impl Diagnostics {
 
     /// Records that the file `file_name` of the project in `project_root` was read.
     pub(crate) fn add_path_of_read_file(&mut self, project_root: &Path, file_name: &str) {
-        let plain = Path::new(file_name).components().filter(|part| *part != Component::CurDir);
-        self.files.push(project_root.join(plain.collect::<PathBuf>()));
+        let components =
+            Path::new(file_name).components().filter(|part| *part != Component::CurDir);
+        self.files.push(project_root.join(components.collect::<PathBuf>()));
     }
 
     /// Adds a note: a remark that is not a problem.
@@ -157,8 +158,8 @@ impl Diagnostics {
         let problem = match &node.value {
             NodeValue::Null => "has no value".to_owned(),
             NodeValue::Boolean(flag) => format!("is {flag}"),
-            NodeValue::Integer(whole) => format!("is {whole}"),
-            NodeValue::Float(real) => format!("is {real}"),
+            NodeValue::Integer(integer) => format!("is {integer}"),
+            NodeValue::Float(float) => format!("is {float}"),
             NodeValue::Text(text) => format!("is {text:?}"),
             NodeValue::List(_) | NodeValue::Table(_) => format!("is {}", node.type_name()),
         };
@@ -181,15 +182,15 @@ impl Diagnostics {
         Some(nodes.iter().enumerate().map(element).collect())
     }
 
-    /// Parses a list by calling `read` for each element. Invalid elements are left out.
+    /// Parses a list by calling `parse` for each element. Invalid elements are left out.
     pub(crate) fn parse_list_items<T>(
         &mut self,
         entry: &TableEntry,
-        read: impl Fn(&mut Self, &TableEntry) -> Option<T>,
+        parse: impl Fn(&mut Self, &TableEntry) -> Option<T>,
     ) -> Option<Vec<T>> {
         let elements = self.parse_list_entries(entry)?;
-        let read = elements.iter().filter_map(|element| read(self, element));
-        Some(read.collect())
+        let values = elements.iter().filter_map(|element| parse(self, element));
+        Some(values.collect())
     }
 
     /// Parses a text that is not empty.
@@ -245,20 +246,21 @@ impl Diagnostics {
         entry: &TableEntry,
         min: i128,
     ) -> Option<T> {
-        if let NodeValue::Integer(whole) = entry.node.value
-            && whole >= min
-            && let Ok(whole) = T::try_from(whole)
+        if let NodeValue::Integer(integer) = entry.node.value
+            && integer >= min
+            && let Ok(integer) = T::try_from(integer)
         {
-            return Some(whole);
+            return Some(integer);
         }
         self.report_type_mismatch(entry, &format!("a whole number, {min} or more"))
     }
 
     /// Parses a number from `min` to `max`.
     pub(crate) fn parse_number(&mut self, entry: &TableEntry, min: f64, max: f64) -> Option<f64> {
-        let real = entry.node.as_number();
-        let real = real.filter(|real| (min..=max).contains(real));
-        real.or_else(|| self.report_type_mismatch(entry, &format!("a number from {min} to {max}")))
+        let number = entry.node.as_number();
+        let number = number.filter(|number| (min..=max).contains(number));
+        number
+            .or_else(|| self.report_type_mismatch(entry, &format!("a number from {min} to {max}")))
     }
 
     /// Parses a duration greater than zero.
@@ -292,7 +294,7 @@ impl Diagnostics {
                 suggest::unknown_name_message(&message_subject, &text, &names),
             );
         }
-        found.map(|(_, meaning)| *meaning)
+        found.map(|(_, value)| *value)
     }
 
     /// Parses a template that may use only the allowed variables.

@@ -34,8 +34,8 @@ pub fn compare_agents(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges
     let mut messages = Vec::new();
     let rules =
         |loaded: &LoadedAgents| loaded.agents.first().map(|one| one.agent.project_rules.clone());
-    let ruled = matches!((rules(before), rules(now)), (Some(old), Some(new)) if old != new);
-    if ruled {
+    let rules_changed = matches!((rules(before), rules(now)), (Some(old), Some(new)) if old != new);
+    if rules_changed {
         let count = now.agents.len();
         let file = project_rules::RULES_FILE;
         messages.push(format!(
@@ -46,7 +46,7 @@ pub fn compare_agents(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges
         match find_agent(before, one.agent.name.as_str()) {
             None => messages.push(describe_agent_change(one, "is ready")),
             Some(old) if old.agent.definition_hash() == one.agent.definition_hash() => {}
-            Some(old) if ruled && differs_only_in_agents_md(old, one) => {}
+            Some(old) if rules_changed && differs_only_in_agents_md(old, one) => {}
             Some(_) => messages.push(format!(
                 "{}; existing runs keep the old version",
                 describe_agent_change(one, "changed")
@@ -61,9 +61,9 @@ pub fn compare_agents(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges
         let (path, name) = (one.path.display(), &one.agent.name);
         messages.push(format!("{path} was removed: no new runs of `{name}` can start"));
     }
-    let new = now.problems.iter();
-    let new = new.filter(|problem| !before.problems.contains(problem));
-    AgentChanges { messages, problems: new.cloned().collect() }
+    let new_problems = now.problems.iter();
+    let new_problems = new_problems.filter(|problem| !before.problems.contains(problem));
+    AgentChanges { messages, problems: new_problems.cloned().collect() }
 }
 
 fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> Option<&'a LoadedAgent> {
@@ -79,7 +79,7 @@ fn describe_agent_change(agent: &LoadedAgent, change: &str) -> String {
 }
 
 fn differs_only_in_agents_md(old: &LoadedAgent, new: &LoadedAgent) -> bool {
-    let mut ruled = old.agent.clone();
-    ruled.project_rules.clone_from(&new.agent.project_rules);
-    ruled == new.agent
+    let mut old_with_new_rules = old.agent.clone();
+    old_with_new_rules.project_rules.clone_from(&new.agent.project_rules);
+    old_with_new_rules == new.agent
 }

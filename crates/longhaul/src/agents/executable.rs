@@ -17,10 +17,10 @@ pub(crate) fn check_program_executable(
     program: &str,
     root: &Path,
 ) {
-    let at = Path::new(program);
+    let program_path = Path::new(program);
     if !program.contains('/') {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        if !is_program_in_path(&path, at) {
+        if !is_program_in_path(&path, program_path) {
             diagnostics.add_note(format!(
                 "at {position}: `{program}` was not found in PATH on this machine; \
                  write a program of the project with its path, such as `./{program}`"
@@ -28,10 +28,10 @@ pub(crate) fn check_program_executable(
         }
         return;
     }
-    let Some(problem) = not_executable_reason(&root.join(at)) else {
+    let Some(problem) = not_executable_reason(&root.join(program_path)) else {
         return;
     };
-    match at.is_absolute() {
+    match program_path.is_absolute() {
         true => {
             diagnostics.add_note(format!("at {position}: `{program}` {problem} on this machine"))
         }
@@ -47,8 +47,8 @@ pub(crate) fn check_program_executable(
 fn not_executable_reason(path: &Path) -> Option<&'static str> {
     match fs::metadata(path) {
         Err(_) => Some("does not exist"),
-        Ok(found) if !found.is_file() => Some("is not a regular file"),
-        Ok(found) if found.permissions().mode() & 0o111 == 0 => {
+        Ok(metadata) if !metadata.is_file() => Some("is not a regular file"),
+        Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => {
             Some("is not executable (run chmod +x)")
         }
         Ok(_) => None,

@@ -42,12 +42,12 @@ pub(crate) fn list_agent_files(
     display_path: &Path,
     source: AgentSource,
 ) -> AgentFileListing {
-    let mut listed = AgentFileListing::default();
-    listed.list_files_in_folder((folder, display_path), source, 0);
+    let mut listing = AgentFileListing::default();
+    listing.list_files_in_folder((folder, display_path), source, 0);
     let sort_key =
         |(at, file): &(PathBuf, AgentFile)| (at.parent().map(Path::to_owned), file.stem.clone());
-    listed.files.sort_by_key(sort_key);
-    listed
+    listing.files.sort_by_key(sort_key);
+    listing
 }
 
 impl AgentFileListing {
@@ -82,14 +82,14 @@ impl AgentFileListing {
             if name.starts_with('.') {
                 continue;
             }
-            let (at, path) = (entry.path(), display_path.join(name.as_ref()));
+            let (file_path, path) = (entry.path(), display_path.join(name.as_ref()));
             match name.strip_suffix(".md").filter(|stem| !stem.is_empty()) {
                 Some(stem) => {
                     let stem = stem.to_owned();
-                    self.files.push((at, AgentFile { stem, path, source }));
+                    self.files.push((file_path, AgentFile { stem, path, source }));
                 }
-                None if at.is_dir() => {
-                    self.list_or_skip_files_in_subfolder((&at, &path), source, depth + 1)
+                None if file_path.is_dir() => {
+                    self.list_or_skip_files_in_subfolder((&file_path, &path), source, depth + 1)
                 }
                 None => {}
             }
@@ -141,9 +141,9 @@ pub(crate) fn read_agent_file(root: &Path, path: &Path) -> Result<Vec<u8>, Strin
 
 /// Parses an agent name. A valid name needs no quotes in a shell, a URL or a file name.
 pub(crate) fn parse_agent_name(text: &str) -> Result<AgentName, String> {
-    let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let right = text.chars().all(fits) && text.starts_with(char::is_alphanumeric);
-    let name = AgentName::new(text).ok().filter(|_| right);
+    let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_valid = text.chars().all(is_name_char) && text.starts_with(char::is_alphanumeric);
+    let name = AgentName::new(text).ok().filter(|_| is_valid);
     name.ok_or_else(|| {
         let text = escape_to_one_line(text);
         format!("`{text}` is not a valid agent name: use letters, digits, `-`, `_` and `.`")

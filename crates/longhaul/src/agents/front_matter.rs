@@ -66,14 +66,14 @@ fn parse_agent_file(
             return agent;
         }
     };
-    let perceives = match parse_yaml(&parts.front_matter) {
+    let has_perception = match parse_yaml(&parts.front_matter) {
         Ok(node) => parse_agent_fields(diagnostics, &mut agent, node, ctx),
-        Err(malformed) => {
-            diagnostics.report_invalid(malformed.position, malformed.message);
+        Err(error) => {
+            diagnostics.report_invalid(error.position, error.message);
             true
         }
     };
-    parse_prompt_body(diagnostics, &mut agent, parts, &prompt_variable_names(perceives));
+    parse_prompt_body(diagnostics, &mut agent, parts, &prompt_variable_names(has_perception));
     agent
 }
 
@@ -88,8 +88,8 @@ fn parse_agent_fields(
     if node.value == NodeValue::Null {
         return false;
     }
-    let whole = TableEntry { key: "front matter".to_owned(), position: node.position, node };
-    let Some(mut fields) = FieldReader::for_table_fields(diagnostics, &whole, "name") else {
+    let root_entry = TableEntry { key: "front matter".to_owned(), position: node.position, node };
+    let Some(mut fields) = FieldReader::for_table_fields(diagnostics, &root_entry, "name") else {
         return false;
     };
     parse_name_and_models(&mut fields, agent);
@@ -110,9 +110,9 @@ fn parse_agent_fields(
     });
     let commands = fields.get("sandbox").or_else(|| fields.get("tools"));
     shell_check::check_shell_is_declared_unsandboxed(fields.diagnostics, agent, commands);
-    let perceives = fields.get("perception").is_some();
+    let has_perception = fields.get("perception").is_some();
     fields.report_unknown_fields();
-    perceives
+    has_perception
 }
 
 fn parse_name_and_models(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {

@@ -40,11 +40,11 @@ pub(crate) fn check_agent_and_canonicalize_schema(
     if let Some(schema) = &agent.output {
         match output::validate_output_schema(schema.to_value()) {
             Ok(schema) => agent.output = Some(schema),
-            Err(why) => problems.push(format!("`output`: {why}")),
+            Err(reason) => problems.push(format!("`output`: {reason}")),
         }
     }
     if let Some(GradingConfig { rubric, max_rounds, .. }) = &agent.outcome {
-        problems.extend(outcome::rubric_error(rubric).map(|why| format!("`outcome`: {why}")));
+        problems.extend(outcome::rubric_error(rubric).map(|reason| format!("`outcome`: {reason}")));
         if !(1..=GradingConfig::MAX_ROUNDS_MAX).contains(max_rounds) {
             let max = GradingConfig::MAX_ROUNDS_MAX;
             problems.push(format!("`outcome`: `max_rounds` must be 1 to {max}"));

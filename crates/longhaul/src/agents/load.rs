@@ -32,15 +32,15 @@ pub const CLAUDE_AGENTS_FOLDER: &str = ".claude/agents";
 
 /// Loads all agents of the project that `ctx` describes.
 pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
-    let mut loading = AgentLoader::new(ctx);
+    let mut loader = AgentLoader::new(ctx);
     let (mut contents, mut listings) = (Vec::new(), Vec::new());
     for (dir, source) in
         [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)]
     {
         let folder = ctx.root.join(dir);
-        let listed = files::list_agent_files(&folder, &ctx.display_root.join(dir), source);
-        listings.push((listed.problems, listed.notes, listed.files.len()));
-        let files = listed.files.into_iter();
+        let listing = files::list_agent_files(&folder, &ctx.display_root.join(dir), source);
+        listings.push((listing.problems, listing.notes, listing.files.len()));
+        let files = listing.files.into_iter();
         contents.extend(files.map(|(at, file)| (file, AgentFileContent::OnDisk(at))));
     }
     for built_in in ctx.built_in {
@@ -53,21 +53,21 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
     }
     let mut parsed = parse_agent_files_on_two_threads(ctx, &contents).into_iter();
     for (problems, notes, file_count) in listings {
-        loading.loaded.problems.extend(problems);
-        loading.loaded.notes.extend(notes);
-        parsed.by_ref().take(file_count).for_each(|file| loading.add_parsed_file(file));
+        loader.loaded.problems.extend(problems);
+        loader.loaded.notes.extend(notes);
+        parsed.by_ref().take(file_count).for_each(|file| loader.add_parsed_file(file));
     }
-    parsed.for_each(|built_in| loading.add_parsed_file(built_in));
-    loading.into_sorted_agents()
+    parsed.for_each(|built_in| loader.add_parsed_file(built_in));
+    loader.into_sorted_agents()
 }
 
 /// Returns the paths of all agent files of the project in `root`.
 pub fn agent_file_paths(root: &Path) -> Vec<PathBuf> {
     let folders =
         [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)];
-    let listed =
+    let listings =
         folders.map(|(dir, source)| files::list_agent_files(&root.join(dir), root, source));
-    let files = listed.into_iter().flat_map(|listed| listed.files);
+    let files = listings.into_iter().flat_map(|listing| listing.files);
     files.map(|(at, _)| at).collect()
 }
 
@@ -82,9 +82,9 @@ pub fn find_agent_text_problems(
         path: ctx.display_root.join(AGENTS_FOLDER).join(format!("{name}.md")),
         source: AgentSource::Project,
     };
-    let mut loading = AgentLoader::new(ctx);
-    loading.add_parsed_file(parse_agent_file(ctx, &file, &AgentFileContent::Text(text)));
-    loading.into_sorted_agents().problems
+    let mut loader = AgentLoader::new(ctx);
+    loader.add_parsed_file(parse_agent_file(ctx, &file, &AgentFileContent::Text(text)));
+    loader.into_sorted_agents().problems
 }
 
 /// Where the content of an agent file is.
@@ -209,12 +209,12 @@ impl AgentLoader {
             let notes = diagnostics.notes.into_iter();
             return self.loaded.notes.extend(notes.map(|note| (file.path.clone(), note)));
         };
-        if let Some(by) = self.path_by_name.get(&name) {
+        if let Some(hiding_path) = self.path_by_name.get(&name) {
             return self.loaded.hidden.push(ShadowedAgent {
                 name,
                 path: file.path,
                 source: file.source,
-                hidden_by: by.clone(),
+                hidden_by: hiding_path.clone(),
             });
         }
         self.path_by_name.insert(name.clone(), file.path.clone());
@@ -230,11 +230,11 @@ impl AgentLoader {
         agent: Option<Agent>,
         mut diagnostics: Diagnostics,
     ) {
-        diagnostics.problems.sort_by_key(|found| found.position);
-        let problem = |found: Diagnostic| found.into_problem(&file.path);
+        diagnostics.problems.sort_by_key(|diagnostic| diagnostic.position);
+        let problem = |diagnostic: Diagnostic| diagnostic.into_problem(&file.path);
         self.loaded.missing_references.extend(diagnostics.missing.into_iter().map(problem));
-        let sound = agent.filter(|_| diagnostics.problems.is_empty());
-        if let (Some(agent), Some(rules)) = (sound, &self.rules) {
+        let valid_agent = agent.filter(|_| diagnostics.problems.is_empty());
+        if let (Some(agent), Some(rules)) = (valid_agent, &self.rules) {
             return self.loaded.agents.push(LoadedAgent {
                 agent: Agent { project_rules: rules.clone(), ..agent },
                 path: file.path.clone(),

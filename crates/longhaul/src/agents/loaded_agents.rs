@@ -143,10 +143,10 @@ impl LoadedAgents {
         &'a self,
         name: &'a str,
     ) -> impl Iterator<Item = &'a Problem> {
-        let used = self.agents.iter();
-        let used = used.map(|one| (one.agent.name.as_str(), &one.path));
+        let usable = self.agents.iter();
+        let usable = usable.map(|one| (one.agent.name.as_str(), &one.path));
         let broken = self.broken.iter().map(|one| (one.name.as_str(), &one.path));
-        let mut files = used.chain(broken);
+        let mut files = usable.chain(broken);
         let file = files.find(|(other, _)| *other == name).map(|(_, file)| file);
         let problems = self.missing_references.iter();
         problems.filter(move |problem| Some(&problem.path) == file)

@@ -52,15 +52,15 @@ fn parse_rubric(
     ctx: &AgentLoadContext<'_>,
 ) -> Option<String> {
     let text = diagnostics.parse_nonempty_text(entry)?;
-    let read = match is_rubric_file_path(&text) {
+    let rubric = match is_rubric_file_path(&text) {
         true => {
             diagnostics.add_path_of_read_file(ctx.root, &text);
             load_rubric_file(&text, ctx)
         }
         false => Ok(text),
     };
-    let checked = read.and_then(|rubric| rubric_error(&rubric).map_or(Ok(rubric), Err));
-    match checked {
+    let rubric = rubric.and_then(|rubric| rubric_error(&rubric).map_or(Ok(rubric), Err));
+    match rubric {
         Ok(rubric) => Some(rubric),
         Err(message) => {
             diagnostics.report_invalid(entry.node.position, message);
@@ -88,10 +88,12 @@ fn is_rubric_file_path(rubric: &str) -> bool {
 
 fn load_rubric_file(file_name: &str, ctx: &AgentLoadContext<'_>) -> Result<String, String> {
     let max = GradingConfig::RUBRIC_BYTES_MAX;
-    let unusable = |why: String| format!("the rubric `{file_name}` can't be used: {why}");
+    let unusable_message =
+        |reason: String| format!("the rubric `{file_name}` can't be used: {reason}");
     let bytes = project_file::read_file_in_project(ctx.root, Path::new(file_name), max)
-        .map_err(|unread| unusable(unread.to_string()))?;
+        .map_err(|error| unusable_message(error.to_string()))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let text = std::str::from_utf8(bytes).map_err(|_| unusable("it is not UTF-8".to_owned()))?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| unusable_message("it is not UTF-8".to_owned()))?;
     Ok(text.trim_end().to_owned())
 }

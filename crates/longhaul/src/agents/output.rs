@@ -32,16 +32,17 @@ pub(crate) fn parse_output_field(
         diagnostics.report_invalid(entry.position, message);
         return None;
     };
-    let read = if schema.node.as_table().is_some() && ctx.is_built_in {
+    let result = if schema.node.as_table().is_some() && ctx.is_built_in {
         schema_as_canonical_json(&schema.node.to_json())
     } else if schema.node.as_table().is_some() {
-        validate_output_schema(schema.node.to_json()).map_err(|why| format!("`schema`: {why}"))
+        validate_output_schema(schema.node.to_json())
+            .map_err(|reason| format!("`schema`: {reason}"))
     } else {
         let name = diagnostics.parse_nonempty_text(schema)?;
         diagnostics.add_path_of_read_file(ctx.root, &name);
         load_schema_file(&name, ctx)
     };
-    match read {
+    match result {
         Ok(schema) => Some(schema),
         Err(message) => {
             diagnostics.report_invalid(schema.node.position, message);
@@ -53,14 +54,14 @@ pub(crate) fn parse_output_field(
 fn load_schema_file(file_name: &str, ctx: &AgentLoadContext<'_>) -> Result<RawJson, String> {
     let bytes =
         project_file::read_file_in_project(ctx.root, Path::new(file_name), SCHEMA_BYTES_MAX)
-            .map_err(|why| format!("the schema `{file_name}` can't be used: {why}"))?;
+            .map_err(|error| format!("the schema `{file_name}` can't be used: {error}"))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         format!("the schema `{file_name}` is not valid JSON: {file_name}:{line}:{column}")
     })?;
     validate_output_schema(value)
-        .map_err(|why| format!("the schema `{file_name}` can't be used: {why}"))
+        .map_err(|reason| format!("the schema `{file_name}` can't be used: {reason}"))
 }
 
 /// Checks an output schema (the JSON Schema of an agent's result) and returns it as canonical JSON.
@@ -70,23 +71,24 @@ pub(crate) fn validate_output_schema(value: Value) -> Result<RawJson, String> {
             "this is not a schema: write an object, such as {\"type\": \"object\"}".to_owned()
         );
     }
-    if let Err(why) = SchemaValidator::new(&value) {
-        if let Some(foreign) = find_external_reference(&value) {
+    if let Err(error) = SchemaValidator::new(&value) {
+        if let Some(reference) = find_external_reference(&value) {
             return Err(format!(
-                "the schema refers to `{foreign}`, but external references are not fetched: put it under `$defs`"
+                "the schema refers to `{reference}`, but external references are not fetched: put it \
+                 under `$defs`"
             ));
         }
         return Err(match SchemaComplexity::measure(&value) {
             Err(SchemaError::Cycle(_)) => {
-                format!("the schema has a cycle: {}", truncate_validator_message(&why))
+                format!("the schema has a cycle: {}", truncate_validator_message(&error))
             }
             Err(SchemaError::Expansion) => {
-                format!("the schema is too large: {}", truncate_validator_message(&why))
+                format!("the schema is too large: {}", truncate_validator_message(&error))
             }
             Err(SchemaError::Reference(_)) | Ok(_) => {
                 format!(
                     "the schema is not a valid JSON Schema: {}",
-                    truncate_validator_message(&why)
+                    truncate_validator_message(&error)
                 )
             }
         });

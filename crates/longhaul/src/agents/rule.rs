@@ -112,7 +112,7 @@ pub(crate) fn parse_result_gate(
         tags: Vec::new(),
     };
     if entry.node.as_table().is_none() {
-        return diagnostics.parse_boolean(entry).map(|asks| asks.then_some(gate));
+        return diagnostics.parse_boolean(entry).map(|is_required| is_required.then_some(gate));
     }
     let mut fields = FieldReader::for_table_fields(diagnostics, entry, "ask")?;
     let ask = fields.parse_field_with("ask", Diagnostics::parse_nonempty_text);
@@ -226,9 +226,9 @@ fn parse_rule_action(
     fields: &mut FieldReader<'_, '_>,
     entry: &TableEntry,
 ) -> Option<GateRuleAction> {
-    let given = ["ask", "allow", "deny"].map(|key| fields.get(key));
+    let actions = ["ask", "allow", "deny"].map(|key| fields.get(key));
     let diagnostics = &mut *fields.diagnostics;
-    match given {
+    match actions {
         [Some(ask), None, None] => diagnostics.parse_nonempty_text(ask).map(GateRuleAction::Ask),
         [None, None, Some(deny)] => diagnostics.parse_nonempty_text(deny).map(GateRuleAction::Deny),
         [None, Some(allow), None] => {
@@ -271,13 +271,13 @@ fn parse_approvers(
     let mut fields = FieldReader::for_table_fields(diagnostics, entry, "count")?;
     let count =
         fields.parse_field_with("count", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
-    let not = fields.parse_field_with("not", |diagnostics, entry| {
+    let excluded = fields.parse_field_with("not", |diagnostics, entry| {
         diagnostics.parse_one_of(entry, &[("submitter", ())])
     });
     fields.report_unknown_fields();
     Some(ApprovalRequirement {
         count: count.unwrap_or(ApprovalRequirement::default().count),
-        not_submitter: not.is_some(),
+        not_submitter: excluded.is_some(),
     })
 }
 

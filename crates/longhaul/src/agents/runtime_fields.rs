@@ -86,12 +86,12 @@ fn parse_skills(
     if entry.node.as_text() == Some(ALL_SKILLS) {
         return ctx.skills.to_vec();
     }
-    let named = diagnostics.parse_texts_with_positions(entry);
-    if named.iter().any(|(_, name)| name == ALL_SKILLS) {
+    let names = diagnostics.parse_texts_with_positions(entry);
+    if names.iter().any(|(_, name)| name == ALL_SKILLS) {
         return ctx.skills.to_vec();
     }
     let mut skills = Vec::new();
-    for (position, name) in named {
+    for (position, name) in names {
         match find_skill(&name, ctx) {
             Ok(skill) => skills.push(skill),
             Err(message) => diagnostics.report_invalid(position, message),
@@ -253,9 +253,9 @@ fn parse_perception_command(
 ) -> Option<PerceptionSource> {
     let elements = diagnostics.parse_list_entries(entry)?;
     // All elements are parsed before an invalid one returns, so that every problem is reported.
-    let read: Vec<Option<String>> =
+    let texts: Vec<Option<String>> =
         elements.iter().map(|element| diagnostics.parse_nonempty_text(element)).collect();
-    let command: Vec<String> = read.into_iter().collect::<Option<_>>()?;
+    let command: Vec<String> = texts.into_iter().collect::<Option<_>>()?;
     let (Some(first), Some(program)) = (elements.first(), command.first()) else {
         let message = "`command` is empty: write `command: [./look]`";
         diagnostics.report_invalid(entry.node.position, message);
@@ -270,9 +270,10 @@ fn parse_perception_url(
     entry: &TableEntry,
 ) -> Option<PerceptionSource> {
     let text = diagnostics.parse_nonempty_text(entry)?;
-    let read = reqwest::Url::parse(&text).ok();
-    let right = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
-    if !read.as_ref().is_some_and(right) {
+    let url = reqwest::Url::parse(&text).ok();
+    let is_http_url =
+        |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    if !url.as_ref().is_some_and(is_http_url) {
         let message = "`url` is not valid: write one that starts with http:// or https://";
         diagnostics.report_invalid(entry.node.position, message);
         return None;
@@ -293,15 +294,15 @@ fn parse_event_templates(
         );
         return None;
     };
-    let mut read = BTreeMap::new();
+    let mut templates = BTreeMap::new();
     for event in events {
         if event.key.trim().is_empty() {
             diagnostics
                 .report_invalid(event.position, format!("an event has no kind: {EXPECTED_FORM}"));
         } else if let Some(text) = diagnostics.parse_template(event, AllowedTemplateVariables::Any)
         {
-            read.insert(event.key.clone(), text);
+            templates.insert(event.key.clone(), text);
         }
     }
-    Some(read)
+    Some(templates)
 }

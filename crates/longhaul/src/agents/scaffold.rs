@@ -74,12 +74,12 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
     /// Renders a project agent file from an agent of `.claude/agents`.
     pub fn render_converted_claude_agent(&self, claude_agent: &LoadedAgent) -> String {
         let agent = &claude_agent.agent;
-        let mut front = format!("name: {}\n", self.name);
-        let mut line = |key: &str, value: String| {
-            _ = writeln!(front, "{key}: {value}");
+        let mut front_matter = format!("name: {}\n", self.name);
+        let mut add_field = |key: &str, value: String| {
+            _ = writeln!(front_matter, "{key}: {value}");
         };
         if !agent.description.is_empty() {
-            line("description", quote_yaml_if_needed(&agent.description));
+            add_field("description", quote_yaml_if_needed(&agent.description));
         }
         let models = match &self.model {
             Some(model) => vec![model.clone()],
@@ -87,25 +87,25 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
         };
         match models.as_slice() {
             [] => {}
-            [model] => line("model", quote_yaml_if_needed(model)),
-            models => line("model", format_yaml_list(models)),
+            [model] => add_field("model", quote_yaml_if_needed(model)),
+            models => add_field("model", format_yaml_list(models)),
         }
-        line("tools", format_yaml_list(self.tools.as_ref().unwrap_or(&agent.tools)));
+        add_field("tools", format_yaml_list(self.tools.as_ref().unwrap_or(&agent.tools)));
         if let Some(turns) = agent.max_turns {
-            line("max_turns", turns.to_string());
+            add_field("max_turns", turns.to_string());
         }
         if !agent.skills.is_empty() {
             let names: Vec<String> = agent.skills.iter().map(|one| one.name.clone()).collect();
-            line("skills", format_yaml_list(&names));
+            add_field("skills", format_yaml_list(&names));
         }
         if shell_check::is_unsandboxed(agent) {
-            line("sandbox", "{ isolation: none }".to_owned());
+            add_field("sandbox", "{ isolation: none }".to_owned());
         }
         let notes =
             claude_agent.notes.iter().map(|note| format!("# {}\n", note.replace('\n', " ")));
         let notes: String = notes.collect();
         format!(
-            "---\n# from {}\n{notes}{front}---\n{}\n",
+            "---\n# from {}\n{notes}{front_matter}---\n{}\n",
             claude_agent.path.display(),
             trimmed_prompt(agent)
         )
@@ -118,10 +118,10 @@ fn trimmed_prompt(agent: &Agent) -> &str {
 
 /// Returns the text as a plain YAML scalar if that is unambiguous, else as a JSON string.
 fn quote_yaml_if_needed(text: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
-    let is_word = ["true", "false", "null"].contains(&text);
-    match begins && text.chars().all(fits) && !is_word {
+    let is_plain_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let starts_alphabetic = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_keyword = ["true", "false", "null"].contains(&text);
+    match starts_alphabetic && text.chars().all(is_plain_char) && !is_keyword {
         true => text.to_owned(),
         false => serde_json::Value::from(text).to_string(),
     }
@@ -148,9 +148,10 @@ fn set_front_matter_field(text: &str, key: &str, value: &str) -> String {
     match lines[..end].iter().position(is_key) {
         None => lines.insert(1, line),
         Some(at) => {
-            let below = |line: &&String| line.starts_with([' ', '\t']) || line.starts_with("- ");
-            let more = lines[at + 1..end].iter().take_while(below).count();
-            lines.splice(at..=at + more, [line]);
+            let is_continuation =
+                |line: &&String| line.starts_with([' ', '\t']) || line.starts_with("- ");
+            let continuation_count = lines[at + 1..end].iter().take_while(is_continuation).count();
+            lines.splice(at..=at + continuation_count, [line]);
         }
     }
     let mut text = lines.join("\n");

@@ -26,8 +26,8 @@ pub(crate) struct AgentFileParts {
 /// Splits an agent file into front matter and body. The error is a position and a message.
 pub(crate) fn split_agent_file(bytes: &[u8]) -> Result<AgentFileParts, (Position, String)> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
-        let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-        let position = Position::from_offset(&before, before.len());
+        let valid_text = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+        let position = Position::from_offset(&valid_text, valid_text.len());
         (position, "the file is not UTF-8: save it as UTF-8".to_owned())
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -40,7 +40,7 @@ pub(crate) fn split_agent_file(bytes: &[u8]) -> Result<AgentFileParts, (Position
                        `---`; move other files to another folder";
         return Err((Position::START, message.to_owned()));
     }
-    let mut front = "\n".to_owned();
+    let mut front_matter = "\n".to_owned();
     let mut body_line = 2;
     loop {
         let Some(line) = lines.next() else {
@@ -51,8 +51,8 @@ pub(crate) fn split_agent_file(bytes: &[u8]) -> Result<AgentFileParts, (Position
         if is_fence(line) {
             break;
         }
-        front.push_str(line);
-        if front.len() > FRONT_MATTER_BYTES_MAX {
+        front_matter.push_str(line);
+        if front_matter.len() > FRONT_MATTER_BYTES_MAX {
             let message = format!("the front matter is longer than {FRONT_MATTER_BYTES_MAX} bytes");
             return Err((Position::START, message));
         }
@@ -65,7 +65,7 @@ pub(crate) fn split_agent_file(bytes: &[u8]) -> Result<AgentFileParts, (Position
     }
     let trimmed = body.trim_start_matches('\n');
     Ok(AgentFileParts {
-        front_matter: front,
+        front_matter,
         body_line: body_line + body.len() - trimmed.len(),
         body: trimmed.trim_end().to_owned(),
     })
@@ -93,18 +93,18 @@ mod tests {
 
     #[test]
     fn files_without_front_matter_are_refused() {
-        let refused = |file: &[u8], position: &str, why: &str| {
+        let check_error = |file: &[u8], position: &str, expected: &str| {
             let (at, message) = split_agent_file(file).unwrap_err();
             assert_eq!(at.to_string(), position);
-            assert!(message.contains(why), "{message}");
+            assert!(message.contains(expected), "{message}");
         };
-        refused(b"# Read me\n", "1:1", "starts with a line `---`");
-        refused(b"", "1:1", "starts with a line `---`");
-        refused(b"---\nname: a\n", "1:1", "is not closed");
-        refused(b"---\nname: \xff\n---\n", "2:7", "UTF-8");
+        check_error(b"# Read me\n", "1:1", "starts with a line `---`");
+        check_error(b"", "1:1", "starts with a line `---`");
+        check_error(b"---\nname: a\n", "1:1", "is not closed");
+        check_error(b"---\nname: \xff\n---\n", "2:7", "UTF-8");
         let long = format!("---\na: {}\n---\n", "x".repeat(FRONT_MATTER_BYTES_MAX));
-        refused(long.as_bytes(), "1:1", "longer than 16384 bytes");
+        check_error(long.as_bytes(), "1:1", "longer than 16384 bytes");
         let long = format!("---\n---\n{}", "x".repeat(BODY_BYTES_MAX + 1));
-        refused(long.as_bytes(), "3:1", "longer than 262144 bytes");
+        check_error(long.as_bytes(), "3:1", "longer than 262144 bytes");
     }
 }

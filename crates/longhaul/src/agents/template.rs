@@ -51,8 +51,8 @@ pub(crate) fn find_template_error(
     }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    let checked = check_template_is_bounded(source, environment.syntax());
-    let template = match checked.and_then(|()| environment.template_from_str(source)) {
+    let bounds_check = check_template_is_bounded(source, environment.syntax());
+    let template = match bounds_check.and_then(|()| environment.template_from_str(source)) {
         Ok(template) => template,
         Err(error) => {
             let line = error.line().unwrap_or(1);
@@ -88,16 +88,16 @@ pub(crate) fn find_template_error(
 /// The template compiler accepts such tags, but rendering them would fail.
 fn find_tag_that_loads_template(source: &str) -> Option<(usize, &str)> {
     let mut at = 0;
-    while let Some(found) = source[at..].find('{') {
-        at += found + 1;
+    while let Some(offset) = source[at..].find('{') {
+        at += offset + 1;
         let rest = &source[at..];
         let end = match rest.as_bytes().first()? {
             b'#' => rest.find("#}"),
             b'{' => rest.find("}}"),
             b'%' => {
                 let code = rest[1..].trim_start_matches(['-', '+']).trim_start();
-                let is_part = |c: char| c.is_alphanumeric() || c == '_';
-                let keyword = &code[..code.find(|c| !is_part(c)).unwrap_or(code.len())];
+                let is_name_char = |c: char| c.is_alphanumeric() || c == '_';
+                let keyword = &code[..code.find(|c| !is_name_char(c)).unwrap_or(code.len())];
                 if ["include", "import", "from", "extends"].contains(&keyword) {
                     return Some((source.len() - code.len(), keyword));
                 }
@@ -121,8 +121,8 @@ fn first_variable_use_offset(template: &str, variable: &str) -> usize {
     let found = template[code..].match_indices(variable).find(|(at, _)| {
         let rest = &template[code + at + variable.len()..];
         let before = template[..code + at].chars().next_back();
-        let is_part = |c: char| c.is_alphanumeric() || c == '_';
-        !rest.starts_with(is_part) && !before.is_some_and(|c| is_part(c) || c == '.')
+        let is_name_char = |c: char| c.is_alphanumeric() || c == '_';
+        !rest.starts_with(is_name_char) && !before.is_some_and(|c| is_name_char(c) || c == '.')
     });
     found.map_or(0, |(at, _)| code + at)
 }

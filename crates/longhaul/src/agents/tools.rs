@@ -49,19 +49,19 @@ pub(crate) fn convert_claude_mcp_tool_name(model_api_name: &str) -> Option<Strin
 /// Checks the name of an MCP server or of one of its tools. `None` means that the name is not an
 /// MCP name; the error says why an MCP name is invalid.
 pub(crate) fn check_name_if_mcp_tool(tool: &str, servers: &[&str]) -> Option<Result<(), String>> {
-    let named = tool.strip_prefix(MCP_PREFIX)?;
-    if named == ALL_SERVERS {
+    let name = tool.strip_prefix(MCP_PREFIX)?;
+    if name == ALL_SERVERS {
         return Some(Ok(()));
     }
-    let fits = |part: &str| {
+    let is_valid_name = |part: &str| {
         let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
         !part.is_empty() && part.chars().all(is_name_char)
     };
-    let (server, one) = match named.split_once('/') {
-        Some((server, one)) => (server, Some(one)),
-        None => (named, None),
+    let (server, tool_name) = match name.split_once('/') {
+        Some((server, tool_name)) => (server, Some(tool_name)),
+        None => (name, None),
     };
-    if !fits(server) || !one.is_none_or(fits) {
+    if !is_valid_name(server) || !tool_name.is_none_or(is_valid_name) {
         let hint = "write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`";
         return Some(Err(format!("`{tool}` is not a valid MCP tool name: {hint}")));
     }
@@ -74,13 +74,15 @@ pub(crate) fn check_name_if_mcp_tool(tool: &str, servers: &[&str]) -> Option<Res
 /// Returns a message that says why the MCP server of this tool is not available. `None` means that
 /// the tool is not an MCP tool or that no problem is known.
 pub(crate) fn missing_mcp_server_message(tool: &str, ctx: &AgentLoadContext<'_>) -> Option<String> {
-    let named = tool.strip_prefix(MCP_PREFIX)?;
-    let why = match ctx.servers_unavailable? {
+    let name = tool.strip_prefix(MCP_PREFIX)?;
+    let reason = match ctx.servers_unavailable? {
         // `mcp:*` is valid in a project without servers.
-        McpUnavailableReason::NotConfigured(_) if named == ALL_SERVERS => return None,
-        McpUnavailableReason::NotConfigured(why) | McpUnavailableReason::Invalid(why) => why,
+        McpUnavailableReason::NotConfigured(_) if name == ALL_SERVERS => return None,
+        McpUnavailableReason::NotConfigured(reason) | McpUnavailableReason::Invalid(reason) => {
+            reason
+        }
     };
-    Some(format!("`{tool}` needs an MCP server, but {why}"))
+    Some(format!("`{tool}` needs an MCP server, but {reason}"))
 }
 
 /// Returns an error message if there is no tool `tool`. The message shows the name that is written
@@ -91,7 +93,7 @@ pub(crate) fn tool_name_error(
     ctx: &AgentLoadContext<'_>,
 ) -> Option<String> {
     match check_name_if_mcp_tool(tool, ctx.servers) {
-        Some(checked) => checked.err(),
+        Some(result) => result.err(),
         None if ctx.tools.contains(&tool) => None,
         None => Some(suggest::unknown_name_message("tool", written_name, ctx.tools)),
     }
@@ -105,14 +107,14 @@ pub(crate) fn parse_tools_field(
     ctx: &AgentLoadContext<'_>,
 ) -> Option<(Vec<String>, Vec<String>)> {
     let (mut tools, mut deferred) = (Vec::new(), Vec::new());
-    for (position, written) in diagnostics.parse_texts_with_positions(entry) {
-        let named = written.strip_suffix(DEFERRED_SUFFIX).unwrap_or(&written);
-        let tool = match longhaul_tool_name(named) {
+    for (position, listed_name) in diagnostics.parse_texts_with_positions(entry) {
+        let name = listed_name.strip_suffix(DEFERRED_SUFFIX).unwrap_or(&listed_name);
+        let tool = match longhaul_tool_name(name) {
             Some(native) => native.to_owned(),
-            None => convert_claude_mcp_tool_name(named).unwrap_or_else(|| named.to_owned()),
+            None => convert_claude_mcp_tool_name(name).unwrap_or_else(|| name.to_owned()),
         };
-        let is_deferred = named != written;
-        match tool_name_error(&tool, named, ctx) {
+        let is_deferred = name != listed_name;
+        match tool_name_error(&tool, name, ctx) {
             Some(message) => diagnostics.report_invalid(position, message),
             None if tools.contains(&tool) => {
                 if deferred.contains(&tool) != is_deferred {

@@ -64,10 +64,10 @@ pub(crate) fn create_model_adapter(
             let quirks = match provider.quirks.as_slice() {
                 [] => ServerQuirks::for_provider(&provider.name),
                 names => ServerQuirks::from_names(names)
-                    .map_err(|why| format!("`[providers.{}] quirks`: {why}", provider.name))?,
+                    .map_err(|error| format!("`[providers.{}] quirks`: {error}", provider.name))?,
             };
             chat::new_model(ctx.http, settings, quirks, ctx.clock)
         }
     };
-    model.map_err(|why| format!("The provider `{}` can't be used: {why}.", provider.name))
+    model.map_err(|error| format!("The provider `{}` can't be used: {error}.", provider.name))
 }

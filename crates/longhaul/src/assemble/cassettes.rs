@@ -30,9 +30,9 @@ const HASH_CHARS: usize = 8;
 /// # Errors
 /// The name is not valid.
 pub fn cassette_file_path(config: &Config, name: &str) -> Result<PathBuf, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let fits = (1..=NAME_CHARS_MAX).contains(&name.len()) && !name.starts_with('.');
-    if !fits || !name.chars().all(plain) {
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let has_valid_length = (1..=NAME_CHARS_MAX).contains(&name.len()) && !name.starts_with('.');
+    if !has_valid_length || !name.chars().all(is_name_char) {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
         return Err(format!(
             "`{name}` is not a valid cassette name: use letters, digits, `-`, `_` and `.`, \
@@ -68,8 +68,8 @@ pub fn prepare_cassette_replay_model(
         ));
     }
     // A file that is not a valid cassette is not copied.
-    Cassette::load(file).map_err(|bad| bad.to_string())?;
-    let copy_error = |why: std::io::Error| format!("{cassette_or_path} can't be copied: {why}");
+    Cassette::load(file).map_err(|error| error.to_string())?;
+    let copy_error = |error: std::io::Error| format!("{cassette_or_path} can't be copied: {error}");
     let bytes = std::fs::read(file).map_err(copy_error)?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let stem: String = stem
@@ -83,22 +83,22 @@ pub fn prepare_cassette_replay_model(
     create_cassette_folder_and_check_file(config, &path).map_err(copy_error)?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(&path).and_then(|mut file| file.write_all(&bytes));
-    written.map_err(copy_error)?;
+    let result = options.open(&path).and_then(|mut file| file.write_all(&bytes));
+    result.map_err(copy_error)?;
     Ok(format!("{CASSETTE_PROVIDER}/{name}{loose_replay_suffix}"))
 }
 
 /// Opens the model that replays the cassette (recorded responses) to which `model_name` refers.
 pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<CassetteModel, String> {
-    let (name, loose) = split_cassette_name_and_loose_flag(model_name);
+    let (name, is_loose) = split_cassette_name_and_loose_flag(model_name);
     let path = cassette_file_path(config, name)?;
     create_cassette_folder_and_check_file(config, &path)
-        .map_err(|why| format!("The cassette can't be played: {why}."))?;
+        .map_err(|error| format!("The cassette can't be played: {error}."))?;
     let cassette =
-        Cassette::load(&path).map_err(|why| format!("The cassette can't be played: {why}."))?;
+        Cassette::load(&path).map_err(|error| format!("The cassette can't be played: {error}."))?;
     let model =
         CassetteModel::new(format!("{CASSETTE_PROVIDER}/{name}"), cassette, build_redactor(config));
-    Ok(if loose { model.with_lenient_matching() } else { model })
+    Ok(if is_loose { model.with_lenient_matching() } else { model })
 }
 
 /// Creates the cassette folder without following symbolic links of the project, and checks that the
@@ -106,7 +106,7 @@ pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<Cassett
 fn create_cassette_folder_and_check_file(config: &Config, file: &Path) -> std::io::Result<()> {
     config.data_folder_location().join("cassettes").create_and_open_folder()?;
     match std::fs::symlink_metadata(file) {
-        Ok(found) if !found.is_file() => {
+        Ok(metadata) if !metadata.is_file() => {
             let message = format!("{} is not a regular file", file.display());
             Err(std::io::Error::other(message))
         }

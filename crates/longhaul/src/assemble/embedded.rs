@@ -35,13 +35,14 @@ use crate::mcp::file::McpFile;
 /// Opens a runtime with the agents, tools and models that the program registered, and with the
 /// files of its project. `store` is a URL that overrides the URL of the project's store.
 pub(crate) fn open_project_runtime(
-    here: &ProcessEnv,
+    process_env: &ProcessEnv,
     store: Option<String>,
     registered: RuntimeRegistrations,
 ) -> Result<ProjectRuntime, AssembleError> {
     // Passed as a setting, so that agents' tools can't access the store's files.
-    let named = store.as_deref().map(store_url_override).transpose()?.flatten();
-    let config = config::load::load(here, named.as_slice()).map_err(invalid_settings_error)?;
+    let store_override = store.as_deref().map(store_url_override).transpose()?.flatten();
+    let config = config::load::load(process_env, store_override.as_slice())
+        .map_err(invalid_settings_error)?;
     let url = match store {
         Some(url) if url == IN_MEMORY_URL => url,
         Some(_) | None => store_url(&config)?,
@@ -62,12 +63,12 @@ fn store_url_override(url: &str) -> Result<Option<SettingOverride>, AssembleErro
         Some(_) if url == IN_MEMORY_URL => return Ok(None),
         Some(file) => {
             let file = file.strip_prefix("//").unwrap_or(file);
-            let unnamed = |why| {
+            let invalid_path_error = |error| {
                 AssembleError::Setting(format!(
-                    "the path in the store URL `{url}` is invalid: {why}"
+                    "the path in the store URL `{url}` is invalid: {error}"
                 ))
             };
-            let file = std::path::absolute(file).map_err(unnamed)?;
+            let file = std::path::absolute(file).map_err(invalid_path_error)?;
             format!("sqlite:{}", file.display())
         }
         None => url.to_owned(),
@@ -83,11 +84,12 @@ fn store_url_override(url: &str) -> Result<Option<SettingOverride>, AssembleErro
 /// provider models whose API keys are in the environment. No file of a project or of the user is
 /// read.
 pub(crate) fn open_runtime_without_project(
-    here: &ProcessEnv,
+    process_env: &ProcessEnv,
     store: String,
     registered: RuntimeRegistrations,
 ) -> Result<ProjectRuntime, AssembleError> {
-    let config = config::load::load_from_environment(here).map_err(invalid_settings_error)?;
+    let config =
+        config::load::load_from_environment(process_env).map_err(invalid_settings_error)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = StoreOptions {
         holder: open_options_of_library_program().holder,
@@ -100,11 +102,11 @@ pub(crate) fn open_runtime_without_project(
     let tools = registered
         .extend_tool_registry(register_store_backed_tools(ToolRegistry::new([])?, &store)?)?;
     let names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();
-    let why = "only a project has servers: set its folder with `.project(..)`";
+    let reason = "only a project has servers: set its folder with `.project(..)`";
     registered.check_registered_agents(
         &config,
         &AgentLoadContext {
-            servers_unavailable: Some(McpUnavailableReason::Invalid(why)),
+            servers_unavailable: Some(McpUnavailableReason::Invalid(reason)),
             ..AgentLoadContext::new(&config.root, &names)
         },
     )?;
@@ -121,12 +123,12 @@ pub(crate) fn open_runtime_without_project(
     };
     let agents = registered.extend_agent_registry(AgentRegistry::default());
     let file = McpFile::default();
-    let line = mcp_servers::create_mcp_client(&config, &file, &clock);
+    let client = mcp_servers::create_mcp_client(&config, &file, &clock);
     Ok(ProjectRuntime {
         longhaul: Longhaul::new(services, agents, config.run_policy_defaults()),
         loaded: LoadedAgents::default(),
         store,
-        mcp_tools: Arc::new(McpTools::new(&config, file, line)),
+        mcp_tools: Arc::new(McpTools::new(&config, file, client)),
         config,
     })
 }

@@ -37,15 +37,15 @@ pub fn create_mcp_client(
 /// Returns the usable MCP servers of this `.mcp.json`, with their login settings. No server is
 /// started here.
 pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> McpServers {
-    let mut ready = resolve_enabled_servers(config, file);
+    let mut resolved_servers = resolve_enabled_servers(config, file);
     let specs = file.servers.iter().filter_map(|server| {
-        let filled = ready.remove(&server.name)?.ok()?;
+        let resolved = resolved_servers.remove(&server.name)?.ok()?;
         let login = |oauth| {
             let state = config.state_folder.as_ref()?;
             let folder = state.join(LOGINS_FOLDER);
             Some(LoginContext::new(folder, oauth, Arc::clone(clock)))
         };
-        Some(server_config_to_spec(server, filled, login))
+        Some(server_config_to_spec(server, resolved, login))
     });
     McpServers::new(specs.collect(), Arc::clone(clock))
 }
@@ -54,17 +54,17 @@ pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock
 /// login data of a server that is reached over HTTP.
 fn server_config_to_spec(
     server: &McpServerConfig,
-    filled: ResolvedMcpServer,
+    resolved: ResolvedMcpServer,
     login: impl FnOnce(OAuthConfig) -> Option<LoginContext>,
 ) -> ServerSpec {
     ServerSpec {
         name: server.name.clone(),
-        transport: match filled.transport {
+        transport: match resolved.transport {
             server::Transport::Stdio { command, args, env, .. } => ServerTransport::Stdio {
-                command: resolve_command_path(command, &filled.cwd),
+                command: resolve_command_path(command, &resolved.cwd),
                 args,
                 env,
-                cwd: Some(filled.cwd),
+                cwd: Some(resolved.cwd),
             },
             server::Transport::Http { url, headers, oauth } => {
                 ServerTransport::Http { url, headers, login: login(oauth) }
@@ -122,17 +122,17 @@ impl McpClient for McpServersClient {
     }
 }
 
-fn to_server_report(checked: ServerCheckReport) -> McpServerReport {
-    let tools = checked.tools.into_iter().map(|listed| McpReportedTool {
-        name: listed.spec.name.as_str().to_owned(),
-        class: listed.class,
+fn to_server_report(report: ServerCheckReport) -> McpServerReport {
+    let tools = report.tools.into_iter().map(|tool| McpReportedTool {
+        name: tool.spec.name.as_str().to_owned(),
+        class: tool.class,
     });
     McpServerReport {
-        name: checked.name,
-        version: checked.version,
-        protocol: checked.protocol,
+        name: report.name,
+        version: report.version,
+        protocol: report.protocol,
         tools: tools.collect(),
-        notes: checked.notes,
-        duration: checked.duration,
+        notes: report.notes,
+        duration: report.duration,
     }
 }

@@ -76,12 +76,12 @@ impl McpServerSet {
 pub fn resolve_enabled_servers(config: &Config, file: &McpFile) -> ResolvedMcpServers {
     // Uses the `.env` values that were read together with the file.
     let env = config.env.with_dotenv_values_of(&file.dotenv_values);
-    let used = file.servers.iter().filter(|server| !server.disabled);
-    let filled = used.map(|server| {
-        let filled = ResolvedMcpServer::resolve(server, &env, &config.root);
-        (server.name.clone(), filled)
+    let enabled = file.servers.iter().filter(|server| !server.disabled);
+    let resolved = enabled.map(|server| {
+        let resolved = ResolvedMcpServer::resolve(server, &env, &config.root);
+        (server.name.clone(), resolved)
     });
-    filled.collect()
+    resolved.collect()
 }
 
 impl McpTools {
@@ -109,16 +109,16 @@ impl McpTools {
     }
 
     fn current_server_set(&self) -> Arc<McpServerSet> {
-        let now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&now)
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&current)
     }
 
     /// Returns the MCP client for the run that has this claim. The claim is registered while the
     /// lock is held, so that the client is not closed as unused when `.mcp.json` changes.
     fn client_for_run_claim(&self, claim_id: RunClaimId) -> Arc<dyn McpClient> {
-        let now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        now.lock_run_claims().insert(claim_id);
-        Arc::clone(&now.client)
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.lock_run_claims().insert(claim_id);
+        Arc::clone(&current.client)
     }
 
     /// Checks that the server with this name is trusted and can be started.
@@ -133,9 +133,9 @@ impl McpTools {
                  Remove `disabled` there, and run `longhaul mcp ls`."
             ));
         }
-        if let Some(Err(why)) = state.resolved.get(server_name) {
+        if let Some(Err(reason)) = state.resolved.get(server_name) {
             return Err(format!(
-                "The server `{server_name}` of `{FILE_NAME}` can't be started: {why}. \
+                "The server `{server_name}` of `{FILE_NAME}` can't be started: {reason}. \
                  Run `longhaul mcp ls`."
             ));
         }
@@ -175,9 +175,9 @@ impl McpTools {
         let state = McpServerSet::new(file, ready, client);
         // Both locks are held, so that a concurrent release finds the set either in `retired` or in
         // `current`.
-        let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        before.push(std::mem::replace(&mut *now, state));
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.push(std::mem::replace(&mut *current, state));
     }
 
     /// Starts to close the MCP clients that no run uses, and returns for each a receiver that
@@ -189,44 +189,44 @@ impl McpTools {
         if closing.tasks.is_empty() {
             closing.clients.clear();
         }
-        let begin = |line: Arc<dyn McpClient>| {
-            let (tell, closed) = oneshot::channel();
-            closing.clients.push(Arc::clone(&line));
+        let start_closing = |client: Arc<dyn McpClient>| {
+            let (sender, receiver) = oneshot::channel();
+            closing.clients.push(Arc::clone(&client));
             closing.tasks.spawn(async move {
-                close_client(&*line).await;
+                close_client(&*client).await;
                 // The receiver may be gone.
-                _ = tell.send(());
+                _ = sender.send(());
             });
-            closed
+            receiver
         };
-        self.take_unused_clients().into_iter().map(begin).collect()
+        self.take_unused_clients().into_iter().map(start_closing).collect()
     }
 
     /// Removes the MCP clients of earlier versions of `.mcp.json` that no run uses any more, and
     /// returns them.
     fn take_unused_clients(&self) -> Vec<Arc<dyn McpClient>> {
-        let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        let unneeded = before.extract_if(.., |state| state.lock_run_claims().is_empty());
-        unneeded.map(|state| Arc::clone(&state.client)).collect()
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = retired.extract_if(.., |state| state.lock_run_claims().is_empty());
+        unused.map(|state| Arc::clone(&state.client)).collect()
     }
 
     /// Returns the current and the earlier versions of `.mcp.json` whose MCP clients are not closed
     /// yet.
     fn server_sets_with_open_clients(&self) -> Vec<Arc<McpServerSet>> {
-        let before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        before.iter().cloned().chain([self.current_server_set()]).collect()
+        let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.iter().cloned().chain([self.current_server_set()]).collect()
     }
 
     /// Closes all MCP clients. A server that does not stop within `CLOSE_TIMEOUT` is abandoned.
     /// Token refreshes must not be interrupted and have their own time limit.
     pub async fn close_mcp_clients(&self) {
-        let (closing, states) = {
+        let (closing, server_sets) = {
             // Holding the lock makes sure that a concurrently released client is found in one of
             // the two lists.
             let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
             (std::mem::take(&mut *closing), self.server_sets_with_open_clients())
         };
-        close_all_clients(closing, &states).await;
+        close_all_clients(closing, &server_sets).await;
     }
 
     /// Switches to this version of `.mcp.json` and this MCP client immediately, even while runs use
@@ -238,9 +238,9 @@ impl McpTools {
     ) -> impl Future<Output = ()> + use<> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         self.set_current_servers(file, client);
-        let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        let (closing, states) = (std::mem::take(&mut *closing), std::mem::take(&mut *before));
-        async move { close_all_clients(closing, &states).await }
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let (closing, server_sets) = (std::mem::take(&mut *closing), std::mem::take(&mut *retired));
+        async move { close_all_clients(closing, &server_sets).await }
     }
 
     async fn load_server_tools(
@@ -255,13 +255,13 @@ impl McpTools {
             .slow_notice
             .wait_and_report_server_if_slow(server, line.list_server_tools(server, tool, claim_id))
             .await;
-        let tools = result.map_err(|why| {
-            let stop = match why.ends_with(['.', '?', '!']) {
+        let tools = result.map_err(|reason| {
+            let punctuation = match reason.ends_with(['.', '?', '!']) {
                 true => "",
                 false => ".",
             };
             format!(
-                "The server `{server}` of `{FILE_NAME}` can't be used: {why}{stop} \
+                "The server `{server}` of `{FILE_NAME}` can't be used: {reason}{punctuation} \
                  Run `longhaul mcp check {server}`."
             )
         })?;
@@ -270,7 +270,7 @@ impl McpTools {
             let name = tool.spec().name.clone();
             match RegisteredTool::from_tool(tool) {
                 Ok(tool) => registered.push(tool),
-                Err(why) => tracing::warn!(server, tool = %name, "MCP tool is left out: {why}"),
+                Err(error) => tracing::warn!(server, tool = %name, "MCP tool is left out: {error}"),
             }
         }
         match (registered.is_empty(), tool) {
@@ -289,12 +289,13 @@ impl McpTools {
     ) -> Result<Vec<RegisteredTool>, String> {
         let state = self.current_server_set();
         // With an invalid file the list of servers is unknown.
-        if let Some(why) = state.file.unusable_reason() {
-            return Err(format!("{why}."));
+        if let Some(reason) = state.file.unusable_reason() {
+            return Err(format!("{reason}."));
         }
-        let used = state.file.servers.iter().filter(|server| !server.disabled);
+        let enabled = state.file.servers.iter().filter(|server| !server.disabled);
         let results =
-            join_all(used.map(|server| self.load_server_tools(&server.name, None, claim_id))).await;
+            join_all(enabled.map(|server| self.load_server_tools(&server.name, None, claim_id)))
+                .await;
         let tools: Result<Vec<_>, String> = results.into_iter().collect();
         Ok(tools?.into_iter().flatten().collect())
     }
@@ -328,16 +329,16 @@ impl ExternalToolSource for McpTools {
 /// Closes the connections to these MCP servers, and waits for the MCP clients that are already
 /// being closed.
 async fn close_all_clients(already_closing: ClosingMcpClients, server_sets: &[Arc<McpServerSet>]) {
-    let ClosingMcpClients { clients: mut lines, mut tasks } = already_closing;
-    let all = async {
+    let ClosingMcpClients { mut clients, mut tasks } = already_closing;
+    let close_clients = async {
         join_all(server_sets.iter().map(|state| state.client.close_all_connections())).await;
         while tasks.join_next().await.is_some() {}
     };
-    if tokio::time::timeout(CLOSE_TIMEOUT, all).await.is_err() {
-        tracing::warn!("MCP servers did not stop in time and were abandoned");
+    if tokio::time::timeout(CLOSE_TIMEOUT, close_clients).await.is_err() {
+        tracing::warn!("timeout: MCP servers did not stop and were abandoned");
     }
-    lines.extend(server_sets.iter().map(|state| Arc::clone(&state.client)));
-    join_all(lines.iter().map(|line| line.wait_for_token_refreshes())).await;
+    clients.extend(server_sets.iter().map(|state| Arc::clone(&state.client)));
+    join_all(clients.iter().map(|client| client.wait_for_token_refreshes())).await;
 }
 
 /// Closes the connections of an MCP client, and waits for its token refreshes, which must not be

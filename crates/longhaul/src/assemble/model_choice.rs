@@ -66,7 +66,7 @@ impl ModelSelector {
     /// # Errors
     /// A price of the project is invalid.
     pub fn from_config(config: &Config) -> Result<Self, String> {
-        let prices = config.price_table().map_err(|bad| bad.to_string())?;
+        let prices = config.price_table().map_err(|error| error.to_string())?;
         let mut names = BTreeMap::new();
         for (name, model) in config.model_aliases().aliases {
             let origin = config.settings.get(&format!("models.{name}"));
@@ -109,11 +109,11 @@ impl ModelSelector {
     /// No model can be selected. The message lists all ways to configure one.
     pub fn choose_model(
         &self,
-        named: Option<&str>,
+        model_name: Option<&str>,
         ollama: impl FnOnce(&Provider) -> Option<String>,
     ) -> Result<ModelChoice, String> {
-        if let Some(named) = named.filter(|named| *named != DEFAULT_ALIAS) {
-            let name = self.resolve_model_name(named)?;
+        if let Some(model_name) = model_name.filter(|model_name| *model_name != DEFAULT_ALIAS) {
+            let name = self.resolve_model_name(model_name)?;
             let reason = ModelChoiceReason::Named;
             return Ok(ModelChoice { name, reason });
         }
@@ -161,16 +161,16 @@ impl ModelSelector {
     /// Resolves a model name or alias to `provider/model`. An alias must refer to a model; only
     /// `default` may refer to another alias.
     fn resolve_model_name(&self, name_or_alias: &str) -> Result<String, String> {
-        let look = |name: &str| self.aliases.get(name).map(|(model, _)| model.as_str());
-        let target = look(name_or_alias);
+        let alias_target = |name: &str| self.aliases.get(name).map(|(model, _)| model.as_str());
+        let target = alias_target(name_or_alias);
         let target = match name_or_alias {
-            DEFAULT_ALIAS => target.map(|target| look(target).unwrap_or(target)),
+            DEFAULT_ALIAS => target.map(|target| alias_target(target).unwrap_or(target)),
             _ => target,
         };
-        let full = target.unwrap_or(name_or_alias);
-        match (full.split_once('/'), target) {
+        let full_name = target.unwrap_or(name_or_alias);
+        match (full_name.split_once('/'), target) {
             (Some((provider, model)), _) if !provider.is_empty() && !model.is_empty() => {
-                Ok(full.to_owned())
+                Ok(full_name.to_owned())
             }
             (_, Some(target)) => Err(format!(
                 "`{name_or_alias}` refers to `{target}` in `[models]`, which is not a model: write \
@@ -203,23 +203,23 @@ impl ModelSelector {
         model_names: &[String],
         budget: Option<MicroUsd>,
     ) -> Option<String> {
-        let is_unbound = |name: &&String| {
+        let has_no_price = |name: &&String| {
             let (provider, model) = name.split_once('/').unwrap_or((name, ""));
             // Scripted and recorded models cost nothing.
-            let is_played = [SCRIPTED_PROVIDER, CASSETTE_PROVIDER].contains(&provider);
-            !is_played && self.model_pricing(provider, model).price.is_none()
+            let is_free = [SCRIPTED_PROVIDER, CASSETTE_PROVIDER].contains(&provider);
+            !is_free && self.model_pricing(provider, model).price.is_none()
         };
         let model_names: Vec<&str> =
-            model_names.iter().filter(is_unbound).map(String::as_str).collect();
+            model_names.iter().filter(has_no_price).map(String::as_str).collect();
         let budget = format_usd(budget?.0);
-        let (has, it) = match model_names.as_slice() {
+        let (verb, pronoun) = match model_names.as_slice() {
             [] => return None,
             [_] => ("has", "it"),
             [_, ..] => ("have", "them"),
         };
         Some(format!(
-            "{} {has} no price, so the budget of ${budget} does not limit {it}; caps on tokens \
-             and turns do. To set a price: longhaul models price {}",
+            "{} {verb} no price, so the budget of ${budget} does not limit {pronoun}; caps on \
+             tokens and turns do. To set a price: longhaul models price {}",
             model_names.join(" and "),
             model_names.join(" ")
         ))
@@ -256,15 +256,15 @@ impl ModelSelector {
 }
 
 /// Returns the Moonshot model that this environment variable names or, if the variable is not set,
-/// the default that `listed` returns. The second text says which of the two was used.
+/// the default that `listed_default` returns. The second text says which of the two was used.
 fn choose_moonshot_model<'a>(
     env: &Env,
     variable: &str,
-    listed: impl FnOnce() -> Option<&'a str>,
+    listed_default: impl FnOnce() -> Option<&'a str>,
 ) -> Option<(String, String)> {
     let (model, origin) = match env.var(variable) {
         Some(model) => (model, format!("environment {variable}")),
-        None => (listed()?, "default".to_owned()),
+        None => (listed_default()?, "default".to_owned()),
     };
     let bare_name = model.strip_prefix("moonshot/").unwrap_or(model);
     Some((format!("{MOONSHOT_PROVIDER}/{bare_name}"), origin))

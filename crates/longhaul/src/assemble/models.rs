@@ -96,11 +96,11 @@ impl ModelRegistry {
             })?;
             let script = script.map_err(ResolveModelError::InvalidScript)?;
             let clock = Arc::clone(&self.clock);
-            let played = ScriptedModel::new(model, script, clock);
+            let scripted_model = ScriptedModel::new(model, script, clock);
             return Ok(Arc::new(
                 match selector.prices.find_model_entry(SCRIPTED_PROVIDER, model) {
-                    Some(own) => played.with_pricing(own),
-                    None => played,
+                    Some(price_entry) => scripted_model.with_pricing(price_entry),
+                    None => scripted_model,
                 },
             ));
         }
@@ -143,8 +143,8 @@ impl ModelRegistry {
             }
             _ => return None,
         };
-        let about = std::fs::metadata(file).ok()?;
-        Some((about.modified().ok()?, about.len()))
+        let metadata = std::fs::metadata(file).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
     }
 
     /// Returns the HTTP client of a provider. All models of the provider share it and its
@@ -173,15 +173,15 @@ impl ModelRegistry {
     fn first_ollama_model(&self, provider: &Provider) -> Option<String> {
         let now = self.clock.monotonic_time();
         let cached = lock_ignoring_poison(&self.ollama_cache).clone();
-        if let Some((at, answer)) = cached
-            && now.minus(at) < ollama::first_ollama_model_cache_ttl(answer.as_deref())
+        if let Some((at, model)) = cached
+            && now.minus(at) < ollama::first_ollama_model_cache_ttl(model.as_deref())
         {
-            return answer;
+            return model;
         }
         // The lock is not held during the request.
-        let answer = ollama::fetch_first_ollama_model(provider, self.clock.now());
-        *lock_ignoring_poison(&self.ollama_cache) = Some((now, answer.clone()));
-        answer
+        let model = ollama::fetch_first_ollama_model(provider, self.clock.now());
+        *lock_ignoring_poison(&self.ollama_cache) = Some((now, model.clone()));
+        model
     }
 }
 
@@ -195,13 +195,13 @@ pub fn load_model_script(root: &Path, name: &str) -> Option<Result<Script, Strin
         Err(ProjectFileError::Missing) => {
             let text = built_in::built_in_model_script(name)?;
             let script = Script::parse_yaml(&format!("built-in/{name}.yaml"), text);
-            return Some(script.map_err(|why| why.to_string()));
+            return Some(script.map_err(|error| error.to_string()));
         }
         Err(error) => return Some(Err(format!("{display_path}: {error}"))),
     };
     Some(match String::from_utf8(bytes) {
         Ok(text) => {
-            Script::parse_yaml(&display_path.to_string(), &text).map_err(|why| why.to_string())
+            Script::parse_yaml(&display_path.to_string(), &text).map_err(|error| error.to_string())
         }
         Err(_) => Err(format!("{display_path} is not UTF-8")),
     })
@@ -209,8 +209,8 @@ pub fn load_model_script(root: &Path, name: &str) -> Option<Result<Script, Strin
 
 /// Whether this is a valid script name. A valid name can't refer to a file in another folder.
 fn is_script_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_name_char)
 }
 
 fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

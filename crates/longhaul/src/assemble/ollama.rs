@@ -47,22 +47,22 @@ pub(crate) fn fetch_first_ollama_model(provider: &Provider, now: Timestamp) -> O
     };
     let http = HttpClient::new(&provider.base_url, limits).ok()?;
     let (name, headers) = (provider.name.clone(), provider.unredacted_headers());
-    let (tell, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let request_models = move || {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let Ok(runtime) = { runtime }.enable_all().build() else {
             return;
         };
-        let asker = ModelListRequest {
+        let request = ModelListRequest {
             provider: &name,
             api: ModelListApi::OpenAi,
             key: None,
             headers: &headers,
             now,
         };
-        let models = runtime.block_on(model_list::fetch_model_names(&http, &asker));
+        let models = runtime.block_on(model_list::fetch_model_names(&http, &request));
         // Fails if the caller has stopped waiting.
-        _ = tell.send(models.ok());
+        _ = sender.send(models.ok());
     };
     let thread = std::thread::Builder::new().name("longhaul-ollama".to_owned());
     thread.spawn(request_models).ok()?;

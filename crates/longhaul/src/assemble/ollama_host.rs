@@ -29,11 +29,11 @@ pub(crate) fn ollama_base_url(host: &str) -> Option<String> {
     let host_name = match name.trim_matches(['[', ']']) {
         "" | "0.0.0.0" => "127.0.0.1".to_owned(),
         "::" => "[::1]".to_owned(),
-        six if six.contains(':') => format!("[{six}]"),
+        ipv6 if ipv6.contains(':') => format!("[{ipv6}]"),
         host_name => host_name.to_owned(),
     };
-    let odd = |c: char| c.is_whitespace() || c == '@';
-    if host_name.contains(odd) || !["", "http", "https"].contains(&scheme) {
+    let is_invalid_char = |c: char| c.is_whitespace() || c == '@';
+    if host_name.contains(is_invalid_char) || !["", "http", "https"].contains(&scheme) {
         return None;
     }
     let scheme = if scheme.is_empty() { "http" } else { scheme };

@@ -44,24 +44,24 @@ impl OutboundTools {
         // An invalid setting is reported whether it is trusted or not.
         let allowlist = |allow: &[String]| {
             let allowlist = Allowlist::new(allow.iter().map(String::as_str), false);
-            allowlist.map_err(|why| format!("`{ALLOW_KEY}`: {why}"))
+            allowlist.map_err(|error| format!("`{ALLOW_KEY}`: {error}"))
         };
-        let mut open = allowlist(&config.text_list(ALLOW_KEY))?;
+        let mut allowed_hosts = allowlist(&config.text_list(ALLOW_KEY))?;
         if egress::outbound_trust_item(config)
             .is_some_and(|item| TrustDecisions::new(config).check_trusted(&item).is_err())
         {
-            open = allowlist(&hosts_allowed_in_user_config(config))?;
+            allowed_hosts = allowlist(&hosts_allowed_in_user_config(config))?;
         }
-        let guarded = Arc::new(GuardedHttpClient::new(open, Arc::clone(clock)));
-        let fetch = HttpFetchTool::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
+        let client = Arc::new(GuardedHttpClient::new(allowed_hosts, Arc::clone(clock)));
+        let fetch = HttpFetchTool::new(Arc::clone(&client)).map_err(|error| error.to_string())?;
         let log = LogInteractionTool::new_tool(interaction_log_file(config)?, Arc::clone(clock));
-        let log = log.map_err(|bad| bad.to_string())?;
-        let sender = create_send_message_tool(config, clock, &guarded)?;
+        let log = log.map_err(|error| error.to_string())?;
+        let sender = create_send_message_tool(config, clock, &client)?;
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];
         if sender.project_target.is_none() {
             tools.push(Arc::clone(&sender.tool));
         }
-        Ok(Self { client: guarded, tools, sender })
+        Ok(Self { client, tools, sender })
     }
 }
 
@@ -78,8 +78,8 @@ fn hosts_allowed_in_user_config(config: &Config) -> Vec<String> {
 }
 
 fn interaction_log_file(config: &Config) -> Result<FileLocation, String> {
-    let set = config.tool_settings("log_interaction").remove("file");
-    match set.as_ref().map(serde_json::Value::as_str) {
+    let file_setting = config.tool_settings("log_interaction").remove("file");
+    match file_setting.as_ref().map(serde_json::Value::as_str) {
         None => Ok(config.data_folder_location().join(INTERACTIONS_FILE)),
         Some(Some(file)) if !file.trim().is_empty() => {
             Ok(config.resolve_configured_path(Path::new(file)))

@@ -43,11 +43,11 @@ impl Provider {
     /// Returns the API key and the name of the variable that contains it. `None` means that no
     /// variable is set.
     pub fn variable_and_api_key(&self, env: &Env) -> Option<(&str, ApiKey)> {
-        let mut set = self.key_env.iter().filter_map(|name| {
+        let mut keys = self.key_env.iter().filter_map(|name| {
             let value = env.var(name)?;
             Some((name.as_str(), ApiKey::new(value)))
         });
-        set.next()
+        keys.next()
     }
 
     /// Whether the provider needs an API key.
@@ -81,10 +81,10 @@ impl Provider {
                 names.iter().map(|name| (*name).to_owned()).collect()
             }
         };
-        let standard = HttpLimits::default();
-        let duration_or = |key: &str, standard: Duration| {
-            let duration_or = config.duration(&setting_path(key));
-            duration_or.map_or(standard, |Millis(millis)| Duration::from_millis(millis))
+        let defaults = HttpLimits::default();
+        let duration_or = |key: &str, default: Duration| {
+            let configured = config.duration(&setting_path(key));
+            configured.map_or(default, |Millis(millis)| Duration::from_millis(millis))
         };
         let settings_prefix = format!("providers.{provider_name}");
         Some(Self {
@@ -98,10 +98,10 @@ impl Provider {
             fields: configured_request_fields(config, &setting_path("fields")),
             quirks: config.text_list(&setting_path("quirks")),
             limits: HttpLimits {
-                connect: duration_or("connect_timeout", standard.connect),
-                first_byte: duration_or("first_byte_timeout", standard.first_byte),
-                idle: duration_or("idle_timeout", standard.idle),
-                ..standard
+                connect: duration_or("connect_timeout", defaults.connect),
+                first_byte: duration_or("first_byte_timeout", defaults.first_byte),
+                idle: duration_or("idle_timeout", defaults.idle),
+                ..defaults
             },
         })
     }
@@ -165,15 +165,15 @@ impl Providers {
         let suggestion = most_similar_name(name, names.chain([SCRIPTED_PROVIDER]));
         let suggestion =
             suggestion.map_or(String::new(), |suggestion| format!(" Did you mean `{suggestion}`?"));
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let own = match !name.is_empty() && name.chars().all(plain) {
+        let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let table_name = match !name.is_empty() && name.chars().all(is_name_char) {
             true => name,
             false => "NAME",
         };
-        let variable = own.to_uppercase().replace('-', "_");
+        let variable = table_name.to_uppercase().replace('-', "_");
         format!(
             "There is no provider `{name}`.{suggestion} To define it, add to longhaul.toml:\n  \
-             [providers.{own}]\n  api = \"chat\"\n  base_url = \"https://HOST/v1\"\n  \
+             [providers.{table_name}]\n  api = \"chat\"\n  base_url = \"https://HOST/v1\"\n  \
              key_env = \"{variable}_API_KEY\""
         )
     }

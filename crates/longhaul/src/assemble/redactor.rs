@@ -17,11 +17,11 @@ pub fn build_redactor(config: &Config) -> Redactor {
     names.extend(keys.cloned());
     names.sort_unstable();
     names.dedup();
-    let set = names.iter().flat_map(|name| {
+    let secrets = names.iter().flat_map(|name| {
         let values = config.env.values_to_redact(name).into_iter();
         values.map(move |value| (name.as_str(), value))
     });
-    Redactor::new(set)
+    Redactor::new(secrets)
 }
 
 /// Redactor that replaces the secrets of a project and the login tokens of its MCP servers.
@@ -32,7 +32,7 @@ impl Redact for ProjectRedactor {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let text = redact_tokens(text);
         match self.0.redact(&text) {
-            Cow::Owned(clean) => Cow::Owned(clean),
+            Cow::Owned(redacted) => Cow::Owned(redacted),
             Cow::Borrowed(_) => text,
         }
     }
@@ -65,7 +65,7 @@ mod tests {
         ] {
             assert_eq!(redactor.partial_secret_suffix_len(text), partial.len(), "{text}");
         }
-        let clean = redactor.redact("t0ken-of-a-login, s3cret-of-a-project");
-        assert!(!clean.contains("of-a"), "{clean}");
+        let redacted = redactor.redact("t0ken-of-a-login, s3cret-of-a-project");
+        assert!(!redacted.contains("of-a"), "{redacted}");
     }
 }

@@ -122,8 +122,8 @@ impl RuntimeRegistrations {
         mut tools: ToolRegistry,
     ) -> Result<ToolRegistry, ToolRegistrationError> {
         for (index, tool) in self.tools.iter().enumerate() {
-            let before = &self.tools[..index];
-            if !before.iter().any(|registered| Arc::ptr_eq(registered, tool)) {
+            let earlier_tools = &self.tools[..index];
+            if !earlier_tools.iter().any(|registered| Arc::ptr_eq(registered, tool)) {
                 tools = tools.with_tool(Arc::clone(tool))?;
             }
         }

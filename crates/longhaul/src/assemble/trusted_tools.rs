@@ -45,18 +45,20 @@ pub struct MessageToolWithTarget {
 pub(crate) fn create_send_message_tool(
     config: &Config,
     clock: &Arc<dyn Clock>,
-    out: &Arc<GuardedHttpClient>,
+    client: &Arc<GuardedHttpClient>,
 ) -> Result<MessageToolWithTarget, String> {
     let data = config.data_folder_location();
-    let set = config.tool_settings(SEND_MESSAGE_TOOL).remove("deliver");
-    let deliver = match set.as_ref().map(serde_json::Value::as_str) {
+    let target_setting = config.tool_settings(SEND_MESSAGE_TOOL).remove("deliver");
+    let deliver = match target_setting.as_ref().map(serde_json::Value::as_str) {
         None => DeliveryTarget::File(data.join(OUTBOX_FILE)),
-        Some(Some(text)) => match text.parse().map_err(|why| format!("`{DELIVER_KEY}`: {why}"))? {
-            DeliveryTarget::File(file) => {
-                DeliveryTarget::File(config.resolve_configured_path(&file.path()))
+        Some(Some(text)) => {
+            match text.parse().map_err(|error| format!("`{DELIVER_KEY}`: {error}"))? {
+                DeliveryTarget::File(file) => {
+                    DeliveryTarget::File(config.resolve_configured_path(&file.path()))
+                }
+                other @ (DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) => other,
             }
-            other @ (DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) => other,
-        },
+        }
         Some(None) => return Err(format!("`{DELIVER_KEY}` must be a string, such as `file:PATH`")),
     };
     let messages = SendMessageConfig {
@@ -65,9 +67,9 @@ pub(crate) fn create_send_message_tool(
         root: config.root.clone(),
         allow_private: false,
     };
-    let tool = SendMessageTool::new(messages, Arc::clone(clock), Arc::clone(out));
+    let tool = SendMessageTool::new(messages, Arc::clone(clock), Arc::clone(client));
     Ok(MessageToolWithTarget {
-        tool: Arc::new(tool.map_err(|bad| bad.to_string())?),
+        tool: Arc::new(tool.map_err(|error| error.to_string())?),
         project_target: egress::project_delivery_target(config),
     })
 }
@@ -87,12 +89,12 @@ impl TrustCheckedTools {
     /// Creates the tools that a person must trust before a run can use them.
     pub fn new(
         config: &Config,
-        served: Arc<McpTools>,
+        mcp_tools: Arc<McpTools>,
         sender: MessageToolWithTarget,
         shell: Arc<dyn Tool>,
     ) -> Self {
         Self {
-            mcp_tools: served,
+            mcp_tools,
             sender,
             shell,
             root: config.root.clone(),
@@ -127,7 +129,8 @@ impl TrustCheckedTools {
         (tool, item): (&Arc<dyn Tool>, TrustItem),
     ) -> Result<Vec<RegisteredTool>, String> {
         self.decisions.check_trusted(&item)?;
-        let tool = RegisteredTool::from_tool(Arc::clone(tool)).map_err(|bad| bad.to_string())?;
+        let tool =
+            RegisteredTool::from_tool(Arc::clone(tool)).map_err(|error| error.to_string())?;
         Ok(vec![tool])
     }
 }
@@ -140,7 +143,7 @@ impl ExternalToolSource for TrustCheckedTools {
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         match self.tool_and_required_trust_item(name, None) {
-            Some(held) => Some(self.tool_if_trusted(held)),
+            Some(tool_and_item) => Some(self.tool_if_trusted(tool_and_item)),
             None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }
     }
@@ -152,7 +155,7 @@ impl ExternalToolSource for TrustCheckedTools {
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         match self.tool_and_required_trust_item(name, Some(agent)) {
-            Some(held) => Some(self.tool_if_trusted(held)),
+            Some(tool_and_item) => Some(self.tool_if_trusted(tool_and_item)),
             None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }
     }

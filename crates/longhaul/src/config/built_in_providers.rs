@@ -101,8 +101,8 @@ pub const BUILT_IN_PROVIDERS: &[BuiltInProvider] = &[
 
 /// Whether this URL is the base URL of a built-in provider.
 pub fn is_built_in_base_url(url: &str) -> bool {
-    let bare = url.trim_end_matches('/');
-    BUILT_IN_PROVIDERS.iter().any(|provider| provider.base_url == bare)
+    let trimmed = url.trim_end_matches('/');
+    BUILT_IN_PROVIDERS.iter().any(|provider| provider.base_url == trimmed)
 }
 
 /// Returns the built-in provider with this name.

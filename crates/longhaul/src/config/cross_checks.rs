@@ -25,29 +25,29 @@ use crate::spanned::{Position, escape_to_one_line};
 pub(crate) fn check_setting_combinations(
     settings: &BTreeMap<String, Setting>,
 ) -> Vec<SettingError> {
-    let mut faults = check_provider_settings(settings);
-    faults.extend(check_model_aliases(settings));
-    faults.extend(check_price_overrides(settings));
-    faults.extend(check_outbound_settings(settings));
-    faults
+    let mut errors = check_provider_settings(settings);
+    errors.extend(check_model_aliases(settings));
+    errors.extend(check_price_overrides(settings));
+    errors.extend(check_outbound_settings(settings));
+    errors
 }
 
 /// Checks the delivery target of messages and the outbound allowlist (hosts that agents may reach).
 fn check_outbound_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     if let Some(setting) = settings.get("outbound.allow") {
         let texts = setting.value.to_text_list();
-        if let Err(why) = Allowlist::new(texts.iter().map(String::as_str), false) {
-            faults.push(setting_error(setting, &format!("`outbound.allow`: {why}")));
+        if let Err(error) = Allowlist::new(texts.iter().map(String::as_str), false) {
+            errors.push(setting_error(setting, &format!("`outbound.allow`: {error}")));
         }
     }
     if let Some(setting) = settings.get(DELIVER_KEY)
         && let SettingValue::Any(Json::String(text)) = &setting.value
-        && let Err(why) = text.parse::<DeliveryTarget>()
+        && let Err(error) = text.parse::<DeliveryTarget>()
     {
-        faults.push(setting_error(setting, &format!("`{DELIVER_KEY}`: {why}")));
+        errors.push(setting_error(setting, &format!("`{DELIVER_KEY}`: {error}")));
     }
-    faults
+    errors
 }
 
 fn setting_error(setting: &Setting, message: &str) -> SettingError {
@@ -59,12 +59,12 @@ fn setting_error(setting: &Setting, message: &str) -> SettingError {
 
 /// Returns where a setting with this origin can be corrected.
 pub(crate) fn setting_error_location(origin: &SettingOrigin) -> ErrorLocation {
-    let at = |path: &std::path::Path, line| {
+    let file_location = |path: &std::path::Path, line| {
         ErrorLocation::File(path.to_path_buf(), Some(Position { line, column: 1 }))
     };
     match origin {
         SettingOrigin::UserFile(path, line) | SettingOrigin::ProjectFile(path, line) => {
-            at(path, *line)
+            file_location(path, *line)
         }
         SettingOrigin::Environment(name) | SettingOrigin::Dotenv(name) => {
             ErrorLocation::Environment(name.clone())
@@ -78,33 +78,35 @@ pub(crate) fn setting_error_location(origin: &SettingOrigin) -> ErrorLocation {
 }
 
 fn check_provider_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     let mut keys_by_provider: BTreeMap<&str, (BTreeSet<&str>, &Setting)> = BTreeMap::new();
     for (setting_path, setting) in settings {
-        let below = setting_path.strip_prefix("providers.");
-        let Some((name, key)) = below.and_then(|below| below.split_once('.')) else {
+        let provider_path = setting_path.strip_prefix("providers.");
+        let Some((name, key)) = provider_path.and_then(|path| path.split_once('.')) else {
             continue;
         };
         let (keys, _) = keys_by_provider.entry(name).or_insert((BTreeSet::new(), setting));
         keys.insert(key);
-        let unsaid = || {
-            let why = unsupported_setting_error(
+        let unsupported_message = || {
+            let reason = unsupported_setting_error(
                 provider_api_format(settings, name)?,
                 key,
                 &setting.value,
             )?;
-            Some(format!("`{setting_path}`: {why}"))
+            Some(format!("`{setting_path}`: {reason}"))
         };
-        if let Some(message) = provider_setting_error(setting_path, key, setting).or_else(unsaid) {
-            faults.push(setting_error(setting, &message));
+        if let Some(message) =
+            provider_setting_error(setting_path, key, setting).or_else(unsupported_message)
+        {
+            errors.push(setting_error(setting, &message));
         }
     }
     for (name, (keys, setting)) in keys_by_provider {
         if let Some(message) = provider_definition_error(name, &keys) {
-            faults.push(setting_error(setting, &message));
+            errors.push(setting_error(setting, &message));
         }
     }
-    faults
+    errors
 }
 
 /// Returns an error message if the name of a header is invalid, or if a base URL contains a user
@@ -121,8 +123,8 @@ fn provider_setting_error(setting_path: &str, key: &str, setting: &Setting) -> O
     }
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let host = rest.split('/').next().unwrap_or_default();
-    let more = host.contains('@') || rest.contains(['?', '#']);
-    more.then(|| {
+    let has_user_or_query = host.contains('@') || rest.contains(['?', '#']);
+    has_user_or_query.then(|| {
         format!("`{setting_path}`: the URL must not contain a user name, password or query")
     })
 }
@@ -160,28 +162,28 @@ fn unsupported_setting_error(api: ApiFormat, key: &str, value: &SettingValue) ->
         fields: Some(RawJson::from_serialize(&BTreeMap::from([(name, value)]))),
         ..ModelSettings::new("", "", None)
     };
-    let fits = match api {
+    let result = match api {
         ApiFormat::Anthropic => anthropic::check_request_fields(&settings),
         ApiFormat::Responses => responses::check_request_fields(&settings),
         ApiFormat::Chat => chat::check_request_fields(&settings),
     };
-    fits.err().map(|bad| bad.to_string())
+    result.err().map(|error| error.to_string())
 }
 
 /// Returns an error message if the name of a provider is invalid, if the provider can't have
 /// settings, or if a provider that is not built in has no `api` or no `base_url`.
 fn provider_definition_error(name: &str, keys: &BTreeSet<&str>) -> Option<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || !name.chars().all(plain) {
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || !name.chars().all(is_name_char) {
         return Some(format!(
             "`providers.{name}`: a provider's name may contain only letters, digits, `-` and `_`"
         ));
     }
-    let strange = keys.iter().find(|key| {
+    let dotted_key = keys.iter().find(|key| {
         let first = key.split('.').next().unwrap_or_default();
         key.contains('.') && !["headers", "fields"].contains(&first)
     });
-    if strange.is_some() {
+    if dotted_key.is_some() {
         return Some(format!("`providers.{name}...`: a provider's name must not contain a dot"));
     }
     if [SCRIPTED_PROVIDER, CASSETTE_PROVIDER].contains(&name) {
@@ -202,25 +204,25 @@ fn provider_definition_error(name: &str, keys: &BTreeSet<&str>) -> Option<String
 }
 
 fn is_header_name(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    !name.is_empty() && name.chars().all(fits)
+    let is_header_char = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !name.is_empty() && name.chars().all(is_header_char)
 }
 
 /// Checks the model aliases. An alias must refer to a model; only `default` may refer to another
 /// alias, so that there are no cycles.
 fn check_model_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
-    let is_short =
+    let is_alias =
         |name: &str| name == IDLE_ALIAS || settings.contains_key(&format!("models.{name}"));
     let is_model = |name: &str| {
         let parts = name.split_once('/');
         parts.is_some_and(|(provider, model)| !provider.is_empty() && !model.is_empty())
     };
-    let faults = settings.iter().filter_map(|(path, setting)| {
+    let errors = settings.iter().filter_map(|(path, setting)| {
         let name = path.strip_prefix("models.")?;
         let SettingValue::Text(target) = &setting.value else {
             return None;
         };
-        let invalid_target = match (is_short(target), name) {
+        let invalid_target = match (is_alias(target), name) {
             _ if is_model(target) => return None,
             _ if target == name => "itself".to_owned(),
             (true, DEFAULT_ALIAS) => return None,
@@ -232,18 +234,18 @@ fn check_model_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError
         let message = format!("`{path}` refers to {invalid_target}: write `provider/model`");
         Some(setting_error(setting, &message))
     });
-    faults.collect()
+    errors.collect()
 }
 
 fn check_price_overrides(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
-    let own = price_overrides::collect_price_overrides(settings);
+    let overrides = price_overrides::collect_price_overrides(settings);
     let Ok(mut prices) = PriceTable::load_built_in() else {
         return Vec::new();
     };
-    let faults = own.into_iter().filter_map(|(model, (own, setting))| {
-        let bad = prices.set_price_override(model, own).err()?;
-        let message = format!("`[prices.\"{model}\"]`: {bad}");
+    let errors = overrides.into_iter().filter_map(|(model, (price_override, setting))| {
+        let error = prices.set_price_override(model, price_override).err()?;
+        let message = format!("`[prices.\"{model}\"]`: {error}");
         Some(setting_error(setting, &message))
     });
-    faults.collect()
+    errors.collect()
 }

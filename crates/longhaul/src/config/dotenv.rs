@@ -68,10 +68,10 @@ pub fn load(root: &Path) -> Result<Dotenv, String> {
 fn escape_dollar_signs(text: &str) -> String {
     let mut is_escaped = false;
     let escaped = text.chars().map(|c| {
-        let is_free = !is_escaped;
-        is_escaped = is_free && c == '\\';
+        let is_unescaped = !is_escaped;
+        is_escaped = is_unescaped && c == '\\';
         match c {
-            '$' if is_free => DOLLAR_PLACEHOLDER,
+            '$' if is_unescaped => DOLLAR_PLACEHOLDER,
             DOLLAR_PLACEHOLDER => char::REPLACEMENT_CHARACTER,
             _ => c,
         }
@@ -104,8 +104,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE_NAME);
         let check = |expected: &str| {
-            let why = load(folder.path()).unwrap_err();
-            assert!(why.contains(expected), "{why}");
+            let error = load(folder.path()).unwrap_err();
+            assert!(error.contains(expected), "{error}");
             std::fs::remove_file(&file).unwrap();
         };
         assert_eq!(load(folder.path()), Ok(Dotenv::default()));
@@ -116,13 +116,13 @@ mod tests {
         std::fs::write(&file, "#".repeat(DOTENV_BYTES_MAX + 1)).unwrap();
         check("is longer than 1048576 bytes");
         std::fs::write(&file, b"A=1\nA=2\nwhat is this\nB='2 3'\n").unwrap();
-        let read = load(folder.path()).unwrap();
-        assert!(read.is_malformed);
-        let values: Vec<_> = read.values.iter().collect();
-        let is = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let expected_values = [is("A", "1"), is("B", "2 3")];
+        let dotenv = load(folder.path()).unwrap();
+        assert!(dotenv.is_malformed);
+        let values: Vec<_> = dotenv.values.iter().collect();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let expected_values = [pair("A", "1"), pair("B", "2 3")];
         assert_eq!(values, expected_values.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
-        assert_eq!(format!("{read:?}"), "Dotenv(hidden)");
+        assert_eq!(format!("{dotenv:?}"), "Dotenv(hidden)");
     }
 
     #[test]
@@ -147,16 +147,16 @@ mod tests {
             ("v # $PATH ${", "v"),
         ] {
             std::fs::write(&file, format!("A=1\nB={raw_value}\nC=3\n")).unwrap();
-            let read = load(folder.path()).unwrap();
-            let value = |name: &str| read.values.get(name).map(String::as_str);
-            assert!(!read.is_malformed, "{raw_value}");
+            let dotenv = load(folder.path()).unwrap();
+            let value = |name: &str| dotenv.values.get(name).map(String::as_str);
+            assert!(!dotenv.is_malformed, "{raw_value}");
             assert_eq!(value("B"), Some(expect), "{raw_value}");
             assert_eq!((value("A"), value("C")), (Some("1"), Some("3")));
         }
         std::fs::write(&file, "A='\u{fdd0}PATH'\n").unwrap();
-        let read = load(folder.path()).unwrap();
-        assert!(read.is_malformed);
-        assert_eq!(read.values["A"], "\u{fffd}PATH");
+        let dotenv = load(folder.path()).unwrap();
+        assert!(dotenv.is_malformed);
+        assert_eq!(dotenv.values["A"], "\u{fffd}PATH");
     }
 
     #[test]
@@ -164,8 +164,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dotenv_text = format!("A={}\nB={}\n", "a".repeat(1_000), "$A".repeat(10_000));
         std::fs::write(folder.path().join(FILE_NAME), &dotenv_text).unwrap();
-        let read = load(folder.path()).unwrap();
-        let bytes = read.values.values().map(String::len).sum::<usize>();
+        let dotenv = load(folder.path()).unwrap();
+        let bytes = dotenv.values.values().map(String::len).sum::<usize>();
         assert_eq!(bytes, 1_000 + 20_000);
     }
 }

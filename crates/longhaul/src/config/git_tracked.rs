@@ -26,13 +26,13 @@ impl GitIndex {
     /// Loads the git index. `None` means that the folder is not in a repository or that the index
     /// can't be read.
     pub(crate) fn load_for_project(project_folder: &Path) -> Option<Self> {
-        let top = project_folder
+        let repository_root = project_folder
             .ancestors()
-            .find(|above| above.join(".git").symlink_metadata().is_ok())?;
-        let index = FileLocation::from(git_folder(top)?.join("index"));
+            .find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
+        let index = FileLocation::from(git_folder(repository_root)?.join("index"));
         Some(Self {
             index: index.read_regular_file(INDEX_BYTES_MAX).ok()??,
-            folder: project_folder.strip_prefix(top).ok()?.to_path_buf(),
+            folder: project_folder.strip_prefix(repository_root).ok()?.to_path_buf(),
         })
     }
 
@@ -60,8 +60,8 @@ fn git_folder(repository_root: &Path) -> Option<PathBuf> {
         return Some(git);
     }
     let text = FileLocation::from(git).read_regular_file(GIT_FILE_BYTES_MAX).ok()??;
-    let named = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
-    Some(repository_root.join(OsStr::from_bytes(named)))
+    let path = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
+    Some(repository_root.join(OsStr::from_bytes(path)))
 }
 
 fn find_bytes(bytes: &[u8], needle: &[u8]) -> Option<usize> {

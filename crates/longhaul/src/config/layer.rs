@@ -55,8 +55,8 @@ pub(crate) fn load_config_layer(
     };
     match toml::parse(&text) {
         Ok(node) => {
-            let mut walk = ConfigLayerParser { layer: &mut layer, display_path };
-            walk.collect_table_settings(&[], &node);
+            let mut parser = ConfigLayerParser { layer: &mut layer, display_path };
+            parser.collect_table_settings(&[], &node);
         }
         Err(ParseError { position, message }) => {
             layer.errors.push(setting_error(Some(position), message))
@@ -139,18 +139,19 @@ fn unknown_key_message(key_path: &[&str]) -> String {
     let full_key = key_path.join(".");
     let (name, parent) =
         full_key.rsplit_once('.').map_or((full_key.as_str(), ""), |pair| (pair.1, pair.0));
-    let last = |key_path: &str| key_path.rsplit('.').next().unwrap_or_default().to_owned();
+    let last_segment = |key_path: &str| key_path.rsplit('.').next().unwrap_or_default().to_owned();
     let siblings = schema::sibling_setting_paths(key_path);
-    let names: Vec<String> = siblings.iter().map(|key_path| last(key_path)).collect();
-    let whole = |name: &str| match parent {
+    let names: Vec<String> = siblings.iter().map(|key_path| last_segment(key_path)).collect();
+    let full_path = |name: &str| match parent {
         "" => name.to_owned(),
         _ => format!("{parent}.{name}"),
     };
     let suggestion =
         longhaul_core::suggest::most_similar_name(name, names.iter().map(String::as_str));
-    let suggestion = suggestion.map(whole);
-    let elsewhere = || schema::SETTING_KEYS.iter().find(|key| last(key.path) == name);
-    match suggestion.or_else(|| elsewhere().map(|key| key.path.to_owned())) {
+    let suggestion = suggestion.map(full_path);
+    let key_with_same_name =
+        || schema::SETTING_KEYS.iter().find(|key| last_segment(key.path) == name);
+    match suggestion.or_else(|| key_with_same_name().map(|key| key.path.to_owned())) {
         Some(suggestion) => format!("unknown key `{full_key}`, did you mean `{suggestion}`?"),
         None => format!("unknown key `{full_key}`, expected one of `{}`", siblings.join("`, `")),
     }

@@ -118,11 +118,11 @@ fn project_of_other_user_error(
     let owner = process_env.uid_of_other_owner(root)?;
     let variable =
         |name: &str| process_env.var(name).filter(|_| !process_env.from_dotenv.contains(name));
-    let named = loader.settings.get(TRUST_FOLDERS_KEY);
-    let mut folders = named.map(|setting| setting.value.to_text_list()).unwrap_or_default();
-    let listed = variable("LONGHAUL_TRUST_FOLDERS");
+    let setting = loader.settings.get(TRUST_FOLDERS_KEY);
+    let mut folders = setting.map(|setting| setting.value.to_text_list()).unwrap_or_default();
+    let folders_text = variable("LONGHAUL_TRUST_FOLDERS");
     folders.extend(
-        listed
+        folders_text
             .and_then(|text| SettingValueKind::TextList.parse_plain_text(text).ok())
             .into_iter()
             .flat_map(|value| value.to_text_list()),
@@ -156,9 +156,9 @@ impl ConfigLoader {
     fn add_default_settings(&mut self) {
         for key in SETTING_KEYS {
             let Some(text) = key.default else { continue };
-            let read = toml::parse_toml_value(text).map_err(|error| error.message);
-            let read = read.and_then(|node| key.kind.parse_node(&node));
-            self.add_setting_or_error(key.path, SettingOrigin::Default, read);
+            let value = toml::parse_toml_value(text).map_err(|error| error.message);
+            let value = value.and_then(|node| key.kind.parse_node(&node));
+            self.add_setting_or_error(key.path, SettingOrigin::Default, value);
         }
     }
 
@@ -182,7 +182,7 @@ impl ConfigLoader {
     /// merged instead, so that no layer can remove a name that another layer lists.
     fn insert_setting(&mut self, setting_path: &str, setting: Setting) {
         let setting = match self.settings.remove(setting_path) {
-            Some(before) if setting_path == SECRETS_KEY => before.merge_text_lists(setting),
+            Some(existing) if setting_path == SECRETS_KEY => existing.merge_text_lists(setting),
             Some(_) | None => setting,
         };
         self.settings.insert(setting_path.to_owned(), setting);
@@ -220,7 +220,7 @@ impl ConfigLoader {
     fn add_flag_settings(&mut self, flags: &[SettingOverride]) {
         for flag in flags {
             let path: Vec<&str> = flag.setting_path.split('.').collect();
-            let read = match schema::lookup_setting_path(&path) {
+            let value = match schema::lookup_setting_path(&path) {
                 SettingPathKind::Key(key) => key.kind.parse_plain_text(&flag.value),
                 SettingPathKind::Table | SettingPathKind::Unknown => {
                     let names: Vec<&str> = SETTING_KEYS.iter().map(|key| key.path).collect();
@@ -230,7 +230,7 @@ impl ConfigLoader {
             self.add_setting_or_error(
                 &flag.setting_path,
                 SettingOrigin::Flag(flag.name.clone()),
-                read,
+                value,
             );
         }
     }
@@ -243,16 +243,16 @@ fn misspelled_variable_notes(process_env: &ProcessEnv) -> Vec<String> {
         .iter()
         .filter_map(|key| Some((key.env_var_name()?, key.derived_env_var_name()?)))
         .collect();
-    let strange = process_env.env.keys().filter(|name| {
+    let unknown_variables = process_env.env.keys().filter(|name| {
         name.starts_with("LONGHAUL_") && !names.iter().any(|(variable, _)| variable == *name)
     });
-    let notes = strange.filter_map(|env_name| {
-        let slips = |(variable, made): &&(String, String)| {
-            strsim::osa_distance(env_name, variable).min(strsim::osa_distance(env_name, made))
+    let notes = unknown_variables.filter_map(|env_name| {
+        let distance = |(variable, derived): &&(String, String)| {
+            strsim::osa_distance(env_name, variable).min(strsim::osa_distance(env_name, derived))
         };
-        let closest_pair = names.iter().min_by_key(slips)?;
+        let closest_pair = names.iter().min_by_key(distance)?;
         let (suggestion, _) = closest_pair;
-        (slips(&closest_pair) <= TYPO_DISTANCE_MAX)
+        (distance(&closest_pair) <= TYPO_DISTANCE_MAX)
             .then(|| format!("{env_name} has no effect, did you mean {suggestion}?"))
     });
     notes.collect()

@@ -94,7 +94,7 @@ fn disallowed_project_path_error(config: &Config, setting_path: &str) -> Option<
         (_, _) => None,
     };
     let path = path?;
-    let why = match FileLocation::below_root(&config.root, &path) {
+    let reason = match FileLocation::below_root(&config.root, &path) {
         None => "leads out of the project",
         Some(_) if is_in_git_folder(&path) => {
             "leads into a `.git` folder, from which git runs programs"
@@ -111,8 +111,8 @@ fn disallowed_project_path_error(config: &Config, setting_path: &str) -> Option<
     Some(SettingError {
         location: setting_error_location(&setting.origin),
         message: escape_to_one_line(&format!(
-            "`{setting_path}` {why}: `{}`. To use another path, set it in your user file (`longhaul config \
-             path` shows where it is) or in the environment.",
+            "`{setting_path}` {reason}: `{}`. To use another path, set it in your user file \
+             (`longhaul config path` shows where it is) or in the environment.",
             path.display()
         )),
     })

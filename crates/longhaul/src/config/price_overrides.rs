@@ -27,20 +27,21 @@ pub(crate) fn collect_price_overrides(
         else {
             continue;
         };
-        let (own, _) = models.entry(model).or_insert((PriceOverride::default(), setting));
+        let (price_override, _) =
+            models.entry(model).or_insert((PriceOverride::default(), setting));
         let number = match &setting.value {
             SettingValue::Float(dollars) => usd_to_exact_micros(*dollars),
-            SettingValue::Integer(whole) => Some(*whole),
+            SettingValue::Integer(integer) => Some(*integer),
             SettingValue::Text(_) | SettingValue::Boolean(_) | SettingValue::Duration(_) => None,
             SettingValue::TextList(_) | SettingValue::Secret(_) | SettingValue::Any(_) => None,
         };
         match key {
-            "input" => own.input = number,
-            "output" => own.output = number,
-            "cached" => own.cached = number,
-            "cache_write" => own.cache_write = number,
-            "window" => own.window = number,
-            "max_output" => own.max_output = number,
+            "input" => price_override.input = number,
+            "output" => price_override.output = number,
+            "cached" => price_override.cached = number,
+            "cache_write" => price_override.cache_write = number,
+            "window" => price_override.window = number,
+            "max_output" => price_override.max_output = number,
             _ => {}
         }
     }

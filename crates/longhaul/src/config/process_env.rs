@@ -63,16 +63,18 @@ impl ProcessEnv {
     /// another user. Root and the user who called `sudo` do not count as other users.
     pub fn uid_of_other_owner(&self, folder: &Path) -> Option<u32> {
         let uid = self.uid?;
-        let sudo = self.var("SUDO_UID");
-        let sudo = sudo.filter(|_| uid == ROOT_UID && !self.from_dotenv.contains("SUDO_UID"));
-        let sudo = sudo.and_then(|sudo| sudo.parse::<u32>().ok());
-        let owner = |path: &Path| fs::symlink_metadata(path).map(|found| found.uid()).ok();
-        let is_foreign = |owner: &u32| ![uid, ROOT_UID].contains(owner) && Some(*owner) != sudo;
-        let used = PROJECT_ENTRIES.iter().map(|name| folder.join(name));
-        let found: Vec<u32> = used.filter_map(|path| owner(&path)).collect();
+        let sudo_uid = self.var("SUDO_UID");
+        let sudo_uid =
+            sudo_uid.filter(|_| uid == ROOT_UID && !self.from_dotenv.contains("SUDO_UID"));
+        let sudo_uid = sudo_uid.and_then(|sudo_uid| sudo_uid.parse::<u32>().ok());
+        let owner_uid =
+            |path: &Path| fs::symlink_metadata(path).map(|metadata| metadata.uid()).ok();
+        let is_foreign = |owner: &u32| ![uid, ROOT_UID].contains(owner) && Some(*owner) != sudo_uid;
+        let paths = PROJECT_ENTRIES.iter().map(|name| folder.join(name));
+        let owners: Vec<u32> = paths.filter_map(|path| owner_uid(&path)).collect();
         // An empty folder of another user is allowed.
-        let folder = owner(folder).filter(|_| !found.is_empty());
-        found.into_iter().chain(folder).find(is_foreign)
+        let folder = owner_uid(folder).filter(|_| !owners.is_empty());
+        owners.into_iter().chain(folder).find(is_foreign)
     }
 
     /// Returns the path of the user's configuration file, which may not exist. `None` means that
@@ -100,7 +102,7 @@ impl ProcessEnv {
 
     /// Returns a path for messages: relative to the working directory if the path is inside it.
     pub fn display_path(&self, path: &Path) -> PathBuf {
-        let below = path.strip_prefix(&self.cwd).ok();
-        below.unwrap_or(path).to_path_buf()
+        let relative = path.strip_prefix(&self.cwd).ok();
+        relative.unwrap_or(path).to_path_buf()
     }
 }

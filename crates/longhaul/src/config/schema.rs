@@ -176,20 +176,22 @@ pub enum SettingPathKind {
 
 /// Finds out whether a path is a setting, a table or unknown.
 pub fn lookup_setting_path(setting_path: &[&str]) -> SettingPathKind {
-    let mut found = SettingPathKind::Unknown;
+    let mut kind = SettingPathKind::Unknown;
     for key in SETTING_KEYS {
         let pattern: Vec<&str> = key.path.split('.').collect();
-        let alike = pattern.iter().zip(setting_path);
-        let fits = alike.clone().all(|(want, have)| path_segment_matches(want, have));
-        if !fits || pattern.len() < setting_path.len() {
+        let pairs = pattern.iter().zip(setting_path);
+        let is_match = pairs
+            .clone()
+            .all(|(segment_pattern, segment)| path_segment_matches(segment_pattern, segment));
+        if !is_match || pattern.len() < setting_path.len() {
             continue;
         }
         if pattern.len() == setting_path.len() {
             return SettingPathKind::Key(key);
         }
-        found = SettingPathKind::Table;
+        kind = SettingPathKind::Table;
     }
-    found
+    kind
 }
 
 fn path_segment_matches(segment_pattern: &str, segment: &str) -> bool {
@@ -204,10 +206,13 @@ pub fn sibling_setting_paths(setting_path: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for key in SETTING_KEYS {
         let pattern: Vec<&str> = key.path.split('.').collect();
-        let beside = pattern.len() > parents.len()
-            && pattern.iter().zip(parents).all(|(want, have)| path_segment_matches(want, have));
+        let is_sibling = pattern.len() > parents.len()
+            && pattern
+                .iter()
+                .zip(parents)
+                .all(|(segment_pattern, segment)| path_segment_matches(segment_pattern, segment));
         let name = pattern.get(parents.len()).copied().unwrap_or("*");
-        if beside && name != "*" {
+        if is_sibling && name != "*" {
             let key_path = parents.iter().chain([&name]).copied().collect::<Vec<_>>();
             names.push(key_path.join("."));
         }
@@ -220,14 +225,14 @@ impl SettingKey {
     /// Returns the name of the environment variable for the setting. `None` means that there is
     /// none, because the path contains `*`.
     pub fn env_var_name(&self) -> Option<String> {
-        let own = ENV_NAME_OVERRIDES.iter().find(|(path, _)| *path == self.path);
-        own.map(|(_, name)| (*name).to_owned()).or_else(|| self.derived_env_var_name())
+        let name_override = ENV_NAME_OVERRIDES.iter().find(|(path, _)| *path == self.path);
+        name_override.map(|(_, name)| (*name).to_owned()).or_else(|| self.derived_env_var_name())
     }
 
     /// Returns the name of the environment variable that is derived from the setting's path, even
     /// if the setting has another variable. `None` means that the path contains `*`.
     pub(crate) fn derived_env_var_name(&self) -> Option<String> {
-        let made = || format!("LONGHAUL_{}", self.path.to_uppercase().replace('.', "_"));
-        (!self.path.contains('*')).then(made)
+        let env_name = || format!("LONGHAUL_{}", self.path.to_uppercase().replace('.', "_"));
+        (!self.path.contains('*')).then(env_name)
     }
 }

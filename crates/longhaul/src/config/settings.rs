@@ -110,8 +110,8 @@ impl Config {
     /// Returns the location of a file that a setting names. A relative path is resolved below the
     /// root without following symbolic links. Only the user can choose a path outside the root.
     pub(crate) fn resolve_configured_path(&self, path: &Path) -> FileLocation {
-        let below = FileLocation::below_root(&self.root, path);
-        below.unwrap_or_else(|| FileLocation::Anywhere(self.root.join(path)))
+        let location = FileLocation::below_root(&self.root, path);
+        location.unwrap_or_else(|| FileLocation::Anywhere(self.root.join(path)))
     }
 
     /// Returns the location of the store. A relative path is resolved below the root.
@@ -170,18 +170,18 @@ impl Config {
 
     /// Returns the default limits for runs whose agent and task set none.
     pub fn run_policy_defaults(&self) -> RunPolicyDefaults {
-        let small = |path| self.integer(path).map(saturating_u32);
+        let integer_u32 = |path| self.integer(path).map(saturating_u32);
         let duration = |path| self.duration(path).unwrap_or_default();
         RunPolicyDefaults {
             budget: Budget {
                 micro_usd: self.float("budget.usd").map(usd_to_micros),
                 tokens: self.integer("budget.tokens"),
-                turns: small("budget.turns"),
+                turns: integer_u32("budget.turns"),
                 active: self.duration("budget.active_time"),
                 warn_percent: fraction_to_percent(self.float("budget.warn_at").unwrap_or_default()),
             },
             retry: RetryPolicy {
-                max_retries: small("retry.max_retries").unwrap_or_default(),
+                max_retries: integer_u32("retry.max_retries").unwrap_or_default(),
                 initial_delay: duration("retry.initial_delay"),
                 max_delay: duration("retry.max_delay"),
                 multiplier_percent: factor_to_percent(
@@ -191,7 +191,7 @@ impl Config {
                 hard_timeout: self.duration("retry.hard_timeout"),
                 outage: duration("retry.outage"),
             },
-            lane_depth_max: small("lanes.depth").unwrap_or_default(),
+            lane_depth_max: integer_u32("lanes.depth").unwrap_or_default(),
             collect_window: duration("lanes.collect"),
         }
     }
@@ -214,8 +214,9 @@ impl Config {
     /// A price override is invalid.
     pub fn price_table(&self) -> Result<PriceTable, PriceError> {
         let mut prices = PriceTable::load_built_in()?;
-        for (model, (own, _)) in price_overrides::collect_price_overrides(&self.settings) {
-            prices.set_price_override(model, own)?;
+        for (model, (price_override, _)) in price_overrides::collect_price_overrides(&self.settings)
+        {
+            prices.set_price_override(model, price_override)?;
         }
         Ok(prices)
     }
@@ -283,24 +284,24 @@ impl Config {
 
     /// Returns the boolean of the setting at this path, or `false` if the setting is unset.
     pub fn boolean(&self, setting_path: &str) -> bool {
-        let set = self.settings.get(setting_path).map(|setting| &setting.value);
-        matches!(set, Some(SettingValue::Boolean(true)))
+        let value = self.settings.get(setting_path).map(|setting| &setting.value);
+        matches!(value, Some(SettingValue::Boolean(true)))
     }
 
     /// Returns the integer of the setting at this path. `None` means that the setting is unset.
     pub fn integer(&self, setting_path: &str) -> Option<u64> {
-        let SettingValue::Integer(whole) = &self.settings.get(setting_path)?.value else {
+        let SettingValue::Integer(integer) = &self.settings.get(setting_path)?.value else {
             return None;
         };
-        Some(*whole)
+        Some(*integer)
     }
 
     /// Returns the number of the setting at this path. `None` means that the setting is unset.
     pub fn float(&self, setting_path: &str) -> Option<f64> {
-        let SettingValue::Float(real) = &self.settings.get(setting_path)?.value else {
+        let SettingValue::Float(float) = &self.settings.get(setting_path)?.value else {
             return None;
         };
-        Some(*real)
+        Some(*float)
     }
 
     /// Returns the duration of the setting at this path. `None` means that the setting is unset.

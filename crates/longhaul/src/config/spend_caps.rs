@@ -37,7 +37,7 @@ pub(crate) fn parse_spend_caps(caps: &Json) -> Result<Vec<SpendCap>, String> {
             Some(table) => parse_spend_cap(table),
             None => Err("write a table".to_owned()),
         };
-        cap.map_err(|why| format!("cap {}: {why}", index + 1))
+        cap.map_err(|reason| format!("cap {}: {reason}", index + 1))
     });
     let caps = caps.collect::<Result<Vec<_>, _>>()?;
     SpendCaps::new(caps.clone())?;
@@ -97,8 +97,8 @@ fn parse_optional_text(table: &Map<String, Json>, key: &str) -> Result<Option<St
     let Some(value) = table.get(key) else {
         return Ok(None);
     };
-    let fits = |text: &&str| !text.trim().is_empty() && text.len() <= PATTERN_BYTES_MAX;
-    match value.as_str().filter(fits) {
+    let is_valid = |text: &&str| !text.trim().is_empty() && text.len() <= PATTERN_BYTES_MAX;
+    match value.as_str().filter(is_valid) {
         Some(text) => Ok(Some(text.to_owned())),
         None => Err(format!("`{key}` must be a text of at most {PATTERN_BYTES_MAX} bytes")),
     }
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn an_invalid_cap_is_an_error_that_says_why() {
-        for (cap, why) in [
+        for (cap, expected) in [
             ("3", "under `[[caps]]`"),
             ("[3]", "cap 1: write a table"),
             (r#"[{ usd = 1.0 }]"#, "`window` is missing"),
@@ -213,7 +213,7 @@ mod tests {
             (r#"[{ window = "day", runs = 1 }, { window = "day", runs = 0 }]"#, "cap 2: "),
         ] {
             let error = parse_caps_text(cap).unwrap_err();
-            assert!(error.contains(why), "{cap}: {error}");
+            assert!(error.contains(expected), "{cap}: {error}");
         }
         let many = vec![r#"{ window = "day", runs = 1 }"#; CAPS_MAX + 1].join(", ");
         assert!(parse_caps_text(&format!("[{many}]")).unwrap_err().contains("at most 32"));

@@ -70,8 +70,8 @@ impl SettingValue {
     pub fn redacted_json(&self) -> Json {
         match self {
             Self::Text(text) => Json::from(redact_password(text)),
-            Self::Integer(whole) => Json::from(*whole),
-            Self::Float(real) => Json::from(*real),
+            Self::Integer(integer) => Json::from(*integer),
+            Self::Float(float) => Json::from(*float),
             Self::Boolean(flag) => Json::from(*flag),
             Self::Duration(value) => Json::from(duration::format_duration(*value)),
             Self::TextList(texts) => texts.iter().map(|text| redact_password(text)).collect(),
@@ -99,9 +99,9 @@ pub(crate) fn redact_password(text: &str) -> String {
     if let Some((scheme, rest)) = text.split_once("://") {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path_and_query) = rest.split_at(end);
-        let masked_authority = authority.rsplit_once('@').map(|(who, host)| {
-            let user = who.split_once(':').map(|(user, _)| format!("{user}:***"));
-            format!("{}@{host}", user.as_deref().unwrap_or(who))
+        let masked_authority = authority.rsplit_once('@').map(|(user_info, host)| {
+            let user = user_info.split_once(':').map(|(user, _)| format!("{user}:***"));
+            format!("{}@{host}", user.as_deref().unwrap_or(user_info))
         });
         let masked_authority = masked_authority.as_deref().unwrap_or(authority);
         redacted = format!("{scheme}://{masked_authority}{path_and_query}");

@@ -109,8 +109,8 @@ impl SettingValueKind {
             NodeValue::Text(text) => {
                 self.invalid_value_message(&format!("\"{}\"", redact_password(text)))
             }
-            NodeValue::Integer(whole) => self.invalid_value_message(&whole.to_string()),
-            NodeValue::Float(real) => self.invalid_value_message(&real.to_string()),
+            NodeValue::Integer(integer) => self.invalid_value_message(&integer.to_string()),
+            NodeValue::Float(float) => self.invalid_value_message(&float.to_string()),
             NodeValue::Boolean(flag) => self.invalid_value_message(&flag.to_string()),
             NodeValue::List(_) | NodeValue::Table(_) | NodeValue::Null => {
                 self.invalid_value_message(node.type_name())
@@ -153,15 +153,16 @@ impl SettingValueKind {
     /// Converts a parsed node to a value of this kind. `Ok(None)` means that the node has the wrong
     /// type; an error is a message for other problems.
     fn try_convert_node(self, node: &Node) -> Result<Option<SettingValue>, String> {
-        let text = |fits: fn(&str) -> bool| node.as_text().filter(|text| fits(text));
-        let own =
-            |fits: fn(&str) -> bool| text(fits).map(|text| SettingValue::Text(text.to_owned()));
+        let text = |is_valid: fn(&str) -> bool| node.as_text().filter(|text| is_valid(text));
+        let text_value = |is_valid: fn(&str) -> bool| {
+            text(is_valid).map(|text| SettingValue::Text(text.to_owned()))
+        };
         Ok(match self {
-            Self::Text => own(|text| !text.trim().is_empty()),
-            Self::Url => own(is_http_url),
-            Self::StoreUrl => own(is_store_url),
-            Self::HostPort => own(is_host_port),
-            Self::EnvName => own(is_env_name),
+            Self::Text => text_value(|text| !text.trim().is_empty()),
+            Self::Url => text_value(is_http_url),
+            Self::StoreUrl => text_value(is_store_url),
+            Self::HostPort => text_value(is_host_port),
+            Self::EnvName => text_value(is_env_name),
             Self::HeaderValue => {
                 text(is_header_value).map(|text| SettingValue::Secret(SecretText::new(text)))
             }
@@ -169,7 +170,7 @@ impl SettingValueKind {
                 Some(text) if !choices.contains(&text) => {
                     return Err(suggest::unknown_name_message("value", text, choices));
                 }
-                Some(_) | None => own(|_| true),
+                Some(_) | None => text_value(|_| true),
             },
             Self::TextList => Self::Text.parse_list(node)?,
             Self::EnvNames => match text(is_env_name) {
@@ -192,9 +193,10 @@ impl SettingValueKind {
                 parse_spend_caps(&caps)?;
                 Some(SettingValue::Any(caps))
             }
-            Self::Unsupported(what) => {
+            Self::Unsupported(feature) => {
                 return Err(format!(
-                    "the setting has no effect, because {what} are not supported by this build yet: remove it"
+                    "the setting has no effect, because {feature} are not supported by this build \
+                     yet: remove it"
                 ));
             }
         })
@@ -221,18 +223,18 @@ fn parse_boolean(node: &Node) -> Option<SettingValue> {
 }
 
 fn parse_integer(node: &Node, min: i128) -> Option<SettingValue> {
-    let NodeValue::Integer(whole) = node.value else {
+    let NodeValue::Integer(integer) = node.value else {
         return None;
     };
     // The maximum is 2^53, which is enough for token counts. All other counts are smaller.
-    let fits = (min..=1 << 53).contains(&whole);
-    let whole = u64::try_from(whole).ok().filter(|_| fits);
-    whole.map(SettingValue::Integer)
+    let is_in_range = (min..=1 << 53).contains(&integer);
+    let integer = u64::try_from(integer).ok().filter(|_| is_in_range);
+    integer.map(SettingValue::Integer)
 }
 
 fn parse_number(node: &Node, range: RangeInclusive<f64>) -> Option<SettingValue> {
-    let real = node.as_number().filter(|real| range.contains(real));
-    real.map(SettingValue::Float)
+    let number = node.as_number().filter(|number| range.contains(number));
+    number.map(SettingValue::Float)
 }
 
 fn parse_duration(node: &Node, min: u64) -> Option<SettingValue> {
@@ -267,6 +269,6 @@ fn is_header_value(text: &str) -> bool {
 }
 
 fn is_env_name(text: &str) -> bool {
-    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    starts && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    let has_valid_start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    has_valid_start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

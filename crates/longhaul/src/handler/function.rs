@@ -59,9 +59,9 @@ impl Handler {
         T: Serialize + 'static,
     {
         let function = move |request, progress| -> BoxFuture<'static, _> {
-            let called = function(request, progress);
+            let future = function(request, progress);
             Box::pin(async move {
-                let value = called.await?;
+                let value = future.await?;
                 match (&value as &dyn Any).downcast_ref::<Response>() {
                     Some(response) => encode_run_output(response.run_output()?),
                     None => encode_handler_value(&value),

@@ -69,7 +69,7 @@ fn encode_result_with_prefix(
     // Checked in a form as deep as that which `finish` receives: a result that can't be parsed then
     // must fail now.
     serde_json::from_str::<Value>(&result_object)
-        .map_err(|why| HandlerError::permanent(format!("the result can't be stored: {why}")))?;
+        .map_err(|error| HandlerError::permanent(format!("the result can't be stored: {error}")))?;
     Ok(EncodedHandlerResult(result_object))
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn decode_handler_result(result: &str) -> Result<DecodedHandlerResult
         return Ok(DecodedHandlerResult::Value(json));
     }
     let json = json(RESPONSE_PREFIX).ok_or_else(|| "it has an unknown format".to_owned())?;
-    let output = serde_json::from_str(json).map_err(|why| why.to_string())?;
+    let output = serde_json::from_str(json).map_err(|error| error.to_string())?;
     Ok(DecodedHandlerResult::Response(Box::new(output)))
 }
 
@@ -102,17 +102,17 @@ pub(crate) struct JournaledHandlerCalls {
 impl JournaledHandlerCalls {
     /// Reads the calls from the journal of a run.
     pub(crate) async fn read_journal(store: &dyn Store, run: RunId) -> Result<Self, StoreError> {
-        let mut found = Self::default();
+        let mut calls = Self::default();
         let mut after = Seq::START;
         loop {
             let limit = PAGE_SIZE;
             let page = store.read_journal(JournalReadRequest { run, after, limit }).await?;
             let Some(last) = page.entries.last() else {
-                return Ok(found);
+                return Ok(calls);
             };
             after = last.seq;
             for entry in page.entries {
-                found.apply_event(entry.event);
+                calls.apply_event(entry.event);
             }
         }
     }
@@ -130,11 +130,11 @@ impl JournaledHandlerCalls {
                 self.started.insert(started.call);
             }
             // Only the first result: `finish` completes as a call too.
-            Event::ToolCompleted(ended) => _ = self.result.get_or_insert(ended.output),
+            Event::ToolCompleted(completed) => _ = self.result.get_or_insert(completed.output),
             // A call that a message or a timeout interrupted or prevented is made again: a function
             // can't read messages.
-            Event::ToolFailed(ended) if self.started.contains(&ended.call) => {
-                self.failure = Some(ended.output);
+            Event::ToolFailed(failed) if self.started.contains(&failed.call) => {
+                self.failure = Some(failed.output);
             }
             _ => {}
         }

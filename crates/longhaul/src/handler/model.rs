@@ -40,12 +40,12 @@ impl HandlerModel {
         &self,
         request: &ModelRequest,
     ) -> Result<(Block, Option<RunOutput>), Failure> {
-        let read = JournaledHandlerCalls::read_journal(&*self.store, request.run).await;
-        let journaled = read.map_err(store_error_to_failure)?;
+        let journaled = JournaledHandlerCalls::read_journal(&*self.store, request.run).await;
+        let journaled = journaled.map_err(store_error_to_failure)?;
         if let Some(output) = journaled.result {
             let result = self.full_output_text(output).await.map_err(store_error_to_failure)?;
-            return final_reply_block_and_run_output(&result).map_err(|why| {
-                let message = format!("the handler's result can't be read: {why}");
+            return final_reply_block_and_run_output(&result).map_err(|reason| {
+                let message = format!("the handler's result can't be read: {reason}");
                 Failure::new(FailureClass::HandlerFailed, message)
             });
         }
@@ -64,11 +64,11 @@ impl HandlerModel {
     /// Returns the full text of a tool output. If the output was truncated, the full text is read
     /// from a blob in the store.
     async fn full_output_text(&self, output: ToolOutput) -> Result<String, StoreError> {
-        let stored = match output.full {
-            Some(full) => self.records.blob(full.hash).await?,
+        let blob = match output.full {
+            Some(blob_ref) => self.records.blob(blob_ref.hash).await?,
             None => None,
         };
-        Ok(match stored {
+        Ok(match blob {
             Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             None => join_text_parts(&output.content),
         })
@@ -81,7 +81,7 @@ fn final_reply_block_and_run_output(result: &str) -> Result<(Block, Option<RunOu
     match decode_handler_result(result)? {
         DecodedHandlerResult::Value(output_json) => {
             let finish_input = RawJson::parse(format!("{FINISH_PREFIX}{output_json}}}"));
-            Ok((new_tool_call(FINISH_TOOL, finish_input.map_err(|why| why.to_string())?), None))
+            Ok((new_tool_call(FINISH_TOOL, finish_input.map_err(|error| error.to_string())?), None))
         }
         DecodedHandlerResult::Response(output) => {
             let block = TextBlock { text: output.text.as_str().into(), extra: None };

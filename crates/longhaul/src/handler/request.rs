@@ -58,8 +58,8 @@ impl HandlerRequest {
     /// # Errors
     /// The input does not have this type, or is nested too deeply.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
-        serde_json::from_str(self.input.as_str()).map_err(|why| {
-            HandlerError::permanent(format!("the input does not have the expected type: {why}"))
+        serde_json::from_str(self.input.as_str()).map_err(|error| {
+            HandlerError::permanent(format!("the input does not have the expected type: {error}"))
         })
     }
 }

@@ -45,8 +45,8 @@ impl Response {
         match (0.0..=1.0).contains(&confidence) {
             true => self.output.confidence = Some((confidence * 100.0).round() as u8),
             false => {
-                let why = format!("the confidence is {confidence}, but must be from 0 to 1");
-                self.error.get_or_insert(why);
+                let message = format!("the confidence is {confidence}, but must be from 0 to 1");
+                self.error.get_or_insert(message);
             }
         }
         self
@@ -67,8 +67,8 @@ impl Response {
     ) -> Option<RawJson> {
         match serde_json::to_string(value).and_then(RawJson::parse) {
             Ok(json) => Some(json),
-            Err(why) => {
-                self.error.get_or_insert(format!("{part_name} can't be stored: {why}"));
+            Err(error) => {
+                self.error.get_or_insert(format!("{part_name} can't be stored: {error}"));
                 None
             }
         }
@@ -77,7 +77,9 @@ impl Response {
     /// Returns the output of the run, or the first error of a builder method.
     pub(crate) fn run_output(&self) -> Result<&RunOutput, HandlerError> {
         match &self.error {
-            Some(why) => Err(HandlerError::permanent(format!("the response is invalid: {why}"))),
+            Some(reason) => {
+                Err(HandlerError::permanent(format!("the response is invalid: {reason}")))
+            }
             None => Ok(&self.output),
         }
     }

@@ -65,12 +65,12 @@ impl HandlerThreadRunner {
             run,
             call: Some(RunningHandlerCall { result, _abort: abort }),
         };
-        let ended = match &mut guard.call {
+        let outcome = match &mut guard.call {
             Some(call) => (&mut call.result).await,
             None => return Err(HandlerCallError::NoResult),
         };
         guard.call = None;
-        match ended {
+        match outcome {
             Ok(HandlerCallOutcome::Returned(value)) => Ok(value),
             Ok(HandlerCallOutcome::Panicked(payload)) => Err(HandlerCallError::Panicked(payload)),
             Ok(HandlerCallOutcome::Aborted) | Err(_) => Err(HandlerCallError::NoResult),
@@ -101,9 +101,9 @@ impl HandlerThreadRunner {
                 handler, %run,
                 "the handler was aborted, but does not yield: its thread is blocked until it returns"
             );
-            let stuck = counters.count_stuck_handler();
+            let stuck_guard = counters.count_stuck_handler();
             _ = result.await;
-            drop(stuck);
+            drop(stuck_guard);
             tracing::warn!(handler, %run, "the aborted handler has returned late; its result is dropped");
         };
         watchers.spawn_on(watcher, &runtime);
@@ -142,9 +142,9 @@ fn spawn_call_thread<T: Send + 'static>(
                 value = call => HandlerCallOutcome::Returned(value),
             }
         };
-        let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(call)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(call)));
         // Nobody waits for the result of an aborted call.
-        _ = sender.send(ended.unwrap_or_else(HandlerCallOutcome::Panicked));
+        _ = sender.send(outcome.unwrap_or_else(HandlerCallOutcome::Panicked));
     };
     Builder::new().name(THREAD_NAME.to_owned()).spawn(run_call)?;
     Ok(result)

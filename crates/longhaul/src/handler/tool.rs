@@ -40,21 +40,21 @@ impl HandlerTool {
         &self,
         ctx: &ToolContext,
     ) -> Result<HandlerRequest, ToolFailure> {
-        let read = JournaledHandlerCalls::read_journal(&*self.store, ctx.run).await;
-        let journaled = read.map_err(|error| ToolFailure::transient(error.to_string()))?;
+        let journaled = JournaledHandlerCalls::read_journal(&*self.store, ctx.run).await;
+        let journaled = journaled.map_err(|error| ToolFailure::transient(error.to_string()))?;
         // If the task named another model, that model would make this call.
         let is_own =
             |agent: &AgentName, model: Option<&String>| *agent == self.agent && model.is_none();
         match journaled.task {
             Some(task) if is_own(&task.agent, task.model.as_ref()) => {
-                let (first_run, earlier) = match task.retry_of {
+                let (first_run, earlier_attempts) = match task.retry_of {
                     Some(retried) => (retried.first_run_of_task(), retried.attempts),
                     None => (ctx.run, 0),
                 };
                 Ok(HandlerRequest {
                     run: ctx.run,
                     input: task.input,
-                    attempt: earlier.saturating_add(journaled.starts.max(1)),
+                    attempt: earlier_attempts.saturating_add(journaled.starts.max(1)),
                     key: first_run.to_string(),
                     kind: task.kind,
                     actor: task.actor,

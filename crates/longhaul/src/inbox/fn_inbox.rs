@@ -100,14 +100,14 @@ async fn call_closure_on_own_thread(
         return Err("the closure has not returned from an earlier call".into());
     }
     let guard = ExclusiveCallGuard(Arc::clone(is_called));
-    let (done, returned) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new().name("longhaul-inbox".to_owned()).spawn(move || {
         let result = catch_unwind(AssertUnwindSafe(call));
         drop(guard);
         // The worker may have stopped waiting.
-        _ = done.send(result.is_ok());
+        _ = sender.send(result.is_ok());
     })?;
-    match returned.await {
+    match receiver.await {
         Ok(true) => Ok(()),
         Ok(false) | Err(_) => Err("the closure panicked".into()),
     }

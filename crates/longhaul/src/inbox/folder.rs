@@ -115,8 +115,8 @@ impl FolderInbox {
         result: Vec<u8>,
     ) -> Result<(), InboxError> {
         let (scanner, id) = (Arc::clone(&self.scanner), id.to_owned());
-        let ended = move || scanner.files.move_claimed_file(&id, end, &result);
-        Ok(tokio::task::spawn_blocking(ended).await??)
+        let move_file = move || scanner.files.move_claimed_file(&id, end, &result);
+        Ok(tokio::task::spawn_blocking(move_file).await??)
     }
 }
 
@@ -226,14 +226,14 @@ impl InboxFolderScanner {
     ) -> io::Result<()> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.monotonic_time();
-        let mut before = std::mem::take(&mut *seen);
+        let mut previous = std::mem::take(&mut *seen);
         let mut claimed = 0;
         for WaitingFile { name, stamp } in self.files.waiting_files()? {
-            let old = before.remove(&name).filter(|old| old.stamp == stamp);
+            let old = previous.remove(&name).filter(|old| old.stamp == stamp);
             let new = ScannedFile { stamp, unchanged_since: now, is_reported: false };
             let mut file = old.unwrap_or(new);
-            let unchanged = now.0.saturating_sub(file.unchanged_since.0);
-            if unchanged >= SETTLE_TIME.0 && claimed < limit {
+            let unchanged_millis = now.0.saturating_sub(file.unchanged_since.0);
+            if unchanged_millis >= SETTLE_TIME.0 && claimed < limit {
                 let shown_name = name.to_string_lossy();
                 let new_name = unique_file_name(&shown_name, UuidV7Generator.next_id_bits());
                 match claim_file(&name, &new_name) {

@@ -167,23 +167,23 @@ impl InboxFolder {
     fn open_inbox_folder(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = sys::open(&self.base, flags, Mode::empty());
-        let opened = base.and_then(|base| {
+        let folder = base.and_then(|base| {
             self.folders_below_base.iter().try_fold(base, |folder, name| open_folder(&folder, name))
         });
-        opened.map_err(|errno| error_with_path(&self.inbox_path(), errno))
+        folder.map_err(|errno| error_with_path(&self.inbox_path(), errno))
     }
 
     /// Opens a subfolder of the inbox. Creates it if it is missing, since a person may have deleted
     /// it.
     fn open_subfolder(&self, root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-        let opened = match open_folder(root, name) {
+        let folder = match open_folder(root, name) {
             Err(Errno::NOENT) => match sys::mkdirat(root, name, Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => open_folder(root, name),
                 Err(errno) => Err(errno),
             },
-            opened => opened,
+            folder => folder,
         };
-        opened.map_err(|errno| error_with_path(&self.inbox_path().join(name), errno))
+        folder.map_err(|errno| error_with_path(&self.inbox_path().join(name), errno))
     }
 
     fn inbox_path(&self) -> PathBuf {
@@ -248,13 +248,13 @@ fn list_files(folder: &OwnedFd) -> io::Result<Vec<WaitingFile>> {
 
 /// Writes a file completely under a temporary name, syncs it and renames it.
 fn replace_file(folder: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let temporary = format!(".{name}.tmp");
+    let temp_name = format!(".{name}.tmp");
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = sys::openat(folder, &temporary, flags, Mode::from_raw_mode(0o644))?;
+    let handle = sys::openat(folder, &temp_name, flags, Mode::from_raw_mode(0o644))?;
     let mut file = File::from(handle);
     file.write_all(bytes)?;
     file.sync_all()?;
-    sys::renameat(folder, &temporary, folder, name)?;
+    sys::renameat(folder, &temp_name, folder, name)?;
     Ok(sys::fsync(folder)?)
 }

@@ -108,7 +108,8 @@ impl ClaimFilter {
     /// Whether the filter accepts a task of this type. `None` is a task without a type.
     pub fn accepts(&self, task_type: Option<&str>) -> bool {
         self.types.is_empty()
-            || task_type.is_some_and(|task_type| self.types.iter().any(|own| own == task_type))
+            || task_type
+                .is_some_and(|task_type| self.types.iter().any(|accepted| accepted == task_type))
     }
 }
 

@@ -80,13 +80,14 @@ pub async fn serve_inboxes(
             continue;
         };
         let (longhaul, inbox) = (longhaul.clone(), Arc::clone(inbox));
-        let served = Arc::new(ServedInbox { longhaul, inbox, name, types: types.to_vec() });
-        let (receiver, shutdown) = (Arc::clone(&served), shutdown.clone());
-        loops.spawn(async move { served.submit_tasks(&shutdown).await });
-        loops.spawn(async move { receiver.deliver_task_results().await });
+        let submitting_inbox =
+            Arc::new(ServedInbox { longhaul, inbox, name, types: types.to_vec() });
+        let (delivering_inbox, shutdown) = (Arc::clone(&submitting_inbox), shutdown.clone());
+        loops.spawn(async move { submitting_inbox.submit_tasks(&shutdown).await });
+        loops.spawn(async move { delivering_inbox.deliver_task_results().await });
     }
-    while let Some(ended) = loops.join_next().await {
-        if let Err(error) = ended {
+    while let Some(result) = loops.join_next().await {
+        if let Err(error) = result {
             tracing::error!(%error, "an inbox is not served any more");
         }
     }
@@ -133,7 +134,7 @@ impl ServedInbox {
                 waiting.extend(self.claim_new_tasks(free_places, &waiting).await);
             }
             let created = self.submit_waiting_tasks(waiting, &mut postponed).await;
-            let next = async {
+            let next_claim = async {
                 // There may be more tasks as soon as the worker has taken runs from the queue.
                 match free_places == 0 || created >= free_places {
                     true => self.wait_for_store_change(&mut *watch).await,
@@ -143,7 +144,7 @@ impl ServedInbox {
             tokio::select! {
                 biased;
                 () = shutdown.wait_for_drain() => return,
-                () = next => {}
+                () = next_claim => {}
             }
         }
     }
@@ -184,9 +185,10 @@ impl ServedInbox {
                 Vec::new()
             }
         };
-        let known: HashSet<&str> = waiting.iter().map(|waiting| waiting.task.id.as_str()).collect();
-        let new = tasks.into_iter().filter(|task| !known.contains(task.id.as_str()));
-        new.map(|task| UnsubmittedTask { task, is_reported: false }).collect()
+        let waiting_ids: HashSet<&str> =
+            waiting.iter().map(|waiting| waiting.task.id.as_str()).collect();
+        let new_tasks = tasks.into_iter().filter(|task| !waiting_ids.contains(task.id.as_str()));
+        new_tasks.map(|task| UnsubmittedTask { task, is_reported: false }).collect()
     }
 
     /// Submits claimed tasks as runs, and returns the number of new runs. Tasks that can't be
@@ -221,26 +223,30 @@ impl ServedInbox {
         full_lanes: &mut HashSet<LaneKey>,
     ) -> SubmissionOutcome {
         let InboxTask { id, task } = task;
-        let built = match task.clone().build() {
-            Ok(built) => built,
+        let engine_task = match task.clone().build() {
+            Ok(engine_task) => engine_task,
             Err(error) => {
                 return self
                     .report_task_failure(id, RunError::new(error.code(), error.to_string(), ""))
                     .await;
             }
         };
-        if let Some(lane) = built.lane.as_ref().filter(|lane| full_lanes.contains(*lane)) {
+        if let Some(lane) = engine_task.lane.as_ref().filter(|lane| full_lanes.contains(*lane)) {
             return SubmissionOutcome::Postponed(format!(
                 "an earlier task of the lane `{lane}` waits"
             ));
         }
         let source = TaskSource { inbox: self.name.clone(), id: id.clone() };
-        let submitter =
-            built.submitter.unwrap_or_else(|| TaskSource::outbox_endpoint_of_inbox(&self.name));
-        let built =
-            longhaul_engine::Task { source: Some(source), submitter: Some(submitter), ..built };
+        let submitter = engine_task
+            .submitter
+            .unwrap_or_else(|| TaskSource::outbox_endpoint_of_inbox(&self.name));
+        let engine_task = longhaul_engine::Task {
+            source: Some(source),
+            submitter: Some(submitter),
+            ..engine_task
+        };
         // Not by the `lane_busy` policy of the agent: each task has a run whose end is reported.
-        let outcome = match self.longhaul.submit_all(vec![built]).await {
+        let outcome = match self.longhaul.submit_all(vec![engine_task]).await {
             Ok(outcome) => outcome,
             Err(error) => return self.postpone_or_fail_refused_task(id, error, full_lanes).await,
         };
@@ -352,7 +358,7 @@ impl ServedInbox {
                 Ok(result) => result.map_err(|error| error.to_string()),
                 Err(_) => Err("the inbox panicked".to_owned()),
             },
-            () = self.sleep(CALL_TIMEOUT) => Err("the inbox did not answer in time".to_owned()),
+            () = self.sleep(CALL_TIMEOUT) => Err("the call of the inbox timed out".to_owned()),
         }
     }
 

@@ -56,22 +56,22 @@ pub(crate) fn expand_variables_set_in_env(
 fn expand_variables_with_fallback(
     text: &str,
     env: &Env,
-    unset: impl Fn(&str, Option<&str>) -> Result<String, ExpandVariablesError>,
+    fallback: impl Fn(&str, Option<&str>) -> Result<String, ExpandVariablesError>,
 ) -> Result<String, ExpandVariablesError> {
-    let mut whole = String::new();
+    let mut expanded = String::new();
     for piece in split_text_segments(text) {
         match piece {
-            TextSegment::Literal(plain) => whole.push_str(plain),
+            TextSegment::Literal(literal) => expanded.push_str(literal),
             TextSegment::Variable(name, default) => match env.var(name) {
-                Some(value) if whole.len() + value.len() > EXPANDED_BYTES_MAX => {
+                Some(value) if expanded.len() + value.len() > EXPANDED_BYTES_MAX => {
                     return Err(ExpandVariablesError::TooLong(name.to_owned()));
                 }
-                Some(value) => whole.push_str(value),
-                None => whole.push_str(&unset(name, default)?),
+                Some(value) => expanded.push_str(value),
+                None => expanded.push_str(&fallback(name, default)?),
             },
         }
     }
-    Ok(whole)
+    Ok(expanded)
 }
 
 /// Returns the names of the variables that a text contains.
@@ -85,8 +85,8 @@ pub fn referenced_variable_names(text: &str) -> impl Iterator<Item = &str> {
 fn split_text_segments(text: &str) -> Vec<TextSegment<'_>> {
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (text, 0);
-    while let Some(found) = rest[from..].find("${") {
-        let start = from + found;
+    while let Some(offset) = rest[from..].find("${") {
+        let start = from + offset;
         let Some((piece, end)) = parse_variable_reference(&rest[start..]) else {
             // A `${` without a valid variable is literal text.
             from = start + 2;
@@ -105,14 +105,15 @@ fn split_text_segments(text: &str) -> Vec<TextSegment<'_>> {
 /// in bytes.
 fn parse_variable_reference(text: &str) -> Option<(TextSegment<'_>, usize)> {
     let end = text.find('}')?;
-    let inside = text.get(2..end)?;
-    let (name, default) = match inside.split_once(":-") {
+    let reference = text.get(2..end)?;
+    let (name, default) = match reference.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
-        None => (inside, None),
+        None => (reference, None),
     };
-    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    (starts && name.chars().all(fits)).then_some((TextSegment::Variable(name, default), end + 1))
+    let has_valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    (has_valid_start && name.chars().all(is_name_char))
+        .then_some((TextSegment::Variable(name, default), end + 1))
 }
 
 #[cfg(test)]
@@ -122,13 +123,13 @@ mod tests {
 
     #[test]
     fn variables_are_expanded_and_missing_ones_are_named() {
-        let here = ProcessEnv {
+        let process_env = ProcessEnv {
             env: [("TOKEN", "t0k"), ("EMPTY", ""), ("DOLLAR", "${TOKEN}")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
             ..ProcessEnv::default()
         };
-        let env = Env::new(&here);
+        let env = Env::new(&process_env);
         for (text, expect) in [
             ("plain", Ok("plain")),
             ("", Ok("")),
@@ -146,10 +147,10 @@ mod tests {
             ("${1}${TOKEN}", Ok("${1}t0k")),
             ("näh ${TOKEN} ö", Ok("näh t0k ö")),
         ] {
-            let got = expand_variables(text, &env);
+            let result = expand_variables(text, &env);
             let expect = expect.map(str::to_owned);
             let expect = expect.map_err(|name| ExpandVariablesError::Missing(name.to_owned()));
-            assert_eq!(got, expect, "{text}");
+            assert_eq!(result, expect, "{text}");
         }
         let expanded = expand_variables_set_in_env("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
         assert_eq!(expanded.unwrap(), "at0k ${MISSING} ${EMPTY:-y}${1}");

@@ -69,13 +69,13 @@ impl McpFile {
             let problems = broken("the file is not UTF-8".to_owned());
             return Self { hash, problems, ..file };
         };
-        let read = parser::parse_mcp_file(&text);
+        let parsed = parser::parse_mcp_file(&text);
         Self {
             hash,
-            dotenv_values: referenced_dotenv_values(path, &read.servers),
-            servers: read.servers,
-            problems: read.problems,
-            notes: read.notes,
+            dotenv_values: referenced_dotenv_values(path, &parsed.servers),
+            servers: parsed.servers,
+            problems: parsed.problems,
+            notes: parsed.notes,
             ..file
         }
     }
@@ -98,8 +98,8 @@ impl McpFile {
     /// Returns the reason why there is no MCP server to use, as the end of a sentence. `None` means
     /// that there is at least one.
     pub fn no_servers_reason(&self) -> Option<String> {
-        if let Some(why) = self.unusable_reason() {
-            return Some(why);
+        if let Some(reason) = self.unusable_reason() {
+            return Some(reason);
         }
         if !self.servers.is_empty() {
             return None;
@@ -118,8 +118,8 @@ impl McpFile {
     /// # Errors
     /// There is no such server, or the file is invalid. The message says what to fix.
     pub fn find_server(&self, name: &str) -> Result<&McpServerConfig, String> {
-        if let Some(why) = self.unusable_reason() {
-            return Err(format!("{why}."));
+        if let Some(reason) = self.unusable_reason() {
+            return Err(format!("{reason}."));
         }
         let found = self.servers.iter().find(|server| server.name == name);
         found.ok_or_else(|| {
@@ -159,8 +159,8 @@ fn read_mcp_file(path: &Path) -> Result<Option<Vec<u8>>, String> {
 fn referenced_dotenv_values(path: &Path, servers: &[McpServerConfig]) -> Env {
     let root = path.parent().unwrap_or(path);
     let mut values = dotenv::load(root).unwrap_or_default().values;
-    let used = servers.iter().filter(|server| !server.disabled);
-    let transports = used.filter_map(|server| server.transport.as_ref());
+    let enabled = servers.iter().filter(|server| !server.disabled);
+    let transports = enabled.filter_map(|server| server.transport.as_ref());
     let names: BTreeSet<&str> = transports.flat_map(Transport::all_referenced_variables).collect();
     values.retain(|name, _| names.contains(name.as_str()));
     Env::from_vars(values)

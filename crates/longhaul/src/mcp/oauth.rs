@@ -54,8 +54,8 @@ fn parse_oauth_scopes(
 ) -> Option<Vec<String>> {
     let value = fields.get("scopes")?;
     let scopes: Vec<String> = parser.parse_field_value("oauth.scopes", value, "a list of texts")?;
-    let is_one = |scope: &String| !scope.is_empty() && !scope.contains(char::is_whitespace);
-    if scopes.len() > SCOPES_MAX || !scopes.iter().all(is_one) {
+    let is_valid_scope = |scope: &String| !scope.is_empty() && !scope.contains(char::is_whitespace);
+    if scopes.len() > SCOPES_MAX || !scopes.iter().all(is_valid_scope) {
         let message =
             format!("`oauth.scopes` allows at most {SCOPES_MAX} scopes, each without spaces");
         parser.add_problem(parser.position_of(value), &message);

@@ -53,56 +53,58 @@ pub(crate) struct ParsedMcpFile {
 /// Parses the text of `.mcp.json`.
 pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut read = ParsedMcpFile::default();
-    let whole: OrderedFields<'_> = match serde_json::from_str(text) {
-        Ok(whole) => whole,
+    let mut parsed = ParsedMcpFile::default();
+    let fields: OrderedFields<'_> = match serde_json::from_str(text) {
+        Ok(fields) => fields,
         Err(error) => {
             let position = Position { line: error.line().max(1), column: error.column().max(1) };
             let message = error.to_string();
             // The parser's message ends with the position, which is reported separately.
             let message = message.split(" at line ").next().unwrap_or_default();
-            read.problems.push(remark_escaped_to_one_line(Some(position), message));
-            return read;
+            parsed.problems.push(remark_escaped_to_one_line(Some(position), message));
+            return parsed;
         }
     };
     let index = PositionIndex::for_text(text);
     let mut servers = None;
-    for (key, value) in whole.0 {
-        let at = Some(index.position_of_slice(value.get()));
+    for (key, value) in fields.0 {
+        let position = Some(index.position_of_slice(value.get()));
         match key.as_str() {
             "mcpServers" if servers.is_some() => {
-                read.problems.push(remark_escaped_to_one_line(at, "duplicate key `mcpServers`"));
+                parsed
+                    .problems
+                    .push(remark_escaped_to_one_line(position, "duplicate key `mcpServers`"));
             }
             "mcpServers" => servers = Some(value),
             _ => {
                 let message = suggest::unknown_name_message("key", &key, &["mcpServers"]);
-                read.notes.push(remark_escaped_to_one_line(at, &message));
+                parsed.notes.push(remark_escaped_to_one_line(position, &message));
             }
         }
     }
     let Some(servers) = servers else {
         let message = "`mcpServers` is missing: write { \"mcpServers\": { \"NAME\": { \"command\": \"...\" } } }";
-        read.problems.push(remark_escaped_to_one_line(None, message));
-        return read;
+        parsed.problems.push(remark_escaped_to_one_line(None, message));
+        return parsed;
     };
     let Ok(servers) = serde_json::from_str::<OrderedFields<'_>>(servers.get()) else {
         let message = format!("`mcpServers` must be an object, but is {}", json_type_name(servers));
-        read.problems.push(remark_escaped_to_one_line(
+        parsed.problems.push(remark_escaped_to_one_line(
             Some(index.position_of_slice(servers.get())),
             &message,
         ));
-        return read;
+        return parsed;
     };
     if servers.0.len() > SERVERS_MAX {
         let message =
             format!("the file lists {} servers, but the maximum is {SERVERS_MAX}", servers.0.len());
-        read.problems.push(remark_escaped_to_one_line(None, &message));
-        return read;
+        parsed.problems.push(remark_escaped_to_one_line(None, &message));
+        return parsed;
     }
     for (name, value) in servers.0 {
-        parse_and_add_server(&index, &name, value, &mut read);
+        parse_and_add_server(&index, &name, value, &mut parsed);
     }
-    read
+    parsed
 }
 
 /// Parses the definition of one server and adds it to the parsed file.
@@ -112,29 +114,29 @@ fn parse_and_add_server(
     value: &RawValue,
     parsed: &mut ParsedMcpFile,
 ) {
-    let at = index.position_of_slice(value.get());
+    let position = index.position_of_slice(value.get());
     if let Some(message) = server_name_error(name) {
-        parsed.problems.push(remark_escaped_to_one_line(Some(at), &message));
+        parsed.problems.push(remark_escaped_to_one_line(Some(position), &message));
         return;
     }
     if let Some(first) = parsed.servers.iter_mut().find(|existing| existing.name == name) {
         // Duplicate names are an error: the user could approve one server, and the other could be
         // started.
         let message = format!("the server `{name}` is defined twice, first at {}", first.position);
-        first.problems.push(remark_escaped_to_one_line(Some(at), &message));
+        first.problems.push(remark_escaped_to_one_line(Some(position), &message));
         return;
     }
     let mut parser = McpServerParser { index, name, problems: Vec::new(), notes: Vec::new() };
-    let server = parser.parse_server(at, value);
+    let server = parser.parse_server(position, value);
     let (problems, notes) = (parser.problems, parser.notes);
     parsed.notes.extend(notes);
     parsed.servers.push(McpServerConfig { problems, ..server });
 }
 
 fn server_name_error(name: &str) -> Option<String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-    let is_good = (1..=NAME_MAX).contains(&name.len()) && name.chars().all(fits);
-    (!is_good).then(|| {
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    let is_valid = (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_name_char);
+    (!is_valid).then(|| {
         let name: String = name.chars().take(NAME_MAX).collect();
         format!(
             "{name:?} is not a valid server name: use letters, digits, `_` and `-`, {NAME_MAX} at most"
@@ -163,7 +165,7 @@ impl<'a> McpServerParser<'a> {
     }
 
     fn parse_transport(&mut self, position: Position, fields: &Object<'a>) -> Option<Transport> {
-        let has = |key: &str| fields.contains_key(key);
+        let has_key = |key: &str| fields.contains_key(key);
         let kind = match fields.get("type") {
             Some(value) => {
                 Some(self.parse_field_value::<String>("type", value, "\"stdio\" or \"http\"")?)
@@ -171,11 +173,11 @@ impl<'a> McpServerParser<'a> {
             None => None,
         };
         let is_http = match kind.as_deref() {
-            None if has("command") && has("url") => {
+            None if has_key("command") && has_key("url") => {
                 self.add_problem(position, "`command` and `url` are both set: write one of them");
                 return None;
             }
-            None => has("url"),
+            None => has_key("url"),
             Some("stdio") => false,
             Some("http" | "streamable-http" | "streamableHttp") => true,
             Some("sse") => {
@@ -244,27 +246,33 @@ impl<'a> McpServerParser<'a> {
             None => None,
         };
         // A line break in a name could be mistaken for another entry when it is shown.
-        let strange = |c: char| c == '=' || c.is_control();
-        let is_name = |name: &str| !name.is_empty() && !name.contains(strange);
+        let is_forbidden_char = |c: char| c == '=' || c.is_control();
+        let is_name = |name: &str| !name.is_empty() && !name.contains(is_forbidden_char);
         let env = self.parse_text_map(fields, "env", is_name)?;
         Some(Transport::Stdio { command, args, env, cwd })
     }
 
     fn parse_http_transport(&mut self, url: &RawValue, fields: &Object<'a>) -> Option<Transport> {
-        let url_at = self.position_of(url);
+        let url_position = self.position_of(url);
         let url: String = self.parse_field_value("url", url, "a URL such as https://HOST/mcp")?;
         // A URL that starts with a variable is checked after expansion.
-        let is_address = ["http://", "https://", "${"].iter().any(|start| url.starts_with(start));
-        if !is_address {
-            self.add_problem(url_at, "`url` is not valid: write a URL such as https://HOST/mcp");
+        let is_url = ["http://", "https://", "${"].iter().any(|start| url.starts_with(start));
+        if !is_url {
+            self.add_problem(
+                url_position,
+                "`url` is not valid: write a URL such as https://HOST/mcp",
+            );
             return None;
         }
         if url.contains(char::is_control) {
-            self.add_problem(url_at, "`url` contains a line break or another control character");
+            self.add_problem(
+                url_position,
+                "`url` contains a line break or another control character",
+            );
             return None;
         }
-        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        let is_name = |name: &str| !name.is_empty() && name.chars().all(token);
+        let is_token_char = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        let is_name = |name: &str| !name.is_empty() && name.chars().all(is_token_char);
         let headers = self.parse_text_map(fields, "headers", is_name)?;
         let oauth = match fields.get("oauth") {
             Some(value) => oauth::parse_oauth_config(self, value)?,
@@ -278,26 +286,29 @@ impl<'a> McpServerParser<'a> {
         &mut self,
         fields: &Object<'a>,
         key: &str,
-        fits: impl Fn(&str) -> bool,
+        is_valid_name: impl Fn(&str) -> bool,
     ) -> Option<BTreeMap<String, String>> {
         let Some(value) = fields.get(key) else {
             return Some(BTreeMap::new());
         };
-        let at = self.position_of(value);
-        let named: OrderedNameTextPairs =
+        let position = self.position_of(value);
+        let pairs: OrderedNameTextPairs =
             self.parse_field_value(key, value, "an object of texts")?;
         let (mut texts, mut names) = (BTreeMap::new(), BTreeSet::new());
-        if named.0.len() > LIST_ITEMS_MAX {
-            self.add_problem(at, &format!("`{key}` has more than {LIST_ITEMS_MAX} entries"));
+        if pairs.0.len() > LIST_ITEMS_MAX {
+            self.add_problem(position, &format!("`{key}` has more than {LIST_ITEMS_MAX} entries"));
             return None;
         }
-        for (name, text) in named.0 {
-            if !fits(&name) {
-                self.add_problem(at, &format!("`{key}` has the invalid name {name:?}"));
+        for (name, text) in pairs.0 {
+            if !is_valid_name(&name) {
+                self.add_problem(position, &format!("`{key}` has the invalid name {name:?}"));
                 return None;
             }
             if !names.insert(name.clone()) {
-                self.add_note(at, &format!("`{key}.{name}` is a duplicate; the last one is used"));
+                self.add_note(
+                    position,
+                    &format!("`{key}.{name}` is a duplicate; the last one is used"),
+                );
             }
             texts.insert(name, text.0);
         }
@@ -308,22 +319,22 @@ impl<'a> McpServerParser<'a> {
     /// reported and counts as `true`, which is the safer choice.
     fn parse_boolean(&mut self, fields: &Object<'a>, key: &str) -> bool {
         let value = fields.get(key);
-        let read = value.and_then(|value| self.parse_field_value(key, value, "true or false"));
+        let flag = value.and_then(|value| self.parse_field_value(key, value, "true or false"));
         // An invalid value counts as true, which is the safer choice.
-        read.unwrap_or(value.is_some())
+        flag.unwrap_or(value.is_some())
     }
 
     fn parse_timeout(&mut self, fields: &Object<'a>) -> Option<Millis> {
         let value = fields.get("timeout")?;
         let millis = serde_json::from_str::<u64>(value.get()).ok().map(Millis);
         let text = serde_json::from_str::<String>(value.get()).ok();
-        let read = millis.or_else(|| duration::parse_duration(&text?));
-        let read = read.filter(|timeout| timeout.0 > 0);
-        if read.is_none() {
+        let timeout = millis.or_else(|| duration::parse_duration(&text?));
+        let timeout = timeout.filter(|timeout| timeout.0 > 0);
+        if timeout.is_none() {
             let expected = format!("milliseconds, or a duration such as {DURATION_EXAMPLES}");
             self.report_type_mismatch("timeout", value, &expected);
         }
-        read
+        timeout
     }
 
     /// Reports a value of `elicitation` other than "decline": this build can't answer questions
@@ -348,22 +359,22 @@ struct ScalarText(String);
 impl<'de> Deserialize<'de> for OrderedNameTextPairs {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields = OrderedFields::deserialize(from)?;
-        let named = fields.0.into_iter().map(|(name, value)| {
+        let pairs = fields.0.into_iter().map(|(name, value)| {
             let text = ScalarText::from_json_scalar(value)
                 .ok_or_else(|| serde::de::Error::custom("not a text"))?;
             Ok((name, text))
         });
-        named.collect::<Result<_, _>>().map(Self)
+        pairs.collect::<Result<_, _>>().map(Self)
     }
 }
 
 impl ScalarText {
     fn from_json_scalar(json_value: &RawValue) -> Option<Self> {
-        let written = json_value.get();
-        match written.as_bytes().first()? {
-            b'"' => serde_json::from_str(written).ok().map(Self),
+        let json_text = json_value.get();
+        match json_text.as_bytes().first()? {
+            b'"' => serde_json::from_str(json_text).ok().map(Self),
             b'{' | b'[' | b'n' => None,
-            _ => Some(Self(written.to_owned())),
+            _ => Some(Self(json_text.to_owned())),
         }
     }
 }
@@ -377,8 +388,8 @@ mod tests {
     #[test]
     fn long_mcp_files_are_parsed_in_linear_time() {
         let keys: String = (0..100_000).map(|n| format!("\"k{n}\":1,")).collect();
-        let read = parse_mcp_file(&format!("{{{keys}\"mcpServers\":{{}}}}"));
-        assert_eq!(read.notes.len(), 100_000);
-        assert!(read.problems.is_empty(), "{:?}", read.problems);
+        let parsed = parse_mcp_file(&format!("{{{keys}\"mcpServers\":{{}}}}"));
+        assert_eq!(parsed.notes.len(), 100_000);
+        assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
     }
 }

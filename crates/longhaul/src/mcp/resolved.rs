@@ -42,7 +42,7 @@ impl ResolvedMcpServer {
             return Err("the server has no transport".to_owned());
         };
         let transport = transport.try_map_expandable_texts(|text| expand_variables(text, env));
-        let transport = transport.map_err(|unfilled| unfilled.to_string())?;
+        let transport = transport.map_err(|error| error.to_string())?;
         if let Some(reason) = invalid_transport_reason(&transport) {
             return Err(reason.to_owned());
         }

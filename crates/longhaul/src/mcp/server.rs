@@ -104,11 +104,11 @@ impl Transport {
 
     /// Returns the names of the program's environment variables, or of the HTTP headers.
     pub fn env_or_header_names(&self) -> impl Iterator<Item = &str> {
-        let named = match self {
+        let values = match self {
             Self::Stdio { env, .. } => env,
             Self::Http { headers, .. } => headers,
         };
-        named.keys().map(String::as_str)
+        values.keys().map(String::as_str)
     }
 
     /// Returns the names of the environment variables that the texts of the transport refer to.
@@ -140,9 +140,9 @@ impl Transport {
         &self,
         fill: impl Fn(&String) -> Result<String, E>,
     ) -> Result<Self, E> {
-        let optional = |optional: &Option<String>| optional.as_ref().map(&fill).transpose();
-        let list = |texts: &[String]| texts.iter().map(&fill).collect::<Result<Vec<_>, E>>();
-        let map = |texts: &BTreeMap<String, String>| {
+        let fill_optional = |text: &Option<String>| text.as_ref().map(&fill).transpose();
+        let fill_list = |texts: &[String]| texts.iter().map(&fill).collect::<Result<Vec<_>, E>>();
+        let fill_map = |texts: &BTreeMap<String, String>| {
             let filled = texts.iter();
             let filled = filled.map(|(name, text)| Ok((name.clone(), fill(text)?)));
             filled.collect::<Result<BTreeMap<_, _>, E>>()
@@ -150,18 +150,18 @@ impl Transport {
         Ok(match self {
             Self::Stdio { command, args, env, cwd } => Self::Stdio {
                 command: fill(command)?,
-                args: list(args)?,
-                env: map(env)?,
-                cwd: optional(cwd)?,
+                args: fill_list(args)?,
+                env: fill_map(env)?,
+                cwd: fill_optional(cwd)?,
             },
             Self::Http { url, headers, oauth } => Self::Http {
                 url: fill(url)?,
-                headers: map(headers)?,
+                headers: fill_map(headers)?,
                 oauth: OAuthConfig {
-                    client_id: optional(&oauth.client_id)?,
-                    client_secret: optional(&oauth.client_secret)?,
-                    client_metadata_url: optional(&oauth.client_metadata_url)?,
-                    scopes: list(&oauth.scopes)?,
+                    client_id: fill_optional(&oauth.client_id)?,
+                    client_secret: fill_optional(&oauth.client_secret)?,
+                    client_metadata_url: fill_optional(&oauth.client_metadata_url)?,
+                    scopes: fill_list(&oauth.scopes)?,
                     callback_port: oauth.callback_port,
                 },
             },
@@ -179,8 +179,8 @@ pub(crate) fn expandable_oauth_texts(oauth: &OAuthConfig) -> impl Iterator<Item 
 /// so that the boundaries of arguments are clear.
 pub fn format_argv<'a>(args: impl IntoIterator<Item = &'a String>) -> String {
     let quoted = args.into_iter().map(|arg| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(c);
-        match !arg.is_empty() && arg.chars().all(plain) {
+        let is_plain_char = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(c);
+        match !arg.is_empty() && arg.chars().all(is_plain_char) {
             true => arg.clone(),
             false => format!("{arg:?}"),
         }
@@ -210,13 +210,13 @@ pub fn redact_url(url: &str) -> String {
 
 /// Returns the scheme and the host of a URL, such as `https://example.com`.
 pub(crate) fn url_origin(url: &str) -> String {
-    let bare = redact_url(url);
-    match bare.split_once("://") {
+    let redacted_url = redact_url(url);
+    match redacted_url.split_once("://") {
         Some((scheme, rest)) => {
             let host = rest.split(['/', '\\', '?']).next().unwrap_or_default();
             format!("{scheme}://{host}")
         }
-        None => bare,
+        None => redacted_url,
     }
 }
 

@@ -87,15 +87,15 @@ impl<'a> McpServerParser<'a> {
         self.notes.push(remark_escaped_to_one_line(Some(position), &message));
     }
 
-    /// Parses a JSON object: the value of the server's key `under`, or the whole server if `under`
-    /// is `None`.
+    /// Parses a JSON object: the value of the server's key `parent_key`, or the whole server if
+    /// `parent_key` is `None`.
     pub(crate) fn parse_object(
         &mut self,
-        under: Option<&str>,
+        parent_key: Option<&str>,
         value: &'a RawValue,
         allowed: &[&str],
     ) -> Option<Object<'a>> {
-        let (key_and_space, parent_key_prefix) = match under {
+        let (key_and_space, parent_key_prefix) = match parent_key {
             Some(key) => (format!("`{key}` "), format!("`{key}`: ")),
             None => (String::new(), String::new()),
         };
@@ -127,11 +127,11 @@ impl<'a> McpServerParser<'a> {
         value: &RawValue,
         expected: &str,
     ) -> Option<T> {
-        let read = serde_json::from_str(value.get()).ok();
-        if read.is_none() {
+        let parsed = serde_json::from_str(value.get()).ok();
+        if parsed.is_none() {
             self.report_type_mismatch(key, value, expected);
         }
-        read
+        parsed
     }
 
     /// Reports that the value of a key has the wrong type. The value is not shown, since it may be

@@ -148,14 +148,15 @@ impl RuntimeBuilder {
         // Opening reads files and may wait for another process.
         let task = tokio::task::spawn_blocking(move || match (project, store) {
             (Some(folder), store) => {
-                let found = folder.canonicalize();
-                let found = found.map_err(|why| Error::ProjectUnavailable { folder, why })?;
-                let here = process::process_env_in_folder(found);
-                Ok(open_project_runtime(&here, store, registered)?)
+                let root = folder.canonicalize();
+                let root =
+                    root.map_err(|error| Error::ProjectUnavailable { folder, reason: error })?;
+                let process_env = process::process_env_in_folder(root);
+                Ok(open_project_runtime(&process_env, store, registered)?)
             }
             (None, Some(store)) => {
-                let here = process::process_env_in_folder(PathBuf::new());
-                Ok(open_runtime_without_project(&here, store, registered)?)
+                let process_env = process::process_env_in_folder(PathBuf::new());
+                Ok(open_runtime_without_project(&process_env, store, registered)?)
             }
             (None, None) => Err(Error::StoreNotConfigured),
         });

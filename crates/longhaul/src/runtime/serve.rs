@@ -32,8 +32,8 @@ impl Runtime {
             ttl: None,
             by: DEFAULT_ACTOR.to_owned(),
         };
-        let made = self.longhaul().create_key(request).await?;
-        Ok(made.secret.reveal().to_owned())
+        let key = self.longhaul().create_key(request).await?;
+        Ok(key.secret.reveal().to_owned())
     }
 
     /// Serves the HTTP API and the dashboard until the future is dropped. It drives no runs: that
@@ -73,10 +73,10 @@ impl Runtime {
         // table. A decision covers the whole table.
         let access = egress::describe_server_access_added_by_project(config);
         if let Some(item) = egress::server_trust_item(config).filter(|_| !access.is_empty()) {
-            let checked = TrustDecisions::new(config).check_trusted(&item);
-            checked.map_err(|why| {
+            let result = TrustDecisions::new(config).check_trusted(&item);
+            result.map_err(|reason| {
                 Error::Settings(format!(
-                    "{why} With these settings the server {}.",
+                    "{reason} With these settings the server {}.",
                     access.join("; ")
                 ))
             })?;

@@ -42,15 +42,15 @@ fn value_to_node(
         DeValue::Integer(integer) => i128::from_str_radix(integer.as_str(), integer.radix())
             .map(NodeValue::Integer)
             .map_err(|_| error_at(format!("the number `{integer}` is too large")))?,
-        DeValue::Float(real) => match real.as_str().parse::<f64>() {
-            Ok(real) if real.is_finite() => NodeValue::Float(real),
+        DeValue::Float(float) => match float.as_str().parse::<f64>() {
+            Ok(float) if float.is_finite() => NodeValue::Float(float),
             Ok(_) | Err(_) => {
-                return Err(error_at(format!("`{}` is not a finite number", real.as_str())));
+                return Err(error_at(format!("`{}` is not a finite number", float.as_str())));
             }
         },
         DeValue::Boolean(flag) => NodeValue::Boolean(*flag),
         // No setting has a date. As a text it is rejected with a description of the expected value.
-        DeValue::Datetime(at) => NodeValue::Text(at.to_string()),
+        DeValue::Datetime(datetime) => NodeValue::Text(datetime.to_string()),
         DeValue::Array(list) => {
             let nodes = list.iter().map(|value| value_to_node(index, value));
             NodeValue::List(nodes.collect::<Result<_, _>>()?)

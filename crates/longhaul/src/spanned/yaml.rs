@@ -40,10 +40,10 @@ fn parse_with(text: &str, seed: NodeSeed) -> Result<Node, ParseError> {
         budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: REPLAYED_EVENTS_MAX },
     };
-    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |document| {
+    let result = serde_saphyr::with_deserializer_from_str_with_options(text, options, |document| {
         seed.deserialize(document)
     });
-    read.or_else(|error| {
+    result.or_else(|error| {
         let error = error.without_snippet();
         if matches!(error, serde_saphyr::Error::Eof { .. }) {
             return Ok(Node { position: Position::START, value: NodeValue::Null });
@@ -128,17 +128,17 @@ impl<'de> Visitor<'de> for NodeValueVisitor {
         Ok(NodeValue::Boolean(flag))
     }
 
-    fn visit_i64<E: de::Error>(self, whole: i64) -> Result<NodeValue, E> {
-        Ok(NodeValue::Integer(whole.into()))
+    fn visit_i64<E: de::Error>(self, integer: i64) -> Result<NodeValue, E> {
+        Ok(NodeValue::Integer(integer.into()))
     }
 
-    fn visit_u64<E: de::Error>(self, whole: u64) -> Result<NodeValue, E> {
-        Ok(NodeValue::Integer(whole.into()))
+    fn visit_u64<E: de::Error>(self, integer: u64) -> Result<NodeValue, E> {
+        Ok(NodeValue::Integer(integer.into()))
     }
 
-    fn visit_f64<E: de::Error>(self, real: f64) -> Result<NodeValue, E> {
-        match real.is_finite() {
-            true => Ok(NodeValue::Float(real)),
+    fn visit_f64<E: de::Error>(self, float: f64) -> Result<NodeValue, E> {
+        match float.is_finite() {
+            true => Ok(NodeValue::Float(float)),
             false => Err(E::custom("a number is too large or not finite")),
         }
     }

@@ -72,23 +72,23 @@ impl TrustStatus {
             None => item.title.clone(),
         };
         let consequence = item.kind.refusal_clause();
-        let why = match self {
+        let reason = match self {
             Self::Trusted | Self::TrustedByVariable => return format!("{title} is trusted."),
             Self::Undecided => format!("{title} is not trusted yet, so {consequence}."),
             Self::Changed(files) => format!(
                 "{title} has changed since it was trusted ({}), so {consequence}.",
                 files.join(", ")
             ),
-            Self::Unknown(why) => format!("{title} can't be trusted, so {consequence}: {why}."),
+            Self::Unknown(error) => format!("{title} can't be trusted, so {consequence}: {error}."),
         };
-        let pinned = match (self, item.kind) {
+        let version_note = match (self, item.kind) {
             (Self::Changed(_), TrustKind::Shell) => {
                 " A run uses the agent file with which it started: if there is nothing to decide, that \
                  version no longer exists, and the task must be submitted again."
             }
             _ => "",
         };
-        let then = match item.kind {
+        let next_step = match item.kind {
             // No run waits for a listener or a folder.
             TrustKind::Open => "then start this process again",
             TrustKind::Run | TrustKind::Shell | TrustKind::Send => {
@@ -96,8 +96,8 @@ impl TrustStatus {
             }
         };
         format!(
-            "{why} Review it with `longhaul trust`; {then}. Or start this process with \
-             {TRUST_VAR}=1.{pinned}"
+            "{reason} Review it with `longhaul trust`; {next_step}. Or start this process with \
+             {TRUST_VAR}=1.{version_note}"
         )
     }
 }
@@ -126,11 +126,13 @@ impl TrustDecision {
 
     /// Returns the files of the item that have changed since the decision.
     fn changed_files(&self, item: &TrustItem) -> Vec<String> {
-        let none = BTreeMap::new();
-        let now = item.files.as_ref().unwrap_or(&none);
-        let names = now.keys().chain(self.files.keys());
-        let mut changed: Vec<String> =
-            names.filter(|name| now.get(*name) != self.files.get(*name)).cloned().collect();
+        let no_files = BTreeMap::new();
+        let current_files = item.files.as_ref().unwrap_or(&no_files);
+        let names = current_files.keys().chain(self.files.keys());
+        let mut changed: Vec<String> = names
+            .filter(|name| current_files.get(*name) != self.files.get(*name))
+            .cloned()
+            .collect();
         if self.hash != item.settings_digest {
             changed.push(item.kind.settings_source().to_owned());
         }
@@ -188,18 +190,20 @@ impl TrustDecisions {
 
     /// Returns the trust status by the stored decisions, ignoring `LONGHAUL_TRUST`.
     pub fn trust_status_by_decisions(&self, item: &TrustItem) -> TrustStatus {
-        if let Err(why) = &item.files {
-            return TrustStatus::Unknown(why.clone());
+        if let Err(reason) = &item.files {
+            return TrustStatus::Unknown(reason.clone());
         }
         let decisions = match self.file.as_deref().map_or(Ok(Vec::new()), load_decisions) {
             Ok(decisions) => decisions,
             Err(error) => return TrustStatus::Unknown(error.to_string()),
         };
-        let about: Vec<&TrustDecision> =
+        let item_decisions: Vec<&TrustDecision> =
             decisions.iter().filter(|one| self.is_for_same_item(one, item)).collect();
-        match about.last() {
+        match item_decisions.last() {
             None => TrustStatus::Undecided,
-            Some(_) if about.iter().any(|one| one.is_item_unchanged(item)) => TrustStatus::Trusted,
+            Some(_) if item_decisions.iter().any(|one| one.is_item_unchanged(item)) => {
+                TrustStatus::Trusted
+            }
             Some(last) => TrustStatus::Changed(last.changed_files(item)),
         }
     }
@@ -223,13 +227,14 @@ impl TrustDecisions {
                     TrustKind::Shell => SHELL_VERSIONS_MAX,
                     TrustKind::Run | TrustKind::Send | TrustKind::Open => 1,
                 };
-                let related = decisions.iter().filter(|one| self.is_for_same_item(one, item));
+                let item_decisions =
+                    decisions.iter().filter(|one| self.is_for_same_item(one, item));
                 // The oldest decisions come first.
-                let mut surplus = (related.count() + 1).saturating_sub(keep_count);
+                let mut surplus = (item_decisions.count() + 1).saturating_sub(keep_count);
                 decisions.retain(|one| {
-                    let goes = surplus > 0 && self.is_for_same_item(one, item);
-                    surplus -= usize::from(goes);
-                    !goes
+                    let is_dropped = surplus > 0 && self.is_for_same_item(one, item);
+                    surplus -= usize::from(is_dropped);
+                    !is_dropped
                 });
                 decisions.push(TrustDecision {
                     project: self.project.clone(),
@@ -248,10 +253,10 @@ impl TrustDecisions {
     /// The file can't be written.
     pub fn revoke_all_and_count(&self) -> Result<usize, PrivateFileError> {
         let file = self.decision_file_path()?;
-        let is_ours = |one: &TrustDecision| one.project == self.project;
-        let count = load_decisions(file)?.iter().filter(|one| is_ours(one)).count();
+        let is_of_project = |one: &TrustDecision| one.project == self.project;
+        let count = load_decisions(file)?.iter().filter(|one| is_of_project(one)).count();
         if count > 0 {
-            self.update_decision_file(|decisions| decisions.retain(|one| !is_ours(one)))?;
+            self.update_decision_file(|decisions| decisions.retain(|one| !is_of_project(one)))?;
         }
         Ok(count)
     }
@@ -353,22 +358,22 @@ mod tests {
     fn the_status_lists_files_changed_since_the_decision() {
         let folder = tempfile::tempdir().unwrap();
         let decisions = decisions_in_folder(folder.path());
-        let with = |setting: &str, files: &[(&str, &str)]| TrustItem {
+        let make_item = |setting: &str, files: &[(&str, &str)]| TrustItem {
             files: Ok(files
                 .iter()
                 .map(|(name, text)| ((*name).to_owned(), Hash::digest(text.as_bytes())))
                 .collect()),
             ..test_trust_item(TrustKind::Run, setting)
         };
-        let trusted = with("a", &[("one", "1"), ("two", "2")]);
+        let trusted = make_item("a", &[("one", "1"), ("two", "2")]);
         decisions.record_trust(&[&trusted], Timestamp::from_micros(7)).unwrap();
-        let check = |now: TrustItem, expected: &[&str]| {
+        let check = |item: TrustItem, expected: &[&str]| {
             let expected = expected.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(decisions.trust_status(&now), TrustStatus::Changed(expected));
+            assert_eq!(decisions.trust_status(&item), TrustStatus::Changed(expected));
         };
-        check(with("a", &[("one", "1"), ("two", "x")]), &["two"]);
-        check(with("a", &[("two", "2"), ("three", "1")]), &["one", "three"]);
-        check(with("b", &[("one", "1"), ("two", "2")]), &[".mcp.json or .env"]);
+        check(make_item("a", &[("one", "1"), ("two", "x")]), &["two"]);
+        check(make_item("a", &[("two", "2"), ("three", "1")]), &["one", "three"]);
+        check(make_item("b", &[("one", "1"), ("two", "2")]), &[".mcp.json or .env"]);
         assert_eq!(decisions.trust_status(&trusted), TrustStatus::Trusted);
         let unreadable = TrustItem { files: Err("why".to_owned()), ..trusted };
         assert_eq!(decisions.trust_status(&unreadable), TrustStatus::Unknown("why".to_owned()));

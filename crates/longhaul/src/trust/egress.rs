@@ -32,17 +32,17 @@ const FROM_OLLAMA_HOST: &str = "the address in OLLAMA_HOST";
 /// they stay on this machine and no key is sent.
 pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     let setting_path = |key: &str| format!("providers.{name}.{key}");
-    let is_theirs = |key: &str| is_set_by_project(config, &setting_path(key));
-    let (additions, bound) = headers_and_fields_set_by_project(config, name);
-    if !is_theirs("base_url") && !is_theirs("key_env") && additions.is_empty() {
+    let is_project_setting = |key: &str| is_set_by_project(config, &setting_path(key));
+    let (additions, digest_texts) = headers_and_fields_set_by_project(config, name);
+    if !is_project_setting("base_url") && !is_project_setting("key_env") && additions.is_empty() {
         return None;
     }
     let built_in = built_in_providers::find_built_in_provider(name);
-    let set = config.text(&setting_path("base_url"));
-    let address = match set {
+    let base_url = config.text(&setting_path("base_url"));
+    let address = match base_url {
         None if name == OLLAMA => None,
         None => Some(built_in?.base_url),
-        Some(set) => Some(set),
+        Some(base_url) => Some(base_url),
     };
     let key_variables = match config.settings.contains_key(&setting_path("key_env")) {
         true => config.text_list(&setting_path("key_env")),
@@ -58,9 +58,9 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
         .map(|(name, _)| name)
         .collect();
     let is_known = |address: &str| built_in_providers::is_built_in_base_url(address);
-    let is_elsewhere =
+    let is_unknown_remote =
         address.is_some_and(|address| !is_loopback_url(address) && !is_known(address));
-    let is_new = is_theirs("base_url") && is_elsewhere;
+    let is_new = is_project_setting("base_url") && is_unknown_remote;
     if key_variables.is_empty() && user_values.is_empty() && additions.is_empty() && !is_new {
         return None;
     }
@@ -82,7 +82,7 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     }
     let (key_variables, user_values) = (key_variables.join(","), user_values.join(","));
     let mut digest_parts = vec![name, address, &key_variables, &user_values];
-    digest_parts.extend(bound.iter().map(String::as_str));
+    digest_parts.extend(digest_texts.iter().map(String::as_str));
     let name = format!("providers.{name}");
     let title = format!("the provider `{name}`");
     Some(TrustItem::new(TrustKind::Send, &name, title, &digest_parts).with_description_lines(lines))
@@ -197,13 +197,13 @@ pub fn server_trust_item(config: &Config) -> Option<TrustItem> {
 /// Returns lines that describe the access to the server that the project's settings allow in
 /// addition to the defaults, whatever the listen address is.
 pub(crate) fn describe_server_access_added_by_project(config: &Config) -> Vec<String> {
-    let is_theirs = |key: &str| is_set_by_project(config, key);
+    let is_project_setting = |key: &str| is_set_by_project(config, key);
     let hosts = config.text_list("server.hosts").join(", ");
     let mut lines = Vec::new();
-    if is_theirs("server.hosts") && !hosts.is_empty() {
+    if is_project_setting("server.hosts") && !hosts.is_empty() {
         lines.push(format!("answers requests for the hosts {hosts}"));
     }
-    if is_theirs("server.open_loopback") && config.boolean("server.open_loopback") {
+    if is_project_setting("server.open_loopback") && config.boolean("server.open_loopback") {
         let line = "lets every program on this machine submit and steer runs without a key";
         lines.push(line.to_owned());
     }

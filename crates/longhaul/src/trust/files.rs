@@ -49,11 +49,11 @@ impl CommandFileCollector {
         if program.contains('/') {
             self.add_files_named_in_argument(folder, program);
         }
-        let mut before = "";
+        let mut previous_arg = "";
         for arg in rest {
             self.add_files_named_in_argument(folder, arg);
             // `-m MODULE` runs the file of a Python module.
-            let module = match before {
+            let module = match previous_arg {
                 "-m" => Some(arg.as_str()),
                 _ => arg.strip_prefix("-m").filter(|module| !module.is_empty()),
             };
@@ -62,7 +62,7 @@ impl CommandFileCollector {
                 self.add_file_at_path(folder, &format!("{path}.py"));
                 self.add_file_at_path(folder, &path);
             }
-            before = arg;
+            previous_arg = arg;
         }
     }
 
@@ -70,8 +70,8 @@ impl CommandFileCollector {
     /// its variables, and without its variables. Values of the environment are not used, so that a
     /// trust decision is valid in every shell.
     pub(crate) fn add_files_named_in_argument(&mut self, folder: &Path, argument: &str) {
-        let filled = expand_variables(argument, &Env::default()).unwrap_or_default();
-        for text in [argument, &filled, &strip_variable_references(argument)] {
+        let expanded = expand_variables(argument, &Env::default()).unwrap_or_default();
+        for text in [argument, &expanded, &strip_variable_references(argument)] {
             self.add_file_at_path(folder, text);
             for part in text.split(SEPARATORS) {
                 self.add_file_at_path(folder, part);
@@ -89,30 +89,31 @@ impl CommandFileCollector {
         let Ok(path) = fs::canonicalize(folder.join(path_text)) else {
             return;
         };
-        let inside = |path: &PathBuf| path.is_file() && path.starts_with(&self.root);
+        let is_file_in_project = |path: &PathBuf| path.is_file() && path.starts_with(&self.root);
         // The project's own folder is named as a working directory, not to be run.
-        let found: Vec<PathBuf> = match path.is_dir() && path != self.root {
+        let paths: Vec<PathBuf> = match path.is_dir() && path != self.root {
             true => {
                 let entries = MODULE_ENTRY_FILES.iter().map(|entry| path.join(entry));
                 entries.filter_map(|entry| fs::canonicalize(entry).ok()).collect()
             }
             false => vec![path],
         };
-        self.files.extend(found.into_iter().filter(inside));
+        self.files.extend(paths.into_iter().filter(is_file_in_project));
     }
 
     /// Returns the digest of each collected file, by its path in the project. The error names a
     /// file that can't be read.
     pub(crate) fn file_digests(&self) -> Result<BTreeMap<String, Hash>, String> {
-        let mut left = BYTES_MAX;
+        let mut bytes_left = BYTES_MAX;
         let mut digests = BTreeMap::new();
         for file in &self.files {
             let path = file.strip_prefix(&self.root).unwrap_or(file);
-            let refused = |why: &str| format!("`{}`: {why}", path.display());
-            let name = path.to_str().ok_or_else(|| refused("the name of the file is not UTF-8"))?;
-            let content = project_file::read_file_in_project(&self.root, path, left);
-            let content = content.map_err(|error| refused(&error.to_string()))?;
-            left -= content.len();
+            let file_error = |reason: &str| format!("`{}`: {reason}", path.display());
+            let name =
+                path.to_str().ok_or_else(|| file_error("the name of the file is not UTF-8"))?;
+            let content = project_file::read_file_in_project(&self.root, path, bytes_left);
+            let content = content.map_err(|error| file_error(&error.to_string()))?;
+            bytes_left -= content.len();
             digests.insert(name.to_owned(), Hash::digest(&content));
         }
         Ok(digests)
@@ -121,14 +122,14 @@ impl CommandFileCollector {
 
 /// Removes every variable `${...}` from a word.
 pub(crate) fn strip_variable_references(text: &str) -> String {
-    let mut bare = String::new();
+    let mut stripped = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
-        bare.push_str(before);
+        stripped.push_str(before);
         rest = after.split_once('}').map_or("", |(_, after)| after);
     }
-    bare.push_str(rest);
-    bare
+    stripped.push_str(rest);
+    stripped
 }
 
 #[cfg(test)]
@@ -175,7 +176,7 @@ mod tests {
         file.set_len(BYTES_MAX as u64 + 1).unwrap();
         let mut files = CommandFileCollector::new(root.path());
         files.add_files_named_in_argument(root.path(), "big");
-        let why = files.file_digests().unwrap_err();
-        assert_eq!(why, "`big`: the file is longer than 67108864 bytes");
+        let error = files.file_digests().unwrap_err();
+        assert_eq!(error, "`big`: the file is longer than 67108864 bytes");
     }
 }

@@ -32,15 +32,16 @@ pub fn discover_trust_items(
     loaded: &LoadedAgents,
 ) -> Vec<TrustItem> {
     let agents: Vec<&Agent> = loaded.agents.iter().map(|one| &one.agent).collect();
-    let users = |uses: &dyn Fn(&Agent) -> bool| -> Vec<String> {
-        let used_by = agents.iter().filter(|agent| uses(agent));
+    let matching_agent_names = |is_match: &dyn Fn(&Agent) -> bool| -> Vec<String> {
+        let used_by = agents.iter().filter(|agent| is_match(agent));
         used_by.map(|agent| agent.name.to_string()).collect()
     };
     let mut items = Vec::new();
-    let asks_server =
+    let uses_mcp_server =
         |agent: &Agent| agent.tools.iter().any(|tool| split_mcp_server_and_tool(tool).is_some());
     items.extend(
-        TrustItem::for_mcp_servers(file).map(|item| item.with_used_by(users(&asks_server))),
+        TrustItem::for_mcp_servers(file)
+            .map(|item| item.with_used_by(matching_agent_names(&uses_mcp_server))),
     );
     for agent in &agents {
         let Some(item) = agent
@@ -53,33 +54,36 @@ pub fn discover_trust_items(
         if !items.iter().any(|existing: &TrustItem| existing.title == item.title) {
             let source =
                 |one: &Agent| one.perception.as_ref().map(|perception| perception.source.clone());
-            items.push(item.with_used_by(users(&|other| source(other) == source(agent))));
+            items.push(
+                item.with_used_by(matching_agent_names(&|other| source(other) == source(agent))),
+            );
         }
     }
-    let has = |agent: &Agent, name: &str| agent.tools.iter().any(|tool| tool == name);
+    let has_tool = |agent: &Agent, name: &str| agent.tools.iter().any(|tool| tool == name);
     let deliver = egress::project_delivery_target(config);
     let deliver = deliver.and_then(|deliver| egress::delivery_trust_item(&config.root, &deliver));
-    let sends_message = |agent: &Agent| has(agent, SEND_MESSAGE_TOOL);
-    items.extend(deliver.map(|item| item.with_used_by(users(&sends_message))));
+    let sends_message = |agent: &Agent| has_tool(agent, SEND_MESSAGE_TOOL);
+    items.extend(deliver.map(|item| item.with_used_by(matching_agent_names(&sends_message))));
     let names = config.settings_below("providers");
     let names: BTreeSet<&str> = names.filter_map(|(path, _)| path.split('.').next()).collect();
     for provider in names {
         let item = egress::provider_trust_item(config, provider);
         let is_user = |agent: &Agent| uses_provider(config, agent, provider);
-        items.extend(item.map(|item| item.with_used_by(users(&is_user))));
+        items.extend(item.map(|item| item.with_used_by(matching_agent_names(&is_user))));
     }
     items.extend(egress::server_trust_item(config));
     items.extend(inbox_folders(config).iter().filter_map(|folder| {
         Some(egress::folder_inbox_trust_item(folder.name.as_str(), folder.agent.as_deref()?))
     }));
-    let asks_address = |agent: &Agent| {
+    let sends_requests = |agent: &Agent| {
         let source = agent.perception.as_ref().map(|perception| &perception.source);
-        has(agent, HTTP_FETCH_TOOL)
-            || has(agent, SEND_MESSAGE_TOOL)
+        has_tool(agent, HTTP_FETCH_TOOL)
+            || has_tool(agent, SEND_MESSAGE_TOOL)
             || matches!(source, Some(PerceptionSource::Url(_)))
     };
     items.extend(
-        egress::outbound_trust_item(config).map(|item| item.with_used_by(users(&asks_address))),
+        egress::outbound_trust_item(config)
+            .map(|item| item.with_used_by(matching_agent_names(&sends_requests))),
     );
     items.extend(unsandboxed_agents(loaded).map(|loaded_agent| {
         let mut item = shell_trust_item(&loaded_agent.agent);
@@ -104,15 +108,15 @@ fn perception_trust_item(config: &Config, perception: &PerceptionConfig) -> Opti
 /// Whether an agent uses a model of this provider, or names no model and may get one by default.
 fn uses_provider(config: &Config, agent: &Agent, provider: &str) -> bool {
     let models = config.model_aliases();
-    let means = |name: &String| {
-        let look = |name: &String| models.aliases.get(name).cloned();
-        let target = look(name).unwrap_or_else(|| name.clone());
-        let target = look(&target).unwrap_or(target);
+    let is_of_provider = |name: &String| {
+        let alias_target = |name: &String| models.aliases.get(name).cloned();
+        let target = alias_target(name).unwrap_or_else(|| name.clone());
+        let target = alias_target(&target).unwrap_or(target);
         target.split_once('/').is_some_and(|(name_provider, _)| name_provider == provider)
     };
-    let takes_default = || models.default.as_ref().is_none_or(means);
-    let mut named = agent.models.iter().chain(&agent.idle_models);
-    named.any(means) || (agent.models.is_empty() && takes_default())
+    let uses_default_model = || models.default.as_ref().is_none_or(is_of_provider);
+    let mut model_names = agent.models.iter().chain(&agent.idle_models);
+    model_names.any(is_of_provider) || (agent.models.is_empty() && uses_default_model())
 }
 
 /// Returns the project's agents that may run unsandboxed commands.
@@ -133,12 +137,18 @@ pub fn shell_trust_item(agent: &Agent) -> TrustItem {
         .skills
         .iter()
         .map(|skill| Skill { name: skill.name.clone(), description: String::new() });
-    let own = Agent { project_rules: String::new(), skills: skills.collect(), ..agent.clone() };
+    let agent_without_rules =
+        Agent { project_rules: String::new(), skills: skills.collect(), ..agent.clone() };
     let agent = agent.name.to_string();
     let name = format!("{SHELL_TOOL}:{agent}");
     let title = format!("the tool `{SHELL_TOOL}` of agent `{agent}`");
     let line = format!("agent {agent} may run commands on this machine unsandboxed");
-    TrustItem::new(TrustKind::Shell, &name, title, &[&own.definition_hash().to_string()])
-        .with_description_lines([line])
-        .with_used_by(vec![agent])
+    TrustItem::new(
+        TrustKind::Shell,
+        &name,
+        title,
+        &[&agent_without_rules.definition_hash().to_string()],
+    )
+    .with_description_lines([line])
+    .with_used_by(vec![agent])
 }

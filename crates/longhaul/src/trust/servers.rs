@@ -46,18 +46,18 @@ fn mcp_settings_digest(file_hash: Hash, dotenv: &Env) -> Hash {
 fn files_run_by_servers(file: &McpFile) -> Result<CommandFileCollector, String> {
     let root = file.path.parent().unwrap_or(&file.path);
     let mut files = CommandFileCollector::new(root);
-    let mut left = EXPANDED_BYTES_MAX;
+    let mut bytes_left = EXPANDED_BYTES_MAX;
     // Expands variables that the project's `.env` sets.
     let mut fill = |text: &String| {
-        let filled = expand_variables_set_in_env(text, &file.dotenv_values)
-            .map_err(|why| why.to_string())?;
-        if filled != *text {
-            let rest = left.checked_sub(filled.len());
-            left = rest.ok_or_else(|| {
+        let expanded = expand_variables_set_in_env(text, &file.dotenv_values)
+            .map_err(|error| error.to_string())?;
+        if expanded != *text {
+            let rest = bytes_left.checked_sub(expanded.len());
+            bytes_left = rest.ok_or_else(|| {
                 format!("the values of `.env` expand to more than {EXPANDED_BYTES_MAX} bytes")
             })?;
         }
-        Ok::<_, String>(filled)
+        Ok::<_, String>(expanded)
     };
     for server in file.servers.iter().filter(|server| !server.disabled) {
         let Some(Transport::Stdio { command, args, env, cwd }) = &server.transport else {
@@ -67,8 +67,8 @@ fn files_run_by_servers(file: &McpFile) -> Result<CommandFileCollector, String> 
         let values: Vec<String> = env.values().cloned().collect();
         let mut folders = vec![root.to_owned()];
         for cwd in cwd.iter().cloned().chain(cwd.as_ref().map(&mut fill).transpose()?) {
-            let bare = strip_variable_references(&cwd);
-            folders.push(root.join(bare.trim_start_matches('/')));
+            let stripped = strip_variable_references(&cwd);
+            folders.push(root.join(stripped.trim_start_matches('/')));
             folders.push(root.join(cwd));
         }
         folders.sort_unstable();
@@ -90,9 +90,12 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
     let Some(transport) = &server.transport else {
         return Vec::new();
     };
-    let off = if server.disabled { " (disabled)" } else { "" };
-    let mut lines =
-        vec![format!("{}{off}: {}", server.name, truncate_line(&transport.describe_transport()))];
+    let disabled_note = if server.disabled { " (disabled)" } else { "" };
+    let mut lines = vec![format!(
+        "{}{disabled_note}: {}",
+        server.name,
+        truncate_line(&transport.describe_transport())
+    )];
     if let Transport::Stdio { cwd: Some(cwd), .. } = transport {
         lines.push(format!("  started in: {}", format_argv([cwd])));
     }
@@ -100,15 +103,15 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
         Transport::Http { .. } => "headers",
         Transport::Stdio { .. } => "variables",
     };
-    let read = transport.all_referenced_variables();
-    let run = command_variable_names(transport);
-    let is_shown = |name: &str| run.contains(&name) && !is_secret_name(name);
-    let set = read.iter().copied();
-    let set = set.filter_map(|name| Some((name, dotenv.var(name)?)));
-    let (open, hidden): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_shown(name));
+    let variables = transport.all_referenced_variables();
+    let command_variables = command_variable_names(transport);
+    let is_shown = |name: &str| command_variables.contains(&name) && !is_secret_name(name);
+    let dotenv_values = variables.iter().copied();
+    let dotenv_values = dotenv_values.filter_map(|name| Some((name, dotenv.var(name)?)));
+    let (shown, hidden): (Vec<_>, Vec<_>) = dotenv_values.partition(|(name, _)| is_shown(name));
     for (label, names) in [
         (label, transport.env_or_header_names().collect::<Vec<_>>()),
-        ("reads from your environment", read.clone()),
+        ("reads from your environment", variables.clone()),
         (
             "set by .env of this project, and not shown here (read it in .env first)",
             hidden.into_iter().map(|(name, _)| name).collect(),
@@ -118,7 +121,7 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
             lines.push(format!("  {label}: {}", names.join(", ")));
         }
     }
-    for (name, value) in open {
+    for (name, value) in shown {
         let value = format_argv([&value.to_owned()]);
         lines.push(format!("  set by .env of this project: {name}={value}"));
     }

@@ -73,15 +73,15 @@ impl CallbackWorkerHooks {
         callbacks: WorkerCallbacks,
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<Self> {
-        let (calls, received) = sync_channel::<QueuedCallback>(WAITING_MAX);
+        let (calls, receiver) = sync_channel::<QueuedCallback>(WAITING_MAX);
         let is_late = Arc::new(AtomicBool::new(false));
-        let late = Arc::clone(&is_late);
+        let late_flag = Arc::clone(&is_late);
         std::thread::Builder::new().name("callbacks".to_owned()).spawn(move || {
-            for call in received {
+            for call in receiver {
                 if catch_unwind(AssertUnwindSafe(call.function)).is_err() {
                     tracing::error!("the callback `{}` panicked", call.name);
                 }
-                late.store(false, Ordering::Relaxed);
+                late_flag.store(false, Ordering::Relaxed);
                 // The worker may have stopped waiting.
                 _ = call.done.send(());
             }
@@ -95,7 +95,7 @@ impl CallbackWorkerHooks {
         name: &'static str,
         function: impl FnOnce() + Send + 'static,
     ) {
-        let (done, finished) = oneshot::channel();
+        let (done, receiver) = oneshot::channel();
         let call = QueuedCallback { name, function: Box::new(function), done };
         if self.calls.try_send(call).is_err() {
             tracing::error!(
@@ -108,7 +108,7 @@ impl CallbackWorkerHooks {
         }
         tokio::select! {
             biased;
-            _ = finished => {}
+            _ = receiver => {}
             () = self.clock.sleep(CALLBACK_WAIT) => {
                 self.is_late.store(true, Ordering::Relaxed);
                 tracing::warn!("the callback `{name}` has not returned within 1 s; the worker continues");

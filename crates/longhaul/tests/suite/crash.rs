@@ -40,17 +40,17 @@ async fn run_hanging_handler(folder: OsString, is_once: bool) {
 
 /// Starts the child process, waits until the handler runs and kills it. Returns the printed line.
 fn start_and_kill(folder: &Path, test: &str) -> String {
-    let mut digger = Command::new(env::current_exe().unwrap())
+    let mut child = Command::new(env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
         .env(FOLDER_VAR, folder)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(digger.stdout.take().unwrap()).lines();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut lines = lines.map(Result::unwrap);
     let attempt_line = lines.find(|line| line.starts_with("attempt "));
-    digger.kill().unwrap();
-    digger.wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
     attempt_line.expect("the process ended before the handler was called")
 }
 

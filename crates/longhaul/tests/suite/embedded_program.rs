@@ -14,8 +14,8 @@ use super::standalone_build::{build_program, package_and_workspace};
 fn first_program() -> String {
     let (_, workspace) = package_and_workspace();
     let document = fs::read_to_string(workspace.join("docs/library.md")).unwrap();
-    let (_, from) = document.split_once("```rust program\n").expect("the program");
-    let (program, _) = from.split_once("```").expect("the end of the program");
+    let (_, rest) = document.split_once("```rust program\n").expect("the program");
+    let (program, _) = rest.split_once("```").expect("the end of the program");
     program.to_owned()
 }
 
@@ -42,16 +42,16 @@ async fn the_first_program_resumes_after_a_kill_and_repeats_nothing() {
     let file = |name: &str| folder.join(name);
     fs::write(file("one.txt"), "to be or").unwrap();
     fs::write(file("three.txt"), "the rest is silence").unwrap();
-    let pipe = Command::new("mkfifo").arg(file("two.txt")).status();
-    assert!(pipe.unwrap().success());
+    let mkfifo_status = Command::new("mkfifo").arg(file("two.txt")).status();
+    assert!(mkfifo_status.unwrap().success());
 
     let (mut child, mut lines) = spawn_program(&program, folder);
     assert_eq!(lines.next().as_deref(), Some("one.txt: 3 words"));
     // Opening a pipe for writing waits for the reader, so the handler is reading the file now.
-    let held = File::options().write(true).open(file("two.txt")).unwrap();
+    let fifo_writer = File::options().write(true).open(file("two.txt")).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    drop(held);
+    drop(fifo_writer);
 
     // If the first file were counted again, the program would fail.
     fs::remove_file(file("one.txt")).unwrap();
@@ -65,11 +65,11 @@ async fn the_first_program_resumes_after_a_kill_and_repeats_nothing() {
 
     // The journals confirm it: only the interrupted call was started twice.
     let store = format!("sqlite:{}", file("agents.db").display());
-    let never =
+    let unused_handler =
         |_, _| async move { Err::<(), _>(HandlerError::new("the handler was called again")) };
-    let builder = Runtime::builder().store(store).handler("count", never);
+    let builder = Runtime::builder().store(store).handler("count", unused_handler);
     let runtime = builder.open().await.unwrap();
-    for (path, starts) in [("one.txt", 1), ("two.txt", 2), ("three.txt", 1)] {
+    for (path, expected_starts) in [("one.txt", 1), ("two.txt", 2), ("three.txt", 1)] {
         let task = Task::new("count").input(path).idempotency_key(path);
         let run = runtime.submit(task).await.unwrap();
         let mut events = run.events();
@@ -78,7 +78,7 @@ async fn the_first_program_resumes_after_a_kill_and_repeats_nothing() {
             kinds.push(entry.unwrap().event.kind());
         }
         let count = |wanted: &str| kinds.iter().filter(|kind| **kind == wanted).count();
-        assert_eq!(count("tool.started"), starts, "{path}: {kinds:?}");
+        assert_eq!(count("tool.started"), expected_starts, "{path}: {kinds:?}");
         assert_eq!(count("run.completed"), 1, "{path}: {kinds:?}");
     }
 }

@@ -23,7 +23,7 @@ use serde::Deserialize;
 mod own_tool;
 
 /// Creates a client with these scripted replies and tools.
-fn ephemeral(replies: &str, tools: Vec<Arc<dyn Tool>>) -> Ephemeral {
+fn new_ephemeral_runtime(replies: &str, tools: Vec<Arc<dyn Tool>>) -> Ephemeral {
     let script = Script::parse_yaml("test", &format!("replies:\n{replies}\n")).unwrap();
     let model = ScriptedModel::new("test", script, Arc::new(SystemClock));
     let models = SingleModel::new("scripted/test", Arc::new(model));
@@ -53,7 +53,8 @@ fn the_example_runs() {
 
 #[tokio::test]
 async fn concurrent_runs_are_independent() {
-    let ephemeral_runtime = ephemeral("- text: 'You said {{ input }}'\n  delay: 20ms", Vec::new());
+    let ephemeral_runtime =
+        new_ephemeral_runtime("- text: 'You said {{ input }}'\n  delay: 20ms", Vec::new());
     let ask_model = |input: &'static str| ephemeral_runtime.ask(agent(&[]), Vec::new(), input);
     let (a, b, c) = tokio::join!(ask_model("one"), ask_model("two"), ask_model("three"));
     for (outcome, text) in [(a, "You said one"), (b, "You said two"), (c, "You said three")] {
@@ -70,7 +71,7 @@ async fn a_history_precedes_the_input_and_the_reply_is_appended() {
         br#"[{"role":"user","content":"I am Ada."},{"role":"assistant","content":"Hello."}]"#;
     let before = parse_history(history).unwrap();
     // `input` in the script is the input of this run, not the first message of the history.
-    let ephemeral_runtime = ephemeral("- text: 'Hello again: {{ input }}'", Vec::new());
+    let ephemeral_runtime = new_ephemeral_runtime("- text: 'Hello again: {{ input }}'", Vec::new());
     let outcome = ephemeral_runtime.ask(agent(&[]), before.clone(), "Who am I?").await;
     let messages = outcome.unwrap().messages;
     assert_eq!(messages[..2], before);
@@ -84,34 +85,35 @@ async fn a_history_precedes_the_input_and_the_reply_is_appended() {
 #[tokio::test]
 async fn a_run_that_would_wait_ends_with_an_error() {
     let replies = "- tools: [{ name: ask_human, input: { question: Left? } }]\n- text: Done.";
-    let ephemeral_runtime = ephemeral(replies, Vec::new());
+    let ephemeral_runtime = new_ephemeral_runtime(replies, Vec::new());
     let error = ephemeral_runtime.ask(agent(&["ask_human"]), Vec::new(), "go").await;
     let error = error.unwrap_err();
     assert!(matches!(error, EphemeralError::WouldWait(_)), "{error:?}");
     assert!(error.to_string().contains("can't wait"), "{error}");
 
-    let mut keyed = agent(&[]);
-    keyed.effects = vec![EffectRule {
+    let mut agent_with_key = agent(&[]);
+    agent_with_key.effects = vec![EffectRule {
         tool: "pay".to_owned(),
         subject: None,
         class: None,
         key: Some("a".to_owned()),
     }];
-    let error = ephemeral_runtime.ask(keyed, Vec::new(), "go").await.unwrap_err();
+    let error = ephemeral_runtime.ask(agent_with_key, Vec::new(), "go").await.unwrap_err();
     assert!(error.to_string().contains("has an effect key for `pay`"), "{error}");
 
-    let locked = ephemeral("- error: { status: 401, times: 99 }\n  text: never", Vec::new());
-    let error = locked.ask(agent(&[]), Vec::new(), "go").await.unwrap_err();
+    let locked_runtime =
+        new_ephemeral_runtime("- error: { status: 401, times: 99 }\n  text: never", Vec::new());
+    let error = locked_runtime.ask(agent(&[]), Vec::new(), "go").await.unwrap_err();
     assert!(
         matches!(&error, EphemeralError::Failed(run_error) if run_error.code == "auth"),
         "{error:?}"
     );
 
     // `keep_open` has no effect in an ephemeral run.
-    let open =
+    let kept_open_agent =
         Agent { keep_open: Some(longhaul_core::time::Millis::from_secs(3_600)), ..agent(&[]) };
-    let ephemeral_runtime = ephemeral("- text: Done.", Vec::new());
-    let outcome = ephemeral_runtime.ask(open, Vec::new(), "go").await.unwrap();
+    let ephemeral_runtime = new_ephemeral_runtime("- text: Done.", Vec::new());
+    let outcome = ephemeral_runtime.ask(kept_open_agent, Vec::new(), "go").await.unwrap();
     assert_eq!(outcome.text, "Done.");
 }
 
@@ -127,8 +129,8 @@ struct Tree {
 impl Tree {
     /// Counts the named trees, recursively.
     fn count(&self) -> usize {
-        let below: usize = self.below.iter().map(Self::count).sum();
-        usize::from(!self.name.is_empty()) + below
+        let child_count: usize = self.below.iter().map(Self::count).sum();
+        usize::from(!self.name.is_empty()) + child_count
     }
 }
 
@@ -166,7 +168,8 @@ async fn a_recursive_input_type_is_validated_at_every_level() {
         let replies = format!(
             "- tools: [{{ name: count_trees, input: {{ trees: {trees} }} }}]\n- text: '{{{{ last_result }}}}'"
         );
-        let ephemeral_runtime = ephemeral(&replies, vec![typed(CountTreesTool).unwrap()]);
+        let ephemeral_runtime =
+            new_ephemeral_runtime(&replies, vec![typed(CountTreesTool).unwrap()]);
         let outcome = ephemeral_runtime.ask(agent(&["count_trees"]), Vec::new(), "go").await;
         let text = outcome.unwrap().text;
         assert!(text.contains(expected), "{text}");
@@ -178,19 +181,19 @@ async fn the_shell_tool_needs_an_explicit_unsandboxed_setting() {
     let folder = tempfile::tempdir().unwrap();
     let replies = "- tools: [{ name: shell, input: { command: 'echo hi > a; cat a; exit 3' } }]\n- text: '{{ last_result }}'";
     let shell = ShellTool::new(folder.path(), [], Arc::new(SystemClock)).unwrap();
-    let ephemeral_runtime = ephemeral(replies, vec![Arc::new(shell)]);
+    let ephemeral_runtime = new_ephemeral_runtime(replies, vec![Arc::new(shell)]);
     let error = ephemeral_runtime.ask(agent(&["shell"]), Vec::new(), "go").await;
     let error = error.unwrap_err().to_string();
     assert!(error.contains("`sandbox: { isolation: none }`"), "{error}");
-    let left = std::fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 0, "a command was run");
-    let open = Agent {
+    let file_count = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(file_count, 0, "a command was run");
+    let unsandboxed_agent = Agent {
         sandbox: Some(SandboxConfig {
             isolation: IsolationLevel::None,
             ..SandboxConfig::default()
         }),
         ..agent(&["shell"])
     };
-    let outcome = ephemeral_runtime.ask(open, Vec::new(), "go").await.unwrap();
+    let outcome = ephemeral_runtime.ask(unsandboxed_agent, Vec::new(), "go").await.unwrap();
     assert_eq!(outcome.text, "hi\nexit 3");
 }

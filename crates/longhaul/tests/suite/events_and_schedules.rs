@@ -67,24 +67,27 @@ async fn an_event_is_a_run_of_at_most_six_turns() {
 async fn a_worker_fires_the_schedules_of_the_program() {
     let runtime = builder().open().await.unwrap();
     let schedules = runtime.schedules();
-    let ticking = Schedule::every("ticking", Duration::from_secs(1), "inputs");
-    let ticking = ticking.input(json!({ "n": 1 })).overlap(Overlap::Queue);
-    assert_eq!(schedules.add(ticking.clone()).await.unwrap().every_ms, Some(1_000));
+    let schedule = Schedule::every("ticking", Duration::from_secs(1), "inputs");
+    let schedule = schedule.input(json!({ "n": 1 })).overlap(Overlap::Queue);
+    assert_eq!(schedules.add(schedule.clone()).await.unwrap().every_ms, Some(1_000));
     let digest = Schedule::cron("digest", "0 9 * * MON-FRI", "npc")
         .tz("Europe/Berlin")
         .input("Sum up.")
         .catch_up(CatchUp::Once);
     schedules.add(digest).await.unwrap();
-    let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
-    let worker = runtime.worker().on_task_start(move |run| _ = starts.send(run)).spawn();
-    let run = tokio::time::timeout(Duration::from_secs(30), started.recv()).await.unwrap().unwrap();
+    let (start_sender, mut start_receiver) = tokio::sync::mpsc::unbounded_channel();
+    let worker = runtime.worker().on_task_start(move |run| _ = start_sender.send(run)).spawn();
+    let run = tokio::time::timeout(Duration::from_secs(30), start_receiver.recv())
+        .await
+        .unwrap()
+        .unwrap();
     let names: Vec<_> = schedules.list().await.unwrap().into_iter().map(|one| one.name).collect();
     assert_eq!(names, ["digest", "ticking"]);
     let done = runtime.run(run).wait().await.unwrap();
     assert_eq!(done.data::<serde_json::Value>().unwrap(), json!({ "n": 1 }));
-    let on_demand = schedules.run("digest").await.unwrap().wait().await.unwrap();
-    assert_eq!(on_demand.text().unwrap(), "Done.");
-    assert_eq!(schedules.add(ticking).await.unwrap_err().code(), "schedule_exists");
+    let manual_run = schedules.run("digest").await.unwrap().wait().await.unwrap();
+    assert_eq!(manual_run.text().unwrap(), "Done.");
+    assert_eq!(schedules.add(schedule).await.unwrap_err().code(), "schedule_exists");
     schedules.remove("ticking").await.unwrap();
     let error = schedules.remove("ticking").await.unwrap_err();
     assert!(matches!(error, Error::Engine(_)) && error.code() == "schedule_not_found", "{error}");

@@ -48,10 +48,10 @@ fn a_program_without_features_is_built_and_says_that_it_has_no_mcp_client() {
             Some(text) => write(".mcp.json", text),
             None => fs::remove_file(folder.join(".mcp.json")).unwrap(),
         }
-        let ended = Command::new(&program).current_dir(folder).output().unwrap();
-        let stdout = String::from_utf8_lossy(&ended.stdout);
+        let output = Command::new(&program).current_dir(folder).output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let expected = "this build has no MCP client: enable the feature `mcp`";
-        assert!(ended.status.success() && stdout.contains(expected), "{ended:?}");
+        assert!(output.status.success() && stdout.contains(expected), "{output:?}");
     }
 }
 
@@ -66,9 +66,9 @@ fn without_features_there_is_no_http_server_no_mcp_client_and_no_command_line() 
     let stderr = String::from_utf8_lossy(&tree.stderr);
     assert!(tree.status.success(), "{stderr}");
     let tree = String::from_utf8(tree.stdout).unwrap();
-    let has = |name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
-    assert!(has("longhaul-engine"), "{tree}");
+    let has_package = |name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
+    assert!(has_package("longhaul-engine"), "{tree}");
     for name in ["axum", "clap", "rmcp", "longhaul-mcp", "longhaul-server", "longhaul-cli"] {
-        assert!(!has(name), "{name} is a dependency even without features");
+        assert!(!has_package(name), "{name} is a dependency even without features");
     }
 }

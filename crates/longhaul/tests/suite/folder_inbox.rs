@@ -153,17 +153,17 @@ async fn files_that_can_not_be_tasks_fail_with_the_reason() {
     test.write("good.json", "{\"a\": 1}");
     let mut tasks = test.claim_settled().await;
     tasks.sort_by_key(|task| task.task_id().to_owned());
-    let starts: Vec<&str> = tasks.iter().map(|task| &task.task_id()[..5]).collect();
-    assert_eq!(starts, ["empty", "good."]);
-    let failed = test.files("failed");
-    assert_eq!(failed.len(), 8, "{failed:?}");
-    for (start, reason) in [
+    let prefixes: Vec<&str> = tasks.iter().map(|task| &task.task_id()[..5]).collect();
+    assert_eq!(prefixes, ["empty", "good."]);
+    let failed_names = test.files("failed");
+    assert_eq!(failed_names.len(), 8, "{failed_names:?}");
+    for (prefix, reason) in [
         ("binary", "not UTF-8"),
         ("broken", "not valid JSON"),
         ("deep", "not valid JSON"),
         ("large", "longer than 1048576 bytes"),
     ] {
-        let id = failed.iter().find(|name| name.starts_with(start)).unwrap();
+        let id = failed_names.iter().find(|name| name.starts_with(prefix)).unwrap();
         let result = test.result("failed", id);
         let message = result["error"]["message"].as_str().unwrap();
         assert!(message.contains(reason), "{message}");
@@ -188,8 +188,8 @@ async fn a_crash_between_any_two_steps_loses_nothing() {
     let id = test.claim_settled().await[0].task_id().to_owned();
     // After the claim: the same task is returned again, under the same id.
     test.restart();
-    let again = test.claim().await;
-    assert_eq!(again[0].task_id(), id);
+    let reclaimed = test.claim().await;
+    assert_eq!(reclaimed[0].task_id(), id);
     // After the result was written and before the file was moved.
     fs::write(test.path(&format!("failed/{id}.result.json")), "{").unwrap();
     test.restart();
@@ -275,11 +275,11 @@ async fn ids_with_a_path_are_rejected() {
 async fn a_worker_serves_a_folder_and_a_retry_moves_a_failed_file_to_the_done_ones() {
     let folder = tempfile::tempdir().unwrap();
     let is_broken = Arc::new(Mutex::new(true));
-    let broken = Arc::clone(&is_broken);
+    let is_broken_flag = Arc::clone(&is_broken);
     let runtime = Runtime::builder()
         .store("sqlite::memory:")
         .handler("writer", move |request, _| {
-            let is_broken = *broken.lock().unwrap();
+            let is_broken = *is_broken_flag.lock().unwrap();
             async move {
                 match is_broken {
                     true => Err(longhaul::HandlerError::new("broken")),
@@ -303,18 +303,20 @@ async fn a_worker_serves_a_folder_and_a_retry_moves_a_failed_file_to_the_done_on
     assert_eq!(done["run"], retried.id().to_string());
     assert_eq!(done["output"]["text"], "Answer to Dear Sir");
     // The old result is deleted after the file was moved.
-    let deleting = async {
+    let until_deleted = async {
         while fs::read_dir(folder.path().join("failed")).unwrap().count() > 0 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), deleting).await.expect("no failed file is left");
+    tokio::time::timeout(Duration::from_secs(30), until_deleted)
+        .await
+        .expect("no failed file is left");
     worker.stop().await.unwrap();
 }
 
 /// Waits until a folder has a file and its result, and returns the result.
 async fn wait_for_result(folder: &Path) -> Value {
-    let waiting = async {
+    let poll = async {
         loop {
             let entries = fs::read_dir(folder).unwrap();
             let paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -325,5 +327,5 @@ async fn wait_for_result(folder: &Path) -> Value {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("a result")
+    tokio::time::timeout(Duration::from_secs(60), poll).await.expect("a result")
 }

@@ -28,13 +28,13 @@ async fn input_and_output_are_typed() {
     });
     let task = Task::new("halve").input(json!({ "width": 8, "height": 6 }));
     let done = run_to_end(builder, task).await;
-    let half = Size { width: 4, height: 3 };
-    assert_eq!(done.data::<Size>().unwrap(), half);
+    let half_size = Size { width: 4, height: 3 };
+    assert_eq!(done.data::<Size>().unwrap(), half_size);
     assert_eq!(done.text().unwrap(), r#"{"width":4,"height":3}"#);
     assert_eq!(done.tools_called, ["handler:halve", "finish"]);
     assert_eq!(done.cost_usd, Some(0.0));
-    let wrong = done.data::<u8>().unwrap_err().to_string();
-    assert!(wrong.contains("does not have the expected type"), "{wrong}");
+    let error_text = done.data::<u8>().unwrap_err().to_string();
+    assert!(error_text.contains("does not have the expected type"), "{error_text}");
 }
 
 #[tokio::test]
@@ -47,19 +47,19 @@ async fn texts_numbers_and_unit_are_valid_outputs() {
     };
     let text = run_to_end(builder(), Task::new("text")).await;
     assert_eq!(text.data::<String>().unwrap(), "7");
-    let number = run_to_end(builder(), Task::new("number")).await;
-    assert_eq!((number.text().unwrap(), number.data::<u8>().unwrap()), ("7", 7));
-    let nothing = run_to_end(builder(), Task::new("nothing")).await;
-    assert_eq!(nothing.status, Status::Completed);
-    nothing.data::<()>().unwrap();
+    let number_run = run_to_end(builder(), Task::new("number")).await;
+    assert_eq!((number_run.text().unwrap(), number_run.data::<u8>().unwrap()), ("7", 7));
+    let unit_run = run_to_end(builder(), Task::new("nothing")).await;
+    assert_eq!(unit_run.status, Status::Completed);
+    unit_run.data::<()>().unwrap();
 }
 
 #[tokio::test]
 async fn a_long_result_is_returned_untruncated() {
-    let long = || "word ".repeat(20_000);
-    let builder = Runtime::builder().handler("long", move |_, _| async move { Ok(long()) });
+    let long_text = || "word ".repeat(20_000);
+    let builder = Runtime::builder().handler("long", move |_, _| async move { Ok(long_text()) });
     let done = run_to_end(builder, Task::new("long")).await;
-    assert!(done.text().unwrap() == long(), "{} bytes", done.text().unwrap().len());
+    assert!(done.text().unwrap() == long_text(), "{} bytes", done.text().unwrap().len());
 }
 
 #[tokio::test]
@@ -94,11 +94,11 @@ async fn a_handler_error_fails_the_run() {
 #[tokio::test]
 async fn a_message_to_a_handler_changes_nothing_and_a_cancel_ends_it() {
     let started = std::sync::Arc::new(tokio::sync::Notify::new());
-    let begins = std::sync::Arc::clone(&started);
+    let start_notifier = std::sync::Arc::clone(&started);
     let builder = Runtime::builder().handler("waits", move |_, _| {
-        let begins = std::sync::Arc::clone(&begins);
+        let start_notifier = std::sync::Arc::clone(&start_notifier);
         async move {
-            begins.notify_one();
+            start_notifier.notify_one();
             std::future::pending::<Result<(), HandlerError>>().await
         }
     });
@@ -138,10 +138,10 @@ async fn a_result_too_long_or_nested_too_deeply_fails_with_a_message() {
         assert_eq!(done.status, Status::Failed, "{done:?}");
         done.text().unwrap_err().to_string()
     };
-    let (longest, quotes) = (4_194_293, 2);
-    let done = run_to_end(builder(), Task::new("long").input(longest - quotes)).await;
-    assert_eq!(done.text().unwrap().len(), longest - quotes);
-    let message = error_text(run_to_end(builder(), Task::new("long").input(longest - 1)).await);
+    let (max_bytes, quote_bytes) = (4_194_293, 2);
+    let done = run_to_end(builder(), Task::new("long").input(max_bytes - quote_bytes)).await;
+    assert_eq!(done.text().unwrap().len(), max_bytes - quote_bytes);
+    let message = error_text(run_to_end(builder(), Task::new("long").input(max_bytes - 1)).await);
     assert!(message.contains("4194294 bytes"), "{message}");
     let deep = format!("{}1{}", "[".repeat(127), "]".repeat(127));
     let deep = longhaul::RawJson::parse(deep).unwrap();
@@ -154,11 +154,11 @@ async fn no_model_and_no_other_agent_can_call_a_handler() {
     let script = "replies: [{ tools: [{ name: 'handler:pay', input: {} }] }, \
                   { text: '{{ last_result }}' }]";
     let script = longhaul::models::scripted("pays", script).unwrap();
-    let clerk = longhaul::Agent::new("clerk").model("script");
+    let clerk_agent = longhaul::Agent::new("clerk").model("script");
     let builder = Runtime::builder()
         .store("sqlite::memory:")
         .model("script", script)
-        .agent(clerk.tool("handler:pay"))
+        .agent(clerk_agent.tool("handler:pay"))
         .handler("pay", |_, _| async move { Ok("paid") });
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
@@ -174,45 +174,45 @@ async fn no_model_and_no_other_agent_can_call_a_handler() {
 
 #[tokio::test]
 async fn a_call_that_ends_during_shutdown_is_not_repeated() {
-    let (begins, mut started) = tokio::sync::mpsc::unbounded_channel();
-    let (end, ends) = tokio::sync::watch::channel(false);
+    let (start_sender, mut start_receiver) = tokio::sync::mpsc::unbounded_channel();
+    let (end_sender, end_receiver) = tokio::sync::watch::channel(false);
     let builder = Runtime::builder().handler("slow", move |_, _| {
-        let (begins, mut ends) = (begins.clone(), ends.clone());
+        let (start_sender, mut end_receiver) = (start_sender.clone(), end_receiver.clone());
         async move {
-            begins.send(())?;
-            ends.wait_for(|end| *end).await?;
+            start_sender.send(())?;
+            end_receiver.wait_for(|is_ended| *is_ended).await?;
             Ok("done")
         }
     });
     let runtime = builder.store("sqlite::memory:").open().await.unwrap();
     let worker = runtime.worker().spawn();
     let run = runtime.submit(Task::new("slow")).await.unwrap();
-    started.recv().await.unwrap();
-    let mut stopping = std::pin::pin!(worker.stop());
-    let under_way = futures_util::poll!(stopping.as_mut());
-    assert!(under_way.is_pending(), "the worker stopped in the middle of a call");
-    end.send(true).unwrap();
-    stopping.await.unwrap();
+    start_receiver.recv().await.unwrap();
+    let mut stop_future = std::pin::pin!(worker.stop());
+    let poll_result = futures_util::poll!(stop_future.as_mut());
+    assert!(poll_result.is_pending(), "the worker stopped in the middle of a call");
+    end_sender.send(true).unwrap();
+    stop_future.await.unwrap();
     let worker = runtime.worker().spawn();
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "done");
     worker.stop().await.unwrap();
-    assert!(started.try_recv().is_err(), "the handler was called again");
+    assert!(start_receiver.try_recv().is_err(), "the handler was called again");
 }
 
 #[tokio::test]
 async fn two_inputs_nested_too_deeply_are_different_tasks() {
     let builder = Runtime::builder().handler("deep", |_, _| async move { Ok(()) });
     let runtime = builder.store("sqlite::memory:").open().await.unwrap();
-    let task = |inside: &str| {
-        let deep = format!("{}{inside}{}", "[".repeat(200), "]".repeat(200));
+    let task = |value: &str| {
+        let deep = format!("{}{value}{}", "[".repeat(200), "]".repeat(200));
         let deep = longhaul::RawJson::parse(deep).unwrap();
         Task::new("deep").input(deep).idempotency_key("one")
     };
     let first = runtime.submit(task("1")).await.unwrap();
-    let again = runtime.submit(task("1")).await.unwrap();
-    assert_eq!(first.id(), again.id());
-    let other = runtime.submit(task("2")).await.unwrap_err();
-    assert_eq!(other.code(), "idempotency_key_reused", "{other}");
+    let second = runtime.submit(task("1")).await.unwrap();
+    assert_eq!(first.id(), second.id());
+    let error = runtime.submit(task("2")).await.unwrap_err();
+    assert_eq!(error.code(), "idempotency_key_reused", "{error}");
 }
 
 #[tokio::test]
@@ -254,6 +254,6 @@ async fn a_handler_sees_its_task() {
         .links(json!({ "project": 7 }))
         .metadata(json!({ "a": 1 }));
     let done = run_to_end(builder, task).await;
-    let seen: serde_json::Value = done.data().unwrap();
-    assert_eq!(seen, json!(["mail", "ada", { "project": 7 }, { "a": 1 }]));
+    let request_fields: serde_json::Value = done.data().unwrap();
+    assert_eq!(request_fields, json!(["mail", "ada", { "project": 7 }, { "a": 1 }]));
 }

@@ -38,7 +38,7 @@ impl Log {
 
     /// Waits until there are this many texts, and returns them.
     async fn wait_for(&self, count: usize) -> Vec<String> {
-        let waiting = async {
+        let poll = async {
             loop {
                 let changed = self.0.1.notified();
                 if self.texts().len() >= count {
@@ -47,7 +47,7 @@ impl Log {
                 changed.await;
             }
         };
-        let texts = tokio::time::timeout(TIMEOUT, waiting).await;
+        let texts = tokio::time::timeout(TIMEOUT, poll).await;
         texts.unwrap_or_else(|_| panic!("only {:?}", self.texts()))
     }
 }
@@ -92,11 +92,12 @@ async fn the_tasks_of_a_closure_become_runs_and_their_ends_are_reported() {
         InboxTask::new("c", Task::new("unknown")),
         InboxTask::new("d", Task::new("echo").input("x".repeat(2 << 20))),
     ];
-    let waiting = Mutex::new(tasks);
+    let pending_tasks = Mutex::new(tasks);
     let log = Log::default();
-    let ends = log.clone();
-    let notes = inbox::from_fn("notes", move |_| std::mem::take(&mut *waiting.lock().unwrap()))
-        .on_end(move |id, result| ends.add(end_text(id, result)));
+    let end_log = log.clone();
+    let notes =
+        inbox::from_fn("notes", move |_| std::mem::take(&mut *pending_tasks.lock().unwrap()))
+            .on_end(move |id, result| end_log.add(end_text(id, result)));
     let worker = runtime.worker().source(notes).spawn();
     let mut texts = log.wait_for(4).await;
     texts.sort();
@@ -112,12 +113,12 @@ async fn a_task_that_is_claimed_again_is_executed_once() {
     // Each worker claims the task again, as after a crash.
     for _ in 0..3 {
         let claims = Log::default();
-        let (claimed, ended) = (claims.clone(), ends.clone());
+        let (claim_log, end_log) = (claims.clone(), ends.clone());
         let source = inbox::from_fn("notes", move |_| {
-            claimed.add("claim");
+            claim_log.add("claim");
             vec![task("a", "Hello.")]
         });
-        let source = source.on_end(move |id, result| ended.add(end_text(id, result)));
+        let source = source.on_end(move |id, result| end_log.add(end_text(id, result)));
         let worker = runtime.worker().source(source).spawn();
         // The second claim comes after the first one was submitted.
         claims.wait_for(2).await;
@@ -190,8 +191,8 @@ async fn a_flaky_inbox_loses_nothing_and_stops_nothing() {
     let texts = log.wait_for(4).await;
     assert_eq!(texts, ["start a", "complete a", "complete a", "on_complete a"]);
     // The claim that never returns does not block the other runs.
-    let other = runtime.submit(Task::new("echo").input("x")).await.unwrap();
-    assert_eq!(other.wait().await.unwrap().text().unwrap(), "x");
+    let other_run = runtime.submit(Task::new("echo").input("x")).await.unwrap();
+    assert_eq!(other_run.wait().await.unwrap().text().unwrap(), "x");
     worker.stop().await.unwrap();
 }
 
@@ -234,18 +235,18 @@ impl Inbox for RepeatingInbox {
 async fn open_tasks_that_are_returned_again_cause_no_busy_loop() {
     let calls = Arc::new(AtomicUsize::new(0));
     let runtime = runtime(&calls).await;
-    let ((claims, mut claimed), log) = (unbounded_channel(), Log::default());
+    let ((claim_sender, mut claim_receiver), log) = (unbounded_channel(), Log::default());
     let tasks: Vec<InboxTask> = (0..100).map(|id| task(&id.to_string(), "Hello.")).collect();
-    let inbox = RepeatingInbox { tasks, claims, log: log.clone() };
+    let inbox = RepeatingInbox { tasks, claims: claim_sender, log: log.clone() };
     let worker = runtime.worker().source(inbox).max_concurrent(8).spawn();
     log.wait_for(100).await;
-    while claimed.try_recv().is_ok() {}
-    let busy = async {
+    while claim_receiver.try_recv().is_ok() {}
+    let wait_for_claims = async {
         for _ in 0..5 {
-            claimed.recv().await;
+            claim_receiver.recv().await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(2), busy).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_secs(2), wait_for_claims).await.is_err());
     worker.stop().await.unwrap();
     assert_eq!(calls.load(Ordering::Relaxed), 100);
 }
@@ -260,28 +261,28 @@ async fn postponed_tasks_do_not_stop_the_others() {
     let inbox = RepeatingInbox { tasks, claims: unbounded_channel().0, log: log.clone() };
     let worker = runtime.worker().source(inbox).spawn();
     assert_eq!(log.wait_for(1).await, ["a: Hello."]);
-    let late = runtime.submit(Task::new("echo").input("x")).await.unwrap();
-    assert_eq!(late.wait().await.unwrap().text().unwrap(), "x");
+    let late_run = runtime.submit(Task::new("echo").input("x")).await.unwrap();
+    assert_eq!(late_run.wait().await.unwrap().text().unwrap(), "x");
     worker.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn closures_that_never_return_do_not_stop_the_worker() {
     let runtime = runtime(&Arc::default()).await;
-    let (release, blocked) = std::sync::mpsc::channel::<()>();
-    let (blocked, log) = (Mutex::new(blocked), Log::default());
+    let (release_sender, release_receiver) = std::sync::mpsc::channel::<()>();
+    let (release_receiver, log) = (Mutex::new(release_receiver), Log::default());
     let claims = log.clone();
-    let stuck = inbox::from_fn("stuck", move |_| {
+    let stuck_inbox = inbox::from_fn("stuck", move |_| {
         claims.add("claim");
-        _ = blocked.lock().unwrap().recv();
+        _ = release_receiver.lock().unwrap().recv();
         Vec::new()
     });
-    let worker = runtime.worker().source(stuck).spawn();
+    let worker = runtime.worker().source(stuck_inbox).spawn();
     log.wait_for(1).await;
-    let other = runtime.submit(Task::new("echo").input("x")).await.unwrap();
-    assert_eq!(other.wait().await.unwrap().text().unwrap(), "x");
+    let other_run = runtime.submit(Task::new("echo").input("x")).await.unwrap();
+    assert_eq!(other_run.wait().await.unwrap().text().unwrap(), "x");
     tokio::time::timeout(TIMEOUT, worker.stop()).await.expect("the worker stops").unwrap();
-    drop(release);
+    drop(release_sender);
 }
 
 #[tokio::test]

@@ -26,8 +26,8 @@ async fn a_lane_is_inspected_paused_and_resumed() {
     lane.pause().await.unwrap();
     let first = runtime.submit(Task::new("npc").input("one")).await.unwrap();
     let worker = runtime.worker().spawn();
-    let free = runtime.submit(Task::new("npc").input("two").lane("other")).await.unwrap();
-    free.wait().await.unwrap();
+    let free_run = runtime.submit(Task::new("npc").input("two").lane("other")).await.unwrap();
+    free_run.wait().await.unwrap();
     assert!(lane.is_paused().await.unwrap() && !lane.is_busy().await.unwrap());
     assert_eq!(lane.len().await.unwrap(), 1);
     lane.resume().await.unwrap();
@@ -54,12 +54,14 @@ async fn a_task_starts_only_after_its_start_time() {
     let runtime = runtime.open().await.unwrap();
     let day = Duration::from_secs(24 * 60 * 60);
     let year_2169 = SystemTime::UNIX_EPOCH + day * 365 * 200;
-    let later = runtime.submit(Task::new("npc").input("one").start_at(year_2169)).await.unwrap();
+    let future_run =
+        runtime.submit(Task::new("npc").input("one").start_at(year_2169)).await.unwrap();
     let before_1970 = SystemTime::UNIX_EPOCH - day;
-    let past = runtime.submit(Task::new("npc").input("two").start_at(before_1970)).await.unwrap();
+    let past_run =
+        runtime.submit(Task::new("npc").input("two").start_at(before_1970)).await.unwrap();
     let worker = runtime.worker().spawn();
-    assert_eq!(past.wait().await.unwrap().text().unwrap(), "Done.");
-    let view = later.view().await.unwrap();
+    assert_eq!(past_run.wait().await.unwrap().text().unwrap(), "Done.");
+    let view = future_run.view().await.unwrap();
     assert_eq!((view.status, view.turns), (Status::Pending, 0), "{}", view.now);
     assert!(view.now.contains("start time"), "{}", view.now);
     worker.stop().await.unwrap();

@@ -58,35 +58,35 @@ fn files_of_other_programs_are_accepted() {
     assert_eq!(github.timeout, Millis::from_secs(90));
     assert_eq!(docs.timeout, Millis(1_500));
     let root = folder.path();
-    let set = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
-    let filled = ResolvedMcpServer::resolve(github, &set, root).unwrap();
-    let Transport::Stdio { command, args, env: given, .. } = filled.transport else {
+    let set_env = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
+    let resolved = ResolvedMcpServer::resolve(github, &set_env, root).unwrap();
+    let Transport::Stdio { command, args, env: server_env, .. } = resolved.transport else {
         panic!("not a stdio transport")
     };
     assert_eq!((command.as_str(), args.len()), ("npx", 2));
-    assert_eq!(given["GITHUB_TOKEN"], "gh-s3cret");
-    assert_eq!((&*given["LEVEL"], &*given["DEBUG"]), ("3", "false"));
-    assert_eq!(filled.cwd, root);
-    let filled = ResolvedMcpServer::resolve(docs, &set, root).unwrap();
-    let Transport::Http { url, headers, .. } = filled.transport else {
+    assert_eq!(server_env["GITHUB_TOKEN"], "gh-s3cret");
+    assert_eq!((&*server_env["LEVEL"], &*server_env["DEBUG"]), ("3", "false"));
+    assert_eq!(resolved.cwd, root);
+    let resolved = ResolvedMcpServer::resolve(docs, &set_env, root).unwrap();
+    let Transport::Http { url, headers, .. } = resolved.transport else {
         panic!("not an HTTP transport")
     };
     assert_eq!(url, "https://docs.example/mcp?key=none");
     assert_eq!(headers["Authorization"], "Bearer t-s3cret");
-    let filled = ResolvedMcpServer::resolve(own, &set, root).unwrap();
-    assert_eq!(filled.cwd, root.join("tools"));
-    let missing = ResolvedMcpServer::resolve(github, &env(&[]), root).unwrap_err();
-    assert!(missing.contains("GITHUB_TOKEN is not set"), "{missing}");
-    let bad =
+    let resolved = ResolvedMcpServer::resolve(own, &set_env, root).unwrap();
+    assert_eq!(resolved.cwd, root.join("tools"));
+    let error = ResolvedMcpServer::resolve(github, &env(&[]), root).unwrap_err();
+    assert!(error.contains("GITHUB_TOKEN is not set"), "{error}");
+    let error =
         ResolvedMcpServer::resolve(other, &env(&[("BASE", "ftp://s3cret")]), root).unwrap_err();
-    assert!(bad.contains("not an http:// or https:// URL"), "{bad}");
-    let split = env(&[("TOKEN", "a\r\nb: s3cret")]);
-    let bad = ResolvedMcpServer::resolve(docs, &split, root).unwrap_err();
-    assert!(bad.contains("line break"), "{bad}");
-    let zero = env(&[("GITHUB_TOKEN", "a\0b")]);
-    let bad = ResolvedMcpServer::resolve(github, &zero, root).unwrap_err();
-    assert!(bad.contains("zero byte"), "{bad}");
-    let debug_text = format!("{file:?}{:?}", ResolvedMcpServer::resolve(github, &set, root));
+    assert!(error.contains("not an http:// or https:// URL"), "{error}");
+    let split_env = env(&[("TOKEN", "a\r\nb: s3cret")]);
+    let error = ResolvedMcpServer::resolve(docs, &split_env, root).unwrap_err();
+    assert!(error.contains("line break"), "{error}");
+    let zero_env = env(&[("GITHUB_TOKEN", "a\0b")]);
+    let error = ResolvedMcpServer::resolve(github, &zero_env, root).unwrap_err();
+    assert!(error.contains("zero byte"), "{error}");
+    let debug_text = format!("{file:?}{:?}", ResolvedMcpServer::resolve(github, &set_env, root));
     assert!(!debug_text.contains("s3cret"), "{debug_text}");
 }
 
@@ -110,15 +110,16 @@ fn an_invalid_file_reports_the_position_and_has_no_servers() {
         let problem = file.problems.first().expect(text).to_string();
         assert!(problem.contains(expected), "{text}: {problem}");
         assert!(problem.starts_with(".mcp.json"), "{problem}");
-        let why = file.find_server("github").unwrap_err();
-        assert!(why.contains("longhaul mcp ls"), "{why}");
+        let error = file.find_server("github").unwrap_err();
+        assert!(error.contains("longhaul mcp ls"), "{error}");
     }
     let (_folder, file) = load_file(b"{\"mcpServers\": {\"\xff\": {}}}");
     assert!(file.problems[0].message.contains("UTF-8"), "{file:?}");
     let (_folder, file) = load_file(" ".repeat((1 << 20) + 1));
     assert!(file.problems[0].message.contains("too long"), "{file:?}");
-    let many: Vec<String> = (0..65).map(|n| format!("\"s{n}\": {{\"command\": \"x\"}}")).collect();
-    let (_folder, file) = load_file(format!("{{\"mcpServers\": {{{}}}}}", many.join(",")));
+    let many_servers: Vec<String> =
+        (0..65).map(|n| format!("\"s{n}\": {{\"command\": \"x\"}}")).collect();
+    let (_folder, file) = load_file(format!("{{\"mcpServers\": {{{}}}}}", many_servers.join(",")));
     assert!(file.problems[0].message.contains("the maximum is 64"), "{file:?}");
     let deep = format!("{{\"mcpServers\": {}", "[".repeat(100_000));
     assert!(!load_file(deep).1.problems.is_empty());
@@ -235,14 +236,14 @@ fn an_oauth_table_is_parsed_and_expanded() {
     );
     let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
     assert!(notes[0].contains("`oauth`: unknown key `other`"), "{notes:?}");
-    let [far, bad] = &file.servers[..] else {
+    let [valid_server, invalid_server] = &file.servers[..] else {
         panic!("{file:?}");
     };
-    let names = far.transport.as_ref().unwrap().all_referenced_variables();
+    let names = valid_server.transport.as_ref().unwrap().all_referenced_variables();
     assert_eq!(names, ["ID", "MORE", "SECRET"]);
-    let set = env(&[("ID", "us"), ("SECRET", "s3cret"), ("DOC", "http://x.example")]);
-    let filled = ResolvedMcpServer::resolve(far, &set, folder.path()).unwrap();
-    let Transport::Http { oauth, .. } = filled.transport else {
+    let set_env = env(&[("ID", "us"), ("SECRET", "s3cret"), ("DOC", "http://x.example")]);
+    let resolved = ResolvedMcpServer::resolve(valid_server, &set_env, folder.path()).unwrap();
+    let Transport::Http { oauth, .. } = resolved.transport else {
         panic!("{file:?}");
     };
     assert_eq!(oauth.client_id.as_deref(), Some("us"));
@@ -250,8 +251,8 @@ fn an_oauth_table_is_parsed_and_expanded() {
     assert_eq!(oauth.scopes, ["a", "b"]);
     assert_eq!(oauth.callback_port, Some(8123));
     assert!(!format!("{oauth:?}").contains("s3cret"));
-    let why = ResolvedMcpServer::resolve(far, &env(&[]), folder.path()).unwrap_err();
-    assert!(why.contains("ID is not set"), "{why}");
-    let why = ResolvedMcpServer::resolve(bad, &set, folder.path()).unwrap_err();
-    assert!(why.contains("not an https:// URL"), "{why}");
+    let error = ResolvedMcpServer::resolve(valid_server, &env(&[]), folder.path()).unwrap_err();
+    assert!(error.contains("ID is not set"), "{error}");
+    let error = ResolvedMcpServer::resolve(invalid_server, &set_env, folder.path()).unwrap_err();
+    assert!(error.contains("not an https:// URL"), "{error}");
 }

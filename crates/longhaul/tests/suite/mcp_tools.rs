@@ -139,9 +139,9 @@ impl McpClient for RecordingClient {
 
 fn config(root: &Path) -> Config {
     fs::write(root.join("longhaul.toml"), "").unwrap();
-    let here =
+    let process_env =
         ProcessEnv { cwd: root.to_owned(), home: Some(root.join("home")), ..ProcessEnv::default() };
-    load::load(&here, &[]).unwrap()
+    load::load(&process_env, &[]).unwrap()
 }
 
 #[tokio::test]
@@ -151,24 +151,25 @@ async fn a_run_gets_the_tools_of_trusted_servers() {
     fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
     let file = McpFile::load(&config);
     let client = Arc::new(RecordingClient::default());
-    let served = McpTools::new(&config, file.clone(), Arc::clone(&client) as Arc<dyn McpClient>);
+    let mcp_tools = McpTools::new(&config, file.clone(), Arc::clone(&client) as Arc<dyn McpClient>);
     let run = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
-    let refused = async |name: &str| {
-        let found = ExternalToolSource::load_tools(&served, name, run).await;
+    let load_error = async |name: &str| {
+        let found = ExternalToolSource::load_tools(&mcp_tools, name, run).await;
         found.expect(name).unwrap_err()
     };
-    assert!(ExternalToolSource::load_tools(&served, "vault_read", run).await.is_none());
-    let why = refused("mcp:github").await;
-    assert!(why.contains("is not trusted yet") && why.contains("`longhaul trust`"), "{why}");
+    assert!(ExternalToolSource::load_tools(&mcp_tools, "vault_read", run).await.is_none());
+    let error = load_error("mcp:github").await;
+    assert!(error.contains("is not trusted yet") && error.contains("`longhaul trust`"), "{error}");
     assert_eq!(client.0.lock().unwrap().len(), 0);
     // A decision takes effect at once.
     let decisions = TrustDecisions::new(&config);
     let item = TrustItem::for_mcp_servers(&file).unwrap();
     decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
-    let found = ExternalToolSource::load_tools(&served, "mcp:github", run).await.unwrap().unwrap();
+    let found =
+        ExternalToolSource::load_tools(&mcp_tools, "mcp:github", run).await.unwrap().unwrap();
     let names: Vec<&str> = found.iter().map(|one| one.spec().name.as_str()).collect();
     assert_eq!(names, ["mcp:github/search"]);
-    let found = ExternalToolSource::load_tools(&served, "mcp:github/search", run).await;
+    let found = ExternalToolSource::load_tools(&mcp_tools, "mcp:github/search", run).await;
     assert_eq!(found.unwrap().unwrap().len(), 1);
     for (name, expected) in [
         ("mcp:github/broken", "its input schema is invalid"),
@@ -178,14 +179,14 @@ async fn a_run_gets_the_tools_of_trusted_servers() {
         ("mcp:poor/x", "the variable MISSING is not set"),
         ("mcp:lost", "it ended at once. Run `longhaul mcp check lost`."),
     ] {
-        let why = refused(name).await;
-        assert!(why.contains(expected), "{name}: {why}");
-        assert!(why.contains("`longhaul mcp "), "{name}: {why}");
+        let error = load_error(name).await;
+        assert!(error.contains(expected), "{name}: {error}");
+        assert!(error.contains("`longhaul mcp "), "{name}: {error}");
     }
     decisions.revoke_all_and_count().unwrap();
-    assert!(refused("mcp:github").await.contains("`longhaul trust`"));
-    ExternalToolSource::release_tools(&served, run).await;
-    served.close_mcp_clients().await;
+    assert!(load_error("mcp:github").await.contains("`longhaul trust`"));
+    ExternalToolSource::release_tools(&mcp_tools, run).await;
+    mcp_tools.close_mcp_clients().await;
     let client = client.0.lock().unwrap().join(", ");
     assert!(client.ends_with("let go, close, settle"), "{client}");
 }
@@ -196,14 +197,14 @@ async fn close_waits_for_token_refreshes_though_servers_do_not_stop() {
     let config = config(folder.path());
     fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
     let file = McpFile::load(&config);
-    let lines: [Arc<NeverClosingClient>; 2] = Default::default();
-    let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn McpClient>;
-    let served = McpTools::new(&config, file.clone(), line(0));
+    let clients: [Arc<NeverClosingClient>; 2] = Default::default();
+    let client = |at: usize| Arc::clone(&clients[at]) as Arc<dyn McpClient>;
+    let mcp_tools = McpTools::new(&config, file.clone(), client(0));
     // The first client is being closed, and the second one is in use.
-    served.replace_servers(file, line(1));
-    served.close_mcp_clients().await;
-    for line in lines {
-        assert_eq!(*line.0.0.lock().unwrap(), ["close", "settle"]);
+    mcp_tools.replace_servers(file, client(1));
+    mcp_tools.close_mcp_clients().await;
+    for client in clients {
+        assert_eq!(*client.0.0.lock().unwrap(), ["close", "settle"]);
     }
 }
 
@@ -216,26 +217,27 @@ async fn closing_a_client_continues_when_its_waiter_is_dropped() {
     let item = TrustItem::for_mcp_servers(&file).unwrap();
     let decisions = TrustDecisions::new(&config);
     decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
-    let old = Arc::new(NeverClosingClient::default());
-    let served = McpTools::new(&config, file.clone(), Arc::clone(&old) as Arc<dyn McpClient>);
+    let old_client = Arc::new(NeverClosingClient::default());
+    let mcp_tools =
+        McpTools::new(&config, file.clone(), Arc::clone(&old_client) as Arc<dyn McpClient>);
     let run = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
-    let found = ExternalToolSource::load_tools(&served, "mcp:github", run).await;
+    let found = ExternalToolSource::load_tools(&mcp_tools, "mcp:github", run).await;
     found.unwrap().unwrap();
-    served.replace_servers(file, Arc::new(RecordingClient::default()));
-    let log = || old.0.0.lock().unwrap()[1..].to_vec();
-    let closes = async {
+    mcp_tools.replace_servers(file, Arc::new(RecordingClient::default()));
+    let log = || old_client.0.0.lock().unwrap()[1..].to_vec();
+    let until_closed = async {
         while log() != ["let go", "close"] {
             tokio::task::yield_now().await;
         }
     };
     // The run stops waiting in the middle of the release.
     tokio::select! {
-        () = ExternalToolSource::release_tools(&served, run) => panic!("the client never finishes closing"),
-        () = closes => {}
+        () = ExternalToolSource::release_tools(&mcp_tools, run) => panic!("the client never finishes closing"),
+        () = until_closed => {}
     }
     // The client is still referenced, so that `close_mcp_clients` can finish closing it.
-    assert!(Arc::strong_count(&old) > 1);
-    served.close_mcp_clients().await;
+    assert!(Arc::strong_count(&old_client) > 1);
+    mcp_tools.close_mcp_clients().await;
     assert_eq!(log(), ["let go", "close", "settle"]);
 }
 
@@ -265,14 +267,14 @@ async fn a_missing_login_names_how_runs_resume() {
     let mcp = json!({ "mcpServers": { "far": { "type": "http", "url": url } } });
     fs::write(folder.path().join(".mcp.json"), mcp.to_string()).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let line = mcp_servers::create_mcp_client(&config, &McpFile::load(&config), &clock);
+    let client = mcp_servers::create_mcp_client(&config, &McpFile::load(&config), &clock);
     let run = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
-    let why = line.list_server_tools("far", None, run).await.unwrap_err();
-    for helps in ["run `longhaul mcp login far`", "`longhaul resume`."] {
-        assert!(why.contains(helps), "{why}");
+    let error = client.list_server_tools("far", None, run).await.unwrap_err();
+    for expected in ["run `longhaul mcp login far`", "`longhaul resume`."] {
+        assert!(error.contains(expected), "{error}");
     }
-    assert!(line.check_server("far").await.unwrap_err().needs_login);
-    line.close_all_connections().await;
+    assert!(client.check_server("far").await.unwrap_err().needs_login);
+    client.close_all_connections().await;
 }
 
 #[tokio::test]
@@ -284,36 +286,36 @@ async fn a_replaced_client_is_closed_when_its_last_claim_is_released() {
     let item = TrustItem::for_mcp_servers(&file).unwrap();
     let decisions = TrustDecisions::new(&config);
     decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
-    let lines: [Arc<RecordingClient>; 3] = Default::default();
-    let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn McpClient>;
-    let closed = || {
+    let clients: [Arc<RecordingClient>; 3] = Default::default();
+    let client = |at: usize| Arc::clone(&clients[at]) as Arc<dyn McpClient>;
+    let closed_flags = || {
         let is_closed =
             |client: &Arc<RecordingClient>| client.0.lock().unwrap().contains(&"close".to_owned());
-        lines.iter().map(is_closed).collect::<Vec<bool>>()
+        clients.iter().map(is_closed).collect::<Vec<bool>>()
     };
-    let served = McpTools::new(&config, file.clone(), line(0));
-    let [one, other] =
+    let mcp_tools = McpTools::new(&config, file.clone(), client(0));
+    let [first_claim, second_claim] =
         [1, 2].map(|epoch| RunClaimId { run: RunId::from_bits(7), epoch: Epoch(epoch) });
-    for claim_id in [one, other] {
-        let found = ExternalToolSource::load_tools(&served, "mcp:github", claim_id).await;
+    for claim_id in [first_claim, second_claim] {
+        let found = ExternalToolSource::load_tools(&mcp_tools, "mcp:github", claim_id).await;
         found.unwrap().unwrap();
     }
-    served.replace_servers(file.clone(), line(1));
-    let found = ExternalToolSource::load_tools(&served, "mcp:github", other).await;
+    mcp_tools.replace_servers(file.clone(), client(1));
+    let found = ExternalToolSource::load_tools(&mcp_tools, "mcp:github", second_claim).await;
     found.unwrap().unwrap();
-    ExternalToolSource::release_tools(&served, one).await;
-    assert_eq!(closed(), [false, false, false]);
-    ExternalToolSource::release_tools(&served, other).await;
-    assert_eq!(closed(), [true, false, false]);
-    assert!(lines[0].0.lock().unwrap().ends_with(&["close".to_owned(), "settle".to_owned()]));
+    ExternalToolSource::release_tools(&mcp_tools, first_claim).await;
+    assert_eq!(closed_flags(), [false, false, false]);
+    ExternalToolSource::release_tools(&mcp_tools, second_claim).await;
+    assert_eq!(closed_flags(), [true, false, false]);
+    assert!(clients[0].0.lock().unwrap().ends_with(&["close".to_owned(), "settle".to_owned()]));
     // A client without users is closed as soon as it is replaced.
-    served.replace_servers(file, line(2));
-    while !closed()[1] {
+    mcp_tools.replace_servers(file, client(2));
+    while !closed_flags()[1] {
         tokio::task::yield_now().await;
     }
-    assert_eq!(closed(), [true, true, false]);
-    served.close_mcp_clients().await;
-    assert_eq!(closed(), [true, true, true]);
+    assert_eq!(closed_flags(), [true, true, false]);
+    mcp_tools.close_mcp_clients().await;
+    assert_eq!(closed_flags(), [true, true, true]);
 }
 
 #[tokio::test]
@@ -327,11 +329,11 @@ async fn a_missing_or_invalid_mcp_file_is_reported() {
         if let Some(text) = text {
             fs::write(folder.path().join(".mcp.json"), text).unwrap();
         }
-        let line = Arc::new(RecordingClient::default());
-        let served = McpTools::new(&config, McpFile::load(&config), line);
-        let found = ExternalToolSource::load_tools(&served, "mcp:github", run).await;
-        let why = found.unwrap().unwrap_err();
-        assert!(why.contains(expected), "{why}");
-        assert!(ExternalToolSource::load_tools(&served, "vault_read", run).await.is_none());
+        let client = Arc::new(RecordingClient::default());
+        let mcp_tools = McpTools::new(&config, McpFile::load(&config), client);
+        let found = ExternalToolSource::load_tools(&mcp_tools, "mcp:github", run).await;
+        let error = found.unwrap().unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        assert!(ExternalToolSource::load_tools(&mcp_tools, "vault_read", run).await.is_none());
     }
 }

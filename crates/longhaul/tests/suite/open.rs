@@ -31,15 +31,15 @@ async fn an_invalid_agent_file_is_reported_on_submit_and_affects_no_other_agent(
     let builder = Runtime::builder().store("sqlite::memory:");
     let runtime = builder.project(folder.path()).open().await.unwrap();
     let worker = runtime.worker().spawn();
-    let good = runtime.submit(Task::new("good")).await.unwrap();
-    assert_eq!(good.wait().await.unwrap().text().unwrap(), "Hello.");
-    let broken = runtime.submit(Task::new("broken")).await.unwrap_err();
-    let message = broken.to_string();
+    let good_run = runtime.submit(Task::new("good")).await.unwrap();
+    assert_eq!(good_run.wait().await.unwrap().text().unwrap(), "Hello.");
+    let error = runtime.submit(Task::new("broken")).await.unwrap_err();
+    let message = error.to_string();
     for part in ["agents/broken.md:3:", "did you mean `read_file`?"] {
         assert!(message.contains(part), "{message}");
     }
-    let unknown = runtime.submit(Task::new("goood")).await.unwrap_err();
-    assert!(unknown.to_string().contains("`good`"), "{unknown}");
+    let error = runtime.submit(Task::new("goood")).await.unwrap_err();
+    assert!(error.to_string().contains("`good`"), "{error}");
     worker.stop().await.unwrap();
 }
 
@@ -102,8 +102,8 @@ async fn a_model_or_a_context_provider_that_is_registered_twice_is_refused() {
     let builder = || Runtime::builder().store("sqlite::memory:");
     let message = open_error(builder().model("a", model()).model("a", model())).await;
     assert!(message.contains("two models named `a`"), "{message}");
-    let twice = builder().context_provider("sky", FakeContextProvider);
-    let message = open_error(twice.context_provider("sky", FakeContextProvider)).await;
+    let builder_with_sky = builder().context_provider("sky", FakeContextProvider);
+    let message = open_error(builder_with_sky.context_provider("sky", FakeContextProvider)).await;
     assert!(message.contains("two context providers named `sky`"), "{message}");
 }
 

@@ -20,12 +20,12 @@ const KEY: &str = "sk-ant-very-secret-0123456789";
 fn load_config(toml: &str, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("longhaul.toml"), toml).unwrap();
-    let here = ProcessEnv {
+    let process_env = ProcessEnv {
         cwd: folder.path().to_path_buf(),
         env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         ..ProcessEnv::default()
     };
-    load(&here, &[])
+    load(&process_env, &[])
 }
 
 fn selector(toml: &str, env: &[(&str, &str)]) -> ModelSelector {
@@ -73,22 +73,23 @@ const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
 
 #[test]
 fn the_model_is_chosen_in_the_documented_order() {
-    for (toml, env, named, name, why) in CHOICES {
-        let choice = selector(toml, env).choose_model(*named, |_| Some("qwen3:8b".to_owned()));
-        let choice = choice.unwrap_or_else(|why| panic!("{toml} {named:?}: {why}"));
+    for (toml, env, requested_model, name, expected_reason) in CHOICES {
+        let choice =
+            selector(toml, env).choose_model(*requested_model, |_| Some("qwen3:8b".to_owned()));
+        let choice = choice.unwrap_or_else(|error| panic!("{toml} {requested_model:?}: {error}"));
         let reason = match choice.reason {
             ModelChoiceReason::Named => "named".to_owned(),
             ModelChoiceReason::Default(origin) => origin,
             ModelChoiceReason::Key(variable) => variable,
             ModelChoiceReason::Ollama => "ollama".to_owned(),
         };
-        assert_eq!((choice.name.as_str(), reason.as_str()), (*name, *why), "{toml}");
+        assert_eq!((choice.name.as_str(), reason.as_str()), (*name, *expected_reason), "{toml}");
     }
 }
 
 #[test]
 fn an_idle_tick_without_an_idle_model_gets_that_of_the_provider() {
-    for (toml, env, named, expected) in [
+    for (toml, env, requested_model, expected) in [
         ("", &[KIMI][..], None, Some("moonshot/kimi-k2-0905-chat")),
         ("", &[], Some("moonshot/kimi-k2.5"), Some("moonshot/kimi-k2-0905-chat")),
         ("", &[("KIMI_IDLE_MODEL", "k")], Some("moonshot/kimi-k2.5"), Some("moonshot/k")),
@@ -102,14 +103,14 @@ fn an_idle_tick_without_an_idle_model_gets_that_of_the_provider() {
         ("", &[("KIMI_IDLE_MODEL", "k")], Some("scripted/tidy"), None),
         ("", &[], None, None),
     ] {
-        let idle = selector(toml, env).idle_tick_model_of_same_provider(named);
-        assert_eq!(idle.as_deref(), expected, "{toml} {env:?} {named:?}");
+        let idle_model = selector(toml, env).idle_tick_model_of_same_provider(requested_model);
+        assert_eq!(idle_model.as_deref(), expected, "{toml} {env:?} {requested_model:?}");
     }
 }
 
 #[test]
 fn without_a_model_the_error_lists_every_way_to_set_one() {
-    for (toml, env, named, expected) in [
+    for (toml, env, requested_model, expected) in [
         (
             "",
             &[][..],
@@ -131,10 +132,10 @@ fn without_a_model_the_error_lists_every_way_to_set_one() {
         ("[models]\nfast = \"a/b\"\n", &[], Some("fats"), "Did you mean `fast`?"),
         ("", &[], Some("anthropic/"), "There is no model `anthropic/`."),
     ] {
-        let why = selector(toml, env).choose_model(named, |_| None).unwrap_err();
-        assert!(why.contains(expected), "{named:?}: {why}");
-        assert!(!why.contains("scripted"), "{why}");
-        assert!(!why.contains(KEY), "{why}");
+        let error = selector(toml, env).choose_model(requested_model, |_| None).unwrap_err();
+        assert!(error.contains(expected), "{requested_model:?}: {error}");
+        assert!(!error.contains("scripted"), "{error}");
+        assert!(!error.contains(KEY), "{error}");
     }
 }
 
@@ -164,19 +165,19 @@ fn an_unusable_model_names_what_is_missing() {
         ("", &[], "scripted/none", "Write scripts/none.yaml."),
     ] {
         let config = load_config(toml, env).unwrap();
-        let why = project_model_resolver(&config, &clock)
+        let error = project_model_resolver(&config, &clock)
             .resolve_model_name(Some(name))
             .unwrap_err()
             .to_string();
-        assert!(why.contains(expected), "{name}: {why}");
-        assert!(!why.contains(KEY), "{why}");
+        assert!(error.contains(expected), "{name}: {error}");
+        assert!(!error.contains(KEY), "{error}");
     }
     let config = load_config("", &[ANTHROPIC]).unwrap();
     let models = project_model_resolver(&config, &clock);
     let found = models.resolve_model_name(None).unwrap();
     assert_eq!(found.name, "anthropic/claude-sonnet-5-5");
-    let again = models.resolve_model_name(Some("anthropic/claude-sonnet-5-5")).unwrap();
-    assert!(Arc::ptr_eq(&found.model, &again.model), "the model was opened twice");
+    let second_model = models.resolve_model_name(Some("anthropic/claude-sonnet-5-5")).unwrap();
+    assert!(Arc::ptr_eq(&found.model, &second_model.model), "the model was opened twice");
     assert!(!format!("{models:?} {found:?} {config:?}").contains(KEY));
 }
 
@@ -210,31 +211,31 @@ fn built_in_providers_can_be_overridden_and_others_added() {
         names,
         ["anthropic", "openai", "moonshot", "openrouter", "ollama", "open-ai-too", "vllm"]
     );
-    let one = model_selector.providers.find_provider("anthropic").unwrap();
-    assert_eq!(one.api, ApiFormat::Anthropic);
-    assert_eq!(one.base_url, "https://proxy.example");
-    assert_eq!(one.key_env, ["ANTHROPIC_API_KEY"]);
-    assert_eq!(one.variable_and_api_key(&model_selector.env).unwrap().0, "ANTHROPIC_API_KEY");
-    assert_eq!(one.fields["temperature"], 0.5);
-    assert_eq!(one.fields["thinking"]["type"], "enabled");
-    assert_eq!(one.limits.connect, Duration::from_secs(3));
-    assert_eq!(one.limits.first_byte, Duration::from_secs(300));
-    assert_eq!(one.limits.idle, Duration::from_secs(90));
+    let anthropic = model_selector.providers.find_provider("anthropic").unwrap();
+    assert_eq!(anthropic.api, ApiFormat::Anthropic);
+    assert_eq!(anthropic.base_url, "https://proxy.example");
+    assert_eq!(anthropic.key_env, ["ANTHROPIC_API_KEY"]);
+    assert_eq!(anthropic.variable_and_api_key(&model_selector.env).unwrap().0, "ANTHROPIC_API_KEY");
+    assert_eq!(anthropic.fields["temperature"], 0.5);
+    assert_eq!(anthropic.fields["thinking"]["type"], "enabled");
+    assert_eq!(anthropic.limits.connect, Duration::from_secs(3));
+    assert_eq!(anthropic.limits.first_byte, Duration::from_secs(300));
+    assert_eq!(anthropic.limits.idle, Duration::from_secs(90));
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(
-        one.unredacted_headers(),
+        anthropic.unredacted_headers(),
         [pair("anthropic-beta", "context-1m"), pair("x-team", "tell-nobody")]
     );
     // A header value may be a key.
-    assert!(!format!("{one:?} {config:?}").contains("tell-nobody"));
+    assert!(!format!("{anthropic:?} {config:?}").contains("tell-nobody"));
     let displayed = config.settings["providers.anthropic.headers.x-team"].value.redacted_json();
     assert_eq!(displayed, "***");
-    let two = model_selector.providers.find_provider("vllm").unwrap();
-    assert!(!two.needs_api_key());
-    assert_eq!(two.quirks, ["no_stream_options", "text_only"]);
-    let three = model_selector.providers.find_provider("open-ai-too").unwrap();
+    let vllm = model_selector.providers.find_provider("vllm").unwrap();
+    assert!(!vllm.needs_api_key());
+    assert_eq!(vllm.quirks, ["no_stream_options", "text_only"]);
+    let open_ai = model_selector.providers.find_provider("open-ai-too").unwrap();
     assert_eq!(
-        (three.api, three.joined_api_key_variable_names()),
+        (open_ai.api, open_ai.joined_api_key_variable_names()),
         (ApiFormat::Responses, "OTHER_KEY".to_owned())
     );
     let local = model_selector.providers.find_provider("ollama").unwrap();
@@ -388,11 +389,11 @@ const INVALID_SETTINGS: &[(&str, &str)] = &[
 #[test]
 fn incomplete_providers_and_prices_are_refused_with_their_position() {
     for (toml, expected) in INVALID_SETTINGS {
-        let faults = load_config(toml, &[]).unwrap_err().to_string();
-        assert!(faults.starts_with(expected), "{toml}: {faults}");
-        assert_eq!(faults.lines().count(), 1, "{faults}");
-        let hidden = !toml.contains("key =") || !faults.contains("secret");
-        assert!(hidden && !faults.contains("sec\\nret"), "{faults}");
+        let errors = load_config(toml, &[]).unwrap_err().to_string();
+        assert!(errors.starts_with(expected), "{toml}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        let is_redacted = !toml.contains("key =") || !errors.contains("secret");
+        assert!(is_redacted && !errors.contains("sec\\nret"), "{errors}");
     }
 }
 

@@ -55,7 +55,7 @@ impl TypedTool for OrderTool {
     }
 }
 
-fn in_memory() -> RuntimeBuilder {
+fn in_memory_builder() -> RuntimeBuilder {
     Runtime::builder().store("sqlite::memory:")
 }
 
@@ -65,15 +65,18 @@ replies:
   - text: 'Done: {{ last_result }}.'
 ";
 
-fn buyer(shop: &OrderTool) -> Agent {
-    Agent::new("buyer").model("script").prompt("You buy parts.").tool(tools::typed(shop.clone()))
+fn buyer_agent(order_tool: &OrderTool) -> Agent {
+    Agent::new("buyer")
+        .model("script")
+        .prompt("You buy parts.")
+        .tool(tools::typed(order_tool.clone()))
 }
 
 #[tokio::test]
 async fn an_agent_in_code_does_its_work_once_for_one_key() {
-    let shop = OrderTool::default();
+    let order_tool = OrderTool::default();
     let script = models::scripted("buys", BUYER_SCRIPT).unwrap();
-    let builder = in_memory().model("script", script).agent(buyer(&shop));
+    let builder = in_memory_builder().model("script", script).agent(buyer_agent(&order_tool));
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
     let task = || Task::new("buyer").input("A wheel").idempotency_key("order-7");
@@ -85,20 +88,20 @@ async fn an_agent_in_code_does_its_work_once_for_one_key() {
     assert_eq!(done.tools_called, ["order"]);
     assert!(format!("{done:?}").contains("Done: ordered wheel."));
     assert!(done.usage.output_tokens > 0);
-    let again = runtime.submit(task()).await.unwrap();
-    assert_eq!(again.id(), run.id());
-    assert_eq!(shop.orders(), ["wheel"]);
-    let other = runtime.submit(task().input("Two wheels")).await.unwrap_err();
-    assert!(matches!(other, Error::IdempotencyKeyReused), "{other}");
+    let second_run = runtime.submit(task()).await.unwrap();
+    assert_eq!(second_run.id(), run.id());
+    assert_eq!(order_tool.orders(), ["wheel"]);
+    let error = runtime.submit(task().input("Two wheels")).await.unwrap_err();
+    assert!(matches!(error, Error::IdempotencyKeyReused), "{error}");
     worker.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_gate_is_listed_and_answered_and_its_events_are_in_order() {
-    let shop = OrderTool::default();
-    let agent = buyer(&shop).approve("order", "Order it?");
+    let order_tool = OrderTool::default();
+    let agent = buyer_agent(&order_tool).approve("order", "Order it?");
     let script = models::scripted("buys", BUYER_SCRIPT).unwrap();
-    let builder = in_memory().model("script", script).agent(agent);
+    let builder = in_memory_builder().model("script", script).agent(agent);
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
     let run = runtime.submit(Task::new("buyer")).await.unwrap();
@@ -110,33 +113,33 @@ async fn a_gate_is_listed_and_answered_and_its_events_are_in_order() {
         if kind != "run.waiting" {
             continue;
         }
-        assert_eq!(shop.orders(), Vec::<String>::new());
+        assert_eq!(order_tool.orders(), Vec::<String>::new());
         let gates = runtime.gates().open().await.unwrap();
         let [gate] = &gates[..] else { panic!("{gates:?}") };
         assert_eq!((gate.run, gate.ask.as_str()), (run.id(), "Order it?"));
-        let stale = Answer::approve(longhaul::Hash::digest(b"another"));
-        assert!(matches!(runtime.answer(gate.id, stale).await, Err(Error::Engine(_))));
-        let yes = Answer::approve(gate.digest).by("shop:anna");
-        let outcome = runtime.answer(gate.id, yes).await.unwrap();
+        let stale_approval = Answer::approve(longhaul::Hash::digest(b"another"));
+        assert!(matches!(runtime.answer(gate.id, stale_approval).await, Err(Error::Engine(_))));
+        let approval = Answer::approve(gate.digest).by("shop:anna");
+        let outcome = runtime.answer(gate.id, approval).await.unwrap();
         assert!(matches!(outcome, AnswerOutcome::Closed(_)));
-        let closed = runtime.gates().get(gate.id).await.unwrap();
-        assert_eq!(closed.answers[0].by, "shop:anna");
+        let closed_gate = runtime.gates().get(gate.id).await.unwrap();
+        assert_eq!(closed_gate.answers[0].by, "shop:anna");
     }
     let index_of = |wanted: &str| kinds.iter().position(|kind| *kind == wanted).expect(wanted);
     assert_eq!(index_of("run.created"), 0);
     assert!(index_of("gate.raised") < index_of("gate.answered"));
     assert!(index_of("gate.answered") < index_of("tool.started"));
     assert_eq!(kinds.last(), Some(&"run.completed"));
-    assert_eq!(shop.orders(), ["wheel"]);
+    assert_eq!(order_tool.orders(), ["wheel"]);
     worker.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_rejection_reaches_the_model() {
-    let shop = OrderTool::default();
-    let agent = buyer(&shop).approve("order", "Order it?");
+    let order_tool = OrderTool::default();
+    let agent = buyer_agent(&order_tool).approve("order", "Order it?");
     let script = models::scripted("buys", BUYER_SCRIPT).unwrap();
-    let builder = in_memory().model("script", script).agent(agent);
+    let builder = in_memory_builder().model("script", script).agent(agent);
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
     let run = runtime.submit(Task::new("buyer")).await.unwrap();
@@ -150,7 +153,7 @@ async fn a_rejection_reaches_the_model() {
     }
     let done = run.wait().await.unwrap();
     assert!(done.text().unwrap().contains("Too dear."), "{done:?}");
-    assert_eq!(shop.orders(), Vec::<String>::new());
+    assert_eq!(order_tool.orders(), Vec::<String>::new());
     worker.stop().await.unwrap();
 }
 
@@ -200,14 +203,14 @@ async fn a_registered_model_and_context_provider_are_used() {
         .model("counter")
         .prompt("It is {{ perception }}.")
         .context_provider("sky");
-    let builder = in_memory().model("counter", FakeModel).agent(agent);
+    let builder = in_memory_builder().model("counter", FakeModel).agent(agent);
     let runtime = builder.context_provider("sky", FakeContextProvider).open().await.unwrap();
     let worker = runtime.worker().spawn();
     let run = runtime.submit(Task::new("watch")).await.unwrap();
     let done = run.wait().await.unwrap();
     assert_eq!(done.text().unwrap(), "turn 1 of counter");
-    let perceived = run.events().first_of_kind("run.prepared").await;
-    assert!(perceived.contains("It is night."), "{perceived}");
+    let prepared_event = run.events().first_of_kind("run.prepared").await;
+    assert!(prepared_event.contains("It is night."), "{prepared_event}");
     worker.stop().await.unwrap();
 }
 
@@ -261,7 +264,7 @@ async fn a_tool_instance_is_shared_by_two_agents() {
                    { text: '{{ last_result }}' }]";
     let script = models::scripted("echo", replies).unwrap();
     let agent = |name| Agent::new(name).model("script").tool(echo.clone());
-    let builder = in_memory().model("script", script);
+    let builder = in_memory_builder().model("script", script);
     let builder = builder.agent(agent("one")).agent(agent("two"));
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
@@ -275,9 +278,9 @@ async fn a_tool_instance_is_shared_by_two_agents() {
 
 #[tokio::test]
 async fn a_run_is_paused_resumed_steered_and_cancelled_by_its_handle() {
-    let shop = OrderTool::default();
+    let order_tool = OrderTool::default();
     let script = models::scripted("buys", BUYER_SCRIPT).unwrap();
-    let builder = in_memory().model("script", script).agent(buyer(&shop));
+    let builder = in_memory_builder().model("script", script).agent(buyer_agent(&order_tool));
     let runtime = builder.open().await.unwrap();
     let run = runtime.submit(Task::new("buyer")).await.unwrap();
     run.pause().await.unwrap();
@@ -287,8 +290,8 @@ async fn a_run_is_paused_resumed_steered_and_cancelled_by_its_handle() {
     run.cancel("nobody wants it").await.unwrap();
     let done = run.wait().await.unwrap();
     assert_eq!(done.status, Status::Cancelled);
-    let none = done.text().unwrap_err().to_string();
-    assert!(none.contains("nobody wants it"), "{none}");
+    let error_text = done.text().unwrap_err().to_string();
+    assert!(error_text.contains("nobody wants it"), "{error_text}");
     assert!(run.cancel("again").await.is_err());
     assert_eq!(runtime.run(run.id()).id(), run.id());
 }
@@ -296,27 +299,28 @@ async fn a_run_is_paused_resumed_steered_and_cancelled_by_its_handle() {
 #[tokio::test]
 async fn hooks_are_called_for_every_run_and_a_token_drains_the_worker() {
     let calls = Arc::new(Mutex::new(Vec::new()));
-    let tell = |name: &'static str| {
+    let record = |name: &'static str| {
         let calls = Arc::clone(&calls);
         move || calls.lock().unwrap().push(name)
     };
-    let (start, complete, error) = (tell("start"), tell("complete"), tell("error"));
-    let builder = in_memory().handler("good", |_, _| async move { Ok("fine") });
+    let (record_start, record_complete, record_error) =
+        (record("start"), record("complete"), record("error"));
+    let builder = in_memory_builder().handler("good", |_, _| async move { Ok("fine") });
     let builder = builder.handler("bad", |_, _| async move {
         Err::<(), _>(longhaul::HandlerError::new("no paper"))
     });
     let runtime = builder.open().await.unwrap();
     let stop = CancellationToken::new();
-    let empty = stop.clone();
+    let stop_token = stop.clone();
     runtime.submit(Task::new("good")).await.unwrap();
     runtime.submit(Task::new("bad").priority(-1)).await.unwrap();
     let worker = runtime
         .worker()
         .max_concurrent(1)
-        .on_task_start(move |_| start())
-        .on_task_complete(move |_| complete())
-        .on_task_error(move |_| error())
-        .on_empty(move || empty.cancel());
+        .on_task_start(move |_| record_start())
+        .on_task_complete(move |_| record_complete())
+        .on_task_error(move |_| record_error())
+        .on_empty(move || stop_token.cancel());
     worker.run(stop).await.unwrap();
     let calls = calls.lock().unwrap().clone();
     assert_eq!(calls, ["start", "complete", "start", "error"]);
@@ -326,22 +330,22 @@ async fn hooks_are_called_for_every_run_and_a_token_drains_the_worker() {
 async fn invalid_definitions_fail_at_open_or_submit() {
     let open_error_text =
         async |builder: RuntimeBuilder| builder.open().await.unwrap_err().to_string();
-    let none = open_error_text(Runtime::builder()).await;
-    assert!(none.contains(".store("), "{none}");
-    let twice = in_memory().agent(Agent::new("a")).agent(Agent::new("a"));
-    assert!(open_error_text(twice).await.contains("two agents named `a`"));
-    let both = in_memory().agent(Agent::new("a"));
-    let both = both.handler("a", |_, _| async move { Ok(()) });
-    assert!(open_error_text(both).await.contains("two agents named `a`"));
-    let bad = open_error_text(in_memory().agent(Agent::new("two\nlines"))).await;
-    assert!(bad.contains("agent name"), "{bad}");
-    let elsewhere = open_error_text(Runtime::builder().store("mysql://there")).await;
-    assert!(elsewhere.contains("mysql"), "{elsewhere}");
-    let nowhere = open_error_text(Runtime::builder().project("/no/such/folder")).await;
-    assert!(nowhere.contains("/no/such/folder"), "{nowhere}");
-    let runtime = in_memory().agent(Agent::new("helper")).open().await.unwrap();
-    let unknown = runtime.submit(Task::new("helpr")).await.unwrap_err();
-    assert!(unknown.to_string().contains("did you mean `helper`?"), "{unknown}");
+    let no_store = open_error_text(Runtime::builder()).await;
+    assert!(no_store.contains(".store("), "{no_store}");
+    let two_agents = in_memory_builder().agent(Agent::new("a")).agent(Agent::new("a"));
+    assert!(open_error_text(two_agents).await.contains("two agents named `a`"));
+    let agent_and_handler = in_memory_builder().agent(Agent::new("a"));
+    let agent_and_handler = agent_and_handler.handler("a", |_, _| async move { Ok(()) });
+    assert!(open_error_text(agent_and_handler).await.contains("two agents named `a`"));
+    let invalid_name = open_error_text(in_memory_builder().agent(Agent::new("two\nlines"))).await;
+    assert!(invalid_name.contains("agent name"), "{invalid_name}");
+    let unknown_store = open_error_text(Runtime::builder().store("mysql://there")).await;
+    assert!(unknown_store.contains("mysql"), "{unknown_store}");
+    let missing_folder = open_error_text(Runtime::builder().project("/no/such/folder")).await;
+    assert!(missing_folder.contains("/no/such/folder"), "{missing_folder}");
+    let runtime = in_memory_builder().agent(Agent::new("helper")).open().await.unwrap();
+    let error = runtime.submit(Task::new("helpr")).await.unwrap_err();
+    assert!(error.to_string().contains("did you mean `helper`?"), "{error}");
     let lane = runtime.submit(Task::new("helper").lane("")).await;
     assert!(matches!(lane, Err(Error::InvalidName(_))));
 }
@@ -353,13 +357,13 @@ async fn a_task_is_refused_if_a_model_of_its_agent_is_unavailable() {
                     key_env = \"A_KEY_THAT_NOBODY_SETS\"\n";
     std::fs::write(folder.path().join("longhaul.toml"), settings).unwrap();
     let script = models::scripted("a", "replies: [{ text: Hello. }]").unwrap();
-    let builder = in_memory()
+    let builder = in_memory_builder()
         .project(folder.path())
         .model("script", script)
         .agent(Agent::new("helper").model("script").model("shop/large"));
     let runtime = builder.open().await.unwrap();
-    let refused = runtime.submit(Task::new("helper")).await.unwrap_err();
-    assert!(matches!(refused, Error::ModelUnavailable(_)), "{refused}");
+    let error = runtime.submit(Task::new("helper")).await.unwrap_err();
+    assert!(matches!(error, Error::ModelUnavailable(_)), "{error}");
     // Only the model that the task names is checked.
     let task = Task::new("helper").model("script");
     runtime.submit(task).await.unwrap();
@@ -367,18 +371,18 @@ async fn a_task_is_refused_if_a_model_of_its_agent_is_unavailable() {
 
 #[tokio::test]
 async fn a_value_that_cannot_be_serialized_is_refused() {
-    let odd = BTreeMap::from([((1, 2), 3)]);
-    let runtime = in_memory().agent(Agent::new("helper")).open().await;
+    let unserializable = BTreeMap::from([((1, 2), 3)]);
+    let runtime = in_memory_builder().agent(Agent::new("helper")).open().await;
     let runtime = runtime.unwrap();
-    let input = runtime.submit(Task::new("helper").input(&odd)).await;
+    let input = runtime.submit(Task::new("helper").input(&unserializable)).await;
     assert!(matches!(input, Err(Error::Serialize { .. })), "{input:?}");
-    let context = Task::new("helper").context("map", &odd);
+    let context = Task::new("helper").context("map", &unserializable);
     let context = runtime.submit(context).await.unwrap_err().to_string();
     assert!(context.contains("`map`"), "{context}");
     let gate = longhaul::GateId::from_bits(7);
-    let edit = runtime.answer(gate, Answer::edit(None, &odd)).await;
+    let edit = runtime.answer(gate, Answer::edit(None, &unserializable)).await;
     assert!(matches!(edit, Err(Error::Serialize { .. })), "{edit:?}");
-    let schema = in_memory().agent(Agent::new("helper").output_schema(&odd));
+    let schema = in_memory_builder().agent(Agent::new("helper").output_schema(&unserializable));
     let schema = schema.open().await.map(drop);
     assert!(matches!(schema, Err(Error::Serialize { .. })), "{schema:?}");
 }

@@ -13,11 +13,11 @@ async fn get(address: SocketAddr, path: &str, header: &str) -> String {
     send(address, &format!("GET {path}"), header, "").await
 }
 
-async fn send(address: SocketAddr, what: &str, header: &str, body: &str) -> String {
+async fn send(address: SocketAddr, method_and_path: &str, header: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
     let request = format!(
-        "{what} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\
+        "{method_and_path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -38,9 +38,9 @@ async fn a_caller_with_a_key_sees_the_program_s_runs_and_one_without_does_not() 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let path = format!("/v1/runs/{}", run.id());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let served = runtime.serve_until(listener, async {
-        _ = stopped.await;
+    let (stop_sender, stop_receiver) = oneshot::channel::<()>();
+    let serve_future = runtime.serve_until(listener, async {
+        _ = stop_receiver.await;
     });
     let client = async {
         let refused = get(address, &path, "").await;
@@ -51,10 +51,10 @@ async fn a_caller_with_a_key_sees_the_program_s_runs_and_one_without_does_not() 
         let (_, body) = response.split_once("\r\n\r\n").expect("a body");
         let run: Value = serde_json::from_str(body).expect(body);
         assert_eq!(run["output"]["text"], "Hello.", "{run}");
-        stop.send(()).unwrap();
+        stop_sender.send(()).unwrap();
     };
-    let (served, ()) = tokio::join!(served, client);
-    served.unwrap();
+    let (serve_result, ()) = tokio::join!(serve_future, client);
+    serve_result.unwrap();
     assert!(runtime.create_key("ci", Role::Viewer).await.is_err());
     worker.stop().await.unwrap();
 }
@@ -76,16 +76,16 @@ async fn project_inboxes_are_served_and_a_handler_takes_no_model() {
     let address = listener.local_addr().unwrap();
     let client = async {
         let header = format!("Authorization: Bearer {key}\r\n");
-        let posted = send(address, "POST /v1/inboxes/mail/tasks", &header, r#"{"payload": 1}"#);
-        let posted = posted.await;
-        assert!(posted.starts_with("HTTP/1.1 20"), "{posted}");
+        let response = send(address, "POST /v1/inboxes/mail/tasks", &header, r#"{"payload": 1}"#);
+        let response = response.await;
+        assert!(response.starts_with("HTTP/1.1 20"), "{response}");
         let body = r#"{"agent": "hello", "input": 1, "model": "script"}"#;
         let refused = send(address, "POST /v1/runs", &header, body).await;
         assert!(refused.starts_with("HTTP/1.1 4"), "{refused}");
         assert!(refused.contains("accepts no model"), "{refused}");
     };
     tokio::select! {
-        served = runtime.serve(listener) => panic!("{served:?}"),
+        result = runtime.serve(listener) => panic!("{result:?}"),
         () = client => {}
     }
 }
@@ -102,8 +102,8 @@ async fn serve_and_stop(settings: &str) -> Result<(), Error> {
 
 #[tokio::test]
 async fn a_project_that_relaxes_server_access_needs_trust() {
-    let served = serve_and_stop("[server]\nopen_loopback = true\n").await;
-    let message = served.unwrap_err().to_string();
+    let result = serve_and_stop("[server]\nopen_loopback = true\n").await;
+    let message = result.unwrap_err().to_string();
     assert!(message.contains("[server]"), "{message}");
 }
 
@@ -111,8 +111,8 @@ async fn a_project_that_relaxes_server_access_needs_trust() {
 async fn an_unused_listen_address_needs_no_trust() {
     let listen = "[server]\nlisten = \"0.0.0.0:4180\"\n";
     serve_and_stop(listen).await.unwrap();
-    let served = serve_and_stop(&format!("{listen}hosts = [\"shop.example\"]\n")).await;
-    let message = served.unwrap_err().to_string();
+    let result = serve_and_stop(&format!("{listen}hosts = [\"shop.example\"]\n")).await;
+    let message = result.unwrap_err().to_string();
     assert!(message.contains("shop.example"), "{message}");
     assert!(!message.contains("0.0.0.0"), "{message}");
 }

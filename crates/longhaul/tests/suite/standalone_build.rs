@@ -28,16 +28,16 @@ pub(super) fn package_and_workspace() -> (&'static Path, &'static Path) {
 /// built in the target directory of these tests, with the same versions and the same profile.
 pub(super) fn build_program(name: &str, source: &str, folder: &Path) -> PathBuf {
     let (library, workspace) = package_and_workspace();
-    let whole = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
-    let (_, profile) = whole.split_once("[profile.dev]").expect("the dev profile");
+    let cargo_toml = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
+    let (_, profile) = cargo_toml.split_once("[profile.dev]").expect("the dev profile");
     let manifest = MANIFEST_TEMPLATE.replace("NAME", name);
     let manifest = manifest.replace("LONGHAUL", library.to_str().unwrap());
     fs::write(folder.join("Cargo.toml"), format!("{manifest}\n[profile.dev]{profile}")).unwrap();
     fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     fs::create_dir(folder.join("src")).unwrap();
     fs::write(folder.join("src/main.rs"), source).unwrap();
-    let this = std::env::current_exe().unwrap();
-    let target = this.ancestors().nth(3).expect("the target directory");
+    let test_binary = std::env::current_exe().unwrap();
+    let target = test_binary.ancestors().nth(3).expect("the target directory");
     let mut cargo = Command::new(env!("CARGO"));
     // Removed, because a change of these variables would run build scripts again and rebuild everything after
     // them.

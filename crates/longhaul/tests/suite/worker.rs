@@ -40,10 +40,10 @@ async fn call_tool_with_two_workers(folder: &Path) {
         .model("script", models::scripted("greets", script).unwrap())
         .agent(Agent::new("greeter").model("script").tool("mcp:hi/greet"));
     let runtime = builder.open().await.unwrap();
-    for starts in [1, 2] {
+    for expected_starts in [1, 2] {
         let worker = runtime.worker().spawn();
-        let other = runtime.worker().spawn();
-        other.stop().await.unwrap();
+        let other_worker = runtime.worker().spawn();
+        other_worker.stop().await.unwrap();
         let run = runtime.submit(Task::new("greeter")).await.unwrap();
         let mut events = run.events();
         while let Some(entry) = events.next().await {
@@ -54,8 +54,8 @@ async fn call_tool_with_two_workers(folder: &Path) {
         assert_eq!(done.status, Status::Completed, "{done:?}");
         assert!(done.text().unwrap().contains("Hello from"), "{done:?}");
         worker.stop().await.unwrap();
-        let started = fs::read_to_string(folder.join("started")).unwrap();
-        assert_eq!(started.lines().count(), starts);
+        let start_log = fs::read_to_string(folder.join("started")).unwrap();
+        assert_eq!(start_log.lines().count(), expected_starts);
     }
 }
 
@@ -91,15 +91,15 @@ fn hello_builder() -> RuntimeBuilder {
 #[tokio::test]
 async fn a_task_waits_in_its_inbox_for_the_worker_that_takes_from_there() {
     let runtime = hello_builder().open().await.unwrap();
-    let mail = Task::new("hello").inbox("mail").priority(9);
-    let mail = runtime.submit(mail).await.unwrap();
-    let other = runtime.submit(Task::new("hello")).await.unwrap();
+    let mail_run = Task::new("hello").inbox("mail").priority(9);
+    let mail_run = runtime.submit(mail_run).await.unwrap();
+    let default_run = runtime.submit(Task::new("hello")).await.unwrap();
     let worker = runtime.worker().spawn();
-    other.wait().await.unwrap();
+    default_run.wait().await.unwrap();
     worker.stop().await.unwrap();
-    assert_eq!(mail.view().await.unwrap().status, Status::Pending);
+    assert_eq!(mail_run.view().await.unwrap().status, Status::Pending);
     let worker = runtime.worker().inbox("default").inbox("mail").spawn();
-    assert_eq!(mail.wait().await.unwrap().text().unwrap(), "Hello.");
+    assert_eq!(mail_run.wait().await.unwrap().text().unwrap(), "Hello.");
     worker.stop().await.unwrap();
 }
 
@@ -108,38 +108,38 @@ async fn wait_and_submit_return_the_error_of_the_failed_worker() {
     let runtime = hello_builder().open().await.unwrap();
     let task = || Task::new("hello").inbox("mail").idempotency_key("one");
     let run = runtime.submit(task()).await.unwrap();
-    let mut waiting = JoinSet::new();
-    let waited = run.clone();
-    waiting.spawn(async move { waited.wait().await.map(drop) });
-    let good = runtime.worker().spawn();
-    let bad = runtime.worker().inbox("two\nlines").spawn();
-    let failed = bad.stop().await.unwrap_err();
+    let mut waiters = JoinSet::new();
+    let waited_run = run.clone();
+    waiters.spawn(async move { waited_run.wait().await.map(drop) });
+    let good_worker = runtime.worker().spawn();
+    let bad_worker = runtime.worker().inbox("two\nlines").spawn();
+    let error = bad_worker.stop().await.unwrap_err();
     // Another worker is running, so only the failed worker reports the error.
-    assert_eq!(failed.code(), "invalid_name");
-    let message = failed.to_string();
+    assert_eq!(error.code(), "invalid_name");
+    let message = error.to_string();
     assert!(message.starts_with("the worker has failed: "), "{message}");
     assert!(message.contains("inbox"), "{message}");
-    assert!(failed.source().is_some(), "{failed:?}");
+    assert!(error.source().is_some(), "{error:?}");
     // Other callers see no error while a worker is running.
     runtime.submit(task()).await.unwrap();
-    good.stop().await.unwrap();
-    let failed = waiting.join_next().await.unwrap().unwrap().unwrap_err();
-    assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
-    assert_eq!(failed.code(), "worker_failed");
-    assert!(failed.to_string().contains("inbox"), "{failed}");
-    assert!(failed.source().is_some(), "{failed:?}");
-    let failed = runtime.submit(task()).await.unwrap_err();
-    assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
+    good_worker.stop().await.unwrap();
+    let error = waiters.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(error, Error::WorkerFailed(_)), "{error}");
+    assert_eq!(error.code(), "worker_failed");
+    assert!(error.to_string().contains("inbox"), "{error}");
+    assert!(error.source().is_some(), "{error:?}");
+    let error = runtime.submit(task()).await.unwrap_err();
+    assert!(matches!(error, Error::WorkerFailed(_)), "{error}");
     let mut events = run.events();
     let first = events.next().await.unwrap().unwrap();
     assert_eq!(first.event.kind(), "run.created");
-    let failed = loop {
+    let error = loop {
         match events.next().await.expect("the stream ends with an error") {
             Ok(_) => {}
             Err(error) => break error,
         }
     };
-    assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
+    assert!(matches!(error, Error::WorkerFailed(_)), "{error}");
     assert!(events.next().await.is_none());
     // The next worker takes over.
     let worker = runtime.worker().inbox("mail").spawn();
@@ -147,8 +147,8 @@ async fn wait_and_submit_return_the_error_of_the_failed_worker() {
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
     worker.stop().await.unwrap();
     // An ended run can be read whatever happens to workers.
-    let failed = runtime.worker().inbox("").spawn().stop().await;
-    assert!(failed.is_err());
+    let error = runtime.worker().inbox("").spawn().stop().await;
+    assert!(error.is_err());
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
 }
 
@@ -159,15 +159,15 @@ async fn wait_returns_an_error_after_the_worker_panicked() {
     let run = run.await.unwrap();
     let worker = runtime.worker();
     // Without timers Tokio panics as soon as the worker waits.
-    let panicked = spawn_blocking(move || {
-        let timeless = tokio::runtime::Builder::new_current_thread().build();
-        timeless.unwrap().block_on(worker.run(CancellationToken::new()))
+    let join_handle = spawn_blocking(move || {
+        let timerless_runtime = tokio::runtime::Builder::new_current_thread().build();
+        timerless_runtime.unwrap().block_on(worker.run(CancellationToken::new()))
     });
-    assert!(panicked.await.unwrap_err().is_panic());
-    let waited = timeout(Duration::from_secs(10), run.wait()).await;
-    let failed = waited.expect("`wait` returns in time").unwrap_err();
-    assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
-    assert!(failed.to_string().contains("panicked"), "{failed}");
+    assert!(join_handle.await.unwrap_err().is_panic());
+    let wait_result = timeout(Duration::from_secs(10), run.wait()).await;
+    let error = wait_result.expect("`wait` returns in time").unwrap_err();
+    assert!(matches!(error, Error::WorkerFailed(_)), "{error}");
+    assert!(error.to_string().contains("panicked"), "{error}");
     assert!(runtime.submit(Task::new("hello")).await.is_err());
     let worker = runtime.worker().inbox("mail").spawn();
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
@@ -176,25 +176,25 @@ async fn wait_returns_an_error_after_the_worker_panicked() {
 
 /// Returns a handler that counts its calls in progress, and the highest count so far.
 fn counting_builder() -> (RuntimeBuilder, Arc<AtomicUsize>) {
-    let (now, highest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let seen = Arc::clone(&highest);
+    let (running, max_running) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let max_seen = Arc::clone(&max_running);
     let builder = Runtime::builder().store("sqlite::memory:").handler("count", move |_, _| {
-        let (now, highest) = (Arc::clone(&now), Arc::clone(&highest));
+        let (running, max_running) = (Arc::clone(&running), Arc::clone(&max_running));
         async move {
-            highest.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            max_running.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
-            now.fetch_sub(1, Ordering::SeqCst);
+            running.fetch_sub(1, Ordering::SeqCst);
             Ok(())
         }
     });
-    (builder, seen)
+    (builder, max_seen)
 }
 
 #[tokio::test]
 async fn a_worker_drives_one_run_at_a_time_unless_told_otherwise() {
-    let (builder, highest) = counting_builder();
+    let (builder, max_running) = counting_builder();
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
     let mut runs = Vec::new();
@@ -205,10 +205,10 @@ async fn a_worker_drives_one_run_at_a_time_unless_told_otherwise() {
         run.wait().await.unwrap();
     }
     worker.stop().await.unwrap();
-    assert_eq!(highest.load(Ordering::SeqCst), 1);
-    let none = runtime.worker().max_concurrent(0).spawn().stop().await.unwrap_err();
-    assert_eq!(none.code(), "invalid_concurrency");
-    assert!(none.to_string().contains("max_concurrent(0)"), "{none}");
+    assert_eq!(max_running.load(Ordering::SeqCst), 1);
+    let error = runtime.worker().max_concurrent(0).spawn().stop().await.unwrap_err();
+    assert_eq!(error.code(), "invalid_concurrency");
+    assert!(error.to_string().contains("max_concurrent(0)"), "{error}");
 }
 
 #[tokio::test]
@@ -243,20 +243,20 @@ async fn a_running_worker_is_not_started_twice_and_can_be_restarted() {
     let worker = runtime.worker();
     let handle = worker.spawn();
     // Returns at once, although nothing has cancelled its token.
-    let again = timeout(Duration::from_secs(10), worker.run(CancellationToken::new())).await;
-    again.expect("a second start returns").unwrap();
+    let second_start = timeout(Duration::from_secs(10), worker.run(CancellationToken::new())).await;
+    second_start.expect("a second start returns").unwrap();
     worker.clone().spawn().stop().await.unwrap();
     let hello = runtime.submit(Task::new("hello")).await.unwrap();
     assert_eq!(hello.wait().await.unwrap().text().unwrap(), "Hello.");
     handle.stop().await.unwrap();
-    let running = worker.clone();
-    let mut loops = JoinSet::new();
-    loops.spawn(async move { running.run(CancellationToken::new()).await });
+    let running_worker = worker.clone();
+    let mut worker_tasks = JoinSet::new();
+    worker_tasks.spawn(async move { running_worker.run(CancellationToken::new()).await });
     let hello = runtime.submit(Task::new("hello")).await.unwrap();
     hello.wait().await.unwrap();
     worker.stop();
-    let stopped = timeout(Duration::from_secs(10), loops.join_next()).await;
-    stopped.expect("`stop` ends the loop").unwrap().unwrap().unwrap();
+    let join_result = timeout(Duration::from_secs(10), worker_tasks.join_next()).await;
+    join_result.expect("`stop` ends the loop").unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -272,8 +272,8 @@ async fn callbacks_that_block_or_panic_do_not_stop_the_worker() {
         .spawn();
     for _ in 0..3 {
         let run = runtime.submit(Task::new("hello")).await.unwrap();
-        let waited = timeout(Duration::from_secs(20), run.wait()).await;
-        assert_eq!(waited.expect("the run ends").unwrap().text().unwrap(), "Hello.");
+        let wait_result = timeout(Duration::from_secs(20), run.wait()).await;
+        assert_eq!(wait_result.expect("the run ends").unwrap().text().unwrap(), "Hello.");
     }
     worker.stop().await.unwrap();
 }
@@ -281,29 +281,30 @@ async fn callbacks_that_block_or_panic_do_not_stop_the_worker() {
 #[tokio::test]
 async fn callbacks_come_in_order_and_a_filter_leaves_tasks_to_others() {
     let calls = Arc::<Mutex<Vec<&str>>>::default();
-    let tell = |name: &'static str| {
+    let record = |name: &'static str| {
         let calls = Arc::clone(&calls);
         move || calls.lock().unwrap().push(name)
     };
-    let (start, complete, empty) = (tell("start"), tell("complete"), tell("empty"));
+    let (record_start, record_complete, record_empty) =
+        (record("start"), record("complete"), record("empty"));
     let runtime = hello_builder().open().await.unwrap();
-    let low = runtime.submit(Task::new("hello")).await.unwrap();
-    let high = runtime.submit(Task::new("hello").priority(1)).await.unwrap();
+    let low_run = runtime.submit(Task::new("hello")).await.unwrap();
+    let high_run = runtime.submit(Task::new("hello").priority(1)).await.unwrap();
     let stop = CancellationToken::new();
-    let done = stop.clone();
+    let stop_token = stop.clone();
     let worker = runtime
         .worker()
         .filter(|task| task.priority > 0)
-        .on_task_start(move |_| start())
-        .on_task_complete(move |_| complete())
+        .on_task_start(move |_| record_start())
+        .on_task_complete(move |_| record_complete())
         .on_empty(move || {
-            empty();
-            done.cancel();
+            record_empty();
+            stop_token.cancel();
         });
     worker.run(stop).await.unwrap();
     assert_eq!(*calls.lock().unwrap(), ["start", "complete", "empty"]);
-    assert_eq!(high.wait().await.unwrap().text().unwrap(), "Hello.");
-    assert_eq!(low.view().await.unwrap().status, Status::Pending);
+    assert_eq!(high_run.wait().await.unwrap().text().unwrap(), "Hello.");
+    assert_eq!(low_run.view().await.unwrap().status, Status::Pending);
 }
 
 /// Stops a worker with a signal to this process, and checks that its run is ready at once.
@@ -320,29 +321,29 @@ async fn stop_worker_by_signal(signal: &str) {
         }
     });
     let runtime = builder.open().await.unwrap();
-    let (begins, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let (start_sender, mut start_receiver) = tokio::sync::mpsc::unbounded_channel();
     let worker = runtime
         .worker()
         .grace(Duration::from_millis(50))
         .stop_on_signals()
-        .on_task_start(move |run| _ = begins.send(run));
+        .on_task_start(move |run| _ = start_sender.send(run));
     let run = runtime.submit(Task::new("waits")).await.unwrap();
-    let mut loops = JoinSet::new();
-    loops.spawn(async move { worker.run(CancellationToken::new()).await });
-    started.recv().await.unwrap();
+    let mut worker_tasks = JoinSet::new();
+    worker_tasks.spawn(async move { worker.run(CancellationToken::new()).await });
+    start_receiver.recv().await.unwrap();
     while calls.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
     let pid = std::process::id().to_string();
-    let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
-    assert!(sent.success());
-    let stopped = timeout(Duration::from_secs(30), loops.join_next()).await;
-    stopped.expect("the signal ends the loop").unwrap().unwrap().unwrap();
+    let kill_status = Command::new("kill").args([signal, &pid]).status().unwrap();
+    assert!(kill_status.success());
+    let join_result = timeout(Duration::from_secs(30), worker_tasks.join_next()).await;
+    join_result.expect("the signal ends the loop").unwrap().unwrap().unwrap();
     assert_eq!(run.view().await.unwrap().reason.as_deref(), Some("worker"));
-    let next = runtime.worker().spawn();
-    let ended = timeout(Duration::from_secs(10), run.wait()).await;
-    assert_eq!(ended.expect("the run is claimed at once").unwrap().text().unwrap(), "Hello.");
-    next.stop().await.unwrap();
+    let next_worker = runtime.worker().spawn();
+    let wait_result = timeout(Duration::from_secs(10), run.wait()).await;
+    assert_eq!(wait_result.expect("the run is claimed at once").unwrap().text().unwrap(), "Hello.");
+    next_worker.stop().await.unwrap();
 }
 
 /// One test for both signals, since each of them reaches every worker of the process.

@@ -76,28 +76,28 @@ enum RunMilestone {
 }
 
 /// A store for parked runs (which wait for a person), the worker that drives them, and the channel
-/// that reports their steps.
+/// that reports their milestones.
 pub(super) struct ParkBench {
     fixture: BenchFixture,
     longhaul: Longhaul,
     worker: Worker,
-    steps: UnboundedReceiver<RunMilestone>,
+    milestones: UnboundedReceiver<RunMilestone>,
 }
 
 impl ParkBench {
     /// Creates a store in this file, and a worker that will drive its runs.
     pub(super) fn open(store_file: &Path) -> anyhow::Result<Self> {
         let fixture = BenchFixture::new(store_file, ModelSource::Scripted { calls: 0 }, 0)?;
-        let (sender, steps) = unbounded_channel();
+        let (sender, milestones) = unbounded_channel();
         let script = Script::parse_yaml("bench", SCRIPT)?;
         let model = ScriptedModel::new("bench", script, Arc::new(SystemClock));
-        let model = MilestoneReportingModel { model, steps: sender.clone() };
+        let model = MilestoneReportingModel { model, milestones: sender.clone() };
         let longhaul = fixture.build_engine_with_tools(Arc::new(model), &["ask_human"])?;
         let mut options = WorkerOptions::new(InboxName::new("default")?);
         options.concurrency = CONCURRENCY;
-        let hooks = Arc::new(MilestoneReportingHooks { steps: sender });
+        let hooks = Arc::new(MilestoneReportingHooks { milestones: sender });
         let worker = Worker::new(longhaul.services(), options).with_hooks(hooks);
-        Ok(Self { fixture, longhaul, worker, steps })
+        Ok(Self { fixture, longhaul, worker, milestones })
     }
 
     /// Runs the worker while `runs` runs are parked (made to wait for a person), left waiting for
@@ -107,17 +107,17 @@ impl ParkBench {
         (runs, idle): (u32, Millis),
         report: &BenchReport,
     ) -> anyhow::Result<ParkedRunCosts> {
-        let Self { fixture, longhaul, worker, steps } = self;
-        let mut parked = ParkedRuns { fixture, longhaul, steps, chosen: Vec::new() };
+        let Self { fixture, longhaul, worker, milestones } = self;
+        let mut parked = ParkedRuns { fixture, longhaul, milestones, runs_to_resume: Vec::new() };
         let stop = Shutdown::new();
         let measure = async {
-            let measured = parked.park_resume_and_measure((runs, idle), report).await;
+            let costs = parked.park_resume_and_measure((runs, idle), report).await;
             stop.request_drain();
-            measured
+            costs
         };
-        let (worked, measured) = tokio::join!(worker.run(stop.clone()), measure);
-        worked?;
-        measured
+        let (worker_result, costs) = tokio::join!(worker.run(stop.clone()), measure);
+        worker_result?;
+        costs
     }
 }
 
@@ -125,10 +125,10 @@ impl ParkBench {
 struct ParkedRuns {
     fixture: BenchFixture,
     longhaul: Longhaul,
-    steps: UnboundedReceiver<RunMilestone>,
+    milestones: UnboundedReceiver<RunMilestone>,
     /// Runs that will be resumed. The ids of all other runs are not kept, because they would add to
     /// the measured memory.
-    chosen: Vec<RunId>,
+    runs_to_resume: Vec<RunId>,
 }
 
 impl ParkedRuns {
@@ -150,7 +150,7 @@ impl ParkedRuns {
         SystemClock.sleep(idle).await;
         let idle_us = (SystemClock.monotonic_nanos() - nanos_before) as f64 / 1e3;
         let idle_cpu_percent = (cpu_time_us() - cpu_before) / idle_us.max(1.0) * 100.0;
-        report.print_progress(&format!("resuming {} runs", self.chosen.len()));
+        report.print_progress(&format!("resuming {} runs", self.runs_to_resume.len()));
         Ok(ParkedRunCosts {
             added_memory_mb,
             memory_bytes_per_run: added_memory_mb * 1024.0 * 1024.0 / f64::from(runs),
@@ -162,20 +162,20 @@ impl ParkedRuns {
     /// Submits this many runs and waits until all of them are parked (wait for a person). One of
     /// every `resumed_every` runs is resumed later, none if `resumed_every` is 0.
     async fn park_runs(&mut self, run_count: u32, resumed_every: u32) -> anyhow::Result<()> {
-        let mut left = run_count;
-        while left > 0 {
-            let batch = left.min(BATCH);
+        let mut remaining = run_count;
+        while remaining > 0 {
+            let batch = remaining.min(BATCH);
             let tasks = (0..batch).map(|_| Task::new("bench", "go")).collect();
             let submitted = self.longhaul.submit_all(tasks).await?;
-            for (number, run) in (run_count - left..).zip(submitted.run_ids()) {
+            for (number, run) in (run_count - remaining..).zip(submitted.run_ids()) {
                 if resumed_every > 0 && number.is_multiple_of(resumed_every) {
-                    self.chosen.push(*run);
+                    self.runs_to_resume.push(*run);
                 }
             }
             for _ in 0..batch {
                 self.wait_for_milestone(RunMilestone::Parked).await?;
             }
-            left -= batch;
+            remaining -= batch;
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl ParkedRuns {
     /// each answer to the run's next model request.
     async fn resume_runs(&mut self) -> anyhow::Result<ResumeCost> {
         let (mut cpu_nanos, mut wall_nanos, mut commits_max) = (Vec::new(), Vec::new(), 0);
-        for run in std::mem::take(&mut self.chosen) {
+        for run in std::mem::take(&mut self.runs_to_resume) {
             let filter = GateFilter {
                 run: Some(run),
                 status: Some(GateStatus::Open),
@@ -221,12 +221,12 @@ impl ParkedRuns {
     /// Waits for the next milestone that a run reports. Fails if it is not the expected one or
     /// `STEP_TIMEOUT` passes.
     async fn wait_for_milestone(&mut self, expected: RunMilestone) -> anyhow::Result<()> {
-        let step = tokio::select! {
-            step = self.steps.recv() => step.context("the worker has stopped")?,
+        let milestone = tokio::select! {
+            milestone = self.milestones.recv() => milestone.context("the worker has stopped")?,
             () = SystemClock.sleep(STEP_TIMEOUT) => bail!("the worker did nothing for {} s", STEP_TIMEOUT.0 / 1_000),
         };
-        if step != expected {
-            bail!("a run did something unexpected: {step:?} instead of {expected:?}");
+        if milestone != expected {
+            bail!("a run did something unexpected: {milestone:?} instead of {expected:?}");
         }
         Ok(())
     }
@@ -236,7 +236,7 @@ impl ParkedRuns {
 #[derive(Debug)]
 struct MilestoneReportingModel {
     model: ScriptedModel,
-    steps: UnboundedSender<RunMilestone>,
+    milestones: UnboundedSender<RunMilestone>,
 }
 
 #[async_trait]
@@ -251,7 +251,7 @@ impl Model for MilestoneReportingModel {
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
         if request.turn == 2 {
-            _ = self.steps.send(RunMilestone::RequestedModelAgain);
+            _ = self.milestones.send(RunMilestone::RequestedModelAgain);
         }
         self.model.generate(request, sink).await
     }
@@ -261,20 +261,20 @@ impl Model for MilestoneReportingModel {
 /// they end.
 #[derive(Debug)]
 struct MilestoneReportingHooks {
-    steps: UnboundedSender<RunMilestone>,
+    milestones: UnboundedSender<RunMilestone>,
 }
 
 #[async_trait]
 impl WorkerHooks for MilestoneReportingHooks {
     async fn on_run_completed(&self, _run: &RunRow) {
-        _ = self.steps.send(RunMilestone::Completed);
+        _ = self.milestones.send(RunMilestone::Completed);
     }
 
     async fn on_run_failed(&self, _run: &RunRow) {
-        _ = self.steps.send(RunMilestone::Failed);
+        _ = self.milestones.send(RunMilestone::Failed);
     }
 
     async fn on_run_idle(&self, _run: &RunRow) {
-        _ = self.steps.send(RunMilestone::Parked);
+        _ = self.milestones.send(RunMilestone::Parked);
     }
 }

@@ -72,14 +72,14 @@ impl QueueBench {
         let warm_up = count.min(BATCH);
         self.queue_tasks_and_get_first_run(warm_up).await?;
         self.drive_runs_and_measure_rate(warm_up).await?;
-        let first = self.queue_tasks_and_get_first_run(count).await?;
+        let first_run = self.queue_tasks_and_get_first_run(count).await?;
         let store = &self.fixture.store;
-        let before = store.last_global_seq().await?;
+        let seq_before = store.last_global_seq().await?;
         let meter = TurnMeter::start_metering(store);
         let tasks_per_second = self.drive_runs_and_measure_rate(count).await?;
         let cost = meter.average_turn_cost(count);
-        let events = store.last_global_seq().await?.0 - before.0;
-        let journal = self.longhaul.read_run_journal(first, Seq(1), 100).await?;
+        let events = store.last_global_seq().await?.0 - seq_before.0;
+        let journal = self.longhaul.read_run_journal(first_run, Seq(1), 100).await?;
         let mut bytes = 0;
         for entry in &journal {
             bytes += entry.event.encode()?.len();
@@ -115,41 +115,41 @@ impl QueueBench {
     /// nanoseconds.
     pub(super) async fn measure_claim_delay_nanos(&self) -> anyhow::Result<Vec<u64>> {
         let stop = Shutdown::new();
-        let (claims, mut claimed) = unbounded_channel();
+        let (claims, mut claim_times) = unbounded_channel();
         let worker = self.build_worker(Arc::new(ClaimTimeHooks { claims }))?;
         let measure = async {
             let mut durations = Vec::new();
             // The worker is idle.
-            claimed.recv().await.context("the worker has stopped")?;
+            claim_times.recv().await.context("the worker has stopped")?;
             for _ in 0..IDLE_CLAIMS {
                 self.longhaul.submit(Task::new("bench", "go")).await?;
-                let submitted = SystemClock.monotonic_nanos();
-                let at = claimed.recv().await.context("the worker has stopped")?;
-                durations.push(at.saturating_sub(submitted));
+                let submitted_at = SystemClock.monotonic_nanos();
+                let claimed_at = claim_times.recv().await.context("the worker has stopped")?;
+                durations.push(claimed_at.saturating_sub(submitted_at));
                 // The run has ended, and the worker is idle again.
-                claimed.recv().await.context("the worker has stopped")?;
+                claim_times.recv().await.context("the worker has stopped")?;
             }
             stop.request_drain();
             anyhow::Ok(durations)
         };
-        let (worked, durations) = tokio::join!(worker.run(stop.clone()), measure);
-        worked?;
+        let (worker_result, durations) = tokio::join!(worker.run(stop.clone()), measure);
+        worker_result?;
         durations
     }
 
     /// Submits tasks and returns the run of the first one.
     async fn queue_tasks_and_get_first_run(&self, count: u32) -> anyhow::Result<RunId> {
-        let mut first = None;
-        let mut left = count;
-        while left > 0 {
-            let batch = left.min(BATCH);
+        let mut first_run = None;
+        let mut remaining = count;
+        while remaining > 0 {
+            let batch = remaining.min(BATCH);
             let tasks = (0..batch).map(|_| Task::new("bench", "go")).collect();
             let submitted = self.longhaul.submit_all(tasks).await?;
-            first = first.or(submitted.run_ids().first().copied());
-            left -= batch;
+            first_run = first_run.or(submitted.run_ids().first().copied());
+            remaining -= batch;
         }
         self.flush_to_disk()?;
-        first.context("at least one task is measured")
+        first_run.context("at least one task is measured")
     }
 
     /// Syncs the files of the store to disk, so that no measurement waits for earlier writes.
@@ -166,13 +166,13 @@ impl QueueBench {
     /// Queues tasks in two lanes. The first run of each lane is in an inbox that no worker serves,
     /// so that it holds the lane.
     async fn queue_tasks_behind_busy_lanes(&self, count: u32) -> anyhow::Result<()> {
-        let mut left = count;
-        while left > 0 {
-            let batch = left.min(BATCH);
+        let mut remaining = count;
+        while remaining > 0 {
+            let batch = remaining.min(BATCH);
             let mut runs = Vec::new();
             for number in 0..batch {
                 let id = RunId::from_bits(uuid::Uuid::now_v7().as_u128());
-                let is_head = left == count && number < 2;
+                let is_head = remaining == count && number < 2;
                 let inbox = InboxName::new(if is_head { "unserved" } else { "default" })?;
                 let agent = AgentName::new("bench")?;
                 let mut task = TaskSpec::new(id, agent, RawJson::null(), inbox);
@@ -183,7 +183,7 @@ impl QueueBench {
             }
             let request = CreateRunsRequest { runs, blobs: Vec::new(), idempotency: None };
             self.fixture.store.create_runs(request).await?;
-            left -= batch;
+            remaining -= batch;
         }
         Ok(())
     }
@@ -193,13 +193,13 @@ impl QueueBench {
         let stop = Shutdown::new();
         let hooks = Arc::new(CompletionCountHooks {
             stop: stop.clone(),
-            left: AtomicU32::new(count),
+            remaining: AtomicU32::new(count),
             ended_at: AtomicU64::new(0),
         });
         let worker = self.build_worker(Arc::clone(&hooks) as Arc<dyn WorkerHooks>)?;
-        let started = SystemClock.monotonic_nanos();
+        let start = SystemClock.monotonic_nanos();
         worker.run(stop).await?;
-        let nanos = hooks.ended_at.load(Ordering::Relaxed).saturating_sub(started);
+        let nanos = hooks.ended_at.load(Ordering::Relaxed).saturating_sub(start);
         Ok(f64::from(count) * 1e9 / nanos.max(1) as f64)
     }
 
@@ -215,14 +215,14 @@ impl QueueBench {
 #[derive(Debug)]
 struct CompletionCountHooks {
     stop: Shutdown,
-    left: AtomicU32,
+    remaining: AtomicU32,
     ended_at: AtomicU64,
 }
 
 #[async_trait]
 impl WorkerHooks for CompletionCountHooks {
     async fn on_run_completed(&self, _run: &RunRow) {
-        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.remaining.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.ended_at.store(SystemClock.monotonic_nanos(), Ordering::Relaxed);
             self.stop.request_drain();
         }

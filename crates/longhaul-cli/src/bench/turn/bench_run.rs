@@ -31,27 +31,27 @@ impl BenchRunResult {
         source: ModelSource,
         (turns, result_bytes): (u32, usize),
     ) -> anyhow::Result<Self> {
-        let empty = file.with_extension("empty");
-        drop(open_bench_store(&empty)?);
+        let empty_store_file = file.with_extension("empty");
+        drop(open_bench_store(&empty_store_file)?);
         let fixture = BenchFixture::new(file, source, result_bytes)?;
         let mut transcript_bytes =
             fixture.execute_warm_up_run().await?.measure_transcript_bytes().await?;
-        let executed = fixture.execute_runs(turns, 1).await?;
-        let cost = executed.cost;
+        let measured_runs = fixture.execute_runs(turns, 1).await?;
+        let cost = measured_runs.cost;
         let start = SystemClock.monotonic_nanos();
-        transcript_bytes += executed.measure_transcript_bytes().await?;
+        transcript_bytes += measured_runs.measure_transcript_bytes().await?;
         let recovery_fold_ms = nanos_to_micros(SystemClock.monotonic_nanos() - start) / 1e3;
-        drop((executed, fixture));
+        drop((measured_runs, fixture));
         let size = |file: &Path| std::fs::metadata(file).map(|file| file.len());
-        let stored = size(file)?.saturating_sub(size(&empty)?) as f64;
+        let stored_bytes = size(file)?.saturating_sub(size(&empty_store_file)?) as f64;
         // The warm-up is stored too.
-        let all = f64::from(turns + WARM_UP_TURNS);
+        let all_turns = f64::from(turns + WARM_UP_TURNS);
         Ok(Self {
             turns,
             cost,
-            stored_bytes_per_turn: stored / all,
-            transcript_bytes_per_turn: transcript_bytes as f64 / all,
-            stored_per_transcript_byte: stored / transcript_bytes.max(1) as f64,
+            stored_bytes_per_turn: stored_bytes / all_turns,
+            transcript_bytes_per_turn: transcript_bytes as f64 / all_turns,
+            stored_per_transcript_byte: stored_bytes / transcript_bytes.max(1) as f64,
             recovery_fold_ms,
         })
     }

@@ -44,16 +44,17 @@ impl ConcurrencyResult {
         let file = folder.join(format!("concurrent-{}.db", latency.0));
         let fixture = BenchFixture::new(&file, mock.model_source(api), result_bytes)?;
         fixture.execute_warm_up_run().await?;
-        let before = fetch_mock_model_stats(&mock.url).await?.cpu_us;
+        let mock_cpu_us_before = fetch_mock_model_stats(&mock.url).await?.cpu_us;
         let cost = fixture.execute_runs(TURNS_PER_RUN, runs).await?.cost;
         let turns = f64::from(runs * TURNS_PER_RUN);
-        let mock_cpu_us = (fetch_mock_model_stats(&mock.url).await?.cpu_us - before) / turns;
+        let mock_cpu_us =
+            (fetch_mock_model_stats(&mock.url).await?.cpu_us - mock_cpu_us_before) / turns;
         let turns_per_second = 1e6 / cost.wall_us_per_turn.max(f64::MIN_POSITIVE);
-        let both_us = cost.cpu_us_per_turn + mock_cpu_us;
-        let allowed_per_second = cpu_core_count() as f64 * 1e6 / both_us.max(1.0);
+        let total_cpu_us = cost.cpu_us_per_turn + mock_cpu_us;
+        let allowed_per_second = cpu_core_count() as f64 * 1e6 / total_cpu_us.max(1.0);
         // A run makes one model call more than it has turns.
-        let waits_ms = latency.0 as f64 * f64::from(TURNS_PER_RUN + 1);
-        let ideal_per_second = (latency.0 > 0).then(|| turns * 1e3 / waits_ms);
+        let model_wait_ms = latency.0 as f64 * f64::from(TURNS_PER_RUN + 1);
+        let ideal_per_second = (latency.0 > 0).then(|| turns * 1e3 / model_wait_ms);
         Ok(Self {
             runs,
             turns: TURNS_PER_RUN,

@@ -77,12 +77,12 @@ pub(crate) async fn measure_crash_recovery(
     worker.stop().await?;
     let journal = longhaul.read_run_journal(run, Seq::START, EVENTS_MAX).await?;
     let counts = CrashRecoveryCounts::from_journal(&journal, Seq::START);
-    let lost = u32::from(longhaul.run_row(run).await?.status != Status::Completed);
+    let lost_runs = u32::from(longhaul.run_row(run).await?.status != Status::Completed);
     // The first start is not a recovery.
     let durations = SortedDurations::new(durations.split_off(1));
     let [p50, max] = [50, 100].map(|percent| nanos_to_micros(durations.percentile(percent)) / 1e3);
     report.add_text_line(format!(
-        "\nW7  {kills} kills: {lost} runs lost, {} model calls repeated, {} recorded results repeated; \
+        "\nW7  {kills} kills: {lost_runs} runs lost, {} model calls repeated, {} recorded results repeated; \
          from the start of a new process to its first event p50 {p50:.0} ms, max {max:.0} ms (target {RECOVERY_MS_TARGET:.0}: {})",
         counts.retried_model_calls,
         counts.repeated,
@@ -90,7 +90,7 @@ pub(crate) async fn measure_crash_recovery(
     ));
     report.add_json_fields(&json!({
         "kills": kills,
-        "runs_lost": lost,
+        "runs_lost": lost_runs,
         "model_calls_repeated": counts.retried_model_calls,
         "results_repeated": counts.repeated,
         "recovery_ms": { "p50": p50, "max": max },
@@ -104,14 +104,14 @@ async fn start_worker(
     longhaul: &Longhaul,
     run: RunId,
 ) -> anyhow::Result<(ChildProcess, u64)> {
-    let last = longhaul.run_row(run).await?.last_seq;
+    let last_seq = longhaul.run_row(run).await?.last_seq;
     let start = SystemClock.monotonic_nanos();
     let args = ["worker", "--quiet", "--until-eof"];
     let worker = ChildProcess::start(&mut project.longhaul_command(&args)?)?;
     let deadline = SystemClock.monotonic_time().plus(RUN_TIMEOUT);
-    while longhaul.run_row(run).await?.last_seq == last {
+    while longhaul.run_row(run).await?.last_seq == last_seq {
         if SystemClock.monotonic_time() > deadline {
-            bail!("a worker wrote no event in time");
+            bail!("timeout: a worker wrote no event");
         }
         SystemClock.sleep(Millis(1)).await;
     }

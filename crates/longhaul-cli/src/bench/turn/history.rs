@@ -71,7 +71,10 @@ pub(crate) async fn measure_history_cost(
         model: fixture.source.create_model(turns)?,
         url: mock.url.clone(),
         // Start and end of each window, as the number of turns before it.
-        edges: lengths.iter().flat_map(|length| [length / 2, length / 2 + WINDOW_TURNS]).collect(),
+        sampled_turns: lengths
+            .iter()
+            .flat_map(|length| [length / 2, length / 2 + WINDOW_TURNS])
+            .collect(),
         samples: Mutex::default(),
     });
     fixture.execute_runs_with_model(Arc::clone(&model) as _, turns, 1).await?;
@@ -82,12 +85,12 @@ pub(crate) async fn measure_history_cost(
     let mut rows: Vec<HistoryCostRow> = Vec::new();
     for (messages, window) in lengths.iter().zip(samples.chunks(2)) {
         let [begin, end] = window else { break };
-        let each = |begin: f64, end: f64| (end - begin) / f64::from(WINDOW_TURNS);
+        let per_turn = |begin: f64, end: f64| (end - begin) / f64::from(WINDOW_TURNS);
         let row = HistoryCostRow {
             messages: *messages,
-            body_bytes_per_turn: each(begin.body_bytes, end.body_bytes),
-            cpu_us_per_turn: each(begin.after.0, end.before.0),
-            wall_us_per_turn: each(begin.after.1, end.before.1),
+            body_bytes_per_turn: per_turn(begin.body_bytes, end.body_bytes),
+            cpu_us_per_turn: per_turn(begin.after.0, end.before.0),
+            wall_us_per_turn: per_turn(begin.after.1, end.before.1),
             cpu_to_first: 1.0,
             cpu_ns_per_additional_byte: None,
         };
@@ -109,7 +112,7 @@ pub(crate) async fn measure_history_cost(
 struct TimeMeasuringModel {
     model: Arc<dyn Model>,
     url: String,
-    edges: Vec<u32>,
+    sampled_turns: Vec<u32>,
     samples: Mutex<Vec<TurnTimeSample>>,
 }
 
@@ -124,11 +127,11 @@ struct TurnTimeSample {
 
 impl TimeMeasuringModel {
     async fn record_time_sample(&self) -> anyhow::Result<()> {
-        let clocks = || (cpu_time_us(), nanos_to_micros(SystemClock.monotonic_nanos()));
-        let before = clocks();
+        let read_clocks = || (cpu_time_us(), nanos_to_micros(SystemClock.monotonic_nanos()));
+        let before = read_clocks();
         let body_bytes = fetch_mock_model_stats(&self.url).await?.body_bytes as f64;
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        samples.push(TurnTimeSample { before, body_bytes, after: clocks() });
+        samples.push(TurnTimeSample { before, body_bytes, after: read_clocks() });
         Ok(())
     }
 }
@@ -144,9 +147,10 @@ impl Model for TimeMeasuringModel {
         request: &ModelRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        if self.edges.contains(&request.turn.saturating_sub(1)) {
-            let sampled = self.record_time_sample().await;
-            sampled.map_err(|why| Failure::new(FailureClass::InvalidRequest, why.to_string()))?;
+        if self.sampled_turns.contains(&request.turn.saturating_sub(1)) {
+            let result = self.record_time_sample().await;
+            result
+                .map_err(|error| Failure::new(FailureClass::InvalidRequest, error.to_string()))?;
         }
         self.model.generate(request, sink).await
     }

@@ -52,7 +52,7 @@ impl HttpBench<'_> {
         report.print_progress(&format!("executing {ONE_RUN_TURNS} turns over HTTP"));
         let mock = MockModelProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, ONE_RUN_TURNS])?;
         let file = folder.join("http-one.db");
-        let one = BenchRunResult::execute_measured_run(
+        let single_run = BenchRunResult::execute_measured_run(
             &file,
             mock.model_source(wire),
             (ONE_RUN_TURNS, bytes),
@@ -63,52 +63,55 @@ impl HttpBench<'_> {
         let history = measure_history_cost(folder, wire, (self.messages, bytes)).await?;
         report.print_progress(&format!("executing {} concurrent runs over HTTP", self.runs));
         let load = (self.runs, bytes);
-        let many =
+        let concurrent =
             ConcurrencyResult::measure_concurrent_runs(folder, wire, load, Millis::ZERO).await?;
-        let slow = ConcurrencyResult::measure_concurrent_runs(folder, wire, load, LATENCY).await?;
+        let concurrent_with_latency =
+            ConcurrencyResult::measure_concurrent_runs(folder, wire, load, LATENCY).await?;
         report.add_text_line(format!(
             "\nover HTTP: the {wire} API without TLS to `longhaul mock-model` in a separate process, which uses its \
              share of the same {} cores; one tool call per turn with {bytes} bytes of result, each row over {WINDOW_TURNS} turns of one run",
             cpu_core_count(),
         ));
-        let head = ["messages", "request bytes", "CPU us per turn", "wall us per turn"];
-        let head = [&head[..], &["CPU vs. first row", "CPU ns per further byte"]].concat();
-        report
-            .add_table(&head, &history.iter().map(HistoryCostRow::table_cells).collect::<Vec<_>>());
-        report.add_text_line(one.target_comparison_line("W1  over HTTP: ", CPU_US_TARGET));
-        let ratio = many.cost.cpu_us_per_turn / one.cost.cpu_us_per_turn.max(1.0);
-        let allowed = many.share_of_cpu_bound;
+        let titles = ["messages", "request bytes", "CPU us per turn", "wall us per turn"];
+        let titles = [&titles[..], &["CPU vs. first row", "CPU ns per further byte"]].concat();
+        report.add_table(
+            &titles,
+            &history.iter().map(HistoryCostRow::table_cells).collect::<Vec<_>>(),
+        );
+        report.add_text_line(single_run.target_comparison_line("W1  over HTTP: ", CPU_US_TARGET));
+        let ratio = concurrent.cost.cpu_us_per_turn / single_run.cost.cpu_us_per_turn.max(1.0);
+        let cpu_bound_share = concurrent.share_of_cpu_bound;
         report.add_text_line(format!(
             "W3  {} runs x {TURNS_PER_RUN} turns: {:.0} turns/s with {:.2} commits per turn; {:.0} us CPU per turn, {ratio:.2} times that of one \
-             run (target {CONCURRENT_CPU_TARGET}: {}); {allowed:.2} of the {:.0}/s that this CPU and the mock's {:.0} us allow \
+             run (target {CONCURRENT_CPU_TARGET}: {}); {cpu_bound_share:.2} of the {:.0}/s that this CPU and the mock's {:.0} us allow \
              (target {CPU_BOUND_SHARE_TARGET}: {})",
-            many.runs,
-            many.turns_per_second,
-            many.cost.commits_per_turn,
-            many.cost.cpu_us_per_turn,
+            concurrent.runs,
+            concurrent.turns_per_second,
+            concurrent.cost.commits_per_turn,
+            concurrent.cost.cpu_us_per_turn,
             met_or_missed(ratio <= CONCURRENT_CPU_TARGET),
-            many.cpu_bound_per_second,
-            many.mock_cpu_us_per_turn,
-            met_or_missed(allowed >= CPU_BOUND_SHARE_TARGET),
+            concurrent.cpu_bound_per_second,
+            concurrent.mock_cpu_us_per_turn,
+            met_or_missed(cpu_bound_share >= CPU_BOUND_SHARE_TARGET),
         ));
-        let ideal = slow.ideal_per_second.unwrap_or_default();
+        let ideal = concurrent_with_latency.ideal_per_second.unwrap_or_default();
         report.add_text_line(format!(
             "W3  with {} ms latency: {:.0} turns/s of the ideal {ideal:.0} (target {:.0}: {})",
             LATENCY.0,
-            slow.turns_per_second,
+            concurrent_with_latency.turns_per_second,
             IDEAL_SHARE_TARGET * ideal,
-            met_or_missed(slow.share_of_ideal >= Some(IDEAL_SHARE_TARGET)),
+            met_or_missed(concurrent_with_latency.share_of_ideal >= Some(IDEAL_SHARE_TARGET)),
         ));
         report.add_json_fields(&json!({ "http": {
             "wire": wire,
             "result_bytes": bytes,
             "mock_on_same_cores": true,
             "window_turns": WINDOW_TURNS,
-            "one_run": one,
+            "one_run": single_run,
             "history": history,
-            "concurrent": many,
+            "concurrent": concurrent,
             "concurrent_cpu_to_one_run": ratio,
-            "concurrent_with_latency": slow,
+            "concurrent_with_latency": concurrent_with_latency,
         }}))
     }
 }

@@ -117,9 +117,9 @@ impl CallHistory {
             return Some(format!("{tool} has {} results for one call", self.end_epochs.len()));
         }
         let end = self.end_epochs.first()?;
-        let late = effect_epochs.iter().find(|epoch| *epoch > end)?;
+        let late_epoch = effect_epochs.iter().find(|epoch| *epoch > end)?;
         Some(format!(
-            "{tool} has a result in epoch {end}, but had an effect later, in epoch {late}"
+            "{tool} has a result in epoch {end}, but had an effect later, in epoch {late_epoch}"
         ))
     }
 
@@ -127,9 +127,12 @@ impl CallHistory {
     /// under one claim of a worker. `effect_epochs` has the epoch of each recorded effect of the
     /// call.
     pub(crate) fn error_if_effect_without_start(&self, effect_epochs: &[Epoch]) -> Option<String> {
-        let count = |all: &[Epoch], one: &Epoch| all.iter().filter(|epoch| *epoch == one).count();
-        let more = |epoch: &&Epoch| count(effect_epochs, epoch) > count(&self.start_epochs, epoch);
-        let epoch = effect_epochs.iter().find(more)?;
+        let count = |epochs: &[Epoch], wanted: &Epoch| {
+            epochs.iter().filter(|epoch| *epoch == wanted).count()
+        };
+        let has_more_effects =
+            |epoch: &&Epoch| count(effect_epochs, epoch) > count(&self.start_epochs, epoch);
+        let epoch = effect_epochs.iter().find(has_more_effects)?;
         Some(format!(
             "{} had {} effects in epoch {epoch}, but {} starts",
             self.tool,

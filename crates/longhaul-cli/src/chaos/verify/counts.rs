@@ -111,8 +111,9 @@ impl ChaosCounts {
 
     /// Returns the number of violations of a guarantee.
     pub(crate) fn violation_count(&self, invariant: Invariant) -> usize {
-        let broken = self.violations.iter().filter(|violation| violation.invariant == invariant);
-        broken.count()
+        let violations =
+            self.violations.iter().filter(|violation| violation.invariant == invariant);
+        violations.count()
     }
 
     /// Returns whether every run completed and no guarantee was violated.

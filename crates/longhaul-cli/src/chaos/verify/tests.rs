@@ -143,10 +143,10 @@ fn verify_events(events: &[EventSpec], records: &[EffectRecord]) -> ChaosCounts 
 
 /// Asserts that this guarantee is violated exactly once, and no other guarantee is.
 fn assert_only_violation(invariant: Invariant, counts: &ChaosCounts) {
-    for other in Invariant::ALL {
-        let (name, _) = other.name_and_label();
-        let expected = usize::from(other == invariant);
-        assert_eq!(counts.violation_count(other), expected, "{name}: {counts:#?}");
+    for candidate in Invariant::ALL {
+        let (name, _) = candidate.name_and_label();
+        let expected = usize::from(candidate == invariant);
+        assert_eq!(counts.violation_count(candidate), expected, "{name}: {counts:#?}");
     }
     assert!(!counts.has_test_passed());
     assert_eq!(counts.violations[0].run, test_run_id());
@@ -208,20 +208,20 @@ fn a_call_repeated_after_its_result_is_reported() {
 
 #[test]
 fn a_duplicate_once_effect_is_reported() {
-    let mut lines = valid_effect_records();
-    lines.push(effect_record("probe_send", "t1.3", 2));
-    let mut counts = verify_events(&valid_journal(), &lines);
+    let mut records = valid_effect_records();
+    records.push(effect_record("probe_send", "t1.3", 2));
+    let mut counts = verify_events(&valid_journal(), &records);
     counts.violations.retain(|violation| violation.invariant != Invariant::UnaccountedEffect);
     assert_only_violation(Invariant::DuplicateOnceEffect, &counts);
     // A second start in the journal is enough, without any probe record.
-    let twice = valid_journal_with_event(9, tool_started_event(3, "t1.3"));
-    assert_only_violation(Invariant::DuplicateOnceEffect, &verify_events(&twice, &[]));
+    let started_twice = valid_journal_with_event(9, tool_started_event(3, "t1.3"));
+    assert_only_violation(Invariant::DuplicateOnceEffect, &verify_events(&started_twice, &[]));
     // A person may allow the repeat.
-    let mut anew = valid_journal_with_event(16, tool_started_event(4, "t1.3"));
-    anew[15] = gate_answered_event(3, "approve");
-    let mut lines = valid_effect_records();
-    lines.push(effect_record("probe_send", "t1.3", 4));
-    assert!(verify_events(&anew, &lines).has_test_passed());
+    let mut repeat_approved = valid_journal_with_event(16, tool_started_event(4, "t1.3"));
+    repeat_approved[15] = gate_answered_event(3, "approve");
+    let mut records = valid_effect_records();
+    records.push(effect_record("probe_send", "t1.3", 4));
+    assert!(verify_events(&repeat_approved, &records).has_test_passed());
 }
 
 #[test]
@@ -245,61 +245,61 @@ fn an_unreported_lost_once_call_is_a_violation() {
 #[test]
 fn an_effect_without_a_start_is_reported() {
     // The effect happened before its start was on disk.
-    let mut lines = valid_effect_records();
-    lines[2] = effect_record("probe_send", "t1.3", 1);
-    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
+    let mut records = valid_effect_records();
+    records[2] = effect_record("probe_send", "t1.3", 1);
+    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &records));
     // The effect happened more often than the call was started.
-    let mut lines = valid_effect_records();
-    lines.push(effect_record("probe_write", "t1.2", 3));
-    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
+    let mut records = valid_effect_records();
+    records.push(effect_record("probe_write", "t1.2", 3));
+    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &records));
     // The effect belongs to an unknown call, has another key, or belongs to an unknown run.
-    let mut lines = valid_effect_records();
-    lines.push(effect_record("probe_write", "t9.1", 3));
-    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
-    let mut lines = valid_effect_records();
-    lines[1].key = "another".to_owned();
-    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
-    let mut lines = valid_effect_records();
-    lines.push(EffectRecord {
+    let mut records = valid_effect_records();
+    records.push(effect_record("probe_write", "t9.1", 3));
+    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &records));
+    let mut records = valid_effect_records();
+    records[1].key = "another".to_owned();
+    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &records));
+    let mut records = valid_effect_records();
+    records.push(EffectRecord {
         run: OTHER_RUN.parse().unwrap(),
         ..effect_record("probe_write", "t1.2", 3)
     });
     assert_eq!(
-        verify_events(&valid_journal(), &lines).violation_count(Invariant::UnaccountedEffect),
+        verify_events(&valid_journal(), &records).violation_count(Invariant::UnaccountedEffect),
         1
     );
 }
 
 #[test]
 fn two_model_calls_lost_by_one_kill_are_reported() {
-    let twice = valid_journal_with_event(3, turn_lost_event(2, 1, 1));
+    let two_calls_lost = valid_journal_with_event(3, turn_lost_event(2, 1, 1));
     assert_only_violation(
         Invariant::ExcessModelCalls,
-        &verify_events(&twice, &valid_effect_records()),
+        &verify_events(&two_calls_lost, &valid_effect_records()),
     );
 }
 
 #[test]
 fn a_journal_out_of_order_is_reported() {
-    let gap: Vec<JournalEntry> = (1..)
+    let entries_with_gap: Vec<JournalEntry> = (1..)
         .zip(&valid_journal())
         .map(|(seq, event)| journal_entry(seq + usize::from(seq > 9), event))
         .collect();
     assert_only_violation(
         Invariant::BrokenJournal,
-        &verify_runs(&[(test_run_id(), gap)], &valid_effect_records()),
+        &verify_runs(&[(test_run_id(), entries_with_gap)], &valid_effect_records()),
     );
-    let mut falls = valid_journal();
-    falls[8].0 = 1;
+    let mut falling_epoch = valid_journal();
+    falling_epoch[8].0 = 1;
     assert_only_violation(
         Invariant::BrokenJournal,
-        &verify_events(&falls, &valid_effect_records()),
+        &verify_events(&falling_epoch, &valid_effect_records()),
     );
-    let mut after = valid_journal();
-    after.push((4, "run.recovered", json!({ "crashed_epoch": 3 })));
+    let mut event_after_end = valid_journal();
+    event_after_end.push((4, "run.recovered", json!({ "crashed_epoch": 3 })));
     assert_only_violation(
         Invariant::BrokenJournal,
-        &verify_events(&after, &valid_effect_records()),
+        &verify_events(&event_after_end, &valid_effect_records()),
     );
     // A submission that was acknowledged and lost.
     assert_only_violation(
@@ -310,9 +310,9 @@ fn a_journal_out_of_order_is_reported() {
 
 #[test]
 fn an_unfinished_or_failed_run_does_not_pass() {
-    let mut open = valid_journal();
-    open.pop();
-    let counts = verify_events(&open, &valid_effect_records());
+    let mut unfinished = valid_journal();
+    unfinished.pop();
+    let counts = verify_events(&unfinished, &valid_effect_records());
     assert!(counts.violations.is_empty(), "{counts:#?}");
     assert_eq!(
         (counts.has_test_passed(), counts.other.as_slice()),

@@ -62,22 +62,22 @@ fn isolate_env(command: &mut Command, project: &Project) {
 #[test]
 fn two_sdks_in_python_understand_the_mock() {
     let project = Project::new();
-    let served = start_mock(&project);
+    let server = start_mock(&project);
     let mut command = Command::new(packages_folder().join("python/bin/python"));
     command.arg("-B").arg(programs_folder().join("sdks.py"));
     isolate_env(&mut command, &project);
-    let output = run_program(command.arg(&served.url));
+    let output = run_program(command.arg(&server.url));
     assert!(output.starts_with("60 requests over 3 APIs"), "{output}");
 }
 
 #[test]
 fn two_sdks_on_node_understand_the_mock() {
     let project = Project::new();
-    let served = start_mock(&project);
+    let server = start_mock(&project);
     let mut command = Command::new("node");
     command.arg(programs_folder().join("sdks.mjs"));
     isolate_env(&mut command, &project);
     command.env("LONGHAUL_INTEROP_DIR", packages_folder());
-    let output = run_program(command.arg(&served.url));
+    let output = run_program(command.arg(&server.url));
     assert!(output.starts_with("60 requests over 3 APIs"), "{output}");
 }

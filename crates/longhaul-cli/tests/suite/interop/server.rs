@@ -29,12 +29,12 @@ impl InteropServer {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut stderr = String::new();
-        let ready = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let ready_url = lines.by_ref().map_while(Result::ok).find_map(|line| {
             stderr.push_str(&line);
             let line: Value = serde_json::from_str(&line).ok()?;
             (line["message"] == "ready").then(|| line["url"].as_str().unwrap().to_owned())
         });
-        let url = ready.unwrap_or_else(|| panic!("the server exited at once: {stderr}"));
+        let url = ready_url.unwrap_or_else(|| panic!("the server exited at once: {stderr}"));
         // The output is read to its end, so that the server never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
         let key = fs::read_to_string(project.path().join(".longhaul/local.key")).unwrap();
@@ -76,7 +76,8 @@ impl InteropServer {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        let run: Value = serde_json::from_str(body).unwrap_or_else(|bad| panic!("{bad}: {answer}"));
+        let run: Value =
+            serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
         run["id"].as_str().unwrap().to_owned()
     }
 }

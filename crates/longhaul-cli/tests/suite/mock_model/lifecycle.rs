@@ -13,14 +13,14 @@ use crate::suite::server_harness::TestServer;
 fn it_prints_its_url_and_exits_cleanly() {
     let project = project();
     for signal in ["-TERM", "-INT"] {
-        let mut served = start(&project, &[]);
-        for who in ["Anthropic SDK", "OpenAI SDK", "Longhaul"] {
-            let line = served.wait_for_line(who);
-            assert!(line.contains(&served.url), "{line}");
+        let mut server = start(&project, &[]);
+        for client in ["Anthropic SDK", "OpenAI SDK", "Longhaul"] {
+            let line = server.wait_for_line(client);
+            assert!(line.contains(&server.url), "{line}");
         }
-        assert_eq!(served.request("GET /livez", &[], "").json()["status"], "ok");
-        served.signal(signal);
-        let (code, log) = served.wait_exit();
+        assert_eq!(server.request("GET /livez", &[], "").json()["status"], "ok");
+        server.signal(signal);
+        let (code, log) = server.wait_exit();
         assert_eq!((code, log.len()), (0, 4), "{log:#?}");
     }
 }
@@ -42,31 +42,31 @@ fn json_prints_one_ready_line_and_eof_stops_it() {
     let models = ready["models"].as_array().unwrap();
     assert!(models.contains(&"look".into()), "{ready}");
     drop(child.stdin.take());
-    let ended = child.wait_with_output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
 
 #[test]
 fn a_restarted_mock_continues_a_conversation() {
     let project = project();
-    let served = start(&project, &[]);
+    let server = start(&project, &[]);
     let line = "POST /v1/chat/completions";
     let mut question = chat_request("look", false);
-    let response = served.request(line, &[], &question.to_string()).json();
+    let response = server.request(line, &[], &question.to_string()).json();
     let message = response["choices"][0]["message"].clone();
     let id = message["tool_calls"][0]["id"].clone();
-    let address = served.address().to_owned();
-    served.kill();
+    let address = server.address().to_owned();
+    server.kill();
     let args = ["mock-model", "--listen", &address, "--until-eof"];
-    let served = TestServer::from_command(project.command(&args));
+    let server = TestServer::from_command(project.command(&args));
     // The first request gets exactly the same reply again, including ids.
-    let again = served.request(line, &[], &question.to_string()).json();
-    assert_eq!(again["choices"], response["choices"]);
+    let second_response = server.request(line, &[], &question.to_string()).json();
+    assert_eq!(second_response["choices"], response["choices"]);
     let messages = question["messages"].as_array_mut().unwrap();
     messages.push(message);
     messages.push(json!({ "role": "tool", "tool_call_id": id, "content": "under the mat" }));
-    let response = served.request(line, &[], &question.to_string()).json();
+    let response = server.request(line, &[], &question.to_string()).json();
     assert_eq!(response["choices"][0]["message"]["content"], "Found: under the mat");
 }
 
@@ -75,22 +75,22 @@ fn listening_on_all_interfaces_prints_a_warning() {
     let project = project();
     let mut command = project.command(&["mock-model", "--listen", "0.0.0.0:0", "--until-eof"]);
     command.env("NO_COLOR", "1");
-    let served = TestServer::from_command(command);
-    assert!(served.log[0].starts_with("warning: "), "{:?}", served.log);
-    assert!(served.url.starts_with("http://127.0.0.1:"), "{}", served.url);
+    let server = TestServer::from_command(command);
+    assert!(server.log[0].starts_with("warning: "), "{:?}", server.log);
+    assert!(server.url.starts_with("http://127.0.0.1:"), "{}", server.url);
 }
 
 #[test]
 fn startup_errors_name_their_cause() {
     let project = project();
-    let served = start(&project, &[]);
-    let taken = served.address();
+    let server = start(&project, &[]);
+    let used_address = server.address();
     let check = |args: &[&str], code: i32, expected: &str| {
         let args = [&["mock-model", "--until-eof"], args].concat();
         let output = project.run(&args, code);
         assert!(output.err.contains(expected), "{args:?}: {output:?}");
     };
-    check(&["--listen", taken], 5, "--listen 127.0.0.1:0");
+    check(&["--listen", used_address], 5, "--listen 127.0.0.1:0");
     check(&["--listen", "nowhere"], 2, "can't listen on nowhere");
     check(&["--scripts", "nothing-here"], 2, "no script folder `nothing-here`");
     check(&["--latency", "50"], 2, "such as 50ms");
@@ -104,9 +104,9 @@ fn a_scripts_folder_needs_no_valid_project() {
     let project = Project::new();
     project.write("longhaul.toml", "this is no TOML");
     project.write("elsewhere/hello.yaml", "replies: [{ text: Hello. }]");
-    let served = start(&project, &["--scripts", "elsewhere"]);
+    let server = start(&project, &["--scripts", "elsewhere"]);
     let body = chat_request("hello", false).to_string();
-    let answer = served.request("POST /v1/messages", &[], &body);
+    let answer = server.request("POST /v1/messages", &[], &body);
     assert_eq!(answer.json()["content"][0]["text"], "Hello.");
     assert_eq!(answer.json()["stop_reason"], "end_turn");
 }

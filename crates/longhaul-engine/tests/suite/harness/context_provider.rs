@@ -66,8 +66,8 @@ impl ContextProvider for FakeContextProvider {
                 world: RawJson::from_serialize(&world),
                 context: serde_json::from_value(context).unwrap(),
             }),
-            FakePerception::Transient(why) => Err(ContextError::transient(why)),
-            FakePerception::Permanent(why) => Err(ContextError::permanent(why)),
+            FakePerception::Transient(reason) => Err(ContextError::transient(reason)),
+            FakePerception::Permanent(reason) => Err(ContextError::permanent(reason)),
             FakePerception::Hangs => std::future::pending().await,
             FakePerception::Panics => panic!("a bug in the provider"),
         }

@@ -81,9 +81,9 @@ pub(crate) struct FailingStore {
 }
 
 impl FailingStore {
-    pub(crate) fn new(behind: MemStore) -> Self {
+    pub(crate) fn new(inner: MemStore) -> Self {
         Self {
-            inner: behind,
+            inner,
             appends: Mutex::default(),
             conflicts: AtomicUsize::new(0),
             claims: Mutex::default(),
@@ -110,10 +110,10 @@ impl FailingStore {
 
     /// Whether this append fails with a conflict.
     fn takes_conflict(&self, append: &AppendRequest) -> bool {
-        let fewer = |count: usize| count.checked_sub(1);
+        let decrement = |count: usize| count.checked_sub(1);
         append.batch.events.is_empty()
             && matches!(append.author, JournalAuthor::Driver { .. })
-            && self.conflicts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok()
+            && self.conflicts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok()
     }
 
     /// Makes the next claim fail. `Lost` applies to the next claim that returns a run.
@@ -157,8 +157,8 @@ impl FailingStore {
         };
         let mut appends = self.appends.lock().unwrap();
         let (kind, fault) = *appends.front()?;
-        let holds = append.batch.events.iter().any(|event| event.kind() == kind);
-        holds.then(|| appends.pop_front()).map(|_| fault)
+        let is_match = append.batch.events.iter().any(|event| event.kind() == kind);
+        is_match.then(|| appends.pop_front()).map(|_| fault)
     }
 }
 
@@ -172,8 +172,8 @@ impl Store for FailingStore {
     }
 
     async fn claim_runs(&self, request: RunClaimRequest) -> Result<Vec<Claim>, StoreError> {
-        let fewer = |count: usize| count.checked_sub(1);
-        if self.refused_claims.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok() {
+        let decrement = |count: usize| count.checked_sub(1);
+        if self.refused_claims.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok() {
             return Ok(Vec::new());
         }
         let fault = self.claims.lock().unwrap().front().copied();
@@ -464,9 +464,9 @@ impl RecordStore for FailingStore {
     async fn record_outbox_attempt(
         &self,
         id: u64,
-        again: Option<Millis>,
+        retry_delay: Option<Millis>,
     ) -> Result<(), StoreError> {
-        self.inner.record_outbox_attempt(id, again).await
+        self.inner.record_outbox_attempt(id, retry_delay).await
     }
 
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {

@@ -71,13 +71,13 @@ pub(crate) struct FakeModel {
 }
 
 impl FakeModel {
-    pub(crate) fn set_replies(&self, lines: Vec<FakeReply>) {
-        *self.replies.lock().unwrap() = lines;
+    pub(crate) fn set_replies(&self, replies: Vec<FakeReply>) {
+        *self.replies.lock().unwrap() = replies;
     }
 
     /// Sets the replies of the model with this name.
-    pub(crate) fn set_replies_of(&self, model: &str, lines: Vec<FakeReply>) {
-        self.other_replies.lock().unwrap().insert(model.to_owned(), lines);
+    pub(crate) fn set_replies_of(&self, model: &str, replies: Vec<FakeReply>) {
+        self.other_replies.lock().unwrap().insert(model.to_owned(), replies);
     }
 
     /// Sets the size of the context window in tokens.
@@ -104,9 +104,9 @@ impl FakeModel {
         let mut counts = self.reply_counts.lock().unwrap();
         let count = counts.entry(request.run).or_default();
         *count += 1;
-        let (lines, others) = (self.replies.lock().unwrap(), self.other_replies.lock().unwrap());
-        let lines = others.get(&request.model).unwrap_or(&lines);
-        lines.get(*count - 1).cloned().unwrap_or(FakeReply::Text("done"))
+        let (replies, others) = (self.replies.lock().unwrap(), self.other_replies.lock().unwrap());
+        let replies = others.get(&request.model).unwrap_or(&replies);
+        replies.get(*count - 1).cloned().unwrap_or(FakeReply::Text("done"))
     }
 }
 
@@ -121,13 +121,13 @@ impl Model for FakeModel {
         request: &ModelRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        if let Err(bad) = check_message_order(&request.messages) {
-            self.violations.lock().unwrap().push(bad.to_string());
+        if let Err(error) = check_message_order(&request.messages) {
+            self.violations.lock().unwrap().push(error.to_string());
         }
         self.requests.lock().unwrap().push(request.clone());
-        let mut line = self.next_reply(request);
+        let mut reply = self.next_reply(request);
         loop {
-            line = match line {
+            reply = match reply {
                 FakeReply::Text(text) => {
                     sink.on_text(text);
                     return Ok(response(vec![text_block(text)], StopReason::EndTurn));
@@ -144,16 +144,16 @@ impl Model for FakeModel {
                 FakeReply::Fail(class) => return Err(Failure::new(class, "the provider refused")),
                 FakeReply::FailWith(class, message) => return Err(Failure::new(class, message)),
                 FakeReply::Panic => panic!("a bug in the adapter"),
-                FakeReply::StreamThen(text, then) => {
+                FakeReply::StreamThen(text, next_reply) => {
                     sink.on_text(text);
-                    *then
+                    *next_reply
                 }
                 FakeReply::InTurn(replies) => {
                     replies.lock().unwrap().pop_front().unwrap_or(FakeReply::Text("done"))
                 }
-                FakeReply::AfterLatch(latch, then) => {
+                FakeReply::AfterLatch(latch, next_reply) => {
                     latch.wait().await;
-                    *then
+                    *next_reply
                 }
             };
         }

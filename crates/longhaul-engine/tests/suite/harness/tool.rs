@@ -39,7 +39,7 @@ impl EffectLog {
 
     /// Counts the entries that start with this text.
     pub(crate) fn count(&self, prefix: &str) -> usize {
-        self.all().iter().filter(|done| done.starts_with(prefix)).count()
+        self.all().iter().filter(|effect| effect.starts_with(prefix)).count()
     }
 }
 
@@ -130,12 +130,12 @@ impl FakeTool {
 
     /// Makes calls wait at a latch first.
     pub(crate) fn after_latch(self, latch: &Latch) -> Self {
-        let (latch, then) = (latch.clone(), Arc::clone(&self.action));
+        let (latch, action) = (latch.clone(), Arc::clone(&self.action));
         self.with_action(move |input, ctx| {
-            let (latch, then) = (latch.clone(), Arc::clone(&then));
+            let (latch, action) = (latch.clone(), Arc::clone(&action));
             async move {
                 latch.wait().await;
-                then(input, ctx).await
+                action(input, ctx).await
             }
             .boxed()
         })
@@ -154,8 +154,8 @@ impl FakeTool {
     }
 
     /// Sets the policy for calls in doubt.
-    pub(crate) fn with_in_doubt(mut self, then: InDoubtPolicy) -> Self {
-        self.spec.in_doubt = Some(then);
+    pub(crate) fn with_in_doubt(mut self, policy: InDoubtPolicy) -> Self {
+        self.spec.in_doubt = Some(policy);
         self
     }
 
@@ -233,9 +233,9 @@ impl Tool for FakeTool {
     async fn call(&self, input: Value, ctx: &ToolContext) -> CallOutput {
         let name = &self.spec.name;
         self.effects.push(format!("{name} begins {input}"));
-        let given = (self.action)(input.clone(), ctx.clone()).await;
+        let result = (self.action)(input.clone(), ctx.clone()).await;
         self.effects.push(format!("{name} ends {input}"));
-        given
+        result
     }
 
     async fn call_or_suspend(

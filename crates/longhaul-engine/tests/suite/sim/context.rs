@@ -39,16 +39,16 @@ impl SimContext {
 
     /// Checks that this process still holds the run when it starts something for it. A worker
     /// without heartbeats must stop starting effects before others claim its runs.
-    pub(super) async fn assert_may_start(&self, run: RunId, what: &str, epoch: Option<Epoch>) {
+    pub(super) async fn assert_may_start(&self, run: RunId, label: &str, epoch: Option<Epoch>) {
         let row = self.store.get_run(run).await.unwrap();
         let row = row.expect("a driven run exists");
         let is_current =
             row.worker.is_some_and(|worker| self.ids.lock().unwrap().contains(&worker));
         if !is_current || epoch.is_some_and(|epoch| epoch != row.epoch) {
             let now = row.epoch;
-            let wrong =
-                format!("{run}: {what} starts for a run that another worker holds, under {now}");
-            self.external.record_violation(wrong);
+            let violation =
+                format!("{run}: {label} starts for a run that another worker holds, under {now}");
+            self.external.record_violation(violation);
         }
     }
 }

@@ -145,13 +145,13 @@ impl SimDriver for EngineDriver {
         if choose(4) == 3 {
             self.notifier.notify_run_changed(run);
         }
-        let written = self.store.commits();
+        let commits_before = self.store.commits();
         let waker = Waker::from(self.woken.clone());
         let mut context = Context::from_waker(&waker);
         while self.woken.0.swap(false, Ordering::Relaxed) {
             self.ctx.random.set(choose(1 << 12));
-            if let Poll::Ready(parted) = self.future.poll_unpin(&mut context) {
-                parted.map_err(|error| format!("{run}: its driver failed: {error}"))?;
+            if let Poll::Ready(result) = self.future.poll_unpin(&mut context) {
+                result.map_err(|error| format!("{run}: its driver failed: {error}"))?;
                 self.ctx.external.record_driver_end(run, epoch);
                 return Ok(DriveProgress::Done);
             }
@@ -159,7 +159,7 @@ impl SimDriver for EngineDriver {
                 break;
             }
         }
-        Ok(if self.store.commits() > written {
+        Ok(if self.store.commits() > commits_before {
             DriveProgress::Committed
         } else {
             DriveProgress::Continue

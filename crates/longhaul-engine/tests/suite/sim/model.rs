@@ -50,8 +50,8 @@ impl Model for SimModel {
     ) -> Result<ModelResponse, Failure> {
         let ctx = &self.0;
         ctx.assert_may_start(request.run, "a question", None).await;
-        if let Err(bad) = check_message_order(&request.messages) {
-            ctx.external.record_violation(format!("{}: {bad}", request.run));
+        if let Err(error) = check_message_order(&request.messages) {
+            ctx.external.record_violation(format!("{}: {error}", request.run));
         }
         ctx.external.record_model_call(ModelCall {
             run: request.run,

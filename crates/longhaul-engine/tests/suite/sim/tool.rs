@@ -67,8 +67,8 @@ impl Tool for SimTool {
         let ToolContext { run, call, epoch, .. } = *ctx;
         let key_run = key_run(ctx);
         let SimContext { external, random, .. } = &self.ctx;
-        let what = format!("{call}, {}", self.spec.name);
-        self.ctx.assert_may_start(run, &what, (key_run == run).then_some(epoch)).await;
+        let label = format!("{call}, {}", self.spec.name);
+        self.ctx.assert_may_start(run, &label, (key_run == run).then_some(epoch)).await;
         random.yield_some().await;
         let once = !self.class.may_repeat();
         if once && !external.admits(key_run, call, epoch) {

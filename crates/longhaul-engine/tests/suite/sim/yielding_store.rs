@@ -110,10 +110,10 @@ impl Store for YieldingStore {
     }
 
     async fn append_to_journal(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
-        let drives = matches!(append.author, JournalAuthor::Driver { .. });
+        let is_driver = matches!(append.author, JournalAuthor::Driver { .. });
         let work = async {
             let appended = self.store.append_to_journal(append).await;
-            if drives && matches!(appended, Ok(AppendResult::Committed { .. })) {
+            if is_driver && matches!(appended, Ok(AppendResult::Committed { .. })) {
                 self.commits.fetch_add(1, Ordering::Relaxed);
             }
             appended
@@ -335,9 +335,9 @@ impl RecordStore for YieldingStore {
     async fn record_outbox_attempt(
         &self,
         id: u64,
-        again: Option<Millis>,
+        retry_delay: Option<Millis>,
     ) -> Result<(), StoreError> {
-        yield_around(self.records.record_outbox_attempt(id, again)).await
+        yield_around(self.records.record_outbox_attempt(id, retry_delay)).await
     }
 
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {

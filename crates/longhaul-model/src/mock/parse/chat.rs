@@ -68,7 +68,8 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     let mut system = String::new();
     for (index, message) in messages.iter().enumerate() {
         let system_text = add_chat_message(&mut conversation, message, index);
-        system.push_str(&system_text.map_err(|bad| ApiError::invalid_field("messages", bad))?);
+        system
+            .push_str(&system_text.map_err(|reason| ApiError::invalid_field("messages", reason))?);
     }
     let options = request.stream_options;
     Ok(ParsedRequest {
@@ -91,14 +92,14 @@ fn add_chat_message(
     index: usize,
 ) -> Result<String, String> {
     let path = format!("messages[{index}]");
-    let inside =
+    let content =
         ContentValue::parse_content_field(message.content, format_args!("{path}.content"))?;
     match &*message.role {
-        "system" | "developer" => return Ok(inside.into_joined_text()),
-        "user" => conversation.add_user_message(inside.into_parts()),
-        "tool" | "function" => conversation.add_tool_result(inside.into_parts()),
+        "system" | "developer" => return Ok(content.into_joined_text()),
+        "user" => conversation.add_user_message(content.into_parts()),
+        "tool" | "function" => conversation.add_tool_result(content.into_parts()),
         "assistant" => {
-            let mut blocks = inside.into_blocks();
+            let mut blocks = content.into_blocks();
             let calls = message.tool_calls.iter().flatten();
             let calls = calls.filter_map(|call| call.function.as_ref());
             blocks.extend(calls.map(|function| {

@@ -50,10 +50,10 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     let mut conversation = ConversationBuilder::default();
     for (index, message) in messages.iter().enumerate() {
         add_request_message(&mut conversation, message, index)
-            .map_err(|bad| ApiError::invalid_field("messages", bad))?;
+            .map_err(|reason| ApiError::invalid_field("messages", reason))?;
     }
     let system = ContentValue::parse_content_field(request.system, "system");
-    let system = system.map_err(|bad| ApiError::invalid_field("system", bad))?;
+    let system = system.map_err(|reason| ApiError::invalid_field("system", reason))?;
     Ok(ParsedRequest {
         model,
         stream: request.stream.unwrap_or_default(),
@@ -70,13 +70,13 @@ fn add_request_message(
     message: &RequestMessage<'_>,
     index: usize,
 ) -> Result<(), String> {
-    let inside = || {
+    let parse_content = || {
         let index = format_args!("messages.{index}.content").to_string();
         ContentValue::parse_content_field(message.content, index)
     };
     match &*message.role {
-        "assistant" => conversation.add_assistant_message(inside()?.into_blocks()),
-        "user" => add_user_message(conversation, inside()?)?,
+        "assistant" => conversation.add_assistant_message(parse_content()?.into_blocks()),
+        "user" => add_user_message(conversation, parse_content()?)?,
         // Newer models accept system messages between the others.
         "system" => {}
         _ => {
@@ -89,11 +89,11 @@ fn add_request_message(
 /// Adds a user message to the conversation. The message may contain tool results and other parts.
 fn add_user_message(
     conversation: &mut ConversationBuilder,
-    inside: ContentValue<'_>,
+    content: ContentValue<'_>,
 ) -> Result<(), String> {
-    let pieces = match inside {
+    let pieces = match content {
         ContentValue::Text(_) => {
-            conversation.add_user_message(inside.into_parts());
+            conversation.add_user_message(content.into_parts());
             return Ok(());
         }
         ContentValue::Parts(pieces) => pieces,

@@ -48,32 +48,33 @@ struct InputItem<'a> {
 
 /// Parses the body of a Responses request.
 pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
-    let unreadable = |error: serde_json::Error| {
+    let invalid_json_error = |error: serde_json::Error| {
         let message = format!("We could not parse the JSON body of your request: {error}");
         ApiError::new(400, message)
     };
-    let request: ResponsesRequest<'_> = serde_json::from_str(body).map_err(unreadable)?;
-    let echo = serde_json::from_str(body).map_err(unreadable)?;
+    let request: ResponsesRequest<'_> = serde_json::from_str(body).map_err(invalid_json_error)?;
+    let echo = serde_json::from_str(body).map_err(invalid_json_error)?;
     let missing = |field| ApiError::missing_field(ApiKind::Responses, field);
     let model = request.model.ok_or_else(|| missing("model"))?;
-    let before = match request.previous_response_id.as_deref() {
+    let previous_turns = match request.previous_response_id.as_deref() {
         None => 0,
         Some(id) => mock_reply::turn_from_response_id(id)
             .ok_or_else(|| ApiError::unknown_response_id(id))?,
     };
-    if request.input.is_none() && request.prompt.is_none() && before == 0 {
+    if request.input.is_none() && request.prompt.is_none() && previous_turns == 0 {
         return Err(missing("input"));
     }
-    let mut reading = InputItemParser::default();
-    let read = reading.add_input_items(request.input);
-    read.map_err(|bad| ApiError::invalid_field("input", bad))?;
+    let mut item_parser = InputItemParser::default();
+    let result = item_parser.add_input_items(request.input);
+    result.map_err(|reason| ApiError::invalid_field("input", reason))?;
     let instructions = ContentValue::parse_content_field(request.instructions, "instructions");
-    let instructions = instructions.map_err(|bad| ApiError::invalid_field("instructions", bad))?;
-    let (conversation, system) = reading.into_conversation_and_system_prompt();
+    let instructions =
+        instructions.map_err(|reason| ApiError::invalid_field("instructions", reason))?;
+    let (conversation, system) = item_parser.into_conversation_and_system_prompt();
     Ok(ParsedRequest {
         model,
         stream: request.stream.unwrap_or_default(),
-        assistant_messages: conversation.assistant_messages.saturating_add(before),
+        assistant_messages: conversation.assistant_messages.saturating_add(previous_turns),
         system: instructions.into_joined_text() + &system,
         tools: request.tools.map_or("", RawValue::get),
         messages: conversation.into_messages(),
@@ -126,8 +127,8 @@ impl InputItemParser {
             "function_call" | "custom_tool_call" => {
                 let raw = item.arguments.map_or("", RawValue::get);
                 let text: Result<String, _> = serde_json::from_str(raw);
-                let made = tool_call_block(item.name.as_deref(), text.as_deref().unwrap_or(raw));
-                self.assistant_blocks.get_or_insert_default().push(made);
+                let block = tool_call_block(item.name.as_deref(), text.as_deref().unwrap_or(raw));
+                self.assistant_blocks.get_or_insert_default().push(block);
                 Ok(())
             }
             kind if kind.ends_with("_call") || ["reasoning", "item_reference"].contains(&kind) => {
@@ -144,20 +145,20 @@ impl InputItemParser {
         role: &str,
         index: usize,
     ) -> Result<(), String> {
-        let inside = ContentValue::parse_content_field(
+        let content = ContentValue::parse_content_field(
             item.content,
             format_args!("input[{index}].content"),
         )?;
         match role {
             "assistant" => {
                 let blocks = self.assistant_blocks.get_or_insert_default();
-                blocks.push(Block::from_text(inside.into_joined_text()));
+                blocks.push(Block::from_text(content.into_joined_text()));
             }
             "user" => {
                 self.flush_assistant_message();
-                self.conversation.add_user_message(inside.into_parts());
+                self.conversation.add_user_message(content.into_parts());
             }
-            "system" | "developer" => self.system.push_str(&inside.into_joined_text()),
+            "system" | "developer" => self.system.push_str(&content.into_joined_text()),
             _ => {
                 return Err(format!(
                     "input[{index}].role: must be `user`, `assistant`, `system` or `developer`"

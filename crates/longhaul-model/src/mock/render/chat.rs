@@ -121,19 +121,19 @@ impl ChunkBuilder<'_> {
 }
 
 fn render_usage(mock_reply: &MockReply<'_>) -> Value {
-    let used = &mock_reply.usage;
-    let prompt = used.sent_tokens();
+    let usage = &mock_reply.usage;
+    let prompt = usage.sent_tokens();
     json!({
         "prompt_tokens": prompt,
-        "completion_tokens": used.output_tokens,
-        "total_tokens": prompt.saturating_add(used.output_tokens),
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": prompt.saturating_add(usage.output_tokens),
         "prompt_tokens_details": {
-            "cached_tokens": used.cached_tokens,
-            "cache_write_tokens": used.cache_write_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
             "audio_tokens": 0,
         },
         "completion_tokens_details": {
-            "reasoning_tokens": used.reasoning_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
             "audio_tokens": 0,
             "accepted_prediction_tokens": 0,
             "rejected_prediction_tokens": 0,

@@ -37,18 +37,18 @@ pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
         event::encode_named_sse_event(&json!({ "type": "ping" })),
     ];
     for (index, block) in mock_reply.reply.blocks.iter().enumerate() {
-        let (begin, deltas) = match block {
+        let (start_block, deltas) = match block {
             Block::Text(block_text) => (text_block(""), text_deltas(&block_text.text)),
             Block::ToolCall(call) => {
                 let id = mock_reply.ids.item_id("toolu_", index);
-                let begin = tool_use_block(&id, &call.name, &json!({}));
-                (begin, tool_input_deltas(call.input.as_str()))
+                let start_block = tool_use_block(&id, &call.name, &json!({}));
+                (start_block, tool_input_deltas(call.input.as_str()))
             }
             Block::Thinking(_) | Block::Other(_) => continue,
         };
-        let begin =
-            json!({ "type": "content_block_start", "index": index, "content_block": begin });
-        events.push(event::encode_named_sse_event(&begin));
+        let start_event =
+            json!({ "type": "content_block_start", "index": index, "content_block": start_block });
+        events.push(event::encode_named_sse_event(&start_event));
         events.extend(deltas.into_iter().map(|delta| {
             event::encode_named_sse_event(
                 &json!({ "type": "content_block_delta", "index": index, "delta": delta }),
@@ -106,7 +106,7 @@ fn tool_input_deltas(arguments: &str) -> Vec<Value> {
 }
 
 fn message_delta(mock_reply: &MockReply<'_>) -> Value {
-    let used = &mock_reply.usage;
+    let usage = &mock_reply.usage;
     json!({
         "type": "message_delta",
         "delta": {
@@ -116,23 +116,23 @@ fn message_delta(mock_reply: &MockReply<'_>) -> Value {
             "container": null,
         },
         "usage": {
-            "input_tokens": used.input_tokens,
-            "cache_creation_input_tokens": used.cache_write_tokens,
-            "cache_read_input_tokens": used.cached_tokens,
-            "output_tokens": used.output_tokens,
+            "input_tokens": usage.input_tokens,
+            "cache_creation_input_tokens": usage.cache_write_tokens,
+            "cache_read_input_tokens": usage.cached_tokens,
+            "output_tokens": usage.output_tokens,
             "server_tool_use": null,
         },
     })
 }
 
 fn render_usage(mock_reply: &MockReply<'_>, output_tokens: u64) -> Value {
-    let used = &mock_reply.usage;
+    let usage = &mock_reply.usage;
     json!({
-        "input_tokens": used.input_tokens,
-        "cache_creation_input_tokens": used.cache_write_tokens,
-        "cache_read_input_tokens": used.cached_tokens,
+        "input_tokens": usage.input_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
         "cache_creation": {
-            "ephemeral_5m_input_tokens": used.cache_write_tokens,
+            "ephemeral_5m_input_tokens": usage.cache_write_tokens,
             "ephemeral_1h_input_tokens": 0,
         },
         "output_tokens": output_tokens,

@@ -120,32 +120,32 @@ impl<'a> OutputItem<'a> {
     fn push_delta_events(&self, list: &mut NumberedEventList, output_index: usize) {
         let id = ("item_id", json!(self.id));
         let index = ("output_index", json!(output_index));
-        let first = ("content_index", json!(0));
-        let likely = ("logprobs", json!([]));
+        let content_index = ("content_index", json!(0));
+        let logprobs = ("logprobs", json!([]));
         if let Some((_, name)) = &self.call {
             for piece in argument_chunks(self.text) {
                 let delta = ("delta", json!(piece));
                 let fields = [id.clone(), index.clone(), delta];
                 list.push_event("response.function_call_arguments.delta", fields);
             }
-            let (name, all) = (("name", json!(name)), ("arguments", json!(self.text)));
-            list.push_event("response.function_call_arguments.done", [id, index, name, all]);
+            let (name, arguments) = (("name", json!(name)), ("arguments", json!(self.text)));
+            list.push_event("response.function_call_arguments.done", [id, index, name, arguments]);
             return;
         }
-        let part_fields = [id, index, first];
-        let [id, index, first] = part_fields.clone();
-        let fields = [id, index, first, ("part", output_text_part(""))];
+        let part_fields = [id, index, content_index];
+        let [id, index, content_index] = part_fields.clone();
+        let fields = [id, index, content_index, ("part", output_text_part(""))];
         list.push_event("response.content_part.added", fields);
         for piece in reply::text_chunks(self.text) {
-            let [id, index, first] = part_fields.clone();
-            let fields = [id, index, first, ("delta", json!(piece)), likely.clone()];
+            let [id, index, content_index] = part_fields.clone();
+            let fields = [id, index, content_index, ("delta", json!(piece)), logprobs.clone()];
             list.push_event("response.output_text.delta", fields);
         }
-        let [id, index, first] = part_fields.clone();
-        let fields = [id, index, first, ("text", json!(self.text)), likely];
+        let [id, index, content_index] = part_fields.clone();
+        let fields = [id, index, content_index, ("text", json!(self.text)), logprobs];
         list.push_event("response.output_text.done", fields);
-        let [id, index, first] = part_fields;
-        let fields = [id, index, first, ("part", output_text_part(self.text))];
+        let [id, index, content_index] = part_fields;
+        let fields = [id, index, content_index, ("part", output_text_part(self.text))];
         list.push_event("response.content_part.done", fields);
     }
 }
@@ -170,10 +170,10 @@ fn completed_response(mock_reply: &MockReply<'_>) -> Value {
 /// repeat the request.
 fn response_object(mock_reply: &MockReply<'_>, status: &str, output: Vec<Value>) -> Value {
     // Returns the value of a request field, or the provider's default.
-    let again = |name: &str, otherwise: Value| {
+    let request_field_or = |name: &str, default: Value| {
         let requested = mock_reply.request.echo.get(name);
         let requested = requested.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        requested.filter(|value| *value != Value::Null).unwrap_or(otherwise)
+        requested.filter(|value| *value != Value::Null).unwrap_or(default)
     };
     json!({
         "id": mock_reply.ids.response_id(),
@@ -184,37 +184,37 @@ fn response_object(mock_reply: &MockReply<'_>, status: &str, output: Vec<Value>)
         "completed_at": null,
         "error": null,
         "incomplete_details": null,
-        "instructions": again("instructions", Value::Null),
-        "max_output_tokens": again("max_output_tokens", Value::Null),
+        "instructions": request_field_or("instructions", Value::Null),
+        "max_output_tokens": request_field_or("max_output_tokens", Value::Null),
         "model": mock_reply.request.model,
         "output": output,
-        "parallel_tool_calls": again("parallel_tool_calls", json!(true)),
-        "previous_response_id": again("previous_response_id", Value::Null),
-        "reasoning": again("reasoning", json!({ "effort": null, "summary": null })),
+        "parallel_tool_calls": request_field_or("parallel_tool_calls", json!(true)),
+        "previous_response_id": request_field_or("previous_response_id", Value::Null),
+        "reasoning": request_field_or("reasoning", json!({ "effort": null, "summary": null })),
         "service_tier": "default",
-        "store": again("store", json!(true)),
-        "temperature": again("temperature", json!(1.0)),
-        "text": again("text", json!({ "format": { "type": "text" } })),
-        "tool_choice": again("tool_choice", json!("auto")),
-        "tools": again("tools", json!([])),
-        "top_p": again("top_p", json!(1.0)),
-        "truncation": again("truncation", json!("disabled")),
-        "metadata": again("metadata", json!({})),
+        "store": request_field_or("store", json!(true)),
+        "temperature": request_field_or("temperature", json!(1.0)),
+        "text": request_field_or("text", json!({ "format": { "type": "text" } })),
+        "tool_choice": request_field_or("tool_choice", json!("auto")),
+        "tools": request_field_or("tools", json!([])),
+        "top_p": request_field_or("top_p", json!(1.0)),
+        "truncation": request_field_or("truncation", json!("disabled")),
+        "metadata": request_field_or("metadata", json!({})),
     })
 }
 
 fn render_usage(mock_reply: &MockReply<'_>) -> Value {
-    let used = &mock_reply.usage;
-    let input = used.sent_tokens();
+    let usage = &mock_reply.usage;
+    let input = usage.sent_tokens();
     json!({
         "input_tokens": input,
         "input_tokens_details": {
-            "cached_tokens": used.cached_tokens,
-            "cache_write_tokens": used.cache_write_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
         },
-        "output_tokens": used.output_tokens,
-        "output_tokens_details": { "reasoning_tokens": used.reasoning_tokens },
-        "total_tokens": input.saturating_add(used.output_tokens),
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
+        "total_tokens": input.saturating_add(usage.output_tokens),
     })
 }
 

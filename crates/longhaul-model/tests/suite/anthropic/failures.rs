@@ -1,7 +1,7 @@
 //! Error responses of the provider and the failures they are mapped to.
 
 use super::harness::{KEY, RECORDED, answer, model};
-use crate::suite::fixtures::hello;
+use crate::suite::fixtures::hello_messages;
 use crate::suite::harness::{Server, full_response, stream_response};
 
 /// Status, error type, message and expected class.
@@ -83,20 +83,22 @@ async fn failures_are_classified_by_status_and_in_a_stream() {
     for (status, kind, error_text, _) in TABLE {
         let headers = [("content-type", "application/json"), ("request-id", "req_1")];
         plans.push(full_response(*status, &headers, &body(kind, error_text)));
-        let started = &RECORDED[..RECORDED.find("event: ping").unwrap()];
+        let stream_start = &RECORDED[..RECORDED.find("event: ping").unwrap()];
         let error = body(kind, error_text);
-        plans.push(stream_response(format!("{started}event: error\ndata: {error}\n\n").as_bytes()));
+        plans.push(stream_response(
+            format!("{stream_start}event: error\ndata: {error}\n\n").as_bytes(),
+        ));
     }
     let server = Server::new(plans).await;
     let model = model(&server);
     for (status, kind, error_text, class) in TABLE {
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), *class, "{error_text}");
         assert_eq!(failure.status, Some(*status));
         assert_eq!(failure.request_id.as_deref(), Some("req_1"));
         assert_eq!(failure.message, format!("anthropic answered {status} ({kind}): {error_text}"));
         assert_eq!(failure.usage, None);
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), *class, "in the stream: {error_text}");
         assert_eq!(failure.status, Some(200));
         assert_eq!(failure.request_id.as_deref(), Some("req_7"));
@@ -114,7 +116,7 @@ async fn error_bodies_of_proxies_are_classified() {
     let model = model(&server);
     let mut all = String::new();
     for (status, body, class) in NONSTANDARD_ERRORS {
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), *class, "{status} {body}");
         assert!(!failure.message.contains(KEY), "{}", failure.message);
         all.push_str(&format!("{}: {}\n", failure.class.as_str(), failure.message));
@@ -124,13 +126,14 @@ async fn error_bodies_of_proxies_are_classified() {
 
 #[tokio::test]
 async fn failure_messages_are_short_and_on_one_line() {
-    let long = format!("a\r\n\u{7}{}{KEY}", "ü".repeat(480));
-    let endless = "x".repeat(32 * 1024 * 1024);
+    let long_body = format!("a\r\n\u{7}{}{KEY}", "ü".repeat(480));
+    let huge_body = "x".repeat(32 * 1024 * 1024);
     let server =
-        Server::new(vec![full_response(400, &[], &long), full_response(400, &[], &endless)]).await;
+        Server::new(vec![full_response(400, &[], &long_body), full_response(400, &[], &huge_body)])
+            .await;
     let model = model(&server);
     for _ in 0..2 {
-        let text = answer(&server, &model, &hello()).await.0.unwrap_err().message;
+        let text = answer(&server, &model, &hello_messages()).await.0.unwrap_err().message;
         assert_eq!(text.chars().count(), 500);
         assert!(!text.chars().any(char::is_control));
         assert!(!text.contains("sk-ant"), "{text}");
@@ -203,7 +206,7 @@ async fn retry_after_is_read_from_headers() {
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     for (headers, wait) in RETRY_AFTER_CASES {
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
         assert_eq!(failure.retry_after.map(|wait| wait.0), *wait, "{headers:?}");
     }
 }
@@ -216,7 +219,7 @@ async fn a_permanent_failure_has_no_retry_after() {
             .await;
     let model = model(&server);
     for _ in 0..2 {
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
         assert_eq!(failure.retry_after, None);
     }
 }

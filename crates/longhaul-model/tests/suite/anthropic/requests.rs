@@ -15,7 +15,8 @@ use longhaul_model::settings::ModelSettings;
 use super::harness::{KEY, RECORDED, answer, model, settings};
 use super::spec;
 use crate::suite::fixtures::{
-    ask, assistant, call, hello, limits, lines, pretty, result, results, text, thinking_block, user,
+    assistant, call, hello_messages, limits, lines, model_request, pretty, result, results, text,
+    thinking_block, user,
 };
 use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 
@@ -26,7 +27,7 @@ fn model_with_images(server: &Server, images: Arc<dyn ImageSource>) -> Arc<dyn M
 }
 
 /// Returns the request body for these messages.
-async fn sent(messages: &[Arc<Message>]) -> String {
+async fn sent_body(messages: &[Arc<Message>]) -> String {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     let (response, _) = answer(&server, &model(&server), messages).await;
     response.unwrap();
@@ -36,7 +37,7 @@ async fn sent(messages: &[Arc<Message>]) -> String {
 #[tokio::test]
 async fn the_first_request_is_encoded() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    answer(&server, &model(&server), &hello()).await.0.unwrap();
+    answer(&server, &model(&server), &hello_messages()).await.0.unwrap();
     let request = server.requests().remove(0);
     assert!(request.head.starts_with("POST /v1/messages HTTP/1.1\r\n"));
     for header in [
@@ -73,7 +74,7 @@ async fn calls_results_thinking_and_cache_marks_are_encoded() {
         assistant("anthropic", vec![text("Done.")]),
         user("Thanks."),
     ];
-    let body = sent(&messages).await;
+    let body = sent_body(&messages).await;
     assert!(body.contains(r#""input":{"path": "a",  "n": 1.0}"#), "{body}");
     assert_eq!(body.matches("cache_control").count(), 4);
     insta::assert_snapshot!("calls", pretty(&body));
@@ -81,7 +82,7 @@ async fn calls_results_thinking_and_cache_marks_are_encoded() {
 
 #[tokio::test]
 async fn replies_of_another_provider_are_converted() {
-    let foreign = |calls: Vec<Block>| {
+    let foreign_reply = |calls: Vec<Block>| {
         let mut blocks = vec![
             thinking_block(Some("another seal")),
             text("  "),
@@ -90,32 +91,32 @@ async fn replies_of_another_provider_are_converted() {
         blocks.extend(calls);
         assistant("responses", blocks)
     };
-    let long = "x".repeat(90);
+    let long_id = "x".repeat(90);
     let messages = [
         user("Go."),
-        foreign(vec![
+        foreign_reply(vec![
             call("", "clock", "{}"),
             call("call|1", "my.tool", r#""not JSON: {""#),
             call("call|1", "", "[1]"),
-            call(&long, "clock", "{}"),
+            call(&long_id, "clock", "{}"),
         ]),
         results(vec![
             result(1, "", "one"),
             result(2, "call|1", "two"),
             result(3, "call|1", "three"),
-            result(4, &long, "four"),
+            result(4, &long_id, "four"),
         ]),
-        foreign(vec![call("call_1", "clock", "{}")]),
+        foreign_reply(vec![call("call_1", "clock", "{}")]),
         results(vec![result(1, "call_1", "five")]),
-        foreign(vec![]),
+        foreign_reply(vec![]),
         user("On."),
         // Calls without a result, and a result without a call.
-        foreign(vec![call("call_1", "clock", "{}"), call("b", "clock", "{}")]),
+        foreign_reply(vec![call("call_1", "clock", "{}"), call("b", "clock", "{}")]),
         results(vec![result(2, "b", "six"), result(9, "z", "lost")]),
         user("Well?"),
-        foreign(vec![call("c", "clock", "{}")]),
+        foreign_reply(vec![call("c", "clock", "{}")]),
     ];
-    insta::assert_snapshot!("foreign", pretty(&sent(&messages).await));
+    insta::assert_snapshot!("foreign", pretty(&sent_body(&messages).await));
 }
 
 #[derive(Debug)]
@@ -155,7 +156,7 @@ async fn images_are_sent_or_described() {
 async fn a_reply_is_sent_back_unchanged() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 2]).await;
     let model = model(&server);
-    let mut messages = hello();
+    let mut messages = hello_messages();
     let (first, _) = answer(&server, &model, &messages).await;
     let reply = first.unwrap().reply;
     // Serialise and deserialise, as the journal does.
@@ -164,14 +165,14 @@ async fn a_reply_is_sent_back_unchanged() {
     messages.push(results(vec![result(1, "toolu_A", "a"), result(2, "toolu_B", "b")]));
     answer(&server, &model, &messages).await.0.unwrap();
     let body = &server.requests()[1].body;
-    for same in [
+    for expected in [
         r#"{"type":"thinking","thinking":"Zwölf über vier.","signature":"EqQB/seal=="}"#,
         r#"{"type":"redacted_thinking","data":"Zm9v"}"#,
         r#""name":"web_search","input":{"query": "x"}}"#,
         r#""input":{"zeta": 1, "alpha": [1.0, 2.50], "path": "a/b\u00e9"},"caller":{"type":"direct"}}"#,
         r#""citations":[{"type":"char_location","cited_text":"ab""#,
     ] {
-        assert!(body.contains(same), "{same}\nin {body}");
+        assert!(body.contains(expected), "{expected}\nin {body}");
     }
 }
 
@@ -179,8 +180,8 @@ async fn a_reply_is_sent_back_unchanged() {
 async fn a_request_is_the_same_when_it_is_encoded_again() {
     let turns = 6;
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 3 * turns]).await;
-    let lasting = model(&server);
-    let mut messages = hello();
+    let reused_model = model(&server);
+    let mut messages = hello_messages();
     for turn in 0..turns {
         let id = format!("toolu_{}", turn % 2);
         messages.push(assistant("anthropic", vec![call(&id, "clock", "{}")]));
@@ -190,10 +191,10 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
             messages.drain(3..7);
             messages.push(user("short"));
         }
-        answer(&server, &lasting, &messages).await.0.unwrap();
+        answer(&server, &reused_model, &messages).await.0.unwrap();
         answer(&server, &model(&server), &messages).await.0.unwrap();
         let copy: Vec<_> = messages.iter().map(|one| Arc::new((**one).clone())).collect();
-        answer(&server, &lasting, &copy).await.0.unwrap();
+        answer(&server, &reused_model, &copy).await.0.unwrap();
         let requests = server.requests();
         let bodies: Vec<&str> =
             requests[3 * turn..].iter().map(|requests| &*requests.body).collect();
@@ -215,8 +216,8 @@ impl ImageSource for CountingImages {
 #[tokio::test]
 async fn a_message_is_encoded_once() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 4]).await;
-    let counting = Arc::new(CountingImages::default());
-    let model = model_with_images(&server, Arc::clone(&counting) as Arc<dyn ImageSource>);
+    let image_source = Arc::new(CountingImages::default());
+    let model = model_with_images(&server, Arc::clone(&image_source) as Arc<dyn ImageSource>);
     let image = Part::Image(ImageRef {
         media_type: "image/png".into(),
         blob: BlobRef::for_content(b"png"),
@@ -227,17 +228,17 @@ async fn a_message_is_encoded_once() {
         messages.push(assistant("anthropic", vec![text("Well.")]));
         messages.push(user(&turn.to_string()));
     }
-    assert_eq!(counting.0.load(Ordering::Relaxed), 1);
+    assert_eq!(image_source.0.load(Ordering::Relaxed), 1);
     // A copied message is encoded again.
     messages[0] = Arc::new((*messages[0]).clone());
     answer(&server, &model, &messages).await.0.unwrap();
-    assert_eq!(counting.0.load(Ordering::Relaxed), 2);
+    assert_eq!(image_source.0.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
 async fn only_configured_settings_are_sent() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let with = |fields: &str| {
+    let model_with_fields = |fields: &str| {
         let http = HttpClient::new(&format!("{}/proxy/v1/", server.base_url()), limits()).unwrap();
         let settings = ModelSettings {
             fields: Some(RawJson::parse(fields).unwrap()),
@@ -246,12 +247,13 @@ async fn only_configured_settings_are_sent() {
         };
         anthropic::new_model(http, settings, Arc::new(FixedClock))
     };
-    for bad in [r#"{"model":"x"}"#, r#"{"stream":false}"#, "[]"] {
-        assert!(with(bad).is_err(), "{bad}");
+    for invalid_fields in [r#"{"model":"x"}"#, r#"{"stream":false}"#, "[]"] {
+        assert!(model_with_fields(invalid_fields).is_err(), "{invalid_fields}");
     }
-    let model =
-        with(r#"{"temperature": 0.50, "thinking":{"type":"enabled","budget_tokens":1024}}"#);
-    let question = ask(&hello());
+    let model = model_with_fields(
+        r#"{"temperature": 0.50, "thinking":{"type":"enabled","budget_tokens":1024}}"#,
+    );
+    let question = model_request(&hello_messages());
     let response = model.unwrap().generate(&question, &TextSink::default()).await;
     assert!(response.is_ok(), "{}", lines(&response));
     let request = server.requests().remove(0);
@@ -271,13 +273,13 @@ async fn debug_output_hides_the_key() {
 #[tokio::test]
 async fn an_estimate_is_the_worst_case() {
     let server = Server::new(vec![]).await;
-    let quote = model(&server).estimate(&ask(&[user(&"x".repeat(3_000))]));
-    let fixed = ("Be tidy.".len() + crate::suite::fixtures::TOOLS.len()).div_ceil(3) as u64;
-    assert_eq!(quote.pricing.fixed_tokens, fixed);
-    assert_eq!(quote.hold.tokens, fixed + 1_000 + 1_024);
+    let estimate = model(&server).estimate(&model_request(&[user(&"x".repeat(3_000))]));
+    let fixed_tokens = ("Be tidy.".len() + crate::suite::fixtures::TOOLS.len()).div_ceil(3) as u64;
+    assert_eq!(estimate.pricing.fixed_tokens, fixed_tokens);
+    assert_eq!(estimate.hold.tokens, fixed_tokens + 1_000 + 1_024);
     // Every input token may be written to the cache, which costs more than normal input.
-    let micros = ((fixed + 1_000) * 3_750_000 + 1_024 * 15_000_000).div_ceil(1_000_000);
-    assert_eq!(quote.hold.micro_usd.0, micros);
+    let micros = ((fixed_tokens + 1_000) * 3_750_000 + 1_024 * 15_000_000).div_ceil(1_000_000);
+    assert_eq!(estimate.hold.micro_usd.0, micros);
 }
 
 #[tokio::test]
@@ -286,13 +288,13 @@ async fn thinking_of_another_provider_on_the_same_wire_is_not_sent_back() {
     let settings = ModelSettings { provider: "proxy".into(), ..settings() };
     let http = HttpClient::new(&server.base_url(), limits()).unwrap();
     let proxy = anthropic::new_model(http, settings, Arc::new(FixedClock)).unwrap();
-    let (first, _) = answer(&server, &proxy, &hello()).await;
+    let (first, _) = answer(&server, &proxy, &hello_messages()).await;
     let reply = first.unwrap().reply;
     assert_eq!(reply.api, "anthropic:proxy");
     // Signatures of another provider are not sent.
     let messages = [user("Hello"), Arc::new(Message::Assistant(reply))];
     answer(&server, &model(&server), &messages).await.0.unwrap();
-    let sent = server.requests().remove(1).body;
-    assert!(!sent.contains("signature"), "{sent}");
-    assert!(sent.contains("tool_use"), "{sent}");
+    let second_body = server.requests().remove(1).body;
+    assert!(!second_body.contains("signature"), "{second_body}");
+    assert!(second_body.contains("tool_use"), "{second_body}");
 }

@@ -7,7 +7,7 @@ use longhaul_model::http::{HttpClient, HttpError, HttpLimits};
 use tokio::sync::Notify;
 
 use super::harness::{RECORDED, answer, model, model_at};
-use crate::suite::fixtures::{hello, limits, lines};
+use crate::suite::fixtures::{hello_messages, limits, lines};
 use crate::suite::harness::{
     LAST_CHUNK, STREAM_HEAD, Server, ServerAction, chunk, full_response, stream_response,
     unsolicited_server,
@@ -28,15 +28,15 @@ fn failure_class(
 
 #[tokio::test]
 async fn a_request_on_a_closed_pooled_connection_is_retried_once() {
-    let again = |end: ServerAction| {
-        let whole = stream_response(RECORDED.as_bytes());
-        vec![whole.clone(), vec![end], whole]
+    let reconnect_plans = |end: ServerAction| {
+        let complete_response = stream_response(RECORDED.as_bytes());
+        vec![complete_response.clone(), vec![end], complete_response]
     };
     for end in [ServerAction::Close, ServerAction::Reset] {
-        let server = Server::new(again(end)).await;
+        let server = Server::new(reconnect_plans(end)).await;
         let model = model(&server);
         for _ in 0..2 {
-            let (response, _) = answer(&server, &model, &hello()).await;
+            let (response, _) = answer(&server, &model, &hello_messages()).await;
             assert_eq!(failure_class(&response), "ok", "{}", lines(&response));
         }
         assert_eq!((server.requests().len(), server.connections()), (3, 2));
@@ -45,15 +45,17 @@ async fn a_request_on_a_closed_pooled_connection_is_retried_once() {
 
 #[tokio::test]
 async fn a_request_on_a_new_connection_is_tried_only_once() {
-    let good = String::from_utf8([STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat());
-    let good = good.unwrap().replace("\r\nrequest-id", "\r\nconnection: close\r\nrequest-id");
-    let good = vec![send(good), send("0\r\n\r\n"), ServerAction::Close];
+    let good_response =
+        String::from_utf8([STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat());
+    let good_response =
+        good_response.unwrap().replace("\r\nrequest-id", "\r\nconnection: close\r\nrequest-id");
+    let good_response = vec![send(good_response), send("0\r\n\r\n"), ServerAction::Close];
     for end in [ServerAction::Close, ServerAction::Reset] {
-        let plans = vec![good.clone(), vec![end.clone()], vec![end.clone()], vec![end]];
+        let plans = vec![good_response.clone(), vec![end.clone()], vec![end.clone()], vec![end]];
         let server = Server::new(plans).await;
         let model = model(&server);
         for (index, expected) in ["ok", "network", "network", "network"].iter().enumerate() {
-            let (response, _) = answer(&server, &model, &hello()).await;
+            let (response, _) = answer(&server, &model, &hello_messages()).await;
             assert_eq!(failure_class(&response), *expected, "{}", lines(&response));
             let count = index + 1;
             assert_eq!((server.requests().len(), server.connections()), (count, count));
@@ -64,11 +66,11 @@ async fn a_request_on_a_new_connection_is_tried_only_once() {
 #[tokio::test]
 async fn a_stale_connection_is_replaced_once() {
     for end in [ServerAction::Close, ServerAction::Reset] {
-        let whole = stream_response(RECORDED.as_bytes());
-        let server = Server::new(vec![whole, vec![end.clone()], vec![end]]).await;
+        let complete_response = stream_response(RECORDED.as_bytes());
+        let server = Server::new(vec![complete_response, vec![end.clone()], vec![end]]).await;
         let model = model(&server);
         for expected in ["ok", "network"] {
-            let (response, _) = answer(&server, &model, &hello()).await;
+            let (response, _) = answer(&server, &model, &hello_messages()).await;
             assert_eq!(failure_class(&response), expected, "{}", lines(&response));
         }
         assert_eq!((server.requests().len(), server.connections()), (3, 2));
@@ -78,16 +80,17 @@ async fn a_stale_connection_is_replaced_once() {
 #[tokio::test]
 async fn a_connection_is_reused() {
     // The body ends later than the reply.
-    let late = vec![
+    let delayed_end = vec![
         send([STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat()),
         send("5\r\n: bye\r\n"),
         send("0\r\n\r\n"),
     ];
     let bad_request = full_response(400, &[], "{}");
-    let server = Server::new(vec![late.clone(), late.clone(), bad_request, late]).await;
+    let server =
+        Server::new(vec![delayed_end.clone(), delayed_end.clone(), bad_request, delayed_end]).await;
     let model = model(&server);
     for expected in ["ok", "ok", "invalid_request", "ok"] {
-        let (response, _) = answer(&server, &model, &hello()).await;
+        let (response, _) = answer(&server, &model, &hello_messages()).await;
         assert_eq!(failure_class(&response), expected, "{}", lines(&response));
     }
     assert_eq!(server.connections(), 1);
@@ -95,10 +98,10 @@ async fn a_connection_is_reused() {
 
 #[tokio::test]
 async fn a_response_that_does_not_end_is_decoded() {
-    let never = ServerAction::Wait(Arc::new(Notify::new()));
-    let open = [STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat();
-    let server = Server::new(vec![vec![send(open), never]]).await;
-    let (response, _) = answer(&server, &model(&server), &hello()).await;
+    let wait_forever = ServerAction::Wait(Arc::new(Notify::new()));
+    let open_response = [STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat();
+    let server = Server::new(vec![vec![send(open_response), wait_forever]]).await;
+    let (response, _) = answer(&server, &model(&server), &hello_messages()).await;
     assert_eq!(failure_class(&response), "ok");
 }
 
@@ -106,7 +109,7 @@ async fn a_response_that_does_not_end_is_decoded() {
 async fn a_failed_new_connection_is_not_retried() {
     for end in [ServerAction::Close, ServerAction::Reset] {
         let server = Server::new(vec![vec![end]]).await;
-        let (response, _) = answer(&server, &model(&server), &hello()).await;
+        let (response, _) = answer(&server, &model(&server), &hello_messages()).await;
         assert_eq!(failure_class(&response), "network");
         assert_eq!(response.unwrap_err().usage, None);
         assert_eq!(server.requests().len(), 1);
@@ -115,13 +118,14 @@ async fn a_failed_new_connection_is_not_retried() {
 
 #[tokio::test]
 async fn a_request_with_a_started_response_is_never_retried() {
-    let started = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
+    let partial_response = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
     for end in [ServerAction::Close, ServerAction::Reset] {
-        let plans = vec![stream_response(RECORDED.as_bytes()), vec![send(started.clone()), end]];
+        let plans =
+            vec![stream_response(RECORDED.as_bytes()), vec![send(partial_response.clone()), end]];
         let server = Server::new(plans).await;
         let model = model(&server);
-        answer(&server, &model, &hello()).await.0.unwrap();
-        let (response, _) = answer(&server, &model, &hello()).await;
+        answer(&server, &model, &hello_messages()).await.0.unwrap();
+        let (response, _) = answer(&server, &model, &hello_messages()).await;
         assert_eq!(failure_class(&response), "network");
         assert_eq!(server.requests().len(), 2);
     }
@@ -134,8 +138,8 @@ async fn a_stream_is_detected_whatever_its_content_type() {
         let head = STREAM_HEAD.replace("text/event-stream", kind);
         for before in ["", "\n \r\n", ": hello\n\n", "retry: 5\nid: 7\n\n", "\n:\n"] {
             let body = format!("{before}{RECORDED}");
-            let whole = [head.as_bytes(), &chunk(body.as_bytes()), LAST_CHUNK.as_bytes()];
-            plans.push(vec![send(whole.concat())]);
+            let response_parts = [head.as_bytes(), &chunk(body.as_bytes()), LAST_CHUNK.as_bytes()];
+            plans.push(vec![send(response_parts.concat())]);
             // One byte per chunk.
             let byte_chunks: Vec<Vec<u8>> = body.bytes().map(|byte| chunk(&[byte])).collect();
             let byte_chunks = byte_chunks.concat();
@@ -146,11 +150,11 @@ async fn a_stream_is_detected_whatever_its_content_type() {
     plans.insert(0, stream_response(RECORDED.as_bytes()));
     let server = Server::new(plans).await;
     let model = model(&server);
-    let (wanted, wanted_text) = answer(&server, &model, &hello()).await;
+    let (expected, expected_text) = answer(&server, &model, &hello_messages()).await;
     for _ in 0..rounds {
-        let (response, text) = answer(&server, &model, &hello()).await;
-        assert_eq!(lines(&response), lines(&wanted));
-        assert_eq!(text, wanted_text);
+        let (response, text) = answer(&server, &model, &hello_messages()).await;
+        assert_eq!(lines(&response), lines(&expected));
+        assert_eq!(text, expected_text);
     }
 }
 
@@ -162,7 +166,7 @@ async fn a_body_that_only_starts_like_a_stream_is_an_error() {
     let server = Server::new(plans).await;
     let model = model(&server);
     for body in bodies {
-        let (response, _) = answer(&server, &model, &hello()).await;
+        let (response, _) = answer(&server, &model, &hello_messages()).await;
         let text = lines(&response);
         assert!(text.contains("neither a stream nor a message"), "{text}");
         assert!(text.contains(body.trim()), "{text}");
@@ -187,37 +191,38 @@ async fn a_wrong_content_length_is_a_failure() {
     let model = model(&server);
     // The reply is complete before the missing bytes are noticed.
     for expected in ["ok", "network", "ok"] {
-        let (response, _) = answer(&server, &model, &hello()).await;
+        let (response, _) = answer(&server, &model, &hello_messages()).await;
         assert_eq!(failure_class(&response), expected, "{}", lines(&response));
     }
 }
 
 #[tokio::test]
 async fn every_wait_has_a_timeout() {
-    let never = || ServerAction::Wait(Arc::new(Notify::new()));
-    let short = Duration::from_millis(40);
-    let started = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
+    let wait_forever = || ServerAction::Wait(Arc::new(Notify::new()));
+    let short_timeout = Duration::from_millis(40);
+    let partial_response = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
     let ping = chunk(b"event: ping\ndata: {\"type\":\"ping\"}\n\n");
     let server = Server::new(vec![
-        vec![never()],
-        vec![send(STREAM_HEAD), never()],
-        vec![send(started), never()],
+        vec![wait_forever()],
+        vec![send(STREAM_HEAD), wait_forever()],
+        vec![send(partial_response), wait_forever()],
         vec![send(STREAM_HEAD), ServerAction::SendForever(ping)],
-        vec![send("HTTP/1.1 500 No\r\ncontent-length: 9\r\n\r\nhal"), never()],
+        vec![send("HTTP/1.1 500 No\r\ncontent-length: 9\r\n\r\nhal"), wait_forever()],
     ])
     .await;
-    let unanswered = HttpLimits { first_byte: short, ..limits() };
-    let silent = HttpLimits { idle: short, ..limits() };
-    let stalled = HttpLimits { stall: short, ..limits() };
+    let first_byte_limits = HttpLimits { first_byte: short_timeout, ..limits() };
+    let idle_limits = HttpLimits { idle: short_timeout, ..limits() };
+    let stall_limits = HttpLimits { stall: short_timeout, ..limits() };
     let cases = [
-        (unanswered, "!timeout: anthropic: received no response within 40 ms"),
-        (unanswered, "!timeout: anthropic: received no response within 40 ms"),
-        (silent, "!timeout: anthropic: received no data for 40 ms"),
-        (stalled, "!timeout: anthropic: received only keep-alive events for 40 ms"),
-        (silent, "!server: anthropic answered 500: hal"),
+        (first_byte_limits, "!timeout: anthropic: received no response within 40 ms"),
+        (first_byte_limits, "!timeout: anthropic: received no response within 40 ms"),
+        (idle_limits, "!timeout: anthropic: received no data for 40 ms"),
+        (stall_limits, "!timeout: anthropic: received only keep-alive events for 40 ms"),
+        (idle_limits, "!server: anthropic answered 500: hal"),
     ];
     for (limits, expected) in cases {
-        let (response, _) = answer(&server, &model_at(&server.base_url(), limits), &hello()).await;
+        let (response, _) =
+            answer(&server, &model_at(&server.base_url(), limits), &hello_messages()).await;
         assert_eq!(lines(&response), expected);
     }
 }
@@ -230,35 +235,36 @@ async fn a_dripping_response_times_out() {
         )
     };
     let drip = || ServerAction::Drip(chunk(b" "), Duration::from_millis(5));
-    let half = chunk(br#"{"type":"message","content":[ "#);
+    let partial_body = chunk(br#"{"type":"message","content":[ "#);
     let server = Server::new(vec![
         vec![send(head("200 OK")), drip()],
-        vec![send([head("200 OK").as_bytes(), &half].concat()), drip()],
+        vec![send([head("200 OK").as_bytes(), &partial_body].concat()), drip()],
         vec![send([head("500 No").as_bytes(), &chunk(b"hal")].concat()), drip()],
         vec![send(head("429 No")), drip()],
     ])
     .await;
-    let stalled = HttpLimits { stall: Duration::from_millis(60), ..limits() };
+    let stall_limits = HttpLimits { stall: Duration::from_millis(60), ..limits() };
     for expected in [
         "!timeout: anthropic: received only keep-alive events for 60 ms",
         "!timeout: anthropic: received only keep-alive events for 60 ms",
         "!server: anthropic answered 500: hal",
         "!rate_limit: anthropic answered 429: no further details",
     ] {
-        let (response, _) = answer(&server, &model_at(&server.base_url(), stalled), &hello()).await;
+        let (response, _) =
+            answer(&server, &model_at(&server.base_url(), stall_limits), &hello_messages()).await;
         assert_eq!(lines(&response), expected);
     }
 }
 
 #[tokio::test]
 async fn text_is_streamed_as_it_arrives() {
-    let sign = Arc::new(Notify::new());
-    let middle = RECORDED.find("now 🙂").unwrap();
-    let start = RECORDED[..middle].rfind("event:").unwrap();
-    let (before, after) = RECORDED.as_bytes().split_at(start);
+    let notify = Arc::new(Notify::new());
+    let text_offset = RECORDED.find("now 🙂").unwrap();
+    let event_offset = RECORDED[..text_offset].rfind("event:").unwrap();
+    let (before, after) = RECORDED.as_bytes().split_at(event_offset);
     let server = Server::new(vec![vec![
         send([STREAM_HEAD.as_bytes(), &chunk(before)].concat()),
-        ServerAction::Wait(Arc::clone(&sign)),
+        ServerAction::Wait(Arc::clone(&notify)),
         send([&chunk(after), b"0\r\n\r\n".as_slice()].concat()),
     ]])
     .await;
@@ -270,14 +276,14 @@ async fn text_is_streamed_as_it_arrives() {
         }
     }
     let model = model(&server);
-    let question = crate::suite::fixtures::ask(&hello());
-    let response = model.generate(&question, &NotifyingSink(sign)).await;
+    let question = crate::suite::fixtures::model_request(&hello_messages());
+    let response = model.generate(&question, &NotifyingSink(notify)).await;
     assert_eq!(failure_class(&response), "ok");
 }
 
 #[tokio::test]
 async fn every_response_is_limited() {
-    let endless =
+    let endless_response =
         |piece: &str| vec![send(STREAM_HEAD), ServerAction::SendForever(chunk(piece.as_bytes()))];
     let long_event =
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"@"}}"#;
@@ -285,9 +291,9 @@ async fn every_response_is_limited() {
     let json =
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     let server = Server::new(vec![
-        endless(&long_event),
-        endless(&format!("data: {}", "x".repeat(100_000))),
-        endless(&format!(": {}\n", "x".repeat(100_000))),
+        endless_response(&long_event),
+        endless_response(&format!("data: {}", "x".repeat(100_000))),
+        endless_response(&format!(": {}\n", "x".repeat(100_000))),
         vec![send(json), ServerAction::SendForever(chunk(" ".repeat(100_000).as_bytes()))],
     ])
     .await;
@@ -299,24 +305,24 @@ async fn every_response_is_limited() {
     ];
     let model = model(&server);
     for expected in cases {
-        let (response, _) = answer(&server, &model, &hello()).await;
+        let (response, _) = answer(&server, &model, &hello_messages()).await;
         assert_eq!(lines(&response), format!("!server: anthropic: {expected}"));
     }
 }
 
 #[tokio::test]
 async fn non_utf8_and_non_http_responses_are_failures() {
-    let started = &RECORDED.as_bytes()[..RECORDED.find("event: ping").unwrap()];
-    let garbled = [started, b"data: \xff\xfe\n\n", RECORDED.as_bytes()].concat();
+    let stream_start = &RECORDED.as_bytes()[..RECORDED.find("event: ping").unwrap()];
+    let invalid_utf8 = [stream_start, b"data: \xff\xfe\n\n", RECORDED.as_bytes()].concat();
     let server = Server::new(vec![
-        stream_response(&garbled),
+        stream_response(&invalid_utf8),
         vec![send("what?\r\n\r\n"), ServerAction::Close],
         full_response(302, &[("location", "/elsewhere")], ""),
     ])
     .await;
     let model = model(&server);
     for expected in ["server", "network", "invalid_request"] {
-        let (response, _) = answer(&server, &model, &hello()).await;
+        let (response, _) = answer(&server, &model, &hello_messages()).await;
         assert_eq!(failure_class(&response), expected, "{}", lines(&response));
     }
     assert_eq!(server.requests().len(), 3, "a redirect is not followed");
@@ -326,19 +332,20 @@ async fn non_utf8_and_non_http_responses_are_failures() {
 async fn connect_and_tls_errors_are_failures() {
     let server = Server::new(vec![]).await;
     let (address, _tasks) = unsolicited_server(b"HTTP/1.1 400 This is no TLS\r\n\r\n").await;
-    let secure = format!("https://{address}");
-    let closed = "http://127.0.0.1:1";
-    for base in [&*secure, closed] {
-        let (response, _) = answer(&server, &model_at(base, limits()), &hello()).await;
+    let tls_url = format!("https://{address}");
+    let closed_port_url = "http://127.0.0.1:1";
+    for base in [&*tls_url, closed_port_url] {
+        let (response, _) = answer(&server, &model_at(base, limits()), &hello_messages()).await;
         assert_eq!(failure_class(&response), "network", "{}", lines(&response));
     }
 }
 
 #[test]
 fn an_invalid_base_url_is_rejected() {
-    for bad in ["", "api.anthropic.com", "ftp://x", "http://", "https://me:pw@x", "http://x/?key=1"]
+    for base_url in
+        ["", "api.anthropic.com", "ftp://x", "http://", "https://me:pw@x", "http://x/?key=1"]
     {
-        let made = HttpClient::new(bad, HttpLimits::default());
-        assert!(matches!(made, Err(HttpError::InvalidBaseUrl(_))), "{bad}");
+        let result = HttpClient::new(base_url, HttpLimits::default());
+        assert!(matches!(result, Err(HttpError::InvalidBaseUrl(_))), "{base_url}");
     }
 }

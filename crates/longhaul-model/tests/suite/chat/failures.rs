@@ -8,7 +8,7 @@ use longhaul_model::key::ApiKey;
 use longhaul_model::settings::ModelSettings;
 
 use super::harness::{KEY, RECORDED, answer};
-use crate::suite::fixtures::{hello, limits};
+use crate::suite::fixtures::{hello_messages, limits};
 use crate::suite::harness::{FixedClock, Server, full_response, stream_response};
 
 /// Error responses of providers and their expected mapping, one per line.
@@ -26,14 +26,14 @@ struct Row {
 
 fn row(line: &'static str) -> Row {
     let mut columns = line.splitn(6, " | ");
-    let mut next = || columns.next().unwrap();
+    let mut next_column = || columns.next().unwrap();
     Row {
-        provider: next(),
-        status: next().parse().unwrap(),
-        headers: next().split("; ").filter_map(|header| header.split_once(": ")).collect(),
-        class: next(),
-        wait: next().parse().ok(),
-        body: next(),
+        provider: next_column(),
+        status: next_column().parse().unwrap(),
+        headers: next_column().split("; ").filter_map(|header| header.split_once(": ")).collect(),
+        class: next_column(),
+        wait: next_column().parse().ok(),
+        body: next_column(),
     }
 }
 
@@ -48,7 +48,7 @@ async fn errors_of_each_server_are_classified() {
         let settings = ModelSettings::new(row.provider, "m", Some(ApiKey::new(KEY)));
         let quirks = ServerQuirks::for_provider(row.provider);
         let model = chat::new_model(http, settings, quirks, Arc::new(FixedClock)).unwrap();
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), row.class, "{}", row.body);
         let wait = failure.retry_after.map(|wait| wait.0);
         assert_eq!(wait, row.wait, "{}", row.body);
@@ -78,14 +78,14 @@ const STREAM_ERRORS: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn errors_in_a_stream_are_classified() {
-    let started = &RECORDED[..RECORDED.find(r#"data: {"choices":[],"#).unwrap()];
+    let stream_start = &RECORDED[..RECORDED.find(r#"data: {"choices":[],"#).unwrap()];
     let plans = STREAM_ERRORS
         .iter()
-        .map(|(error, _)| stream_response(format!("{started}data: {error}\n\n").as_bytes()));
+        .map(|(error, _)| stream_response(format!("{stream_start}data: {error}\n\n").as_bytes()));
     let server = Server::new(plans.collect()).await;
     let model = super::harness::model(&server);
     for (error, class) in STREAM_ERRORS {
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), *class, "{error}");
         assert_eq!(failure.status, Some(200));
         assert_eq!(failure.request_id.as_deref(), Some("req_7"));

@@ -12,7 +12,7 @@ use longhaul_model::key::ApiKey;
 use longhaul_model::settings::ModelSettings;
 use serde_json::json;
 
-use crate::suite::fixtures::{ask, limits};
+use crate::suite::fixtures::{limits, model_request};
 use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 use crate::suite::spec::SpecValidator;
 
@@ -74,7 +74,7 @@ pub(crate) async fn answer(
     messages: &[Arc<Message>],
 ) -> (Result<ModelResponse, Failure>, String) {
     let sink = TextSink::default();
-    let response = model.generate(&ask(messages), &sink).await;
+    let response = model.generate(&model_request(messages), &sink).await;
     for request in server.requests() {
         validator().check(&request.body);
     }

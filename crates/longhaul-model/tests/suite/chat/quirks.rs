@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::harness::{API, sent_body};
 use super::requests::sent_images;
-use crate::suite::fixtures::{assistant, call, hello, result, results, text, thinking_block, user};
+use crate::suite::fixtures::{
+    assistant, call, hello_messages, result, results, text, thinking_block, user,
+};
 
 fn quirk(name: &str) -> ServerQuirks {
     ServerQuirks::from_names(&[name.to_owned()]).unwrap()
@@ -133,7 +135,7 @@ async fn no_extras() {
 
 #[tokio::test]
 async fn fields_go_back_only_to_the_provider_they_came_from() {
-    let mut messages = hello();
+    let mut messages = hello_messages();
     let extra = Block::Other(RawJson::parse(r#"{"reasoning_details":[1]}"#).unwrap());
     let parts = vec![thinking_block(None), extra, call("a.b", "clock", "{}")];
     messages.push(assistant("chat:openrouter", parts));

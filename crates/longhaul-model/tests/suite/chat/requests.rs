@@ -13,14 +13,15 @@ use serde_json::Value;
 
 use super::harness::{API, KEY, RECORDED, answer, model, model_with, sent_body, settings};
 use crate::suite::fixtures::{
-    ask, assistant, call, hello, limits, lines, pretty, result, results, text, thinking_block, user,
+    assistant, call, hello_messages, limits, lines, model_request, pretty, result, results, text,
+    thinking_block, user,
 };
 use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 
 #[tokio::test]
 async fn the_first_request_is_encoded() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    answer(&server, &model(&server), &hello()).await.0.unwrap();
+    answer(&server, &model(&server), &hello_messages()).await.0.unwrap();
     let request = server.requests().remove(0);
     assert!(request.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", request.head);
     for header in [
@@ -48,7 +49,7 @@ async fn a_base_url_is_used_unchanged() {
         let model =
             chat::new_model(http, settings(), ServerQuirks::default(), Arc::new(FixedClock))
                 .unwrap();
-        answer(&server, &model, &hello()).await.0.unwrap();
+        answer(&server, &model, &hello_messages()).await.0.unwrap();
         let head = server.requests().remove(0).head;
         assert!(head.starts_with(&format!("POST {path} ")), "{base}: {head}");
     }
@@ -87,7 +88,7 @@ async fn calls_results_and_user_messages_are_encoded() {
 
 /// A conversation with other providers and with many inconsistencies.
 fn foreign_conversation() -> Vec<Arc<Message>> {
-    let foreign = |calls: Vec<Block>| {
+    let foreign_reply = |calls: Vec<Block>| {
         let mut blocks = vec![
             thinking_block(Some("another seal")),
             text("  "),
@@ -96,33 +97,33 @@ fn foreign_conversation() -> Vec<Arc<Message>> {
         blocks.extend(calls);
         assistant("anthropic", blocks)
     };
-    let long = "x".repeat(200);
+    let long_id = "x".repeat(200);
     vec![
         user("Go."),
-        foreign(vec![
+        foreign_reply(vec![
             call("", "clock", "{}"),
             call("call|1", "my.tool", r#""not JSON: {""#),
             call("call|1", "", "[1]"),
-            call(&long, "clock", "{}"),
-            call(&format!("{long}y"), "clock", "{}"),
+            call(&long_id, "clock", "{}"),
+            call(&format!("{long_id}y"), "clock", "{}"),
         ]),
         results(vec![
             result(1, "", "one"),
             result(2, "call|1", "two"),
             result(3, "call|1", "three"),
-            result(4, &long, "four"),
-            result(5, &format!("{long}y"), "five"),
+            result(4, &long_id, "four"),
+            result(5, &format!("{long_id}y"), "five"),
         ]),
-        foreign(vec![call("call_1", "clock", "{}")]),
+        foreign_reply(vec![call("call_1", "clock", "{}")]),
         results(vec![result(1, "call_1", "six")]),
         // A reply of which nothing is sent.
-        foreign(vec![]),
+        foreign_reply(vec![]),
         user("On."),
         // Calls without a result, and a result without a call.
-        foreign(vec![call("call_1", "clock", "{}"), call("b", "clock", "{}")]),
+        foreign_reply(vec![call("call_1", "clock", "{}"), call("b", "clock", "{}")]),
         results(vec![result(2, "b", "seven"), result(9, "z", "lost")]),
         user("Well?"),
-        foreign(vec![call("c", "clock", "{}")]),
+        foreign_reply(vec![call("c", "clock", "{}")]),
     ]
 }
 
@@ -132,15 +133,15 @@ async fn replies_of_another_provider_are_converted() {
     insta::assert_snapshot!("foreign", pretty(&body));
     let body: Value = serde_json::from_str(&body).unwrap();
     let messages = body["messages"].as_array().unwrap();
-    let ids = |of: &dyn Fn(&Value) -> Vec<String>| -> Vec<String> {
-        messages.iter().flat_map(of).collect()
+    let collect_ids = |ids_of_message: &dyn Fn(&Value) -> Vec<String>| -> Vec<String> {
+        messages.iter().flat_map(ids_of_message).collect()
     };
-    let calls = ids(&|message| {
+    let calls = collect_ids(&|message| {
         let calls = message["tool_calls"].as_array();
         let calls = calls.into_iter().flatten();
         calls.map(|call| call["id"].as_str().unwrap().into()).collect()
     });
-    let mut paid = ids(&|message| {
+    let mut result_ids = collect_ids(&|message| {
         let id = message["tool_call_id"].as_str();
         id.into_iter().map(Into::into).collect()
     });
@@ -149,8 +150,8 @@ async fn replies_of_another_provider_are_converted() {
     unique.dedup();
     assert_eq!(unique.len(), calls.len(), "{calls:?}");
     assert!(calls.iter().all(|id| id.len() <= 64), "{calls:?}");
-    paid.sort();
-    assert_eq!(paid, unique);
+    result_ids.sort();
+    assert_eq!(result_ids, unique);
 }
 
 #[derive(Debug)]
@@ -166,18 +167,18 @@ impl ImageSource for SingleImage {
 /// Returns the messages for images from a user and from a tool. Only some of them can be sent.
 pub(super) async fn sent_images(quirks: ServerQuirks) -> String {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let known = BlobRef::for_content(b"\x89PNG");
+    let known_blob = BlobRef::for_content(b"\x89PNG");
     let picture =
         |media: &str, blob: BlobRef| Part::Image(ImageRef { media_type: media.into(), blob });
-    let shown = picture("image/png", known);
-    let gone = picture("image/png", BlobRef::for_content(b"gone"));
+    let known_image = picture("image/png", known_blob);
+    let missing_image = picture("image/png", BlobRef::for_content(b"gone"));
     let messages = [
         user("Two things."),
         Arc::new(Message::User(vec![
             Part::Text("Look:".into()),
-            shown.clone(),
-            gone.clone(),
-            picture("image/tiff", known),
+            known_image.clone(),
+            missing_image.clone(),
+            picture("image/tiff", known_blob),
         ])),
         assistant(
             API,
@@ -189,14 +190,15 @@ pub(super) async fn sent_images(quirks: ServerQuirks) -> String {
         ),
         results(vec![
             ToolResult {
-                content: vec![Part::Text("Here.".into()), shown.clone(), gone],
+                content: vec![Part::Text("Here.".into()), known_image.clone(), missing_image],
                 ..result(1, "t", "")
             },
-            ToolResult { content: vec![shown], ..result(2, "u", "") },
+            ToolResult { content: vec![known_image], ..result(2, "u", "") },
         ]),
         user("Well?"),
     ];
-    let settings = ModelSettings { image_source: Some(Arc::new(SingleImage(known))), ..settings() };
+    let settings =
+        ModelSettings { image_source: Some(Arc::new(SingleImage(known_blob))), ..settings() };
     let model = model_with(&server, settings, quirks);
     answer(&server, &model, &messages).await.0.unwrap();
     pretty(&server.requests().remove(0).body)
@@ -211,13 +213,13 @@ async fn images_are_sent_or_described() {
 async fn a_reply_is_sent_back_unchanged() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 2]).await;
     let model = model_with(&server, settings(), ServerQuirks::for_provider("moonshot"));
-    let mut messages = hello();
+    let mut messages = hello_messages();
     let (first, _) = answer(&server, &model, &messages).await;
     let reply = first.unwrap().reply;
     assert_eq!(reply.api, API);
     // Serialise and deserialise, as the journal does.
-    let kept = serde_json::to_string(&Message::Assistant(reply)).unwrap();
-    messages.push(Arc::new(serde_json::from_str(&kept).unwrap()));
+    let stored = serde_json::to_string(&Message::Assistant(reply)).unwrap();
+    messages.push(Arc::new(serde_json::from_str(&stored).unwrap()));
     messages.push(results(vec![
         result(1, "functions.read_file:0", "a"),
         result(2, "functions.clock:1", "b"),
@@ -232,7 +234,7 @@ async fn a_reply_is_sent_back_unchanged() {
 
 #[tokio::test]
 async fn invalid_arguments_are_sent_back_in_an_object() {
-    for (text, goes) in [
+    for (text, expected) in [
         ("{\"a\": oops", r#"{"INVALID_JSON":"{\"a\": oops"}"#),
         ("oops", r#"{"INVALID_JSON":"oops"}"#),
         ("", "{}"),
@@ -248,13 +250,13 @@ async fn invalid_arguments_are_sent_back_in_an_object() {
         let stream = super::harness::events(&[&call, "[DONE]"]);
         let server = Server::new(vec![stream_response(stream.as_bytes()); 2]).await;
         let model = model(&server);
-        let reply = answer(&server, &model, &hello()).await.0.unwrap().reply;
-        let mut messages = hello();
+        let reply = answer(&server, &model, &hello_messages()).await.0.unwrap().reply;
+        let mut messages = hello_messages();
         messages.push(Arc::new(Message::Assistant(reply)));
         answer(&server, &model, &messages).await.0.unwrap();
         let body: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
-        let sent = &body["messages"][2]["tool_calls"][0]["function"]["arguments"];
-        assert_eq!(sent, goes, "{text}");
+        let sent_arguments = &body["messages"][2]["tool_calls"][0]["function"]["arguments"];
+        assert_eq!(sent_arguments, expected, "{text}");
     }
 }
 
@@ -262,8 +264,8 @@ async fn invalid_arguments_are_sent_back_in_an_object() {
 async fn a_request_is_the_same_when_it_is_encoded_again() {
     let turns = 6;
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 3 * turns]).await;
-    let lasting = model(&server);
-    let mut messages = hello();
+    let reused_model = model(&server);
+    let mut messages = hello_messages();
     for turn in 0..turns {
         let id = format!("functions.clock:{}", turn % 2);
         messages.push(assistant(API, vec![call(&id, "clock", "{}")]));
@@ -275,10 +277,10 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
             messages.drain(3..9);
             messages.push(user("short"));
         }
-        answer(&server, &lasting, &messages).await.0.unwrap();
+        answer(&server, &reused_model, &messages).await.0.unwrap();
         answer(&server, &model(&server), &messages).await.0.unwrap();
         let copy: Vec<_> = messages.iter().map(|one| Arc::new((**one).clone())).collect();
-        answer(&server, &lasting, &copy).await.0.unwrap();
+        answer(&server, &reused_model, &copy).await.0.unwrap();
         let requests = server.requests();
         let bodies: Vec<&str> =
             requests[3 * turn..].iter().map(|requests| &*requests.body).collect();
@@ -289,7 +291,7 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
 #[tokio::test]
 async fn only_configured_settings_are_sent() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let with = |fields: &str| {
+    let model_with_fields = |fields: &str| {
         let http = HttpClient::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
         let settings = ModelSettings {
             fields: Some(RawJson::parse(fields).unwrap()),
@@ -298,17 +300,17 @@ async fn only_configured_settings_are_sent() {
         };
         chat::new_model(http, settings, ServerQuirks::default(), Arc::new(FixedClock))
     };
-    for bad in [
+    for invalid_fields in [
         r#"{"model":"x"}"#,
         r#"{"stream":false}"#,
         r#"{"max_completion_tokens":5}"#,
         r#"{"n":2}"#,
         "[]",
     ] {
-        assert!(with(bad).is_err(), "{bad}");
+        assert!(model_with_fields(invalid_fields).is_err(), "{invalid_fields}");
     }
-    let model = with(r#"{"temperature": 0.50, "parallel_tool_calls":false}"#);
-    let question = ask(&hello());
+    let model = model_with_fields(r#"{"temperature": 0.50, "parallel_tool_calls":false}"#);
+    let question = model_request(&hello_messages());
     let response = model.unwrap().generate(&question, &TextSink::default()).await;
     assert!(response.is_ok(), "{}", lines(&response));
     let request = server.requests().remove(0);
@@ -324,7 +326,7 @@ async fn a_request_without_prompt_tools_or_key_is_encoded() {
     let question = longhaul_core::port::model::ModelRequest {
         system: longhaul_core::raw::StoredText::new_inline(" "),
         tools: longhaul_core::raw::StoredText::new_inline("[]"),
-        ..ask(&hello())
+        ..model_request(&hello_messages())
     };
     model.generate(&question, &TextSink::default()).await.unwrap();
     let request = server.requests().remove(0);

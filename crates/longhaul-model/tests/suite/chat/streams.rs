@@ -6,8 +6,8 @@ use longhaul_core::message::Message;
 use longhaul_core::usage::Usage;
 
 use super::harness::{RECORDED, answer, events, model};
-use crate::suite::chunking::{SHORT_STREAMS, corrupted, split_everywhere};
-use crate::suite::fixtures::{ask, hello, lines};
+use crate::suite::chunking::{SHORT_STREAMS, corrupted_stream, split_everywhere};
+use crate::suite::fixtures::{hello_messages, lines, model_request};
 use crate::suite::harness::{
     STREAM_HEAD, Server, ServerAction, TextSink, chunk, full_response, stream_response,
 };
@@ -18,14 +18,14 @@ async fn a_stream_decodes_the_same_however_it_is_chunked() {
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
-    let (first, streamed_text) = answer(&server, &model, &hello()).await;
+    let (first, streamed_text) = answer(&server, &model, &hello_messages()).await;
     insta::assert_snapshot!("recorded", lines(&first));
     assert_eq!(streamed_text, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
         let sink = TextSink::default();
-        let again = model.generate(&ask(&hello()), &sink).await;
-        assert_eq!(again.unwrap(), first, "round {round}");
+        let response = model.generate(&model_request(&hello_messages()), &sink).await;
+        assert_eq!(response.unwrap(), first, "round {round}");
         assert_eq!(sink.text(), streamed_text, "round {round}");
     }
 }
@@ -40,7 +40,7 @@ async fn a_truncated_stream_is_a_complete_reply_or_an_error() {
     let model = model(&server);
     let mut replies = Vec::new();
     for length in lengths {
-        match model.generate(&ask(&hello()), &TextSink::default()).await {
+        match model.generate(&model_request(&hello_messages()), &TextSink::default()).await {
             Ok(response) => {
                 assert!(length > reason, "{length}");
                 replies.push(response);
@@ -52,40 +52,44 @@ async fn a_truncated_stream_is_a_complete_reply_or_an_error() {
             }
         }
     }
-    let whole = replies.pop().unwrap();
-    assert!(!whole.usage.estimated);
+    let complete_reply = replies.pop().unwrap();
+    assert!(!complete_reply.usage.estimated);
     assert!(replies.len() > 2, "{}", replies.len());
-    for early in replies {
+    for early_reply in replies {
         // Without the usage event the usage is estimated. Nothing else differs.
-        let counted = early.usage == whole.usage;
-        assert!(counted || early.usage.estimated, "{:?}", early.usage);
-        assert_eq!((early.reply, early.stop), (whole.reply.clone(), whole.stop.clone()));
+        let has_exact_usage = early_reply.usage == complete_reply.usage;
+        assert!(has_exact_usage || early_reply.usage.estimated, "{:?}", early_reply.usage);
+        assert_eq!(
+            (early_reply.reply, early_reply.stop),
+            (complete_reply.reply.clone(), complete_reply.stop.clone())
+        );
     }
 }
 
 #[tokio::test]
 async fn a_connection_lost_after_the_finish_reason_is_an_error() {
     let at = RECORDED.rfind("data: [DONE]").unwrap();
-    let broken = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..at])].concat();
-    let server = Server::new(vec![vec![ServerAction::Send(broken), ServerAction::Close]]).await;
-    let failure = answer(&server, &model(&server), &hello()).await.0;
+    let partial_response = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..at])].concat();
+    let server =
+        Server::new(vec![vec![ServerAction::Send(partial_response), ServerAction::Close]]).await;
+    let failure = answer(&server, &model(&server), &hello_messages()).await.0;
     let failure = failure.unwrap_err();
     assert_eq!(failure.class.as_str(), "network", "{failure:?}");
     // Counts that the server has reported are used.
-    let counted = failure.usage.unwrap();
-    assert_eq!(counted.cached_tokens, 2_000);
-    assert_ne!(counted, Usage::default());
+    let usage = failure.usage.unwrap();
+    assert_eq!(usage.cached_tokens, 2_000);
+    assert_ne!(usage, Usage::default());
 }
 
 #[tokio::test]
 async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
     let rounds = 800;
-    let plans = (0..rounds).map(|round| stream_response(&corrupted(RECORDED, round)));
+    let plans = (0..rounds).map(|round| stream_response(&corrupted_stream(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let chat_model = model(&server);
     let (mut reply_count, mut replies) = (0, Vec::new());
     for round in 0..rounds {
-        match chat_model.generate(&ask(&hello()), &TextSink::default()).await {
+        match chat_model.generate(&model_request(&hello_messages()), &TextSink::default()).await {
             Ok(response) => {
                 reply_count += 1;
                 if !replies.contains(&response.reply) {
@@ -100,9 +104,9 @@ async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
         Server::new(vec![stream_response(SHORT_STREAMS[1].0.as_bytes()); replies.len()]).await;
     let chat_model = model(&server);
     for reply in replies {
-        let mut messages = hello();
+        let mut messages = hello_messages();
         messages.push(Arc::new(Message::Assistant(reply)));
-        chat_model.generate(&ask(&messages), &TextSink::default()).await.unwrap();
+        chat_model.generate(&model_request(&messages), &TextSink::default()).await.unwrap();
     }
     for request in server.requests() {
         let body = serde_json::from_str::<serde_json::Value>(&request.body);
@@ -142,7 +146,7 @@ async fn every_stop_reason_is_mapped() {
     for reason in reasons {
         let mut stops = Vec::new();
         for _ in 0..2 {
-            stops.push(match answer(&server, &model, &hello()).await.0 {
+            stops.push(match answer(&server, &model, &hello_messages()).await.0 {
                 Ok(response) => format!("{:?}", response.stop),
                 Err(failure) => format!("!{} {}", failure.class.as_str(), failure.message),
             });
@@ -172,13 +176,13 @@ async fn a_response_without_streaming_is_decoded() {
     let json = [("content-type", "application/json; charset=utf-8")];
     let plans = UNSTREAMED.iter().map(|body| full_response(200, &json, body));
     let html = [("content-type", "text/html")];
-    let page = full_response(200, &html, "<html><title>Log in</title></html>");
-    let server = Server::new(plans.chain([page]).collect()).await;
+    let html_response = full_response(200, &html, "<html><title>Log in</title></html>");
+    let server = Server::new(plans.chain([html_response]).collect()).await;
     let model = model(&server);
     let mut all = String::new();
     for _ in 0..=UNSTREAMED.len() {
-        let (answered, streamed) = answer(&server, &model, &hello()).await;
-        all.push_str(&format!("{}\nstreamed {streamed:?}\n\n", lines(&answered)));
+        let (response, streamed) = answer(&server, &model, &hello_messages()).await;
+        all.push_str(&format!("{}\nstreamed {streamed:?}\n\n", lines(&response)));
     }
     insta::assert_snapshot!("whole", all);
 }

@@ -30,14 +30,14 @@ fn check(api: ApiKind, request: &[u8], status: u16, expected: &str) -> Value {
 }
 
 /// Returns the first request with one field changed.
-fn changed(api: ApiKind, field: &str, value: Value) -> Vec<u8> {
+fn request_with_field(api: ApiKind, field: &str, value: Value) -> Vec<u8> {
     let mut question = first_request(api, "play");
     question[field] = value;
     question.to_string().into_bytes()
 }
 
 /// Returns the first request without one field.
-fn without(api: ApiKind, field: &str) -> Vec<u8> {
+fn request_without_field(api: ApiKind, field: &str) -> Vec<u8> {
     let mut question = first_request(api, "play");
     question.as_object_mut().unwrap().remove(field);
     question.to_string().into_bytes()
@@ -46,7 +46,7 @@ fn without(api: ApiKind, field: &str) -> Vec<u8> {
 #[test]
 fn invalid_requests_are_rejected() {
     for api in APIS {
-        let deep = "[".repeat(100_000);
+        let deep_json = "[".repeat(100_000);
         for request in [
             &b""[..],
             b"{",
@@ -55,15 +55,15 @@ fn invalid_requests_are_rejected() {
             b"{} {}",
             b"{\"model\": 5}",
             b"\xff\xfe{\"model\":\"play\"}",
-            deep.as_bytes(),
+            deep_json.as_bytes(),
         ] {
             check(api, request, 400, "");
         }
-        let mut foreign = first_request(api, "play").to_string().into_bytes();
-        let end = foreign.len() - 1;
-        foreign.splice(end..end, b",\"other\":\"\xff\"".iter().copied());
-        check(api, &foreign, 400, "UTF-8");
-        check(api, &without(api, "model"), 400, "model");
+        let mut invalid_utf8 = first_request(api, "play").to_string().into_bytes();
+        let end = invalid_utf8.len() - 1;
+        invalid_utf8.splice(end..end, b",\"other\":\"\xff\"".iter().copied());
+        check(api, &invalid_utf8, 400, "UTF-8");
+        check(api, &request_without_field(api, "model"), 400, "model");
         let large = vec![b' '; BODY_BYTES_MAX + 1];
         let error = check(api, &large, 413, "at most");
         if api == ApiKind::Messages {
@@ -77,7 +77,7 @@ fn missing_required_fields_give_the_providers_error() {
     let messages = ApiKind::Messages;
     for field in ["model", "max_tokens", "messages"] {
         let expected = format!("{field}: Field required");
-        let error = check(messages, &without(messages, field), 400, &expected);
+        let error = check(messages, &request_without_field(messages, field), 400, &expected);
         assert_eq!(error["error"]["type"], "invalid_request_error");
     }
     for (api, field) in [
@@ -86,33 +86,59 @@ fn missing_required_fields_give_the_providers_error() {
         (ApiKind::Chat, "messages"),
         (ApiKind::Chat, "model"),
     ] {
-        let error = check(api, &without(api, field), 400, "Missing required");
+        let error = check(api, &request_without_field(api, field), 400, "Missing required");
         assert_eq!(error["error"]["param"], field);
     }
-    check(messages, &changed(messages, "max_tokens", json!(0)), 400, "max_tokens");
-    check(messages, &changed(messages, "messages", json!([])), 400, "at least one");
+    check(messages, &request_with_field(messages, "max_tokens", json!(0)), 400, "max_tokens");
+    check(messages, &request_with_field(messages, "messages", json!([])), 400, "at least one");
     let chat = ApiKind::Chat;
-    check(chat, &changed(chat, "messages", json!([])), 400, "at least one");
+    check(chat, &request_with_field(chat, "messages", json!([])), 400, "at least one");
 }
 
 #[test]
 fn an_invalid_message_is_reported_by_its_index() {
-    let odd = json!([{ "role": "user", "content": "x" }, { "role": "robot", "content": "y" }]);
-    let number = json!([{ "role": "user", "content": 5 }]);
+    let unknown_role =
+        json!([{ "role": "user", "content": "x" }, { "role": "robot", "content": "y" }]);
+    let numeric_content = json!([{ "role": "user", "content": 5 }]);
     let (messages, chat, responses) = (ApiKind::Messages, ApiKind::Chat, ApiKind::Responses);
-    check(messages, &changed(messages, "messages", odd.clone()), 400, "messages.1.role");
-    check(messages, &changed(messages, "messages", number.clone()), 400, "messages.0.content");
-    check(chat, &changed(chat, "messages", odd.clone()), 400, "messages[1].role");
-    check(chat, &changed(chat, "messages", number.clone()), 400, "messages[0].content");
-    check(responses, &changed(responses, "input", odd), 400, "input[1].role");
-    check(responses, &changed(responses, "input", number), 400, "input[0].content");
-    check(responses, &changed(responses, "input", json!(5)), 400, "input");
+    check(
+        messages,
+        &request_with_field(messages, "messages", unknown_role.clone()),
+        400,
+        "messages.1.role",
+    );
+    check(
+        messages,
+        &request_with_field(messages, "messages", numeric_content.clone()),
+        400,
+        "messages.0.content",
+    );
+    check(
+        chat,
+        &request_with_field(chat, "messages", unknown_role.clone()),
+        400,
+        "messages[1].role",
+    );
+    check(
+        chat,
+        &request_with_field(chat, "messages", numeric_content.clone()),
+        400,
+        "messages[0].content",
+    );
+    check(responses, &request_with_field(responses, "input", unknown_role), 400, "input[1].role");
+    check(
+        responses,
+        &request_with_field(responses, "input", numeric_content),
+        400,
+        "input[0].content",
+    );
+    check(responses, &request_with_field(responses, "input", json!(5)), 400, "input");
 }
 
 #[test]
 fn unknown_fields_are_accepted() {
     for api in APIS {
-        let request = changed(api, "future", json!({ "deep": [1, { "x": null }] }));
+        let request = request_with_field(api, "future", json!({ "deep": [1, { "x": null }] }));
         assert_eq!(mock().respond(&incoming_request(api, &request)).status, 200);
     }
 }
@@ -130,7 +156,7 @@ fn an_unknown_model_is_rejected_with_the_available_ones() {
             "a\0b",
             "spiel\u{202e}",
         ] {
-            let request = changed(api, "model", json!(model));
+            let request = request_with_field(api, "model", json!(model));
             let error = check(api, &request, 404, "broken, outage, play");
             match api {
                 ApiKind::Messages => assert_eq!(error["error"]["type"], "not_found_error"),
@@ -139,8 +165,8 @@ fn an_unknown_model_is_rejected_with_the_available_ones() {
                 }
             }
         }
-        let long = "x".repeat(100_000);
-        let error = check(api, &changed(api, "model", json!(long)), 404, "xxx");
+        let long_name = "x".repeat(100_000);
+        let error = check(api, &request_with_field(api, "model", json!(long_name)), 404, "xxx");
         assert!(error.to_string().len() < 1_000);
     }
 }
@@ -148,15 +174,15 @@ fn an_unknown_model_is_rejected_with_the_available_ones() {
 #[test]
 fn an_invalid_script_is_reported_with_its_position() {
     for api in APIS {
-        let broken = changed(api, "model", json!("broken"));
-        check(api, &broken, 400, "did you mean `text`?");
+        let broken_request = request_with_field(api, "model", json!("broken"));
+        check(api, &broken_request, 400, "did you mean `text`?");
     }
     let messages = json!([
         { "role": "user", "content": "x" },
         { "role": "assistant", "content": "y" },
         { "role": "user", "content": "z" },
     ]);
-    let request = changed(ApiKind::Messages, "messages", messages);
+    let request = request_with_field(ApiKind::Messages, "messages", messages);
     let expected = "scripted/play: replies[1]";
     let error = check(ApiKind::Messages, &request, 400, expected);
     assert!(error.to_string().contains("no `last_result` yet"), "{error}");

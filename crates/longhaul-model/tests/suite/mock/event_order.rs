@@ -20,13 +20,13 @@ fn event_types(events: &[Value]) -> Vec<&str> {
 }
 
 /// Concatenates the strings at a path in the events of this type and index.
-fn joined(events: &[Value], kind: &str, position: usize, path: &str) -> String {
+fn joined_text(events: &[Value], kind: &str, position: usize, path: &str) -> String {
     let index = match kind.starts_with("response.") {
         true => "output_index",
         false => "index",
     };
-    let mine = events.iter().filter(|event| event["type"] == kind && event[index] == position);
-    let texts = mine.filter_map(|event| event.pointer(path).and_then(Value::as_str));
+    let matching = events.iter().filter(|event| event["type"] == kind && event[index] == position);
+    let texts = matching.filter_map(|event| event.pointer(path).and_then(Value::as_str));
     texts.collect()
 }
 
@@ -43,14 +43,14 @@ fn messages_come_block_by_block() {
     ];
     assert_eq!(event_types(&events), expected.concat());
     let delta = "content_block_delta";
-    let text = joined(&events, delta, 0, "/delta/text");
+    let text = joined_text(&events, delta, 0, "/delta/text");
     assert_eq!(text, "Looking for the key in two places.");
-    let first = joined(&events, delta, 1, "/delta/partial_json");
+    let first = joined_text(&events, delta, 1, "/delta/partial_json");
     assert_eq!(first, r#"{"where":"Küche","deep":[1,2.5,null]}"#);
-    let second = joined(&events, delta, 2, "/delta/partial_json");
+    let second = joined_text(&events, delta, 2, "/delta/partial_json");
     assert_eq!(second, r#"{"where":"the key"}"#);
-    let ending = &events[events.len() - 2];
-    assert_eq!(ending["delta"]["stop_reason"], "tool_use");
+    let stop_event = &events[events.len() - 2];
+    assert_eq!(stop_event["delta"]["stop_reason"], "tool_use");
 }
 
 #[test]
@@ -81,18 +81,18 @@ fn responses_come_item_by_item_and_numbered() {
     for (position, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], position);
     }
-    let text = joined(&events, "response.output_text.delta", 0, "/delta");
+    let text = joined_text(&events, "response.output_text.delta", 0, "/delta");
     assert_eq!(text, "Looking for the key in two places.");
     let delta = "response.function_call_arguments.delta";
-    let first = joined(&events, delta, 1, "/delta");
+    let first = joined_text(&events, delta, 1, "/delta");
     assert_eq!(first, r#"{"where":"Küche","deep":[1,2.5,null]}"#);
     // The ID of an item is the same in all of its events.
-    for added in events.iter().filter(|event| event["item"].is_object()) {
-        let (position, id) = (&added["output_index"], &added["item"]["id"]);
-        let others = events
+    for item_event in events.iter().filter(|event| event["item"].is_object()) {
+        let (position, id) = (&item_event["output_index"], &item_event["item"]["id"]);
+        let item_events = events
             .iter()
             .filter(|event| event["output_index"] == *position && event.get("item_id").is_some());
-        others.for_each(|event| assert_eq!(event["item_id"], *id));
+        item_events.for_each(|event| assert_eq!(event["item_id"], *id));
     }
 }
 
@@ -140,22 +140,22 @@ fn usage_is_sent_last_if_requested() {
 fn a_stream_ends_with_the_full_response() {
     for api in APIS {
         // IDs depend on the request, so only values without IDs are compared.
-        let whole = json_of(&respond(&mock(), api, &first_request(api, "play")));
+        let full_response = json_of(&respond(&mock(), api, &first_request(api, "play")));
         let events = streamed_events(api);
         match api {
             ApiKind::Messages => {
                 let usage = &events[events.len() - 2]["usage"];
-                let spent = &whole["usage"]["output_tokens"];
-                assert_eq!(usage["output_tokens"], *spent);
+                let output_tokens = &full_response["usage"]["output_tokens"];
+                assert_eq!(usage["output_tokens"], *output_tokens);
             }
             ApiKind::Responses => {
                 let last = &events.last().unwrap()["response"];
-                assert_eq!(last["usage"], whole["usage"]);
-                assert_eq!(last["output"][0]["content"], whole["output"][0]["content"]);
+                assert_eq!(last["usage"], full_response["usage"]);
+                assert_eq!(last["output"][0]["content"], full_response["output"][0]["content"]);
             }
             ApiKind::Chat => {
                 let finish = &events.last().unwrap()["choices"][0]["finish_reason"];
-                assert_eq!(*finish, whole["choices"][0]["finish_reason"]);
+                assert_eq!(*finish, full_response["choices"][0]["finish_reason"]);
             }
         }
     }

@@ -14,7 +14,7 @@ use super::harness::{
     mock_with_faults, respond,
 };
 
-fn every(count: u64) -> Option<NonZeroU64> {
+fn every_nth(count: u64) -> Option<NonZeroU64> {
     NonZeroU64::new(count)
 }
 
@@ -36,15 +36,15 @@ fn a_scripted_failure_ends_after_its_attempts() {
     for api in APIS {
         let mock = mock();
         let question = first_request(api, "outage");
-        let tries = |question| -> Vec<u16> {
+        let five_statuses = |question| -> Vec<u16> {
             let answers = (0..5).map(|_| respond(&mock, api, question));
             answers.map(|answer| answer.status).collect()
         };
-        assert_eq!(tries(&question), [529, 529, 200, 200, 200]);
+        assert_eq!(five_statuses(&question), [529, 529, 200, 200, 200]);
         // Another request has its own failures.
-        let mut other = question.clone();
-        other["user"] = "another".into();
-        assert_eq!(tries(&other), [529, 529, 200, 200, 200]);
+        let mut other_question = question.clone();
+        other_question["user"] = "another".into();
+        assert_eq!(five_statuses(&other_question), [529, 529, 200, 200, 200]);
     }
 }
 
@@ -63,7 +63,7 @@ fn every_nth_request_fails() {
     let mock = mock_with_faults(FaultSettings {
         latency: Millis(20),
         token_delay: Millis(5),
-        failure: every(3).map(|every| RecurringFailure { status: 429, every }),
+        failure: every_nth(3).map(|every| RecurringFailure { status: 429, every }),
         ..FaultSettings::default()
     });
     let mut statuses = Vec::new();
@@ -81,23 +81,24 @@ fn every_nth_request_fails() {
 
 #[test]
 fn every_nth_stream_is_cut() {
-    let mock = mock_with_faults(FaultSettings { cut_every: every(2), ..FaultSettings::default() });
+    let mock =
+        mock_with_faults(FaultSettings { cut_every: every_nth(2), ..FaultSettings::default() });
     for api in APIS {
-        let whole = respond(&mock, api, &as_stream(first_request(api, "play")));
-        let between = respond(&mock, api, &first_request(api, "play"));
+        let complete = respond(&mock, api, &as_stream(first_request(api, "play")));
+        let unstreamed = respond(&mock, api, &first_request(api, "play"));
         let truncated = respond(&mock, api, &as_stream(first_request(api, "play")));
-        let endings = [whole.termination, between.termination, truncated.termination];
+        let terminations = [complete.termination, unstreamed.termination, truncated.termination];
         assert_eq!(
-            endings,
+            terminations,
             [
                 ResponseTermination::Clean,
                 ResponseTermination::Clean,
                 ResponseTermination::Truncated
             ]
         );
-        let (whole, truncated) = (events(&whole), events(&truncated));
-        assert!(!truncated.is_empty() && truncated.len() < whole.len());
-        assert_eq!(truncated, whole[..truncated.len()]);
+        let (complete, truncated) = (events(&complete), events(&truncated));
+        assert!(!truncated.is_empty() && truncated.len() < complete.len());
+        assert_eq!(truncated, complete[..truncated.len()]);
     }
 }
 
@@ -112,19 +113,19 @@ fn the_fault_header_injects_a_fault() {
                 respond_with_fault(&mock, api, "cut", stream).termination,
                 ResponseTermination::Truncated
             );
-            let stall = respond_with_fault(&mock, api, " stall ", stream);
-            assert_eq!(stall.termination, ResponseTermination::Stalled);
-            let garbage = respond_with_fault(&mock, api, "garbage", stream);
-            let bytes = match &garbage.body {
+            let stalled_response = respond_with_fault(&mock, api, " stall ", stream);
+            assert_eq!(stalled_response.termination, ResponseTermination::Stalled);
+            let garbage_response = respond_with_fault(&mock, api, "garbage", stream);
+            let bytes = match &garbage_response.body {
                 MockBody::Full(body) => body,
                 MockBody::Stream(events) => events.last().unwrap(),
             };
             assert!(String::from_utf8_lossy(bytes).contains("<html>"));
         }
-        for wrong in ["", "status=200", "status=x", "fire"] {
-            let answer = respond_with_fault(&mock, api, wrong, true);
-            assert_eq!(answer.status, 400, "{wrong}");
-            assert!(body(&answer).contains("x-longhaul-fault"), "{wrong}");
+        for invalid_fault in ["", "status=200", "status=x", "fire"] {
+            let answer = respond_with_fault(&mock, api, invalid_fault, true);
+            assert_eq!(answer.status, 400, "{invalid_fault}");
+            assert!(body(&answer).contains("x-longhaul-fault"), "{invalid_fault}");
         }
     }
 }
@@ -133,8 +134,8 @@ fn the_fault_header_injects_a_fault() {
 fn a_stream_can_end_with_an_error_event() {
     for api in APIS {
         let answer = respond_with_fault(&mock(), api, "error", true);
-        let streamed = events(&answer);
-        let last = data(streamed.last().unwrap()).unwrap();
+        let stream_events = events(&answer);
+        let last = data(stream_events.last().unwrap()).unwrap();
         let kind = match api {
             ApiKind::Messages => &last["error"]["type"],
             ApiKind::Responses => &last["code"],

@@ -52,7 +52,7 @@ impl ScriptSource for ScriptMap {
 /// Creates a mock with these faults.
 pub(crate) fn mock_with_faults(faults: FaultSettings) -> MockProvider {
     let script = |name: &str, text: &str| {
-        let script = Script::parse_yaml(name, text).map_err(|bad| bad.to_string());
+        let script = Script::parse_yaml(name, text).map_err(|error| error.to_string());
         (name.to_owned(), script.map(Arc::new))
     };
     let scripts = ScriptMap(BTreeMap::from([
@@ -139,7 +139,7 @@ pub(crate) fn first_request(api: ApiKind, model: &str) -> Value {
 
 /// Returns the request of the next turn, with the reply and its tool results.
 pub(crate) fn second_request(api: ApiKind, first: &Value, answer: &Value) -> Value {
-    let mut next = first.clone();
+    let mut request = first.clone();
     match api {
         ApiKind::Messages => {
             let blocks = answer["content"].as_array().unwrap().iter();
@@ -149,7 +149,7 @@ pub(crate) fn second_request(api: ApiKind, first: &Value, answer: &Value) -> Val
                 json!({ "type": "tool_result", "tool_use_id": id, "content": content })
             });
             let results: Vec<Value> = results.collect();
-            let messages = next["messages"].as_array_mut().unwrap();
+            let messages = request["messages"].as_array_mut().unwrap();
             messages.push(json!({ "role": "assistant", "content": answer["content"] }));
             messages.push(json!({ "role": "user", "content": results }));
         }
@@ -162,11 +162,11 @@ pub(crate) fn second_request(api: ApiKind, first: &Value, answer: &Value) -> Val
                 let output = format!("result {index}");
                 json!({ "type": "function_call_output", "call_id": id, "output": output })
             }));
-            next["input"] = items.into();
+            request["input"] = items.into();
         }
         ApiKind::Chat => {
             let message = &answer["choices"][0]["message"];
-            let messages = next["messages"].as_array_mut().unwrap();
+            let messages = request["messages"].as_array_mut().unwrap();
             messages.push(message.clone());
             let calls = message["tool_calls"].as_array().into_iter().flatten();
             messages.extend(calls.enumerate().map(|(index, call)| {
@@ -175,7 +175,7 @@ pub(crate) fn second_request(api: ApiKind, first: &Value, answer: &Value) -> Val
             }));
         }
     }
-    next
+    request
 }
 
 /// Returns the request with streaming turned on.

@@ -81,8 +81,8 @@ proptest! {
             let text = question.to_string();
             mock().respond(&incoming_request(api, text.as_bytes()))
         };
-        let whole = reply_text(api, &json_of(&send(&question)));
+        let full_text = reply_text(api, &json_of(&send(&question)));
         let stream = send(&as_stream(question));
-        prop_assert_eq!(streamed_text(api, events(&stream)), whole);
+        prop_assert_eq!(streamed_text(api, events(&stream)), full_text);
     }
 }

@@ -39,8 +39,8 @@ fn a_second_turn_reads_the_results_and_counts_what_the_script_says() {
         let mock = mock();
         let question = first_request(api, "scripted/play");
         let answer = json_of(&respond(&mock, api, &question));
-        let next = second_request(api, &question, &answer);
-        let answer = json_of(&respond(&mock, api, &next));
+        let next_request = second_request(api, &question, &answer);
+        let answer = json_of(&respond(&mock, api, &next_request));
         assert_eq!(reply_text(api, &answer), "Found: result 1");
         assert_eq!(answer["model"], "scripted/play");
         let usage = &answer["usage"];
@@ -75,27 +75,27 @@ fn a_second_turn_reads_the_results_and_counts_what_the_script_says() {
 }
 
 /// Returns the IDs of all calls in a complete reply.
-fn ids(api: ApiKind, reply: &Value) -> Vec<String> {
+fn call_ids(api: ApiKind, reply: &Value) -> Vec<String> {
     let (list, field) = match api {
         ApiKind::Messages => (&reply["content"], "id"),
         ApiKind::Responses => (&reply["output"], "call_id"),
         ApiKind::Chat => (&reply["choices"][0]["message"]["tool_calls"], "id"),
     };
-    let found = list.as_array().into_iter().flatten();
-    let found = found.filter_map(|item| item[field].as_str());
-    found.map(str::to_owned).collect()
+    let entries = list.as_array().into_iter().flatten();
+    let entries = entries.filter_map(|item| item[field].as_str());
+    entries.map(str::to_owned).collect()
 }
 
 #[test]
 fn ids_are_unique_in_a_conversation_and_the_same_the_next_time() {
     for api in APIS {
-        let play = || {
+        let play_conversation = || {
             let mock = mock();
             let mut question = first_request(api, "play");
             let mut all_ids = Vec::new();
             for _ in 0..3 {
                 let answer = json_of(&respond(&mock, api, &question));
-                all_ids.extend(ids(api, &answer));
+                all_ids.extend(call_ids(api, &answer));
                 if api == ApiKind::Responses && question["input"].is_array() {
                     let items = question["input"].as_array_mut().unwrap();
                     items.extend(answer["output"].as_array().unwrap().iter().cloned());
@@ -106,12 +106,12 @@ fn ids_are_unique_in_a_conversation_and_the_same_the_next_time() {
             }
             all_ids
         };
-        let all_ids = play();
+        let all_ids = play_conversation();
         let mut unique = all_ids.clone();
         unique.sort_unstable();
         unique.dedup();
         assert_eq!((all_ids.len(), unique.len()), (3, 3), "{api:?}: {all_ids:?}");
-        assert_eq!(play(), all_ids);
+        assert_eq!(play_conversation(), all_ids);
     }
 }
 
@@ -135,9 +135,9 @@ fn each_request_has_an_id_of_its_own() {
         (ApiKind::Responses, "x-request-id"),
         (ApiKind::Chat, "x-request-id"),
     ] {
-        let one = respond(&mock, api, &first_request(api, "play"));
-        let other = respond(&mock, api, &first_request(api, "play"));
-        assert_eq!(body(&one), body(&other));
-        assert_ne!(header(&one, name).unwrap(), header(&other, name).unwrap());
+        let first = respond(&mock, api, &first_request(api, "play"));
+        let second = respond(&mock, api, &first_request(api, "play"));
+        assert_eq!(body(&first), body(&second));
+        assert_ne!(header(&first, name).unwrap(), header(&second, name).unwrap());
     }
 }

@@ -36,7 +36,7 @@ type Validators = BTreeMap<(&'static str, &'static str), Validator>;
 
 /// Panics if a response is invalid.
 pub(crate) fn check(api: ApiKind, answer: &MockResponse) {
-    let (file, whole, event) = match api {
+    let (file, response_schema, event_schema) = match api {
         ApiKind::Messages => (SCHEMAS[0].0, "Message", "MessageStreamEvent"),
         ApiKind::Responses => (SCHEMAS[1].0, "Response", "ResponseStreamEvent"),
         ApiKind::Chat => {
@@ -47,10 +47,10 @@ pub(crate) fn check(api: ApiKind, answer: &MockResponse) {
         MockBody::Full(_) if answer.status >= 400 => {
             check_schema(file, "ErrorResponse", &harness::json_of(answer));
         }
-        MockBody::Full(_) => check_schema(file, whole, &harness::json_of(answer)),
+        MockBody::Full(_) => check_schema(file, response_schema, &harness::json_of(answer)),
         MockBody::Stream(_) => {
             let events = harness::events(answer).into_iter().filter_map(harness::data);
-            events.for_each(|data| check_schema(file, event, &data));
+            events.for_each(|data| check_schema(file, event_schema, &data));
         }
     }
 }
@@ -70,8 +70,9 @@ pub(crate) fn check_schema(file: &'static str, schema: &'static str, value: &Val
 
 #[expect(clippy::print_stdout, reason = "a test that skips checks must print a notice")]
 fn load_validators() -> Validators {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");
-    let folder = std::env::var_os("LONGHAUL_SPECS").map_or_else(|| beside.into(), PathBuf::from);
+    let default_folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");
+    let folder =
+        std::env::var_os("LONGHAUL_SPECS").map_or_else(|| default_folder.into(), PathBuf::from);
     let mut validators = Validators::new();
     for (file, schemas) in SCHEMAS {
         let Ok(text) = std::fs::read_to_string(folder.join(file)) else {
@@ -102,8 +103,8 @@ fn nullable(schema: &mut Value) {
             if fields.get("nullable") == Some(&Value::Bool(true)) {
                 fields.remove("nullable");
                 let inner = Value::Object(std::mem::take(fields));
-                let either = json!([inner, { "type": "null" }]);
-                *fields = Map::from_iter([("anyOf".to_owned(), either)]);
+                let variants = json!([inner, { "type": "null" }]);
+                *fields = Map::from_iter([("anyOf".to_owned(), variants)]);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

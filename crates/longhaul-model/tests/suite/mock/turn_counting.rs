@@ -56,33 +56,38 @@ fn messages_of_a_chat_are_counted_and_tools_are_not() {
 #[test]
 fn items_of_the_assistant_that_follow_each_other_are_one_message() {
     let user = json!({ "role": "user", "content": "x" });
-    let think = json!({ "type": "reasoning", "id": "rs_1", "summary": [] });
+    let reasoning = json!({ "type": "reasoning", "id": "rs_1", "summary": [] });
     let assistant = json!({ "type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
         "content": [{ "type": "output_text", "text": "y", "annotations": [] }] });
     let call = json!({ "type": "function_call", "call_id": "a", "name": "f", "arguments": "{}" });
-    let done =
+    let call_output =
         |text: &str| json!({ "type": "function_call_output", "call_id": "a", "output": text });
     let api = ApiKind::Responses;
     check(api, json!("x"), "Looking for x in two places.");
     check(api, json!([user]), "Looking for x in two places.");
-    check(api, json!([user, think, assistant, call, call, done("no"), done("ok")]), SECOND);
-    let foreign =
+    check(
+        api,
+        json!([user, reasoning, assistant, call, call, call_output("no"), call_output("ok")]),
+        SECOND,
+    );
+    let unknown_item =
         json!({ "type": "tool_search_call", "arguments": { "query": 5 }, "status": "completed" });
-    let shot = json!({ "type": "computer_call_output", "call_id": "c", "output": { "type": "x" } });
-    let marked = json!({ "type": "compaction_trigger" });
-    check(api, json!([user, foreign, shot, marked, assistant, user, call, user]), LAST);
+    let screenshot =
+        json!({ "type": "computer_call_output", "call_id": "c", "output": { "type": "x" } });
+    let marker = json!({ "type": "compaction_trigger" });
+    check(api, json!([user, unknown_item, screenshot, marker, assistant, user, call, user]), LAST);
     let parts = json!({ "type": "function_call_output", "call_id": "a",
         "output": [{ "type": "input_text", "text": "ok" }] });
     check(api, json!([user, call, parts]), SECOND);
-    let round = [&think, &call];
+    let round = [&reasoning, &call];
     let conversation = json!([
         user,
         round[0],
         round[1],
-        done("a"),
+        call_output("a"),
         round[0],
         round[1],
-        done("b"),
+        call_output("b"),
         assistant,
         user
     ]);

@@ -1,7 +1,7 @@
 //! Error responses of the provider and the failures they are mapped to.
 
 use super::harness::{KEY, RECORDED, answer, model};
-use crate::suite::fixtures::hello;
+use crate::suite::fixtures::hello_messages;
 use crate::suite::harness::{Server, full_response, stream_response};
 
 /// Status, error type, code, message and expected class.
@@ -99,7 +99,7 @@ const TABLE: &[Row] = &[
 
 #[tokio::test]
 async fn failures_are_classified_by_status_and_in_a_stream() {
-    let started = &RECORDED[..RECORDED.find("event: response.web_search").unwrap()];
+    let stream_start = &RECORDED[..RECORDED.find("event: response.web_search").unwrap()];
     let json = [
         ("content-type", "application/json"),
         ("x-request-id", "req_1"),
@@ -120,27 +120,27 @@ async fn failures_are_classified_by_status_and_in_a_stream() {
                 r#"{{"type":"response.failed","response":{{"status":"failed","error":{{"code":"{code}","message":"{error_text}"}},"usage":null}}}}"#
             ),
         ] {
-            plans.push(stream_response(format!("{started}data: {event}\n\n").as_bytes()));
+            plans.push(stream_response(format!("{stream_start}data: {event}\n\n").as_bytes()));
         }
     }
     let server = Server::new(plans).await;
     let model = model(&server);
     for (status, _, code, error_text, class) in TABLE {
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), *class, "{error_text}");
         assert_eq!(failure.status, Some(*status));
         assert_eq!(failure.request_id.as_deref(), Some("req_1"));
         assert!(!failure.message.contains(KEY), "{}", failure.message);
-        let begins = format!("openai answered {status} ({code}): ");
-        assert!(failure.message.starts_with(&begins), "{}", failure.message);
+        let prefix = format!("openai answered {status} ({code}): ");
+        assert!(failure.message.starts_with(&prefix), "{}", failure.message);
         assert_eq!(failure.usage, None);
         for variant in 0..4 {
-            let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+            let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
             assert_eq!(failure.class.as_str(), *class, "in the stream, {variant}: {error_text}");
             assert_eq!(failure.status, Some(200));
             assert_eq!(failure.request_id.as_deref(), Some("req_7"));
-            let begins = format!("openai failed mid-stream ({code}): ");
-            assert!(failure.message.starts_with(&begins), "{}", failure.message);
+            let prefix = format!("openai failed mid-stream ({code}): ");
+            assert!(failure.message.starts_with(&prefix), "{}", failure.message);
             let usage = failure.usage.unwrap();
             assert!(usage.estimated && usage.output_tokens > 0, "{usage:?}");
         }
@@ -179,27 +179,28 @@ async fn retry_after_is_read_from_headers() {
         RETRY_AFTER_CASES.iter().map(|(status, headers, _)| full_response(*status, headers, ""));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
-    for (status, headers, wait) in RETRY_AFTER_CASES {
-        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-        let delay = failure.retry_after.map(|wait| wait.0);
-        assert_eq!(delay, *wait, "{status} {headers:?}");
+    for (status, headers, expected_delay) in RETRY_AFTER_CASES {
+        let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
+        let delay = failure.retry_after.map(|delay| delay.0);
+        assert_eq!(delay, *expected_delay, "{status} {headers:?}");
     }
 }
 
 #[tokio::test]
 async fn a_failure_has_the_usage() {
-    let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"Oh"},"usage":{"input_tokens":50,"input_tokens_details":{"cached_tokens":20},"output_tokens":7}}}"#;
-    let mute = r#"{"type":"response.failed","response":{"status":"failed","error":null}}"#;
-    let streams =
-        [failed, mute].map(|event| stream_response(format!("data: {event}\n\n").as_bytes()));
+    let failed_event = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"Oh"},"usage":{"input_tokens":50,"input_tokens_details":{"cached_tokens":20},"output_tokens":7}}}"#;
+    let event_without_reason =
+        r#"{"type":"response.failed","response":{"status":"failed","error":null}}"#;
+    let streams = [failed_event, event_without_reason]
+        .map(|event| stream_response(format!("data: {event}\n\n").as_bytes()));
     let server = Server::new(streams.into()).await;
     let model = model(&server);
-    let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+    let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
     let usage = failure.usage.unwrap();
     let counts = (usage.input_tokens, usage.cached_tokens, usage.output_tokens);
     assert_eq!(counts, (30, 20, 7));
     assert!(usage.estimated);
-    let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+    let failure = answer(&server, &model, &hello_messages()).await.0.unwrap_err();
     assert_eq!(failure.class.as_str(), "server");
     assert_eq!(failure.message, "openai failed mid-stream: no reason given");
 }

@@ -12,7 +12,7 @@ use longhaul_model::responses;
 use longhaul_model::settings::{ModelSettings, SettingsError};
 
 use super::spec;
-use crate::suite::fixtures::{ask, limits};
+use crate::suite::fixtures::{limits, model_request};
 use crate::suite::harness::{FixedClock, Server, TextSink};
 
 pub(crate) const KEY: &str = "sk-proj-very-secret-0123456789";
@@ -60,7 +60,7 @@ pub(crate) async fn answer(
     messages: &[Arc<Message>],
 ) -> (Result<ModelResponse, Failure>, String) {
     let sink = TextSink::default();
-    let response = model.generate(&ask(messages), &sink).await;
+    let response = model.generate(&model_request(messages), &sink).await;
     for request in server.requests() {
         spec::check(&request.body);
         spec::check_pairs(&request.body);

@@ -14,7 +14,8 @@ use longhaul_model::settings::ModelSettings;
 use super::harness::{API, KEY, RECORDED, answer, model, model_with, settings};
 use super::spec;
 use crate::suite::fixtures::{
-    ask, assistant, call, hello, limits, lines, pretty, result, results, text, thinking_block, user,
+    assistant, call, hello_messages, limits, lines, model_request, pretty, result, results, text,
+    thinking_block, user,
 };
 use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 
@@ -37,7 +38,7 @@ pub(super) async fn sent_input(messages: &[Arc<Message>]) -> String {
 #[tokio::test]
 async fn the_first_request_is_encoded() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    answer(&server, &model(&server), &hello()).await.0.unwrap();
+    answer(&server, &model(&server), &hello_messages()).await.0.unwrap();
     let request = server.requests().remove(0);
     assert!(request.head.starts_with("POST /v1/responses HTTP/1.1\r\n"));
     for header in [
@@ -55,7 +56,7 @@ async fn a_base_url_without_a_version_gets_one() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     let http = HttpClient::new(&server.base_url(), limits()).unwrap();
     let model = responses::new_model(http, settings(), Arc::new(FixedClock)).unwrap();
-    answer(&server, &model, &hello()).await.0.unwrap();
+    answer(&server, &model, &hello_messages()).await.0.unwrap();
     assert!(server.requests()[0].head.starts_with("POST /v1/responses "));
 }
 
@@ -66,7 +67,7 @@ async fn absent_fields_are_omitted_and_max_tokens_has_a_minimum() {
         system: StoredText::new_inline("  "),
         tools: StoredText::new_inline("[]"),
         max_tokens: 1,
-        ..ask(&hello())
+        ..model_request(&hello_messages())
     };
     let response = model(&server).generate(&question, &TextSink::default()).await;
     assert!(response.is_ok(), "{}", lines(&response));
@@ -109,7 +110,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
 #[tokio::test]
 async fn only_configured_settings_are_sent_and_none_twice() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); FIELDS.len()]).await;
-    let with = |model: &str, fields: &str| {
+    let model_with_fields = |model: &str, fields: &str| {
         let settings = ModelSettings {
             model: model.to_owned(),
             fields: Some(RawJson::parse(fields).unwrap()),
@@ -117,7 +118,7 @@ async fn only_configured_settings_are_sent_and_none_twice() {
         };
         model_with(&server, settings)
     };
-    for bad in [
+    for invalid_fields in [
         r#"{"model":"x"}"#,
         r#"{"stream":false}"#,
         r#"{"store":true}"#,
@@ -130,38 +131,38 @@ async fn only_configured_settings_are_sent_and_none_twice() {
         r#"{"top_p":1,"top_p":1}"#,
         "[]",
     ] {
-        assert!(with("gpt-5.5", bad).is_err(), "{bad}");
+        assert!(model_with_fields("gpt-5.5", invalid_fields).is_err(), "{invalid_fields}");
     }
     for (name, fields, expected) in FIELDS {
-        let model = with(name, fields).unwrap();
-        answer(&server, &model, &hello()).await.0.unwrap();
+        let model = model_with_fields(name, fields).unwrap();
+        answer(&server, &model, &hello_messages()).await.0.unwrap();
         let body = server.requests().pop().unwrap().body;
         let (_, rest) = body.split_once(r#""store":false"#).unwrap();
-        let (set, _) = rest.split_once(r#""instructions""#).unwrap();
-        assert_eq!(set, *expected, "{name} {fields}");
+        let (settings_text, _) = rest.split_once(r#""instructions""#).unwrap();
+        assert_eq!(settings_text, *expected, "{name} {fields}");
     }
 }
 
 #[tokio::test]
 async fn calls_results_and_reasoning_are_encoded() {
-    let raw = |text: &str| RawJson::parse(text).unwrap();
+    let parse_raw = |text: &str| RawJson::parse(text).unwrap();
     let messages = [
         user("Read both."),
         assistant(
             API,
             vec![
-                Block::Other(raw(
+                Block::Other(parse_raw(
                     r#"{"type":"web_search_call","id":"ws_1","status":"completed",  "action":{"type":"search","query":"q"}}"#,
                 )),
                 Block::Text(TextBlock {
                     text: "I do.".into(),
-                    extra: Some(raw(
+                    extra: Some(parse_raw(
                         r#"{"message":{"id":"msg_1","status":"completed","role":"assistant","phase":"commentary"},"part":{"type":"output_text","annotations":[],"logprobs":[]}}"#,
                     )),
                 }),
                 Block::Text(TextBlock {
                     text: "Or not.".into(),
-                    extra: Some(raw(r#"{"part":{"type":"refusal"}}"#)),
+                    extra: Some(parse_raw(r#"{"part":{"type":"refusal"}}"#)),
                 }),
                 // Text without a message item.
                 text("Well."),
@@ -186,15 +187,15 @@ async fn calls_results_and_reasoning_are_encoded() {
 
 #[tokio::test]
 async fn error_results_are_marked_once() {
-    let failed =
+    let failed_result =
         |index, id: &str, text: &str| ToolResult { is_error: true, ..result(index, id, text) };
     let messages = [
         user("Go."),
         assistant(API, ["a", "b", "c"].map(|id| call(id, "clock", "{}")).into()),
         results(vec![
-            failed(1, "a", "no such file"),
-            failed(2, "b", "Error: no such file"),
-            failed(3, "c", " "),
+            failed_result(1, "a", "no such file"),
+            failed_result(2, "b", "Error: no such file"),
+            failed_result(3, "c", " "),
         ]),
     ];
     let input = sent_input(&messages).await;
@@ -216,29 +217,30 @@ impl ImageSource for SingleImage {
 #[tokio::test]
 async fn images_are_sent_or_described() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let known = BlobRef::for_content(b"\x89PNG");
+    let known_blob = BlobRef::for_content(b"\x89PNG");
     let picture =
         |media: &str, blob: BlobRef| Part::Image(ImageRef { media_type: media.into(), blob });
-    let shown = picture("image/png", known);
-    let gone = picture("image/png", BlobRef::for_content(b"gone"));
+    let known_image = picture("image/png", known_blob);
+    let missing_image = picture("image/png", BlobRef::for_content(b"gone"));
     let messages = [
         Arc::new(Message::User(vec![
             Part::Text("Look:".into()),
-            shown.clone(),
-            gone.clone(),
-            picture("image/tiff", known),
+            known_image.clone(),
+            missing_image.clone(),
+            picture("image/tiff", known_blob),
         ])),
         assistant(API, ["t", "u", "v"].map(|id| call(id, "read_file", r#"{"path":"p"}"#)).into()),
         results(vec![
             ToolResult {
-                content: vec![Part::Text("This:".into()), shown.clone()],
+                content: vec![Part::Text("This:".into()), known_image.clone()],
                 ..result(1, "t", "")
             },
-            ToolResult { content: vec![gone], ..result(2, "u", "") },
-            ToolResult { content: vec![shown], is_error: true, ..result(3, "v", "") },
+            ToolResult { content: vec![missing_image], ..result(2, "u", "") },
+            ToolResult { content: vec![known_image], is_error: true, ..result(3, "v", "") },
         ]),
     ];
-    let settings = ModelSettings { image_source: Some(Arc::new(SingleImage(known))), ..settings() };
+    let settings =
+        ModelSettings { image_source: Some(Arc::new(SingleImage(known_blob))), ..settings() };
     let model = model_with(&server, settings).unwrap();
     answer(&server, &model, &messages).await.0.unwrap();
     let body: serde_json::Value = serde_json::from_str(&server.requests()[0].body).unwrap();
@@ -247,12 +249,12 @@ async fn images_are_sent_or_described() {
 
 #[tokio::test]
 async fn a_reasoning_item_is_never_sent_alone() {
-    let sealed = |id: &str| {
+    let encrypted_reasoning = |id: &str| {
         let item =
             format!(r#"{{"type":"reasoning","id":"{id}","summary":[],"encrypted_content":"x"}}"#);
         thinking(&item)
     };
-    let owned = |id: &str| {
+    let call_with_id = |id: &str| {
         let mut block = call("c", "clock", "{}");
         if let Block::ToolCall(call) = &mut block {
             call.extra = Some(RawJson::parse(format!(r#"{{"id":"{id}"}}"#)).unwrap());
@@ -263,22 +265,33 @@ async fn a_reasoning_item_is_never_sent_alone() {
         text: "".into(),
         extra: Some(RawJson::parse(r#"{"message":{"id":"msg_1"}}"#).unwrap()),
     });
-    let unsealed = r#"{"type":"reasoning","id":"rs_0","summary":[],"encrypted_content":null}"#;
+    let reasoning_without_content =
+        r#"{"type":"reasoning","id":"rs_0","summary":[],"encrypted_content":null}"#;
     let reasoning_text = r#"{"type":"reasoning","id":"rs_0","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}"#;
     let cases = [
-        ("reasoning followed by nothing", vec![sealed("rs_1")]),
+        ("reasoning followed by nothing", vec![encrypted_reasoning("rs_1")]),
         (
             "reasoning followed by an empty message",
-            vec![sealed("rs_1"), empty.clone(), owned("fc_1")],
+            vec![encrypted_reasoning("rs_1"), empty.clone(), call_with_id("fc_1")],
         ),
-        ("two reasoning items", vec![sealed("rs_1"), sealed("rs_2"), owned("fc_1")]),
-        ("reasoning without encrypted content", vec![thinking(unsealed), owned("fc_1")]),
+        (
+            "two reasoning items",
+            vec![encrypted_reasoning("rs_1"), encrypted_reasoning("rs_2"), call_with_id("fc_1")],
+        ),
+        (
+            "reasoning without encrypted content",
+            vec![thinking(reasoning_without_content), call_with_id("fc_1")],
+        ),
         (
             "reasoning without and then with encrypted content",
-            vec![thinking(unsealed), sealed("rs_1"), owned("fc_1")],
+            vec![
+                thinking(reasoning_without_content),
+                encrypted_reasoning("rs_1"),
+                call_with_id("fc_1"),
+            ],
         ),
-        ("reasoning as plain text", vec![thinking(reasoning_text), owned("fc_1")]),
-        ("reasoning without an item", vec![thinking_block(None), owned("fc_1")]),
+        ("reasoning as plain text", vec![thinking(reasoning_text), call_with_id("fc_1")]),
+        ("reasoning without an item", vec![thinking_block(None), call_with_id("fc_1")]),
     ];
     let mut all = String::new();
     for (name, blocks) in cases {
@@ -289,9 +302,9 @@ async fn a_reasoning_item_is_never_sent_alone() {
 }
 
 fn thinking(item: &str) -> Block {
-    let Block::Thinking(mut thought) = thinking_block(None) else { unreachable!() };
-    thought.extra = Some(RawJson::parse(item).unwrap());
-    Block::Thinking(thought)
+    let Block::Thinking(mut block) = thinking_block(None) else { unreachable!() };
+    block.extra = Some(RawJson::parse(item).unwrap());
+    Block::Thinking(block)
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ pub(crate) fn check_pairs(body: &str) {
     };
     let calls = ids("function_call");
     assert_eq!(calls, ids("function_call_output"), "{body:#}");
-    assert!(calls.windows(2).all(|two| two[0] != two[1]), "{calls:?}");
+    assert!(calls.windows(2).all(|pair| pair[0] != pair[1]), "{calls:?}");
     assert!(calls.iter().all(|id| (1..=64).contains(&id.len())));
     for (index, item) in items.iter().enumerate() {
         if item["type"] == "reasoning" {
@@ -47,14 +47,14 @@ pub(crate) fn check_pairs(body: &str) {
 
 #[test]
 fn the_spec_validator_rejects_an_invalid_request() {
-    let right = json!({"model": "m", "input": [{"role": "user", "content": "Hi"}]});
-    assert_ne!(validator().is_valid(&right), Some(false));
-    for bad in [
+    let valid_request = json!({"model": "m", "input": [{"role": "user", "content": "Hi"}]});
+    assert_ne!(validator().is_valid(&valid_request), Some(false));
+    for invalid_request in [
         json!({"model": "m", "input": 5}),
         json!({"model": "m", "max_output_tokens": 15, "input": []}),
         json!({"model": "m", "input": [{"role": "user", "content": 5}]}),
         json!({"model": "m", "input": [{"type": "function_call", "call_id": "c", "name": "n", "arguments": {}}]}),
     ] {
-        assert_ne!(validator().is_valid(&bad), Some(true), "{bad}");
+        assert_ne!(validator().is_valid(&invalid_request), Some(true), "{invalid_request}");
     }
 }

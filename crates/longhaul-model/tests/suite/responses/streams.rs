@@ -6,8 +6,8 @@ use longhaul_core::message::Message;
 use serde_json::json;
 
 use super::harness::{RECORDED, answer, model};
-use crate::suite::chunking::{SHORT_STREAMS, corrupted, split_everywhere};
-use crate::suite::fixtures::{ask, hello, lines};
+use crate::suite::chunking::{SHORT_STREAMS, corrupted_stream, split_everywhere};
+use crate::suite::fixtures::{hello_messages, lines, model_request};
 use crate::suite::harness::{Server, TextSink, full_response, stream_response};
 
 #[tokio::test]
@@ -16,14 +16,14 @@ async fn a_stream_decodes_the_same_however_it_is_chunked() {
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
-    let (first, streamed_text) = answer(&server, &model, &hello()).await;
+    let (first, streamed_text) = answer(&server, &model, &hello_messages()).await;
     insta::assert_snapshot!("recorded", lines(&first));
     assert_eq!(streamed_text, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
         let sink = TextSink::default();
-        let again = model.generate(&ask(&hello()), &sink).await;
-        assert_eq!(again.unwrap(), first, "round {round}");
+        let response = model.generate(&model_request(&hello_messages()), &sink).await;
+        assert_eq!(response.unwrap(), first, "round {round}");
         assert_eq!(sink.text(), streamed_text, "round {round}");
     }
 }
@@ -32,14 +32,16 @@ async fn a_stream_decodes_the_same_however_it_is_chunked() {
 async fn a_truncated_stream_is_never_a_partial_reply() {
     let bytes = RECORDED.as_bytes();
     // The last event is complete without the blank line after it.
-    let whole = RECORDED.trim_end().len();
-    let lengths: Vec<usize> = (0..whole).step_by(31).chain(whole - 9..=bytes.len()).collect();
+    let complete_length = RECORDED.trim_end().len();
+    let lengths: Vec<usize> =
+        (0..complete_length).step_by(31).chain(complete_length - 9..=bytes.len()).collect();
     let plans = lengths.iter().map(|length| stream_response(&bytes[..*length]));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     for length in lengths {
-        let response = model.generate(&ask(&hello()), &TextSink::default()).await;
-        if length >= whole {
+        let response =
+            model.generate(&model_request(&hello_messages()), &TextSink::default()).await;
+        if length >= complete_length {
             assert_eq!(response.unwrap().reply.blocks.len(), 6, "{length}");
             continue;
         }
@@ -53,7 +55,7 @@ async fn a_truncated_stream_is_never_a_partial_reply() {
 
 #[tokio::test]
 async fn streams_with_missing_events_are_decoded() {
-    let mut bare = String::new();
+    let mut data_lines = String::new();
     let mut deltas_only = String::new();
     for event in RECORDED.split("\n\n").filter(|event| !event.is_empty()) {
         let (name, data) = event.split_once("\ndata: ").unwrap();
@@ -62,7 +64,7 @@ async fn streams_with_missing_events_are_decoded() {
         for name in ["output_index", "sequence_number", "content_index"] {
             fields.remove(name);
         }
-        bare.push_str(&format!("data: {}\n\n", json!(fields)));
+        data_lines.push_str(&format!("data: {}\n\n", json!(fields)));
         let kind = fields.remove("type").unwrap();
         // Parallel calls can only be told apart by their item ID.
         if kind != "response.function_call_arguments.delta" {
@@ -72,23 +74,23 @@ async fn streams_with_missing_events_are_decoded() {
             deltas_only.push_str(&format!("{name}\ndata: {}\n\n", json!(fields)));
         }
     }
-    let done = format!("{RECORDED}data: [DONE]\n\n");
-    let twice = RECORDED.to_owned() + &RECORDED[RECORDED.rfind("event: ").unwrap()..];
+    let with_done_marker = format!("{RECORDED}data: [DONE]\n\n");
+    let two_ends = RECORDED.to_owned() + &RECORDED[RECORDED.rfind("event: ").unwrap()..];
     let (_, only_end) = RECORDED.split_at(RECORDED.rfind("event: ").unwrap());
-    let streams = [RECORDED, &bare, &deltas_only, &done, &twice, only_end];
+    let streams = [RECORDED, &data_lines, &deltas_only, &with_done_marker, &two_ends, only_end];
     let plans = streams.iter().map(|stream| stream_response(stream.as_bytes()));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
-    let (first, first_text) = answer(&server, &model, &hello()).await;
+    let (first, first_text) = answer(&server, &model, &hello_messages()).await;
     for stream in &streams[1..] {
-        let (again, streamed_text) = answer(&server, &model, &hello()).await;
-        let (first, again) = (first.as_ref().unwrap(), again.unwrap());
+        let (response, streamed_text) = answer(&server, &model, &hello_messages()).await;
+        let (first, response) = (first.as_ref().unwrap(), response.unwrap());
         // The original format of numbers is lost in this test.
         let values = |message: &Message| serde_json::to_value(message).unwrap();
-        let (one, other) =
-            (Message::Assistant(Arc::clone(&first.reply)), Message::Assistant(again.reply));
-        assert_eq!(values(&one), values(&other), "{stream}");
-        assert_eq!((again.stop, again.usage), (first.stop.clone(), first.usage));
+        let (first_message, second_message) =
+            (Message::Assistant(Arc::clone(&first.reply)), Message::Assistant(response.reply));
+        assert_eq!(values(&first_message), values(&second_message), "{stream}");
+        assert_eq!((response.stop, response.usage), (first.stop.clone(), first.usage));
         assert_eq!(streamed_text, first_text, "{stream}");
     }
 }
@@ -119,49 +121,51 @@ fn complete_call(fields: &str) -> String {
 /// Name of a case and the events of its stream.
 type StreamCase = (&'static str, Vec<String>);
 
-fn owned(cases: Vec<(&'static str, Vec<&str>)>) -> Vec<StreamCase> {
-    let owned = |events: Vec<&str>| events.into_iter().map(str::to_owned).collect();
-    cases.into_iter().map(|(name, events)| (name, owned(events))).collect()
+fn owned_cases(cases: Vec<(&'static str, Vec<&str>)>) -> Vec<StreamCase> {
+    let to_owned_events = |events: Vec<&str>| events.into_iter().map(str::to_owned).collect();
+    cases.into_iter().map(|(name, events)| (name, to_owned_events(events))).collect()
 }
 
 /// Nonstandard streams that still contain a reply.
 fn nonstandard_cases() -> Vec<StreamCase> {
     let refusal = r#"{"type":"response.refusal.delta","item_id":"msg_1","delta":"No."}"#;
-    let whole = r#"{"type":"response.output_item.done","item":{"type":"message","id":"msg_9","role":"assistant","content":[{"type":"output_text","text":"Hi"},{"type":"sound","data":"x"}]}}"#;
-    let again = whole.replace("Hi", "Ho");
-    let flat = r#"{"type":"response.output_item.done","item":{"type":"message","content":"Hi"}}"#;
+    let message_item = r#"{"type":"response.output_item.done","item":{"type":"message","id":"msg_9","role":"assistant","content":[{"type":"output_text","text":"Hi"},{"type":"sound","data":"x"}]}}"#;
+    let changed_item = message_item.replace("Hi", "Ho");
+    let string_message =
+        r#"{"type":"response.output_item.done","item":{"type":"message","content":"Hi"}}"#;
     let empty = r#"{"type":"response.output_item.done","item":{"type":"message","id":"msg_1","content":[]}}"#;
-    let strange = r#"{"type":"response.output_item.done","item":{"type":"message","content":7}}"#;
-    let nameless = r#"{"type":"response.output_item.done","item":{"n": 1.50}}"#;
-    let thought = r#"{"type":"response.reasoning_text.delta","item_id":"rs_1","output_index":5,"delta":"Hm"}"#;
-    let other = HI.replace("Hi", "Ho");
-    let mut odd = owned(vec![
+    let number_message =
+        r#"{"type":"response.output_item.done","item":{"type":"message","content":7}}"#;
+    let untyped_item = r#"{"type":"response.output_item.done","item":{"n": 1.50}}"#;
+    let reasoning_delta = r#"{"type":"response.reasoning_text.delta","item_id":"rs_1","output_index":5,"delta":"Hm"}"#;
+    let other_text = HI.replace("Hi", "Ho");
+    let mut cases = owned_cases(vec![
         ("fragments without the end of the item", vec![ITEM, HI, HI_ALL]),
         ("text without a start event", vec![HI, HI_ALL]),
         ("text before its start event", vec![HI, ITEM, HI_ALL]),
         ("only the full text", vec![ITEM, HI_ALL]),
-        ("a different full text", vec![ITEM, &other, HI_ALL]),
+        ("a different full text", vec![ITEM, &other_text, HI_ALL]),
         ("a refusal", vec![ITEM, refusal]),
-        ("a complete message with an unknown part", vec![whole]),
-        ("the same item twice", vec![whole, whole]),
-        ("the same id twice", vec![whole, &again]),
-        ("a message that is a string", vec![flat]),
+        ("a complete message with an unknown part", vec![message_item]),
+        ("the same item twice", vec![message_item, message_item]),
+        ("the same id twice", vec![message_item, &changed_item]),
+        ("a message that is a string", vec![string_message]),
         ("a message without parts", vec![empty]),
-        ("a message of an unknown format", vec![strange]),
-        ("an item without a type", vec![nameless]),
-        ("reasoning without a start event", vec![thought, HI]),
+        ("a message of an unknown format", vec![number_message]),
+        ("an item without a type", vec![untyped_item]),
+        ("reasoning without a start event", vec![reasoning_delta, HI]),
         ("[DONE] and irrelevant events", vec![ITEM, HI, "[DONE]", r#"{"type":"hm"}"#, "{}"]),
         ("an empty reply", vec![]),
     ]);
-    odd.push((
+    cases.push((
         "arguments that are not valid JSON",
         vec![CALL.to_owned(), arguments("{\"a\": "), arguments("oops")],
     ));
-    odd.push((
+    cases.push((
         "arguments before their call",
         vec![arguments("{\"a\":"), CALL.to_owned(), arguments("1}")],
     ));
-    odd.push(("a call without arguments", vec![CALL.to_owned()]));
+    cases.push(("a call without arguments", vec![CALL.to_owned()]));
     for (name, fields) in [
         ("a call without an id", r#","arguments":"{}""#),
         ("arguments with whitespace", r#","call_id":"c","arguments":" {}\n""#),
@@ -170,18 +174,18 @@ fn nonstandard_cases() -> Vec<StreamCase> {
         ("duplicate fields", r#","call_id":"c","call_id":"d","arguments":"{}","arguments":"[]""#),
         ("an id that is a number", r#","call_id":7,"arguments":"{}""#),
     ] {
-        odd.push((name, vec![complete_call(fields)]));
+        cases.push((name, vec![complete_call(fields)]));
     }
-    let twin = complete_call(r#","call_id":"c","arguments":"{}""#);
-    odd.push(("two calls with the same id", vec![twin.clone(), twin]));
-    odd
+    let call_event = complete_call(r#","call_id":"c","arguments":"{}""#);
+    cases.push(("two calls with the same id", vec![call_event.clone(), call_event]));
+    cases
 }
 
 /// Malformed streams.
 fn malformed_cases() -> Vec<StreamCase> {
     let bad_index = ITEM.replace(r#""output_index":0"#, r#""output_index":"0""#);
     let bad_text = HI.replace(r#""Hi""#, "5");
-    owned(vec![
+    owned_cases(vec![
         ("arguments without a call", vec![ITEM, HI, &arguments("{}")]),
         ("not JSON", vec!["oops"]),
         ("a list", vec!["[1]"]),
@@ -195,22 +199,22 @@ fn malformed_cases() -> Vec<StreamCase> {
 
 /// Complete streams with start and end events, and some without them.
 fn all_streams() -> Vec<(&'static str, String)> {
-    let whole = |inner: Vec<String>| {
+    let complete_stream = |inner: Vec<String>| {
         let inner: Vec<&str> = inner.iter().map(|event| &**event).collect();
         events(&[&[START], &inner[..], &[STOP]].concat())
     };
-    let odd = nonstandard_cases().into_iter().chain(malformed_cases());
-    let mut streams: Vec<_> = odd.map(|(name, inner)| (name, whole(inner))).collect();
+    let cases = nonstandard_cases().into_iter().chain(malformed_cases());
+    let mut streams: Vec<_> = cases.map(|(name, inner)| (name, complete_stream(inner))).collect();
     let bad_usage = STOP.replace(":3,", ":\"3\",");
     let no_response = r#"{"type":"response.completed"}"#;
-    let more = r#"{"type":"response.completed","response":{"output":[{"type":"message","id":"msg_1","content":[{"type":"output_text","text":"Hi you"}]},{"type":"function_call","call_id":"c","name":"clock","arguments":"{}"}]}}"#;
-    let much = r#"{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":18446744073709551615,"input_tokens_details":{"cached_tokens":18446744073709551615,"cache_write_tokens":9}}}}"#;
+    let items_at_end = r#"{"type":"response.completed","response":{"output":[{"type":"message","id":"msg_1","content":[{"type":"output_text","text":"Hi you"}]},{"type":"function_call","call_id":"c","name":"clock","arguments":"{}"}]}}"#;
+    let huge_usage = r#"{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":18446744073709551615,"input_tokens_details":{"cached_tokens":18446744073709551615,"cache_write_tokens":9}}}}"#;
     let bad_model = START.replace(r#""m""#, "5");
     streams.extend([
         ("usage of wrong types", events(&[ITEM, HI, &bad_usage])),
-        ("usage out of range", events(&[ITEM, HI, much])),
+        ("usage out of range", events(&[ITEM, HI, huge_usage])),
         ("a final event without a response", events(&[ITEM, HI, no_response])),
-        ("items only in the final event", events(&[START, ITEM, HI, more])),
+        ("items only in the final event", events(&[START, ITEM, HI, items_at_end])),
         (
             "a final event of a wrong type",
             events(&[ITEM, &STOP.replace(r#"{"status""#, r#"5,"x":{"status""#)]),
@@ -231,7 +235,7 @@ async fn nonstandard_streams_are_decoded() {
     let mut all = String::new();
     let mut replies = Vec::new();
     for (name, _) in &cases {
-        let (response, streamed_text) = answer(&server, &model, &hello()).await;
+        let (response, streamed_text) = answer(&server, &model, &hello_messages()).await;
         let lines = lines(&response);
         all.push_str(&format!("## {name}\n{lines}\nstreamed {streamed_text:?}\n\n"));
         replies.extend(response.map(|response| response.reply));
@@ -241,8 +245,8 @@ async fn nonstandard_streams_are_decoded() {
     let mut sent = String::new();
     for reply in replies {
         let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-        let messages = [hello(), vec![Arc::new(Message::Assistant(reply))]].concat();
-        let question = ask(&messages);
+        let messages = [hello_messages(), vec![Arc::new(Message::Assistant(reply))]].concat();
+        let question = model_request(&messages);
         let model = super::harness::model(&server);
         model.generate(&question, &TextSink::default()).await.unwrap();
         let body = &server.requests()[0].body;
@@ -256,22 +260,22 @@ async fn nonstandard_streams_are_decoded() {
 
 #[tokio::test]
 async fn arguments_may_be_huge() {
-    let huge = format!(r#"{{"a":"{}"}}"#, "é".repeat(1024 * 1024));
-    let stream = events(&[START, CALL, &arguments(&huge), STOP]);
+    let huge_input = format!(r#"{{"a":"{}"}}"#, "é".repeat(1024 * 1024));
+    let stream = events(&[START, CALL, &arguments(&huge_input), STOP]);
     let server = Server::new(vec![stream_response(stream.as_bytes())]).await;
-    let response = answer(&server, &model(&server), &hello()).await.0.unwrap();
-    assert_eq!(response.reply.tool_calls().next().unwrap().input.as_str(), huge);
+    let response = answer(&server, &model(&server), &hello_messages()).await.0.unwrap();
+    assert_eq!(response.reply.tool_calls().next().unwrap().input.as_str(), huge_input);
 }
 
 #[tokio::test]
 async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
     let rounds = 800;
-    let plans = (0..rounds).map(|round| stream_response(&corrupted(RECORDED, round)));
+    let plans = (0..rounds).map(|round| stream_response(&corrupted_stream(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let (mut reply_count, mut replies) = (0, Vec::new());
     for round in 0..rounds {
-        match model.generate(&ask(&hello()), &TextSink::default()).await {
+        match model.generate(&model_request(&hello_messages()), &TextSink::default()).await {
             Ok(response) => {
                 reply_count += 1;
                 if !replies.contains(&response.reply) {
@@ -286,9 +290,9 @@ async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
         Server::new(vec![stream_response(SHORT_STREAMS[2].0.as_bytes()); replies.len()]).await;
     let model = super::harness::model(&server);
     for reply in replies {
-        let mut messages = hello();
+        let mut messages = hello_messages();
         messages.push(Arc::new(Message::Assistant(reply)));
-        let question = ask(&messages);
+        let question = model_request(&messages);
         model.generate(&question, &TextSink::default()).await.unwrap();
     }
     for request in server.requests() {
@@ -298,7 +302,7 @@ async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
 
 #[tokio::test]
 async fn every_stop_reason_is_mapped() {
-    let ends = [
+    let end_statuses = [
         r#"completed","response":{"status":"completed"}"#,
         r#"completed","response":{"status":"in_progress"}"#,
         r#"completed","response":{"status":"brand_new"}"#,
@@ -311,22 +315,22 @@ async fn every_stop_reason_is_mapped() {
     let end = |end: &str| format!(r#"{{"type":"response.{end}}}"#);
     let refusal = r#"{"type":"response.refusal.done","item_id":"msg_1","refusal":"No."}"#;
     let mut plans = Vec::new();
-    for one in ends {
+    for status in end_statuses {
         for inner in [[ITEM, HI], [ITEM, CALL], [ITEM, refusal]] {
-            let stream = events(&[inner[0], inner[1], &end(one)]);
+            let stream = events(&[inner[0], inner[1], &end(status)]);
             plans.push(stream_response(stream.as_bytes()));
         }
     }
     let server = Server::new(plans).await;
     let model = model(&server);
     let mut all = String::new();
-    for one in ends {
+    for status in end_statuses {
         let mut stops = Vec::new();
         for _ in 0..3 {
-            stops.push(answer(&server, &model, &hello()).await.0.unwrap().stop);
+            stops.push(answer(&server, &model, &hello_messages()).await.0.unwrap().stop);
         }
         all.push_str(&format!(
-            "{one}: {:?}, with a call {:?}, with a refusal {:?}\n",
+            "{status}: {:?}, with a call {:?}, with a refusal {:?}\n",
             stops[0], stops[1], stops[2]
         ));
     }
@@ -335,11 +339,11 @@ async fn every_stop_reason_is_mapped() {
 
 #[tokio::test]
 async fn a_response_without_streaming_is_decoded() {
-    let whole = r#"{"object":"response","status":"completed","error":null,"model":"m1","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hi","annotations":[]}]},{"type":"function_call","call_id":"c","name":"clock","arguments":"{\"a\": 1.0}"}],"usage":{"input_tokens":4,"output_tokens":2}}"#;
+    let complete_body = r#"{"object":"response","status":"completed","error":null,"model":"m1","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hi","annotations":[]}]},{"type":"function_call","call_id":"c","name":"clock","arguments":"{\"a\": 1.0}"}],"usage":{"input_tokens":4,"output_tokens":2}}"#;
     let json = [("content-type", "application/json; charset=utf-8")];
     let html = [("content-type", "text/html")];
     let bodies = [
-        whole,
+        complete_body,
         r#"{"status":"failed","error":{"code":"rate_limit_exceeded","message":"Slow down"},"output":[]}"#,
         r#"{"status":"failed","error":null,"output":[]}"#,
         r#"{"error":{"message":"Bad key","type":"invalid_request_error","code":"invalid_api_key"}}"#,
@@ -357,8 +361,8 @@ async fn a_response_without_streaming_is_decoded() {
     let model = model(&server);
     let mut all = String::new();
     for _ in 0..rounds {
-        let (answered, streamed) = answer(&server, &model, &hello()).await;
-        all.push_str(&format!("{}\nstreamed {streamed:?}\n\n", lines(&answered)));
+        let (response, streamed) = answer(&server, &model, &hello_messages()).await;
+        all.push_str(&format!("{}\nstreamed {streamed:?}\n\n", lines(&response)));
     }
     insta::assert_snapshot!("whole", all);
 }

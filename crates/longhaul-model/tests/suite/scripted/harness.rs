@@ -46,7 +46,7 @@ pub(crate) fn model(script: &str) -> ScriptedModel {
 }
 
 /// Returns the request of a turn with these messages.
-pub(crate) fn ask(turn: u32, attempt: u32, messages: Vec<Message>) -> ModelRequest {
+pub(crate) fn model_request(turn: u32, attempt: u32, messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         run: RunId::from_bytes([7; 16]),
         turn,

@@ -4,7 +4,7 @@ use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script};
 
 use super::harness::TIDY;
 
-fn message(text: &str) -> String {
+fn parse_message(text: &str) -> String {
     match Script::parse_yaml("s.yaml", text) {
         Ok(script) => format!("fine: {script:?}"),
         Err(error) => error.to_string(),
@@ -114,25 +114,25 @@ const MISTAKES: &[(&str, &str)] = &[
 #[test]
 fn a_script_error_has_its_position_and_a_hint() {
     for (text, expected) in MISTAKES {
-        assert_eq!(message(text), *expected, "{text}");
+        assert_eq!(parse_message(text), *expected, "{text}");
     }
 }
 
 #[test]
 fn a_script_of_more_than_a_mebibyte_is_not_read() {
     let text = format!("replies: [{{ text: '{}' }}]", "a".repeat(SCRIPT_BYTES_MAX));
-    assert_eq!(message(&text), "s.yaml: the script is larger than 1048576 bytes");
+    assert_eq!(parse_message(&text), "s.yaml: the script is larger than 1048576 bytes");
 }
 
 #[test]
 fn a_deep_script_is_refused_before_it_fills_the_stack() {
-    let nested = |depth: usize| {
+    let parse_nested = |depth: usize| {
         let (open, close) = ("[".repeat(depth), "]".repeat(depth));
-        message(&format!("replies: [{{ tools: [{{ name: x, input: {open}{close} }}] }}]"))
+        parse_message(&format!("replies: [{{ tools: [{{ name: x, input: {open}{close} }}] }}]"))
     };
-    assert!(nested(25).starts_with("fine"), "{}", nested(25));
+    assert!(parse_nested(25).starts_with("fine"), "{}", parse_nested(25));
     for depth in [33, 65, 100, 1_000, 200_000] {
-        assert!(nested(depth).starts_with("s.yaml:1:"), "{}", nested(depth));
+        assert!(parse_nested(depth).starts_with("s.yaml:1:"), "{}", parse_nested(depth));
     }
 }
 
@@ -140,7 +140,7 @@ fn a_deep_script_is_refused_before_it_fills_the_stack() {
 fn a_deep_template_is_refused_before_it_fills_the_stack() {
     for depth in [100, 1_000, 100_000] {
         let text = format!("{{{{ {}1{} }}}}", "(".repeat(depth), ")".repeat(depth));
-        let error = message(&format!("replies: [{{ text: '{text}' }}]"));
+        let error = parse_message(&format!("replies: [{{ text: '{text}' }}]"));
         assert!(error.contains("invalid template: ") || depth == 100, "{error}");
     }
 }
@@ -153,8 +153,8 @@ fn an_unreadable_script_file_says_why() {
         Ok(script) => format!("{} replies", script.reply_count()),
         Err(error) => error.to_string().replace(&path.display().to_string(), "s.yaml"),
     };
-    let missing = load_summary();
-    assert!(missing.starts_with("s.yaml: the script can't be read: "), "{missing}");
+    let missing_summary = load_summary();
+    assert!(missing_summary.starts_with("s.yaml: the script can't be read: "), "{missing_summary}");
     let table: &[(&[u8], &str)] = &[
         (TIDY.as_bytes(), "4 replies"),
         (b"replies:\n  - text: \xff", "s.yaml: the script is not UTF-8"),
@@ -171,12 +171,12 @@ fn an_unreadable_script_file_says_why() {
 fn yaml_aliases_can_not_expand_a_script() {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..9 {
-        let below = format!("*a{}, ", level - 1).repeat(9);
-        text += &format!("a{level}: &a{level} [{below}]\n");
+        let aliases = format!("*a{}, ", level - 1).repeat(9);
+        text += &format!("a{level}: &a{level} [{aliases}]\n");
     }
     let body = text.replace('\n', "\n        ");
     let script =
         format!("replies:\n  - text: a\n    tools:\n    - name: x\n      input:\n        {body}");
-    let error = message(&script);
+    let error = parse_message(&script);
     assert!(error.starts_with("s.yaml:") && error.contains("too large"), "{error}");
 }

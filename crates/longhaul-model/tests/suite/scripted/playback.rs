@@ -8,11 +8,16 @@ use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_core::usage::{MicroUsd, Price, Usage};
 use longhaul_model::scripted::{BANNER, Script, ScriptedModel};
 
-use super::harness::{JumpClock, TIDY, TextSink, answer, ask, conversation, model, summary};
+use super::harness::{
+    JumpClock, TIDY, TextSink, answer, conversation, model, model_request, summary,
+};
 
 /// Returns the response of a script in this turn and attempt, after these messages.
 async fn play(script: &str, turn_and_attempt: (u32, u32), messages: Vec<Message>) -> String {
-    summary(&answer(&model(script), &ask(turn_and_attempt.0, turn_and_attempt.1, messages)).await)
+    summary(
+        &answer(&model(script), &model_request(turn_and_attempt.0, turn_and_attempt.1, messages))
+            .await,
+    )
 }
 
 #[tokio::test]
@@ -61,8 +66,8 @@ async fn a_scripted_status_maps_to_a_failure_class() {
     ];
     for (status, class) in table {
         let script = format!("replies: [{{ text: a, error: {{ status: {status} }} }}]");
-        let failed = play(&script, (1, 1), conversation("x", &[])).await;
-        assert!(failed.starts_with(&format!("!{class} {status}: ")), "{failed}");
+        let output = play(&script, (1, 1), conversation("x", &[])).await;
+        assert!(output.starts_with(&format!("!{class} {status}: ")), "{output}");
         assert_eq!(play(&script, (1, 2), conversation("x", &[])).await, "a -> EndTurn");
     }
 }
@@ -77,15 +82,15 @@ async fn the_template_input_is_the_runs_own_message() {
         }))
     };
     let before = [Message::user("one"), assistant("A one")];
-    let own = [Message::user("two")];
-    let later = [Message::user("two"), assistant("A two"), Message::user("three")];
+    let own_messages = [Message::user("two")];
+    let later_messages = [Message::user("two"), assistant("A two"), Message::user("three")];
     let table = [
-        (1, own.to_vec(), "two"),
-        (1, [&before[..], &own[..]].concat(), "two"),
-        (2, [&before[..], &later[..]].concat(), "two"),
-        (2, later.to_vec(), "two"),
+        (1, own_messages.to_vec(), "two"),
+        (1, [&before[..], &own_messages[..]].concat(), "two"),
+        (2, [&before[..], &later_messages[..]].concat(), "two"),
+        (2, later_messages.to_vec(), "two"),
         // In a compacted conversation the first user message is used.
-        (9, [&before[..], &later[..]].concat(), "one"),
+        (9, [&before[..], &later_messages[..]].concat(), "one"),
     ];
     let script = "replies: [{ text: '{{ input }}' }]";
     for (turn, messages, expected) in table {
@@ -118,8 +123,8 @@ async fn templates_are_filled_from_the_conversation() {
         );
         let output = play(&script, (1, 1), conversation(input, &["old", "new"])).await;
         let call = serde_json::json!({ "a": [expected] });
-        let whole = format!("{expected} | call_1_1=t {call} -> ToolUse");
-        assert_eq!(output, whole, "{template} of {input}");
+        let expected_output = format!("{expected} | call_1_1=t {call} -> ToolUse");
+        assert_eq!(output, expected_output, "{template} of {input}");
     }
 }
 
@@ -127,8 +132,8 @@ async fn templates_are_filled_from_the_conversation() {
 async fn line_ends_and_order_of_the_script_are_kept() {
     let script = "replies:\n  - text: |\n      a {{ input }}\n      b\n    tools:\n      - name: one\n      - { name: two, input: { z: on, a: 1.0, m: null, n: ~, t: true } }\n";
     let output = play(script, (3, 1), conversation("x", &[])).await;
-    let two = r#"call_3_2=two {"z":"on","a":1.0,"m":null,"n":null,"t":true}"#;
-    assert_eq!(output, format!("a x\nb\n | call_3_1=one {{}} | {two} -> ToolUse"));
+    let second_call = r#"call_3_2=two {"z":"on","a":1.0,"m":null,"n":null,"t":true}"#;
+    assert_eq!(output, format!("a x\nb\n | call_3_1=one {{}} | {second_call} -> ToolUse"));
 }
 
 #[tokio::test]
@@ -168,21 +173,22 @@ async fn a_template_that_can_not_be_filled_is_a_failure_that_names_script_and_re
 
 #[tokio::test]
 async fn usage_is_scripted_or_estimated_and_free() {
-    let response = answer(&model(TIDY), &ask(101, 1, conversation("x", &["y"]))).await.unwrap();
+    let response =
+        answer(&model(TIDY), &model_request(101, 1, conversation("x", &["y"]))).await.unwrap();
     let usage = Usage { input_tokens: 120, output_tokens: 8, ..Usage::default() };
     assert_eq!((response.usage, response.cost), (usage, Some(MicroUsd::ZERO)));
 
     let model = model("replies: [{ text: 'four words of text', tools: [{ name: t }] }]");
-    let request = ask(1, 1, conversation("123456789", &[]));
-    let guessed = answer(&model, &request).await.unwrap();
+    let request = model_request(1, 1, conversation("123456789", &[]));
+    let response = answer(&model, &request).await.unwrap();
     // 8 and 2 bytes of system prompt and tools, 9 of messages; 18 of text and 3 of the call.
     let usage =
         Usage { input_tokens: 4 + 3, output_tokens: 7, estimated: true, ..Usage::default() };
-    assert_eq!((guessed.usage, guessed.cost), (usage, Some(MicroUsd::ZERO)));
+    assert_eq!((response.usage, response.cost), (usage, Some(MicroUsd::ZERO)));
 
-    let quote = model.estimate(&request);
-    assert_eq!(quote.pricing.price, Some(Price::default()));
-    assert_eq!((quote.hold.micro_usd, quote.hold.tokens), (MicroUsd::ZERO, 4 + 3 + 100));
+    let estimate = model.estimate(&request);
+    assert_eq!(estimate.pricing.price, Some(Price::default()));
+    assert_eq!((estimate.hold.micro_usd, estimate.hold.tokens), (MicroUsd::ZERO, 4 + 3 + 100));
 }
 
 #[tokio::test]
@@ -193,10 +199,10 @@ async fn a_delay_waits_on_the_clock_whether_the_call_fails_or_not() {
         let clock = Arc::new(JumpClock::default());
         let script = Script::parse_yaml("s.yaml", &text).unwrap();
         let model = ScriptedModel::new("s", script, Arc::clone(&clock) as _);
-        for tries in 1..3 {
-            let _ = answer(&model, &ask(1, tries, Vec::new())).await;
-            let passed = Timestamp::from_micros(i64::from(tries) * millis * 1_000);
-            assert_eq!(clock.now(), passed, "{delay}");
+        for attempt in 1..3 {
+            let _ = answer(&model, &model_request(1, attempt, Vec::new())).await;
+            let expected_time = Timestamp::from_micros(i64::from(attempt) * millis * 1_000);
+            assert_eq!(clock.now(), expected_time, "{delay}");
         }
     }
 }
@@ -213,7 +219,7 @@ async fn text_is_streamed_in_a_few_chunks() {
     for (text, expected) in table {
         let sink = TextSink::default();
         let model = model(&format!("replies: [{{ text: '{text}' }}]"));
-        let response = model.generate(&ask(1, 1, Vec::new()), &sink).await.unwrap();
+        let response = model.generate(&model_request(1, 1, Vec::new()), &sink).await.unwrap();
         assert_eq!(*sink.0.lock().unwrap(), expected);
         assert_eq!(response.reply.text(), text);
     }

@@ -6,9 +6,9 @@ use longhaul_core::raw::StoredText;
 use longhaul_model::scripted::{ScriptLoop, reply_index};
 use proptest::prelude::*;
 
-use super::harness::{TIDY, answer, ask, conversation, model};
+use super::harness::{TIDY, answer, conversation, model, model_request};
 
-fn shapes() -> impl Strategy<Value = (usize, Option<ScriptLoop>)> {
+fn reply_count_and_loop() -> impl Strategy<Value = (usize, Option<ScriptLoop>)> {
     (1_usize..20).prop_flat_map(|replies| {
         let round = (0..replies, 1..=replies, 1..=u32::MAX).prop_map(|(from, to, times)| {
             let (from, to) = (from.min(to - 1), to);
@@ -22,7 +22,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_reply_index_is_never_out_of_range((replies, round) in shapes(), turn in any::<u32>()) {
+    fn a_reply_index_is_never_out_of_range((replies, round) in reply_count_and_loop(), turn in any::<u32>()) {
         prop_assert!(reply_index(turn, replies, round) < replies);
     }
 
@@ -55,18 +55,18 @@ proptest! {
         run in any::<[u8; 16]>(),
     ) {
         let messages = conversation(&input, &[&result]);
-        let plain = ask(turn, attempt, messages);
-        let fresh = answer(&model(TIDY), &plain).now_or_never().unwrap();
-        let used = model(TIDY);
+        let request = model_request(turn, attempt, messages);
+        let fresh_answer = answer(&model(TIDY), &request).now_or_never().unwrap();
+        let used_model = model(TIDY);
         for (turn, attempt) in before {
-            let _ = answer(&used, &ask(turn, attempt, conversation("other", &["x"]))).now_or_never();
+            let _ = answer(&used_model, &model_request(turn, attempt, conversation("other", &["x"]))).now_or_never();
         }
-        let mut other = plain;
-        other.run = RunId::from_bytes(run);
-        other.model = "scripted/other".into();
-        other.system = StoredText::new_inline("12345678");
-        let again = answer(&used, &other).now_or_never().unwrap();
-        prop_assert_eq!(fresh, again);
+        let mut other_request = request;
+        other_request.run = RunId::from_bytes(run);
+        other_request.model = "scripted/other".into();
+        other_request.system = StoredText::new_inline("12345678");
+        let second_answer = answer(&used_model, &other_request).now_or_never().unwrap();
+        prop_assert_eq!(fresh_answer, second_answer);
     }
 
     /// Text from people and tools is never compiled as a template, and is rendered unchanged.
@@ -74,7 +74,7 @@ proptest! {
     fn text_of_the_conversation_is_never_a_template(text in "[{}%# a-z_|'\"]{1,40}") {
         prop_assume!(serde_json::from_str::<serde_json::Value>(&text).is_err());
         let script = "replies: [{ text: '{{ input }}+{{ last_result }}' }]";
-        let request = ask(1, 1, conversation(&text, &[&text]));
+        let request = model_request(1, 1, conversation(&text, &[&text]));
         let response = answer(&model(script), &request).now_or_never().unwrap().unwrap();
         prop_assert_eq!(response.reply.text(), format!("{text}+{text}"));
     }

@@ -84,7 +84,7 @@ impl TestRun {
         let child = *self.rows.children.get(number.checked_sub(1)?)?;
         let outcome = match (text, text.strip_prefix('!')) {
             ("cancelled", _) => RunOutcome::Cancelled("cancelled by cli:anna".to_owned()),
-            (_, Some(why)) => RunOutcome::Failed(RunError::new("auth", why, "")),
+            (_, Some(reason)) => RunOutcome::Failed(RunError::new("auth", reason, "")),
             (text, None) if text.starts_with('{') => {
                 let data = Some(RawJson::parse(text).unwrap());
                 RunOutcome::Completed(RunOutput { data, ..RunOutput::default() })

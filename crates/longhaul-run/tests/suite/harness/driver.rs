@@ -96,7 +96,7 @@ impl TestRun {
     }
 
     fn next_plain_input(&self, pick: usize) -> RunInput {
-        let stops = self.run.is_cancelling();
+        let is_cancelling = self.run.is_cancelling();
         match next_engine_step(&self.run, self.now) {
             EngineStep::Prepare if pick == 1 => RunInput::MissingDependency("set a key".into()),
             // A window so small that a few messages fill it.
@@ -112,7 +112,7 @@ impl TestRun {
             EngineStep::RefreshPerception => {
                 inputs::perception_refreshed(["", "rain", "sun"][pick % 3])
             }
-            EngineStep::AskModel(_) if stops => inputs::failed(FailureClass::Stopped, None),
+            EngineStep::AskModel(_) if is_cancelling => inputs::failed(FailureClass::Stopped, None),
             EngineStep::AskModel(_) if self.run.has_interrupting_steer() => match pick % 3 {
                 0 => inputs::interrupted("Half a"),
                 1 => inputs::interrupted(""),
@@ -126,14 +126,14 @@ impl TestRun {
             EngineStep::StartChildren(requests) => {
                 let calls: Vec<_> = requests.iter().map(|start| start.call.to_string()).collect();
                 let problem = pick.is_multiple_of(5).then_some("there is no such agent");
-                let how = (pick.is_multiple_of(2), problem);
-                self.prepared_children(calls.iter().map(String::as_str), how)
+                let options = (pick.is_multiple_of(2), problem);
+                self.prepared_children(calls.iter().map(String::as_str), options)
             }
             EngineStep::StartGrading => {
                 self.prepared_grading(pick.is_multiple_of(9).then_some("there is no model"))
             }
-            EngineStep::UseTools(todos) => tools(&todos, pick),
-            EngineStep::Compact(_) if stops => inputs::failed(FailureClass::Stopped, None),
+            EngineStep::UseTools(tasks) => tools(&tasks, pick),
+            EngineStep::Compact(_) if is_cancelling => inputs::failed(FailureClass::Stopped, None),
             EngineStep::Compact(_) if self.run.has_interrupting_steer() => {
                 inputs::interrupted("Half a")
             }
@@ -186,11 +186,11 @@ impl TestRun {
             return;
         }
         if self.run.control().gates.is_empty() {
-            let rest = self.run.control().idle.as_ref();
-            let is_broke = |rest: &IdleReason| {
-                matches!(rest, IdleReason::Parked { wait: WaitReason::Budget(_), .. })
+            let idle = self.run.control().idle.as_ref();
+            let waits_for_budget = |idle: &IdleReason| {
+                matches!(idle, IdleReason::Parked { wait: WaitReason::Budget(_), .. })
             };
-            if rest.is_some_and(is_broke) {
+            if idle.is_some_and(waits_for_budget) {
                 self.play("raise money 90000000");
                 self.play("raise tokens 90000000");
                 self.play("raise turns 1000");
@@ -209,9 +209,9 @@ impl TestRun {
         if self.run.seq() == before {
             self.fire_next();
         }
-        let waits = self.rows.head == Head::Parked && self.rows.timers.is_empty();
+        let is_stuck = self.rows.head == Head::Parked && self.rows.timers.is_empty();
         assert!(
-            self.run.seq() > before || !waits,
+            self.run.seq() > before || !is_stuck,
             "nothing can wake the run: {:?}",
             self.run.control()
         );
@@ -232,25 +232,25 @@ fn reply(pick: usize) -> RunInput {
     }
 }
 
-fn tools(todos: &[ToolCallTask], pick: usize) -> RunInput {
-    let verify = todos.iter().find(|todo| todo.action == ToolCallAction::Verify);
-    let made = todos.iter().filter(|todo| todo.action == ToolCallAction::Run);
-    let alone = made.clone().count() == 0;
-    if let Some(todo) = verify.filter(|_| pick.is_multiple_of(2) || alone) {
-        let finding = match pick % 3 {
+fn tools(tasks: &[ToolCallTask], pick: usize) -> RunInput {
+    let verify = tasks.iter().find(|task| task.action == ToolCallAction::Verify);
+    let started = tasks.iter().filter(|task| task.action == ToolCallAction::Run);
+    let is_alone = started.clone().count() == 0;
+    if let Some(task) = verify.filter(|_| pick.is_multiple_of(2) || is_alone) {
+        let outcome = match pick % 3 {
             0 => VerifyOutcome::NotHappened,
             1 => VerifyOutcome::Unknown,
             _ => VerifyOutcome::Happened(ToolOutput::text("it is there")),
         };
-        let call = todo.call;
-        return RunInput::Verified(ToolVerified { call, outcome: finding }, Vec::new());
+        let call = task.call;
+        return RunInput::Verified(ToolVerified { call, outcome }, Vec::new());
     }
-    let cancel = todos.iter().find(|todo| todo.action == ToolCallAction::Cancel);
-    if let Some(todo) = cancel.filter(|_| pick.is_multiple_of(3) || alone) {
-        let done = inputs::tool_result(todo.call, ToolCallStatus::Interrupted, "cancelled");
-        return RunInput::ToolsDone(vec![done]);
+    let cancel = tasks.iter().find(|task| task.action == ToolCallAction::Cancel);
+    if let Some(task) = cancel.filter(|_| pick.is_multiple_of(3) || is_alone) {
+        let result = inputs::tool_result(task.call, ToolCallStatus::Interrupted, "cancelled");
+        return RunInput::ToolsDone(vec![result]);
     }
-    let end = match pick % 20 {
+    let status = match pick % 20 {
         // The number with which a run is ended.
         _ if pick == 40 => ToolCallStatus::Completed,
         0 | 5 | 10 | 15 => ToolCallStatus::Interrupted,
@@ -259,7 +259,8 @@ fn tools(todos: &[ToolCallTask], pick: usize) -> RunInput {
         8 => inputs::asking_call(pick == 8),
         _ => ToolCallStatus::Completed,
     };
-    let many = if pick.is_multiple_of(7) { 1 } else { todos.len() };
-    let done = made.take(many).map(|todo| inputs::tool_result(todo.call, end.clone(), "ok"));
-    RunInput::ToolsDone(done.collect())
+    let count = if pick.is_multiple_of(7) { 1 } else { tasks.len() };
+    let results =
+        started.take(count).map(|task| inputs::tool_result(task.call, status.clone(), "ok"));
+    RunInput::ToolsDone(results.collect())
 }

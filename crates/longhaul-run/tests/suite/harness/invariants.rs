@@ -62,20 +62,20 @@ fn open_gates_and_steers_agree(test_run: &TestRun) {
 }
 
 fn totals_agree(test_run: &TestRun) {
-    let sums = test_run.run.control().totals;
+    let totals = test_run.run.control().totals;
     let (used, account) = (&test_run.rows.used, &test_run.rows.account);
-    assert_eq!(sums.usage, used.usage, "usage");
-    assert_eq!(sums.cost, used.cost, "cost");
-    assert_eq!(sums.unpriced, used.unpriced, "unpriced");
-    assert_eq!(sums.active, used.active, "active time");
+    assert_eq!(totals.usage, used.usage, "usage");
+    assert_eq!(totals.cost, used.cost, "cost");
+    assert_eq!(totals.unpriced, used.unpriced, "unpriced");
+    assert_eq!(totals.active, used.active, "active time");
     assert_eq!(test_run.run.control().turns, used.turns, "turns");
-    assert_eq!(sums.held, account.held, "held");
-    assert_eq!(sums.lost, account.lost, "lost");
-    assert_eq!(sums.cost, account.spent.micro_usd, "spent money");
-    assert_eq!(sums.usage.total_tokens(), account.spent.tokens, "spent tokens");
-    let all = plus(account.settled_ever, account.held);
-    assert_eq!(account.held_ever, all, "every hold is settled or in flight");
-    if sums.held != BudgetAmount::default() {
+    assert_eq!(totals.held, account.held, "held");
+    assert_eq!(totals.lost, account.lost, "lost");
+    assert_eq!(totals.cost, account.spent.micro_usd, "spent money");
+    assert_eq!(totals.usage.total_tokens(), account.spent.tokens, "spent tokens");
+    let settled_or_held = plus(account.settled_ever, account.held);
+    assert_eq!(account.held_ever, settled_or_held, "every hold is settled or in flight");
+    if totals.held != BudgetAmount::default() {
         let used = plus(plus(account.spent, account.lost), account.held);
         assert!(account.cap.covers(used), "I8: a hold exceeds the cap");
     }
@@ -87,8 +87,8 @@ fn idle_run_can_wake(test_run: &TestRun) {
         return;
     };
     let is_open = |gate: &GateId| test_run.run.control().gates.iter().any(|g| g.id == *gate);
-    let armed = timer.is_some_and(|timer| test_run.rows.timers.contains_key(&timer));
-    let wakes = match wait {
+    let has_timer = timer.is_some_and(|timer| test_run.rows.timers.contains_key(&timer));
+    let can_wake = match wait {
         WaitReason::Approval(gates) => !gates.is_empty() && gates.iter().all(is_open),
         WaitReason::Question(gate) | WaitReason::Signal(gate) | WaitReason::Blocked(gate) => {
             is_open(gate)
@@ -98,7 +98,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
         | WaitReason::RateLimit(_)
         | WaitReason::Retry(_)
         | WaitReason::Outage { .. }
-        | WaitReason::Message(_) => armed,
+        | WaitReason::Message(_) => has_timer,
         // The store sets the timer that starts a run.
         WaitReason::StartAt(_) | WaitReason::Batch => true,
         WaitReason::Cap(_) => !test_run.rows.timers.is_empty(),
@@ -111,7 +111,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
         | WaitReason::Key(_)
         | WaitReason::Worker => true,
     };
-    assert!(wakes, "nothing can wake the parked run: {wait:?}");
+    assert!(can_wake, "nothing can wake the parked run: {wait:?}");
 }
 
 /// A driven run always has a next step, and its model requests are valid.
@@ -124,7 +124,7 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
         EngineStep::StartChildren(requests) => {
             assert!(!requests.is_empty(), "a step without calls")
         }
-        EngineStep::UseTools(todos) => assert!(!todos.is_empty(), "a step without calls"),
+        EngineStep::UseTools(tasks) => assert!(!tasks.is_empty(), "a step without calls"),
         EngineStep::AskModel(request) => {
             check_messages(test_run, &request.messages);
             world_is_in_messages(test_run, &request.messages);
@@ -136,8 +136,8 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
         }
         // The instruction to write a summary follows the messages, whatever the last one is.
         EngineStep::Compact(request) => {
-            if let Err(bad) = check_independently(&request.messages) {
-                panic!("{bad}: {:?}", request.messages);
+            if let Err(error) = check_independently(&request.messages) {
+                panic!("{error}: {:?}", request.messages);
             }
         }
         EngineStep::Prepare
@@ -166,11 +166,11 @@ fn world_is_in_messages(test_run: &TestRun, messages: &[Arc<Message>]) {
 }
 
 fn check_messages(test_run: &TestRun, messages: &[Arc<Message>]) {
-    if let Err(bad) = check_message_order(messages) {
-        panic!("{bad}: {messages:?}");
+    if let Err(error) = check_message_order(messages) {
+        panic!("{error}: {messages:?}");
     }
-    if let Err(bad) = check_independently(messages) {
-        panic!("{bad}: {messages:?}");
+    if let Err(error) = check_independently(messages) {
+        panic!("{error}: {messages:?}");
     }
     // Only a turn that the provider paused is sent back with the reply as the last message.
     if matches!(messages.last().map(|last| &**last), Some(Message::Assistant(_))) {

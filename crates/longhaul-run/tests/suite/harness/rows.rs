@@ -156,9 +156,9 @@ impl Rows {
     /// Applies the effect of an outsider's events on an idle run.
     pub(crate) fn wake_from(&mut self, events: &[Event]) {
         for event in events {
-            let wakes = event.runs_woken_by_outside_append();
-            assert_ne!(wakes, None, "an outsider may not append {}", event.kind());
-            match (self.head, wakes) {
+            let woken_runs = event.runs_woken_by_outside_append();
+            assert_ne!(woken_runs, None, "an outsider may not append {}", event.kind());
+            match (self.head, woken_runs) {
                 (Head::Parked, Some(RunsToWake::Parked | RunsToWake::ParkedOrPaused))
                 | (Head::Paused, Some(RunsToWake::ParkedOrPaused)) => self.head = Head::Ready,
                 _ => {}
@@ -191,8 +191,8 @@ impl Rows {
                     spec: *spec,
                 });
             }
-            RowChange::UpdateGate(closing) => {
-                return self.close_gate(closing.gate, closing.transition, now);
+            RowChange::UpdateGate(update) => {
+                return self.close_gate(update.gate, update.transition, now);
             }
             RowChange::SetTimer(to) => return self.set_timer(to, now),
             RowChange::QueueSteer(row) => {
@@ -251,9 +251,9 @@ impl Rows {
     fn update_effect_key(&mut self, change: EffectKeyChange) -> Result<(), RowConflict> {
         match change {
             EffectKeyChange::Claim(claim) => {
-                let taken = self.keys.get(&claim.key).copied();
-                if let Some(taken) = taken.filter(|taken| !claim.may_change_key(taken)) {
-                    return Err(RowConflict::KeyTaken(taken));
+                let claimed = self.keys.get(&claim.key).copied();
+                if let Some(claimed) = claimed.filter(|claimed| !claim.may_change_key(claimed)) {
+                    return Err(RowConflict::KeyTaken(claimed));
                 }
                 let held = ClaimedEffectKey {
                     key: claim.key,
@@ -271,7 +271,7 @@ impl Rows {
             }
             EffectKeyChange::Settle { claim, state } => {
                 let key = claim.key;
-                if self.keys.get(&key).is_some_and(|taken| claim.may_change_key(taken)) {
+                if self.keys.get(&key).is_some_and(|claimed| claim.may_change_key(claimed)) {
                     match state {
                         Some(state) => {
                             let holder = claim.holder;
@@ -291,8 +291,8 @@ impl Rows {
         let holder =
             EffectKeyHolder { run: RunId::from_bits(99), call: CallId { turn: 1, index: 1 } };
         let key = Hash::digest(key.as_bytes());
-        let is_own = |taken: &ClaimedEffectKey| {
-            taken.holder != holder || taken.state == EffectKeyState::Done
+        let is_own = |claimed: &ClaimedEffectKey| {
+            claimed.holder != holder || claimed.state == EffectKeyState::Done
         };
         if self.keys.get(&key).is_some_and(is_own) {
             return;
@@ -313,7 +313,9 @@ impl Rows {
     /// Frees the keys that another run holds.
     pub(crate) fn free_keys_of_other_run(&mut self) {
         let run = self.run;
-        self.keys.retain(|_, taken| taken.holder.run == run || taken.state == EffectKeyState::Done);
+        self.keys.retain(|_, claimed| {
+            claimed.holder.run == run || claimed.state == EffectKeyState::Done
+        });
         self.wake_after_key_change();
     }
 
@@ -382,13 +384,13 @@ impl Rows {
     fn set_timer(&mut self, to: TimerUpdate, now: Timestamp) -> Result<(), RowConflict> {
         match to {
             TimerUpdate::Arm { run, kind, .. } if run != self.run => self.sent.push((run, kind)),
-            TimerUpdate::Arm { timer, due, kind: what, .. } => {
+            TimerUpdate::Arm { timer, due, kind, .. } => {
                 let due = match due {
                     TimerDueTime::Now => now,
                     TimerDueTime::After(delay) => now.plus(delay),
                     TimerDueTime::At(at) => at,
                 };
-                self.timers.insert(timer, (due, what));
+                self.timers.insert(timer, (due, kind));
             }
             TimerUpdate::Consume(timer) => {
                 let spent = self.timers.remove(&timer);
@@ -429,10 +431,12 @@ impl Rows {
 
     fn wake_if_budget_fits(&mut self) {
         let tree = self.account.of_tree();
-        let waits = |needed: &BudgetAmount| {
+        let must_wait = |needed: &BudgetAmount| {
             !tree.unreserved_budget().covers(*needed) && tree.unspent_budget().covers(*needed)
         };
-        if self.head == Head::Parked && self.waits_for.take_if(|needed| !waits(needed)).is_some() {
+        if self.head == Head::Parked
+            && self.waits_for.take_if(|needed| !must_wait(needed)).is_some()
+        {
             self.head = Head::Ready;
         }
     }
@@ -445,15 +449,15 @@ impl Rows {
 
     /// Returns a timer in the form that the sweep reports.
     pub(crate) fn due_timer(&self, timer: TimerId) -> Option<DueTimer> {
-        let (due, what) = self.timers.get(&timer)?.clone();
-        let gate = what.gate().and_then(|gate| {
+        let (due, kind) = self.timers.get(&timer)?.clone();
+        let gate = kind.gate().and_then(|gate| {
             let is_open = |row: &&GateRow| row.spec.id == gate && row.status == GateStatus::Open;
             self.gates.iter().find(is_open).cloned().map(Box::new)
         });
         Some(DueTimer {
             timer,
             run: self.run,
-            kind: what,
+            kind,
             due,
             run_ended: self.head == Head::Ended,
             open_gate: gate,
@@ -465,17 +469,17 @@ pub(crate) fn is_queued(row: &SteerRow) -> bool {
     row.status == SteerStatus::Queued
 }
 
-pub(crate) fn plus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {
+pub(crate) fn plus(first: BudgetAmount, second: BudgetAmount) -> BudgetAmount {
     BudgetAmount {
-        micro_usd: one.micro_usd.plus(other.micro_usd),
-        tokens: one.tokens + other.tokens,
+        micro_usd: first.micro_usd.plus(second.micro_usd),
+        tokens: first.tokens + second.tokens,
     }
 }
 
-fn minus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {
-    assert!(other.micro_usd <= one.micro_usd && other.tokens <= one.tokens);
+fn minus(first: BudgetAmount, second: BudgetAmount) -> BudgetAmount {
+    assert!(second.micro_usd <= first.micro_usd && second.tokens <= first.tokens);
     BudgetAmount {
-        micro_usd: one.micro_usd.minus(other.micro_usd),
-        tokens: one.tokens - other.tokens,
+        micro_usd: first.micro_usd.minus(second.micro_usd),
+        tokens: first.tokens - second.tokens,
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn check(policy: RunPolicy, script: &str) -> TestRun {
 #[track_caller]
 pub(crate) fn check_in(mut test_run: TestRun, script: &str) -> TestRun {
     let mut before = test_run.status_line();
-    let mut went = Vec::new();
+    let mut actual = Vec::new();
     let mut expected = Vec::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (op, expect) = line.split_once("=>").unwrap_or((line, ""));
@@ -46,10 +46,10 @@ pub(crate) fn check_in(mut test_run: TestRun, script: &str) -> TestRun {
             result = format!("{result} | {before}");
         }
         expected.push(format!("{} => {}", op.trim(), expect.trim()));
-        went.push(format!("{} => {}", op.trim(), result.trim()));
+        actual.push(format!("{} => {}", op.trim(), result.trim()));
     }
-    let (went, expected) = (went.join("\n"), expected.join("\n"));
-    assert!(went == expected, "the actual outcomes are:\n{went}\n");
+    let (actual, expected) = (actual.join("\n"), expected.join("\n"));
+    assert!(actual == expected, "the actual outcomes are:\n{actual}\n");
     test_run
 }
 
@@ -282,7 +282,7 @@ impl TestRun {
 fn driver(verb: &str, rest: &str) -> Option<RunInput> {
     let (first, text) = rest.split_once(' ').unwrap_or((rest, ""));
     let call = || first.parse().unwrap();
-    let one = |end| Some(RunInput::ToolsDone(vec![inputs::tool_result(call(), end, text)]));
+    let tool_result = |end| Some(RunInput::ToolsDone(vec![inputs::tool_result(call(), end, text)]));
     match verb {
         "go" => Some(RunInput::Advance),
         "see" => Some(inputs::prepared(rest.split_whitespace())),
@@ -315,24 +315,24 @@ fn driver(verb: &str, rest: &str) -> Option<RunInput> {
         "waste" => Some(inputs::failed_with_cost(inputs::class_of(first), text.parse().ok())),
         "halt" => Some(inputs::interrupted(rest)),
         "sum" => Some(inputs::compacted(rest.parse().unwrap())),
-        "done" => one(ToolCallStatus::Completed),
-        "fail" => one(ToolCallStatus::Failed),
-        "kill" => one(ToolCallStatus::Interrupted),
-        "lose" => one(ToolCallStatus::Unknown),
-        "ask" => one(inputs::asking_call(text == "task")),
+        "done" => tool_result(ToolCallStatus::Completed),
+        "fail" => tool_result(ToolCallStatus::Failed),
+        "kill" => tool_result(ToolCallStatus::Interrupted),
+        "lose" => tool_result(ToolCallStatus::Unknown),
+        "ask" => tool_result(inputs::asking_call(text == "task")),
         "pend" => {
             let (after, ttl) = text.split_once(' ').unwrap_or((text, ""));
             let seconds = |text: &str| text.parse().ok().map(Millis::from_secs);
-            one(inputs::pending_call(seconds(after).unwrap(), seconds(ttl)))
+            tool_result(inputs::pending_call(seconds(after).unwrap(), seconds(ttl)))
         }
         "found" => {
-            let finding = match text {
+            let outcome = match text {
                 "nothing" => VerifyOutcome::NotHappened,
                 "unknown" => VerifyOutcome::Unknown,
                 text => VerifyOutcome::Happened(ToolOutput::text(text)),
             };
             let call = call();
-            Some(RunInput::Verified(ToolVerified { call, outcome: finding }, Vec::new()))
+            Some(RunInput::Verified(ToolVerified { call, outcome }, Vec::new()))
         }
         "recover" => Some(RunInput::Recover),
         "loop" => Some(RunInput::CrashLoop),
@@ -347,22 +347,22 @@ fn driver(verb: &str, rest: &str) -> Option<RunInput> {
 }
 
 fn raise(rest: &str) -> Option<BudgetRaise> {
-    let (what, many) = rest.split_once(' ')?;
-    let many: u64 = many.parse().unwrap();
+    let (cap_name, value) = rest.split_once(' ')?;
+    let value: u64 = value.parse().unwrap();
     let mut raise = BudgetRaise::default();
-    match what {
-        "money" => raise.micro_usd = Some(MicroUsd(many)),
-        "tokens" => raise.tokens = Some(many),
-        "turns" => raise.turns = u32::try_from(many).ok(),
-        _ => raise.active = Some(Millis::from_secs(many)),
+    match cap_name {
+        "money" => raise.micro_usd = Some(MicroUsd(value)),
+        "tokens" => raise.tokens = Some(value),
+        "turns" => raise.turns = u32::try_from(value).ok(),
+        _ => raise.active = Some(Millis::from_secs(value)),
     }
     Some(raise)
 }
 
 /// Returns the digest that the gate currently shows.
 fn current_digest(gate: &longhaul_core::policy::gate::GateRow) -> longhaul_core::raw::Hash {
-    let edit = gate.answers.iter().rev().find_map(|given| {
-        let GateDecision::Edit(edited) = &given.answer.decision else {
+    let edit = gate.answers.iter().rev().find_map(|recorded| {
+        let GateDecision::Edit(edited) = &recorded.answer.decision else {
             return None;
         };
         Some(edited)
@@ -371,9 +371,9 @@ fn current_digest(gate: &longhaul_core::policy::gate::GateRow) -> longhaul_core:
     let Some(edited) = edit else {
         return original;
     };
-    let exact = serde_json::from_str(edited.as_str());
-    let exact = exact.unwrap_or_else(|_| serde_json::Value::from(edited.as_str()));
-    let value = serde_json::json!({ "v": 1, "original": original, "edited": exact });
+    let edited_value = serde_json::from_str(edited.as_str());
+    let edited_value = edited_value.unwrap_or_else(|_| serde_json::Value::from(edited.as_str()));
+    let value = serde_json::json!({ "v": 1, "original": original, "edited": edited_value });
     longhaul_core::raw::Hash::digest(longhaul_core::raw::canonical_json(&value).as_bytes())
 }
 
@@ -381,7 +381,7 @@ fn current_digest(gate: &longhaul_core::policy::gate::GateRow) -> longhaul_core:
 pub(crate) fn outcome_line(outcome: InputOutcome) -> String {
     match outcome {
         InputOutcome::Events(events) => events.iter().map(summarize).collect::<Vec<_>>().join(" "),
-        InputOutcome::Rejected(refusal) => format!("!{}", refusal.code()),
-        InputOutcome::RowConflict(why) => format!("!{why}"),
+        InputOutcome::Rejected(rejection) => format!("!{}", rejection.code()),
+        InputOutcome::RowConflict(reason) => format!("!{reason}"),
     }
 }

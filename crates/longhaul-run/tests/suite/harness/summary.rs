@@ -19,8 +19,8 @@ pub(crate) fn summarize(event: &Event) -> String {
         Event::RunCompleted(data) => data.output.text.clone(),
         Event::RunRetried(data) => data.attempt.to_string(),
         Event::TurnStarted(data) => {
-            let about = data.runtime_messages.iter().map(|message| format!("{:?}", message.topic));
-            about.collect::<Vec<_>>().join(" ").to_lowercase()
+            let topics = data.runtime_messages.iter().map(|message| format!("{:?}", message.topic));
+            topics.collect::<Vec<_>>().join(" ").to_lowercase()
         }
         Event::TurnFailed(data) => data.failure.class.as_str().to_owned(),
         Event::ToolStarted(data) => match data.attempt {
@@ -72,12 +72,12 @@ impl TestRun {
     }
 
     /// Returns the part of the state that a script asks for.
-    pub(crate) fn show(&self, what: &str) -> String {
-        replace_child_names(&self.show_with_ids(what), false)
+    pub(crate) fn show(&self, query: &str) -> String {
+        replace_child_names(&self.show_with_ids(query), false)
     }
 
-    fn show_with_ids(&self, what: &str) -> String {
-        match what {
+    fn show_with_ids(&self, query: &str) -> String {
+        match query {
             "said" => self.last_message(),
             "timers" => self.timers(),
             "step" => self.step(),
@@ -92,9 +92,9 @@ impl TestRun {
             },
             "model" => self.run.transcript().current_model().to_owned(),
             "cost" => {
-                let sums = self.run.control().totals;
-                let rest = if sums.unpriced { " and more" } else { "" };
-                format!("{}{rest}", sums.cost.0)
+                let totals = self.run.control().totals;
+                let rest = if totals.unpriced { " and more" } else { "" };
+                format!("{}{rest}", totals.cost.0)
             }
             "why" => longhaul_run::explain::explain_run_state(&self.run).message,
             "command" => {
@@ -108,7 +108,7 @@ impl TestRun {
             "outcome" => match self.run.outcome() {
                 Some(RunOutcome::Failed(error)) => format!("{}: {}", error.code, error.message),
                 Some(RunOutcome::Completed(output)) => serde_json::to_string(output).unwrap(),
-                Some(RunOutcome::Cancelled(why)) => why.clone(),
+                Some(RunOutcome::Cancelled(reason)) => reason.clone(),
                 None => "none".into(),
             },
             other => panic!("unknown query `{other}`"),
@@ -166,11 +166,11 @@ impl TestRun {
                 };
                 format!("compact turn {} try {}{by}", request.turn, request.attempt)
             }
-            EngineStep::UseTools(todos) => {
-                let todos = todos.iter().map(|todo| {
-                    format!("{:?} {} {} {}", todo.action, todo.call, todo.tool, todo.input.as_str())
+            EngineStep::UseTools(tasks) => {
+                let tasks = tasks.iter().map(|task| {
+                    format!("{:?} {} {} {}", task.action, task.call, task.tool, task.input.as_str())
                 });
-                todos.collect::<Vec<_>>().join(", ").to_lowercase()
+                tasks.collect::<Vec<_>>().join(", ").to_lowercase()
             }
             EngineStep::StartChildren(requests) => {
                 let calls: Vec<_> = requests.iter().map(|start| start.call.to_string()).collect();

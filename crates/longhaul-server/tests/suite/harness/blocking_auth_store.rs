@@ -39,9 +39,9 @@ pub(crate) struct BlockingAuthStore {
 }
 
 impl BlockingAuthStore {
-    pub(crate) fn new(behind: MemStore) -> Self {
+    pub(crate) fn new(inner: MemStore) -> Self {
         Self {
-            inner: behind,
+            inner,
             latches: Mutex::default(),
             failure: Mutex::default(),
             loses_responses: AtomicBool::new(false),
@@ -72,8 +72,8 @@ impl BlockingAuthStore {
     }
 
     /// Makes reading the list of keys fail with this error. `None` means that it succeeds.
-    pub(crate) fn set_failure(&self, why: Option<fn() -> StoreError>) {
-        *self.failure.lock().unwrap() = why;
+    pub(crate) fn set_failure(&self, failure: Option<fn() -> StoreError>) {
+        *self.failure.lock().unwrap() = failure;
     }
 
     async fn wait_at(&self, point: BlockPoint) {
@@ -98,9 +98,9 @@ impl AuthStore for BlockingAuthStore {
 
     async fn list_api_keys(&self) -> Result<Vec<ApiKeyRow>, StoreError> {
         self.wait_at(BlockPoint::Keys).await;
-        let fails = *self.failure.lock().unwrap();
-        match fails {
-            Some(why) => Err(why()),
+        let failure = *self.failure.lock().unwrap();
+        match failure {
+            Some(error) => Err(error()),
             None => self.inner.list_api_keys().await,
         }
     }

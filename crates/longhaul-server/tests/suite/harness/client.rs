@@ -67,8 +67,8 @@ impl TestRequest {
 
     /// Adds several headers.
     pub(crate) fn headers(self, headers: &[(&str, &str)]) -> Self {
-        let add = |request: Self, (name, value): &(&str, &str)| request.header(name, value);
-        headers.iter().fold(self, add)
+        let add_header = |request: Self, (name, value): &(&str, &str)| request.header(name, value);
+        headers.iter().fold(self, add_header)
     }
 
     /// Uses a session cookie.
@@ -139,8 +139,8 @@ impl TestResponse {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let read = serde_json::from_slice(&self.body);
-        read.unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text()))
+        let result = serde_json::from_slice(&self.body);
+        result.unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text()))
     }
 
     /// Returns the JSON body of a response and asserts its status.
@@ -193,17 +193,17 @@ impl TestConnection {
     /// Reads the available data. Returns `false` if the server has closed the connection.
     pub(crate) async fn read(&mut self) -> bool {
         self.received.reserve(256 * 1024);
-        let reading = self.stream.read_buf(&mut self.received);
-        let read = tokio::time::timeout(TIMEOUT, reading).await;
-        let read = read.unwrap_or_else(|_| panic!("no data after {:?}", self.received_text()));
-        read.is_ok_and(|count| count > 0)
+        let read_future = self.stream.read_buf(&mut self.received);
+        let result = tokio::time::timeout(TIMEOUT, read_future).await;
+        let result = result.unwrap_or_else(|_| panic!("no data after {:?}", self.received_text()));
+        result.is_ok_and(|count| count > 0)
     }
 
     /// Reads what arrives within a short time. Returns `false` if nothing does.
     pub(crate) async fn read_soon(&mut self) -> bool {
-        let reading = self.stream.read_buf(&mut self.received);
-        let read = tokio::time::timeout(Duration::from_millis(5), reading).await;
-        matches!(read, Ok(Ok(1..)))
+        let read_future = self.stream.read_buf(&mut self.received);
+        let result = tokio::time::timeout(Duration::from_millis(5), read_future).await;
+        matches!(result, Ok(Ok(1..)))
     }
 
     /// Returns whether the server has closed the connection.
@@ -281,24 +281,24 @@ impl TestConnection {
     /// Sends a request that may be larger than the server accepts, and reads the response at
     /// the same time.
     pub(crate) async fn send_slowly(self, bytes: Vec<u8>) -> Option<TestResponse> {
-        let (reads, mut writes) = self.stream.into_split();
-        let writing = async {
+        let (reader, mut writer) = self.stream.into_split();
+        let write = async {
             // The server decides whether it reads everything.
-            _ = writes.write_all(&bytes).await;
+            _ = writer.write_all(&bytes).await;
             std::future::pending::<()>().await;
         };
-        let reading = async {
-            let (mut received, mut reads) = (Vec::new(), reads);
-            while let Ok(1..) = reads.read_buf(&mut received).await {}
+        let read = async {
+            let (mut received, mut reader) = (Vec::new(), reader);
+            while let Ok(1..) = reader.read_buf(&mut received).await {}
             received
         };
-        let both = async {
+        let read_and_write = async {
             tokio::select! {
-                () = writing => Vec::new(),
-                received = reading => received,
+                () = write => Vec::new(),
+                received = read => received,
             }
         };
-        let received = tokio::time::timeout(TIMEOUT, both).await;
+        let received = tokio::time::timeout(TIMEOUT, read_and_write).await;
         parse_response(&received.expect("the server responds or closes"))
     }
 }
@@ -334,9 +334,9 @@ impl ChunkedBody {
     pub(crate) fn push(&mut self, received: &mut Vec<u8>) {
         while !self.is_complete {
             if self.remaining > 0 {
-                let now = self.remaining.min(received.len());
-                self.text.extend(received.drain(..now));
-                self.remaining -= now;
+                let length = self.remaining.min(received.len());
+                self.text.extend(received.drain(..length));
+                self.remaining -= length;
                 if self.remaining > 0 {
                     return;
                 }
@@ -360,12 +360,12 @@ pub(crate) async fn send_request(
     request: &TestRequest,
     local: &str,
 ) -> TestResponse {
-    let mut wire = TestConnection::connect(address).await;
+    let mut connection = TestConnection::connect(address).await;
     let host = format!("localhost:{}", address.port());
-    wire.send(&request.bytes(&host, local)).await;
+    connection.send(&request.bytes(&host, local)).await;
     let answer = match request.is_head() {
-        true => wire.read_head().await,
-        false => wire.read_response().await,
+        true => connection.read_head().await,
+        false => connection.read_response().await,
     };
     answer.unwrap_or_else(|| panic!("closed without a response to {request:?}"))
 }

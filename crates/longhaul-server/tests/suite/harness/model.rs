@@ -100,17 +100,17 @@ impl Model for FakeModel {
                     });
                     return Ok(response(block, StopReason::ToolUse));
                 }
-                FakeReply::StreamThen(text, then) => {
+                FakeReply::StreamThen(text, next_reply) => {
                     sink.on_text(text);
-                    *then
+                    *next_reply
                 }
-                FakeReply::AfterLatch(latch, then) => {
+                FakeReply::AfterLatch(latch, next_reply) => {
                     latch.wait().await;
-                    *then
+                    *next_reply
                 }
-                FakeReply::AfterPermit(gate, then) => {
+                FakeReply::AfterPermit(gate, next_reply) => {
                     gate.acquire().await.unwrap().forget();
-                    *then
+                    *next_reply
                 }
             };
         }
@@ -145,8 +145,8 @@ impl FakeModels {
     }
 
     /// Makes the resolver panic, or stops that.
-    pub(crate) fn set_fails(&self, breaks: bool) {
-        self.fails.store(breaks, Ordering::SeqCst);
+    pub(crate) fn set_fails(&self, fails: bool) {
+        self.fails.store(fails, Ordering::SeqCst);
     }
 }
 

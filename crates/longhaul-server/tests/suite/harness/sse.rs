@@ -56,11 +56,11 @@ impl SseClient {
 
     /// Requests a stream and accepts any response.
     pub(crate) async fn request(server: &TestServer, request: TestRequest) -> Self {
-        let mut wire = TestConnection::connect(server.address).await;
+        let mut connection = TestConnection::connect(server.address).await;
         let request = request.header("accept", "text/event-stream");
-        wire.send(&request.bytes(&server.host(), &server.key)).await;
-        let head = wire.read_head().await.expect("a response head");
-        Self { connection: wire, chunks: ChunkedBody::default(), read_bytes: 0, head }
+        connection.send(&request.bytes(&server.host(), &server.key)).await;
+        let head = connection.read_head().await.expect("a response head");
+        Self { connection, chunks: ChunkedBody::default(), read_bytes: 0, head }
     }
 
     fn take_event(&mut self) -> Option<SseEvent> {
@@ -90,7 +90,7 @@ impl SseClient {
     }
 
     /// Returns the next event of this type.
-    pub(crate) async fn until(&mut self, event: &str) -> SseEvent {
+    pub(crate) async fn next_of_type(&mut self, event: &str) -> SseEvent {
         loop {
             let frame = self.next().await;
             let frame = frame.unwrap_or_else(|| panic!("the stream ended without {event}"));
@@ -101,7 +101,7 @@ impl SseClient {
     }
 
     /// Returns the event with this id.
-    pub(crate) async fn until_id(&mut self, id: u64) -> SseEvent {
+    pub(crate) async fn next_with_id(&mut self, id: u64) -> SseEvent {
         loop {
             let frame = self.next().await.expect("the stream continues");
             if frame.id == Some(id) {
@@ -111,7 +111,7 @@ impl SseClient {
     }
 
     /// Returns all events until the end.
-    pub(crate) async fn all(mut self) -> Vec<SseEvent> {
+    pub(crate) async fn read_to_end(mut self) -> Vec<SseEvent> {
         let mut frames = Vec::new();
         while let Some(frame) = self.next().await {
             frames.push(frame);

@@ -25,176 +25,177 @@ pub(super) const LEASE: Millis = Millis(100);
 const LAST_USED_PRECISION: Millis = Millis::from_secs(5 * 60);
 
 /// A key is returned as it was added, with the store's times.
-pub async fn a_key_is_found_by_its_hash(world: StoreFixture) {
-    let ring = &world.harness.auth;
+pub async fn a_key_is_found_by_its_hash(fixture: StoreFixture) {
+    let auth = &fixture.harness.auth;
     let mut expected = Vec::new();
-    for (name, role, span) in
+    for (name, role, ttl) in
         [("ops", Role::Operator, None), ("anna", Role::Approver, Some(Millis(50)))]
     {
-        world.advance(Millis(7));
-        let now = world.harness.clock.now();
-        assert!(add_api_key(&world, name, span, role).await);
+        fixture.advance(Millis(7));
+        let now = fixture.harness.clock.now();
+        assert!(add_api_key(&fixture, name, ttl, role).await);
         expected.push(ApiKeyRow {
             name: key_name(name),
             role,
             hash: hash(name),
             by: "cli:root".to_owned(),
             created_at: now,
-            expires_at: span.map(|span| now.plus(span)),
+            expires_at: ttl.map(|ttl| now.plus(ttl)),
             revoked_at: None,
             last_used_at: None,
         });
-        let found = ring.find_api_key(hash(name)).await.expect("key");
+        let found = auth.find_api_key(hash(name)).await.expect("key");
         assert_eq!(found.as_ref(), expected.last());
     }
-    assert_eq!(ring.list_api_keys().await.expect("keys"), expected);
-    assert_eq!(ring.find_api_key(hash("nobody")).await.expect("key"), None);
+    assert_eq!(auth.list_api_keys().await.expect("keys"), expected);
+    assert_eq!(auth.find_api_key(hash("nobody")).await.expect("key"), None);
 }
 
 /// A name belongs to one key until that key is revoked, even after it has expired. The old key
 /// stays known.
-pub async fn a_name_is_free_when_its_key_is_revoked(world: StoreFixture) {
-    let ring = &world.harness.auth;
+pub async fn a_name_is_free_when_its_key_is_revoked(fixture: StoreFixture) {
+    let auth = &fixture.harness.auth;
     let name = key_name("ops");
-    let revoke = async || ring.revoke_api_key(&name).await.expect("revoke");
+    let revoke = async || auth.revoke_api_key(&name).await.expect("revoke");
     assert_eq!(revoke().await, None, "there is no such key");
     let add = async |secret: &str| {
         let key =
             NewApiKey { hash: hash(secret), ..new_key("ops", Some(Millis(50)), Role::Viewer) };
-        ring.add_api_key(key).await.expect("add key")
+        auth.add_api_key(key).await.expect("add key")
     };
     assert!(add("one").await);
     assert!(!add("two").await);
-    world.advance(Millis(50));
+    fixture.advance(Millis(50));
     assert!(!add("two").await, "the key has expired but is not revoked");
-    let now = world.harness.clock.now();
+    let now = fixture.harness.clock.now();
     let revoked = revoke().await.expect("the key existed");
     assert_eq!((revoked.hash, revoked.revoked_at), (hash("one"), Some(now)));
     assert_eq!(revoke().await, None, "the key is revoked already");
     assert!(add("two").await);
-    let found = ring.find_api_key(hash("one")).await.expect("key");
+    let found = auth.find_api_key(hash("one")).await.expect("key");
     assert_eq!(found, Some(revoked));
-    let keys = ring.list_api_keys().await.expect("keys");
-    let counting: Vec<_> = keys.iter().map(|key| key.is_valid_at(now)).collect();
-    assert_eq!(counting, [false, true], "{keys:?}");
+    let keys = auth.list_api_keys().await.expect("keys");
+    let validity: Vec<_> = keys.iter().map(|key| key.is_valid_at(now)).collect();
+    assert_eq!(validity, [false, true], "{keys:?}");
 }
 
 /// Each secret belongs to one key.
-pub async fn a_key_hash_is_unique(world: StoreFixture) {
-    assert!(add_api_key(&world, "ops", None, Role::Viewer).await);
-    let again = NewApiKey { name: key_name("other"), ..new_key("ops", None, Role::Admin) };
-    assert!(world.harness.auth.add_api_key(again).await.is_err());
-    let keys = world.harness.auth.list_api_keys().await.expect("keys");
+pub async fn a_key_hash_is_unique(fixture: StoreFixture) {
+    assert!(add_api_key(&fixture, "ops", None, Role::Viewer).await);
+    let duplicate = NewApiKey { name: key_name("other"), ..new_key("ops", None, Role::Admin) };
+    assert!(fixture.harness.auth.add_api_key(duplicate).await.is_err());
+    let keys = fixture.harness.auth.list_api_keys().await.expect("keys");
     assert_eq!(keys.len(), 1, "{keys:?}");
     // A retry after a lost response reports that the key exists.
-    assert!(!add_api_key(&world, "ops", None, Role::Viewer).await);
+    assert!(!add_api_key(&fixture, "ops", None, Role::Viewer).await);
 }
 
 /// The last use of a key is recorded, but not every use.
-pub async fn the_last_use_of_a_key_is_recorded_within_minutes(world: StoreFixture) {
-    let ring = &world.harness.auth;
-    assert!(add_api_key(&world, "ops", None, Role::Viewer).await);
-    let touch = async |name| {
-        ring.record_api_key_use(hash(name)).await.expect("touch");
-        let found = ring.find_api_key(hash("ops")).await.expect("key");
+pub async fn the_last_use_of_a_key_is_recorded_within_minutes(fixture: StoreFixture) {
+    let auth = &fixture.harness.auth;
+    assert!(add_api_key(&fixture, "ops", None, Role::Viewer).await);
+    let record_use = async |name| {
+        auth.record_api_key_use(hash(name)).await.expect("touch");
+        let found = auth.find_api_key(hash("ops")).await.expect("key");
         found.expect("the key exists").last_used_at
     };
-    assert_eq!(touch("nobody").await, None);
-    let first = world.harness.clock.now();
-    for span in [Millis::ZERO, Millis(LAST_USED_PRECISION.0 - 1), Millis(1)] {
-        world.advance(span);
-        assert_eq!(touch("ops").await, Some(first));
+    assert_eq!(record_use("nobody").await, None);
+    let first = fixture.harness.clock.now();
+    for interval in [Millis::ZERO, Millis(LAST_USED_PRECISION.0 - 1), Millis(1)] {
+        fixture.advance(interval);
+        assert_eq!(record_use("ops").await, Some(first));
     }
-    world.advance(Millis(1));
-    assert_eq!(touch("ops").await, Some(world.harness.clock.now()));
+    fixture.advance(Millis(1));
+    assert_eq!(record_use("ops").await, Some(fixture.harness.clock.now()));
 }
 
 /// A token is valid for one purpose until it expires, any number of times.
-pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
-    let until = world.harness.clock.now().plus(Millis(50));
-    add_login_token(&world, LoginTokenKind::Session, "s", ApiKeyRef::Local).await;
-    let expected = LoginTokenRow { issuer: ApiKeyRef::Local, expires_at: until };
+pub async fn a_token_is_valid_until_it_expires(fixture: StoreFixture) {
+    let expires_at = fixture.harness.clock.now().plus(Millis(50));
+    add_login_token(&fixture, LoginTokenKind::Session, "s", ApiKeyRef::Local).await;
+    let expected = LoginTokenRow { issuer: ApiKeyRef::Local, expires_at };
     for _ in 0..2 {
-        let found = find_login_token(&world, LoginTokenKind::Session, "s").await;
+        let found = find_login_token(&fixture, LoginTokenKind::Session, "s").await;
         assert_eq!(found.as_ref(), Some(&expected));
-        assert_eq!(find_login_token(&world, LoginTokenKind::Ticket, "s").await, None);
-        assert_eq!(find_login_token(&world, LoginTokenKind::Session, "t").await, None);
-        world.advance(Millis(24));
+        assert_eq!(find_login_token(&fixture, LoginTokenKind::Ticket, "s").await, None);
+        assert_eq!(find_login_token(&fixture, LoginTokenKind::Session, "t").await, None);
+        fixture.advance(Millis(24));
     }
-    world.advance(Millis(2));
-    assert_eq!(find_login_token(&world, LoginTokenKind::Session, "s").await, None);
-    assert_eq!(consume_login_token(&world, LoginTokenKind::Session, "s").await, None);
+    fixture.advance(Millis(2));
+    assert_eq!(find_login_token(&fixture, LoginTokenKind::Session, "s").await, None);
+    assert_eq!(consume_login_token(&fixture, LoginTokenKind::Session, "s").await, None);
     // Adding tokens deletes the expired ones, and no others.
     for name in ["a", "b"] {
-        add_login_token(&world, LoginTokenKind::Session, name, ApiKeyRef::Local).await;
+        add_login_token(&fixture, LoginTokenKind::Session, name, ApiKeyRef::Local).await;
     }
-    for (name, is_there) in [("a", true), ("b", true), ("s", false)] {
-        let found = find_login_token(&world, LoginTokenKind::Session, name).await;
-        assert_eq!(found.is_some(), is_there, "{name}");
+    for (name, exists) in [("a", true), ("b", true), ("s", false)] {
+        let found = find_login_token(&fixture, LoginTokenKind::Session, name).await;
+        assert_eq!(found.is_some(), exists, "{name}");
     }
 }
 
 /// A consumed token is deleted; a token of another kind is not affected.
-pub async fn a_token_is_consumed_once(world: StoreFixture) {
+pub async fn a_token_is_consumed_once(fixture: StoreFixture) {
     for kind in [LoginTokenKind::Ticket, LoginTokenKind::Session] {
-        add_login_token(&world, kind, "t", ApiKeyRef::Local).await;
+        add_login_token(&fixture, kind, "t", ApiKeyRef::Local).await;
     }
-    let whole = find_login_token(&world, LoginTokenKind::Ticket, "t").await;
-    assert!(whole.is_some());
-    assert_eq!(consume_login_token(&world, LoginTokenKind::Ticket, "t").await, whole);
-    assert_eq!(consume_login_token(&world, LoginTokenKind::Ticket, "t").await, None);
-    assert_eq!(find_login_token(&world, LoginTokenKind::Ticket, "t").await, None);
-    assert_eq!(find_login_token(&world, LoginTokenKind::Session, "t").await, whole);
+    let token = find_login_token(&fixture, LoginTokenKind::Ticket, "t").await;
+    assert!(token.is_some());
+    assert_eq!(consume_login_token(&fixture, LoginTokenKind::Ticket, "t").await, token);
+    assert_eq!(consume_login_token(&fixture, LoginTokenKind::Ticket, "t").await, None);
+    assert_eq!(find_login_token(&fixture, LoginTokenKind::Ticket, "t").await, None);
+    assert_eq!(find_login_token(&fixture, LoginTokenKind::Session, "t").await, token);
 }
 
 /// A token ends with its key, whether the key expires or is revoked.
-pub async fn tokens_end_with_their_key(world: StoreFixture) {
-    assert!(add_api_key(&world, "revoked", None, Role::Admin).await);
-    assert!(add_api_key(&world, "expiring", Some(Millis(20)), Role::Admin).await);
-    assert!(add_api_key(&world, "good", None, Role::Admin).await);
+pub async fn tokens_end_with_their_key(fixture: StoreFixture) {
+    assert!(add_api_key(&fixture, "revoked", None, Role::Admin).await);
+    assert!(add_api_key(&fixture, "expiring", Some(Millis(20)), Role::Admin).await);
+    assert!(add_api_key(&fixture, "good", None, Role::Admin).await);
     let names = ["revoked", "expiring", "good", "unknown"];
-    let give_all = async || {
+    let add_tokens = async || {
         for name in names {
-            let holder = ApiKeyRef::Key(hash(name));
-            add_login_token(&world, LoginTokenKind::Session, name, holder.clone()).await;
-            add_login_token(&world, LoginTokenKind::Ticket, name, holder).await;
+            let issuer = ApiKeyRef::Key(hash(name));
+            add_login_token(&fixture, LoginTokenKind::Session, name, issuer.clone()).await;
+            add_login_token(&fixture, LoginTokenKind::Ticket, name, issuer).await;
         }
     };
-    let good = async || {
-        let mut good = Vec::new();
+    let valid_names = async || {
+        let mut valid_names = Vec::new();
         for name in names {
-            if let Some(row) = find_login_token(&world, LoginTokenKind::Session, name).await {
+            if let Some(row) = find_login_token(&fixture, LoginTokenKind::Session, name).await {
                 assert_eq!(row.issuer, ApiKeyRef::Key(hash(name)));
-                good.push(name);
+                valid_names.push(name);
             }
         }
-        good
+        valid_names
     };
-    give_all().await;
-    assert_eq!(good().await, ["revoked", "expiring", "good"]);
+    add_tokens().await;
+    assert_eq!(valid_names().await, ["revoked", "expiring", "good"]);
     let name = key_name("revoked");
-    let revoked = world.harness.auth.revoke_api_key(&name).await.expect("revoke");
+    let revoked = fixture.harness.auth.revoke_api_key(&name).await.expect("revoke");
     assert!(revoked.is_some());
-    assert_eq!(good().await, ["expiring", "good"]);
-    world.advance(Millis(20));
-    assert_eq!(good().await, ["good"]);
+    assert_eq!(valid_names().await, ["expiring", "good"]);
+    fixture.advance(Millis(20));
+    assert_eq!(valid_names().await, ["good"]);
     // A request that began before its key ended, and a new key with the same name.
-    give_all().await;
-    let again = NewApiKey { hash: hash("another secret"), ..new_key("revoked", None, Role::Admin) };
-    assert!(world.harness.auth.add_api_key(again).await.expect("add key"));
-    assert_eq!(good().await, ["good"]);
+    add_tokens().await;
+    let replacement =
+        NewApiKey { hash: hash("another secret"), ..new_key("revoked", None, Role::Admin) };
+    assert!(fixture.harness.auth.add_api_key(replacement).await.expect("add key"));
+    assert_eq!(valid_names().await, ["good"]);
     for name in names {
-        let spent = consume_login_token(&world, LoginTokenKind::Ticket, name).await;
-        assert_eq!(spent.is_some(), name == "good", "{name}");
+        let consumed = consume_login_token(&fixture, LoginTokenKind::Ticket, name).await;
+        assert_eq!(consumed.is_some(), name == "good", "{name}");
     }
 }
 
 /// A link exists as long as its gate.
-pub async fn a_link_is_pruned_with_its_run(world: StoreFixture) {
-    let mut gone = world.open_and_claim(|_| {}).await;
-    let mut kept = world.open_and_claim(|_| {}).await;
-    let [first, second, unknown] = [(); 3].map(|()| world.ids.gate());
-    gone.append_ok(raise_gate_batch(gate_spec(first))).await;
+pub async fn a_link_is_pruned_with_its_run(fixture: StoreFixture) {
+    let mut pruned = fixture.open_and_claim(|_| {}).await;
+    let mut kept = fixture.open_and_claim(|_| {}).await;
+    let [first, second, unknown] = [(); 3].map(|()| fixture.ids.gate());
+    pruned.append_ok(raise_gate_batch(gate_spec(first))).await;
     kept.append_ok(raise_gate_batch(gate_spec(second))).await;
     let links = [
         ("a", first, Some(hash("frozen"))),
@@ -212,120 +213,120 @@ pub async fn a_link_is_pruned_with_its_run(world: StoreFixture) {
     for link in &links {
         // The same link may be added again, as after a lost response.
         for _ in 0..2 {
-            let added = world.harness.auth.add_gate_link(link.clone()).await;
+            let added = fixture.harness.auth.add_gate_link(link.clone()).await;
             added.expect("add link");
         }
     }
-    let found = async || {
+    let find_links = async || {
         let mut found = Vec::new();
         for link in &links {
-            found.extend(world.harness.auth.find_gate_link(link.hash).await.expect("link"));
+            found.extend(fixture.harness.auth.find_gate_link(link.hash).await.expect("link"));
         }
         found
     };
-    assert_eq!(found().await, links[..3], "the last link has no gate");
-    gone.append_ok(end_batch().with_change(close_gate(first, GateTransition::Withdrawn))).await;
+    assert_eq!(find_links().await, links[..3], "the last link has no gate");
+    pruned.append_ok(end_batch().with_change(close_gate(first, GateTransition::Withdrawn))).await;
     kept.append_ok(end_batch().with_change(close_gate(second, GateTransition::Withdrawn))).await;
-    world.advance(Millis(1));
-    assert_eq!(prune(&world).await.0, 1, "the other run has the newest event");
-    assert_eq!(found().await, links[2..3]);
+    fixture.advance(Millis(1));
+    assert_eq!(prune(&fixture).await.0, 1, "the other run has the newest event");
+    assert_eq!(find_links().await, links[2..3]);
 }
 
 /// A request is executed once. Checks the responses to retries before and after it completes.
-pub async fn a_request_counts_once(world: StoreFixture) {
-    let begun = async |principal: &str, body: &str| begin_request(&world, principal, body).await;
-    assert_eq!(begun("anna", "x").await, IdempotentRequestState::Acquired);
+pub async fn a_request_counts_once(fixture: StoreFixture) {
+    let begin = async |principal: &str, body: &str| begin_request(&fixture, principal, body).await;
+    assert_eq!(begin("anna", "x").await, IdempotentRequestState::Acquired);
     for (principal, body, expected) in [
         ("anna", "x", IdempotentRequestState::InProgress),
         ("anna", "y", IdempotentRequestState::Conflict),
         ("bert", "y", IdempotentRequestState::Acquired),
     ] {
-        assert_eq!(begun(principal, body).await, expected, "{principal} {body}");
+        assert_eq!(begin(principal, body).await, expected, "{principal} {body}");
     }
-    complete_request(&world, "anna", response(201)).await;
+    complete_request(&fixture, "anna", response(201)).await;
     for (principal, body, expected) in [
         ("anna", "x", IdempotentRequestState::Completed(response(201))),
         ("anna", "y", IdempotentRequestState::Conflict),
         ("bert", "y", IdempotentRequestState::InProgress),
     ] {
-        assert_eq!(begun(principal, body).await, expected, "{principal} {body}");
+        assert_eq!(begin(principal, body).await, expected, "{principal} {body}");
     }
     // A failed request may be sent again, also with another body.
-    abort_request(&world, "bert").await;
-    assert_eq!(begun("bert", "z").await, IdempotentRequestState::Acquired);
-    let bare = StoredHttpResponse { location: None, body: Vec::new(), ..response(204) };
-    complete_request(&world, "bert", bare.clone()).await;
-    assert_eq!(begun("bert", "z").await, IdempotentRequestState::Completed(bare));
+    abort_request(&fixture, "bert").await;
+    assert_eq!(begin("bert", "z").await, IdempotentRequestState::Acquired);
+    let no_content = StoredHttpResponse { location: None, body: Vec::new(), ..response(204) };
+    complete_request(&fixture, "bert", no_content.clone()).await;
+    assert_eq!(begin("bert", "z").await, IdempotentRequestState::Completed(no_content));
 }
 
 /// A request whose lease has expired is taken over by the next attempt.
-pub async fn a_request_of_a_dead_server_is_taken_over(world: StoreFixture) {
+pub async fn a_request_of_a_dead_server_is_taken_over(fixture: StoreFixture) {
     for body in ["x", "x", "y"] {
-        assert_eq!(begin_request(&world, "anna", body).await, IdempotentRequestState::Acquired);
-        world.advance(Millis(LEASE.0 - 1));
-        assert_eq!(begin_request(&world, "anna", body).await, IdempotentRequestState::InProgress);
-        world.advance(Millis(1));
+        assert_eq!(begin_request(&fixture, "anna", body).await, IdempotentRequestState::Acquired);
+        fixture.advance(Millis(LEASE.0 - 1));
+        assert_eq!(begin_request(&fixture, "anna", body).await, IdempotentRequestState::InProgress);
+        fixture.advance(Millis(1));
     }
-    assert_eq!(begin_request(&world, "anna", "y").await, IdempotentRequestState::Acquired);
-    complete_request(&world, "anna", response(200)).await;
-    world.advance(LEASE);
-    let done = IdempotentRequestState::Completed(response(200));
+    assert_eq!(begin_request(&fixture, "anna", "y").await, IdempotentRequestState::Acquired);
+    complete_request(&fixture, "anna", response(200)).await;
+    fixture.advance(LEASE);
+    let completed = IdempotentRequestState::Completed(response(200));
     assert_eq!(
-        begin_request(&world, "anna", "y").await,
-        done,
+        begin_request(&fixture, "anna", "y").await,
+        completed,
         "a completed request is not taken over"
     );
 }
 
 /// A stored response is final.
-pub async fn a_stored_response_is_final(world: StoreFixture) {
+pub async fn a_stored_response_is_final(fixture: StoreFixture) {
     // Without a begun request nothing is stored.
-    complete_request(&world, "anna", response(500)).await;
-    abort_request(&world, "anna").await;
-    assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Acquired);
-    complete_request(&world, "anna", response(201)).await;
+    complete_request(&fixture, "anna", response(500)).await;
+    abort_request(&fixture, "anna").await;
+    assert_eq!(begin_request(&fixture, "anna", "x").await, IdempotentRequestState::Acquired);
+    complete_request(&fixture, "anna", response(201)).await;
     // A server that counted as dead finishes after all.
-    complete_request(&world, "anna", response(409)).await;
-    abort_request(&world, "anna").await;
-    let done = IdempotentRequestState::Completed(response(201));
-    assert_eq!(begin_request(&world, "anna", "x").await, done);
+    complete_request(&fixture, "anna", response(409)).await;
+    abort_request(&fixture, "anna").await;
+    let completed = IdempotentRequestState::Completed(response(201));
+    assert_eq!(begin_request(&fixture, "anna", "x").await, completed);
 }
 
 /// After its retention a request has no effect any more, whether it is pruned or not.
-pub async fn stored_responses_expire(world: StoreFixture) {
+pub async fn stored_responses_expire(fixture: StoreFixture) {
     for principal in ["anna", "bert"] {
-        assert_eq!(begin_request(&world, principal, "x").await, IdempotentRequestState::Acquired);
-        complete_request(&world, principal, response(201)).await;
+        assert_eq!(begin_request(&fixture, principal, "x").await, IdempotentRequestState::Acquired);
+        complete_request(&fixture, principal, response(201)).await;
     }
-    world.advance(Millis(RETENTION.0 - 1));
-    assert_eq!(prune(&world).await, (0, 0));
-    let done = IdempotentRequestState::Completed(response(201));
-    assert_eq!(begin_request(&world, "anna", "x").await, done);
-    world.advance(Millis(1));
-    assert_eq!(begin_request(&world, "anna", "y").await, IdempotentRequestState::Acquired);
-    assert_eq!(prune(&world).await, (0, 1), "the other request");
-    assert_eq!(begin_request(&world, "anna", "y").await, IdempotentRequestState::InProgress);
-    assert_eq!(begin_request(&world, "bert", "y").await, IdempotentRequestState::Acquired);
+    fixture.advance(Millis(RETENTION.0 - 1));
+    assert_eq!(prune(&fixture).await, (0, 0));
+    let completed = IdempotentRequestState::Completed(response(201));
+    assert_eq!(begin_request(&fixture, "anna", "x").await, completed);
+    fixture.advance(Millis(1));
+    assert_eq!(begin_request(&fixture, "anna", "y").await, IdempotentRequestState::Acquired);
+    assert_eq!(prune(&fixture).await, (0, 1), "the other request");
+    assert_eq!(begin_request(&fixture, "anna", "y").await, IdempotentRequestState::InProgress);
+    assert_eq!(begin_request(&fixture, "bert", "y").await, IdempotentRequestState::Acquired);
 }
 
 /// Only one of many concurrent attempts consumes a token.
-pub async fn one_of_many_consumes_a_token(world: StoreFixture) {
-    for round in 0..world.harness.rounds / 20 {
+pub async fn one_of_many_consumes_a_token(fixture: StoreFixture) {
+    for round in 0..fixture.harness.rounds / 20 {
         let name = format!("t{round}");
-        add_login_token(&world, LoginTokenKind::Ticket, &name, ApiKeyRef::Local).await;
-        let spends = |world: StoreFixture| {
+        add_login_token(&fixture, LoginTokenKind::Ticket, &name, ApiKeyRef::Local).await;
+        let consume = |fixture: StoreFixture| {
             let name = name.clone();
-            async move { consume_login_token(&world, LoginTokenKind::Ticket, &name).await.is_some() }
+            async move { consume_login_token(&fixture, LoginTokenKind::Ticket, &name).await.is_some() }
         };
-        assert_eq!(count_concurrent(&world, spends).await, 1, "round {round}");
+        assert_eq!(count_concurrent(&fixture, consume).await, 1, "round {round}");
     }
 }
 
 /// Only one of many concurrent attempts begins a request.
-pub async fn one_of_many_begins_a_request(world: StoreFixture) {
-    for round in 0..world.harness.rounds / 20 {
-        let begins = |world: StoreFixture| async move {
-            match begin_request(&world, &format!("p{round}"), "x").await {
+pub async fn one_of_many_begins_a_request(fixture: StoreFixture) {
+    for round in 0..fixture.harness.rounds / 20 {
+        let begin = |fixture: StoreFixture| async move {
+            match begin_request(&fixture, &format!("p{round}"), "x").await {
                 IdempotentRequestState::Acquired => true,
                 IdempotentRequestState::InProgress => false,
                 other @ (IdempotentRequestState::Completed(_)
@@ -333,94 +334,95 @@ pub async fn one_of_many_begins_a_request(world: StoreFixture) {
                 | IdempotentRequestState::Conflict) => panic!("{other:?}"),
             }
         };
-        assert_eq!(count_concurrent(&world, begins).await, 1, "round {round}");
+        assert_eq!(count_concurrent(&fixture, begin).await, 1, "round {round}");
     }
 }
 
 /// Returns how many of four concurrent attempts succeed.
-async fn count_concurrent<F, R>(world: &StoreFixture, side: F) -> usize
+async fn count_concurrent<F, R>(fixture: &StoreFixture, attempt: F) -> usize
 where
     F: Fn(StoreFixture) -> R,
     R: Future<Output = bool> + Send + 'static,
 {
-    let mut sides = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..4 {
-        sides.spawn(side(world.clone()));
+        tasks.spawn(attempt(fixture.clone()));
     }
-    let done = sides.join_all().await;
-    done.into_iter().filter(|won| *won).count()
+    let results = tasks.join_all().await;
+    results.into_iter().filter(|succeeded| *succeeded).count()
 }
 
-async fn add_api_key(world: &StoreFixture, name: &str, span: Option<Millis>, role: Role) -> bool {
-    let added = world.harness.auth.add_api_key(new_key(name, span, role)).await;
+async fn add_api_key(fixture: &StoreFixture, name: &str, ttl: Option<Millis>, role: Role) -> bool {
+    let added = fixture.harness.auth.add_api_key(new_key(name, ttl, role)).await;
     added.expect("add key")
 }
 
-pub(super) fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewApiKey {
+pub(super) fn new_key(name: &str, ttl: Option<Millis>, role: Role) -> NewApiKey {
     NewApiKey {
         name: key_name(name),
         role,
         hash: hash(name),
-        ttl: span,
+        ttl,
         by: "cli:root".to_owned(),
         request: None,
     }
 }
 
 async fn add_login_token(
-    world: &StoreFixture,
+    fixture: &StoreFixture,
     kind: LoginTokenKind,
     name: &str,
-    holder: ApiKeyRef,
+    issuer: ApiKeyRef,
 ) {
-    let token = NewLoginToken { kind, hash: hash(name), issuer: holder, ttl: Millis(50) };
-    world.harness.auth.add_login_token(token).await.expect("add token");
+    let token = NewLoginToken { kind, hash: hash(name), issuer, ttl: Millis(50) };
+    fixture.harness.auth.add_login_token(token).await.expect("add token");
 }
 
 async fn find_login_token(
-    world: &StoreFixture,
+    fixture: &StoreFixture,
     kind: LoginTokenKind,
     name: &str,
 ) -> Option<LoginTokenRow> {
-    let found = world.harness.auth.find_login_token(kind, hash(name)).await;
+    let found = fixture.harness.auth.find_login_token(kind, hash(name)).await;
     found.expect("pass")
 }
 
 async fn consume_login_token(
-    world: &StoreFixture,
+    fixture: &StoreFixture,
     kind: LoginTokenKind,
     name: &str,
 ) -> Option<LoginTokenRow> {
-    let spent = world.harness.auth.consume_login_token(kind, hash(name)).await;
-    spent.expect("consume token")
+    let consumed = fixture.harness.auth.consume_login_token(kind, hash(name)).await;
+    consumed.expect("consume token")
 }
 
 pub(super) async fn begin_request(
-    world: &StoreFixture,
+    fixture: &StoreFixture,
     principal: &str,
     body: &str,
 ) -> IdempotentRequestState {
-    let ask = IdempotencyRequest {
+    let request = IdempotencyRequest {
         key: request_key(principal),
         body_hash: hash(body),
         ttl: RETENTION,
         lease: LEASE,
     };
-    world.harness.auth.begin_idempotent_request(ask).await.expect("begin")
+    fixture.harness.auth.begin_idempotent_request(request).await.expect("begin")
 }
 
 pub(super) async fn complete_request(
-    world: &StoreFixture,
+    fixture: &StoreFixture,
     principal: &str,
-    reply: StoredHttpResponse,
+    response: StoredHttpResponse,
 ) {
-    let kept = world.harness.auth.complete_idempotent_request(request_key(principal), reply).await;
-    kept.expect("keep");
+    let completed =
+        fixture.harness.auth.complete_idempotent_request(request_key(principal), response).await;
+    completed.expect("keep");
 }
 
-pub(super) async fn abort_request(world: &StoreFixture, principal: &str) {
-    let dropped = world.harness.auth.abort_idempotent_request(request_key(principal)).await;
-    dropped.expect("drop");
+pub(super) async fn abort_request(fixture: &StoreFixture, principal: &str) {
+    let aborted = fixture.harness.auth.abort_idempotent_request(request_key(principal)).await;
+    aborted.expect("drop");
 }
 
 pub(super) fn request_key(principal: &str) -> IdempotencyKey {
@@ -432,10 +434,10 @@ pub(super) fn response(status: u16) -> StoredHttpResponse {
 }
 
 /// Prunes everything that can be pruned and returns the numbers of runs and keys.
-async fn prune(world: &StoreFixture) -> (usize, usize) {
-    let ask =
+async fn prune(fixture: &StoreFixture) -> (usize, usize) {
+    let request =
         PruneRequest { runs_older_than: Millis::ZERO, blobs_older_than: Millis::ZERO, limit: 99 };
-    let pruned = world.harness.store.prune_old_data(ask).await.expect("prune");
+    let pruned = fixture.harness.store.prune_old_data(request).await.expect("prune");
     (pruned.runs, pruned.idempotency_keys)
 }
 

@@ -44,35 +44,37 @@ pub async fn a_hold_is_settled(fixture: StoreFixture) {
 pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     assert_appended(&held.change(RowChange::Hold(hold_of(60, 500).into())).await);
-    let left = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
-    let all = RemainingBudget { micro_usd: Some(MicroUsd(100)), tokens: Some(1_000) };
+    let unreserved = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
+    let unspent = RemainingBudget { micro_usd: Some(MicroUsd(100)), tokens: Some(1_000) };
     for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
         let account = refusing_account(held.change(RowChange::Hold(hold.into())).await);
-        assert_eq!((account.unreserved_budget(), account.unspent_budget()), (left, all));
+        assert_eq!((account.unreserved_budget(), account.unspent_budget()), (unreserved, unspent));
     }
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
     assert_appended(&held.change(RowChange::Hold(hold_of(40, 500).into())).await);
-    let lost = BudgetHoldSettlement {
+    let settlement = BudgetHoldSettlement {
         held: hold_of(100, 1_000),
         spent: hold_of(0, 1_000),
         lost: hold_of(100, 0),
     };
-    assert_appended(&held.change(RowChange::Settle(lost)).await);
-    let none = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
+    assert_appended(&held.change(RowChange::Settle(settlement)).await);
+    let exhausted = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
     let account = refusing_account(held.change(RowChange::Hold(hold_of(1, 0).into())).await);
     assert_eq!(
         (account.unreserved_budget(), account.unspent_budget()),
-        (none, none),
+        (exhausted, exhausted),
         "lost amounts count"
     );
 }
 
 /// A missing cap means no limit, and the remaining budget says so.
 pub async fn a_budget_without_a_cap_is_unlimited(fixture: StoreFixture) {
-    let mut free = fixture.open_and_claim(|_| {}).await;
-    assert_appended(&free.change(RowChange::Hold(hold_of(1 << 40, 1 << 40).into())).await);
-    let mut half = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
-    let account = refusing_account(half.change(RowChange::Hold(hold_of(5, 11).into())).await);
+    let mut unlimited = fixture.open_and_claim(|_| {}).await;
+    assert_appended(&unlimited.change(RowChange::Hold(hold_of(1 << 40, 1 << 40).into())).await);
+    let mut token_limited =
+        fixture.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
+    let account =
+        refusing_account(token_limited.change(RowChange::Hold(hold_of(5, 11).into())).await);
     assert_eq!(account.unreserved_budget(), RemainingBudget { micro_usd: None, tokens: Some(10) });
 }
 
@@ -121,8 +123,8 @@ pub async fn the_caps_of_a_tree_can_be_raised_through_a_child(fixture: StoreFixt
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
     assert_appended(&fixture.append_outside(child.run, raise_batch(raise)).await);
     assert_eq!(account(&fixture, &root).await.cap_micro_usd, Some(MicroUsd(100)));
-    let of_tree = change_batch(RowChange::RaiseTreeBudget(raise));
-    assert_appended(&fixture.append_outside(child.run, of_tree).await);
+    let tree_raise = change_batch(RowChange::RaiseTreeBudget(raise));
+    assert_appended(&fixture.append_outside(child.run, tree_raise).await);
     assert_eq!(account(&fixture, &root).await.cap_micro_usd, Some(MicroUsd(200)));
 }
 
@@ -246,11 +248,11 @@ pub async fn usage_is_summed_by_model(fixture: StoreFixture) {
     assert_appended(&second.change(add_usage("b", None)).await);
     fixture.advance(Millis(10));
     let since = fixture.harness.clock.now();
-    let late = events_batch([progress(1)])
+    let batch = events_batch([progress(1)])
         .with_change(add_usage("a", Some(5)))
         .with_change(add_usage("b", Some(2)))
         .with_change(add_usage("", Some(3)));
-    first.append_ok(late).await;
+    first.append_ok(batch).await;
     let usage = |calls: u64| Usage {
         input_tokens: 100 * calls,
         output_tokens: 10 * calls,
@@ -270,10 +272,10 @@ pub async fn usage_is_summed_by_model(fixture: StoreFixture) {
         rows
     };
     assert_eq!(usage_rows(None, None).await, [spend("a", 5, 0, 1), spend("b", 9, 1, 3)]);
-    let of_first = [spend("a", 5, 0, 1), spend("b", 9, 0, 2)];
-    assert_eq!(usage_rows(Some(first.run), None).await, of_first);
-    let lately = [spend("a", 5, 0, 1), spend("b", 2, 0, 1)];
-    assert_eq!(usage_rows(None, Some(since)).await, lately);
+    let usage_of_first = [spend("a", 5, 0, 1), spend("b", 9, 0, 2)];
+    assert_eq!(usage_rows(Some(first.run), None).await, usage_of_first);
+    let recent_usage = [spend("a", 5, 0, 1), spend("b", 2, 0, 1)];
+    assert_eq!(usage_rows(None, Some(since)).await, recent_usage);
     assert_eq!(usage_rows(Some(second.run), Some(since)).await, []);
 }
 

@@ -53,7 +53,7 @@ pub async fn runs_hold_budget_in_the_order_of_their_waits(fixture: StoreFixture)
 /// A woken run that ends, pauses or waits for something else leaves the queue, and so does a parked
 /// run that is cancelled. The next run is woken in the same append.
 pub async fn a_run_that_needs_no_budget_leaves_the_queue(fixture: StoreFixture) {
-    for leaves in [end_batch(), pause_batch(), park_batch("child")] {
+    for batch in [end_batch(), pause_batch(), park_batch("child")] {
         let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
         let [mut first, mut second] = [child_of(&root).await, child_of(&root).await];
         hold(&mut root, 90).await;
@@ -62,7 +62,7 @@ pub async fn a_run_that_needs_no_budget_leaves_the_queue(fixture: StoreFixture) 
         settle(&mut root, 90, 0).await;
         let mut first = fixture.claim_one(root.worker).await;
         assert_waiting(&fixture, [&second]).await;
-        first.append_ok(leaves).await;
+        first.append_ok(batch).await;
         let mut second = fixture.claim_one(root.worker).await;
         hold(&mut second, 60).await;
     }
@@ -153,15 +153,15 @@ async fn settle(run: &mut ClaimedRun, held: u64, spent: u64) {
 
 async fn raise(root: &ClaimedRun, micros: u64) {
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(micros)), ..BudgetRaise::default() };
-    let raised = change_batch(RowChange::RaiseBudget(raise));
-    assert_appended(&root.fixture.append_outside(root.run, raised).await);
+    let batch = change_batch(RowChange::RaiseBudget(raise));
+    assert_appended(&root.fixture.append_outside(root.run, batch).await);
 }
 
 /// Checks that a hold is refused, and how much the run could hold instead.
-async fn assert_refused(run: &mut ClaimedRun, micros: u64, free: u64) {
+async fn assert_refused(run: &mut ClaimedRun, micros: u64, unreserved: u64) {
     let account = refusing_account(run.change(RowChange::Hold(hold_of(micros, 0).into())).await);
-    let free = RemainingBudget { micro_usd: Some(MicroUsd(free)), tokens: Some(1_000) };
-    assert_eq!(account.unreserved_budget(), free);
+    let unreserved = RemainingBudget { micro_usd: Some(MicroUsd(unreserved)), tokens: Some(1_000) };
+    assert_eq!(account.unreserved_budget(), unreserved);
 }
 
 async fn assert_waiting<const N: usize>(fixture: &StoreFixture, runs: [&ClaimedRun; N]) {

@@ -50,13 +50,13 @@ pub async fn the_runs_of_a_chain_name_the_newest_one(fixture: StoreFixture) {
         task.chain = Some(position(1, root));
     });
     let second = next.id;
-    let keeps = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
+    let end_keeping_lane = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
         status: Status::Completed,
         code: None,
         releases_lane: false,
     });
-    let ends = events_batch(end_batch().events).with_change(keeps);
-    held.append_ok(ends.with_change(RowChange::CreateStep(Box::new(next)))).await;
+    let end = events_batch(end_batch().events).with_change(end_keeping_lane);
+    held.append_ok(end.with_change(RowChange::CreateStep(Box::new(next)))).await;
     assert_eq!(fixture.row(root).await.chain, row(0, second, Status::Pending));
     let mut held = fixture.claim_one(worker).await;
     assert_eq!(held.run, second);
@@ -104,13 +104,13 @@ pub async fn a_retry_is_the_newest_run_of_its_chain(fixture: StoreFixture) {
         task.chain = Some(position(1, failed));
     });
     let second = next.id;
-    let keeps = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
+    let end_keeping_lane = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
         status: Status::Completed,
         code: None,
         releases_lane: false,
     });
-    let ends = events_batch(end_batch().events).with_change(keeps);
-    held.append_ok(ends.with_change(RowChange::CreateStep(Box::new(next)))).await;
+    let end = events_batch(end_batch().events).with_change(end_keeping_lane);
+    held.append_ok(end.with_change(RowChange::CreateStep(Box::new(next)))).await;
     for (run, step) in [(failed, 0), (retry_id, 0), (second, 1)] {
         assert_eq!(current(run).await, (step, second, Status::Pending));
     }

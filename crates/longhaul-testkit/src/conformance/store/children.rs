@@ -81,15 +81,15 @@ pub async fn the_open_runs_of_a_tree_are_limited(fixture: StoreFixture) {
     assert_eq!(child.run, first_id);
     let mut too_many = events_batch([progress(1)]);
     too_many.changes.extend((0..OPEN_DESCENDANTS_MAX).map(|_| new_child(child.run)));
-    let why = refused(child.append(too_many.clone()).await);
-    assert_eq!(why, AppendRefusalReason::TreeFull);
+    let reason = refused(child.append(too_many.clone()).await);
+    assert_eq!(reason, AppendRefusalReason::TreeFull);
     too_many.changes.pop();
     child.append_ok(too_many).await;
-    let why = refused(root.change(new_child(root.run)).await);
-    assert_eq!(why, AppendRefusalReason::TreeFull);
+    let reason = refused(root.change(new_child(root.run)).await);
+    assert_eq!(reason, AppendRefusalReason::TreeFull);
     fixture.open(|_| {}).await;
     child.end().await;
     assert_appended(&root.change(new_child(root.run)).await);
-    let why = refused(root.change(new_child(root.run)).await);
-    assert_eq!(why, AppendRefusalReason::TreeFull);
+    let reason = refused(root.change(new_child(root.run)).await);
+    assert_eq!(reason, AppendRefusalReason::TreeFull);
 }

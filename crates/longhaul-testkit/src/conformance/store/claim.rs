@@ -46,14 +46,14 @@ pub async fn claims_go_by_priority_then_by_age(fixture: StoreFixture) {
     runs.sort_unstable();
     let expected: Vec<RunId> = runs.into_iter().map(|(_, run)| run).collect();
     let worker = fixture.worker().await;
-    let mut got = Vec::new();
+    let mut claim_order = Vec::new();
     for limit in [2, 0, 2, 9] {
         let request = RunClaimRequest { limit, ..claim_request(worker) };
         let claimed = fixture.claim_with(request).await;
         assert!(claimed.len() <= limit);
-        got.extend(run_ids(&claimed));
+        claim_order.extend(run_ids(&claimed));
     }
-    assert_eq!(got, expected);
+    assert_eq!(claim_order, expected);
 }
 
 /// A worker claims from its inboxes in the order of its request, and from no others.
@@ -195,26 +195,26 @@ pub async fn claims_filter_by_type(fixture: StoreFixture) {
         runs.push(fixture.open(|task| task.kind = kind.map(str::to_owned)).await);
     }
     let worker = fixture.worker().await;
-    let wants = |types: &[&str]| RunClaimRequest {
+    let request = |types: &[&str]| RunClaimRequest {
         types: types.iter().map(|kind| (*kind).to_owned()).collect(),
         limit: 1,
         ..claim_request(worker)
     };
-    assert_eq!(run_ids(&fixture.claim_with(wants(&["none"])).await), []);
-    assert_eq!(run_ids(&fixture.claim_with(wants(&["x", "call"])).await), [runs[2]]);
-    assert_eq!(run_ids(&fixture.claim_with(wants(&[])).await), [runs[0]]);
-    assert_eq!(run_ids(&fixture.claim_with(wants(&[])).await), [runs[1]]);
+    assert_eq!(run_ids(&fixture.claim_with(request(&["none"])).await), []);
+    assert_eq!(run_ids(&fixture.claim_with(request(&["x", "call"])).await), [runs[2]]);
+    assert_eq!(run_ids(&fixture.claim_with(request(&[])).await), [runs[0]]);
+    assert_eq!(run_ids(&fixture.claim_with(request(&[])).await), [runs[1]]);
 }
 
 /// A worker never gets a journal with a format that it can't read.
 pub async fn claims_filter_by_format(fixture: StoreFixture) {
     let run = fixture.open(|_| {}).await;
     let worker = fixture.worker().await;
-    let old = RunClaimRequest { format: 0, ..claim_request(worker) };
-    assert_eq!(fixture.claim_with(old).await, []);
-    let somewhere = RunClaimRequest { host: Some("there".to_owned()), ..claim_request(worker) };
+    let old_format = RunClaimRequest { format: 0, ..claim_request(worker) };
+    assert_eq!(fixture.claim_with(old_format).await, []);
+    let other_host = RunClaimRequest { host: Some("there".to_owned()), ..claim_request(worker) };
     assert_eq!(
-        run_ids(&fixture.claim_with(somewhere).await),
+        run_ids(&fixture.claim_with(other_host).await),
         [run],
         "the run is not bound to a host"
     );
@@ -262,14 +262,14 @@ pub async fn a_run_is_claimed_by_one_worker_only(fixture: StoreFixture) {
 }
 
 async fn claim_all(fixture: StoreFixture, worker: WorkerId) -> (WorkerId, Vec<Claim>) {
-    let mut got = Vec::new();
+    let mut claims = Vec::new();
     loop {
         let request = RunClaimRequest { limit: 2, ..claim_request(worker) };
         let claimed = fixture.claim_with(request).await;
         if claimed.is_empty() {
-            return (worker, got);
+            return (worker, claims);
         }
-        got.extend(claimed);
+        claims.extend(claimed);
         tokio::task::yield_now().await;
     }
 }

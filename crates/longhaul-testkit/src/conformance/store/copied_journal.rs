@@ -100,9 +100,9 @@ pub async fn retries_share_the_account_of_the_first_run(fixture: StoreFixture) {
     let second = retry_of(&fixture, first.run, capped);
     fixture.open_runs(vec![second]).await;
     let mut second = fixture.claim_one(first.worker).await;
-    let why = refused(second.change(RowChange::Hold(money(50).into())).await);
+    let reason = refused(second.change(RowChange::Hold(money(50).into())).await);
     assert!(
-        matches!(why, AppendRefusalReason::OverBudget(account) if account.unreserved_budget().micro_usd == Some(MicroUsd(40)))
+        matches!(reason, AppendRefusalReason::OverBudget(account) if account.unreserved_budget().micro_usd == Some(MicroUsd(40)))
     );
     let child = fixture.new_run(|task| {
         task.root = second.run;

@@ -78,8 +78,8 @@ pub async fn a_key_with_an_unknown_outcome_is_replaced(fixture: StoreFixture) {
     settle(&mut first, Some(EffectKeyState::Unknown)).await;
     assert_eq!(refused(claim(&mut second).await), taken_by(&first, EffectKeyState::Unknown));
     let replaces = Some(claim_of(&first).holder);
-    let replacing = EffectKeyClaim { replaces, ..claim_of(&second) };
-    assert_appended(&change(&mut second, EffectKeyChange::Claim(replacing)).await);
+    let replacement = EffectKeyClaim { replaces, ..claim_of(&second) };
+    assert_appended(&change(&mut second, EffectKeyChange::Claim(replacement)).await);
     let held = taken_by(&second, EffectKeyState::Held);
     assert_eq!(refused(claim(&mut first).await), held);
     // The holder is another one by now.
@@ -90,9 +90,9 @@ pub async fn a_key_with_an_unknown_outcome_is_replaced(fixture: StoreFixture) {
     assert_eq!(refused(claim(&mut first).await), held);
     settle(&mut second, Some(EffectKeyState::Unknown)).await;
     // A retry names the run whose model made the call, and the result is in its own journal.
-    let of_retry = claim_of(&second);
-    assert_appended(&change(&mut first, EffectKeyChange::Claim(of_retry)).await);
-    let done = EffectKeyChange::Settle { claim: of_retry, state: Some(EffectKeyState::Done) };
+    let retry_claim = claim_of(&second);
+    assert_appended(&change(&mut first, EffectKeyChange::Claim(retry_claim)).await);
+    let done = EffectKeyChange::Settle { claim: retry_claim, state: Some(EffectKeyState::Done) };
     assert_appended(&change(&mut first, done).await);
     assert_eq!(refused(claim(&mut second).await), taken_by(&first, EffectKeyState::Done));
 }

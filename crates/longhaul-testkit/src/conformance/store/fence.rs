@@ -16,8 +16,8 @@ use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_append
 pub async fn a_driver_that_lost_its_run_is_fenced(fixture: StoreFixture) {
     let mut old = fixture.open_and_claim(|_| {}).await;
     old.append_ok(release_batch()).await;
-    let in_between = old.append(events_batch([progress(3)])).await;
-    assert_eq!(in_between, AppendResult::Fenced, "the run has no driver");
+    let result = old.append(events_batch([progress(3)])).await;
+    assert_eq!(result, AppendResult::Fenced, "the run has no driver");
     let mut new = fixture.claim_one(fixture.worker().await).await;
     old.last = new.last;
     for batch in [
@@ -63,8 +63,8 @@ pub async fn a_driver_append_needs_the_last_seq(fixture: StoreFixture) {
     held.last = held.last.next();
     held.append_ok(events_batch([progress(1)])).await;
     held.last = Seq(held.last.0 + 1);
-    let ahead = held.append(events_batch([progress(2)])).await;
-    assert_eq!(ahead, AppendResult::Conflict, "the sequence number is in the future");
+    let result = held.append(events_batch([progress(2)])).await;
+    assert_eq!(result, AppendResult::Conflict, "the sequence number is in the future");
 }
 
 /// After a lost response, a retry of the same append returns where its events are.
@@ -134,8 +134,8 @@ pub async fn a_closer_appends_only_to_undriven_runs(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
     let refused = fixture.append_as_closer(held.run, held.last, cancel_batch()).await;
     assert_eq!(refused, AppendResult::Conflict, "the run has a driver");
-    for rest in [park_batch("child"), pause_batch(), release_batch()] {
-        held.append_ok(rest).await;
+    for batch in [park_batch("child"), pause_batch(), release_batch()] {
+        held.append_ok(batch).await;
         let stale = Seq(held.last.0 - 1);
         assert_eq!(
             fixture.append_as_closer(held.run, stale, cancel_batch()).await,
@@ -144,8 +144,8 @@ pub async fn a_closer_appends_only_to_undriven_runs(fixture: StoreFixture) {
         assert_appended(&fixture.append_as_closer(held.run, held.last, cancel_batch()).await);
         fixture.assert_status(held.run, Status::Cancelled, "").await;
         let after = fixture.row(held.run).await.last_seq;
-        let ended = fixture.append_as_closer(held.run, after, end_batch()).await;
-        assert_eq!(ended, AppendResult::RunEnded);
+        let result = fixture.append_as_closer(held.run, after, end_batch()).await;
+        assert_eq!(result, AppendResult::RunEnded);
         held = fixture.open_and_claim(|_| {}).await;
     }
     let pending = fixture.open(|_| {}).await;

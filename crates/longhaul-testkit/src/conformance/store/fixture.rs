@@ -40,8 +40,8 @@ impl StoreFixture {
 
     /// Asserts that a repair finds nothing.
     pub async fn assert_consistent(&self) {
-        let found = self.harness.records.repair_inconsistent_rows().await.expect("repair");
-        assert!(found.is_all_zero(), "{found:?}");
+        let repairs = self.harness.records.repair_inconsistent_rows().await.expect("repair");
+        assert!(repairs.is_all_zero(), "{repairs:?}");
     }
 
     /// Advances the clock.
@@ -286,7 +286,7 @@ pub fn claim_request(worker: WorkerId) -> RunClaimRequest {
 /// Returns the reason of a refused append.
 pub fn refused(appended: AppendResult) -> AppendRefusalReason {
     match appended {
-        AppendResult::Refused(why) => why,
+        AppendResult::Refused(reason) => reason,
         AppendResult::Committed { .. }
         | AppendResult::Conflict
         | AppendResult::Fenced

@@ -29,10 +29,11 @@ pub async fn a_gate_is_answered_once(fixture: StoreFixture) {
     fixture.assert_status(held.run, Status::Running, "worker").await;
     let last = fixture.row(held.run).await.last_seq;
     fixture.advance(Millis(40));
-    for late in [answer_batch(gate, "cli:bert"), vote_batch(gate, "cli:bert"), expire_batch(gate)] {
+    for batch in [answer_batch(gate, "cli:bert"), vote_batch(gate, "cli:bert"), expire_batch(gate)]
+    {
         let first = RecordedAnswer { at, answer: approval("cli:anna") };
         let closed = AppendRefusalReason::GateClosed(GateStatus::Answered, Some(Box::new(first)));
-        assert_eq!(refused(fixture.append_outside(held.run, late).await), closed);
+        assert_eq!(refused(fixture.append_outside(held.run, batch).await), closed);
     }
     assert_eq!(fixture.row(held.run).await.last_seq, last);
     let row = gate_row(&fixture, gate).await;
@@ -50,7 +51,7 @@ pub async fn a_quorum_gathers_votes(fixture: StoreFixture) {
     assert_appended(&fixture.append_outside(held.run, answer_batch(gate, "cli:cleo")).await);
     fixture.assert_status(held.run, Status::Running, "worker").await;
     let row = gate_row(&fixture, gate).await;
-    let voters: Vec<String> = row.answers.into_iter().map(|given| given.answer.by).collect();
+    let voters: Vec<String> = row.answers.into_iter().map(|recorded| recorded.answer.by).collect();
     assert_eq!(voters, ["cli:anna", "cli:bert", "cli:cleo"]);
 }
 
@@ -60,9 +61,9 @@ pub async fn a_gate_closes_at_its_deadline(fixture: StoreFixture) {
     fixture.advance(Millis(HOUR.0 - 1));
     assert_appended(&fixture.append_outside(held.run, vote_batch(gate, "cli:anna")).await);
     fixture.advance(Millis(1));
-    for late in [answer_batch(gate, "cli:bert"), vote_batch(gate, "cli:bert")] {
+    for batch in [answer_batch(gate, "cli:bert"), vote_batch(gate, "cli:bert")] {
         let closed = AppendRefusalReason::GateClosed(GateStatus::Expired, None);
-        assert_eq!(refused(fixture.append_outside(held.run, late).await), closed);
+        assert_eq!(refused(fixture.append_outside(held.run, batch).await), closed);
     }
     fixture.assert_status(held.run, Status::Waiting, "approval").await;
     assert_appended(&fixture.append_outside(held.run, expire_batch(gate)).await);
@@ -75,8 +76,8 @@ pub async fn a_message_answers_a_gate_after_its_deadline(fixture: StoreFixture) 
     let (held, gate) = park_at_gate(&fixture, |spec| spec.timeout = Some(HOUR)).await;
     fixture.advance(HOUR);
     let by_message = GateTransition::AnsweredByMessage(approval("cli:bert"));
-    let read = events_batch([resumed()]).with_change(close_gate(gate, by_message));
-    assert_appended(&fixture.append_outside(held.run, read).await);
+    let batch = events_batch([resumed()]).with_change(close_gate(gate, by_message));
+    assert_appended(&fixture.append_outside(held.run, batch).await);
     let row = gate_row(&fixture, gate).await;
     assert_eq!((row.status, row.answers.len()), (GateStatus::Answered, 1));
 }
@@ -100,8 +101,8 @@ pub async fn an_answer_to_an_ended_run_is_rolled_back(fixture: StoreFixture) {
     let row = gate_row(&fixture, gate).await;
     assert_eq!((row.status, row.answers.len()), (GateStatus::Open, 0));
     // A gate that the closing batch did not withdraw is repaired, once.
-    let found = fixture.harness.records.repair_inconsistent_rows().await.expect("repair");
-    assert_eq!(found.gate_of_ended, 1);
+    let repairs = fixture.harness.records.repair_inconsistent_rows().await.expect("repair");
+    assert_eq!(repairs.gate_of_ended, 1);
     assert_eq!(gate_row(&fixture, gate).await.status, GateStatus::Withdrawn);
 }
 
@@ -138,8 +139,8 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     assert_appended(&fixture.append_outside(held.run, change_batch(spend_timer(timer))).await);
     assert_eq!(fixture.harness.records.due_timers(9).await.expect("due"), []);
     assert_eq!(fixture.row(held.run).await.last_seq, last);
-    let twice = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
-    assert_eq!(refused(twice), AppendRefusalReason::TimerConsumed);
+    let second_firing = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
+    assert_eq!(refused(second_firing), AppendRefusalReason::TimerConsumed);
 }
 
 /// A due timer of an open gate carries the row of the gate, with its timeout action and votes.
@@ -149,7 +150,7 @@ pub async fn a_gate_timer_carries_its_gate(fixture: StoreFixture) {
     assert_appended(&fixture.append_outside(held.run, vote_batch(gate, "cli:anna")).await);
     let row = gate_row(&fixture, gate).await;
     assert_eq!((row.spec.on_timeout, row.answers.len()), (GateTimeoutAction::Pause, 1));
-    for (what, means) in [
+    for (kind, expected) in [
         (TimerKind::GateRemind(gate), Some(&row)),
         (TimerKind::GateDeadline(gate), Some(&row)),
         (TimerKind::Wake, None),
@@ -158,10 +159,10 @@ pub async fn a_gate_timer_carries_its_gate(fixture: StoreFixture) {
         let timer = fixture.ids.timer();
         let run = held.run;
         let due = TimerDueTime::Now;
-        let arm = TimerUpdate::Arm { timer, run, due, kind: what };
+        let arm = TimerUpdate::Arm { timer, run, due, kind };
         assert_appended(&fixture.append_outside(run, change_batch(RowChange::SetTimer(arm))).await);
         let due = fixture.harness.records.due_timers(9).await.expect("due");
-        assert_eq!((due.len(), due[0].open_gate.as_deref()), (1, means));
+        assert_eq!((due.len(), due[0].open_gate.as_deref()), (1, expected));
         assert_appended(&fixture.append_outside(run, change_batch(spend_timer(timer))).await);
     }
 }
@@ -169,11 +170,11 @@ pub async fn a_gate_timer_carries_its_gate(fixture: StoreFixture) {
 /// An answer that was decided before another answer was recorded is refused.
 pub async fn an_answer_is_refused_after_another_answer(fixture: StoreFixture) {
     let (held, gate) = park_at_gate(&fixture, |_| {}).await;
-    let vote = |by: &str, seen: usize| {
+    let vote = |by: &str, seen_answers: usize| {
         let mut batch = vote_batch(gate, by);
         for change in &mut batch.changes {
             if let RowChange::UpdateGate(update) = change {
-                update.seen_answers = Some(seen);
+                update.seen_answers = Some(seen_answers);
             }
         }
         fixture.append_outside(held.run, batch)
@@ -193,26 +194,27 @@ pub async fn an_outsider_raises_a_signal_gate_once(fixture: StoreFixture) {
     assert_appended(&fixture.append_outside(held.run, raise.clone()).await);
     fixture.assert_status(held.run, Status::Waiting, "approval").await;
     assert_eq!(gate_row(&fixture, spec.id).await.spec, spec);
-    let again = refused(fixture.append_outside(held.run, raise).await);
-    assert_eq!(again, AppendRefusalReason::GateExists);
+    let reason = refused(fixture.append_outside(held.run, raise).await);
+    assert_eq!(reason, AppendRefusalReason::GateExists);
     spec.call = Some(CallId { turn: 1, index: 1 });
     spec.id = fixture.ids.gate();
-    let of_call = refused(fixture.append_outside(held.run, raise_gate_batch(spec)).await);
-    assert_eq!(of_call, AppendRefusalReason::NotAllowedForOutsider("gate.raised"));
+    let reason = refused(fixture.append_outside(held.run, raise_gate_batch(spec)).await);
+    assert_eq!(reason, AppendRefusalReason::NotAllowedForOutsider("gate.raised"));
 }
 
 /// Unknown and withdrawn gates can't be answered.
 pub async fn only_open_gates_can_be_answered(fixture: StoreFixture) {
     let (mut held, gate) = park_at_gate(&fixture, |_| {}).await;
-    let none = fixture.append_outside(held.run, answer_batch(fixture.ids.gate(), "cli:anna")).await;
-    assert_eq!(refused(none), AppendRefusalReason::GateNotFound);
+    let result =
+        fixture.append_outside(held.run, answer_batch(fixture.ids.gate(), "cli:anna")).await;
+    assert_eq!(refused(result), AppendRefusalReason::GateNotFound);
     fixture.assert_status(held.run, Status::Waiting, "approval").await;
     assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
     held = fixture.claim_one(held.worker).await;
     held.append_ok(change_batch(close_gate(gate, GateTransition::Withdrawn))).await;
-    let late = fixture.append_outside(held.run, answer_batch(gate, "cli:anna")).await;
+    let result = fixture.append_outside(held.run, answer_batch(gate, "cli:anna")).await;
     let closed = AppendRefusalReason::GateClosed(GateStatus::Withdrawn, None);
-    assert_eq!(refused(late), closed);
+    assert_eq!(refused(result), closed);
 }
 
 /// Gates are listed newest first, filtered by run, status and tag, in pages.
@@ -236,16 +238,16 @@ pub async fn gates_are_listed_newest_first(fixture: StoreFixture) {
     assert_eq!(list_gates(&fixture, open.clone()).await, [gates[3], gates[1]]);
     let next = GateFilter { after: Some(gates[1]), ..open };
     assert_eq!(list_gates(&fixture, next).await, [gates[0]]);
-    for (tag, found) in
+    for (tag, expected) in
         [("all", newest_first.as_slice()), ("tag 1", &gates[1..2]), ("tag", &[]), ("tag 9", &[])]
     {
-        let tagged = GateFilter { tag: Some(tag.to_owned()), ..all.clone() };
-        assert_eq!(list_gates(&fixture, tagged).await, found, "{tag}");
+        let by_tag = GateFilter { tag: Some(tag.to_owned()), ..all.clone() };
+        assert_eq!(list_gates(&fixture, by_tag).await, expected, "{tag}");
     }
-    let of_run = GateFilter { run: Some(runs[1]), ..all.clone() };
-    assert_eq!(list_gates(&fixture, of_run).await, [gates[1]]);
-    let one = GateFilter { gate: Some(gates[0]), ..all };
-    let row = &fixture.harness.store.list_gates(one).await.expect("gates")[0];
+    let by_run = GateFilter { run: Some(runs[1]), ..all.clone() };
+    assert_eq!(list_gates(&fixture, by_run).await, [gates[1]]);
+    let by_gate = GateFilter { gate: Some(gates[0]), ..all };
+    let row = &fixture.harness.store.list_gates(by_gate).await.expect("gates")[0];
     assert_eq!(row.submitter.as_deref(), Some("key:ops"));
     let now = fixture.harness.clock.now();
     assert_eq!((row.raised_at, row.deadline), (now, Some(now.plus(HOUR))));

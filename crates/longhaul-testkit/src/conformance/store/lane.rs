@@ -27,13 +27,13 @@ pub async fn a_lane_runs_serially_and_in_order(fixture: StoreFixture) {
         });
         runs.push(run.await);
     }
-    let beside = fixture.open_in_lane("b", 1).await;
+    let other_lane = fixture.open_in_lane("b", 1).await;
     fixture.assert_status(runs[0], Status::Pending, "worker").await;
     fixture.assert_status(runs[1], Status::Pending, "lane").await;
     assert_lane(&fixture, "a", Some(runs[0]), 3).await;
     let worker = fixture.worker().await;
     let mut first = claim_run(&fixture, worker, runs[0]).await;
-    claim_run(&fixture, worker, beside[0]).await;
+    claim_run(&fixture, worker, other_lane[0]).await;
     assert_nothing_ready(&fixture, worker).await;
     first.end().await;
     fixture.assert_status(runs[0], Status::Completed, "").await;
@@ -44,17 +44,17 @@ pub async fn a_lane_runs_serially_and_in_order(fixture: StoreFixture) {
         next.end().await;
     }
     assert_lane(&fixture, "a", None, 0).await;
-    let again = fixture.open_in_lane("a", 1).await;
-    claim_run(&fixture, worker, again[0]).await;
+    let new_runs = fixture.open_in_lane("a", 1).await;
+    claim_run(&fixture, worker, new_runs[0]).await;
 }
 
 /// A full lane rejects runs until one has left it.
 pub async fn a_lane_has_a_depth(fixture: StoreFixture) {
-    let narrow = |fixture: &StoreFixture| NewRun {
+    let new_run = |fixture: &StoreFixture| NewRun {
         lane_depth_max: 2,
         ..fixture.new_run(|task| task.lane = Some(lane_key("a")))
     };
-    let [first, second, third] = [narrow(&fixture), narrow(&fixture), narrow(&fixture)];
+    let [first, second, third] = [new_run(&fixture), new_run(&fixture), new_run(&fixture)];
     let ids = [first.id, second.id, third.id];
     assert_eq!(
         fixture.open_runs(vec![first, second]).await,
@@ -65,9 +65,9 @@ pub async fn a_lane_has_a_depth(fixture: StoreFixture) {
     assert_eq!(fixture.harness.store.get_run(ids[2]).await.expect("row"), None);
     let worker = fixture.worker().await;
     let mut held = claim_run(&fixture, worker, ids[0]).await;
-    let open = RowChange::CreateRun(Box::new(third.clone()));
+    let create = RowChange::CreateRun(Box::new(third.clone()));
     let last = held.last;
-    assert_eq!(refused(held.change(open).await), AppendRefusalReason::LaneFull(lane_key("a")));
+    assert_eq!(refused(held.change(create).await), AppendRefusalReason::LaneFull(lane_key("a")));
     assert_eq!(held.last, last);
     held.end().await;
     assert_eq!(fixture.open_runs(vec![third]).await, CreateRunsOutcome::Created(vec![ids[2]]));
@@ -184,17 +184,17 @@ pub async fn a_start_time_comes_before_the_lane(fixture: StoreFixture) {
         task.lane = Some(lane_key("a"));
         task.start = EarliestStart::At(at);
     });
-    let later = run.await;
+    let delayed = run.await;
     assert_eq!(lane(&fixture, "a").await.map_or(0, |lane| lane.depth), 0);
     let runs = fixture.open_in_lane("a", 1).await;
     fixture.advance(Millis(50));
     let due = fixture.harness.records.due_timers(9).await.expect("due");
-    assert_appended(&fixture.append_outside(later, fire_timer_batch(due[0].timer)).await);
-    fixture.assert_status(later, Status::Pending, "lane").await;
+    assert_appended(&fixture.append_outside(delayed, fire_timer_batch(due[0].timer)).await);
+    fixture.assert_status(delayed, Status::Pending, "lane").await;
     assert_lane(&fixture, "a", Some(runs[0]), 2).await;
     let worker = fixture.worker().await;
     claim_run(&fixture, worker, runs[0]).await.end().await;
-    claim_run(&fixture, worker, later).await;
+    claim_run(&fixture, worker, delayed).await;
 }
 
 /// A chain keeps the lane of its root until its last step has ended. No step is rejected
@@ -212,14 +212,16 @@ pub async fn a_chain_keeps_its_lane_to_the_end(fixture: StoreFixture) {
         })
     };
     let step_id = step.id;
-    let keeps = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
+    let end_keeping_lane = RowChange::UpdateScheduling(RunSchedulingUpdate::End {
         status: Status::Completed,
         code: None,
         releases_lane: false,
     });
     let events = events_batch(end_batch().events);
-    root.append_ok(events.with_change(keeps).with_change(RowChange::CreateStep(Box::new(step))))
-        .await;
+    root.append_ok(
+        events.with_change(end_keeping_lane).with_change(RowChange::CreateStep(Box::new(step))),
+    )
+    .await;
     assert_lane(&fixture, "a", Some(runs[0]), 2).await;
     fixture.assert_consistent().await;
     let mut held = claim_run(&fixture, worker, step_id).await;
@@ -267,26 +269,26 @@ pub async fn lanes_are_listed_while_used(fixture: StoreFixture) {
     let a = fixture.open_in_lane("a", 2).await;
     fixture.open_in_lane("b", 1).await;
     let worker = fixture.worker().await;
-    let listed_after = async |after: Option<&str>, limit| {
+    let list_after = async |after: Option<&str>, limit| {
         let after = after.map(lane_key);
         let rows = fixture.harness.records.list_lanes(after.as_ref(), limit).await;
         let rows = rows.expect("lanes");
         let names = rows.iter().map(|row| row.lane.to_string());
         names.collect::<Vec<_>>()
     };
-    let listed = async |limit| listed_after(None, limit).await;
-    assert_eq!(listed(9).await, ["a", "b"]);
-    assert_eq!(listed(1).await, ["a"]);
+    let list = async |limit| list_after(None, limit).await;
+    assert_eq!(list(9).await, ["a", "b"]);
+    assert_eq!(list(1).await, ["a"]);
     // The last lane of a page may have disappeared before the next page is read.
-    for (after, rest) in [("0", &["a", "b"][..]), ("a", &["b"]), ("aa", &["b"])] {
-        assert_eq!(listed_after(Some(after), 9).await, rest, "after {after}");
+    for (after, expected) in [("0", &["a", "b"][..]), ("a", &["b"]), ("aa", &["b"])] {
+        assert_eq!(list_after(Some(after), 9).await, expected, "after {after}");
     }
-    assert_eq!(listed_after(Some("b"), 9).await, [""; 0]);
+    assert_eq!(list_after(Some("b"), 9).await, [""; 0]);
     for run in &a {
         let last = fixture.row(*run).await.last_seq;
         assert_appended(&fixture.append_as_closer(*run, last, cancel_batch()).await);
     }
-    assert_eq!(listed(9).await, ["b"]);
+    assert_eq!(list(9).await, ["b"]);
     assert_eq!(lane(&fixture, "none").await, None);
     assert_eq!(fixture.claim(worker).await.len(), 1);
 }
@@ -371,12 +373,12 @@ async fn set_paused(fixture: &StoreFixture, key: &str, paused: bool) -> LaneRow 
 }
 
 fn park_releasing_lane() -> longhaul_core::change::JournalBatch {
-    let lets_go = RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
+    let park = RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
         reason: "child",
         blocked: false,
         release_lane: true,
     });
-    events_batch(park_batch("child").events).with_change(lets_go)
+    events_batch(park_batch("child").events).with_change(park)
 }
 
 async fn claim_run(fixture: &StoreFixture, worker: WorkerId, run: RunId) -> ClaimedRun {

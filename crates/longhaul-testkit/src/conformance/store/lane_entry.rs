@@ -55,16 +55,17 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     fixture.assert_consistent().await;
     assert_eq!(fixture.harness.records.next_timer_due().await.expect("next"), Some(due));
     // A message that is based on an old state of the run is refused.
-    let late = fixture.append_as_closer(second, after, steer_batch(fixture.ids.steer(), "x")).await;
-    assert_eq!(late, AppendResult::Conflict);
+    let result =
+        fixture.append_as_closer(second, after, steer_batch(fixture.ids.steer(), "x")).await;
+    assert_eq!(result, AppendResult::Conflict);
     // A message begins the window anew, also for a sweep that has read the timer already.
     fixture.advance(WINDOW);
     let outdated = fixture.harness.records.due_timers(9).await.expect("due");
     let after = fixture.row(second).await.last_seq;
     let message = steer_batch(fixture.ids.steer(), "even more");
     assert_appended(&fixture.append_as_closer(second, after, message).await);
-    let fired = fixture.append_outside(second, fire_timer_batch(outdated[0].timer)).await;
-    assert_eq!(refused(fired), AppendRefusalReason::TimerConsumed);
+    let result = fixture.append_outside(second, fire_timer_batch(outdated[0].timer)).await;
+    assert_eq!(refused(result), AppendRefusalReason::TimerConsumed);
     let due = fixture.harness.clock.now().plus(WINDOW);
     assert_eq!(fixture.harness.records.next_timer_due().await.expect("next"), Some(due));
     fixture.assert_status(second, Status::Pending, "collect").await;
@@ -116,8 +117,9 @@ pub async fn a_run_interrupts_its_lane(fixture: StoreFixture) {
     }
     // A run whose timer has fired is not cancelled again.
     let timers = fixture.harness.records.due_timers(99).await.expect("due");
-    let fired = timers.iter().find(|timer| timer.run == older[0]).expect("the timer of the head");
-    let consumed = change_batch(spend_timer(fired.timer));
+    let head_timer =
+        timers.iter().find(|timer| timer.run == older[0]).expect("the timer of the head");
+    let consumed = change_batch(spend_timer(head_timer.timer));
     assert_appended(&fixture.append_outside(older[0], consumed).await);
     create(&fixture, LaneEntryPolicy::Interrupt).await;
     assert_eq!(fixture.harness.records.due_timers(99).await.expect("due").len(), 8);

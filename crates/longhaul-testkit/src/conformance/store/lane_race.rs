@@ -25,18 +25,18 @@ const CANCELLERS: usize = 2;
 /// Runs of a lane never overlap, execute in the order in which they entered, and all end, while
 /// others open, drive and cancel runs concurrently.
 pub async fn lanes_stay_serial_and_in_order(fixture: StoreFixture) {
-    let watch = Arc::new(Watcher::default());
+    let watcher = Arc::new(Watcher::default());
     let share = (fixture.harness.rounds / 10).max(10) / PRODUCERS;
     let mut tasks = JoinSet::new();
     for _ in 0..PRODUCERS {
-        tasks.spawn(produce(fixture.clone(), watch.clone(), share));
+        tasks.spawn(produce(fixture.clone(), watcher.clone(), share));
     }
     for number in 0..CANCELLERS {
-        tasks.spawn(cancel(fixture.clone(), watch.clone(), number));
+        tasks.spawn(cancel(fixture.clone(), watcher.clone(), number));
     }
     for _ in 0..WORKERS {
         let worker = fixture.worker().await;
-        tasks.spawn(work(fixture.clone(), watch.clone(), worker));
+        tasks.spawn(work(fixture.clone(), watcher.clone(), worker));
     }
     tasks.join_all().await;
     let filter = RunFilter { limit: usize::MAX, ..RunFilter::default() };
@@ -45,9 +45,9 @@ pub async fn lanes_stay_serial_and_in_order(fixture: StoreFixture) {
     let stuck: Vec<_> = rows.iter().filter(|row| !row.status.is_terminal()).collect();
     assert!(stuck.is_empty(), "{} runs are stuck: {:?}", stuck.len(), stuck[0]);
     assert_eq!(fixture.harness.records.list_lanes(None, 99).await.expect("lanes"), []);
-    watch.assert_in_order();
+    watcher.assert_in_order();
     let completed = rows.iter().filter(|row| row.status == Status::Completed);
-    assert_eq!(completed.count(), watch.driven(), "each run is driven once");
+    assert_eq!(completed.count(), watcher.driven(), "each run is driven once");
 }
 
 /// Runs that release their lane while they are parked let others run, and none is lost.
@@ -93,8 +93,8 @@ impl Watcher {
         self.ticks.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn with_observed<T>(&self, look: impl FnOnce(&mut Observed) -> T) -> T {
-        look(&mut self.observed.lock().expect("the lock is not poisoned"))
+    fn with_observed<T>(&self, f: impl FnOnce(&mut Observed) -> T) -> T {
+        f(&mut self.observed.lock().expect("the lock is not poisoned"))
     }
 
     /// Records that a run of a lane is driven. Asserts that no other run of the lane is.
@@ -134,40 +134,40 @@ impl Watcher {
     }
 }
 
-async fn produce(fixture: StoreFixture, watch: Arc<Watcher>, share: usize) {
+async fn produce(fixture: StoreFixture, watcher: Arc<Watcher>, share: usize) {
     for number in 0..share {
         let lane = lane_key(&format!("lane{}", number % LANES));
         let new = fixture.new_run(|task| task.lane = Some(lane));
         let run = new.id;
-        let started = watch.tick();
-        watch.with_observed(|observed| observed.opened.insert(run, (started, usize::MAX)));
+        let started = watcher.tick();
+        watcher.with_observed(|observed| observed.opened.insert(run, (started, usize::MAX)));
         fixture.open_runs(vec![new]).await;
-        let done = watch.tick();
-        watch.with_observed(|observed| observed.opened.insert(run, (started, done)));
+        let finished = watcher.tick();
+        watcher.with_observed(|observed| observed.opened.insert(run, (started, finished)));
         yield_now().await;
     }
-    watch.closed.fetch_add(1, Ordering::SeqCst);
+    watcher.closed.fetch_add(1, Ordering::SeqCst);
 }
 
 /// Cancels queued runs until no more are opened.
-async fn cancel(fixture: StoreFixture, watch: Arc<Watcher>, number: usize) {
-    let mut tried = 0;
+async fn cancel(fixture: StoreFixture, watcher: Arc<Watcher>, number: usize) {
+    let mut checked = 0;
     loop {
-        let is_last = watch.closed.load(Ordering::SeqCst) >= PRODUCERS;
+        let is_last = watcher.closed.load(Ordering::SeqCst) >= PRODUCERS;
         let runs: Vec<RunId> =
-            watch.with_observed(|observed| observed.opened.keys().copied().collect());
-        let mine = runs.iter().skip(tried).step_by(CANCELLERS + 2 + number);
-        for run in mine.copied().collect::<Vec<_>>() {
+            watcher.with_observed(|observed| observed.opened.keys().copied().collect());
+        let targets = runs.iter().skip(checked).step_by(CANCELLERS + 2 + number);
+        for run in targets.copied().collect::<Vec<_>>() {
             cancel_if_queued(&fixture, run).await;
             yield_now().await;
         }
-        tried = runs.len();
+        checked = runs.len();
         if is_last {
             break;
         }
         yield_now().await;
     }
-    watch.closed.fetch_add(1, Ordering::SeqCst);
+    watcher.closed.fetch_add(1, Ordering::SeqCst);
 }
 
 async fn cancel_if_queued(fixture: &StoreFixture, run: RunId) {
@@ -185,19 +185,19 @@ async fn cancel_if_queued(fixture: &StoreFixture, run: RunId) {
     }
 }
 
-async fn work(fixture: StoreFixture, watch: Arc<Watcher>, worker: WorkerId) {
-    let everybody = PRODUCERS + CANCELLERS;
+async fn work(fixture: StoreFixture, watcher: Arc<Watcher>, worker: WorkerId) {
+    let closing_tasks = PRODUCERS + CANCELLERS;
     loop {
-        let is_quiet = watch.closed.load(Ordering::SeqCst) >= everybody
-            && watch.driven_count.load(Ordering::SeqCst) == 0;
-        watch.driven_count.fetch_add(1, Ordering::SeqCst);
-        let taken = fixture.try_claim_one(worker).await;
-        let got = taken.is_some();
-        if let Some(held) = taken {
-            drive(&fixture, &watch, held).await;
+        let is_quiet = watcher.closed.load(Ordering::SeqCst) >= closing_tasks
+            && watcher.driven_count.load(Ordering::SeqCst) == 0;
+        watcher.driven_count.fetch_add(1, Ordering::SeqCst);
+        let claimed = fixture.try_claim_one(worker).await;
+        let is_claimed = claimed.is_some();
+        if let Some(held) = claimed {
+            drive(&fixture, &watcher, held).await;
         }
-        watch.driven_count.fetch_sub(1, Ordering::SeqCst);
-        if is_quiet && !got {
+        watcher.driven_count.fetch_sub(1, Ordering::SeqCst);
+        if is_quiet && !is_claimed {
             return;
         }
         yield_now().await;
@@ -205,9 +205,9 @@ async fn work(fixture: StoreFixture, watch: Arc<Watcher>, worker: WorkerId) {
 }
 
 /// Drives a run to its end. Every third run parks once while it holds its lane.
-async fn drive(fixture: &StoreFixture, watch: &Watcher, mut held: ClaimedRun) {
+async fn drive(fixture: &StoreFixture, watcher: &Watcher, mut held: ClaimedRun) {
     let lane = fixture.row(held.run).await.lane.expect("the run has a lane");
-    watch.record_start(&lane, held.run);
+    watcher.record_start(&lane, held.run);
     yield_now().await;
     if held.epoch.0 == 1 && held.run.bits() >> 32 & 3 == 0 {
         held.append_ok(park_batch("child")).await;
@@ -215,7 +215,7 @@ async fn drive(fixture: &StoreFixture, watch: &Watcher, mut held: ClaimedRun) {
         assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
         return;
     }
-    watch.record_end(&lane);
+    watcher.record_end(&lane);
     held.append_ok(end_batch()).await;
 }
 
@@ -225,12 +225,12 @@ async fn park_and_return(fixture: StoreFixture, worker: WorkerId) -> usize {
     while let Some(mut held) = fixture.try_claim_one(worker).await {
         yield_now().await;
         if held.epoch.0 == 1 {
-            let lets_go = RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
+            let park = RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
                 reason: "child",
                 blocked: false,
                 release_lane: true,
             });
-            held.append_ok(events_batch(park_batch("child").events).with_change(lets_go)).await;
+            held.append_ok(events_batch(park_batch("child").events).with_change(park)).await;
             yield_now().await;
             assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
         } else {

@@ -56,8 +56,8 @@ pub async fn rows_are_filtered(fixture: StoreFixture) {
     let child_id = child.id;
     fixture.open_runs(vec![child]).await;
     assert_appended(&fixture.append_as_closer(in_lane[1], Seq(1), cancel_batch()).await);
-    let everything = [child_id, in_lane[1], in_lane[0], other, plain];
-    assert_eq!(ids(&fixture, all()).await, everything);
+    let all_runs = [child_id, in_lane[1], in_lane[0], other, plain];
+    assert_eq!(ids(&fixture, all()).await, all_runs);
     let by_agent = RunFilter { agent: Some(agent("planner")), ..all() };
     assert_eq!(ids(&fixture, by_agent.clone()).await, [other]);
     let by_lane = RunFilter { lane: Some(lane_key("a")), ..all() };
@@ -66,12 +66,12 @@ pub async fn rows_are_filtered(fixture: StoreFixture) {
     assert_eq!(ids(&fixture, by_root.clone()).await, [child_id, plain]);
     let by_parent = RunFilter { parent: Some(plain), ..by_root };
     assert_eq!(ids(&fixture, by_parent).await, [child_id]);
-    let of_child = RunFilter { parent: Some(child_id), ..all() };
-    assert_eq!(ids(&fixture, of_child).await, []);
+    let by_child = RunFilter { parent: Some(child_id), ..all() };
+    assert_eq!(ids(&fixture, by_child).await, []);
     let cancelled = RunFilter { statuses: vec![Status::Cancelled, Status::Failed], ..by_lane };
     assert_eq!(ids(&fixture, cancelled).await, [in_lane[1]]);
-    let none = RunFilter { statuses: vec![Status::Completed], ..by_agent };
-    assert_eq!(ids(&fixture, none).await, []);
+    let completed = RunFilter { statuses: vec![Status::Completed], ..by_agent };
+    assert_eq!(ids(&fixture, completed).await, []);
     for status in Status::ALL {
         let filter = RunFilter { statuses: vec![status], ..all() };
         let rows = fixture.harness.store.list_runs(filter).await.expect("rows");
@@ -90,28 +90,28 @@ pub async fn retried_runs_can_be_left_out(fixture: StoreFixture) {
     fixture
         .open(|task| task.retry_of = Some(RetriedRun { run: failed[1], attempts: 1, first: None }))
         .await;
-    let with = RunFilter { statuses: vec![Status::Failed], ..all() };
-    let without = RunFilter { not_retried: true, ..with.clone() };
-    assert_eq!(ids(&fixture, with.clone()).await, [failed[1], failed[0]]);
-    assert_eq!(ids(&fixture, without.clone()).await, [failed[0]]);
-    let by_inbox = RunFilter { inbox: Some(inbox("main")), ..without.clone() };
+    let filter = RunFilter { statuses: vec![Status::Failed], ..all() };
+    let not_retried = RunFilter { not_retried: true, ..filter.clone() };
+    assert_eq!(ids(&fixture, filter.clone()).await, [failed[1], failed[0]]);
+    assert_eq!(ids(&fixture, not_retried.clone()).await, [failed[0]]);
+    let by_inbox = RunFilter { inbox: Some(inbox("main")), ..not_retried.clone() };
     assert_eq!(ids(&fixture, by_inbox).await, [failed[0]]);
-    let older = RunFilter { after: Some(failed[0]), ..without };
+    let older = RunFilter { after: Some(failed[0]), ..not_retried };
     assert_eq!(ids(&fixture, older).await, []);
 }
 
 /// Open runs and failed runs that are not retried are counted by inbox.
 pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
-    let into = |name: &'static str| move |task: &mut TaskSpec| task.inbox = inbox(name);
-    let count = async |only: Option<&str>| {
-        let only = only.map(inbox);
-        fixture.harness.records.count_runs_by_inbox(only.as_ref()).await.expect("counts")
+    let in_inbox = |name: &'static str| move |task: &mut TaskSpec| task.inbox = inbox(name);
+    let count = async |filter: Option<&str>| {
+        let filter = filter.map(inbox);
+        fixture.harness.records.count_runs_by_inbox(filter.as_ref()).await.expect("counts")
     };
     assert_eq!(count(None).await, []);
     for _ in 0..4 {
         fixture.open(|_| {}).await;
     }
-    fixture.open(into("mail")).await;
+    fixture.open(in_inbox("mail")).await;
     let worker = fixture.worker().await;
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -180,22 +180,22 @@ pub async fn pages_are_stable_while_rows_are_added(fixture: StoreFixture) {
 /// heartbeats.
 pub async fn a_change_is_signalled(fixture: StoreFixture) {
     let worker = fixture.worker().await;
-    let mut watch = fixture.harness.store.watch_for_changes();
+    let mut watcher = fixture.harness.store.watch_for_changes();
     let run = fixture.open(|_| {}).await;
-    assert_signalled(&mut *watch).await;
+    assert_signalled(&mut *watcher).await;
     let mut held = fixture.claim_one(worker).await;
-    assert_signalled(&mut *watch).await;
+    assert_signalled(&mut *watcher).await;
     held.park("child").await;
-    assert_signalled(&mut *watch).await;
+    assert_signalled(&mut *watcher).await;
     let mut second = fixture.harness.store.watch_for_changes();
     assert_appended(&fixture.append_outside(run, events_batch([resumed()])).await);
-    assert_signalled(&mut *watch).await;
+    assert_signalled(&mut *watcher).await;
     assert_signalled(&mut *second).await;
 }
 
 /// Waits for a signal, with a timeout so that a store without signals does not block the check.
-async fn assert_signalled(watch: &mut dyn StoreWatcher) {
-    let signalled = tokio::time::timeout(TIMEOUT, watch.wait_for_change()).await;
+async fn assert_signalled(watcher: &mut dyn StoreWatcher) {
+    let signalled = tokio::time::timeout(TIMEOUT, watcher.wait_for_change()).await;
     signalled.expect("a change is signalled").expect("watch");
 }
 
@@ -206,8 +206,8 @@ pub async fn runs_of_one_request_are_listed(fixture: StoreFixture) {
     fixture.open_runs(new).await;
     expected.reverse();
     assert_eq!(ids(&fixture, all()).await, expected);
-    let nothing = RunFilter { limit: 0, ..all() };
-    assert_eq!(ids(&fixture, nothing).await, []);
+    let empty_page = RunFilter { limit: 0, ..all() };
+    assert_eq!(ids(&fixture, empty_page).await, []);
 }
 
 fn all() -> RunFilter {

@@ -23,15 +23,15 @@ fn new_note(key: &str, text: &str, tags: &[&str]) -> NewMemoryNote {
 }
 
 async fn remember(fixture: &StoreFixture, resource: &str, note: NewMemoryNote) -> AddNoteOutcome {
-    let noted = fixture.harness.records.add_note(&resource_key(resource), note).await;
-    noted.expect("remember")
+    let outcome = fixture.harness.records.add_note(&resource_key(resource), note).await;
+    outcome.expect("remember")
 }
 
 /// Adds notes about Ada, each with its text as its key.
 async fn remember_all(fixture: &StoreFixture, texts: &[&str]) {
     for text in texts {
-        let noted = remember(fixture, "ada", new_note(text, text, &[])).await;
-        assert!(matches!(noted, AddNoteOutcome::Stored(_)), "{text}: {noted:?}");
+        let outcome = remember(fixture, "ada", new_note(text, text, &[])).await;
+        assert!(matches!(outcome, AddNoteOutcome::Stored(_)), "{text}: {outcome:?}");
         fixture.advance(Millis(5));
     }
 }
@@ -64,8 +64,8 @@ pub async fn a_note_is_added_once_per_key(fixture: StoreFixture) {
         panic!("a new note is added");
     };
     fixture.advance(Millis(1_000));
-    for again in [new, new_note("k1", "likes coffee", &[])] {
-        assert_eq!(remember(&fixture, "ada", again).await, AddNoteOutcome::Existing(id));
+    for note in [new, new_note("k1", "likes coffee", &[])] {
+        assert_eq!(remember(&fixture, "ada", note).await, AddNoteOutcome::Existing(id));
     }
     let expected = MemoryNote { id, text: "likes tea".to_owned(), tags, run: Some(run), at: now };
     assert_eq!(list_notes(&fixture, None, 9).await, [expected]);
@@ -104,11 +104,11 @@ pub async fn notes_are_searched_by_words(fixture: StoreFixture) {
     assert_eq!(recall(&fixture, "night").await, [""; 0]);
     let newest =
         ["The build runs nightly", "Prefers short answers", "The deploy key is in the safe"];
-    for nothing in ["", "  ", "?!"] {
-        assert_eq!(recall(&fixture, nothing).await, newest, "{nothing:?}");
+    for query in ["", "  ", "?!"] {
+        assert_eq!(recall(&fixture, query).await, newest, "{query:?}");
     }
-    let two = fixture.harness.records.search_notes(&resource_key("ada"), "the", 1).await;
-    assert_eq!(two.expect("recall").len(), 1);
+    let found = fixture.harness.records.search_notes(&resource_key("ada"), "the", 1).await;
+    assert_eq!(found.expect("recall").len(), 1);
 }
 
 /// More matching words, rarer words and a shorter note rank higher than a newer note.
@@ -280,11 +280,11 @@ pub async fn notes_are_limited(fixture: StoreFixture) {
     for from in (0..NOTES_MAX).step_by(usize::try_from(BATCH_SIZE).unwrap_or(1)) {
         let numbers = (from..from + BATCH_SIZE).map(|number| number.to_string());
         let notes = numbers.map(|key| new_note(&key, &format!("note {key}"), &[]));
-        let noted = join_all(notes.map(|note| remember(&fixture, "ada", note))).await;
-        assert!(noted.iter().all(|noted| matches!(noted, AddNoteOutcome::Stored(_))));
+        let outcomes = join_all(notes.map(|note| remember(&fixture, "ada", note))).await;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, AddNoteOutcome::Stored(_))));
     }
-    let one_more = remember(&fixture, "ada", new_note("more", "one more", &[])).await;
-    assert_eq!(one_more, AddNoteOutcome::Full);
+    let full = remember(&fixture, "ada", new_note("more", "one more", &[])).await;
+    assert_eq!(full, AddNoteOutcome::Full);
     let outcome = remember(&fixture, "ada", new_note("77", "again", &[])).await;
     assert!(matches!(outcome, AddNoteOutcome::Existing(_)));
     assert_eq!(recall(&fixture, "77").await, ["note 77"]);

@@ -50,14 +50,14 @@ pub async fn an_opened_run_exists(fixture: StoreFixture) {
 /// A repeated request returns the first runs and opens nothing.
 pub async fn the_same_request_opens_once(fixture: StoreFixture) {
     let first = fixture.new_run(|_| {});
-    let again = fixture.new_run(|_| {});
+    let second = fixture.new_run(|_| {});
     let id = first.id;
     assert_eq!(
         open_once(&fixture, first, ["ops", "k", "body"]).await,
         CreateRunsOutcome::Created(vec![id])
     );
     assert_eq!(
-        open_once(&fixture, again, ["ops", "k", "body"]).await,
+        open_once(&fixture, second, ["ops", "k", "body"]).await,
         CreateRunsOutcome::Existing(vec![id])
     );
     assert_eq!(all_runs(&fixture).await, [id]);
@@ -139,37 +139,37 @@ pub async fn a_key_without_a_ttl_lives_as_long_as_its_run(fixture: StoreFixture)
 /// A repeated request gets the first result, even if the lane is full now, and does not enter
 /// the lane again.
 pub async fn a_key_is_looked_up_before_the_lane_is_full(fixture: StoreFixture) {
-    let narrow = |fixture: &StoreFixture| NewRun {
+    let new_run = |fixture: &StoreFixture| NewRun {
         lane_depth_max: 1,
         ..fixture.new_run(|task| task.lane = Some(lane_key("a")))
     };
-    let first = narrow(&fixture);
+    let first = new_run(&fixture);
     let id = first.id;
     assert_eq!(
         open_once(&fixture, first, ["ops", "k", "body"]).await,
         CreateRunsOutcome::Created(vec![id])
     );
-    let again = narrow(&fixture);
+    let second = new_run(&fixture);
     assert_eq!(
-        open_once(&fixture, again, ["ops", "k", "body"]).await,
+        open_once(&fixture, second, ["ops", "k", "body"]).await,
         CreateRunsOutcome::Existing(vec![id])
     );
     let lane = fixture.harness.records.find_lane(&lane_key("a")).await.expect("lane");
     assert_eq!(lane.map(|lane| lane.depth), Some(1));
-    let other = narrow(&fixture);
+    let other = new_run(&fixture);
     let full = CreateRunsOutcome::LaneFull(lane_key("a"));
     assert_eq!(open_once(&fixture, other, ["ops", "k2", "body"]).await, full);
 }
 
 /// A refused request leaves no run, blob, key or lane.
 pub async fn all_runs_of_a_request_are_opened_or_none(fixture: StoreFixture) {
-    let make = |fixture: &StoreFixture| {
-        let free = fixture.new_run(|_| {});
+    let new_runs = |fixture: &StoreFixture| {
+        let without_lane = fixture.new_run(|_| {});
         let first =
             NewRun { lane_depth_max: 1, ..fixture.new_run(|task| task.lane = Some(lane_key("a"))) };
         let second =
             NewRun { lane_depth_max: 1, ..fixture.new_run(|task| task.lane = Some(lane_key("a"))) };
-        vec![free, first, second]
+        vec![without_lane, first, second]
     };
     let blob = Blob::new(b"a definition".to_vec());
     let open_request = |runs| CreateRunsRequest {
@@ -178,18 +178,22 @@ pub async fn all_runs_of_a_request_are_opened_or_none(fixture: StoreFixture) {
         idempotency: Some(idempotency_key(["ops", "k", "body"])),
     };
     for _ in 0..2 {
-        let outcome =
-            fixture.harness.store.create_runs(open_request(make(&fixture))).await.expect("open");
+        let outcome = fixture
+            .harness
+            .store
+            .create_runs(open_request(new_runs(&fixture)))
+            .await
+            .expect("open");
         assert_eq!(outcome, CreateRunsOutcome::LaneFull(lane_key("a")));
     }
     assert_eq!(all_runs(&fixture).await, []);
     assert_eq!(fixture.harness.records.blob(blob.hash()).await.expect("blob"), None);
     let lane = fixture.harness.records.find_lane(&lane_key("a")).await.expect("lane");
     assert_eq!(lane.map_or(0, |lane| lane.depth), 0);
-    let mut fewer = make(&fixture);
-    fewer.pop();
-    let ids: Vec<RunId> = fewer.iter().map(|run| run.id).collect();
-    let outcome = fixture.harness.store.create_runs(open_request(fewer)).await.expect("open");
+    let mut runs = new_runs(&fixture);
+    runs.pop();
+    let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+    let outcome = fixture.harness.store.create_runs(open_request(runs)).await.expect("open");
     assert_eq!(outcome, CreateRunsOutcome::Created(ids));
     let stored = fixture.harness.records.agent_definition(blob.hash()).await.expect("definition");
     assert_eq!(stored.as_deref(), Some(&b"a definition"[..]));
@@ -198,27 +202,27 @@ pub async fn all_runs_of_a_request_are_opened_or_none(fixture: StoreFixture) {
 /// One of many concurrent equal requests opens the run, and all return it.
 pub async fn concurrent_requests_with_one_key_open_once(fixture: StoreFixture) {
     for round in 0..20 {
-        let mut sides = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..4 {
             let fixture = fixture.clone();
-            sides.spawn(async move {
+            tasks.spawn(async move {
                 let new = fixture.new_run(|_| {});
                 open_once(&fixture, new, ["ops", &format!("k{round}"), "body"]).await
             });
         }
-        let outcomes = sides.join_all().await;
+        let outcomes = tasks.join_all().await;
         let new =
             outcomes.iter().filter(|outcome| matches!(outcome, CreateRunsOutcome::Created(_)));
         assert_eq!(new.count(), 1, "{outcomes:?}");
-        let named = outcomes.iter().map(|outcome| match outcome {
+        let run_lists = outcomes.iter().map(|outcome| match outcome {
             CreateRunsOutcome::Created(runs) | CreateRunsOutcome::Existing(runs) => runs.clone(),
             CreateRunsOutcome::KeyReused
             | CreateRunsOutcome::LaneFull(_)
             | CreateRunsOutcome::LaneBusy(_)
             | CreateRunsOutcome::OverCap(_) => panic!("{outcome:?}"),
         });
-        let named: Vec<Vec<RunId>> = named.collect();
-        assert!(named.iter().all(|runs| *runs == named[0]), "{named:?}");
+        let run_lists: Vec<Vec<RunId>> = run_lists.collect();
+        assert!(run_lists.iter().all(|runs| *runs == run_lists[0]), "{run_lists:?}");
     }
     assert_eq!(all_runs(&fixture).await.len(), 20);
 }
@@ -247,17 +251,17 @@ pub async fn a_journal_is_read_in_pages(fixture: StoreFixture) {
     assert_eq!(seqs, (1..=12).collect::<Vec<_>>());
     let end = read(&fixture, held.run, after, 3).await;
     assert_eq!((end.entries, end.last_seq), (Vec::new(), Seq(12)));
-    let written = read(&fixture, held.run, Seq(2), 1).await.entries;
-    assert_eq!((written[0].at, written[0].epoch), (fixture.harness.clock.now(), Epoch(1)));
+    let entries = read(&fixture, held.run, Seq(2), 1).await.entries;
+    assert_eq!((entries[0].at, entries[0].epoch), (fixture.harness.clock.now(), Epoch(1)));
 }
 
 /// A journal preserves the exact bytes that a model wrote.
 pub async fn events_round_trip(fixture: StoreFixture) {
-    let odd = RawJson::parse(r#"{ "b" :1.50, "a":[ ],"é":"\u00e9" }"#).expect("JSON");
+    let unformatted = RawJson::parse(r#"{ "b" :1.50, "a":[ ],"é":"\u00e9" }"#).expect("JSON");
     let raised = GateRaised {
         gate: GateSpec {
             ask: "tell me, 'please'; -- \u{1f600}".to_owned(),
-            input: Some(odd),
+            input: Some(unformatted),
             digest: Some(Hash::digest(b"frozen")),
             tags: vec![String::new()],
             ..gate_spec(fixture.ids.gate())

@@ -89,26 +89,27 @@ pub async fn pruning_is_batched(fixture: StoreFixture) {
     }
     write_newer_run(&fixture).await;
     fixture.advance(Millis(1));
-    let mut bites = Vec::new();
+    let mut pruned_counts = Vec::new();
     for _ in 0..4 {
         let request =
             PruneRequest { runs_older_than: Millis::ZERO, blobs_older_than: DAY, limit: 2 };
-        bites.push(fixture.harness.store.prune_old_data(request).await.expect("prune").runs);
+        pruned_counts
+            .push(fixture.harness.store.prune_old_data(request).await.expect("prune").runs);
     }
-    assert_eq!(bites, [2, 2, 1, 0]);
+    assert_eq!(pruned_counts, [2, 2, 1, 0]);
 }
 
 /// A blob is kept while a run references it, and for a grace period after its last use.
 pub async fn unreferenced_blobs_are_pruned(fixture: StoreFixture) {
     let [run, other] = [fixture.open(|_| {}).await, fixture.open(|_| {}).await];
     let [own, shared] = [b"own".to_vec(), b"shared".to_vec()].map(Blob::new);
-    let puts = |blob: &Blob| change_batch(RowChange::PutBlob(blob.clone()));
+    let put_batch = |blob: &Blob| change_batch(RowChange::PutBlob(blob.clone()));
     assert_appended(
         &fixture
-            .append_outside(run, puts(&own).with_change(RowChange::PutBlob(shared.clone())))
+            .append_outside(run, put_batch(&own).with_change(RowChange::PutBlob(shared.clone())))
             .await,
     );
-    assert_appended(&fixture.append_outside(other, puts(&shared)).await);
+    assert_appended(&fixture.append_outside(other, put_batch(&shared)).await);
     fixture.advance(Millis(DAY.0 * 2));
     let nothing = PruneOutcome::default();
     assert_eq!(prune(&fixture, DAY, DAY).await, nothing, "they are referenced");
@@ -116,7 +117,7 @@ pub async fn unreferenced_blobs_are_pruned(fixture: StoreFixture) {
     write_newer_run(&fixture).await;
     fixture.advance(Millis(1));
     // The blob is stored again now: the grace period starts again.
-    assert_appended(&fixture.append_outside(run, puts(&own)).await);
+    assert_appended(&fixture.append_outside(run, put_batch(&own)).await);
     let first = prune(&fixture, Millis::ZERO, DAY).await;
     assert_eq!((first.runs, first.blobs), (1, 0), "used recently");
     fixture.advance(Millis(DAY.0 + 1));
@@ -152,19 +153,19 @@ pub async fn long_bodies_are_pruned_with_their_journals(fixture: StoreFixture) {
 
 /// Expired keys and empty lanes are pruned, others are not.
 pub async fn expired_keys_and_empty_lanes_are_pruned(fixture: StoreFixture) {
-    let request = |fixture: &StoreFixture, key: &str, keep| CreateRunsRequest {
+    let request = |fixture: &StoreFixture, key: &str, ttl| CreateRunsRequest {
         runs: vec![fixture.new_run(|task| task.lane = Some(lane_key(key)))],
         blobs: Vec::new(),
         idempotency: Some(IdempotencyRecord {
             principal: "ops".to_owned(),
             key: key.to_owned(),
             body_hash: Hash::digest(b"body"),
-            ttl: Some(keep),
+            ttl: Some(ttl),
         }),
     };
-    let open = async |key, keep| {
+    let open = async |key, ttl| {
         let outcome =
-            fixture.harness.store.create_runs(request(&fixture, key, keep)).await.expect("open");
+            fixture.harness.store.create_runs(request(&fixture, key, ttl)).await.expect("open");
         match outcome {
             CreateRunsOutcome::Created(runs) | CreateRunsOutcome::Existing(runs) => runs[0],
             CreateRunsOutcome::KeyReused
@@ -209,8 +210,8 @@ pub async fn a_run_with_undelivered_messages_is_kept(fixture: StoreFixture) {
     let records = &fixture.harness.records;
     let due = records.due_outbox_messages("inbox:mail", 9).await.expect("due");
     assert_eq!(due.iter().map(|item| item.run).collect::<Vec<_>>(), [run]);
-    let again = fixture.harness.store.create_runs(request).await.expect("repeated");
-    assert_eq!(again, CreateRunsOutcome::Existing(vec![run]));
+    let outcome = fixture.harness.store.create_runs(request).await.expect("repeated");
+    assert_eq!(outcome, CreateRunsOutcome::Existing(vec![run]));
     records.record_outbox_attempt(due[0].id, None).await.expect("delivered");
     assert_eq!(prune(&fixture, DAY, DAY).await.runs, 1);
 }
@@ -222,8 +223,8 @@ pub async fn dead_workers_are_pruned(fixture: StoreFixture) {
         fixture.advance(Millis(TTL.0 / 3));
         fixture.heartbeat(live).await;
     }
-    let listed = fixture.harness.records.list_workers().await.expect("workers");
-    assert_eq!(listed.iter().map(|row| row.worker).collect::<Vec<_>>(), [live]);
+    let workers = fixture.harness.records.list_workers().await.expect("workers");
+    assert_eq!(workers.iter().map(|row| row.worker).collect::<Vec<_>>(), [live]);
     prune(&fixture, DAY, DAY).await;
     assert_eq!(fixture.heartbeat(dead).await.liveness, WorkerLiveness::Dead);
     fixture.advance(DAY);
@@ -240,12 +241,15 @@ async fn write_newer_run(fixture: &StoreFixture) {
 /// Returns an event whose body has exactly this number of bytes.
 fn progress_event(bytes: usize) -> Event {
     let report = |message| Event::ProgressReported(ProgressReported { percent: 1, message });
-    let bare = report(String::new()).encode().expect("encoded").len();
-    report("x".repeat(bytes - bare))
+    let overhead = report(String::new()).encode().expect("encoded").len();
+    report("x".repeat(bytes - overhead))
 }
 
-async fn prune(fixture: &StoreFixture, runs_older: Millis, blobs_older: Millis) -> PruneOutcome {
-    let request =
-        PruneRequest { runs_older_than: runs_older, blobs_older_than: blobs_older, limit: 100 };
+async fn prune(
+    fixture: &StoreFixture,
+    runs_older_than: Millis,
+    blobs_older_than: Millis,
+) -> PruneOutcome {
+    let request = PruneRequest { runs_older_than, blobs_older_than, limit: 100 };
     fixture.harness.store.prune_old_data(request).await.expect("prune")
 }

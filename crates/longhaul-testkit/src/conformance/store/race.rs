@@ -30,14 +30,14 @@ pub async fn a_park_racing_an_answer_loses_no_wake_up(fixture: StoreFixture) {
         let gate = round.fixture.ids.gate();
         held.append_ok(raise_gate_batch(gate_spec(gate))).await;
         let run = held.run;
-        let mut sides = JoinSet::new();
-        sides.spawn(park_unless_answered(held));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(park_unless_answered(held));
         let outsider = round.fixture.clone();
-        sides.spawn(async move {
+        tasks.spawn(async move {
             yield_now().await;
             assert_appended(&outsider.append_outside(run, answer_batch(gate, "cli:anna")).await);
         });
-        sides.join_all().await;
+        tasks.join_all().await;
         round.end().await;
     })
     .await;
@@ -50,16 +50,16 @@ pub async fn one_of_many_answers_closes_a_gate(fixture: StoreFixture) {
         let gate = round.fixture.ids.gate();
         held.append_ok(raise_gate_batch(gate_spec(gate))).await;
         held.park("approval").await;
-        let mut voices = JoinSet::new();
-        for voice in 0..4 {
+        let mut tasks = JoinSet::new();
+        for number in 0..4 {
             let fixture = round.fixture.clone();
             let run = held.run;
-            voices.spawn(async move {
-                let by = format!("cli:{voice}");
+            tasks.spawn(async move {
+                let by = format!("cli:{number}");
                 (by.clone(), fixture.append_outside(run, answer_batch(gate, &by)).await)
             });
         }
-        let outcomes = voices.join_all().await;
+        let outcomes = tasks.join_all().await;
         let accepted = outcomes.iter().filter(|(_, appended)| is_appended(appended));
         let accepted: Vec<&str> = accepted.map(|(by, _)| by.as_str()).collect();
         assert_eq!(accepted.len(), 1, "{outcomes:?}");
@@ -77,16 +77,16 @@ pub async fn one_of_many_answers_closes_a_gate(fixture: StoreFixture) {
 pub async fn a_claim_racing_a_cancel_leaves_no_stuck_run(fixture: StoreFixture) {
     run_concurrently(&fixture, fixture.harness.rounds / 10, |round| async move {
         let run = round.open().await;
-        let mut sides = JoinSet::new();
+        let mut tasks = JoinSet::new();
         let claimer = round.clone();
-        sides.spawn(async move { claimer.claim_one().await.is_some() });
+        tasks.spawn(async move { claimer.claim_one().await.is_some() });
         let outsider = round.fixture.clone();
-        sides.spawn(async move {
+        tasks.spawn(async move {
             yield_now().await;
             is_appended(&outsider.append_as_closer(run, Seq(1), cancel_batch()).await)
         });
-        let done = sides.join_all().await.into_iter().filter(|won| *won);
-        assert_eq!(done.count(), 1, "{run} went to both or to neither");
+        let successes = tasks.join_all().await.into_iter().filter(|succeeded| *succeeded);
+        assert_eq!(successes.count(), 1, "{run} went to both or to neither");
         let row = round.fixture.row(run).await;
         assert!(row.worker.is_some() || row.status == Status::Cancelled, "{row:?}");
     })
@@ -100,14 +100,14 @@ pub async fn an_event_racing_a_claim_is_not_lost(fixture: StoreFixture) {
         held.park("child").await;
         let run = held.run;
         round.wake(run).await;
-        let mut sides = JoinSet::new();
+        let mut tasks = JoinSet::new();
         let claimer = round.clone();
-        sides.spawn(async move { claimer.claim_one().await.is_some() });
+        tasks.spawn(async move { claimer.claim_one().await.is_some() });
         let outsider = round.fixture.clone();
-        sides.spawn(async move {
+        tasks.spawn(async move {
             is_appended(&outsider.append_outside(run, events_batch([resumed()])).await)
         });
-        assert_eq!(sides.join_all().await, [true, true]);
+        assert_eq!(tasks.join_all().await, [true, true]);
         assert!(round.claim_one().await.is_none(), "{run} was claimed twice");
         assert_eq!(round.fixture.row(run).await.last_seq, Seq(6));
     })
@@ -122,9 +122,9 @@ pub async fn concurrent_reapers_release_each_run_once(fixture: StoreFixture) {
     for _ in 0..3 {
         reapers.push(fixture.worker().await);
     }
-    let mut dead = Vec::new();
+    let mut dead_workers = Vec::new();
     for _ in 0..count {
-        dead.push(fixture.open_and_claim(|_| {}).await.worker);
+        dead_workers.push(fixture.open_and_claim(|_| {}).await.worker);
     }
     for _ in 0..3 {
         fixture.advance(Millis(TTL.0 / 3));
@@ -133,17 +133,17 @@ pub async fn concurrent_reapers_release_each_run_once(fixture: StoreFixture) {
         }
     }
     fixture.advance(Millis(1));
-    let mut crowd = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for reaper in reapers.clone() {
         let fixture = fixture.clone();
-        crowd.spawn(async move { fixture.heartbeat(reaper).await.reaped });
+        tasks.spawn(async move { fixture.heartbeat(reaper).await.reaped });
     }
-    for worker in dead {
+    for worker in dead_workers {
         let fixture = fixture.clone();
-        crowd.spawn(async move { fixture.claim(worker).await.len() });
+        tasks.spawn(async move { fixture.claim(worker).await.len() });
     }
-    let freed: usize = crowd.join_all().await.into_iter().sum();
-    assert_eq!(freed, count, "released twice, or claimed by a dead worker");
+    let released: usize = tasks.join_all().await.into_iter().sum();
+    assert_eq!(released, count, "released twice, or claimed by a dead worker");
     assert_eq!(fixture.claim(reapers[0]).await.len(), count);
 }
 
@@ -203,16 +203,16 @@ pub async fn a_journal_has_no_gap_under_concurrent_writers(fixture: StoreFixture
         writers.spawn(async move {
             for _ in 0..rounds {
                 let timer = fixture.ids.timer();
-                let fact = Event::TimerFired(TimerFired { timer });
-                assert_appended(&fixture.append_outside(run, events_batch([fact])).await);
+                let event = Event::TimerFired(TimerFired { timer });
+                assert_appended(&fixture.append_outside(run, events_batch([event])).await);
                 yield_now().await;
             }
         });
     }
     writers.join_all().await;
     let entries = read_all(&fixture, run, Seq::START).await;
-    let gapless = entries.iter().zip(1..).all(|((seq, _), count)| seq.0 == count);
-    assert!(gapless, "a gap in {run}");
+    let is_gapless = entries.iter().zip(1..).all(|((seq, _), count)| seq.0 == count);
+    assert!(is_gapless, "a gap in {run}");
     let count = |kind| entries.iter().filter(|(_, event)| event.kind() == kind).count();
     assert_eq!((count("progress.reported"), count("timer.fired")), (rounds, 2 * rounds));
     assert_eq!(fixture.row(run).await.last_seq.0 as usize, entries.len());
@@ -221,9 +221,9 @@ pub async fn a_journal_has_no_gap_under_concurrent_writers(fixture: StoreFixture
 /// Acts as a driver at a gate: reads, and parks if there is no answer.
 async fn park_unless_answered(mut held: ClaimedRun) {
     for _ in 0..DECISIONS_MAX {
-        let tail = read_all(&held.fixture, held.run, held.last).await;
-        held.last = tail.last().map_or(held.last, |(seq, _)| *seq);
-        let batch = if tail.iter().any(|(_, event)| event.kind() == "gate.answered") {
+        let entries = read_all(&held.fixture, held.run, held.last).await;
+        held.last = entries.last().map_or(held.last, |(seq, _)| *seq);
+        let batch = if entries.iter().any(|(_, event)| event.kind() == "gate.answered") {
             release_batch()
         } else {
             park_batch("approval")
@@ -275,8 +275,8 @@ async fn append_events(mut held: ClaimedRun, count: usize) {
         match held.append(events_batch([progress(1)])).await {
             AppendResult::Committed { .. } => written += 1,
             AppendResult::Conflict => {
-                let tail = read_all(&held.fixture, held.run, held.last).await;
-                held.last = tail.last().map_or(held.last, |(seq, _)| *seq);
+                let entries = read_all(&held.fixture, held.run, held.last).await;
+                held.last = entries.last().map_or(held.last, |(seq, _)| *seq);
             }
             other @ (AppendResult::Fenced
             | AppendResult::RunEnded
@@ -298,5 +298,5 @@ async fn answered_by(fixture: &StoreFixture, gate: GateId) -> Vec<String> {
     let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
     let rows = fixture.harness.store.list_gates(filter).await.expect("gates");
     let answers = rows.into_iter().flat_map(|row| row.answers);
-    answers.map(|given| given.answer.by).collect()
+    answers.map(|recorded| recorded.answer.by).collect()
 }

@@ -16,27 +16,27 @@ const HEARTBEAT_INTERVAL: Millis = Millis(TTL.0 / 3);
 /// silent worker.
 pub async fn runs_of_a_silent_worker_are_released(fixture: StoreFixture) {
     let reaper = fixture.worker().await;
-    let mut lost = fixture.open_and_claim(|_| {}).await;
-    let mut remaining = fixture.open_and_claim(|_| {}).await;
+    let mut reaped = fixture.open_and_claim(|_| {}).await;
+    let mut live = fixture.open_and_claim(|_| {}).await;
     for _ in 0..3 {
         fixture.advance(HEARTBEAT_INTERVAL);
         assert_eq!(fixture.heartbeat(reaper).await.reaped, 0);
-        fixture.heartbeat(remaining.worker).await;
+        fixture.heartbeat(live.worker).await;
     }
     fixture.advance(Millis(1));
     assert_eq!(fixture.heartbeat(reaper).await.reaped, 1);
     assert_eq!(fixture.heartbeat(reaper).await.reaped, 0, "once");
-    let row = fixture.row(lost.run).await;
+    let row = fixture.row(reaped.run).await;
     assert_eq!((row.status, row.worker), (Status::Running, None));
     assert_eq!((row.reason.as_deref(), row.epoch), (Some("worker"), Epoch(1)));
-    assert_eq!(row.last_seq, lost.last, "no event was appended");
-    assert_eq!(lost.append(events_batch([progress(1)])).await, AppendResult::Fenced);
+    assert_eq!(row.last_seq, reaped.last, "no event was appended");
+    assert_eq!(reaped.append(events_batch([progress(1)])).await, AppendResult::Fenced);
     let mut next = fixture.claim_one(reaper).await;
-    assert_eq!((next.run, next.epoch), (lost.run, Epoch(2)));
-    lost.last = next.last;
-    assert_eq!(lost.append(events_batch([progress(1)])).await, AppendResult::Fenced);
+    assert_eq!((next.run, next.epoch), (reaped.run, Epoch(2)));
+    reaped.last = next.last;
+    assert_eq!(reaped.append(events_batch([progress(1)])).await, AppendResult::Fenced);
     next.append_ok(events_batch([progress(2)])).await;
-    remaining.append_ok(events_batch([progress(3)])).await;
+    live.append_ok(events_batch([progress(3)])).await;
 }
 
 /// A dead worker learns that it is dead, and stays dead.
@@ -55,28 +55,28 @@ pub async fn a_dead_worker_learns_that_it_is_dead(fixture: StoreFixture) {
 /// A late claim of a reaped worker gets nothing and leaves no run stuck.
 pub async fn a_late_claim_of_a_reaped_worker_leaves_no_stuck_run(fixture: StoreFixture) {
     let reaper = fixture.worker().await;
-    let mut lost = fixture.open_and_claim(|_| {}).await;
-    let fresh = fixture.open(|_| {}).await;
+    let mut reaped = fixture.open_and_claim(|_| {}).await;
+    let new_run = fixture.open(|_| {}).await;
     expire_others(&fixture, reaper).await;
     for _ in 0..2 {
-        assert_eq!(fixture.claim(lost.worker).await, []);
+        assert_eq!(fixture.claim(reaped.worker).await, []);
     }
     fixture.assert_consistent().await;
     let claimed = fixture.claim(reaper).await;
-    assert_eq!(run_ids(&claimed), [lost.run, fresh]);
-    assert_eq!(lost.append(release_batch()).await, AppendResult::Fenced);
+    assert_eq!(run_ids(&claimed), [reaped.run, new_run]);
+    assert_eq!(reaped.append(release_batch()).await, AppendResult::Fenced);
 }
 
 /// A draining worker sends heartbeats, keeps its runs, and claims no new ones.
 pub async fn draining_workers_send_heartbeats_too(fixture: StoreFixture) {
     let reaper = fixture.worker().await;
     let mut held = fixture.open_and_claim(|_| {}).await;
-    let drains = || Heartbeat { draining: true, ..heartbeat(held.worker) };
-    fixture.heartbeat_with(drains()).await;
+    let draining_heartbeat = || Heartbeat { draining: true, ..heartbeat(held.worker) };
+    fixture.heartbeat_with(draining_heartbeat()).await;
     for _ in 0..6 {
         fixture.advance(HEARTBEAT_INTERVAL);
         assert_eq!(fixture.heartbeat(reaper).await.reaped, 0);
-        let ack = fixture.heartbeat_with(drains()).await;
+        let ack = fixture.heartbeat_with(draining_heartbeat()).await;
         assert_eq!(
             (ack.liveness, ack.now),
             (WorkerLiveness::Draining, fixture.harness.clock.now())
@@ -100,8 +100,8 @@ pub async fn a_reaper_that_was_silent_waits_one_ttl(fixture: StoreFixture) {
         fixture.advance(HEARTBEAT_INTERVAL);
         assert_eq!(fixture.heartbeat(first).await.reaped, 0, "not in contact for one TTL yet");
     }
-    let back = fixture.heartbeat(held.worker).await;
-    assert_eq!(back.liveness, WorkerLiveness::Live, "the worker was not reaped");
+    let ack = fixture.heartbeat(held.worker).await;
+    assert_eq!(ack.liveness, WorkerLiveness::Live, "the worker was not reaped");
     held.append_ok(events_batch([progress(1)])).await;
     for _ in 0..4 {
         fixture.advance(HEARTBEAT_INTERVAL);
@@ -136,13 +136,13 @@ pub async fn a_new_worker_waits_one_ttl_before_it_reaps(fixture: StoreFixture) {
 pub async fn a_heartbeat_from_the_future_is_stale(fixture: StoreFixture) {
     let reaper = fixture.worker().await;
     let held = fixture.open_and_claim(|_| {}).await;
-    let fresh = fixture.open(|_| {}).await;
+    let new_run = fixture.open(|_| {}).await;
     keep_alive(&fixture, &[reaper, held.worker]).await;
     let hour_ago = fixture.harness.clock.now().as_micros() - 3_600_000_000;
     fixture.harness.clock.set(Timestamp::from_micros(hour_ago));
     assert_eq!(fixture.claim(reaper).await, []);
     assert_eq!(fixture.heartbeat(reaper).await.reaped, 0, "not in contact for one TTL yet");
-    assert_eq!(run_ids(&fixture.claim(reaper).await), [fresh]);
+    assert_eq!(run_ids(&fixture.claim(reaper).await), [new_run]);
     for _ in 0..2 {
         fixture.advance(HEARTBEAT_INTERVAL);
         assert_eq!(fixture.heartbeat(reaper).await.reaped, 0);
@@ -162,8 +162,8 @@ pub async fn a_clock_set_forward_reaps_no_live_worker(fixture: StoreFixture) {
     let clock = &fixture.harness.clock;
     clock.set(clock.now().plus(Millis::from_secs(3_600)));
     assert_eq!(fixture.heartbeat(first).await.reaped, 0);
-    let late = fixture.heartbeat(held.worker).await;
-    assert_eq!((late.liveness, late.reaped), (WorkerLiveness::Live, 0));
+    let ack = fixture.heartbeat(held.worker).await;
+    assert_eq!((ack.liveness, ack.reaped), (WorkerLiveness::Live, 0));
     keep_alive(&fixture, &[first, held.worker]).await;
     held.append_ok(events_batch([progress(1)])).await;
 }

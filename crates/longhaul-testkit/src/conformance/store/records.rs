@@ -16,36 +16,36 @@ use crate::conformance::store::batches::{
 use crate::conformance::store::fixture::{StoreFixture, assert_appended};
 
 /// A thread returns its newest messages, oldest first, and can be cleared.
-pub async fn thread_messages_keep_their_order(world: StoreFixture) {
-    let [one, two] = [open_run(&world).await, open_run(&world).await];
+pub async fn thread_messages_keep_their_order(fixture: StoreFixture) {
+    let [one, two] = [open_run(&fixture).await, open_run(&fixture).await];
     let messages_batch = |thread: &str, texts: &[&str]| {
         let messages = texts.iter().map(|text| Message::user(*text)).collect();
         let thread = thread_key(thread);
         change_batch(RowChange::AppendThread(NewThreadMessages { thread, messages }))
     };
-    assert_appended(&world.append_outside(one, messages_batch("t", &["a", "b"])).await);
-    assert_appended(&world.append_outside(two, messages_batch("t", &["c"])).await);
-    assert_appended(&world.append_outside(two, messages_batch("other", &["x"])).await);
-    assert_appended(&world.append_outside(one, messages_batch("t", &["d"])).await);
-    let read = async |thread: &str, limit| {
-        let messages = world.harness.records.thread_messages(&thread_key(thread), limit).await;
+    assert_appended(&fixture.append_outside(one, messages_batch("t", &["a", "b"])).await);
+    assert_appended(&fixture.append_outside(two, messages_batch("t", &["c"])).await);
+    assert_appended(&fixture.append_outside(two, messages_batch("other", &["x"])).await);
+    assert_appended(&fixture.append_outside(one, messages_batch("t", &["d"])).await);
+    let read_thread = async |thread: &str, limit| {
+        let messages = fixture.harness.records.thread_messages(&thread_key(thread), limit).await;
         messages.expect("thread")
     };
     let texts = |texts: &[&str]| -> Vec<Message> {
         texts.iter().map(|text| Message::user(*text)).collect()
     };
-    assert_eq!(read("t", 9).await, texts(&["a", "b", "c", "d"]));
-    assert_eq!(read("t", 2).await, texts(&["c", "d"]));
-    world.harness.records.clear_thread(&thread_key("t")).await.expect("clear");
-    assert_eq!(read("t", 9).await, []);
-    assert_eq!(read("other", 9).await, texts(&["x"]));
-    assert_appended(&world.append_outside(one, messages_batch("t", &["e"])).await);
-    assert_eq!(read("t", 9).await, texts(&["e"]));
+    assert_eq!(read_thread("t", 9).await, texts(&["a", "b", "c", "d"]));
+    assert_eq!(read_thread("t", 2).await, texts(&["c", "d"]));
+    fixture.harness.records.clear_thread(&thread_key("t")).await.expect("clear");
+    assert_eq!(read_thread("t", 9).await, []);
+    assert_eq!(read_thread("other", 9).await, texts(&["x"]));
+    assert_appended(&fixture.append_outside(one, messages_batch("t", &["e"])).await);
+    assert_eq!(read_thread("t", 9).await, texts(&["e"]));
 }
 
 /// Definitions and blobs are stored by hash, separately from each other.
-pub async fn blobs_are_found_by_hash(world: StoreFixture) {
-    let run = open_run(&world).await;
+pub async fn blobs_are_found_by_hash(fixture: StoreFixture) {
+    let run = open_run(&fixture).await;
     let definition = Blob::new(b"an agent".to_vec());
     let blob = Blob::new(vec![0_u8, 255, 10]);
     let empty = Blob::new(Vec::new());
@@ -53,24 +53,24 @@ pub async fn blobs_are_found_by_hash(world: StoreFixture) {
         .with_change(RowChange::PutBlob(blob.clone()))
         .with_change(RowChange::PutBlob(empty.clone()));
     for _ in 0..2 {
-        assert_appended(&world.append_outside(run, batch.clone()).await);
+        assert_appended(&fixture.append_outside(run, batch.clone()).await);
     }
-    let records = &world.harness.records;
-    let kept = records.agent_definition(definition.hash()).await.expect("definition");
-    assert_eq!(kept.as_deref(), Some(&*definition.content));
+    let records = &fixture.harness.records;
+    let stored = records.agent_definition(definition.hash()).await.expect("definition");
+    assert_eq!(stored.as_deref(), Some(&*definition.content));
     for content in [&blob, &empty] {
-        let kept = records.blob(content.hash()).await.expect("blob");
-        assert_eq!(kept.as_deref(), Some(&*content.content));
+        let stored = records.blob(content.hash()).await.expect("blob");
+        assert_eq!(stored.as_deref(), Some(&*content.content));
     }
     assert_eq!(records.agent_definition(blob.hash()).await.expect("definition"), None);
-    let nothing = Blob::new(b"nothing".to_vec());
-    assert_eq!(records.blob(nothing.hash()).await.expect("blob"), None);
+    let unknown = Blob::new(b"nothing".to_vec());
+    assert_eq!(records.blob(unknown.hash()).await.expect("blob"), None);
 }
 
 /// Sandbox rows are created and updated.
-pub async fn sandboxes_are_stored(world: StoreFixture) {
-    let run = open_run(&world).await;
-    let sandbox = world.ids.sandbox();
+pub async fn sandboxes_are_stored(fixture: StoreFixture) {
+    let run = open_run(&fixture).await;
+    let sandbox = fixture.ids.sandbox();
     let row = |state, host: Option<&str>| SandboxRow {
         sandbox,
         provider: "local".to_owned(),
@@ -85,52 +85,55 @@ pub async fn sandboxes_are_stored(world: StoreFixture) {
         (SandboxState::Lost, None),
     ] {
         assert_appended(
-            &world.append_outside(run, change_batch(RowChange::SetSandbox(row(state, host)))).await,
+            &fixture
+                .append_outside(run, change_batch(RowChange::SetSandbox(row(state, host))))
+                .await,
         );
-        let rows = world.harness.records.sandboxes(run).await.expect("sandboxes");
+        let rows = fixture.harness.records.sandboxes(run).await.expect("sandboxes");
         assert_eq!(rows, [row(state, host)]);
     }
-    let other = open_run(&world).await;
-    assert_eq!(world.harness.records.sandboxes(other).await.expect("sandboxes"), []);
+    let other = open_run(&fixture).await;
+    assert_eq!(fixture.harness.records.sandboxes(other).await.expect("sandboxes"), []);
 }
 
 /// A worker lists its claimed runs with their last sequence numbers, and no others.
-pub async fn a_worker_lists_its_claimed_runs(world: StoreFixture) {
-    let mut first = world.open_and_claim(|_| {}).await;
-    let second = world.open_and_claim(|_| {}).await;
-    let others = world.open_and_claim(|_| {}).await;
-    let heads = |worker| world.harness.records.claimed_runs_with_last_seq(worker);
-    let seen = heads(first.worker).await.expect("heads");
-    assert_eq!(seen, [(first.run, first.last)]);
-    let appended = world.append_outside(second.run, events_batch([cancel_requested()])).await;
+pub async fn a_worker_lists_its_claimed_runs(fixture: StoreFixture) {
+    let mut first = fixture.open_and_claim(|_| {}).await;
+    let second = fixture.open_and_claim(|_| {}).await;
+    let others = fixture.open_and_claim(|_| {}).await;
+    let claimed_runs = |worker| fixture.harness.records.claimed_runs_with_last_seq(worker);
+    let runs = claimed_runs(first.worker).await.expect("heads");
+    assert_eq!(runs, [(first.run, first.last)]);
+    let appended = fixture.append_outside(second.run, events_batch([cancel_requested()])).await;
     assert_appended(&appended);
     let seq = second.last.next();
-    let seen = heads(second.worker).await.expect("heads");
-    assert_eq!(seen, [(second.run, seq)]);
+    let runs = claimed_runs(second.worker).await.expect("heads");
+    assert_eq!(runs, [(second.run, seq)]);
     first.end().await;
-    assert_eq!(heads(first.worker).await.expect("heads"), []);
-    assert_eq!(heads(others.worker).await.expect("heads").len(), 1);
+    assert_eq!(claimed_runs(first.worker).await.expect("heads"), []);
+    assert_eq!(claimed_runs(others.worker).await.expect("heads").len(), 1);
 }
 
 /// Results that arrive after the end of a run are stored as late results.
-pub async fn late_results_are_stored(world: StoreFixture) {
-    let mut held = world.open_and_claim(|_| {}).await;
+pub async fn late_results_are_stored(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
     held.end().await;
-    let late =
+    let late_result =
         |index| LateToolResult { call: CallId { turn: 2, index }, text: "after all".to_owned() };
     for index in [2, 1] {
-        let kept = world.harness.records.save_late_tool_result(held.run, late(index)).await;
-        kept.expect("keep late");
+        let saved =
+            fixture.harness.records.save_late_tool_result(held.run, late_result(index)).await;
+        saved.expect("keep late");
     }
-    let found = world.harness.records.late_tool_results(held.run).await.expect("late");
-    assert_eq!(found, [late(2), late(1)]);
-    assert_eq!(world.row(held.run).await.last_seq, held.last);
+    let found = fixture.harness.records.late_tool_results(held.run).await.expect("late");
+    assert_eq!(found, [late_result(2), late_result(1)]);
+    assert_eq!(fixture.row(held.run).await.last_seq, held.last);
 }
 
 /// An outbox message is due immediately, again after a failed attempt, and is deleted after
 /// delivery.
-pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
-    let mut held = world.open_and_claim(|_| {}).await;
+pub async fn outbox_items_are_delivered_once(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
     let outbox_row = |body: &str| OutboxRow {
         endpoint: "https://example.org/hook".to_owned(),
         body: body.to_owned(),
@@ -141,9 +144,9 @@ pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
     held.append_ok(batch).await;
     let due = async |limit| {
         let endpoint = "https://example.org/hook";
-        world.harness.records.due_outbox_messages(endpoint, limit).await.expect("outbox")
+        fixture.harness.records.due_outbox_messages(endpoint, limit).await.expect("outbox")
     };
-    let other = world.harness.records.due_outbox_messages("inbox:mail", 9).await;
+    let other = fixture.harness.records.due_outbox_messages("inbox:mail", 9).await;
     assert_eq!(other.expect("outbox"), []);
     let bodies = |rows: &[DueOutboxMessage]| -> Vec<(String, u32)> {
         let rows = rows.iter();
@@ -153,16 +156,16 @@ pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
     assert_eq!(bodies(&rows), [("one".to_owned(), 0), ("two".to_owned(), 0)]);
     assert_eq!((rows[0].run, &rows[0].row), (held.run, &outbox_row("one")));
     assert_eq!(due(1).await.len(), 1);
-    let settle = async |id, again| {
-        let settled = world.harness.records.record_outbox_attempt(id, again).await;
-        settled.expect("settle");
+    let settle = async |id, retry_after| {
+        let recorded = fixture.harness.records.record_outbox_attempt(id, retry_after).await;
+        recorded.expect("settle");
     };
     settle(rows[0].id, Some(Millis(50))).await;
     settle(rows[1].id, None).await;
     assert_eq!(due(9).await, []);
-    world.advance(Millis(49));
+    fixture.advance(Millis(49));
     assert_eq!(due(9).await, []);
-    world.advance(Millis(1));
+    fixture.advance(Millis(1));
     assert_eq!(bodies(&due(9).await), [("one".to_owned(), 1)]);
     settle(rows[0].id, None).await;
     settle(rows[0].id, None).await;
@@ -170,19 +173,22 @@ pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
 }
 
 /// A provider's account is blocked until a time, which is never shortened.
-pub async fn providers_are_blocked_until_a_time(world: StoreFixture) {
-    let records = &world.harness.records;
+pub async fn providers_are_blocked_until_a_time(fixture: StoreFixture) {
+    let records = &fixture.harness.records;
     assert_eq!(records.provider_blocked_until("acme").await.expect("bucket"), None);
-    let start = world.harness.clock.now();
-    for span in [50, 30] {
-        records.block_provider("acme", Millis(span)).await.expect("block");
+    let start = fixture.harness.clock.now();
+    for millis in [50, 30] {
+        records.block_provider("acme", Millis(millis)).await.expect("block");
     }
     let until = start.plus(Millis(50));
     assert_eq!(records.provider_blocked_until("acme").await.expect("bucket"), Some(until));
     assert_eq!(records.provider_blocked_until("other").await.expect("bucket"), None);
-    world.advance(Millis(50));
-    let over = records.provider_blocked_until("acme").await.expect("bucket");
-    assert!(over.is_none_or(|until| until <= world.harness.clock.now()), "{over:?}");
+    fixture.advance(Millis(50));
+    let blocked_until = records.provider_blocked_until("acme").await.expect("bucket");
+    assert!(
+        blocked_until.is_none_or(|until| until <= fixture.harness.clock.now()),
+        "{blocked_until:?}"
+    );
     records.block_provider("acme", Millis(50)).await.expect("block");
     for account in ["acme", "other"] {
         records.unblock_provider(account).await.expect("unblock");
@@ -191,45 +197,45 @@ pub async fn providers_are_blocked_until_a_time(world: StoreFixture) {
 }
 
 /// A checkpoint is a cache of one build; a checkpoint of another build is deleted.
-pub async fn checkpoints_belong_to_a_build(world: StoreFixture) {
-    let run = open_run(&world).await;
-    let kept = |seq, fold: &str| RunCheckpoint {
+pub async fn checkpoints_belong_to_a_build(fixture: StoreFixture) {
+    let run = open_run(&fixture).await;
+    let new_checkpoint = |seq, fold: &str| RunCheckpoint {
         seq: Seq(seq),
         fold_hash: fold.to_owned(),
         state: vec![1, 2, 0, 255],
     };
-    let records = &world.harness.records;
-    let found = async |fold| records.newest_checkpoint(run, fold).await.expect("checkpoint");
-    assert_eq!(found("f1").await, None);
+    let records = &fixture.harness.records;
+    let newest = async |fold| records.newest_checkpoint(run, fold).await.expect("checkpoint");
+    assert_eq!(newest("f1").await, None);
     let save = async |checkpoint| {
         let batch = change_batch(RowChange::SaveCheckpoint(checkpoint));
-        assert_appended(&world.append_outside(run, batch).await);
+        assert_appended(&fixture.append_outside(run, batch).await);
     };
     for seq in [10, 20] {
-        save(kept(seq, "f1")).await;
+        save(new_checkpoint(seq, "f1")).await;
     }
-    assert_eq!(found("f1").await, Some(kept(20, "f1")));
-    save(kept(30, "f2")).await;
-    assert_eq!(found("f2").await, Some(kept(30, "f2")));
-    assert_eq!(found("f1").await, None, "only one checkpoint is stored per run");
+    assert_eq!(newest("f1").await, Some(new_checkpoint(20, "f1")));
+    save(new_checkpoint(30, "f2")).await;
+    assert_eq!(newest("f2").await, Some(new_checkpoint(30, "f2")));
+    assert_eq!(newest("f1").await, None, "only one checkpoint is stored per run");
 }
 
 /// The time of the store is the time of its clock, and each response contains it.
-pub async fn the_store_has_its_own_time(world: StoreFixture) {
-    let mut held = world.open_and_claim(|_| {}).await;
+pub async fn the_store_has_its_own_time(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
     for _ in 0..2 {
-        world.advance(Millis(1_234));
-        let now = world.harness.clock.now();
-        assert_eq!(world.harness.records.now().await.expect("now"), now);
-        assert_eq!(world.heartbeat(held.worker).await.now, now);
+        fixture.advance(Millis(1_234));
+        let now = fixture.harness.clock.now();
+        assert_eq!(fixture.harness.records.now().await.expect("now"), now);
+        assert_eq!(fixture.heartbeat(held.worker).await.now, now);
         let appended = held.append(events_batch([progress(1)])).await;
         let at = longhaul_core::port::store::AppendResult::Committed { seq: held.last, now };
         assert_eq!(appended, at);
     }
 }
 
-async fn open_run(world: &StoreFixture) -> longhaul_core::id::RunId {
-    world.open(|_| {}).await
+async fn open_run(fixture: &StoreFixture) -> longhaul_core::id::RunId {
+    fixture.open(|_| {}).await
 }
 
 fn thread_key(name: &str) -> ThreadKey {

@@ -17,7 +17,7 @@ use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_append
 
 /// A run that waits for something impossible is made ready.
 pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
-    let needy = [
+    let reasons = [
         "approval",
         "question",
         "signal",
@@ -32,7 +32,7 @@ pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
         "budget_held",
         "key",
     ];
-    for reason in needy {
+    for reason in reasons {
         let mut held = fixture.open_and_claim(|_| {}).await;
         held.park(reason).await;
         let expected =
@@ -56,8 +56,8 @@ pub async fn valid_waits_are_not_repaired(fixture: StoreFixture) {
     let timer = arm_timer(fixture.ids.timer(), held.run, Millis(10));
     held.append_ok(park_batch("retry").with_change(timer)).await;
     let mut held = fixture.open_and_claim(|_| {}).await;
-    let queues = RowChange::QueueForSlot("local".to_owned());
-    held.append_ok(park_batch("sandbox_slot").with_change(queues)).await;
+    let queue_for_slot = RowChange::QueueForSlot("local".to_owned());
+    held.append_ok(park_batch("sandbox_slot").with_change(queue_for_slot)).await;
     fixture.advance(Millis(20));
     fixture.assert_consistent().await;
     let [mut holder, mut held] =
@@ -81,12 +81,12 @@ pub async fn a_repair_respects_lanes(fixture: StoreFixture) {
     let first = fixture.open_in_lane("a", 1).await;
     let worker = fixture.worker().await;
     let mut held = fixture.claim_one(worker).await;
-    let lets_go = RowChange::UpdateScheduling(longhaul_core::change::RunSchedulingUpdate::Park {
+    let park = RowChange::UpdateScheduling(longhaul_core::change::RunSchedulingUpdate::Park {
         reason: "timer",
         blocked: false,
         release_lane: true,
     });
-    held.append_ok(events_batch([progress(1)]).with_change(lets_go)).await;
+    held.append_ok(events_batch([progress(1)]).with_change(park)).await;
     let second = fixture.open_in_lane("a", 1).await;
     assert_eq!(repair(&fixture).await.parked_without_waker, 1);
     fixture.assert_status(first[0], Status::Waiting, "lane").await;
@@ -125,9 +125,9 @@ pub async fn leaked_slots_are_released(fixture: StoreFixture) {
         fixture.assert_consistent().await;
         assert_appended(&held.change(RowChange::ReleaseSlot(sandbox)).await);
     }
-    let nowhere =
+    let slot_without_sandbox =
         SandboxSlot { sandbox: fixture.ids.sandbox(), provider: "local".to_owned(), capacity: 1 };
-    assert_appended(&held.change(RowChange::AcquireSlot(nowhere)).await);
+    assert_appended(&held.change(RowChange::AcquireSlot(slot_without_sandbox)).await);
     assert_eq!(repair(&fixture).await.slot_leaked, 1, "the sandbox does not exist");
 }
 

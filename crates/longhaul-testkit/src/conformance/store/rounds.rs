@@ -25,24 +25,24 @@ where
     R: Future<Output = ()> + Send + 'static,
 {
     let worker = fixture.worker().await;
-    let mut going = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..rounds {
-        if going.len() >= CONCURRENCY {
-            assert_joined(going.join_next().await);
+        if tasks.len() >= CONCURRENCY {
+            assert_joined(tasks.join_next().await);
         }
-        going.spawn(round(Round { fixture: fixture.clone(), worker, number }));
+        tasks.spawn(round(Round { fixture: fixture.clone(), worker, number }));
     }
-    while let Some(done) = going.join_next().await {
-        assert_joined(Some(done));
+    while let Some(result) = tasks.join_next().await {
+        assert_joined(Some(result));
     }
 }
 
 /// Propagates the panic of a round.
-fn assert_joined(done: Option<Result<(), tokio::task::JoinError>>) {
-    if let Some(Err(failed)) = done {
-        match failed.try_into_panic() {
+fn assert_joined(result: Option<Result<(), tokio::task::JoinError>>) {
+    if let Some(Err(error)) = result {
+        match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(failed) => panic!("{failed}"),
+            Err(error) => panic!("{error}"),
         }
     }
 }

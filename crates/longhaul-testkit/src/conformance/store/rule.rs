@@ -70,17 +70,17 @@ async fn add_all_scopes(fixture: &StoreFixture) -> Vec<ApprovalRuleRow> {
 pub async fn a_rule_is_added_once_per_scope_and_pattern(fixture: StoreFixture) {
     let rows = add_all_scopes(&fixture).await;
     for row in &rows {
-        let again = ApprovalRuleRow { rule: fixture.ids.rule(), ..row.clone() };
-        assert_eq!(refused(add(&fixture, &again).await), AppendRefusalReason::RuleExists);
-        let other = ApprovalRuleRow { pattern: pattern("files"), ..again.clone() };
+        let duplicate = ApprovalRuleRow { rule: fixture.ids.rule(), ..row.clone() };
+        assert_eq!(refused(add(&fixture, &duplicate).await), AppendRefusalReason::RuleExists);
+        let other = ApprovalRuleRow { pattern: pattern("files"), ..duplicate.clone() };
         assert_appended(&add(&fixture, &other).await);
         assert!(fixture.harness.records.revoke_rule(row.rule, "cli:bob").await.expect("revoked"));
-        let again = ApprovalRuleRow { rule: fixture.ids.rule(), ..again };
-        assert_appended(&add(&fixture, &again).await);
+        let duplicate = ApprovalRuleRow { rule: fixture.ids.rule(), ..duplicate };
+        assert_appended(&add(&fixture, &duplicate).await);
         let scope = vec![row.scope.clone()];
         let patterns = vec![row.pattern.clone(), pattern("nothing")];
         let active = fixture.harness.records.active_approval_rules(scope, patterns).await;
-        assert_eq!(active.expect("rules"), [again]);
+        assert_eq!(active.expect("rules"), [duplicate]);
     }
 }
 
@@ -88,12 +88,12 @@ pub async fn a_rule_is_added_once_per_scope_and_pattern(fixture: StoreFixture) {
 pub async fn a_rule_is_used_and_revoked(fixture: StoreFixture) {
     let row = add_all_scopes(&fixture).await.remove(0);
     fixture.advance(Millis(5));
-    let used = fixture.harness.records.now().await.expect("now");
+    let used_at = fixture.harness.records.now().await.expect("now");
     for _ in 0..2 {
         let batch = change_batch(RowChange::UseRule(row.rule));
         assert_appended(&fixture.append_outside(row.run, batch).await);
     }
-    let used = ApprovalRuleRow { used: 2, last_used: Some(used), ..row.clone() };
+    let used = ApprovalRuleRow { used: 2, last_used: Some(used_at), ..row.clone() };
     assert_eq!(list(&fixture, one(row.rule)).await, std::slice::from_ref(&used));
     let revoke = || {
         let revoke = RowChange::RevokeRule { rule: row.rule, by: "cli:bob".to_owned() };
@@ -146,8 +146,8 @@ pub async fn shared_rules_are_bounded(fixture: StoreFixture) {
         batch = batch.with_change(RowChange::AddRule(Box::new(row)));
     }
     assert_appended(&fixture.append_outside(run, batch).await);
-    let more = row(RULES_MAX, ApprovalRuleScope::Agent(agent("helper"))).await;
-    assert_eq!(refused(add(&fixture, &more).await), AppendRefusalReason::RulesFull);
+    let extra = row(RULES_MAX, ApprovalRuleScope::Agent(agent("helper"))).await;
+    assert_eq!(refused(add(&fixture, &extra).await), AppendRefusalReason::RulesFull);
     assert_appended(&add(&fixture, &row(RULES_MAX, ApprovalRuleScope::Run(run)).await).await);
 }
 

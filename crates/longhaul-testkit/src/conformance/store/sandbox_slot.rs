@@ -13,9 +13,9 @@ use crate::conformance::store::batches::{
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
 /// Slots are limited per provider. Acquiring a slot twice has no further effect.
-pub async fn slots_are_limited(world: StoreFixture) {
-    let mut held = world.open_and_claim(|_| {}).await;
-    let [first, second, third] = sandbox_ids(&world);
+pub async fn slots_are_limited(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
+    let [first, second, third] = sandbox_ids(&fixture);
     assert_appended(&acquire_slot(&mut held, first, "local").await);
     assert_appended(&acquire_slot(&mut held, first, "local").await);
     assert_appended(&acquire_slot(&mut held, second, "local").await);
@@ -23,93 +23,93 @@ pub async fn slots_are_limited(world: StoreFixture) {
     assert_appended(&acquire_slot(&mut held, third, "remote").await);
     assert_appended(&held.change(RowChange::ReleaseSlot(first)).await);
     assert_appended(&held.change(RowChange::ReleaseSlot(first)).await);
-    let [fourth, fifth, _] = sandbox_ids(&world);
+    let [fourth, fifth, _] = sandbox_ids(&fixture);
     assert_appended(&acquire_slot(&mut held, fourth, "local").await);
     assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), AppendRefusalReason::NoSlot);
 }
 
 /// A released slot wakes the first run of the queue by a timer: the one with the highest
 /// priority, then the longest wait.
-pub async fn a_released_slot_wakes_the_first_waiter(world: StoreFixture) {
-    let mut holder = world.open_and_claim(|_| {}).await;
-    let [first, second, _] = sandbox_ids(&world);
+pub async fn a_released_slot_wakes_the_first_waiter(fixture: StoreFixture) {
+    let mut holder = fixture.open_and_claim(|_| {}).await;
+    let [first, second, _] = sandbox_ids(&fixture);
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
     assert_appended(&acquire_slot(&mut holder, second, "local").await);
     let mut waiting = Vec::new();
     for priority in [0, 7, 7] {
-        let mut held = world.open_and_claim(|task| task.priority = priority).await;
+        let mut held = fixture.open_and_claim(|task| task.priority = priority).await;
         held.append_ok(queue_batch("local")).await;
-        world.assert_status(held.run, Status::Waiting, "sandbox_slot").await;
-        world.advance(Millis(10));
+        fixture.assert_status(held.run, Status::Waiting, "sandbox_slot").await;
+        fixture.advance(Millis(10));
         waiting.push(held.run);
     }
-    let mut elsewhere = world.open_and_claim(|task| task.priority = 9).await;
-    elsewhere.append_ok(queue_batch("remote")).await;
-    world.assert_consistent().await;
+    let mut other_provider = fixture.open_and_claim(|task| task.priority = 9).await;
+    other_provider.append_ok(queue_batch("remote")).await;
+    fixture.assert_consistent().await;
     for (sandbox, next) in [(first, waiting[1]), (second, waiting[2])] {
         assert_appended(&holder.change(RowChange::ReleaseSlot(sandbox)).await);
         assert_appended(&holder.change(RowChange::ReleaseSlot(sandbox)).await);
-        let due = due(&world).await;
+        let due = due(&fixture).await;
         assert_eq!(due.len(), 1, "one slot, one wake-up");
         assert_eq!((due[0].run, &due[0].kind), (next, &TimerKind::Wake));
-        assert_appended(&world.append_outside(next, fire_timer_batch(due[0].timer)).await);
-        world.assert_status(next, Status::Running, "worker").await;
-        world.assert_consistent().await;
+        assert_appended(&fixture.append_outside(next, fire_timer_batch(due[0].timer)).await);
+        fixture.assert_status(next, Status::Running, "worker").await;
+        fixture.assert_consistent().await;
     }
 }
 
 /// A run that has acquired a slot leaves the queue and does not get the next released slot.
-pub async fn acquiring_a_slot_leaves_the_queue(world: StoreFixture) {
-    let mut holder = world.open_and_claim(|_| {}).await;
-    let [first, second, third] = sandbox_ids(&world);
+pub async fn acquiring_a_slot_leaves_the_queue(fixture: StoreFixture) {
+    let mut holder = fixture.open_and_claim(|_| {}).await;
+    let [first, second, third] = sandbox_ids(&fixture);
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
-    let mut quick = world.open_and_claim(|task| task.priority = 9).await;
-    assert_appended(&quick.change(RowChange::QueueForSlot("local".to_owned())).await);
-    assert_appended(&acquire_slot(&mut quick, second, "local").await);
-    let mut slow = world.open_and_claim(|_| {}).await;
-    slow.append_ok(queue_batch("local")).await;
+    let mut acquiring = fixture.open_and_claim(|task| task.priority = 9).await;
+    assert_appended(&acquiring.change(RowChange::QueueForSlot("local".to_owned())).await);
+    assert_appended(&acquire_slot(&mut acquiring, second, "local").await);
+    let mut waiting = fixture.open_and_claim(|_| {}).await;
+    waiting.append_ok(queue_batch("local")).await;
     assert_eq!(
         refused(acquire_slot(&mut holder, third, "local").await),
         AppendRefusalReason::NoSlot
     );
     assert_appended(&holder.change(RowChange::ReleaseSlot(first)).await);
-    assert_eq!(woken_runs(&world).await, [slow.run]);
+    assert_eq!(woken_runs(&fixture).await, [waiting.run]);
 }
 
 /// Ended runs are skipped, because a slot offered to them would be lost.
-pub async fn a_released_slot_skips_ended_runs(world: StoreFixture) {
-    let mut holder = world.open_and_claim(|_| {}).await;
-    let [first, ..] = sandbox_ids(&world);
+pub async fn a_released_slot_skips_ended_runs(fixture: StoreFixture) {
+    let mut holder = fixture.open_and_claim(|_| {}).await;
+    let [first, ..] = sandbox_ids(&fixture);
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
-    let mut gone = world.open_and_claim(|task| task.priority = 9).await;
-    gone.append_ok(queue_batch("local")).await;
-    let mut next = world.open_and_claim(|_| {}).await;
+    let mut ended = fixture.open_and_claim(|task| task.priority = 9).await;
+    ended.append_ok(queue_batch("local")).await;
+    let mut next = fixture.open_and_claim(|_| {}).await;
     next.append_ok(queue_batch("local")).await;
-    assert_appended(&world.append_as_closer(gone.run, gone.last, cancel_batch()).await);
+    assert_appended(&fixture.append_as_closer(ended.run, ended.last, cancel_batch()).await);
     assert_appended(&holder.change(RowChange::ReleaseSlot(first)).await);
-    assert_eq!(woken_runs(&world).await, [next.run]);
+    assert_eq!(woken_runs(&fixture).await, [next.run]);
 }
 
 /// A run that queues twice keeps its first position.
-pub async fn queueing_twice_keeps_the_queue_position(world: StoreFixture) {
-    let mut holder = world.open_and_claim(|_| {}).await;
-    let [first, ..] = sandbox_ids(&world);
+pub async fn queueing_twice_keeps_the_queue_position(fixture: StoreFixture) {
+    let mut holder = fixture.open_and_claim(|_| {}).await;
+    let [first, ..] = sandbox_ids(&fixture);
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
-    let mut early = world.open_and_claim(|_| {}).await;
+    let mut early = fixture.open_and_claim(|_| {}).await;
     assert_appended(&early.change(RowChange::QueueForSlot("local".to_owned())).await);
-    world.advance(Millis(10));
-    let mut late = world.open_and_claim(|_| {}).await;
+    fixture.advance(Millis(10));
+    let mut late = fixture.open_and_claim(|_| {}).await;
     late.append_ok(queue_batch("local")).await;
-    world.advance(Millis(10));
+    fixture.advance(Millis(10));
     early.append_ok(queue_batch("local")).await;
     assert_appended(&holder.change(RowChange::ReleaseSlot(first)).await);
-    assert_eq!(woken_runs(&world).await, [early.run]);
+    assert_eq!(woken_runs(&fixture).await, [early.run]);
     assert_appended(
-        &world.append_outside(early.run, fire_timer_batch(due(&world).await[0].timer)).await,
+        &fixture.append_outside(early.run, fire_timer_batch(due(&fixture).await[0].timer)).await,
     );
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
     assert_appended(&holder.change(RowChange::ReleaseSlot(first)).await);
-    assert_eq!(woken_runs(&world).await, [late.run], "the run was in the queue once");
+    assert_eq!(woken_runs(&fixture).await, [late.run], "the run was in the queue once");
 }
 
 /// Acquires one of two slots for a sandbox and marks it as running.
@@ -123,10 +123,10 @@ async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str)
         host: None,
         owner: held.run,
     };
-    let seat = SandboxSlot { sandbox, provider, capacity: 2 };
+    let slot = SandboxSlot { sandbox, provider, capacity: 2 };
     let batch = events_batch([progress(1)])
         .with_change(RowChange::SetSandbox(row))
-        .with_change(RowChange::AcquireSlot(seat));
+        .with_change(RowChange::AcquireSlot(slot));
     held.append(batch).await
 }
 
@@ -134,14 +134,14 @@ fn queue_batch(provider: &str) -> longhaul_core::change::JournalBatch {
     park_batch("sandbox_slot").with_change(RowChange::QueueForSlot(provider.to_owned()))
 }
 
-fn sandbox_ids(world: &StoreFixture) -> [SandboxId; 3] {
-    [world.ids.sandbox(), world.ids.sandbox(), world.ids.sandbox()]
+fn sandbox_ids(fixture: &StoreFixture) -> [SandboxId; 3] {
+    [fixture.ids.sandbox(), fixture.ids.sandbox(), fixture.ids.sandbox()]
 }
 
-async fn due(world: &StoreFixture) -> Vec<DueTimer> {
-    world.harness.records.due_timers(9).await.expect("due")
+async fn due(fixture: &StoreFixture) -> Vec<DueTimer> {
+    fixture.harness.records.due_timers(9).await.expect("due")
 }
 
-async fn woken_runs(world: &StoreFixture) -> Vec<RunId> {
-    due(world).await.into_iter().map(|row| row.run).collect()
+async fn woken_runs(fixture: &StoreFixture) -> Vec<RunId> {
+    due(fixture).await.into_iter().map(|row| row.run).collect()
 }

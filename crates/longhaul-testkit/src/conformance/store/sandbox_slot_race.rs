@@ -14,29 +14,29 @@ use crate::conformance::store::rounds::{DECISIONS_MAX, fire_due_timers, is_appen
 
 /// There are more runs than slots, and each run queues before it tries to acquire one. Never
 /// more slots are in use than there are, and every run gets a slot once.
-pub async fn every_run_gets_a_slot_in_turn(world: StoreFixture) {
-    let runs = (world.harness.rounds / 100).clamp(6, 24);
+pub async fn every_run_gets_a_slot_in_turn(fixture: StoreFixture) {
+    let runs = (fixture.harness.rounds / 100).clamp(6, 24);
     for _ in 0..runs {
-        world.open(|_| {}).await;
+        fixture.open(|_| {}).await;
     }
     let mut tasks = JoinSet::new();
     for _ in 0..4 {
-        let worker = world.worker().await;
-        tasks.spawn(acquire_in_turn(world.clone(), worker));
+        let worker = fixture.worker().await;
+        tasks.spawn(acquire_in_turn(fixture.clone(), worker));
     }
-    let mut sat: usize = tasks.join_all().await.into_iter().sum();
+    let mut served: usize = tasks.join_all().await.into_iter().sum();
     // Serves the runs that were woken after their workers had stopped.
-    let last = world.worker().await;
-    sat += acquire_in_turn(world.clone(), last).await;
-    assert_eq!(sat, runs, "a run waits although a slot is free");
+    let last = fixture.worker().await;
+    served += acquire_in_turn(fixture.clone(), last).await;
+    assert_eq!(served, runs, "a run waits although a slot is free");
 }
 
 /// Drives ready runs and returns how many have ended.
-async fn acquire_in_turn(world: StoreFixture, worker: WorkerId) -> usize {
+async fn acquire_in_turn(fixture: StoreFixture, worker: WorkerId) -> usize {
     let mut ended = 0;
     loop {
-        fire_due_timers(world.clone()).await;
-        let Some(held) = world.try_claim_one(worker).await else {
+        fire_due_timers(fixture.clone()).await;
+        let Some(held) = fixture.try_claim_one(worker).await else {
             return ended;
         };
         ended += usize::from(acquire_or_park(held).await);
@@ -47,10 +47,10 @@ async fn acquire_in_turn(world: StoreFixture, worker: WorkerId) -> usize {
 /// run queues first, it can't miss a slot that is released between the attempt and the park.
 async fn acquire_or_park(mut held: ClaimedRun) -> bool {
     let sandbox = SandboxId::from_bits(held.run.bits());
-    let mut sits = false;
+    let mut has_slot = false;
     for _ in 0..DECISIONS_MAX {
         held.last = held.fixture.row(held.run).await.last_seq;
-        if sits {
+        if has_slot {
             if is_appended(
                 &held.append(end_batch().with_change(RowChange::ReleaseSlot(sandbox))).await,
             ) {
@@ -58,13 +58,13 @@ async fn acquire_or_park(mut held: ClaimedRun) -> bool {
             }
             continue;
         }
-        let queues = RowChange::QueueForSlot("local".to_owned());
-        if !is_appended(&held.change(queues).await) {
+        let queue_for_slot = RowChange::QueueForSlot("local".to_owned());
+        if !is_appended(&held.change(queue_for_slot).await) {
             continue;
         }
         yield_now().await;
         let appended = held.append(acquire_slot_batch(sandbox, held.run)).await;
-        sits = is_appended(&appended);
+        has_slot = is_appended(&appended);
         let is_full = appended == AppendResult::Refused(AppendRefusalReason::NoSlot);
         if is_full && is_appended(&held.append(park_batch("sandbox_slot")).await) {
             return false;
@@ -84,8 +84,8 @@ fn acquire_slot_batch(sandbox: SandboxId, owner: RunId) -> JournalBatch {
         host: None,
         owner,
     };
-    let seat = SandboxSlot { sandbox, provider, capacity: 2 };
+    let slot = SandboxSlot { sandbox, provider, capacity: 2 };
     events_batch([progress(1)])
-        .with_change(RowChange::AcquireSlot(seat))
+        .with_change(RowChange::AcquireSlot(slot))
         .with_change(RowChange::SetSandbox(row))
 }

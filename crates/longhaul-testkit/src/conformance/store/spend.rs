@@ -39,9 +39,9 @@ pub async fn amounts_are_held_and_settled_by_window(fixture: StoreFixture) {
     fixture.harness.clock.set(first.start);
     let settled = CapCounterRow { spent: 20, lost: 5, ..new_row(&anna) };
     assert_eq!(rows(&fixture).await, [settled.clone(), held(&bert)]);
-    let more = reservation(first, "anna", 76);
+    let excessive = reservation(first, "anna", 76);
     let refusal = AppendRefusalReason::OverCap(Box::new(settled.refusal()));
-    assert_eq!(refused(hold(&mut run, &[&more]).await), refusal);
+    assert_eq!(refused(hold(&mut run, &[&excessive]).await), refusal);
     assert_eq!(settled.refusal().left, 75, "lost amounts count");
 }
 
@@ -54,8 +54,8 @@ pub async fn a_hold_that_does_not_fit_holds_nothing(fixture: StoreFixture) {
         .with_change(RowChange::Hold(BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 }.into()))
         .with_change(RowChange::HoldCaps(vec![fits, too_much.clone()]));
     let refusal = new_row(&too_much).refusal();
-    let why = refused(run.append(batch).await);
-    assert_eq!(why, AppendRefusalReason::OverCap(Box::new(refusal)));
+    let reason = refused(run.append(batch).await);
+    assert_eq!(reason, AppendRefusalReason::OverCap(Box::new(refusal)));
     assert_eq!(rows(&fixture).await, []);
     let account = fixture.harness.records.budget_account(run.run).await.expect("account");
     assert_eq!(account.map(|account| account.held), Some(BudgetAmount::default()));
@@ -66,11 +66,11 @@ pub async fn a_hold_is_bound_to_the_current_window(fixture: StoreFixture) {
     let mut run = fixture.open_and_claim(|_| {}).await;
     let period = current_period(&fixture);
     fixture.advance(WINDOW);
-    let why = refused(hold(&mut run, &[&reservation(period, "anna", 1)]).await);
-    assert_eq!(why, AppendRefusalReason::CapWindowPassed);
+    let reason = refused(hold(&mut run, &[&reservation(period, "anna", 1)]).await);
+    assert_eq!(reason, AppendRefusalReason::CapWindowPassed);
     let next = CapWindowRange { start: period.end.plus(WINDOW), end: period.end.plus(WINDOW) };
-    let why = refused(hold(&mut run, &[&reservation(next, "anna", 1)]).await);
-    assert_eq!(why, AppendRefusalReason::CapWindowPassed);
+    let reason = refused(hold(&mut run, &[&reservation(next, "anna", 1)]).await);
+    assert_eq!(reason, AppendRefusalReason::CapWindowPassed);
 }
 
 /// When held amounts are released, the runs whose amounts fit are woken, the longest waiting first.
@@ -114,11 +114,11 @@ pub async fn a_run_that_waits_too_late_is_woken(fixture: StoreFixture) {
     let period = current_period(&fixture);
     let amount = reservation(period, "anna", 80);
     let mut holder = runs.pop().expect("a run");
-    let mut late = runs.pop().expect("a run");
+    let mut waiter = runs.pop().expect("a run");
     assert_appended(&hold(&mut holder, &[&amount]).await);
-    assert!(matches!(hold(&mut late, &[&amount]).await, AppendResult::Refused(_)));
+    assert!(matches!(hold(&mut waiter, &[&amount]).await, AppendResult::Refused(_)));
     settle(&mut holder, &amount, (1, 0)).await;
-    let timer = wait(&mut late, &amount).await;
+    let timer = wait(&mut waiter, &amount).await;
     let due = fixture.harness.records.due_timers(10).await.expect("timers");
     assert_eq!(due.into_iter().map(|due| due.timer).collect::<Vec<_>>(), [timer]);
 }
@@ -153,20 +153,20 @@ pub async fn a_forgotten_run_is_woken(fixture: StoreFixture) {
 pub async fn a_run_waits_where_nothing_was_counted(fixture: StoreFixture) {
     let mut run = fixture.open_and_claim(|_| {}).await;
     let period = current_period(&fixture);
-    let much = reservation(period, "anna", LIMIT + 1);
-    assert!(matches!(hold(&mut run, &[&much]).await, AppendResult::Refused(_)));
-    let timer = wait(&mut run, &much).await;
+    let excessive = reservation(period, "anna", LIMIT + 1);
+    assert!(matches!(hold(&mut run, &[&excessive]).await, AppendResult::Refused(_)));
+    let timer = wait(&mut run, &excessive).await;
     assert_eq!(rows(&fixture).await[0].waiting, 1);
-    let set = async |subject: Option<&str>, limit| {
+    let set_limit = async |subject: Option<&str>, limit| {
         let subject = subject.map(str::to_owned);
         let change = CapLimitChange { cap: "day-tokens-actor".to_owned(), subject, period, limit };
         fixture.harness.records.set_cap_limit(change).await.expect("limit");
     };
-    set(None, LIMIT + 1).await;
+    set_limit(None, LIMIT + 1).await;
     let due = fixture.harness.records.due_timers(10).await.expect("timers");
     assert_eq!(due.into_iter().map(|due| due.timer).collect::<Vec<_>>(), [timer]);
-    set(Some("anna"), 900).await;
-    set(Some("anna"), 800).await;
+    set_limit(Some("anna"), 900).await;
+    set_limit(Some("anna"), 800).await;
     assert_eq!(rows(&fixture).await[0].raised_limit, Some(900));
 }
 
@@ -174,7 +174,7 @@ pub async fn a_run_waits_where_nothing_was_counted(fixture: StoreFixture) {
 /// The higher one counts, and runs whose amounts fit are woken.
 pub async fn a_higher_limit_wakes_runs(fixture: StoreFixture) {
     let period = current_period(&fixture);
-    let set = async |subject: Option<&str>, limit| {
+    let set_limit = async |subject: Option<&str>, limit| {
         let subject = subject.map(str::to_owned);
         let change = CapLimitChange { cap: "day-tokens-actor".to_owned(), subject, period, limit };
         fixture.harness.records.set_cap_limit(change).await.expect("limit");
@@ -190,15 +190,15 @@ pub async fn a_higher_limit_wakes_runs(fixture: StoreFixture) {
     assert_appended(&hold(&mut runs[1], &[&bert]).await);
     wait(&mut runs[2], &anna).await;
     wait(&mut runs[3], &bert).await;
-    assert_eq!(set(Some("anna"), 199).await, 0, "the amount does not fit");
-    assert_eq!(set(Some("anna"), 200).await, 1);
-    assert_eq!(set(None, 150).await, 1, "a raised limit stays");
+    assert_eq!(set_limit(Some("anna"), 199).await, 0, "the amount does not fit");
+    assert_eq!(set_limit(Some("anna"), 200).await, 1);
+    assert_eq!(set_limit(None, 150).await, 1, "a raised limit stays");
     assert_eq!(rows(&fixture).await[0].effective_limit(), 150);
-    assert_eq!(set(None, 200).await, 2);
-    assert_eq!(set(Some("cleo"), 5).await, 2, "before anything is counted");
+    assert_eq!(set_limit(None, 200).await, 2);
+    assert_eq!(set_limit(Some("cleo"), 5).await, 2, "before anything is counted");
     let cleo = reservation(period, "cleo", 101);
     assert!(matches!(hold(&mut runs[0], &[&cleo]).await, AppendResult::Refused(_)));
-    assert_eq!(set(Some("cleo"), 101).await, 2);
+    assert_eq!(set_limit(Some("cleo"), 101).await, 2);
     assert_appended(&hold(&mut runs[0], &[&cleo]).await);
 }
 
@@ -222,8 +222,8 @@ pub async fn new_runs_are_counted_and_refused(fixture: StoreFixture) {
     assert!(matches!(created, CreateRunsOutcome::Created(_)), "{created:?}");
     let worker = fixture.worker().await;
     let mut run = fixture.claim_one(worker).await;
-    let much = CapReservation { limit: 3, ..reservation(period, "anna", 50) };
-    wait(&mut run, &much).await;
+    let reservation = CapReservation { limit: 3, ..reservation(period, "anna", 50) };
+    wait(&mut run, &reservation).await;
     let refused = fixture.open_runs(vec![new(0)]).await;
     assert!(matches!(refused, CreateRunsOutcome::OverCap(_)), "{refused:?}");
 }
@@ -233,13 +233,13 @@ pub async fn counts_are_pruned(fixture: StoreFixture) {
     let mut run = fixture.open_and_claim(|_| {}).await;
     let period = current_period(&fixture);
     assert_appended(&hold(&mut run, &[&reservation(period, "anna", 1)]).await);
-    for (age, kept) in [(SPEND_TTL, 1), (SPEND_TTL.plus(Millis(1)), 0)] {
+    for (age, row_count) in [(SPEND_TTL, 1), (SPEND_TTL.plus(Millis(1)), 0)] {
         fixture.harness.clock.set(period.end.plus(age));
         let request =
             PruneRequest { runs_older_than: Millis(1), blobs_older_than: WINDOW, limit: 100 };
         fixture.harness.store.prune_old_data(request).await.expect("prune");
         fixture.harness.clock.set(period.start);
-        assert_eq!(rows(&fixture).await.len(), kept);
+        assert_eq!(rows(&fixture).await.len(), row_count);
     }
 }
 

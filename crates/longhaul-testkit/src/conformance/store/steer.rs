@@ -37,8 +37,9 @@ pub async fn waiting_messages_are_limited(fixture: StoreFixture) {
     for steer in &ids {
         assert_appended(&fixture.append_outside(held.run, steer_batch(*steer, "hello")).await);
     }
-    let full = fixture.append_outside(held.run, steer_batch(fixture.ids.steer(), "one more")).await;
-    assert_eq!(refused(full), AppendRefusalReason::SteersFull);
+    let result =
+        fixture.append_outside(held.run, steer_batch(fixture.ids.steer(), "one more")).await;
+    assert_eq!(refused(result), AppendRefusalReason::SteersFull);
     held.last = fixture.row(held.run).await.last_seq;
     assert_eq!(held.last.0, 2 + STEERS_MAX as u64, "no event was appended");
     let delivered = SteerStatus::Delivered { after_turn: 1 };
@@ -54,20 +55,20 @@ pub async fn a_message_is_settled_once(fixture: StoreFixture) {
     let run = fixture.open(|_| {}).await;
     let steer = fixture.ids.steer();
     assert_appended(&fixture.append_outside(run, steer_batch(steer, "hello")).await);
-    let changed = RowChange::UpdateSteer(SteerUpdate {
+    let update = RowChange::UpdateSteer(SteerUpdate {
         steer,
         edit: Some(("goodbye".to_owned(), SteerDelivery::FollowUp)),
         status: SteerStatus::Queued,
     });
-    assert_appended(&fixture.append_outside(run, change_batch(changed.clone())).await);
+    assert_appended(&fixture.append_outside(run, change_batch(update.clone())).await);
     let row = rows(&fixture, run).await.remove(0);
     assert_eq!((row.text.as_str(), row.delivery), ("goodbye", SteerDelivery::FollowUp));
     let delivered = SteerStatus::Delivered { after_turn: 3 };
     assert_appended(
         &fixture.append_outside(run, change_batch(settle_steer(steer, delivered.clone()))).await,
     );
-    for late in [settle_steer(steer, SteerStatus::Withdrawn), changed] {
-        let appended = fixture.append_outside(run, change_batch(late)).await;
+    for change in [settle_steer(steer, SteerStatus::Withdrawn), update] {
+        let appended = fixture.append_outside(run, change_batch(change)).await;
         assert_eq!(refused(appended), AppendRefusalReason::SteerSettled);
     }
     let row = rows(&fixture, run).await.remove(0);

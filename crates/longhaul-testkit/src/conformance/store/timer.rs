@@ -55,8 +55,8 @@ pub async fn a_timer_fires_once(fixture: StoreFixture) {
     assert_appended(&fixture.append_outside(held.run, fire_timer_batch(timer)).await);
     fixture.assert_status(held.run, Status::Running, "worker").await;
     let last = fixture.row(held.run).await.last_seq;
-    let again = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
-    assert_eq!(refused(again), AppendRefusalReason::TimerConsumed);
+    let result = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
+    assert_eq!(refused(result), AppendRefusalReason::TimerConsumed);
     assert_eq!(fixture.row(held.run).await.last_seq, last);
     assert_eq!(next_due(&fixture).await, None);
 }
@@ -128,12 +128,12 @@ pub async fn a_timer_of_an_ended_run_says_so(fixture: StoreFixture) {
     assert_appended(&fixture.append_outside(held.run, change_batch(spend_timer(own))).await);
     assert_eq!(due(&fixture, 9).await, [others]);
     // So does it with the timer of a run that was deleted. Nothing else can be appended to it.
-    let with_event = fixture.append_outside(unknown, fire_timer_batch(others)).await;
-    assert_eq!(with_event, AppendResult::RunNotFound);
+    let result = fixture.append_outside(unknown, fire_timer_batch(others)).await;
+    assert_eq!(result, AppendResult::RunNotFound);
     assert_appended(&fixture.append_outside(unknown, change_batch(spend_timer(others))).await);
     assert_eq!(due(&fixture, 9).await, []);
-    let again = fixture.append_outside(unknown, change_batch(spend_timer(others))).await;
-    assert_eq!(refused(again), AppendRefusalReason::TimerConsumed);
+    let result = fixture.append_outside(unknown, change_batch(spend_timer(others))).await;
+    assert_eq!(refused(result), AppendRefusalReason::TimerConsumed);
 }
 
 /// A run with a start time is parked until its timer fires.
@@ -171,19 +171,19 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
     assert_eq!(held.run, first);
     assert!(fixture.try_claim_one(worker).await.is_none());
     let timer = fixture.ids.timer();
-    let turn = RowChange::SetTimer(TimerUpdate::Arm {
+    let arm = RowChange::SetTimer(TimerUpdate::Arm {
         timer,
         run: second,
         due: TimerDueTime::Now,
         kind: TimerKind::BatchNext(batch),
     });
-    held.append_ok(end_batch().with_change(turn)).await;
+    held.append_ok(end_batch().with_change(arm)).await;
     assert_eq!(due(&fixture, 9).await, [timer]);
     assert_appended(&fixture.append_outside(second, fire_timer_batch(timer)).await);
     assert_eq!(fixture.claim_one(worker).await.run, second);
-    let listed = async |batch| fixture.harness.records.runs_of_batch(batch).await.expect("runs");
-    assert_eq!(listed(batch).await, [first, second]);
-    assert_eq!(listed(fixture.ids.batch()).await, []);
+    let list = async |batch| fixture.harness.records.runs_of_batch(batch).await.expect("runs");
+    assert_eq!(list(batch).await, [first, second]);
+    assert_eq!(list(fixture.ids.batch()).await, []);
 }
 
 async fn due(fixture: &StoreFixture, limit: usize) -> Vec<TimerId> {

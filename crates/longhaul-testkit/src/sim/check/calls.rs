@@ -93,13 +93,13 @@ fn check_effects(
     stats: &CallStats,
     effects: &[ToolEffect],
 ) -> Result<(), String> {
-    let done =
+    let executions =
         effects.iter().filter(|effect| runs.contains(&effect.run) && effect.call == call).count();
-    if done > stats.starts + stats.resumes {
-        return Err(format!("{call} was executed {done}x and started {}x", stats.starts));
+    if executions > stats.starts + stats.resumes {
+        return Err(format!("{call} was executed {executions}x and started {}x", stats.starts));
     }
-    if !stats.class.may_repeat() && done > 1 {
-        return Err(format!("I4: {call} must not be repeated and was executed {done}x"));
+    if !stats.class.may_repeat() && executions > 1 {
+        return Err(format!("I4: {call} must not be repeated and was executed {executions}x"));
     }
     Ok(())
 }

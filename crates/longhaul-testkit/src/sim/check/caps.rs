@@ -63,8 +63,8 @@ pub async fn check_caps(services: &SimServices, history: &SimHistory) -> Result<
 
 /// Returns the entries without those that a retry has copied from the failed run.
 fn own_entries((_, entries): &(RunId, Vec<JournalEntry>)) -> &[JournalEntry] {
-    let forked = entries.iter().position(|entry| matches!(entry.event, Event::RunForked(_)));
-    &entries[forked.map_or(0, |index| index + 1)..]
+    let fork_index = entries.iter().position(|entry| matches!(entry.event, Event::RunForked(_)));
+    &entries[fork_index.map_or(0, |index| index + 1)..]
 }
 
 /// Returns the cost of the model call that the event ends. `None` if it ends none.

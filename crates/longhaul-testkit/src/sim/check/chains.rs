@@ -30,7 +30,8 @@ pub async fn check_chains(services: &SimServices, history: &SimHistory) -> Resul
     let mut last_runs: BTreeMap<RunId, Vec<RunId>> = BTreeMap::new();
     for (run, entries) in &journals {
         let Some((task, position)) = position_of(entries) else { continue };
-        check_run(*run, task, position, &journals).map_err(|what| format!("I11: {run}: {what}"))?;
+        check_run(*run, task, position, &journals)
+            .map_err(|error| format!("I11: {run}: {error}"))?;
         if started_step(entries).is_none() && !is_retried(*run, &journals) {
             last_runs.entry(position.first_run).or_default().push(*run);
         }
@@ -115,34 +116,34 @@ fn step_after(
     path: &[CompletedChainStep],
     journals: &Journals<'_>,
 ) -> Option<usize> {
-    let goes_back = |pair: &[CompletedChainStep]| pair[1].step <= pair[0].step;
+    let is_step_back = |pair: &[CompletedChainStep]| pair[1].step <= pair[0].step;
     let current = path.last()?.step;
-    let output_of = |done: &CompletedChainStep| {
-        completed_output(journals.get(&done.run)?)?.data.as_ref().map(RawJson::to_value)
+    let output_of = |completed: &CompletedChainStep| {
+        completed_output(journals.get(&completed.run)?)?.data.as_ref().map(RawJson::to_value)
     };
     let last = path.last().and_then(output_of).unwrap_or_default();
     if let Some(repeat) = chain.steps.get(current)?.repeat {
         let rounds =
-            path.windows(2).filter(|pair| pair[0].step == current && goes_back(pair)).count();
-        let round_start = path.windows(2).rposition(goes_back).map_or(0, |index| index + 1);
-        let (field, continues) = match repeat.until {
+            path.windows(2).filter(|pair| pair[0].step == current && is_step_back(pair)).count();
+        let round_start = path.windows(2).rposition(is_step_back).map_or(0, |index| index + 1);
+        let (field, repeat_value) = match repeat.until {
             ChainRepeatEndCondition::NoIssues => ("issues_found", true),
             ChainRepeatEndCondition::Success => ("success", false),
         };
         let newest = path[round_start..]
             .iter()
             .rev()
-            .find_map(|done| output_of(done)?.get(field).and_then(Value::as_bool));
-        if rounds < repeat.max as usize && newest == Some(continues) {
+            .find_map(|completed| output_of(completed)?.get(field).and_then(Value::as_bool));
+        if rounds < repeat.max as usize && newest == Some(repeat_value) {
             return Some(repeat.from);
         }
     }
-    let holds = |condition| match condition {
+    let is_met = |condition| match condition {
         ChainStepCondition::Always => true,
         ChainStepCondition::OnSuccess => last["success"] != Value::Bool(false),
         ChainStepCondition::OnIssuesFound => last["issues_found"] == Value::Bool(true),
     };
-    (current + 1..chain.steps.len()).find(|index| holds(chain.steps[*index].condition))
+    (current + 1..chain.steps.len()).find(|index| is_met(chain.steps[*index].condition))
 }
 
 fn position_of(entries: &[JournalEntry]) -> Option<(&TaskSpec, &PositionInChain)> {

@@ -38,8 +38,8 @@ pub(super) fn raises_by_others(journals: &[(RunId, Vec<JournalEntry>)]) -> BTree
             *raise = highest_raise(entries).max(*raise);
         }
     }
-    let of_account = |task| raises.get(&account_of(task, &tasks)).copied().unwrap_or_default();
-    tasks.iter().map(|(run, task)| (*run, of_account(task))).collect()
+    let account_raise = |task| raises.get(&account_of(task, &tasks)).copied().unwrap_or_default();
+    tasks.iter().map(|(run, task)| (*run, account_raise(task))).collect()
 }
 
 fn tasks_of(journals: &[(RunId, Vec<JournalEntry>)]) -> BTreeMap<RunId, &TaskSpec> {
@@ -108,8 +108,8 @@ fn check_trees(
 /// Returns the money that a run has used, without what a retry has copied.
 fn spent_after_fork(entries: &[JournalEntry]) -> u64 {
     let is_fork = |entry: &JournalEntry| matches!(entry.event, Event::RunForked(_));
-    let own = entries.iter().position(is_fork).map_or(0, |index| index + 1);
-    entries[own..].iter().map(|entry| spent(&entry.event)).sum()
+    let own_start = entries.iter().position(is_fork).map_or(0, |index| index + 1);
+    entries[own_start..].iter().map(|entry| spent(&entry.event)).sum()
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "only money matters here")]

@@ -45,11 +45,11 @@ pub(super) fn check(journals: &[(RunId, Vec<JournalEntry>)]) -> Result<(), Strin
         }
     }
     for (key, calls) in keys {
-        let counts = |predicate: fn(&KeyedCall) -> bool| {
+        let count = |predicate: fn(&KeyedCall) -> bool| {
             calls.values().filter(|call| predicate(call)).count()
         };
-        let started = counts(|call| call.is_started && call.replaces.is_none() && !call.is_freed);
-        if started > 1 || counts(|call| call.is_completed) > 1 {
+        let started = count(|call| call.is_started && call.replaces.is_none() && !call.is_freed);
+        if started > 1 || count(|call| call.is_completed) > 1 {
             return Err(format!("I10: the key {key} was used more than once: {calls:?}"));
         }
     }

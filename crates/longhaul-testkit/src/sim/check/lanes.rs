@@ -22,9 +22,9 @@ pub(super) fn check(journals: &[(RunId, Vec<JournalEntry>)]) -> Result<(), Strin
     for (run, entries) in journals {
         for (lane, hold) in lane_holds(*run, entries) {
             let holds = lanes.entry(lane).or_default();
-            let of_chain =
+            let is_same_chain =
                 |other: &&mut LaneHold| hold.chain.is_some() && other.chain == hold.chain;
-            match holds.iter_mut().find(of_chain) {
+            match holds.iter_mut().find(is_same_chain) {
                 Some(other) => {
                     other.from = other.from.min(hold.from);
                     other.to = other.to.max(hold.to);
@@ -55,11 +55,11 @@ fn lane_holds(run: RunId, entries: &[JournalEntry]) -> Vec<(LaneKey, LaneHold)> 
         return Vec::new();
     };
     let chain = created.task.chain.as_ref().map(|_| created.task.root);
-    let releases = created.task.policy.lane_on_park == ParkedLanePolicy::Release;
+    let releases_on_park = created.task.policy.lane_on_park == ParkedLanePolicy::Release;
     let mut holds = Vec::new();
     let mut from = None;
     for entry in entries {
-        let rests = matches!(&entry.event, Event::RunBlocked(_))
+        let is_parked = matches!(&entry.event, Event::RunBlocked(_))
             || matches!(&entry.event, Event::RunWaiting(data)
                 if data.wait != longhaul_core::status::WaitReason::Worker);
         if matches!(entry.event, Event::RunForked(_)) {
@@ -67,7 +67,7 @@ fn lane_holds(run: RunId, entries: &[JournalEntry]) -> Vec<(LaneKey, LaneHold)> 
             (holds, from) = (Vec::new(), None);
         } else if matches!(entry.event, Event::RunClaimed(_)) {
             from.get_or_insert(entry.at);
-        } else if (entry.event.is_terminal() || (releases && rests))
+        } else if (entry.event.is_terminal() || (releases_on_park && is_parked))
             && let Some(from) = from.take()
         {
             let to = entry.at;

@@ -17,19 +17,20 @@ pub async fn check_lost_results(
     services: &SimServices,
     journals: &[(RunId, Vec<JournalEntry>)],
 ) -> Result<(), SimError> {
-    if let Some(wrong) = services.world.violations().first() {
-        return Err(wrong.as_str().into());
+    if let Some(violation) = services.world.violations().first() {
+        return Err(violation.as_str().into());
     }
     let mut stored = BTreeSet::new();
     for (run, entries) in journals {
-        let late = services.records.late_tool_results(*run).await?;
-        stored.extend(late.into_iter().map(|late| (*run, late.call)));
+        let late_results = services.records.late_tool_results(*run).await?;
+        stored.extend(late_results.into_iter().map(|result| (*run, result.call)));
         let results = entries.iter().filter_map(|entry| result(&entry.event));
-        let real = results.filter(|(call, output)| **output == ExternalWorld::result(*run, *call));
-        stored.extend(real.map(|(call, _)| (*run, call)));
+        let actual =
+            results.filter(|(call, output)| **output == ExternalWorld::result(*run, *call));
+        stored.extend(actual.map(|(call, _)| (*run, call)));
     }
-    let lost = |expected: &&(RunId, CallId)| !stored.contains(expected);
-    match services.world.expected_results().iter().find(lost) {
+    let is_lost = |expected: &&(RunId, CallId)| !stored.contains(expected);
+    match services.world.expected_results().iter().find(is_lost) {
         None => Ok(()),
         Some((run, call)) => Err(format!("{run}: the result of {call} was lost").into()),
     }

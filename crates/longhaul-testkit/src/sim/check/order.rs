@@ -54,7 +54,7 @@ fn check_gates(entries: &[JournalEntry]) -> Result<(), String> {
     let mut open: BTreeSet<GateId> = BTreeSet::new();
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only gates matter here")]
-        let ended = match &entry.event {
+        let gate = match &entry.event {
             Event::GateRaised(data) => {
                 open.insert(data.gate.id);
                 continue;
@@ -69,8 +69,8 @@ fn check_gates(entries: &[JournalEntry]) -> Result<(), String> {
             Event::GateWithdrawn(data) => data.gate,
             _ => continue,
         };
-        if !open.remove(&ended) {
-            return Err(format!("I5: {ended} ended twice, the second time at event {}", entry.seq));
+        if !open.remove(&gate) {
+            return Err(format!("I5: {gate} ended twice, the second time at event {}", entry.seq));
         }
     }
     match open.first() {
@@ -83,7 +83,7 @@ fn check_steers(entries: &[JournalEntry]) -> Result<(), String> {
     let mut open: BTreeSet<SteerId> = BTreeSet::new();
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only messages matter here")]
-        let settled = match &entry.event {
+        let steer = match &entry.event {
             Event::SteerQueued(data) => {
                 open.insert(data.steer);
                 continue;
@@ -98,8 +98,8 @@ fn check_steers(entries: &[JournalEntry]) -> Result<(), String> {
             Event::SteerWithdrawn(data) => data.steer,
             _ => continue,
         };
-        if !open.remove(&settled) {
-            return Err(format!("{settled} was settled twice, at event {}", entry.seq));
+        if !open.remove(&steer) {
+            return Err(format!("{steer} was settled twice, at event {}", entry.seq));
         }
     }
     match open.first() {

@@ -24,17 +24,18 @@ pub async fn check_rules(services: &SimServices, history: &SimHistory) -> Result
         rows.into_iter().map(|row| (row.rule, row)).collect();
     let mut uses: BTreeMap<RuleId, u64> = BTreeMap::new();
     for (run, entries) in &history.journals {
-        let mut journal = ApprovalCheck::default();
+        let mut approval_check = ApprovalCheck::default();
         for entry in entries {
-            let used = journal.check_entry(entry, &rows);
-            let used = used.map_err(|what| format!("{run}: I9: {what} at {}", entry.seq))?;
+            let used_rule = approval_check.check_entry(entry, &rows);
+            let used_rule =
+                used_rule.map_err(|error| format!("{run}: I9: {error} at {}", entry.seq))?;
             // The uses of a failed run are counted in its own journal.
             if matches!(entry.event, Event::RunForked(_)) {
-                journal.uses.clear();
+                approval_check.uses.clear();
             }
-            journal.uses.extend(used);
+            approval_check.uses.extend(used_rule);
         }
-        for rule in journal.uses {
+        for rule in approval_check.uses {
             *uses.entry(rule).or_default() += 1;
         }
     }
@@ -124,11 +125,11 @@ impl ApprovalCheck {
         let row = rows.get(&used.rule).ok_or_else(|| format!("{} is missing", used.rule))?;
         let asked = self.asked.get(&used.call);
         let (rule, since) = asked.ok_or_else(|| format!("nobody asks about {}", used.call))?;
-        let needs_each = rule.approvers.count > 1 || rule.approvers.not_submitter;
+        let needs_approval_per_run = rule.approvers.count > 1 || rule.approvers.not_submitter;
         let is_allowed = !rule.always
             && row.pattern.tool == rule.tool
             && row.pattern.subject == rule.subject
-            && (!needs_each || matches!(row.scope, ApprovalRuleScope::Run(_)))
+            && (!needs_approval_per_run || matches!(row.scope, ApprovalRuleScope::Run(_)))
             && row.scope.agent().is_none_or(|agent| Some(agent) == self.agent.as_ref());
         let was_revoked = self.revoked.contains(&used.rule)
             || row.revoked.as_ref().is_some_and(|revoked| revoked.at < *since);

@@ -62,8 +62,8 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     }
     for (name, _) in ALLOWED_DEPS {
         if !manifests.iter().any(|manifest| manifest.name == *name) {
-            let wrong = format!("the table of layers has {name}, which does not exist");
-            findings.push(Finding::new("crates/", wrong, "add the crate, or remove its row"));
+            let problem = format!("the table of layers has {name}, which does not exist");
+            findings.push(Finding::new("crates/", problem, "add the crate, or remove its row"));
         }
     }
     findings.extend(files.iter().filter(|file| file.path == DOCUMENT).flat_map(check_document));
@@ -82,9 +82,9 @@ fn check_document(document: &SourceFile) -> Vec<Finding> {
         };
         let row = format!("| `{name}` | {allowed} |");
         if !document.text.lines().any(|line| line.starts_with(&row)) {
-            let wrong = format!("does not list what {name} may use");
+            let problem = format!("does not list what {name} may use");
             let fix = format!("the table of layers needs the row `{row} ...`");
-            findings.push(Finding::new(DOCUMENT, wrong, &fix));
+            findings.push(Finding::new(DOCUMENT, problem, &fix));
         }
     }
     findings
@@ -92,19 +92,21 @@ fn check_document(document: &SourceFile) -> Vec<Finding> {
 
 fn check_one(manifest: &Manifest) -> Vec<Finding> {
     let Some((_, may_use)) = ALLOWED_DEPS.iter().find(|(name, _)| *name == manifest.name) else {
-        let wrong = format!("{} is not in the table of layers", manifest.name);
+        let problem = format!("{} is not in the table of layers", manifest.name);
         let fix = "add it to ALLOWED_DEPS and to ARCHITECTURE.md, if it should be a separate crate";
-        return vec![Finding::new(&manifest.path, wrong, fix)];
+        return vec![Finding::new(&manifest.path, problem, fix)];
     };
     let is_ours = |name: &str| name == "longhaul" || name.starts_with("longhaul-");
-    let arrows = manifest.dependencies.iter().filter(|arrow| is_ours(&arrow.name));
-    let wrong = arrows.filter(|arrow| {
-        let for_tests = arrow.kind == Kind::Dev && arrow.name == TESTKIT;
-        !for_tests && !may_use.contains(&arrow.name.as_str())
+    let dependencies = manifest.dependencies.iter().filter(|dependency| is_ours(&dependency.name));
+    let forbidden = dependencies.filter(|dependency| {
+        let for_tests = dependency.kind == Kind::Dev && dependency.name == TESTKIT;
+        !for_tests && !may_use.contains(&dependency.name.as_str())
     });
     let format_problem = |name: &str| format!("{} may not use {name}", manifest.name);
-    wrong
-        .map(|arrow| Finding::at(&manifest.path, arrow.line, format_problem(&arrow.name), FIX))
+    forbidden
+        .map(|dependency| {
+            Finding::at(&manifest.path, dependency.line, format_problem(&dependency.name), FIX)
+        })
         .collect()
 }
 
@@ -116,8 +118,8 @@ mod checked {
 
     /// Returns the findings about one crate. The examples do not contain the other crates of
     /// the table.
-    fn about(written: &str) -> Vec<String> {
-        let mut all = summaries(&check(&fixture(written)));
+    fn about(source: &str) -> Vec<String> {
+        let mut all = summaries(&check(&fixture(source)));
         all.retain(|line| !line.starts_with("crates/: "));
         all
     }

@@ -65,26 +65,31 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
 
 fn direct_findings(manifest: &Manifest) -> Vec<Finding> {
     let row = FORBIDDEN_BY_CRATE.iter().find(|(name, _)| *name == manifest.name);
-    let left = row.map(|(_, groups)| groups.concat()).unwrap_or_default();
-    let shipped = manifest.dependencies.iter().filter(|found| found.kind != Kind::Dev);
-    let wrong = shipped.filter(|found| left.contains(&found.name.as_str()));
+    let forbidden = row.map(|(_, groups)| groups.concat()).unwrap_or_default();
+    let shipped = manifest.dependencies.iter().filter(|dependency| dependency.kind != Kind::Dev);
+    let violations = shipped.filter(|dependency| forbidden.contains(&dependency.name.as_str()));
     let format_problem = |name: &str| format!("{} must not depend on {name}", manifest.name);
     let fix = "use it in the layer that owns it, and go through a port; \
                 clap and anyhow belong to the binary";
-    wrong
-        .map(|found| Finding::at(&manifest.path, found.line, format_problem(&found.name), fix))
+    violations
+        .map(|dependency| {
+            Finding::at(&manifest.path, dependency.line, format_problem(&dependency.name), fix)
+        })
         .collect()
 }
 
 fn transitive_findings(manifest: &Manifest, lock: &LockFile) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for found in manifest.dependencies.iter().filter(|found| found.kind != Kind::Dev) {
-        let below = lock.transitive_dependencies(&found.name);
-        for banned in FORBIDDEN_IN_STATE_MACHINE.iter().filter(|banned| below.contains(**banned)) {
-            let wrong = format!("{} brings {banned} into the state machine", found.name);
+    for dependency in manifest.dependencies.iter().filter(|dependency| dependency.kind != Kind::Dev)
+    {
+        let transitive = lock.transitive_dependencies(&dependency.name);
+        for banned in
+            FORBIDDEN_IN_STATE_MACHINE.iter().filter(|banned| transitive.contains(**banned))
+        {
+            let problem = format!("{} brings {banned} into the state machine", dependency.name);
             let fix = "pass the value in: the state machine has no clock, no network and no \
                         randomness; or disable features in the root Cargo.toml";
-            findings.push(Finding::at(&manifest.path, found.line, wrong, fix));
+            findings.push(Finding::at(&manifest.path, dependency.line, problem, fix));
         }
     }
     findings
@@ -109,8 +114,8 @@ impl LockFile {
             let name = package["name"].as_str().unwrap_or_default().to_owned();
             let list = package.get("dependencies").and_then(toml::Value::as_array);
             let names = list.into_iter().flatten().filter_map(toml::Value::as_str);
-            let bare = names.filter_map(|name| name.split(' ').next()).map(str::to_owned);
-            lock.dependencies.entry(name).or_default().extend(bare);
+            let package_names = names.filter_map(|name| name.split(' ').next()).map(str::to_owned);
+            lock.dependencies.entry(name).or_default().extend(package_names);
         }
         lock
     }
@@ -119,12 +124,12 @@ impl LockFile {
     /// lock file does not separate their dev-dependencies, and each is checked on its own.
     fn transitive_dependencies(&self, name: &str) -> BTreeSet<String> {
         let mut seen = BTreeSet::new();
-        let mut waiting = vec![name.to_owned()];
-        while let Some(name) = waiting.pop() {
+        let mut pending = vec![name.to_owned()];
+        while let Some(name) = pending.pop() {
             if name.starts_with("longhaul") || !seen.insert(name.clone()) {
                 continue;
             }
-            waiting.extend(self.dependencies.get(&name).into_iter().flatten().cloned());
+            pending.extend(self.dependencies.get(&name).into_iter().flatten().cloned());
         }
         seen
     }

@@ -13,13 +13,13 @@ pub(crate) struct Finding {
 
 impl Finding {
     /// Creates a finding at a line of a file.
-    pub(crate) fn at(file: &str, line: usize, wrong: impl Into<String>, fix: &str) -> Self {
-        Self::new(format!("{file}:{line}"), wrong, fix)
+    pub(crate) fn at(file: &str, line: usize, problem: impl Into<String>, fix: &str) -> Self {
+        Self::new(format!("{file}:{line}"), problem, fix)
     }
 
     /// Creates a finding about a whole file, or about something that is not a file.
-    pub(crate) fn new(location: impl Into<String>, wrong: impl Into<String>, fix: &str) -> Self {
-        Self { location: location.into(), problem: wrong.into(), fix: fix.to_owned() }
+    pub(crate) fn new(location: impl Into<String>, problem: impl Into<String>, fix: &str) -> Self {
+        Self { location: location.into(), problem: problem.into(), fix: fix.to_owned() }
     }
 }
 
@@ -38,13 +38,13 @@ pub(crate) fn assert_none(findings: Vec<Finding>) {
 
 /// Returns the findings as `position: problem`, without the fix.
 pub(crate) fn summaries(findings: &[Finding]) -> Vec<String> {
-    findings.iter().map(|found| format!("{}: {}", found.location, found.problem)).collect()
+    findings.iter().map(|finding| format!("{}: {}", finding.location, finding.problem)).collect()
 }
 
 #[test]
 fn a_finding_has_location_problem_and_fix() {
-    let found = Finding::at("a.rs", 7, "is too long", "split it");
-    assert_eq!(found.to_string(), "a.rs:7: is too long\n    fix: split it");
+    let finding = Finding::at("a.rs", 7, "is too long", "split it");
+    assert_eq!(finding.to_string(), "a.rs:7: is too long\n    fix: split it");
 }
 
 #[test]

@@ -48,10 +48,10 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
         let bans = BANS.iter().filter(|ban| ban.crates.is_empty() || ban.crates.contains(&krate));
         let bans: Vec<&Ban> = bans.collect();
         for token in tokens::all_tokens(&file.text) {
-            let broken = bans.iter().find(|ban| ban.tokens.contains(&token.text.as_str()));
-            findings.extend(broken.map(|ban| {
-                let wrong = format!("{krate} must not use `{}`", token.text);
-                Finding::at(&file.path, token.line, wrong, ban.fix)
+            let violated = bans.iter().find(|ban| ban.tokens.contains(&token.text.as_str()));
+            findings.extend(violated.map(|ban| {
+                let problem = format!("{krate} must not use `{}`", token.text);
+                Finding::at(&file.path, token.line, problem, ban.fix)
             }));
         }
     }

@@ -79,8 +79,8 @@ fn in_line<'r>(line: &str, rules: &'r Rules) -> Vec<(String, &'r Rule)> {
     let mut hits = prose_hits(line, rules);
     hits.retain(|(word, rule)| {
         let remove = |line: String, phrase: &&str| line.replace(phrase, " ");
-        let rest = rule.allowed.iter().fold(line.to_owned(), remove);
-        prose_hits(&rest, rules).iter().any(|(left, _)| left == word)
+        let remaining = rule.allowed.iter().fold(line.to_owned(), remove);
+        prose_hits(&remaining, rules).iter().any(|(other, _)| other == word)
     });
     hits
 }
@@ -126,14 +126,16 @@ fn words(text: &str) -> Vec<String> {
 fn given_up_words_are_found_in_names_prose_and_paths() {
     let rules = parse_table();
     let first = |in_prose| rules.iter().find(|(_, rule)| rule.in_prose == in_prose);
-    let (any, name) = (first(true).expect("a row").0, first(false).expect("a row").0);
+    let (prose_word, name) = (first(true).expect("a row").0, first(false).expect("a row").0);
     let text = format!(
-        "//- {any}.md\nA {any}.\n//- a.rs\n// {name}, {any}\n\
+        "//- {prose_word}.md\nA {prose_word}.\n//- a.rs\n// {name}, {prose_word}\n\
          fn a(my_{name}: u8) {{ \"{name}\" }}\nfn a_{name}_is_in_a_sentence() {{}}\n"
     );
     let findings = check(&super::sources::fixture(&text));
-    let hits = [(format!("{any}.md:0"), any), (format!("{any}.md:1"), any)];
-    let hits = hits.into_iter().chain([("a.rs:1".to_owned(), any), ("a.rs:2".to_owned(), name)]);
+    let hits =
+        [(format!("{prose_word}.md:0"), prose_word), (format!("{prose_word}.md:1"), prose_word)];
+    let hits =
+        hits.into_iter().chain([("a.rs:1".to_owned(), prose_word), ("a.rs:2".to_owned(), name)]);
     let expected: Vec<_> = hits.map(|(at, word)| format!("{at}: `{word}` was given up")).collect();
     assert_eq!(super::finding::summaries(&findings), expected);
 }

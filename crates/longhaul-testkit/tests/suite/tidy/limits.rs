@@ -20,17 +20,17 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     for file in files.iter().filter(|file| file.is_rust()) {
         let lines = file.text.lines().count();
         if lines > FILE_LINES_MAX {
-            let wrong = format!("{lines} lines, {FILE_LINES_MAX} at most");
+            let problem = format!("{lines} lines, {FILE_LINES_MAX} at most");
             let fix = "create a directory of the same name and split the file by concern";
-            findings.push(Finding::new(&file.path, wrong, fix));
+            findings.push(Finding::new(&file.path, problem, fix));
         }
         let Ok(ast) = syn::parse_file(&file.text) else {
             findings.push(Finding::new(&file.path, "does not parse as Rust", "run cargo check"));
             continue;
         };
-        let mut ruler = LimitVisitor { file: &file.path, is_trait_impl: false, findings };
-        ruler.visit_file(&ast);
-        findings = ruler.findings;
+        let mut visitor = LimitVisitor { file: &file.path, is_trait_impl: false, findings };
+        visitor.visit_file(&ast);
+        findings = visitor.findings;
     }
     findings
 }
@@ -44,37 +44,38 @@ struct LimitVisitor<'a> {
 
 impl LimitVisitor<'_> {
     fn measure(&mut self, signature: &Signature, body: Option<&Block>) {
-        let begin = signature.span().start().line;
+        let start = signature.span().start().line;
         let name = &signature.ident;
-        let taken =
+        let argument_count =
             signature.inputs.iter().filter(|input| matches!(input, FnArg::Typed(_))).count();
-        if taken > ARGUMENTS_MAX && !self.is_trait_impl {
-            let wrong = format!("`{name}` takes {taken} arguments, {ARGUMENTS_MAX} at most");
+        if argument_count > ARGUMENTS_MAX && !self.is_trait_impl {
+            let problem =
+                format!("`{name}` takes {argument_count} arguments, {ARGUMENTS_MAX} at most");
             let fix = "combine them in a struct";
-            self.findings.push(Finding::at(self.file, begin, wrong, fix));
+            self.findings.push(Finding::at(self.file, start, problem, fix));
         }
-        let end = body.map_or(begin, |body| body.brace_token.span.close().end().line);
-        let lines = end - begin + 1;
+        let end = body.map_or(start, |body| body.brace_token.span.close().end().line);
+        let lines = end - start + 1;
         if lines > FUNCTION_LINES_MAX {
-            let wrong = format!("`{name}` has {lines} lines, {FUNCTION_LINES_MAX} at most");
+            let problem = format!("`{name}` has {lines} lines, {FUNCTION_LINES_MAX} at most");
             let fix = "split it into smaller functions";
-            self.findings.push(Finding::at(self.file, begin, wrong, fix));
+            self.findings.push(Finding::at(self.file, start, problem, fix));
         }
     }
 }
 
 impl<'ast> Visit<'ast> for LimitVisitor<'_> {
     fn visit_item_fn(&mut self, item: &'ast ItemFn) {
-        let foreign = std::mem::replace(&mut self.is_trait_impl, false);
+        let was_trait_impl = std::mem::replace(&mut self.is_trait_impl, false);
         self.measure(&item.sig, Some(&item.block));
         visit::visit_item_fn(self, item);
-        self.is_trait_impl = foreign;
+        self.is_trait_impl = was_trait_impl;
     }
 
     fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
-        let foreign = std::mem::replace(&mut self.is_trait_impl, item.trait_.is_some());
+        let was_trait_impl = std::mem::replace(&mut self.is_trait_impl, item.trait_.is_some());
         visit::visit_item_impl(self, item);
-        self.is_trait_impl = foreign;
+        self.is_trait_impl = was_trait_impl;
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
@@ -114,10 +115,10 @@ mod checked {
             impl T for S { fn five(a: A, b: B, c: C, d: D, e: E) {} }
             impl S { fn five(&self, a: A, b: B, c: C, d: D, e: E) {} }
         ";
-        let wrong = "`five` takes 5 arguments, 4 at most";
+        let problem = "`five` takes 5 arguments, 4 at most";
         assert_eq!(
             about(text.to_owned()),
-            [format!("a.rs:2: {wrong}"), format!("a.rs:4: {wrong}")]
+            [format!("a.rs:2: {problem}"), format!("a.rs:4: {problem}")]
         );
     }
 

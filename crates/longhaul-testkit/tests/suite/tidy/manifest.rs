@@ -45,15 +45,15 @@ pub(crate) struct Manifest {
 /// Parses the manifests of all crates. Each parse error is a finding.
 pub(crate) fn crates(files: &[SourceFile]) -> (Vec<Manifest>, Vec<Finding>) {
     let manifests = files.iter().filter(|file| file.crate_path() == Some("Cargo.toml"));
-    let mut read = Vec::new();
+    let mut parsed = Vec::new();
     let mut findings = Vec::new();
     for result in manifests.map(parse) {
         match result {
-            Ok(manifest) => read.push(manifest),
+            Ok(manifest) => parsed.push(manifest),
             Err(finding) => findings.push(finding),
         }
     }
-    (read, findings)
+    (parsed, findings)
 }
 
 /// Parses one manifest.
@@ -75,7 +75,7 @@ pub(crate) fn parse(file: &SourceFile) -> Result<Manifest, Finding> {
         path: file.path.clone(),
         name: package.and_then(|package| string(package, "name")).unwrap_or_default(),
         dependencies,
-        shared: shared.map(|found| list(found, Kind::Normal, &file.text)).unwrap_or_default(),
+        shared: shared.map(|section| list(section, Kind::Normal, &file.text)).unwrap_or_default(),
         lints: table(root, "lints").is_some_and(inherited),
         inherits: package.map(inherits).unwrap_or_default(),
     })
@@ -87,25 +87,25 @@ fn sections(root: &DeTable<'_>, text: &str) -> Vec<Dependency> {
         ("build-dependencies", Kind::Build),
         ("dev-dependencies", Kind::Dev),
     ];
-    let found = kinds.into_iter().filter_map(|(name, kind)| Some((table(root, name)?, kind)));
-    found.flat_map(|(section, kind)| list(section, kind, text)).collect()
+    let tables = kinds.into_iter().filter_map(|(name, kind)| Some((table(root, name)?, kind)));
+    tables.flat_map(|(section, kind)| list(section, kind, text)).collect()
 }
 
 fn list(section: &DeTable<'_>, kind: Kind, text: &str) -> Vec<Dependency> {
     let entries = section.iter().map(|(key, value)| {
         let inner = value.get_ref().as_table();
-        let has = |field: &str| inner.is_some_and(|inner| get(inner, field).is_some());
+        let has_field = |field: &str| inner.is_some_and(|inner| get(inner, field).is_some());
         Dependency {
             kind,
             name: key.get_ref().to_string(),
             line: 1 + text[..key.span().start].matches('\n').count(),
             inherited: inner.is_some_and(inherited),
-            renamed: has("package"),
-            git: has("git"),
+            renamed: has_field("package"),
+            git: has_field("git"),
         }
     });
     let mut entries: Vec<_> = entries.collect();
-    entries.sort_by_key(|found| found.line);
+    entries.sort_by_key(|dependency| dependency.line);
     entries
 }
 
@@ -147,10 +147,10 @@ fn a_manifest_is_read_with_its_sections_and_lines() {
         c = { version = "1", package = "d" }
         "#,
     );
-    let read = parse(&files[0]).expect("the manifest parses");
-    assert_eq!((read.name.as_str(), read.lints), ("a", true));
-    assert_eq!(read.inherits, ["edition"]);
-    let [b, c] = read.dependencies.as_slice() else { panic!("expected two dependencies") };
+    let manifest = parse(&files[0]).expect("the manifest parses");
+    assert_eq!((manifest.name.as_str(), manifest.lints), ("a", true));
+    assert_eq!(manifest.inherits, ["edition"]);
+    let [b, c] = manifest.dependencies.as_slice() else { panic!("expected two dependencies") };
     assert_eq!((b.kind, b.line, b.inherited, b.renamed), (Kind::Normal, 7, true, false));
     assert_eq!((c.kind, c.line, c.inherited, c.renamed), (Kind::Build, 9, false, true));
 }
@@ -158,7 +158,7 @@ fn a_manifest_is_read_with_its_sections_and_lines() {
 #[test]
 fn a_manifest_that_does_not_parse_is_a_finding() {
     let files = super::sources::fixture("//- crates/a/Cargo.toml\n[package\n");
-    let (read, findings) = crates(&files);
-    assert!(read.is_empty());
+    let (manifests, findings) = crates(&files);
+    assert!(manifests.is_empty());
     assert_eq!(findings.len(), 1);
 }

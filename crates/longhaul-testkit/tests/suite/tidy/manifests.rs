@@ -27,16 +27,18 @@ fn check_one(manifest: &Manifest) -> Vec<Finding> {
         let fix = "add `[lints]` with `workspace = true`";
         findings.push(Finding::new(&manifest.path, "does not use the workspace lints", fix));
     }
-    for field in INHERITED.iter().filter(|field| !manifest.inherits.iter().any(|has| has == *field))
+    for field in INHERITED
+        .iter()
+        .filter(|field| !manifest.inherits.iter().any(|inherited| inherited == *field))
     {
         let fix = format!("write `{field}.workspace = true`");
         findings.push(Finding::new(&manifest.path, format!("has its own {field}"), &fix));
     }
-    for found in &manifest.dependencies {
-        if !found.inherited {
-            let wrong = format!("{} has its own version", found.name);
+    for dependency in &manifest.dependencies {
+        if !dependency.inherited {
+            let problem = format!("{} has its own version", dependency.name);
             let fix = "write the version in the root Cargo.toml and `workspace = true` here";
-            findings.push(Finding::at(&manifest.path, found.line, wrong, fix));
+            findings.push(Finding::at(&manifest.path, dependency.line, problem, fix));
         }
     }
     findings
@@ -47,15 +49,15 @@ fn check_root(root: &Manifest, manifests: &[Manifest]) -> Vec<Finding> {
     for shared in &root.shared {
         let is_own = shared.name == "longhaul" || shared.name.starts_with("longhaul-");
         let mut uses = manifests.iter().flat_map(|manifest| &manifest.dependencies);
-        if !is_own && !uses.any(|found| found.name == shared.name) {
-            let wrong = format!("{} is not used by any crate", shared.name);
+        if !is_own && !uses.any(|dependency| dependency.name == shared.name) {
+            let problem = format!("{} is not used by any crate", shared.name);
             let fix = "remove it until a crate needs it";
-            findings.push(Finding::at(&root.path, shared.line, wrong, fix));
+            findings.push(Finding::at(&root.path, shared.line, problem, fix));
         }
         if shared.renamed || shared.git {
-            let wrong = format!("{} is renamed or comes from git", shared.name);
+            let problem = format!("{} is renamed or comes from git", shared.name);
             let fix = "use a released crate under its own name: the other checks use the name";
-            findings.push(Finding::at(&root.path, shared.line, wrong, fix));
+            findings.push(Finding::at(&root.path, shared.line, problem, fix));
         }
     }
     findings

@@ -16,9 +16,9 @@ use super::tree::{Tree, trees};
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for tree in trees(files).iter().filter(|tree| is_shipped(tree)) {
-        let arrows = module_refs(tree);
-        findings.extend(arrows.iter().filter_map(|arrow| root_import_finding(tree, arrow)));
-        findings.extend(find_cycles(tree, &arrows));
+        let refs = module_refs(tree);
+        findings.extend(refs.iter().filter_map(|module_ref| root_import_finding(tree, module_ref)));
+        findings.extend(find_cycles(tree, &refs));
     }
     findings
 }
@@ -27,30 +27,34 @@ fn is_shipped(tree: &Tree) -> bool {
     tree.modules.iter().any(|module| module.names.is_empty() && module.file.contains("/src/"))
 }
 
-fn root_import_finding(tree: &Tree, arrow: &ModuleRef) -> Option<Finding> {
-    let from = &tree.modules[arrow.from];
-    let born = &tree.modules[arrow.to];
-    (arrow.is_via_root && !from.names.is_empty()).then(|| {
-        let wrong = format!("`{}` is imported through the crate root", arrow.path);
-        let fix = format!("import it from the module that defines it: `{}`", name(&born.names));
-        Finding::at(&from.file, arrow.line, wrong, &fix)
+fn root_import_finding(tree: &Tree, module_ref: &ModuleRef) -> Option<Finding> {
+    let from = &tree.modules[module_ref.from];
+    let defining = &tree.modules[module_ref.to];
+    (module_ref.is_via_root && !from.names.is_empty()).then(|| {
+        let problem = format!("`{}` is imported through the crate root", module_ref.path);
+        let fix = format!("import it from the module that defines it: `{}`", name(&defining.names));
+        Finding::at(&from.file, module_ref.line, problem, &fix)
     })
 }
 
 /// Returns one finding per strongly connected group of modules, with its shortest cycle.
-fn find_cycles(tree: &Tree, arrows: &[ModuleRef]) -> Vec<Finding> {
-    let mut out: BTreeMap<usize, BTreeMap<usize, &ModuleRef>> = BTreeMap::new();
-    for arrow in arrows.iter().filter(|arrow| arrow.from != arrow.to) {
-        out.entry(arrow.from).or_default().entry(arrow.to).or_insert(arrow);
+fn find_cycles(tree: &Tree, refs: &[ModuleRef]) -> Vec<Finding> {
+    let mut refs_by_module: BTreeMap<usize, BTreeMap<usize, &ModuleRef>> = BTreeMap::new();
+    for module_ref in refs.iter().filter(|module_ref| module_ref.from != module_ref.to) {
+        refs_by_module
+            .entry(module_ref.from)
+            .or_default()
+            .entry(module_ref.to)
+            .or_insert(module_ref);
     }
     let mut findings = Vec::new();
     let mut reported: BTreeSet<usize> = BTreeSet::new();
     for start in 0..tree.modules.len() {
-        let Some(cycle) = shortest_cycle(start, &out) else {
+        let Some(cycle) = shortest_cycle(start, &refs_by_module) else {
             continue;
         };
-        let is_new = cycle.iter().all(|arrow| !reported.contains(&arrow.from));
-        reported.extend(cycle.iter().map(|arrow| arrow.from));
+        let is_new = cycle.iter().all(|module_ref| !reported.contains(&module_ref.from));
+        reported.extend(cycle.iter().map(|module_ref| module_ref.from));
         if is_new {
             findings.push(cycle_finding(tree, &cycle));
         }
@@ -60,35 +64,41 @@ fn find_cycles(tree: &Tree, arrows: &[ModuleRef]) -> Vec<Finding> {
 
 fn shortest_cycle<'a>(
     start: usize,
-    out: &BTreeMap<usize, BTreeMap<usize, &'a ModuleRef>>,
+    refs_by_module: &BTreeMap<usize, BTreeMap<usize, &'a ModuleRef>>,
 ) -> Option<Vec<&'a ModuleRef>> {
-    let mut came_by: BTreeMap<usize, &ModuleRef> = BTreeMap::new();
-    let mut waiting = VecDeque::from([start]);
-    while let Some(here) = waiting.pop_front() {
-        for (&next, &arrow) in out.get(&here).into_iter().flatten() {
-            came_by.entry(next).or_insert_with(|| {
-                waiting.push_back(next);
-                arrow
+    let mut incoming: BTreeMap<usize, &ModuleRef> = BTreeMap::new();
+    let mut queue = VecDeque::from([start]);
+    while let Some(current) = queue.pop_front() {
+        for (&next, &module_ref) in refs_by_module.get(&current).into_iter().flatten() {
+            incoming.entry(next).or_insert_with(|| {
+                queue.push_back(next);
+                module_ref
             });
         }
     }
-    let mut cycle = vec![*came_by.get(&start)?];
+    let mut cycle = vec![*incoming.get(&start)?];
     while let Some(first) = cycle.first().filter(|first| first.from != start) {
-        cycle.insert(0, came_by[&first.from]);
+        cycle.insert(0, incoming[&first.from]);
     }
     Some(cycle)
 }
 
 fn cycle_finding(tree: &Tree, cycle: &[&ModuleRef]) -> Finding {
-    let stations = cycle.iter().map(|arrow| {
-        let from = &tree.modules[arrow.from];
-        format!("{} ({}:{} uses `{}`)", name(&from.names), from.file, arrow.line, arrow.path)
+    let steps = cycle.iter().map(|module_ref| {
+        let from = &tree.modules[module_ref.from];
+        format!(
+            "{} ({}:{} uses `{}`)",
+            name(&from.names),
+            from.file,
+            module_ref.line,
+            module_ref.path
+        )
     });
-    let stations: Vec<_> = stations.collect();
+    let steps: Vec<_> = steps.collect();
     let first = &tree.modules[cycle[0].from];
-    let wrong = format!("cycle of modules: {} -> back", stations.join(" -> "));
+    let problem = format!("cycle of modules: {} -> back", steps.join(" -> "));
     let fix = "move the shared code into a module below both, or reverse one dependency";
-    Finding::at(&first.file, cycle[0].line, wrong, fix)
+    Finding::at(&first.file, cycle[0].line, problem, fix)
 }
 
 fn name(names: &[String]) -> String {

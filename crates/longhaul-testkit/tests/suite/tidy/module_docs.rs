@@ -6,12 +6,12 @@ use super::sources::SourceFile;
 /// Finds files whose first line is not a `//!` comment with text.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let rust = files.iter().filter(|file| file.is_rust());
-    let silent = rust.filter(|file| {
+    let undocumented = rust.filter(|file| {
         let first = file.text.lines().next().unwrap_or_default();
         first.strip_prefix("//!").is_none_or(|docs| docs.trim().is_empty())
     });
     let fix = "begin with `//!` and one or two sentences about the module";
-    silent.map(|file| Finding::at(&file.path, 1, "has no module comment", fix)).collect()
+    undocumented.map(|file| Finding::at(&file.path, 1, "has no module comment", fix)).collect()
 }
 
 #[test]

@@ -24,15 +24,15 @@ pub(crate) struct ModuleRef {
 /// Returns all dependencies in a crate, except those of tests.
 pub(crate) fn module_refs(tree: &Tree) -> Vec<ModuleRef> {
     let map = ModuleMap::new(tree);
-    let mut arrows = Vec::new();
+    let mut refs = Vec::new();
     for (index, module) in tree.modules.iter().enumerate() {
         if !module.for_tests {
-            let here = module.names.clone();
-            let mut walker = Walker { map: &map, index, here, refs: &mut arrows };
+            let module_path = module.names.clone();
+            let mut walker = Walker { map: &map, index, module_path, refs: &mut refs };
             walker.visit_file(&module.ast);
         }
     }
-    arrows
+    refs
 }
 
 /// The modules of a crate with the items that they define and re-export.
@@ -86,19 +86,19 @@ impl<'a> ModuleMap<'a> {
     }
 
     /// Returns the path from the crate root. `None` means that it is not a path of this crate.
-    fn absolute(&self, path: &[String], here: &[String]) -> Option<Vec<String>> {
+    fn absolute(&self, path: &[String], module_path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
             "crate" => Some(rest.to_vec()),
-            "self" => Some([here, rest].concat()),
+            "self" => Some([module_path, rest].concat()),
             "super" => {
-                let ups = path.iter().take_while(|name| *name == "super").count();
-                let base = here.get(..here.len().checked_sub(ups)?)?;
-                Some([base, &path[ups..]].concat())
+                let super_count = path.iter().take_while(|name| *name == "super").count();
+                let base = module_path.get(..module_path.len().checked_sub(super_count)?)?;
+                Some([base, &path[super_count..]].concat())
             }
             _ => {
-                let child = [here, std::slice::from_ref(first)].concat();
-                self.all.contains(&child).then(|| [here, path].concat())
+                let child = [module_path, std::slice::from_ref(first)].concat();
+                self.all.contains(&child).then(|| [module_path, path].concat())
             }
         }
     }
@@ -114,7 +114,7 @@ impl<'a> ModuleMap<'a> {
     /// Returns the file that defines the item of a path.
     fn defining_module(&self, path: &[String], hops: usize) -> Option<usize> {
         let (index, rest) = self.deepest_module(path)?;
-        let Some((name, below)) = rest.split_first().filter(|_| hops < HOPS_MAX) else {
+        let Some((name, remaining)) = rest.split_first().filter(|_| hops < HOPS_MAX) else {
             return Some(index);
         };
         let exports = &self.exports[index];
@@ -122,7 +122,7 @@ impl<'a> ModuleMap<'a> {
             return Some(index);
         }
         if let Some(origin) = exports.reexports.get(name) {
-            return self.defining_module(&[origin.as_slice(), below].concat(), hops + 1);
+            return self.defining_module(&[origin.as_slice(), remaining].concat(), hops + 1);
         }
         let origins = exports.glob_reexports.iter();
         let found = origins.filter_map(|origin| {
@@ -141,9 +141,9 @@ fn add_inline(items: &[Item], names: &[String], all: &mut BTreeSet<Vec<String>>)
         let Item::Mod(ItemMod { ident, content: Some((_, items)), .. }) = item else {
             continue;
         };
-        let below = [names, &[ident.to_string()]].concat();
-        add_inline(items, &below, all);
-        all.insert(below);
+        let path = [names, &[ident.to_string()]].concat();
+        add_inline(items, &path, all);
+        all.insert(path);
     }
 }
 
@@ -200,19 +200,19 @@ struct Walker<'a> {
     map: &'a ModuleMap<'a>,
     index: usize,
     /// Current module path, including inline modules.
-    here: Vec<String>,
+    module_path: Vec<String>,
     refs: &'a mut Vec<ModuleRef>,
 }
 
 impl Walker<'_> {
     fn add_ref(&mut self, path: &[String], line: usize, is_re_export: bool) {
-        let Some(absolute) = self.map.absolute(path, &self.here) else {
+        let Some(absolute) = self.map.absolute(path, &self.module_path) else {
             return;
         };
         let Some(to) = self.map.defining_module(&absolute, 0) else {
             return;
         };
-        if is_re_export && absolute.starts_with(&self.here) {
+        if is_re_export && absolute.starts_with(&self.module_path) {
             return;
         }
         let deepest = self.map.deepest_module(&absolute).map(|(index, _)| index);
@@ -239,9 +239,9 @@ impl<'ast> Visit<'ast> for Walker<'_> {
     }
 
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
-        self.here.push(item.ident.to_string());
+        self.module_path.push(item.ident.to_string());
         visit::visit_item_mod(self, item);
-        self.here.pop();
+        self.module_path.pop();
     }
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {

@@ -9,18 +9,18 @@ use super::tree::trees;
 /// Finds files that no `mod` item includes, and test binaries other than the suite.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let trees = trees(files);
-    let reached: BTreeSet<&str> =
+    let included: BTreeSet<&str> =
         trees.iter().flat_map(|tree| &tree.modules).map(|module| module.file.as_str()).collect();
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && file.krate().is_some()) {
-        if !reached.contains(file.path.as_str()) {
-            let wrong = "no `mod` item includes this file, so it is never compiled";
+        if !included.contains(file.path.as_str()) {
+            let problem = "no `mod` item includes this file, so it is never compiled";
             let fix = "declare it in its parent (for tests: in tests/suite.rs), or delete it";
-            findings.push(Finding::new(&file.path, wrong, fix));
+            findings.push(Finding::new(&file.path, problem, fix));
         } else if file.crate_path().is_some_and(is_second_binary) {
-            let wrong = "is a second integration test binary: each one is linked separately";
+            let problem = "is a second integration test binary: each one is linked separately";
             let fix = "move it to tests/suite/ and declare it in tests/suite.rs";
-            findings.push(Finding::new(&file.path, wrong, fix));
+            findings.push(Finding::new(&file.path, problem, fix));
         }
     }
     findings
@@ -51,9 +51,9 @@ mod checked {
         //- crates/a/tests/suite/d.rs
         //- crates/a/tests/suite/e.rs
         ";
-        let wrong = "no `mod` item includes this file, so it is never compiled";
+        let problem = "no `mod` item includes this file, so it is never compiled";
         let expected = ["crates/a/src/c.rs", "crates/a/tests/suite/e.rs"]
-            .map(|file| format!("{file}: {wrong}"));
+            .map(|file| format!("{file}: {problem}"));
         assert_eq!(summaries(&check(&fixture(source))), expected);
     }
 

@@ -10,7 +10,7 @@ const STRICT: &str = "set -euo pipefail";
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| is_script(file)) {
-        let sourced = file.path.ends_with(".sh");
+        let is_sourced = file.path.ends_with(".sh");
         if !file.text.starts_with(SHEBANG) {
             let fix = "begin with `#!/usr/bin/env bash`";
             findings.push(Finding::at(&file.path, 1, "has no bash shebang in its first line", fix));
@@ -19,7 +19,7 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
             let fix = "add `set -euo pipefail` under the opening comment";
             findings.push(Finding::new(&file.path, "continues after an error", fix));
         }
-        if !sourced && !file.executable {
+        if !is_sourced && !file.executable {
             let fix = "chmod +x it (a file that is only sourced ends in .sh)";
             findings.push(Finding::new(&file.path, "is not executable", fix));
         }
@@ -28,8 +28,10 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
 }
 
 fn is_script(file: &SourceFile) -> bool {
-    let named = file.path.ends_with(".sh") || file.path == ".ci/run";
-    named || file.executable && !file.is_rust() || file.text.starts_with("#!") && !file.is_rust()
+    let is_named_script = file.path.ends_with(".sh") || file.path == ".ci/run";
+    is_named_script
+        || file.executable && !file.is_rust()
+        || file.text.starts_with("#!") && !file.is_rust()
 }
 
 #[test]

@@ -63,8 +63,8 @@ fn walk(folder: &Path, prefix: &str, texts: &mut Vec<SourceFile>) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
         let kind = entry.file_type().expect("read the type of an entry");
-        let hidden = name.starts_with('.') && !INCLUDED_HIDDEN_DIRS.contains(&name.as_str());
-        if hidden || GENERATED_DIRS.contains(&name.as_str()) {
+        let is_hidden = name.starts_with('.') && !INCLUDED_HIDDEN_DIRS.contains(&name.as_str());
+        if is_hidden || GENERATED_DIRS.contains(&name.as_str()) {
             continue;
         }
         if kind.is_dir() {
@@ -86,9 +86,9 @@ fn is_read(name: &str) -> bool {
 
 /// Parses example files from one string: `//- path` (with `+x` for an executable) begins a
 /// file.
-pub(crate) fn fixture(written: &str) -> Vec<SourceFile> {
+pub(crate) fn fixture(source: &str) -> Vec<SourceFile> {
     let mut texts: Vec<SourceFile> = Vec::new();
-    for line in written.lines() {
+    for line in source.lines() {
         let line = line.strip_prefix("        ").unwrap_or(line);
         if let Some(head) = line.trim_start().strip_prefix("//- ") {
             let (path, executable) =
@@ -113,8 +113,8 @@ fn a_fixture_is_parsed_into_files() {
 #[test]
 fn sources_include_hidden_folders_and_exclude_build_output() {
     let files = all_sources();
-    let has = |path: &str| files.iter().any(|text| text.path == path);
-    assert!(has(".ci/run") && has("Makefile") && has("Cargo.lock"));
-    assert!(has("crates/longhaul-core/src/lib.rs"));
+    let contains = |path: &str| files.iter().any(|text| text.path == path);
+    assert!(contains(".ci/run") && contains("Makefile") && contains("Cargo.lock"));
+    assert!(contains("crates/longhaul-core/src/lib.rs"));
     assert!(!files.iter().any(|text| text.path.starts_with("target/")));
 }

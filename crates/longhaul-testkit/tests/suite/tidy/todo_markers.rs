@@ -35,14 +35,14 @@ fn notes(file: &SourceFile) -> Vec<Finding> {
 
 fn skipped(file: &SourceFile) -> Vec<Finding> {
     let attributes = tokens::attributes(&file.text).into_iter();
-    let skipping = attributes.filter(|attribute| {
-        let is = |token: &tokens::Token, text: &str| token.text == text;
-        let direct = attribute.first().is_some_and(|first| is(first, "ignore"));
-        let conditional = attribute.first().is_some_and(|first| is(first, "cfg_attr"));
-        direct || conditional && attribute.iter().any(|token| is(token, "ignore"))
+    let ignored = attributes.filter(|attribute| {
+        let has_text = |token: &tokens::Token, text: &str| token.text == text;
+        let is_ignore = attribute.first().is_some_and(|first| has_text(first, "ignore"));
+        let is_cfg_attr = attribute.first().is_some_and(|first| has_text(first, "cfg_attr"));
+        is_ignore || is_cfg_attr && attribute.iter().any(|token| has_text(token, "ignore"))
     });
     let fix = "run it in `make test`, or with an environment variable in `make prove`";
-    skipping
+    ignored
         .map(|attribute| Finding::at(&file.path, attribute[0].line, "a test that never runs", fix))
         .collect()
 }

@@ -43,9 +43,9 @@ fn collect_attributes(tokens: TokenStream, found: &mut Vec<Vec<Token>>) {
     for token in tokens {
         if let TokenTree::Group(group) = &token {
             if after_hash && group.delimiter() == Delimiter::Bracket {
-                let mut inside = Vec::new();
-                collect(group.stream(), &mut inside);
-                found.push(inside);
+                let mut attribute = Vec::new();
+                collect(group.stream(), &mut attribute);
+                found.push(attribute);
             }
             collect_attributes(group.stream(), found);
         }
@@ -72,13 +72,13 @@ fn collect_paths(tokens: TokenStream, found: &mut Vec<(Vec<String>, usize)>) {
             colons += 1;
             continue;
         }
-        let goes_on = colons == 2 && !path.is_empty();
+        let continues_path = colons == 2 && !path.is_empty();
         colons = 0;
-        if !goes_on {
+        if !continues_path {
             keep(&mut path, line, found);
         }
         match token {
-            TokenTree::Ident(ident) if goes_on => path.push(ident.to_string()),
+            TokenTree::Ident(ident) if continues_path => path.push(ident.to_string()),
             TokenTree::Ident(ident) if is_start(&ident) => {
                 line = ident.span().start().line;
                 path.push(ident.to_string());
@@ -98,9 +98,9 @@ fn is_start(ident: &Ident) -> bool {
 }
 
 fn keep(path: &mut Vec<String>, line: usize, found: &mut Vec<(Vec<String>, usize)>) {
-    let whole = std::mem::take(path);
-    if whole.len() > 1 {
-        found.push((whole, line));
+    let complete_path = std::mem::take(path);
+    if complete_path.len() > 1 {
+        found.push((complete_path, line));
     }
 }
 

@@ -30,24 +30,24 @@ pub(crate) fn trees(files: &[SourceFile]) -> Vec<Tree> {
         files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
     let roots = files.iter().filter(|file| file.crate_path().is_some_and(is_root));
     let trees = roots.map(|file| {
-        let mut planter = TreeBuilder { texts: &texts, modules: Vec::new() };
-        planter.add_file(
+        let mut builder = TreeBuilder { texts: &texts, modules: Vec::new() };
+        builder.add_file(
             ModulePath { names: Vec::new(), for_tests: false },
             &file.path,
             folder(&file.path),
         );
-        Tree { modules: planter.modules }
+        Tree { modules: builder.modules }
     });
     trees.collect()
 }
 
 fn is_root(path: &str) -> bool {
     let prefixes = ["src/bin/", "tests/", "examples/", "benches/"];
-    let below = prefixes.iter().find_map(|prefix| path.strip_prefix(prefix));
+    let suffix = prefixes.iter().find_map(|prefix| path.strip_prefix(prefix));
     matches!(path, "src/lib.rs" | "src/main.rs" | "build.rs")
-        || below.is_some_and(|name| {
-            let alone = !name.contains('/') && name.ends_with(".rs");
-            alone || name.split('/').collect::<Vec<_>>()[1..] == ["main.rs"]
+        || suffix.is_some_and(|name| {
+            let is_file = !name.contains('/') && name.ends_with(".rs");
+            is_file || name.split('/').collect::<Vec<_>>()[1..] == ["main.rs"]
         })
 }
 
@@ -93,20 +93,20 @@ impl TreeBuilder<'_> {
         for item in items {
             let Item::Mod(item) = item else { continue };
             let name = item.ident.to_string();
-            let mut below = module_path.clone();
-            below.names.push(name.clone());
-            below.for_tests |= is_for_tests(&item.attrs);
+            let mut child_path = module_path.clone();
+            child_path.names.push(name.clone());
+            child_path.for_tests |= is_for_tests(&item.attrs);
             let folder_below = format!("{children}/{name}");
             if let Some((_, items)) = &item.content {
-                self.add_items(items, &below, (file, &folder_below));
+                self.add_items(items, &child_path, (file, &folder_below));
             } else if let Some(path) = path_attribute(&item.attrs) {
                 let path = format!("{}/{path}", folder(file));
-                let beside = folder(&path).to_owned();
-                self.add_file(below, &path, &beside);
+                let children_dir = folder(&path).to_owned();
+                self.add_file(child_path, &path, &children_dir);
             } else if self.texts.contains_key(format!("{folder_below}.rs").as_str()) {
-                self.add_file(below, &format!("{folder_below}.rs"), &folder_below);
+                self.add_file(child_path, &format!("{folder_below}.rs"), &folder_below);
             } else {
-                self.add_file(below, &format!("{folder_below}/mod.rs"), &folder_below);
+                self.add_file(child_path, &format!("{folder_below}/mod.rs"), &folder_below);
             }
         }
     }
@@ -148,13 +148,13 @@ mod checked {
     fn files(source: &str) -> Vec<String> {
         let trees = trees(&fixture(source));
         let modules = trees.iter().flat_map(|tree| &tree.modules);
-        let described = modules.map(|module| {
+        let descriptions = modules.map(|module| {
             let tests = if module.for_tests { " (tests)" } else { "" };
             format!("{} = {}{tests}", module.names.join("::"), module.file)
         });
-        let mut described: Vec<_> = described.collect();
-        described.sort();
-        described
+        let mut descriptions: Vec<_> = descriptions.collect();
+        descriptions.sort();
+        descriptions
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::{Fixture, call};
 
 /// Checks that every tool with a path rejects this one for this reason.
-async fn assert_refused(fixture: &Fixture, path: &str, why: &str) {
+async fn assert_refused(fixture: &Fixture, path: &str, expected: &str) {
     let all = [
         ("read_file", json!({ "path": path })),
         ("write_file", json!({ "path": path, "content": "x" })),
@@ -25,7 +25,7 @@ async fn assert_refused(fixture: &Fixture, path: &str, why: &str) {
     for (tool, input) in all {
         let message = fixture.call(tool, input).await;
         let message = message.expect_err(&format!("{tool} {path:?}"));
-        assert!(message.contains(why), "{tool} {path:?}: {message}");
+        assert!(message.contains(expected), "{tool} {path:?}: {message}");
         assert!(!message.contains("the secret"), "{message}");
     }
 }
@@ -81,11 +81,11 @@ async fn every_path_escape_is_rejected() {
         (&"d".repeat(256), "longer than 255"),
         (&"d/".repeat(2_000), "too long"),
     ];
-    for (path, why) in table {
-        assert_refused(&fixture, path, why).await;
+    for (path, expected) in table {
+        assert_refused(&fixture, path, expected).await;
     }
-    let left: Vec<_> = fs::read_dir(&outside_dir).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
+    let outside_entries: Vec<_> = fs::read_dir(&outside_dir).unwrap().collect();
+    assert_eq!(outside_entries.len(), 1, "{outside_entries:?}");
     let secret = fs::read_to_string(outside_dir.join("secret.txt")).unwrap();
     assert_eq!(secret, "the secret");
     assert_eq!(fixture.content("in/a.txt"), "the text");
@@ -121,14 +121,14 @@ async fn protected_files_stay_protected() {
     fixture.write_file(".git/HEAD", "ref: x\n");
     assert!(fixture.read(".git/HEAD").await.unwrap().contains("ref: x"));
     for path in [".git/HEAD", ".git/hooks/pre-commit", "sub/.git", ".GIT/x", ".git"] {
-        let wrote = fixture.write(path, "x").await.unwrap_err();
-        assert!(wrote.contains("which only git writes"), "{wrote}");
-        let edited = fixture.edit(path, "ref", "x").await.unwrap_err();
-        assert!(edited.contains("which only git writes"), "{edited}");
+        let write_error = fixture.write(path, "x").await.unwrap_err();
+        assert!(write_error.contains("which only git writes"), "{write_error}");
+        let edit_error = fixture.edit(path, "ref", "x").await.unwrap_err();
+        assert!(edit_error.contains("which only git writes"), "{edit_error}");
     }
     for path in ["nul", "a/aux.txt", "com1", "a:b", "end.", "end ", "a. /b"] {
-        let wrote = fixture.write(path, "x").await.unwrap_err();
-        assert!(wrote.contains("use another name"), "{wrote}");
+        let write_error = fixture.write(path, "x").await.unwrap_err();
+        assert!(write_error.contains("use another name"), "{write_error}");
     }
     let found = fixture.search(json!({ "pattern": "secret" })).await;
     assert!(!found.contains("the secret"), "{found}");
@@ -159,7 +159,7 @@ async fn pipes_and_sockets_do_not_block() {
 #[tokio::test]
 async fn invalid_input_says_what_to_send() {
     let fixture = Fixture::new();
-    for (tool, input, why) in [
+    for (tool, input, expected) in [
         ("read_file", json!({}), "missing field `path`"),
         ("read_file", json!({ "path": "a", "offset": -1 }), "invalid value"),
         ("read_file", json!({ "path": "a", "follow": true }), "path, offset, limit"),
@@ -168,7 +168,7 @@ async fn invalid_input_says_what_to_send() {
         ("list_files", json!("src"), "path, glob"),
     ] {
         let message = fixture.call(tool, input).await.unwrap_err();
-        assert!(message.contains(why), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
     assert_eq!(fixture.list(json!({})).await, "[The folder is empty.]");
 }
@@ -181,13 +181,13 @@ async fn a_workspace_root_may_be_a_symlink() {
     symlink(fixture.path(""), &link).unwrap();
     let files = FileTools::new(&link, Arc::new(SimClock::new()));
     let tools = files.tools().unwrap();
-    let real = fixture.path("a.txt").canonicalize().unwrap();
-    for path in [link.join("a.txt"), real, "a.txt".into()] {
+    let real_path = fixture.path("a.txt").canonicalize().unwrap();
+    for path in [link.join("a.txt"), real_path, "a.txt".into()] {
         let output = call(&tools[0], json!({ "path": path })).await.unwrap();
         assert!(output.starts_with("1\tthe text"), "{output}");
     }
-    let none = FileTools::new(fixture.dir.path().join("none"), Arc::new(SimClock::new()));
-    let list = none.tools().unwrap()[3].clone();
+    let missing_root = FileTools::new(fixture.dir.path().join("none"), Arc::new(SimClock::new()));
+    let list = missing_root.tools().unwrap()[3].clone();
     let output = call(&list, json!({})).await.unwrap_err();
     assert!(output.contains("does not exist"), "{output}");
 }
@@ -235,27 +235,27 @@ fn no_path_leads_outside() {
     symlink(fixture.outside().join("secret.txt"), fixture.path("s")).unwrap();
     let base = fixture.dir.path().to_str().unwrap().to_owned();
     let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
-    let done = TestRunner::new(config).run(&paths, |(absolute, parts)| {
-        let below = parts.join("/");
-        let path = if absolute { format!("{base}/{below}") } else { below };
+    let result = TestRunner::new(config).run(&paths, |(absolute, parts)| {
+        let relative_path = parts.join("/");
+        let path = if absolute { format!("{base}/{relative_path}") } else { relative_path };
         let output = runtime.block_on(async {
             let _ = fixture.write(&path, "written").await;
             let _ = fixture.edit(&path, "the secret", "edited").await;
-            let read = fixture.read(&path).await;
+            let read_result = fixture.read(&path).await;
             let input = json!({ "path": path, "pattern": "the secret" });
-            let found = fixture.call("search_files", input).await;
-            format!("{read:?}{found:?}")
+            let search_result = fixture.call("search_files", input).await;
+            format!("{read_result:?}{search_result:?}")
         });
         prop_assert!(!output.contains("\tthe secret") && !output.contains(": the secret"));
-        let mut top: Vec<_> = fs::read_dir(fixture.dir.path())?
+        let mut top_entries: Vec<_> = fs::read_dir(fixture.dir.path())?
             .map(|entry| entry.map(|entry| entry.file_name()))
             .collect::<Result<_, _>>()?;
-        top.sort();
-        prop_assert_eq!(top, ["outside", "work"]);
+        top_entries.sort();
+        prop_assert_eq!(top_entries, ["outside", "work"]);
         prop_assert_eq!(fs::read_dir(fixture.outside())?.count(), 1);
         let secret = fs::read_to_string(fixture.outside().join("secret.txt"))?;
         prop_assert_eq!(secret, "the secret");
         Ok(())
     });
-    done.unwrap();
+    result.unwrap();
 }

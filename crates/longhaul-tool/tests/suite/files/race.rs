@@ -27,9 +27,9 @@ async fn concurrent_writes_leave_complete_files() {
         });
     }
     writers.join_all().await;
-    let shared = fixture.content("new/shared.txt");
-    assert_eq!(shared.len(), 50_000);
-    assert!(shared.bytes().all(|byte| byte == shared.as_bytes()[0]));
+    let shared_text = fixture.content("new/shared.txt");
+    assert_eq!(shared_text.len(), 50_000);
+    assert!(shared_text.bytes().all(|byte| byte == shared_text.as_bytes()[0]));
     assert_eq!(fs::read_dir(fixture.path("new")).unwrap().count(), 9);
 }
 
@@ -56,12 +56,13 @@ async fn a_swapped_in_symlink_is_not_followed() {
     let fixture = Fixture::new();
     fixture.write_file("dir/secret.txt", "the inside");
     symlink(fixture.outside(), fixture.path("swap")).unwrap();
-    let over = Arc::new(AtomicBool::new(false));
-    let swapping = {
-        let (over, real, link) = (Arc::clone(&over), fixture.path("dir"), fixture.path("swap"));
+    let is_done = Arc::new(AtomicBool::new(false));
+    let swap_thread = {
+        let (is_done, real, link) =
+            (Arc::clone(&is_done), fixture.path("dir"), fixture.path("swap"));
         thread::spawn(move || {
             let mut swaps = 0;
-            while !over.load(Ordering::Relaxed) {
+            while !is_done.load(Ordering::Relaxed) {
                 // Swapped atomically, so that a tool always finds one of them.
                 renameat_with(CWD, &real, CWD, &link, RenameFlags::EXCHANGE).unwrap();
                 swaps += 1;
@@ -69,20 +70,20 @@ async fn a_swapped_in_symlink_is_not_followed() {
             swaps
         })
     };
-    let mut found = String::new();
+    let mut output = String::new();
     for round in 0..150 {
         let content = format!("written {round}");
         let _ = fixture.write("dir/secret.txt", &content).await;
         let _ = fixture.write(&format!("dir/new-{round}.txt"), "x").await;
         let _ = fixture.edit("dir/secret.txt", "the secret", "edited").await;
-        let read = fixture.read("dir/secret.txt").await;
+        let read_result = fixture.read("dir/secret.txt").await;
         let input = json!({ "pattern": "the secret" });
-        let searched = fixture.call("search_files", input).await;
-        found.push_str(&format!("{read:?}{searched:?}"));
+        let search_result = fixture.call("search_files", input).await;
+        output.push_str(&format!("{read_result:?}{search_result:?}"));
     }
-    over.store(true, Ordering::Relaxed);
-    assert!(swapping.join().unwrap() > 0);
-    assert!(!found.contains("\tthe secret") && !found.contains(": the secret"));
+    is_done.store(true, Ordering::Relaxed);
+    assert!(swap_thread.join().unwrap() > 0);
+    assert!(!output.contains("\tthe secret") && !output.contains(": the secret"));
     assert_eq!(fs::read_dir(fixture.outside()).unwrap().count(), 1);
     let secret = fs::read_to_string(fixture.outside().join("secret.txt")).unwrap();
     assert_eq!(secret, "the secret");

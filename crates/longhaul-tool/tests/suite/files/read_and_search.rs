@@ -16,19 +16,19 @@ use super::{Fixture, tool_context};
 async fn a_file_is_read_by_lines() {
     let fixture = Fixture::new();
     fixture.write_file("a.txt", "one\r\ntwo\nthree");
-    let whole = "1\tone\n2\ttwo\n3\tthree\n[The whole file: 3 lines.]";
-    assert_eq!(fixture.read("a.txt").await.unwrap(), whole);
+    let whole_file = "1\tone\n2\ttwo\n3\tthree\n[The whole file: 3 lines.]";
+    assert_eq!(fixture.read("a.txt").await.unwrap(), whole_file);
     let absolute = fixture.path("a.txt");
-    assert_eq!(fixture.read(absolute.to_str().unwrap()).await.unwrap(), whole);
-    let part = json!({ "path": "a.txt", "offset": 2, "limit": 1 });
-    let part = fixture.call("read_file", part).await.unwrap();
-    assert_eq!(part, "2\ttwo\n[Lines 2 to 2 of 3. Continue with offset 3.]");
-    let beyond = json!({ "path": "a.txt", "offset": 4 });
-    let beyond = fixture.call("read_file", beyond).await.unwrap_err();
-    assert!(beyond.contains("has 3 lines, so there is no line 4"), "{beyond}");
+    assert_eq!(fixture.read(absolute.to_str().unwrap()).await.unwrap(), whole_file);
+    let range = json!({ "path": "a.txt", "offset": 2, "limit": 1 });
+    let range = fixture.call("read_file", range).await.unwrap();
+    assert_eq!(range, "2\ttwo\n[Lines 2 to 2 of 3. Continue with offset 3.]");
+    let past_end = json!({ "path": "a.txt", "offset": 4 });
+    let past_end = fixture.call("read_file", past_end).await.unwrap_err();
+    assert!(past_end.contains("has 3 lines, so there is no line 4"), "{past_end}");
     fixture.write_file("many.txt", "line\n".repeat(3_000));
-    let many = fixture.read("many.txt").await.unwrap();
-    assert!(many.ends_with("[Lines 1 to 2000 of 3000. Continue with offset 2001.]"));
+    let many_lines = fixture.read("many.txt").await.unwrap();
+    assert!(many_lines.ends_with("[Lines 1 to 2000 of 3000. Continue with offset 2001.]"));
 }
 
 #[tokio::test]
@@ -48,18 +48,18 @@ async fn only_a_valid_image_file_is_shown_as_an_image() {
     };
     assert_eq!(&**caption, "[Image: image/gif, 3 x 2, 14 bytes.]");
     assert_eq!(image.media_type, "image/gif");
-    let put_up = ctx.images.drain();
-    assert_eq!(&*put_up[0].content, gif);
-    assert_eq!(put_up[0].blob_ref, image.blob);
+    let images = ctx.images.drain();
+    assert_eq!(&*images[0].content, gif);
+    assert_eq!(images[0].blob_ref, image.blob);
     let text = fixture.read("named.txt").await.unwrap();
     assert!(text.starts_with("1\tGIF89a is"), "{text}");
-    for (path, why) in [
+    for (path, expected) in [
         ("large.gif", "`large.gif` is an image that can't be shown"),
         ("cut.png", "can't be shown: the data is not a complete PNG, JPEG, GIF or WebP"),
         ("cut.jpeg", "the data is not a complete PNG"),
     ] {
-        let refused = fixture.read(path).await.unwrap_err();
-        assert!(refused.contains(why), "{refused}");
+        let error = fixture.read(path).await.unwrap_err();
+        assert!(error.contains(expected), "{error}");
     }
 }
 
@@ -73,7 +73,7 @@ async fn binary_files_are_described_and_not_shown() {
     // A sparse file, so that the test is fast.
     let huge = File::create(fixture.path("huge")).unwrap();
     huge.set_len(100 * 1024 * 1024).unwrap();
-    for (path, why) in [
+    for (path, expected) in [
         ("bin", "is binary (5 bytes"),
         ("latin", "is not UTF-8 text (4 bytes, invalid at byte 3)"),
         ("wide", "is UTF-16"),
@@ -85,7 +85,7 @@ async fn binary_files_are_described_and_not_shown() {
         ("", "is the workspace itself"),
     ] {
         let message = fixture.read(path).await.unwrap_err();
-        assert!(message.contains(why), "{path}: {message}");
+        assert!(message.contains(expected), "{path}: {message}");
     }
     let found = fixture.search(json!({ "pattern": "caf|ab" })).await;
     assert!(found.contains("No match in 0 files"), "{found}");
@@ -93,7 +93,7 @@ async fn binary_files_are_described_and_not_shown() {
 }
 
 /// A workspace with files of all kinds.
-fn populated() -> Fixture {
+fn populated_fixture() -> Fixture {
     let fixture = Fixture::new();
     for path in [
         "README.md",
@@ -117,42 +117,48 @@ fn populated() -> Fixture {
 
 #[tokio::test]
 async fn folders_are_listed_and_globs_recurse() {
-    let fixture = populated();
-    let top = "README.md\nlink (a symbolic link, not followed)\n.git/\n.github/\nkeys/\nnode_modules/\nsrc/\ntarget/\nweb/\n\
+    let fixture = populated_fixture();
+    let top_list = "README.md\nlink (a symbolic link, not followed)\n.git/\n.github/\nkeys/\nnode_modules/\nsrc/\ntarget/\nweb/\n\
         [Entries that agents can't access: 3.]";
-    assert_eq!(fixture.list(json!({})).await, top);
+    assert_eq!(fixture.list(json!({})).await, top_list);
     assert_eq!(fixture.list(json!({ "path": "src", "glob": "" })).await, "src/main.rs\nsrc/deep/");
-    let deep = fixture.list(json!({ "glob": "*.rs" })).await;
+    let rust_files = fixture.list(json!({ "glob": "*.rs" })).await;
     let notes = "[Skipped folders (name a folder in the glob to include it): .git, node_modules, target.]\n[Entries that agents can't access: 4.]";
-    assert_eq!(deep, format!("src/main.rs\nsrc/deep/lib.rs\n{notes}"));
-    let named = fixture.list(json!({ "path": "target", "glob": "**" })).await;
-    assert_eq!(named, "target/debug/out.rs");
-    let named = fixture.list(json!({ "glob": "target/**/*.rs" })).await;
-    assert!(named.starts_with("target/debug/out.rs\n"), "{named}");
-    let twice = fixture.list(json!({ "path": "src", "glob": "src/**/*.rs" })).await;
-    assert_eq!(twice, "src/main.rs\nsrc/deep/lib.rs");
-    let none = fixture.list(json!({ "path": "web", "glob": "*.rs" })).await;
-    assert_eq!(none, "[No file matches.]");
+    assert_eq!(rust_files, format!("src/main.rs\nsrc/deep/lib.rs\n{notes}"));
+    let target_files = fixture.list(json!({ "path": "target", "glob": "**" })).await;
+    assert_eq!(target_files, "target/debug/out.rs");
+    let target_files = fixture.list(json!({ "glob": "target/**/*.rs" })).await;
+    assert!(target_files.starts_with("target/debug/out.rs\n"), "{target_files}");
+    let src_files = fixture.list(json!({ "path": "src", "glob": "src/**/*.rs" })).await;
+    assert_eq!(src_files, "src/main.rs\nsrc/deep/lib.rs");
+    let no_files = fixture.list(json!({ "path": "web", "glob": "*.rs" })).await;
+    assert_eq!(no_files, "[No file matches.]");
     assert_eq!(fixture.list(json!({ "path": ".git" })).await, ".git/HEAD");
 }
 
 #[tokio::test]
 async fn lines_are_found_by_pattern_path_and_glob() {
-    let fixture = populated();
-    let found = fixture.search(json!({ "pattern": "NEEDLE|need", "glob": "*.{rs,tsx,yml}" })).await;
-    let lines: Vec<&str> = found.lines().filter(|line| !line.starts_with('[')).collect();
+    let fixture = populated_fixture();
+    let matches =
+        fixture.search(json!({ "pattern": "NEEDLE|need", "glob": "*.{rs,tsx,yml}" })).await;
+    let lines: Vec<&str> = matches.lines().filter(|line| !line.starts_with('[')).collect();
     let expected = [
         ".github/ci.yml:1: needle",
         "src/main.rs:1: needle",
         "src/deep/lib.rs:1: needle",
         "web/app.tsx:1: needle",
     ];
-    assert_eq!(lines, expected, "{found}");
-    let one = fixture.search(json!({ "pattern": "need(", "path": "src/main.rs" })).await;
-    assert!(one.contains("No match in 1 files") && one.contains("plain text"), "{one}");
-    let one = fixture.search(json!({ "pattern": "^n.+e$", "path": "src/main.rs" })).await;
-    assert_eq!(one, "src/main.rs:1: needle");
-    for (tool, input, why) in [
+    assert_eq!(lines, expected, "{matches}");
+    let matches_in_file =
+        fixture.search(json!({ "pattern": "need(", "path": "src/main.rs" })).await;
+    assert!(
+        matches_in_file.contains("No match in 1 files") && matches_in_file.contains("plain text"),
+        "{matches_in_file}"
+    );
+    let matches_in_file =
+        fixture.search(json!({ "pattern": "^n.+e$", "path": "src/main.rs" })).await;
+    assert_eq!(matches_in_file, "src/main.rs:1: needle");
+    for (tool, input, expected) in [
         ("list_files", json!({ "path": "nowhere" }), "does not exist"),
         ("list_files", json!({ "path": "link" }), "is a symbolic link, or not"),
         ("list_files", json!({ "path": "README.md" }), "is a symbolic link, or not"),
@@ -163,7 +169,7 @@ async fn lines_are_found_by_pattern_path_and_glob() {
         ("search_files", json!({}), "missing field `pattern`"),
     ] {
         let message = fixture.call(tool, input).await.unwrap_err();
-        assert!(message.contains(why), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
@@ -181,12 +187,12 @@ async fn truncated_results_say_so() {
     let found = fixture.search(json!({ "pattern": "x" })).await;
     assert_eq!(found.lines().count(), 201);
     assert!(found.contains("[There is more: only the first 200 lines"));
-    let mut deep = fixture.path("");
+    let mut deep_folder = fixture.path("");
     for _ in 0..40 {
-        deep.push("d");
+        deep_folder.push("d");
     }
-    fs::create_dir_all(&deep).unwrap();
-    fs::write(deep.join("lost.md"), "lost").unwrap();
+    fs::create_dir_all(&deep_folder).unwrap();
+    fs::write(deep_folder.join("lost.md"), "lost").unwrap();
     let list = fixture.list(json!({ "glob": "*.md" })).await;
     assert!(list.contains("[No file matches.]") && list.contains("deeper than 32"), "{list}");
 }
@@ -238,14 +244,18 @@ async fn a_long_line_is_searched_to_its_end() {
     assert_eq!(excerpt.chars().count(), 246, "{found}");
     let end = fixture.search(json!({ "pattern": "2\\}$" })).await;
     assert!(end.ends_with("\"ünd\": 2}"), "{end}");
-    let none = fixture.search(json!({ "pattern": "0$|, $" })).await;
-    assert_eq!(none, "[No match in 1 files.]");
-    let often = fixture.search(json!({ "pattern": "\"b\"" })).await;
-    assert!(often.ends_with("... [more matches in the rest of this line]"));
+    let no_matches = fixture.search(json!({ "pattern": "0$|, $" })).await;
+    assert_eq!(no_matches, "[No match in 1 files.]");
+    let many_matches = fixture.search(json!({ "pattern": "\"b\"" })).await;
+    assert!(many_matches.ends_with("... [more matches in the rest of this line]"));
     // A pattern that is slow per byte is not matched against the whole line.
-    let large = fixture.search(json!({ "pattern": r"\w{8}|needle" })).await;
-    let part = "[Searched only up to byte 65536 because the pattern is large: 1 long lines. ";
-    assert!(large.contains("No match in") && large.contains(part), "{large}");
+    let large_pattern = fixture.search(json!({ "pattern": r"\w{8}|needle" })).await;
+    let expected_note =
+        "[Searched only up to byte 65536 because the pattern is large: 1 long lines. ";
+    assert!(
+        large_pattern.contains("No match in") && large_pattern.contains(expected_note),
+        "{large_pattern}"
+    );
     let read = fixture.read("one.json").await.unwrap();
     assert!(read.contains("was truncated. search_files also finds text in the rest"));
 }

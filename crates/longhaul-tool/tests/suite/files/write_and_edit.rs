@@ -11,12 +11,12 @@ use super::{Fixture, edit_input, only_text};
 #[tokio::test]
 async fn write_creates_replaces_or_keeps_a_file() {
     let fixture = Fixture::new();
-    let made = fixture.write("src/deep/a.txt", "one\n").await.unwrap();
-    assert_eq!(made, "Created `src/deep/a.txt` (4 bytes).");
-    let again = fixture.write("./src/deep/a.txt", "one\n").await.unwrap();
-    assert_eq!(again, "`src/deep/a.txt` already has exactly this content (4 bytes).");
-    let more = fixture.write("src/deep/a.txt", "größer\n").await.unwrap();
-    assert_eq!(more, "Replaced `src/deep/a.txt` (9 bytes).");
+    let created = fixture.write("src/deep/a.txt", "one\n").await.unwrap();
+    assert_eq!(created, "Created `src/deep/a.txt` (4 bytes).");
+    let unchanged = fixture.write("./src/deep/a.txt", "one\n").await.unwrap();
+    assert_eq!(unchanged, "`src/deep/a.txt` already has exactly this content (4 bytes).");
+    let replaced = fixture.write("src/deep/a.txt", "größer\n").await.unwrap();
+    assert_eq!(replaced, "Replaced `src/deep/a.txt` (9 bytes).");
     assert_eq!(fixture.content("src/deep/a.txt"), "größer\n");
     let names: Vec<_> = fs::read_dir(fixture.path("src/deep")).unwrap().collect();
     assert_eq!(names.len(), 1, "a temporary file was left");
@@ -33,15 +33,15 @@ async fn file_modes_are_kept_and_read_only_files_are_not_changed() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         fixture.write("run.sh", "new").await.unwrap();
         fixture.edit("run.sh", "new", "newer").await.unwrap();
-        let found = fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(found & 0o777, mode);
+        let actual_mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(actual_mode & 0o777, mode);
         assert_eq!(fixture.content("run.sh"), "newer");
     }
     let path = fixture.path("run.sh");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    let wrote = fixture.write("run.sh", "x").await.unwrap_err();
-    let edited = fixture.edit("run.sh", "newer", "x").await.unwrap_err();
-    assert!(wrote.contains("is read-only") && edited.contains("is read-only"));
+    let write_error = fixture.write("run.sh", "x").await.unwrap_err();
+    let edit_error = fixture.edit("run.sh", "newer", "x").await.unwrap_err();
+    assert!(write_error.contains("is read-only") && edit_error.contains("is read-only"));
     assert_eq!(fixture.content("run.sh"), "newer");
 }
 
@@ -57,17 +57,17 @@ async fn too_long_content_is_not_written() {
 
 #[tokio::test]
 async fn edits_replace_text_or_report_that_it_was_not_found() {
-    let check = async |held: &str, (old, new): (&str, &str), expected: Result<&str, &str>| {
+    let check = async |content: &str, (old, new): (&str, &str), expected: Result<&str, &str>| {
         let fixture = Fixture::new();
-        fixture.write_file("a.txt", held);
+        fixture.write_file("a.txt", content);
         let result = fixture.edit("a.txt", old, new).await;
         match (result, expected) {
-            (Ok(_), Ok(after)) => assert_eq!(fixture.content("a.txt"), after),
-            (Err(result), Err(why)) => {
-                assert!(result.contains(why), "{result}");
-                assert_eq!(fixture.content("a.txt"), held);
+            (Ok(_), Ok(expected_content)) => assert_eq!(fixture.content("a.txt"), expected_content),
+            (Err(result), Err(expected_error)) => {
+                assert!(result.contains(expected_error), "{result}");
+                assert_eq!(fixture.content("a.txt"), content);
             }
-            (result, expected) => panic!("{held:?} {old:?}: {result:?}, not {expected:?}"),
+            (result, expected) => panic!("{content:?} {old:?}: {result:?}, not {expected:?}"),
         }
     };
     check("a\nb\nc\n", ("b", "B"), Ok("a\nB\nc\n")).await;
@@ -101,12 +101,12 @@ async fn an_edit_replaces_all_occurrences_or_none() {
     assert_eq!(message, "Edited `a.txt` 3 times, first at line 1.");
     assert_eq!(fixture.content("a.txt"), "dog\ndog dog\n");
     fixture.write_file("long.txt", "a".repeat(1_000_000));
-    let long = "b".repeat(1_000_000);
-    let input = json!({ "path": "long.txt", "old": "a", "new": long, "all": true });
+    let long_text = "b".repeat(1_000_000);
+    let input = json!({ "path": "long.txt", "old": "a", "new": long_text, "all": true });
     let message = fixture.call("edit_file", input).await.unwrap_err();
     assert!(message.contains("would be longer"), "{message}");
-    let missing = fixture.edit("no/a.txt", "a", "b").await.unwrap_err();
-    assert!(missing.contains("does not exist; use list_files"), "{missing}");
+    let error = fixture.edit("no/a.txt", "a", "b").await.unwrap_err();
+    assert!(error.contains("does not exist; use list_files"), "{error}");
     assert!(!fixture.path("no").exists(), "an edit created a folder");
     fixture.write_file("b.bin", b"a\0b");
     let binary = fixture.edit("b.bin", "a", "b").await.unwrap_err();
@@ -127,12 +127,12 @@ async fn verify_settles_a_write_in_doubt() {
     assert_eq!(only_text(&output), "Edited `a.txt`: the file contains the new text.");
     fixture.write_file("a.txt", "something else");
     assert_eq!(fixture.verify(input).await, VerifyOutcome::Unknown);
-    for refused in [
+    for invalid_input in [
         edit_input("../a.txt", "a", "b"),
         edit_input(".env", "a", "b"),
         edit_input("a.txt", "", "b"),
         json!({ "path": 1 }),
     ] {
-        assert_eq!(fixture.verify(refused).await, VerifyOutcome::NotHappened);
+        assert_eq!(fixture.verify(invalid_input).await, VerifyOutcome::NotHappened);
     }
 }

@@ -31,10 +31,10 @@ pub(crate) fn parse_fields_leniently(front_matter: &str) -> Vec<TableEntry> {
 /// Returns the key if this line starts a field (`key: value`).
 fn parse_field_key(line: &str) -> Option<&str> {
     let (key, value) = line.split_once(':')?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let right = !key.is_empty() && key.chars().all(fits) && !key.starts_with('-');
-    let apart = value.is_empty() || value.starts_with([' ', '\t']);
-    (right && apart).then_some(key)
+    let is_key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_key = !key.is_empty() && key.chars().all(is_key_char) && !key.starts_with('-');
+    let has_separator = value.is_empty() || value.starts_with([' ', '\t']);
+    (is_key && has_separator).then_some(key)
 }
 
 /// Parses one field: as YAML, or else as a list or a text.
@@ -88,12 +88,12 @@ fn looks_like_list(text: &str) -> bool {
 
 /// Splits the text of a list into its elements, without list markers and quotes.
 fn parse_list_text(position: Position, text: &str) -> NodeValue {
-    let bare = |line: &str| {
+    let strip_list_syntax = |line: &str| {
         let line = line.strip_prefix("- ").unwrap_or(line).trim();
         let line = line.strip_prefix('[').unwrap_or(line);
         line.strip_suffix(']').unwrap_or(line).to_owned()
     };
-    let elements = text.lines().flat_map(|line| split_at_outer_commas(&bare(line)));
+    let elements = text.lines().flat_map(|line| split_at_outer_commas(&strip_list_syntax(line)));
     let elements = elements.map(|element| element.trim_matches(['"', '\'']).to_owned());
     let nodes = elements
         .filter(|element| !element.is_empty())
@@ -156,14 +156,15 @@ mod tests {
 
     #[test]
     fn a_list_that_is_not_valid_yaml_is_parsed() {
-        for front in [
+        for front_matter in [
             "no: [Bash(git push: *), Write]",
             "no: [Bash(git push: *),\n  'Write']",
             "no:\n  - Bash(git push: *)\n- Write",
             "no: Bash(git push: *)\n- \"Write\"",
         ] {
-            let found = parse_fields_leniently(front).pop().unwrap().node.to_json().to_string();
-            assert_eq!(found, r#"["Bash(git push: *)","Write"]"#, "{front}");
+            let found =
+                parse_fields_leniently(front_matter).pop().unwrap().node.to_json().to_string();
+            assert_eq!(found, r#"["Bash(git push: *)","Write"]"#, "{front_matter}");
         }
         let found = parse_fields_leniently("description: a: b\n- c").pop().unwrap().node;
         assert_eq!(found.to_json().to_string(), r#""a: b\n- c""#);
@@ -171,8 +172,8 @@ mod tests {
 
     #[test]
     fn each_line_with_a_key_starts_a_field() {
-        let front = "\nname: judge\ndescription: Use when: a \"thing\" breaks\n  and more: here\n\ntools: Read, Bash(git log:*)\nmodel: 'opus'\n# a word\nskills:\n  - one\n- two\nlist: [a, \"b\"]\ncolor:\nname: other\nblock: >\n  folded: text\nhttp://x.y\n";
-        let found: Vec<String> = parse_fields_leniently(front)
+        let front_matter = "\nname: judge\ndescription: Use when: a \"thing\" breaks\n  and more: here\n\ntools: Read, Bash(git log:*)\nmodel: 'opus'\n# a word\nskills:\n  - one\n- two\nlist: [a, \"b\"]\ncolor:\nname: other\nblock: >\n  folded: text\nhttp://x.y\n";
+        let found: Vec<String> = parse_fields_leniently(front_matter)
             .iter()
             .map(|entry| format!("{} {} {}", entry.node.position, entry.key, entry.node.to_json()))
             .collect();
