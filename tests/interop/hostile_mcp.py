@@ -129,7 +129,7 @@ def flood(call):
 
 
 @tool()
-def babble(call):
+def unsolicited_output(call):
     while True:
         raw(b"this is no message\n" * 100)
 
@@ -169,12 +169,12 @@ def odd(call):
 
 
 @tool()
-def formless(call):
+def invalid_content(call):
     send({"id": call["id"], "result": {"content": "nope"}})
 
 
 @tool()
-def breaks_its_word(call):
+def violates_output_schema(call):
     send_text(call["id"], "five", structuredContent={"a": 5})
 
 
@@ -299,7 +299,7 @@ def grow(call):
 
 
 @tool()
-def family(call):
+def start_children(call):
     """Connects to a port, and has a child that holds the connection too: the
     other side sees its end when both are gone."""
     line = socket.create_connection(("127.0.0.1", int(call["params"]["arguments"]["port"])))
@@ -331,7 +331,7 @@ def listed(params):
         page = int(params.get("cursor", "0"))
         named = [{"name": "t%d" % page, "inputSchema": OBJECT}]
         return {"tools": named, "nextCursor": str(page + 1)}
-    if MODE == "crowd":
+    if MODE == "many_tools":
         return {"tools": [{"name": "t%d" % at, "inputSchema": OBJECT} for at in range(1000)]}
     return {"tools": TOOLS}
 
@@ -397,7 +397,7 @@ def main():
             continue
         if MODE != "silent":
             handle(message)
-    if MODE == "stays":
+    if MODE == "ignores_sigterm":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         while True:
             sys.stdin.read()

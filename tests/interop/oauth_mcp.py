@@ -20,7 +20,7 @@ STATE = {
     "tokens": {},  # access token -> its scopes
     "refresh": None,
     "codes": {},
-    "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0, "greets": 0, "revoked": []},
+    "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0, "handshakes": 0, "revoked": []},
     "token_endpoint": None,
     "revokes": True,  # whether tokens can be taken back
     "revocation_endpoint": None,
@@ -212,7 +212,7 @@ class Server(BaseHTTPRequestHandler):
             return
         method, params = asked["method"], asked.get("params") or {}
         if method == "initialize":
-            STATE["seen"]["greets"] += 1
+            STATE["seen"]["handshakes"] += 1
             result = {
                 "protocolVersion": params["protocolVersion"],
                 "capabilities": {"tools": {}},

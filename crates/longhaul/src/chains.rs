@@ -13,7 +13,7 @@ use longhaul_core::suggest;
 use longhaul_engine::agent_directory::ChainRegistry;
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
-use crate::agents::problem::Problem;
+use crate::agents::problem::AgentFileProblem;
 use crate::project_file;
 use crate::spanned::{Position, TableEntry, toml};
 
@@ -49,7 +49,7 @@ pub struct LoadedChains {
     pub chains: Vec<LoadedChain>,
     /// Problems of chain files. A chain whose only problem is a missing agent can be used when the
     /// agent exists.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<AgentFileProblem>,
 }
 
 impl LoadedChains {
@@ -59,7 +59,10 @@ impl LoadedChains {
     }
 
     /// Returns the problems of the chain with this name.
-    pub fn problems_of_chain<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Problem> {
+    pub fn problems_of_chain<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a AgentFileProblem> {
         self.problems
             .iter()
             .filter(move |problem| problem.path.file_stem().is_some_and(|s| s == name))

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use longhaul_engine::agent::config::Skill;
 
 use crate::agents::diagnostics::{Diagnostic, Diagnostics};
-use crate::agents::problem::Problem;
+use crate::agents::problem::AgentFileProblem;
 use crate::agents::split;
 use crate::project_file;
 use crate::spanned::{NodeValue, Position, TableEntry, yaml};
@@ -39,7 +39,7 @@ pub struct LoadedSkills {
     /// Names of the skills whose files are invalid.
     pub broken_names: Vec<String>,
     /// Problems of all skill files.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<AgentFileProblem>,
     /// Remarks about skill files that are not errors, with the path of each file.
     pub notes: Vec<(PathBuf, String)>,
 }

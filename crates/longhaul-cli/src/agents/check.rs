@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 use longhaul::agents::check;
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
-use longhaul::agents::problem::{Problem, ProblemKind};
+use longhaul::agents::problem::{AgentFileProblem, ProblemKind};
 use longhaul::assemble::model_choice::ModelSelector;
 use longhaul::assemble::project_model_resolver;
 use longhaul::config::secrets;
@@ -81,7 +81,7 @@ impl CheckAgentsCommand {
             1 => "1 problem".to_owned(),
             count => format!("{count} problems"),
         };
-        let is_missing = |problem: &Problem| problem.kind == ProblemKind::Missing;
+        let is_missing = |problem: &AgentFileProblem| problem.kind == ProblemKind::Missing;
         match problems.iter().all(is_missing) {
             true => bail!("{summary}; runs wait until the missing parts are available"),
             false => bail!("{summary}; an agent with problems can't be used"),
@@ -89,7 +89,7 @@ impl CheckAgentsCommand {
     }
 }
 
-fn findings_to_json(problems: &[Problem], notes: &[(PathBuf, String)]) -> Value {
+fn findings_to_json(problems: &[AgentFileProblem], notes: &[(PathBuf, String)]) -> Value {
     let problems = problems.iter().map(|problem| {
         json!({
             "path": problem.path,
@@ -103,7 +103,10 @@ fn findings_to_json(problems: &[Problem], notes: &[(PathBuf, String)]) -> Value 
     json!({ "problems": problems.collect::<Value>(), "notes": notes.collect::<Value>() })
 }
 
-fn print_findings(problems: &[Problem], notes: &[(PathBuf, String)]) -> anyhow::Result<()> {
+fn print_findings(
+    problems: &[AgentFileProblem],
+    notes: &[(PathBuf, String)],
+) -> anyhow::Result<()> {
     // Paths are untrusted as well, since the project's author chose them.
     for problem in problems {
         output::print_text(&problem.to_string())?;

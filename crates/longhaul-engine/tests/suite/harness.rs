@@ -121,7 +121,7 @@ impl TestEngineBuilder {
         every: PerceptionInterval,
     ) -> Self {
         self.context_provider = Some(provider.clone());
-        let source = PerceptionSource::Named("witness".into());
+        let source = PerceptionSource::Named("test_provider".into());
         self.agent.perception = Some(PerceptionConfig { source, every });
         self
     }

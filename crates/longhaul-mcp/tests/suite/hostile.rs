@@ -165,7 +165,7 @@ async fn a_server_that_sends_too_much_is_closed_without_affecting_others() {
     call(&other, "hello", json!({})).await.unwrap();
     for (name, expected) in [
         ("flood", "too much unsolicited output"),
-        ("babble", "too much unsolicited output"),
+        ("unsolicited_output", "too much unsolicited output"),
         ("no_end", "over 16 MB"),
         ("asks_forever", "without waiting"),
     ] {
@@ -206,8 +206,8 @@ async fn garbage_between_messages_is_skipped() {
     let failure = call(&servers, "fails", json!({})).await.unwrap_err();
     assert_eq!(failure.to_string(), "it did not work");
     for (name, expected) in [
-        ("formless", "`content` is not a list. Response: {"),
-        ("breaks_its_word", "the response violates the output schema at /a: 5 is not"),
+        ("invalid_content", "`content` is not a list. Response: {"),
+        ("violates_output_schema", "the response violates the output schema at /a: 5 is not"),
     ] {
         let failure = call(&servers, name, json!({})).await.unwrap_err();
         // The server has answered, so the outcome is known.
@@ -279,7 +279,7 @@ async fn invalid_tools_are_left_out_with_a_note() {
 #[tokio::test]
 async fn endless_tool_lists_are_cut_off() {
     for (mode, tool_count, expected) in
-        [("endless", 64, "too many pages"), ("crowd", 256, "after the first 256")]
+        [("endless", 64, "too many pages"), ("many_tools", 256, "after the first 256")]
     {
         let dir = temp_dir();
         let (servers, _) = single_server(hostile_spec(mode, dir.path()));
@@ -352,7 +352,7 @@ async fn a_server_with_three_timed_out_calls_is_restarted() {
 async fn process_family(servers: &McpServers) -> BufReader<tokio::net::TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let result = call(servers, "family", json!({ "port": port })).await;
+    let result = call(servers, "start_children", json!({ "port": port })).await;
     assert_eq!(result.unwrap(), "both");
     let (stream, _) = within_timeout(listener.accept()).await.unwrap();
     let mut stream = BufReader::new(stream);
@@ -390,7 +390,7 @@ async fn a_run_scoped_server_and_its_children_end_with_the_run() {
 #[tokio::test]
 async fn a_server_that_ignores_sigterm_is_killed() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("stays", dir.path()));
+    let (servers, _) = single_server(hostile_spec("ignores_sigterm", dir.path()));
     let stream = process_family(&servers).await;
     within_timeout(servers.close_all_servers()).await;
     assert_closed(stream).await;

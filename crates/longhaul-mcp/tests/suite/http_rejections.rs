@@ -72,7 +72,7 @@ impl RejectingServer {
                 if let Some(status) = self.list_rejections.lock().unwrap().pop() {
                     return (status, None);
                 }
-                let tools = ["hello", "crowd", "t400", "t401", "t403", "t429"];
+                let tools = ["hello", "wait_for_all", "t400", "t401", "t403", "t429"];
                 let tools = tools.map(|name| json!({ "name": name, "inputSchema": {} }));
                 json!({ "tools": tools })
             }
@@ -81,7 +81,7 @@ impl RejectingServer {
                 if let Some(status) = name.strip_prefix('t') {
                     return (status.parse().unwrap(), None);
                 }
-                if name == "crowd" {
+                if name == "wait_for_all" {
                     self.barrier.wait().await;
                 }
                 json!({ "content": [{ "type": "text", "text": "Hello." }] })
@@ -190,9 +190,9 @@ async fn a_rejected_listing_is_retried_in_a_new_session() {
 async fn calls_do_not_wait_for_each_other() {
     let mut tasks = JoinSet::new();
     let (servers, _) = rejecting_server(&mut tasks, &[]).await;
-    let crowd_tool = tool(&servers, "crowd").await;
+    let barrier_tool = tool(&servers, "wait_for_all").await;
     let (ctx, _progress) = tool_context();
-    let calls = (0..CONCURRENT_CALLS).map(|_| crowd_tool.call(json!({}), &ctx));
+    let calls = (0..CONCURRENT_CALLS).map(|_| barrier_tool.call(json!({}), &ctx));
     for result in within_timeout(join_all(calls)).await {
         assert_eq!(text(&result.unwrap()), "Hello.");
     }

@@ -40,7 +40,7 @@ async fn an_unusable_credential_file_is_reported_and_ends_no_login() {
     fs::write(&file, saved_content).unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     // All over one connection.
-    assert_eq!(server.stats().await["greets"], 1);
+    assert_eq!(server.stats().await["handshakes"], 1);
     within_timeout(servers.close_all_servers()).await;
 }
 
@@ -148,6 +148,6 @@ async fn a_forbidden_call_is_reported_and_does_not_end_the_login() {
     assert!(!message.contains("Authorization header"), "{message}");
     server.get("/do?forbids=false").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    assert_eq!(server.stats().await["greets"], 1);
+    assert_eq!(server.stats().await["handshakes"], 1);
     within_timeout(servers.close_all_servers()).await;
 }

@@ -15,7 +15,7 @@ use rusqlite::params;
 use crate::sqlite::change::{RowChangeContext, apply_row_change};
 use crate::sqlite::column::{ENDED, LEASED, count_to_column, get_u64};
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::{CommandError, RowChangeError};
+use crate::sqlite::error::{RowChangeError, WriteCommandError};
 use crate::sqlite::head::{is_state_woken_by, runs_to_wake_for_events, wake_run};
 use crate::sqlite::journal::{
     EncodedEvent, JournalAppendPoint, are_events_already_written, encode_events, insert_events,
@@ -47,7 +47,7 @@ impl EncodedAppendRequest {
     /// drive the run) may not append.
     pub(crate) fn encode_append_request(
         append: AppendRequest,
-    ) -> Result<Result<Self, AppendRefusalReason>, CommandError> {
+    ) -> Result<Result<Self, AppendRefusalReason>, WriteCommandError> {
         let AppendRequest { run, author, batch } = append;
         if author == JournalAuthor::Outsider {
             let mut events = batch.events.iter();
@@ -77,7 +77,7 @@ impl EncodedAppendRequest {
 pub(crate) fn append_events(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppendRequest,
-) -> Result<CommandOutcome<AppendResult>, CommandError> {
+) -> Result<CommandOutcome<AppendResult>, WriteCommandError> {
     match check_and_append_events(tx, encoded_append) {
         Ok(Ok(seq)) => Ok(CommandOutcome::Changed(AppendResult::Committed { seq, now: tx.now })),
         Ok(Err(result)) => Ok(CommandOutcome::Rollback(result)),
@@ -242,7 +242,7 @@ fn repeated_append_outcome(
     encoded_append: &EncodedAppendRequest,
     after: Seq,
     epoch: Option<Epoch>,
-) -> Result<Option<AppendResult>, CommandError> {
+) -> Result<Option<AppendResult>, WriteCommandError> {
     let is_repeat =
         are_events_already_written(tx, (encoded_append.run, after), epoch, &encoded_append.events)?;
     Ok(is_repeat.then(|| AppendResult::Committed {

@@ -13,7 +13,9 @@ use rusqlite::backup::{Backup, StepResult};
 
 use crate::sqlite::check::{JournalChecker, StoreCheckReport, check_store, query_in_snapshot};
 use crate::sqlite::connect;
-use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
+use crate::sqlite::error::{
+    CommitError, WriteCommandError, store_error_from_io, store_error_from_sql,
+};
 use crate::sqlite::location::{
     StoreFileKind, parent_dir, private_file_options, read_store_file_kind, resolve_symlinks,
 };
@@ -145,7 +147,7 @@ fn copy_database_pages(
     source: &Connection,
     target: &mut Connection,
     progress: &mut dyn FnMut(f64),
-) -> Result<(), CommandError> {
+) -> Result<(), WriteCommandError> {
     let backup = Backup::new(source, target)?;
     loop {
         let step = backup.step(PAGES_PER_STEP)?;

@@ -16,7 +16,9 @@ use serde::Serialize;
 
 use crate::sqlite::column::{ENDED, get_u64};
 use crate::sqlite::connect;
-use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
+use crate::sqlite::error::{
+    CommitError, WriteCommandError, store_error_from_io, store_error_from_sql,
+};
 use crate::sqlite::location::{StoreFileKind, read_store_file_kind, resolve_symlinks};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{journal, repair, schema};
@@ -150,8 +152,8 @@ fn run_store_checks(
 /// Runs a query on one consistent snapshot of the file, even while other processes write.
 pub(crate) fn query_in_snapshot<T>(
     conn: &Connection,
-    query: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
-) -> Result<T, CommandError> {
+    query: impl FnOnce(&Tx<'_>) -> Result<T, WriteCommandError>,
+) -> Result<T, WriteCommandError> {
     conn.execute_batch("BEGIN")?;
     let now = Timestamp::from_micros(0);
     let result = query(&Tx { conn, now });
@@ -161,7 +163,10 @@ pub(crate) fn query_in_snapshot<T>(
     Ok(result)
 }
 
-fn check_database_pages(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(), CommandError> {
+fn check_database_pages(
+    tx: &Tx<'_>,
+    report: &mut StoreCheckReport,
+) -> Result<(), WriteCommandError> {
     let number = |sql| tx.query_one(sql, (), |row| get_u64(row, 0)).map(Option::unwrap_or_default);
     report.bytes = number("PRAGMA page_count")? * number("PRAGMA page_size")?;
     let sql = format!("PRAGMA integrity_check({LISTED_PROBLEMS_MAX})");
@@ -173,7 +178,10 @@ fn check_database_pages(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<()
     Ok(())
 }
 
-fn check_row_consistency(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(), CommandError> {
+fn check_row_consistency(
+    tx: &Tx<'_>,
+    report: &mut StoreCheckReport,
+) -> Result<(), WriteCommandError> {
     for (message, sql) in ORPHAN_QUERIES {
         for run in tx.query_all(sql, (), |row| row.get(0))? {
             report.add_problem("rows", Some(RunId::from_bytes(run)), *message);
@@ -204,7 +212,7 @@ fn check_row_consistency(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(
 
 /// Compares the content of each blob and definition with its hash, which SQLite's page check does
 /// not do.
-fn check_blob_hashes(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(), CommandError> {
+fn check_blob_hashes(tx: &Tx<'_>, report: &mut StoreCheckReport) -> Result<(), WriteCommandError> {
     for table in ["blob", "definition"] {
         let sql = format!("SELECT hash, content FROM {table}");
         let mut statement = tx.conn.prepare(&sql)?;
@@ -229,7 +237,7 @@ fn check_all_journals(
     tx: &Tx<'_>,
     journals: &mut dyn JournalChecker,
     report: &mut StoreCheckReport,
-) -> Result<(), CommandError> {
+) -> Result<(), WriteCommandError> {
     let heads = tx.query_all("SELECT run, state, last_seq FROM run_head", (), |row| {
         let run = RunId::from_bytes(row.get(0)?);
         Ok((run, row.get::<_, i64>(1)? == ENDED, Seq(get_u64(row, 2)?)))

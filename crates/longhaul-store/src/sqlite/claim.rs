@@ -15,7 +15,7 @@ use rusqlite::{Row, params};
 
 use crate::sqlite::column::{LEASED, count_to_column, get_u64, limit_to_column, liveness_code};
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::CommandError;
+use crate::sqlite::error::WriteCommandError;
 use crate::sqlite::journal::{JournalAppendPoint, encode_events, insert_events};
 use crate::sqlite::tx::Tx;
 
@@ -53,7 +53,7 @@ pub(crate) const SELECT_READY_IN_TREE: &str =
 pub(crate) fn claim_runs(
     tx: &Tx<'_>,
     request: &RunClaimRequest,
-) -> Result<CommandOutcome<Vec<Claim>>, CommandError> {
+) -> Result<CommandOutcome<Vec<Claim>>, WriteCommandError> {
     if !may_worker_claim(tx, request)? {
         return Ok(CommandOutcome::Silent(Vec::new()));
     }
@@ -73,7 +73,7 @@ fn claim_runs_by_id(
     tx: &Tx<'_>,
     request: &RunClaimRequest,
     runs: &[RunId],
-) -> Result<Vec<Claim>, CommandError> {
+) -> Result<Vec<Claim>, WriteCommandError> {
     let mut claimed = Vec::new();
     for run in runs {
         if claimed.len() == request.limit {
@@ -92,7 +92,7 @@ fn claim_runs_with_root(
     tx: &Tx<'_>,
     request: &RunClaimRequest,
     root: RunId,
-) -> Result<Vec<Claim>, CommandError> {
+) -> Result<Vec<Claim>, WriteCommandError> {
     let limit = limit_to_column(request.limit);
     let params = params![root.bytes(), request.format, request.host, limit];
     let ready = tx.query_all(SELECT_READY_IN_TREE, params, ready_run_from_row)?;
@@ -101,7 +101,10 @@ fn claim_runs_with_root(
 
 /// Claims ready runs from the inboxes (named queues of tasks) in equal shares, until the limit is
 /// reached or all inboxes are exhausted.
-fn claim_from_inboxes(tx: &Tx<'_>, request: &RunClaimRequest) -> Result<Vec<Claim>, CommandError> {
+fn claim_from_inboxes(
+    tx: &Tx<'_>,
+    request: &RunClaimRequest,
+) -> Result<Vec<Claim>, WriteCommandError> {
     let mut claimed = Vec::new();
     let mut inboxes: Vec<&InboxName> = request.inboxes.iter().collect();
     while !inboxes.is_empty() && claimed.len() < request.limit {
@@ -198,7 +201,7 @@ fn claim_run(
     tx: &Tx<'_>,
     request: &RunClaimRequest,
     ready_run: ReadyRun,
-) -> Result<Claim, CommandError> {
+) -> Result<Claim, WriteCommandError> {
     let QueuePosition { rank, sort_key, run } = ready_run.position;
     let epoch = Epoch(ready_run.epoch + 1);
     let claimed = Event::RunClaimed(RunClaimed { worker: request.worker, epoch });

@@ -5,7 +5,7 @@
 use longhaul_core::port::store::StoreError;
 use tokio::sync::oneshot;
 
-use crate::sqlite::error::{CommandError, CommitError};
+use crate::sqlite::error::{CommitError, WriteCommandError};
 use crate::sqlite::tx::Tx;
 
 /// Outcome of a command, with the response for the caller.
@@ -60,7 +60,7 @@ impl<T, F> PendingWriteCommand<T, F> {
 impl<T, F> WriteCommand for PendingWriteCommand<T, F>
 where
     T: Send,
-    F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send,
+    F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, WriteCommandError> + Send,
 {
     fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandOutcomeKind {
         let (kind, result) = match (self.run)(tx) {

@@ -9,7 +9,7 @@ use rusqlite::{ErrorCode, ffi};
 
 /// Why a single command of the writer thread failed.
 #[derive(Debug)]
-pub(crate) enum CommandError {
+pub(crate) enum WriteCommandError {
     /// SQLite returned an error.
     Sql(rusqlite::Error),
     /// An event can't be encoded or decoded by this build.
@@ -25,13 +25,13 @@ pub(crate) enum CommandError {
     InconsistentRows(String),
 }
 
-impl From<rusqlite::Error> for CommandError {
+impl From<rusqlite::Error> for WriteCommandError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl CommandError {
+impl WriteCommandError {
     /// Converts the error for the caller of this command. `location` is the location of the store.
     pub(crate) fn into_store_error(self, location: &str) -> StoreError {
         match self {
@@ -61,17 +61,17 @@ pub(crate) enum RowChangeError {
     /// returned to the caller.
     Refused(AppendRefusalReason),
     /// An error occurred while applying the change.
-    Failed(CommandError),
+    Failed(WriteCommandError),
 }
 
 impl From<rusqlite::Error> for RowChangeError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Failed(CommandError::Sql(error))
+        Self::Failed(WriteCommandError::Sql(error))
     }
 }
 
-impl From<CommandError> for RowChangeError {
-    fn from(error: CommandError) -> Self {
+impl From<WriteCommandError> for RowChangeError {
+    fn from(error: WriteCommandError) -> Self {
         Self::Failed(error)
     }
 }

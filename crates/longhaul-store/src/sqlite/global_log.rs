@@ -11,7 +11,7 @@ use longhaul_core::port::records::{ChangedRuns, GlobalJournalPage, GlobalSeq};
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{count_to_column, get_u64, limit_to_column};
-use crate::sqlite::error::CommandError;
+use crate::sqlite::error::WriteCommandError;
 use crate::sqlite::journal::{JournalRow, missing_event_body_error};
 use crate::sqlite::tx::Tx;
 
@@ -38,7 +38,7 @@ pub(crate) fn read_global_log(
     tx: &Tx<'_>,
     after: GlobalSeq,
     count: usize,
-) -> Result<GlobalJournalPage, CommandError> {
+) -> Result<GlobalJournalPage, WriteCommandError> {
     let rows = tx.query_all(
         SELECT_ALL_AFTER,
         params![count_to_column(after.0), limit_to_column(count)],
@@ -48,7 +48,7 @@ pub(crate) fn read_global_log(
         let row = row.ok_or_else(|| missing_event_body_error(run))?;
         Ok((global_seq, row.into_journal_entry(run)?))
     });
-    Ok(GlobalJournalPage { entries: entries.collect::<Result<_, CommandError>>()? })
+    Ok(GlobalJournalPage { entries: entries.collect::<Result<_, WriteCommandError>>()? })
 }
 
 /// Returns the runs to whose journals events were appended after a global sequence number.

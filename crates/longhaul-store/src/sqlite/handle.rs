@@ -7,7 +7,7 @@ use longhaul_core::time::Clock;
 
 use crate::sqlite::change_watch::ChangeNotifier;
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::{CommandError, CommitError};
+use crate::sqlite::error::{CommitError, WriteCommandError};
 use crate::sqlite::lock::ReacquirableDriverLock;
 use crate::sqlite::reader::ReaderPool;
 use crate::sqlite::repair::ConsistencyCheckCursor;
@@ -138,7 +138,7 @@ impl SqliteStore {
     pub(crate) async fn run_command<T, F>(&self, command: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send + 'static,
+        F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, WriteCommandError> + Send + 'static,
     {
         self.writer.run_command(command).await
     }
@@ -147,7 +147,7 @@ impl SqliteStore {
     pub(crate) async fn run_query<T, E, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        E: Into<CommandError>,
+        E: Into<WriteCommandError>,
         F: Fn(&Tx<'_>) -> Result<T, E> + Send + 'static,
     {
         let query = move |tx: &Tx<'_>| query(tx).map_err(Into::into);

@@ -18,7 +18,7 @@ use crate::sqlite::column::{
     to_json,
 };
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::CommandError;
+use crate::sqlite::error::WriteCommandError;
 use crate::sqlite::queue::release_runs_of_dead_workers;
 use crate::sqlite::tx::Tx;
 
@@ -31,7 +31,7 @@ const TTL_MAX: Millis = Millis(1 << 40);
 pub(crate) fn record_heartbeat(
     tx: &Tx<'_>,
     heartbeat: &Heartbeat,
-) -> Result<CommandOutcome<HeartbeatAck>, CommandError> {
+) -> Result<CommandOutcome<HeartbeatAck>, WriteCommandError> {
     let ttl = heartbeat.ttl.min(TTL_MAX);
     let before = WorkerState::load_worker_state(tx, heartbeat.worker)?;
     let answer = |liveness, reaped| HeartbeatAck { liveness, reaped, now: tx.now };

@@ -13,7 +13,7 @@ use rusqlite::{Row, params};
 
 use crate::sqlite::blob;
 use crate::sqlite::column::{count_to_column, get_time, get_u64, limit_to_column};
-use crate::sqlite::error::CommandError;
+use crate::sqlite::error::WriteCommandError;
 use crate::sqlite::tx::Tx;
 
 /// Maximum size in bytes of an event body in a journal row. A longer body is stored as a blob.
@@ -46,9 +46,9 @@ impl EncodedEvent {
 pub(crate) fn encode_events(
     run: RunId,
     events: &[Event],
-) -> Result<Vec<EncodedEvent>, CommandError> {
+) -> Result<Vec<EncodedEvent>, WriteCommandError> {
     let encode = |event| {
-        EncodedEvent::new(event).map_err(|source| CommandError::InvalidEvent {
+        EncodedEvent::new(event).map_err(|source| WriteCommandError::InvalidEvent {
             run,
             seq: Seq::START,
             source,
@@ -108,7 +108,7 @@ pub(crate) fn copy_journal(
     tx: &Tx<'_>,
     copied: JournalPrefixCopy,
     new_run: RunId,
-) -> Result<(), CommandError> {
+) -> Result<(), WriteCommandError> {
     let JournalPrefixCopy { from, through } = copied;
     let count = tx.run(
         "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
@@ -117,7 +117,7 @@ pub(crate) fn copy_journal(
         params![new_run.bytes(), from.bytes(), count_to_column(through.0)],
     )?;
     if count as u64 != through.0.saturating_sub(1) {
-        return Err(CommandError::InconsistentRows(format!(
+        return Err(WriteCommandError::InconsistentRows(format!(
             "the journal of {from} is incomplete and can't be copied"
         )));
     }
@@ -135,7 +135,7 @@ pub(crate) fn are_events_already_written(
     (run, after): (RunId, Seq),
     epoch: Option<Epoch>,
     events: &[EncodedEvent],
-) -> Result<bool, CommandError> {
+) -> Result<bool, WriteCommandError> {
     if events.is_empty() {
         return Ok(false);
     }
@@ -153,7 +153,7 @@ pub(crate) fn are_events_already_written(
 pub(crate) fn read_journal_page(
     tx: &Tx<'_>,
     request: JournalReadRequest,
-) -> Result<JournalPage, CommandError> {
+) -> Result<JournalPage, WriteCommandError> {
     let last = tx.query_one(
         "SELECT last_seq FROM run_head WHERE run = ?1",
         params![request.run.bytes()],
@@ -201,10 +201,10 @@ impl JournalRow {
     }
 
     /// Decodes the row into a journal entry of the given run.
-    pub(crate) fn into_journal_entry(self, run: RunId) -> Result<JournalEntry, CommandError> {
+    pub(crate) fn into_journal_entry(self, run: RunId) -> Result<JournalEntry, WriteCommandError> {
         let seq = self.seq;
         let event = Event::decode(&self.kind, self.version, &self.body)
-            .map_err(|source| CommandError::InvalidEvent { run, seq, source })?;
+            .map_err(|source| WriteCommandError::InvalidEvent { run, seq, source })?;
         Ok(JournalEntry { run, seq, at: self.at, epoch: self.epoch, event })
     }
 }
@@ -214,7 +214,7 @@ fn read_journal_rows(
     run: RunId,
     after: Seq,
     count: usize,
-) -> Result<Vec<JournalRow>, CommandError> {
+) -> Result<Vec<JournalRow>, WriteCommandError> {
     let rows = tx.query_all(
         "SELECT j.seq, j.epoch, j.at, j.kind, j.v, j.body, CAST(b.content AS TEXT)
            FROM journal j LEFT JOIN blob b ON b.hash = j.blob
@@ -227,6 +227,6 @@ fn read_journal_rows(
 }
 
 /// Returns the error for an event of this run without a body.
-pub(crate) fn missing_event_body_error(run: RunId) -> CommandError {
-    CommandError::InconsistentRows(format!("the body of an event of {run} is missing"))
+pub(crate) fn missing_event_body_error(run: RunId) -> WriteCommandError {
+    WriteCommandError::InconsistentRows(format!("the body of an event of {run} is missing"))
 }

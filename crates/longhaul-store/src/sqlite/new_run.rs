@@ -13,7 +13,7 @@ use rusqlite::params;
 
 use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column, limit_to_column};
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::{CommandError, RowChangeError};
+use crate::sqlite::error::{RowChangeError, WriteCommandError};
 use crate::sqlite::journal::{JournalAppendPoint, copy_journal, encode_events, insert_events};
 use crate::sqlite::lane::{
     LaneDepthLimit, PositionInLane, check_lane_entry_policy, enter_lane,
@@ -38,7 +38,7 @@ pub(crate) enum RunOrigin {
 pub(crate) fn create_runs(
     tx: &Tx<'_>,
     request: &CreateRunsRequest,
-) -> Result<CommandOutcome<CreateRunsOutcome>, CommandError> {
+) -> Result<CommandOutcome<CreateRunsOutcome>, WriteCommandError> {
     // The idempotency key is checked first: a repeated request gets the original result, even if
     // its lane is full by now.
     if let Some(key) = &request.idempotency
@@ -67,7 +67,7 @@ pub(crate) fn create_runs(
                 return Ok(CommandOutcome::Rollback(CreateRunsOutcome::OverCap(refusal)));
             }
             Err(RowChangeError::Refused(refusal)) => {
-                return Err(CommandError::InconsistentRows(format!(
+                return Err(WriteCommandError::InconsistentRows(format!(
                     "opening a run was refused: {refusal:?}"
                 )));
             }
@@ -211,7 +211,7 @@ fn increment_open_descendants(
 
 /// Inserts the first events of a run, and after its first event those that are copied from another
 /// run.
-fn insert_first_events(tx: &Tx<'_>, new_run: &NewRun) -> Result<(), CommandError> {
+fn insert_first_events(tx: &Tx<'_>, new_run: &NewRun) -> Result<(), WriteCommandError> {
     let events = encode_events(new_run.id, &new_run.events)?;
     let tail = JournalAppendPoint { run: new_run.id, epoch: Epoch(0), after: Seq::START };
     let Some(copied) = new_run.copied_journal else {

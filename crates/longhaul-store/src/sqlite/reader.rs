@@ -14,7 +14,9 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::sqlite::connect;
-use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
+use crate::sqlite::error::{
+    CommitError, WriteCommandError, store_error_from_io, store_error_from_sql,
+};
 use crate::sqlite::tx::Tx;
 
 /// Maximum number of queries that wait for a reader thread.
@@ -48,8 +50,8 @@ impl ReadConnection {
     /// Runs a query on one consistent snapshot of the database.
     fn query_in_snapshot<T>(
         &self,
-        job: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
-    ) -> Result<T, CommandError> {
+        job: impl FnOnce(&Tx<'_>) -> Result<T, WriteCommandError>,
+    ) -> Result<T, WriteCommandError> {
         let (conn, now) = (&self.conn, self.clock.now());
         let until = self.clock.monotonic_time().plus(READ_TIMEOUT);
         self.deadline.store(until.0, Ordering::Relaxed);
@@ -104,7 +106,7 @@ impl ReaderPool {
     pub(crate) async fn run_query<T, F>(&self, job: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Tx<'_>) -> Result<T, CommandError> + Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T, WriteCommandError> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
         let job: ReadJob = Box::new(move |read_conn| {

@@ -12,7 +12,7 @@ use rusqlite::{Result, params};
 
 use crate::sqlite::column::{ENDED, PARKED, READY, gate_status_code};
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::{CommandError, RowChangeError};
+use crate::sqlite::error::{RowChangeError, WriteCommandError};
 use crate::sqlite::head::wake_run;
 use crate::sqlite::lane::{give_lane_to_next_run, list_stuck_lanes};
 use crate::sqlite::queue::add_run_to_ready_queue;
@@ -185,12 +185,12 @@ pub(crate) fn check_consistency_of_next_page(
 pub(crate) fn repair_inconsistent_rows(
     tx: &Tx<'_>,
     page: &ConsistencyCheckPage,
-) -> Result<CommandOutcome<RepairedRowCounts>, CommandError> {
+) -> Result<CommandOutcome<RepairedRowCounts>, WriteCommandError> {
     let inconsistencies = find_inconsistencies(tx, page)?;
     match apply_row_repairs(tx, &inconsistencies) {
         Ok(()) => Ok(CommandOutcome::Changed(inconsistencies.to_repair_counts())),
         Err(RowChangeError::Failed(error)) => Err(error),
-        Err(RowChangeError::Refused(refusal)) => Err(CommandError::InconsistentRows(format!(
+        Err(RowChangeError::Refused(refusal)) => Err(WriteCommandError::InconsistentRows(format!(
             "inconsistent rows can't be repaired: {refusal:?}"
         ))),
     }

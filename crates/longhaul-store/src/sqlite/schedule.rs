@@ -16,7 +16,7 @@ use crate::sqlite::column::{
     get_json, get_optional_time, get_parsed, get_time, limit_to_column, to_json,
 };
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::CommandError;
+use crate::sqlite::error::WriteCommandError;
 use crate::sqlite::new_run::create_runs;
 use crate::sqlite::tx::Tx;
 
@@ -74,7 +74,7 @@ pub(crate) fn next_schedule_due(tx: &Tx<'_>) -> Result<Option<Timestamp>> {
 pub(crate) fn fire_schedule(
     tx: &Tx<'_>,
     firing: &ScheduleFiring,
-) -> Result<CommandOutcome<ScheduleFiringOutcome>, CommandError> {
+) -> Result<CommandOutcome<ScheduleFiringOutcome>, WriteCommandError> {
     let due = |due: Option<Timestamp>| due.map(Timestamp::as_micros);
     let updated_count = tx.run(
         "UPDATE schedule SET due_at = ?3 WHERE name = ?1 AND due_at IS ?2",
@@ -99,7 +99,7 @@ fn create_scheduled_run(
     tx: &Tx<'_>,
     name: &ScheduleName,
     request: &CreateRunsRequest,
-) -> Result<CommandOutcome<ScheduleFiringOutcome>, CommandError> {
+) -> Result<CommandOutcome<ScheduleFiringOutcome>, WriteCommandError> {
     let (CommandOutcome::Changed(created)
     | CommandOutcome::Silent(created)
     | CommandOutcome::Rollback(created)) = create_runs(tx, request)?;
@@ -124,7 +124,7 @@ fn create_scheduled_run(
     };
     let Some(run) = run else {
         let reason = format!("the firing of the schedule `{name}` created no run");
-        return Err(CommandError::InconsistentRows(reason));
+        return Err(WriteCommandError::InconsistentRows(reason));
     };
     tx.run(
         "UPDATE schedule SET last_run = ?2, last_fired_at = ?3, last_error = NULL WHERE name = ?1",

@@ -20,7 +20,9 @@ use crate::options::{CommitFault, FatalHook, FaultInjector};
 use crate::sqlite::command::{
     CommandOutcome, CommandOutcomeKind, PendingWriteCommand, WriteCommand,
 };
-use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
+use crate::sqlite::error::{
+    CommitError, WriteCommandError, store_error_from_io, store_error_from_sql,
+};
 use crate::sqlite::location::OpenedDatabaseFile;
 use crate::sqlite::lock::ReacquirableDriverLock;
 use crate::sqlite::tx::Tx;
@@ -342,7 +344,7 @@ impl WriterHandle {
     pub(crate) async fn run_command<T, F>(&self, command: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send + 'static,
+        F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, WriteCommandError> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
         let task = Box::new(PendingWriteCommand::new(command, caller));

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
-use crate::agents::problem::{Problem, ProblemKind};
+use crate::agents::problem::{AgentFileProblem, ProblemKind};
 use crate::agents::template::{self, AllowedTemplateVariables};
 use crate::duration::{self, DURATION_EXAMPLES};
 use crate::spanned::{Node, NodeValue, Position, TableEntry, escape_control_characters};
@@ -37,8 +37,8 @@ impl Diagnostic {
     }
 
     /// Converts the diagnostic to a problem of the file at `file_path`.
-    pub(crate) fn into_problem(self, file_path: &Path) -> Problem {
-        Problem {
+    pub(crate) fn into_problem(self, file_path: &Path) -> AgentFileProblem {
+        AgentFileProblem {
             path: file_path.to_path_buf(),
             line: self.position.line,
             column: self.position.column,

@@ -2,7 +2,7 @@
 //! line.
 
 use crate::agents::loaded_agents::{LoadedAgent, LoadedAgents};
-use crate::agents::problem::Problem;
+use crate::agents::problem::AgentFileProblem;
 use crate::agents::project_rules;
 
 /// Differences between the agents before and after a reload.
@@ -11,7 +11,7 @@ pub struct AgentChanges {
     /// Messages about new, changed and removed agents.
     pub messages: Vec<String>,
     /// Problems that the agents did not have before the reload.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<AgentFileProblem>,
 }
 
 impl AgentChanges {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::id::AgentName;
 
 use crate::agents::loaded_agents::AgentSource;
-use crate::agents::problem::{Problem, ProblemKind};
+use crate::agents::problem::{AgentFileProblem, ProblemKind};
 use crate::agents::split::{BODY_BYTES_MAX, FRONT_MATTER_BYTES_MAX};
 use crate::project_file::{self, ProjectFileError};
 use crate::spanned::escape_to_one_line;
@@ -30,7 +30,7 @@ pub(crate) struct AgentFileListing {
     /// Agent files with their paths on disk, sorted by folder and name.
     pub(crate) files: Vec<(PathBuf, AgentFile)>,
     /// Folders that could not be listed.
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<AgentFileProblem>,
     /// Skipped folders, each with the reason why it was skipped.
     pub(crate) notes: Vec<(PathBuf, String)>,
 }
@@ -57,7 +57,7 @@ impl AgentFileListing {
         source: AgentSource,
         depth: usize,
     ) {
-        let problem = |error: &std::io::Error| Problem {
+        let problem = |error: &std::io::Error| AgentFileProblem {
             path: display_path.to_path_buf(),
             line: 1,
             column: 1,

@@ -20,7 +20,7 @@ use crate::agents::load_context::AgentLoadContext;
 use crate::agents::loaded_agents::{
     AgentSource, BrokenAgent, LoadedAgent, LoadedAgents, ShadowedAgent,
 };
-use crate::agents::problem::Problem;
+use crate::agents::problem::AgentFileProblem;
 use crate::agents::project_rules;
 use crate::spanned::Position;
 
@@ -76,7 +76,7 @@ pub fn find_agent_text_problems(
     ctx: &AgentLoadContext<'_>,
     name: &str,
     text: &str,
-) -> Vec<Problem> {
+) -> Vec<AgentFileProblem> {
     let file = AgentFile {
         stem: name.to_owned(),
         path: ctx.display_root.join(AGENTS_FOLDER).join(format!("{name}.md")),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::suggest;
 use longhaul_engine::agent::{Agent, AgentRegistry};
 
-use crate::agents::problem::Problem;
+use crate::agents::problem::AgentFileProblem;
 use crate::chains::LoadedChains;
 
 /// Where an agent comes from. The variants are in order of precedence, highest first.
@@ -76,10 +76,10 @@ pub struct LoadedAgents {
     /// Agents whose files are invalid.
     pub broken: Vec<BrokenAgent>,
     /// Problems that make agent files invalid.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<AgentFileProblem>,
     /// References in agent files to things that do not exist, such as MCP servers. The agents can
     /// be used, but their runs wait until the things exist.
-    pub missing_references: Vec<Problem>,
+    pub missing_references: Vec<AgentFileProblem>,
     /// Agents that are not used because an agent of higher precedence has the same name.
     pub hidden: Vec<ShadowedAgent>,
     /// Remarks about files that are not agents, with the path of each file.
@@ -107,7 +107,7 @@ pub enum AgentError {
         /// Name of the agent that can't be used.
         name: String,
         /// Problems of the agent's file.
-        problems: Vec<Problem>,
+        problems: Vec<AgentFileProblem>,
     },
 }
 
@@ -132,7 +132,10 @@ impl LoadedAgents {
     }
 
     /// Returns the problems because of which the agent in the file `path` can't be used.
-    pub fn problems_of_file<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Problem> {
+    pub fn problems_of_file<'a>(
+        &'a self,
+        path: &'a Path,
+    ) -> impl Iterator<Item = &'a AgentFileProblem> {
         self.problems.iter().filter(move |problem| {
             problem.path == path || self.unreadable_rules.as_ref() == Some(&problem.path)
         })
@@ -142,7 +145,7 @@ impl LoadedAgents {
     pub fn missing_reference_problems_of_agent<'a>(
         &'a self,
         name: &'a str,
-    ) -> impl Iterator<Item = &'a Problem> {
+    ) -> impl Iterator<Item = &'a AgentFileProblem> {
         let usable = self.agents.iter();
         let usable = usable.map(|one| (one.agent.name.as_str(), &one.path));
         let broken = self.broken.iter().map(|one| (one.name.as_str(), &one.path));

@@ -7,7 +7,7 @@ use crate::spanned::escape_to_one_line;
 
 /// A problem that prevents an agent from being used, or its runs from continuing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct AgentFileProblem {
     /// Path of the file that has the problem.
     pub path: PathBuf,
     /// Line of the problem, starting at 1.
@@ -43,7 +43,7 @@ impl ProblemKind {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for AgentFileProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // File names are untrusted text.
         let path = escape_to_one_line(&self.path.display().to_string());

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::agents::load_context::AgentLoadContext;
-use crate::agents::problem::{Problem, ProblemKind};
+use crate::agents::problem::{AgentFileProblem, ProblemKind};
 use crate::project_file::{self, ProjectFileError};
 
 /// Name of the file with the project rules.
@@ -15,8 +15,8 @@ pub(crate) const RULES_FILE: &str = "AGENTS.md";
 const RULES_BYTES_MAX: usize = 256 << 10;
 
 /// Loads the project rules. If there is no file, the rules are empty.
-pub(crate) fn load_agents_md_rules(ctx: &AgentLoadContext<'_>) -> Result<String, Problem> {
-    let problem = |message: String| Problem {
+pub(crate) fn load_agents_md_rules(ctx: &AgentLoadContext<'_>) -> Result<String, AgentFileProblem> {
+    let problem = |message: String| AgentFileProblem {
         path: ctx.display_root.join(RULES_FILE),
         line: 1,
         column: 1,

@@ -79,7 +79,7 @@ impl ContextProviders for FakeContextProvider {
         &self,
         source: &PerceptionSource,
     ) -> Result<Arc<dyn ContextProvider>, String> {
-        assert_eq!(*source, PerceptionSource::Named("witness".into()));
+        assert_eq!(*source, PerceptionSource::Named("test_provider".into()));
         Ok(Arc::new(self.clone()))
     }
 }

@@ -121,7 +121,7 @@ async fn error_bodies_of_proxies_are_classified() {
         assert!(!failure.message.contains(KEY), "{}", failure.message);
         all.push_str(&format!("{}: {}\n", failure.class.as_str(), failure.message));
     }
-    insta::assert_snapshot!("strange", all);
+    insta::assert_snapshot!("malformed_errors", all);
 }
 
 #[tokio::test]

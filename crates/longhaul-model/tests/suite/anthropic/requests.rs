@@ -116,7 +116,7 @@ async fn replies_of_another_provider_are_converted() {
         user("Well?"),
         foreign_reply(vec![call("c", "clock", "{}")]),
     ];
-    insta::assert_snapshot!("foreign", pretty(&sent_body(&messages).await));
+    insta::assert_snapshot!("other_provider", pretty(&sent_body(&messages).await));
 }
 
 #[derive(Debug)]
@@ -149,7 +149,7 @@ async fn images_are_sent_or_described() {
     ];
     let model = model_with_images(&server, Arc::new(SingleImage(known_blob)));
     answer(&server, &model, &messages).await.0.unwrap();
-    insta::assert_snapshot!("pictures", pretty(&server.requests().remove(0).body));
+    insta::assert_snapshot!("images", pretty(&server.requests().remove(0).body));
 }
 
 #[tokio::test]

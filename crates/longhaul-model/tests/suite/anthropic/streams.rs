@@ -148,7 +148,7 @@ async fn nonstandard_streams_are_decoded() {
         let lines = lines(&response);
         all.push_str(&format!("## {name}\n{lines}\nstreamed {streamed_text:?}\n\n"));
     }
-    insta::assert_snapshot!("odd", all);
+    insta::assert_snapshot!("nonstandard_streams", all);
 }
 
 #[tokio::test]
@@ -237,5 +237,5 @@ async fn a_response_without_streaming_is_decoded() {
         let (response, streamed_text) = answer(&server, &model, &hello_messages()).await;
         all.push_str(&format!("{}\nstreamed {streamed_text:?}\n\n", lines(&response)));
     }
-    insta::assert_snapshot!("whole", all);
+    insta::assert_snapshot!("complete_streams", all);
 }

@@ -68,7 +68,7 @@ async fn nonstandard_streams_are_decoded() {
         let lines = lines(&response);
         all.push_str(&format!("## {name}\n{lines}\nstreamed {streamed_text:?}\n\n"));
     }
-    insta::assert_snapshot!("odd", all);
+    insta::assert_snapshot!("nonstandard_streams", all);
 }
 
 #[tokio::test]

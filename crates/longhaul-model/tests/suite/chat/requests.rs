@@ -130,7 +130,7 @@ fn foreign_conversation() -> Vec<Arc<Message>> {
 #[tokio::test]
 async fn replies_of_another_provider_are_converted() {
     let body = sent_body(&foreign_conversation(), ServerQuirks::default()).await;
-    insta::assert_snapshot!("foreign", pretty(&body));
+    insta::assert_snapshot!("other_provider", pretty(&body));
     let body: Value = serde_json::from_str(&body).unwrap();
     let messages = body["messages"].as_array().unwrap();
     let collect_ids = |ids_of_message: &dyn Fn(&Value) -> Vec<String>| -> Vec<String> {
@@ -206,7 +206,7 @@ pub(super) async fn sent_images(quirks: ServerQuirks) -> String {
 
 #[tokio::test]
 async fn images_are_sent_or_described() {
-    insta::assert_snapshot!("pictures", sent_images(ServerQuirks::default()).await);
+    insta::assert_snapshot!("images", sent_images(ServerQuirks::default()).await);
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn a_reply_is_sent_back_unchanged() {
     let arguments =
         r#""arguments":"{\"zeta\": 1, \"alpha\": [1.0, 2.50], \"path\": \"a/b\\u00e9\"}""#;
     assert!(body.contains(arguments), "{body}");
-    insta::assert_snapshot!("back", pretty(body));
+    insta::assert_snapshot!("sent_back", pretty(body));
 }
 
 #[tokio::test]

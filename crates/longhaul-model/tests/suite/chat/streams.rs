@@ -184,5 +184,5 @@ async fn a_response_without_streaming_is_decoded() {
         let (response, streamed) = answer(&server, &model, &hello_messages()).await;
         all.push_str(&format!("{}\nstreamed {streamed:?}\n\n", lines(&response)));
     }
-    insta::assert_snapshot!("whole", all);
+    insta::assert_snapshot!("complete_streams", all);
 }

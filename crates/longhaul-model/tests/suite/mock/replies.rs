@@ -14,7 +14,7 @@ fn a_reply_with_text_and_two_calls_has_the_providers_format() {
     for api in APIS {
         let answer = respond(&mock(), api, &first_request(api, "play"));
         let pretty = format!("{:#}", json_of(&answer));
-        insta::assert_snapshot!(format!("whole_{api:?}"), pretty);
+        insta::assert_snapshot!(format!("complete_replies_{api:?}"), pretty);
         assert_eq!(header(&answer, "content-type"), Some("application/json"));
     }
 }

@@ -84,7 +84,7 @@ async fn replies_of_another_provider_are_converted() {
     ];
     let input = sent_input(&messages).await;
     assert!(!input.contains("seal") && !input.contains("Hm."), "{input}");
-    insta::assert_snapshot!("foreign", input);
+    insta::assert_snapshot!("other_provider", input);
 }
 
 #[tokio::test]

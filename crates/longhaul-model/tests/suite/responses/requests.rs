@@ -244,7 +244,7 @@ async fn images_are_sent_or_described() {
     let model = model_with(&server, settings).unwrap();
     answer(&server, &model, &messages).await.0.unwrap();
     let body: serde_json::Value = serde_json::from_str(&server.requests()[0].body).unwrap();
-    insta::assert_snapshot!("pictures", format!("{:#}", body["input"]));
+    insta::assert_snapshot!("images", format!("{:#}", body["input"]));
 }
 
 #[tokio::test]
@@ -298,7 +298,7 @@ async fn a_reasoning_item_is_never_sent_alone() {
         let messages = [user("Go."), assistant(API, blocks), user("On.")];
         all.push_str(&format!("## {name}\n{}\n\n", sent_input(&messages).await));
     }
-    insta::assert_snapshot!("thoughts", all);
+    insta::assert_snapshot!("reasoning", all);
 }
 
 fn thinking(item: &str) -> Block {

@@ -240,7 +240,7 @@ async fn nonstandard_streams_are_decoded() {
         all.push_str(&format!("## {name}\n{lines}\nstreamed {streamed_text:?}\n\n"));
         replies.extend(response.map(|response| response.reply));
     }
-    insta::assert_snapshot!("odd", all);
+    insta::assert_snapshot!("nonstandard_streams", all);
     // The decoded replies can be sent back.
     let mut sent = String::new();
     for reply in replies {
@@ -255,7 +255,7 @@ async fn nonstandard_streams_are_decoded() {
         let items = items.strip_suffix("]}").unwrap();
         sent.push_str(&format!("{items}\n"));
     }
-    insta::assert_snapshot!("odd_sent_back", sent);
+    insta::assert_snapshot!("nonstandard_items_sent_back", sent);
 }
 
 #[tokio::test]
@@ -364,5 +364,5 @@ async fn a_response_without_streaming_is_decoded() {
         let (response, streamed) = answer(&server, &model, &hello_messages()).await;
         all.push_str(&format!("{}\nstreamed {streamed:?}\n\n", lines(&response)));
     }
-    insta::assert_snapshot!("whole", all);
+    insta::assert_snapshot!("complete_streams", all);
 }
