@@ -136,7 +136,7 @@ fn print_batch(
     output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
     let rows = batch.runs.iter().zip(newest).map(|(batch_run, run)| {
         // Without a worker a run does nothing, whatever its journal says.
-        let now = match has_process_driving_runs || !needs_driver(run.status) {
+        let activity = match has_process_driving_runs || !needs_driver(run.status) {
             true => run.now.clone(),
             false => format!("no worker; last known: {}", run.now),
         };
@@ -144,7 +144,7 @@ fn print_batch(
             TableCell::new(batch_run.id.to_string()),
             TableCell::new(agent_and_step_text(&run.agent, run.chain.as_ref())),
             TableCell::new(run.status.as_str()),
-            TableCell::new(now),
+            TableCell::new(activity),
         ]
     });
     table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows)

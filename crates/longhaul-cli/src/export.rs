@@ -42,9 +42,9 @@ impl ExportRunCommand {
         let runtime = store_access::open_existing_store_as_observer()?
             .ok_or_else(store_access::no_runs_error)?;
         // The secrets to redact may be in the project's `.env`.
-        let secrets = environment::load_config_quietly(&environment::add_dotenv_variables(
-            environment::current_process_env()?,
-        )?)?;
+        let config_with_dotenv = environment::load_config_quietly(
+            &environment::add_dotenv_variables(environment::current_process_env()?)?,
+        )?;
         let client = RunClient::for_local_store(&runtime.longhaul);
         runtime::build_single_thread_tokio()?.block_on(async {
             let run = resolve::resolve_run_id(&client, &self.run).await?;
@@ -57,7 +57,7 @@ impl ExportRunCommand {
             }
             let path = self.cassette_path(&runtime.config, run)?;
             let folder = cassette_folder(&runtime.config);
-            let recorder = CassetteRecorder::new(build_redactor(&secrets));
+            let recorder = CassetteRecorder::new(build_redactor(&config_with_dotenv));
             let folder_message = || format!("cassettes can't be written to {}", folder.display());
             recorder.create_temp_file(&folder).with_context(folder_message)?;
             let now = runtime.longhaul.current_store_time().await?;

@@ -65,7 +65,7 @@ impl AppendRefusals {
     /// Records that the tool call for which the run wanted to wait no longer holds the effect key
     /// (at most one call with the same key takes effect). Forgets the recorded claims of other
     /// calls, which are outdated.
-    pub(crate) fn record_effect_keys_changed(&mut self) {
+    pub(crate) fn record_effect_key_no_longer_held(&mut self) {
         self.keys_claimed_by_other_calls.clear();
         self.keys_changed = true;
     }

@@ -136,9 +136,9 @@ impl OutputSchema {
     /// Returns the input schema of the tool `finish`, with this schema for the property `output`.
     /// Definitions are moved to the top level, where references look for them.
     pub(crate) fn finish_tool_input_schema(&self) -> Value {
-        let mut output = self.schema.to_value();
+        let mut output_schema = self.schema.to_value();
         let mut top = Map::new();
-        if let Value::Object(fields) = &mut output {
+        if let Value::Object(fields) = &mut output_schema {
             for name in DEFINITIONS {
                 if let Some(definitions) = fields.remove(name) {
                     top.insert(name.to_owned(), definitions);
@@ -150,10 +150,10 @@ impl OutputSchema {
             }
             fields.remove("$id");
         }
-        rewrite_refs_for_output_property(&mut output);
+        rewrite_refs_for_output_property(&mut output_schema);
         top.values_mut().for_each(rewrite_refs_for_output_property);
         top.insert("type".into(), "object".into());
-        top.insert("properties".into(), json!({ "output": output }));
+        top.insert("properties".into(), json!({ "output": output_schema }));
         top.insert("required".into(), json!(["output"]));
         top.insert("additionalProperties".into(), false.into());
         Value::Object(top)

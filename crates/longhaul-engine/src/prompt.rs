@@ -209,10 +209,10 @@ mod tests {
 
     #[test]
     fn prompt_times_are_rounded_to_the_minute() {
-        let at = |text: &str| format_time(text.parse().unwrap());
-        assert_eq!(at("1970-01-01T00:00:59Z"), "1970-01-01 00:00 UTC, a Thursday");
-        assert_eq!(at("2026-11-15T15:23:58Z"), "2026-11-15 15:23 UTC, a Sunday");
-        assert_eq!(at("1969-12-31T23:00:00Z"), "1969-12-31 23:00 UTC, a Wednesday");
+        let parse_and_format = |text: &str| format_time(text.parse().unwrap());
+        assert_eq!(parse_and_format("1970-01-01T00:00:59Z"), "1970-01-01 00:00 UTC, a Thursday");
+        assert_eq!(parse_and_format("2026-11-15T15:23:58Z"), "2026-11-15 15:23 UTC, a Sunday");
+        assert_eq!(parse_and_format("1969-12-31T23:00:00Z"), "1969-12-31 23:00 UTC, a Wednesday");
     }
 
     #[test]

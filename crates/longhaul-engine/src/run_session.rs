@@ -207,7 +207,7 @@ impl RunSession {
                     let claim = self.load_effect_key_claim_with_retries(&input, &claims, taken);
                     refusals.add_effect_key_refusal(claim.await?);
                 }
-                AppendAttemptOutcome::KeyNotHeld => refusals.record_effect_keys_changed(),
+                AppendAttemptOutcome::KeyNotHeld => refusals.record_effect_key_no_longer_held(),
                 AppendAttemptOutcome::Fenced => {
                     self.submit_late_tool_results(input).await?;
                     return Ok(CommitOutcome::Lost);

@@ -96,8 +96,9 @@ struct McpServersInner {
 struct ConfiguredServer {
     spec: Arc<ServerSpec>,
     shared: Arc<ReconnectingServer>,
-    /// Handshake mode that the server is known to need, shared by all connections to this server.
-    known_mode: HandshakeModeCache,
+    /// Cache of the handshake mode that the server is known to need, shared by all connections to
+    /// this server.
+    mode_cache: HandshakeModeCache,
     run_servers: Mutex<BTreeMap<RunClaimId, Arc<ReconnectingServer>>>,
 }
 
@@ -124,8 +125,8 @@ impl ConfiguredServer {
             return Arc::clone(&self.shared);
         }
         let new = || {
-            let known_mode = self.known_mode.clone();
-            Arc::new(ReconnectingServer::new(Arc::clone(&self.spec), known_mode, Arc::clone(clock)))
+            let mode_cache = self.mode_cache.clone();
+            Arc::new(ReconnectingServer::new(Arc::clone(&self.spec), mode_cache, Arc::clone(clock)))
         };
         self.lock_and_access_run_servers(|runs| Arc::clone(runs.entry(claim).or_insert_with(new)))
     }
@@ -137,13 +138,13 @@ impl McpServers {
     pub fn new(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
         let servers = specs.into_iter().map(|spec| {
             let spec = Arc::new(spec);
-            let known_mode = HandshakeModeCache::default();
+            let mode_cache = HandshakeModeCache::default();
             let slot =
-                ReconnectingServer::new(Arc::clone(&spec), known_mode.clone(), Arc::clone(&clock));
+                ReconnectingServer::new(Arc::clone(&spec), mode_cache.clone(), Arc::clone(&clock));
             let server = ConfiguredServer {
                 shared: Arc::new(slot),
                 spec: Arc::clone(&spec),
-                known_mode,
+                mode_cache,
                 run_servers: Mutex::default(),
             };
             (spec.name.clone(), server)
@@ -218,7 +219,7 @@ impl McpServers {
             Some(connection) => (connection, false),
             None => (
                 Arc::new(
-                    connect_with_handshake_retry(&configured.spec, &configured.known_mode).await?,
+                    connect_with_handshake_retry(&configured.spec, &configured.mode_cache).await?,
                 ),
                 true,
             ),
@@ -244,11 +245,11 @@ impl McpServers {
     /// Returns whether a server rejects clients that are not logged in. Stores the server's
     /// `WWW-Authenticate` challenge for the next login.
     pub async fn requires_login(&self, server: &str) -> Result<bool, McpError> {
-        let ConfiguredServer { spec, known_mode, .. } = self.find_server(server)?;
+        let ConfiguredServer { spec, mode_cache, .. } = self.find_server(server)?;
         let spec_without_login =
             ServerSpec { transport: spec.transport.without_login(), ..ServerSpec::clone(spec) };
         let attempt = async {
-            let connection = connect_with_handshake_retry(&spec_without_login, known_mode).await?;
+            let connection = connect_with_handshake_retry(&spec_without_login, mode_cache).await?;
             let listing = connection.tool_listing().await;
             connection.close().await;
             listing.map_err(|error| connection.to_mcp_error(&error))
@@ -357,9 +358,9 @@ impl McpServers {
 /// handshake mode (newer protocol first, or legacy only).
 async fn connect_with_handshake_retry(
     spec: &ServerSpec,
-    known_mode: &HandshakeModeCache,
+    mode_cache: &HandshakeModeCache,
 ) -> Result<McpConnection, McpError> {
-    let mode = known_mode.cached_mode().unwrap_or(HandshakeMode::Auto);
+    let mode = mode_cache.cached_mode().unwrap_or(HandshakeMode::Auto);
     let result = match McpConnection::connect_to_server(spec, mode).await {
         Err(error) if error.may_need_other_handshake() => {
             let other_mode = match mode {
@@ -370,6 +371,6 @@ async fn connect_with_handshake_retry(
         }
         result => result,
     };
-    known_mode.set_cached_mode(result.as_ref().ok().map(McpConnection::handshake_mode));
+    mode_cache.set_cached_mode(result.as_ref().ok().map(McpConnection::handshake_mode));
     result
 }

@@ -65,7 +65,7 @@ struct PendingConnectionAttempt {
 /// Opens connections to one server and counts its failures.
 struct ServerConnector {
     spec: Arc<ServerSpec>,
-    known_mode: HandshakeModeCache,
+    mode_cache: HandshakeModeCache,
     clock: Arc<dyn Clock>,
     state: Mutex<ConnectorState>,
     closed: watch::Sender<bool>,
@@ -91,13 +91,13 @@ impl std::fmt::Debug for ReconnectingServer {
 impl ReconnectingServer {
     pub(super) fn new(
         spec: Arc<ServerSpec>,
-        known_mode: HandshakeModeCache,
+        mode_cache: HandshakeModeCache,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             connector: Arc::new(ServerConnector {
                 spec,
-                known_mode,
+                mode_cache,
                 clock,
                 state: Mutex::default(),
                 closed: watch::Sender::new(false),
@@ -258,9 +258,9 @@ impl ServerConnector {
                 0 => HandshakeMode::Auto,
                 _ => HandshakeMode::Legacy,
             };
-            let mode = self.known_mode.cached_mode().unwrap_or(default_mode);
+            let mode = self.mode_cache.cached_mode().unwrap_or(default_mode);
             let result = McpConnection::connect_to_server(&self.spec, mode).await;
-            self.known_mode
+            self.mode_cache
                 .set_cached_mode(result.as_ref().ok().map(McpConnection::handshake_mode));
             match result {
                 Ok(connection) => {

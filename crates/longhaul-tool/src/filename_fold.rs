@@ -27,8 +27,8 @@ pub(crate) fn is_invisible_char(c: char) -> bool {
 pub(crate) fn is_windows_device_name(text: &str) -> bool {
     let stem = fold_file_name_case(text.split('.').next().unwrap_or(text));
     let stem = stem.trim_end();
-    let port = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
-    let is_port = port.is_some_and(|rest| {
+    let port_suffix = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
+    let is_port = port_suffix.is_some_and(|rest| {
         let mut rest = rest.chars();
         let digit = rest.next();
         digit.is_some_and(|digit| digit.is_ascii_digit() || "¹²³".contains(digit))

@@ -194,7 +194,7 @@ impl Error {
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::Engine(error) => error.code(),
             Self::NoOutput { .. } => "no_output",
-            Self::OutputType { .. } => "invalid_output",
+            Self::OutputType { .. } => "output_type_mismatch",
             Self::ProjectUnavailable { .. } => "project_unavailable",
             #[cfg(feature = "server")]
             Self::Listener(_) => "listener",

@@ -70,11 +70,13 @@ impl NewAgentCommand {
             .into());
         }
         self.write_agent_file(project, &text)?;
-        let hidden = project.loaded.find_loaded_agent(&self.name).ok();
-        if let Some(hidden) = hidden.filter(|one| one.source != AgentSource::Project) {
+        let earlier_agent = project.loaded.find_loaded_agent(&self.name).ok();
+        if let Some(replaced_agent) =
+            earlier_agent.filter(|agent| agent.source != AgentSource::Project)
+        {
             output::eprint_line(&format!(
                 "the new agent is used instead of {}",
-                hidden.path.display()
+                replaced_agent.path.display()
             ));
         }
         let name = &self.name;

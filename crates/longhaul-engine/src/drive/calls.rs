@@ -224,7 +224,7 @@ async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
     let tool = Arc::clone(&request.tool);
     let (input, resumption) = (request.input.take(), request.resumption.take());
     let work = async { tool.call_or_suspend(input, &request.ctx, resumption).await };
-    let (end, output) = tokio::select! {
+    let (status, output) = tokio::select! {
         biased;
         done = AssertUnwindSafe(work).catch_unwind() => match done {
             Ok(Ok(ToolReply::Output(output))) => (ToolCallStatus::Completed, output),
@@ -233,34 +233,34 @@ async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
             }
             Ok(Err(failure)) => {
                 let may_have_effect = request.has_effect_key && failure.may_have_effect();
-                let end = match failure.is_outcome_unknown() {
+                let status = match failure.is_outcome_unknown() {
                     true => status_of_unknown_result(&request),
                     false if may_have_effect => ToolCallStatus::Interrupted,
                     false => ToolCallStatus::Failed,
                 };
                 let transient = failure.is_transient();
-                (end, ToolOutput { transient, ..ToolOutput::text(failure.message()) })
+                (status, ToolOutput { transient, ..ToolOutput::text(failure.message()) })
             }
             Err(panic) => {
                 let message = format!("the tool panicked: {}", panics::panic_message(&*panic));
-                let end = match request.has_effect_key {
+                let status = match request.has_effect_key {
                     true => ToolCallStatus::Unknown,
                     false => ToolCallStatus::Failed,
                 };
-                (end, ToolOutput::text(message))
+                (status, ToolOutput::text(message))
             }
         },
         () = request.clock.sleep(request.timeout) => {
             let message = format!("the call timed out after {}", format_duration(request.timeout));
-            let end = match request.tool.is_cancel_safe() {
+            let status = match request.tool.is_cancel_safe() {
                 true => ToolCallStatus::Interrupted,
                 false => status_of_unknown_result(&request),
             };
             let partial_output = request.ctx.partial_output.take_output_so_far();
-            (end, message_with_partial_output(&message, partial_output))
+            (status, message_with_partial_output(&message, partial_output))
         }
     };
-    FinishedToolCall { call, status: end, output, images: request.ctx.images.drain() }
+    FinishedToolCall { call, status, output, images: request.ctx.images.drain() }
 }
 
 /// Returns the status of a tool call whose result is unknown: failed if the call may be repeated

@@ -276,7 +276,7 @@ async fn verify_tool_call(
     if !ctx.lease.wait_until_valid_or_lost().await {
         return Ok(None);
     }
-    let verification = pin!(run_verification(ctx, task));
+    let verification = pin!(verify_whether_call_happened(ctx, task));
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(verification).await? {
         AbortableOutcome::Done(result) => {
@@ -317,7 +317,7 @@ fn state_machine_input_from_verify_outcome(
 
 /// Returns a future that verifies whether a call happened. The future borrows nothing of the
 /// driver's state.
-fn run_verification(
+fn verify_whether_call_happened(
     ctx: &DriveContext,
     task: &ToolCallTask,
 ) -> impl Future<Output = VerifyResult> + use<> {

@@ -60,14 +60,14 @@ impl Longhaul {
 fn stats_of_runs(rows: &[RunRow]) -> AgentStatsView {
     let count = |status: Status| rows.iter().filter(|row| row.status == status).count() as u64;
     let ended: Vec<&RunRow> = rows.iter().filter(|row| row.status.is_terminal()).collect();
-    let runs = OutcomeCounts {
+    let run_counts = OutcomeCounts {
         total: rows.len() as u64,
         completed: count(Status::Completed),
         failed: count(Status::Failed),
         cancelled: count(Status::Cancelled),
         open: (rows.len() - ended.len()) as u64,
     };
-    let finished = runs.completed + runs.failed;
+    let finished = run_counts.completed + run_counts.failed;
     let amounts = |amount: fn(&RunRow) -> u64| amount_stats(ended.iter().map(|row| amount(row)));
     let costs: Vec<u64> = ended.iter().filter_map(|row| row.cost).map(|cost| cost.0).collect();
     let unknown = (ended.len() - costs.len()) as u64;
@@ -78,8 +78,8 @@ fn stats_of_runs(rows: &[RunRow]) -> AgentStatsView {
         since: Timestamp::default(),
         until: Timestamp::default(),
         truncated: false,
-        runs,
-        success_rate: (finished > 0).then(|| runs.completed as f64 / finished as f64),
+        runs: run_counts,
+        success_rate: (finished > 0).then(|| run_counts.completed as f64 / finished as f64),
         turns: amounts(|row| u64::from(row.turns)),
         input_tokens: amounts(|row| row.usage.input_tokens),
         output_tokens: amounts(|row| row.usage.output_tokens),

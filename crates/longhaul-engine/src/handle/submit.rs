@@ -288,17 +288,17 @@ impl Longhaul {
             });
         }
         // JSON that is nested too deeply for `serde_json::Value` is hashed as written.
-        let mut body = match serde_json::to_value(tasks) {
-            Ok(body) => canonical_json(&body),
+        let mut text_to_hash = match serde_json::to_value(tasks) {
+            Ok(value) => canonical_json(&value),
             Err(_) => serde_json::to_string(tasks).unwrap_or_default(),
         };
         if let Some(mode) = mode {
-            body.push_str(mode.as_str());
+            text_to_hash.push_str(mode.as_str());
         }
         Some(IdempotencyRecord {
             principal: self.redact(first.submitter.clone().unwrap_or_default()),
             key: first.idempotency_key.clone()?,
-            body_hash: Hash::digest(body.as_bytes()),
+            body_hash: Hash::digest(text_to_hash.as_bytes()),
             ttl: Some(IDEMPOTENCY_TTL),
         })
     }

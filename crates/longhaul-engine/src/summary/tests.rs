@@ -240,12 +240,12 @@ fn compaction_never_separates_a_call_from_its_result() {
         let until = count_messages_to_summarize(&messages);
         assert!((1..=messages.len()).contains(&until), "{seed}");
         check_message_order(&messages[..until]).unwrap();
-        let mut after = vec![user_message("a summary")];
-        after.extend(messages[until..].iter().cloned());
-        check_message_order(&after).unwrap();
+        let mut summarized_messages = vec![user_message("a summary")];
+        summarized_messages.extend(messages[until..].iter().cloned());
+        check_message_order(&summarized_messages).unwrap();
         if let Ok(message) = build_summary(split_conversation(&messages), "short") {
-            after[0] = Arc::new(message);
-            check_message_order(&after).unwrap();
+            summarized_messages[0] = Arc::new(message);
+            check_message_order(&summarized_messages).unwrap();
         }
     }
 }

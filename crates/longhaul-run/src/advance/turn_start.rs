@@ -214,9 +214,12 @@ fn limit_call_to_budget(
     }
 }
 
-/// Returns the cap that allows no further model call, even without new messages. `None` if there is
-/// none, or if the run fails because of its turn limit. A cap on money or tokens of the run's tree
-/// (root run and descendants) is known only after the store has refused a reservation.
+/// Returns the budget cap that prevents the next model call even if the messages that wait to be
+/// delivered are left out of it. Either the turns or the active time of the run are used up, or the
+/// money or tokens that are left don't pay for the conversation so far and a minimal reply. `None`
+/// if no cap prevents the call, or if the run has reached its turn limit, because it then fails
+/// instead of waiting for a higher cap. A cap on money or tokens of the run's tree (root run and
+/// descendants) is known only after the store has refused a reservation.
 pub(super) fn exhausted_cap_even_without_new_messages(
     decision: &DecisionBuilder<'_>,
 ) -> Option<BudgetReached> {

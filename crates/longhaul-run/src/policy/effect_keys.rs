@@ -22,18 +22,14 @@ pub(crate) fn effect_key_updates_after_event(
 ) -> Vec<RowChange> {
     let update = match event {
         Event::ToolCompleted(ended) => {
-            final_effect_key_update_by_call_id(control, ended.call, |_| Some(EffectKeyState::Done))
+            effect_key_update_of_ended_call(control, ended.call, |_| Some(EffectKeyState::Done))
         }
-        Event::ToolFailed(ended) => {
-            final_effect_key_update_by_call_id(control, ended.call, |call| {
-                effect_key_state_after_failure(control, call)
-            })
-        }
+        Event::ToolFailed(ended) => effect_key_update_of_ended_call(control, ended.call, |call| {
+            effect_key_state_after_failure(control, call)
+        }),
         // The call is known to have stopped, but it may have had an effect before.
         Event::ToolInterrupted(ended) => {
-            final_effect_key_update_by_call_id(control, ended.call, |_| {
-                Some(EffectKeyState::Unknown)
-            })
+            effect_key_update_of_ended_call(control, ended.call, |_| Some(EffectKeyState::Unknown))
         }
         event if event.is_terminal() => {
             let open = control.calls().iter().filter(|call| !call.is_done());
@@ -52,7 +48,7 @@ pub(crate) fn effect_key_updates_after_event(
 /// Returns the row change that sets the final state of the effect key of the call `id`. `state`
 /// computes that state, or returns `None` to free the key. Returns `None` if the call has not
 /// claimed its key, or was neither started nor answered.
-fn final_effect_key_update_by_call_id(
+fn effect_key_update_of_ended_call(
     control: &ControlState,
     id: CallId,
     state: impl FnOnce(&TrackedToolCall) -> Option<EffectKeyState>,

@@ -56,7 +56,8 @@ impl ControlState {
     ) -> Option<FailureClass> {
         let class = failed.failure.class;
         let is_switch = failed.fallback_model.is_some() && class.is_transient();
-        let is_new = is_switch && self.must_wait_for_provider_after(&failed.failure);
-        self.unavailable_model().or(is_new.then_some(class))
+        let is_switch_due_to_outage =
+            is_switch && self.must_wait_for_provider_after(&failed.failure);
+        self.unavailable_model().or(is_switch_due_to_outage.then_some(class))
     }
 }

@@ -73,13 +73,13 @@ fn remove_ended_root_from_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
 /// drive the run): when parked or paused, only when parked, or never. If the events differ, the one
 /// that wakes the run in the most states decides.
 pub(crate) fn runs_to_wake_for_events(events: &[Event]) -> RunsToWake {
-    let has_target = |target| {
+    let any_event_wakes = |runs| {
         let mut events = events.iter();
-        events.any(|event| event.runs_woken_by_outside_append() == Some(target))
+        events.any(|event| event.runs_woken_by_outside_append() == Some(runs))
     };
-    if has_target(RunsToWake::ParkedOrPaused) {
+    if any_event_wakes(RunsToWake::ParkedOrPaused) {
         RunsToWake::ParkedOrPaused
-    } else if has_target(RunsToWake::Parked) {
+    } else if any_event_wakes(RunsToWake::Parked) {
         RunsToWake::Parked
     } else {
         RunsToWake::None

@@ -64,19 +64,19 @@ pub(crate) fn run_counts_by_inbox(
         tx.query_all(&count_failed_runs_sql(inboxes), name(), |row| {
             Ok((get_parsed(row, 0)?, get_u64(row, 1)?))
         })?;
-    let mut rows: BTreeMap<InboxName, InboxRunCounts> = BTreeMap::new();
+    let mut counts_by_inbox: BTreeMap<InboxName, InboxRunCounts> = BTreeMap::new();
     for (inbox, state, epoch, count) in open {
-        let row = rows.entry(inbox).or_insert_with_key(zero_inbox_counts);
+        let counts = counts_by_inbox.entry(inbox).or_insert_with_key(zero_inbox_counts);
         *match (state, epoch) {
-            (READY | PARKED | LANE_WAIT, 0) => &mut row.pending,
-            (READY | LEASED, _) => &mut row.running,
-            _ => &mut row.waiting,
+            (READY | PARKED | LANE_WAIT, 0) => &mut counts.pending,
+            (READY | LEASED, _) => &mut counts.running,
+            _ => &mut counts.waiting,
         } += count;
     }
     for (inbox, count) in failed {
-        rows.entry(inbox).or_insert_with_key(zero_inbox_counts).failed = count;
+        counts_by_inbox.entry(inbox).or_insert_with_key(zero_inbox_counts).failed = count;
     }
-    Ok(rows.into_values().collect())
+    Ok(counts_by_inbox.into_values().collect())
 }
 
 fn zero_inbox_counts(inbox: &InboxName) -> InboxRunCounts {

@@ -46,11 +46,11 @@ pub(crate) fn create_runs(
     {
         return Ok(CommandOutcome::Silent(before));
     }
-    let runs: Vec<RunId> = request.runs.iter().map(|run| run.id).collect();
+    let run_ids: Vec<RunId> = request.runs.iter().map(|run| run.id).collect();
     for content in &request.blobs {
         blob::put_agent_definition(tx, content)?;
         blob::put_blob(tx, content.hash(), &content.content)?;
-        for run in &runs {
+        for run in &run_ids {
             blob::add_blob_reference(tx, *run, content.hash())?;
         }
     }
@@ -75,9 +75,9 @@ pub(crate) fn create_runs(
         }
     }
     if let Some(key) = &request.idempotency {
-        save_idempotency_key(tx, key, &runs)?;
+        save_idempotency_key(tx, key, &run_ids)?;
     }
-    Ok(CommandOutcome::Changed(CreateRunsOutcome::Created(runs)))
+    Ok(CommandOutcome::Changed(CreateRunsOutcome::Created(run_ids)))
 }
 
 fn find_runs_of_idempotency_key(

@@ -11,10 +11,10 @@ use crate::config::settings::Config;
 
 /// Builds a redactor that replaces the secret values of a project's variables.
 pub fn build_redactor(config: &Config) -> Redactor {
-    let keys = Providers::from_config(config);
-    let keys = keys.as_slice().iter().flat_map(|provider| &provider.key_env);
+    let providers = Providers::from_config(config);
+    let key_names = providers.as_slice().iter().flat_map(|provider| &provider.key_env);
     let mut names = config.secret_names();
-    names.extend(keys.cloned());
+    names.extend(key_names.cloned());
     names.sort_unstable();
     names.dedup();
     let secrets = names.iter().flat_map(|name| {

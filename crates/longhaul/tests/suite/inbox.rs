@@ -101,7 +101,7 @@ async fn the_tasks_of_a_closure_become_runs_and_their_ends_are_reported() {
     let worker = runtime.worker().source(notes).spawn();
     let mut texts = log.wait_for(4).await;
     texts.sort();
-    assert_eq!(texts, ["a: Hello.", "b: failed run", "c: no_agent", "d: too_long"]);
+    assert_eq!(texts, ["a: Hello.", "b: failed run", "c: agent_not_found", "d: too_long"]);
     worker.stop().await.unwrap();
 }
 
