@@ -193,7 +193,6 @@ impl Client {
         self.read_list_pages(request, limits).await
     }
 
-    /// Returns the gate with this id.
     pub async fn get_gate(&self, gate: GateId) -> Result<GateView, Problem> {
         self.get_and_parse(&["v1", "gates", &gate.to_string()]).await
     }
@@ -369,7 +368,6 @@ impl Client {
         Ok(list.data)
     }
 
-    /// Creates a schedule.
     pub async fn create_schedule(
         &self,
         schedule: NewScheduleBody,
@@ -377,7 +375,6 @@ impl Client {
         self.post_and_parse(&["v1", "schedules"], &schedule).await
     }
 
-    /// Deletes a schedule and returns it.
     pub async fn delete_schedule(&self, name: &str) -> Result<ScheduleView, Problem> {
         self.connection.send_and_parse(&ApiRequest::delete(&["v1", "schedules", name])).await
     }

@@ -202,7 +202,6 @@ impl RunView {
 }
 
 impl RunChainView {
-    /// Returns whether the chain has ended.
     pub const fn has_ended(&self) -> bool {
         match self.status {
             ChainStatus::Running | ChainStatus::Waiting => false,

@@ -19,12 +19,10 @@ fn id_schema(id_prefix: &str) -> Object {
     string_schema_builder().pattern(Some(format!("^{id_prefix}_{SUFFIX}$"))).build()
 }
 
-/// Returns the schema of a run id.
 pub fn run_id_schema() -> Object {
     id_schema("run")
 }
 
-/// Returns the schema of a gate id.
 pub fn gate_id_schema() -> Object {
     id_schema("gate")
 }
@@ -60,7 +58,6 @@ fn enum_schema<T: Serialize>(variants: impl IntoIterator<Item = T>) -> Object {
     string_schema_builder().enum_values(Some(values)).build()
 }
 
-/// Returns the schema of a run status.
 pub fn run_status_schema() -> Object {
     enum_schema(Status::ALL)
 }
@@ -70,7 +67,6 @@ pub fn role_schema() -> Object {
     enum_schema(Role::ALL)
 }
 
-/// Returns the schema of a gate status.
 pub fn gate_status_schema() -> Object {
     enum_schema([
         GateStatus::Open,

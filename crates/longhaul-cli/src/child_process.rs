@@ -47,7 +47,6 @@ impl ChildProcess {
         Ok(command)
     }
 
-    /// Starts a child process with this command.
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.spawn().context("the child process can't be started")?;
         Ok(Self(child))

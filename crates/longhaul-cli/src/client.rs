@@ -143,7 +143,6 @@ impl RunClient {
         Ok(longhaul.submit_batch(tasks, mode).await?)
     }
 
-    /// Returns a batch with its runs.
     pub(crate) async fn get_batch(&self, batch: BatchId) -> anyhow::Result<BatchView> {
         either!(RunClient::self, client => client.batch(batch))
     }
@@ -235,7 +234,6 @@ impl RunClient {
         self.list_gates(filter).await
     }
 
-    /// Returns the gate with this id.
     pub(crate) async fn get_gate(&self, gate: GateId) -> anyhow::Result<GateView> {
         Ok(match self {
             Self::Local(longhaul) => gate_view(&longhaul.get_gate(gate).await?),

@@ -59,7 +59,6 @@ pub(crate) enum FinalOutputFormat {
 /// Why a follower stopped following the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunFollowOutcome {
-    /// The run has ended.
     Ended,
     /// The run waits for a person, but nobody at this terminal can be asked, or no answer can help.
     NeedsPerson,

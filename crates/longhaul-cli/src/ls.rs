@@ -102,7 +102,6 @@ impl ListRunsCommand {
         if self.all { UNLIMITED } else { self.limit.min(UNLIMITED) }
     }
 
-    /// Builds the filter for the runs to list.
     async fn build_run_filter(
         &self,
         client: &RunClient,

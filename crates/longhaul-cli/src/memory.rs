@@ -236,7 +236,6 @@ fn note_row(note: &MemoryNote) -> Vec<TableCell> {
     ]
 }
 
-/// Returns a note as JSON.
 fn note_json(note: &MemoryNote) -> Value {
     json!({
         "id": note.id,

@@ -11,7 +11,6 @@ pub(crate) struct TableCell {
 }
 
 impl TableCell {
-    /// Creates a cell with this text.
     pub(crate) fn new(cell_text: impl AsRef<str>) -> Self {
         Self { text: sanitize::sanitize_line(cell_text.as_ref()), tone: None }
     }

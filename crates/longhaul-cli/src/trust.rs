@@ -27,7 +27,8 @@ const EXAMPLES: &str = "Examples:
 What needs trust:
   .mcp.json           the servers, with the values that the project's .env sets
   agents              `perception: { command: ... }` or `{ url: ... }`, and unsandboxed `shell`
-  longhaul.toml, .env commands and webhooks of send_message; addresses that `[outbound] allow` opens;
+  longhaul.toml, .env commands and webhooks of send_message;
+                      addresses that `[outbound] allow` opens;
                       providers at an unknown address or with a key that the project names;
                       `[server]` listen, hosts and open_loopback
   inbox/              folders whose files start runs

@@ -334,7 +334,6 @@ pub struct PositionInChain {
 }
 
 impl PositionInChain {
-    /// Returns the position of the first run of a chain.
     pub const fn first(chain: Chain, run: RunId) -> Self {
         let verdict = StepVerdict { success: None, issues_found: None };
         Self { chain, step: 0, first_run: run, completed: Vec::new(), verdict }

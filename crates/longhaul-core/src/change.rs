@@ -163,7 +163,6 @@ pub enum RowChange {
 /// A run to be created in the store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRun {
-    /// Id of the new run.
     pub id: RunId,
     /// Task of the run. The store derives the columns of the run's row from it.
     pub task: TaskSpec,
@@ -270,7 +269,6 @@ impl RunSchedulingUpdate {
 /// Update of a gate: one more answer, or the end of the gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateUpdate {
-    /// Id of the gate to update.
     pub gate: GateId,
     /// Number of recorded answers on which the update is based. The store refuses the update if the
     /// gate has another number. `None` means any number.
@@ -300,11 +298,9 @@ pub enum GateTransition {
 pub enum TimerUpdate {
     /// Sets a timer for this run or for another run.
     Arm {
-        /// Id of the timer to set.
         timer: TimerId,
         /// Run that is notified when the timer fires.
         run: RunId,
-        /// Time at which the timer is due.
         due: TimerDueTime,
         /// Purpose of the timer, which determines what happens when it fires.
         kind: TimerKind,
@@ -352,7 +348,6 @@ pub enum TimerKind {
         /// Index of that person or group in the escalation list of the gate, from 0.
         step: usize,
     },
-    /// This child run has ended.
     ChildEnded(RunId),
     /// This parent run was cancelled or has failed.
     ParentEnded(RunId),
@@ -492,6 +487,5 @@ impl Blob {
 pub struct LateToolResult {
     /// Tool call that produced the result.
     pub call: CallId,
-    /// Text of the tool result.
     pub text: String,
 }

@@ -124,7 +124,6 @@ events! {
     RunCompleted(Box<RunCompleted>) = "run.completed" v 1 format 1 outside None;
     /// The run ended with an error.
     RunFailed(RunFailed) = "run.failed" v 1 format 1 outside None;
-    /// A retry of the run was scheduled.
     RunRetryScheduled(RunRetryScheduled) = "run.retry_scheduled" v 1 format 1 outside None;
     /// A retry of the run started.
     RunRetried(RunRetried) = "run.retried" v 1 format 1 outside None;
@@ -185,11 +184,9 @@ events! {
     SteerDelivered(SteerDelivered) = "steer.delivered" v 1 format 1 outside None;
     /// A queued message was discarded without being delivered.
     SteerDropped(SteerDropped) = "steer.dropped" v 1 format 1 outside None;
-    /// A timer of the run fired.
     TimerFired(TimerFired) = "timer.fired" v 1 format 1 outside Some(RunsToWake::Parked);
     /// A child run was started.
     ChildStarted(ChildStarted) = "child.started" v 1 format 1 outside None;
-    /// A child run of this run ended.
     ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(RunsToWake::Parked);
     /// The result of the run was graded against the rubric of its agent.
     OutcomeGraded(OutcomeGraded) = "outcome.graded" v 1 format 1 outside None;
@@ -208,17 +205,12 @@ events! {
     RuleUsed(RuleUsed) = "rule.used" v 1 format 1 outside None;
     /// A remembered approval was revoked.
     RuleRevoked(RuleRevoked) = "rule.revoked" v 1 format 1 outside Some(RunsToWake::None);
-    /// A sandbox is being created.
     SandboxCreating(SandboxEvent) = "sandbox.creating" v 1 format 1 outside Some(RunsToWake::None);
-    /// A sandbox is being started.
     SandboxStarting(SandboxEvent) = "sandbox.starting" v 1 format 1 outside Some(RunsToWake::None);
-    /// A sandbox is running.
     SandboxRunning(SandboxEvent) = "sandbox.running" v 1 format 1 outside Some(RunsToWake::None);
-    /// A sandbox is being stopped.
     SandboxStopping(SandboxEvent) = "sandbox.stopping" v 1 format 1 outside Some(RunsToWake::None);
     /// A sandbox was stopped; its files are kept.
     SandboxStopped(SandboxEvent) = "sandbox.stopped" v 1 format 1 outside Some(RunsToWake::None);
-    /// A sandbox was deleted.
     SandboxDeleted(SandboxEvent) = "sandbox.deleted" v 1 format 1 outside Some(RunsToWake::None);
     /// The provider can't find a sandbox any more.
     SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(RunsToWake::None);

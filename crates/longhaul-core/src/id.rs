@@ -218,7 +218,6 @@ macro_rules! names {
 pub const NAME_BYTES_MAX: usize = 256;
 
 names! {
-    /// Name of an agent.
     AgentName = "agent name";
     /// Name of a tool within Longhaul, such as `mcp:server/tool`.
     ToolName = "tool name";
@@ -230,9 +229,7 @@ names! {
     ResourceKey = "resource";
     /// Name of an inbox, i.e. a queue of tasks.
     InboxName = "inbox";
-    /// Name of an API key.
     ApiKeyName = "key name";
-    /// Name of a schedule.
     ScheduleName = "schedule name";
 }
 /// Maximum length of a tool name, in characters, that all model APIs accept.

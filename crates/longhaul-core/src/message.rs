@@ -24,7 +24,6 @@ pub enum Message {
 }
 
 impl Message {
-    /// Creates a user message with one text.
     pub fn user(text: impl Into<Arc<str>>) -> Self {
         Self::User(vec![Part::Text(text.into())])
     }
@@ -164,7 +163,6 @@ fn optional_json_len(extra: Option<&RawJson>) -> usize {
 /// Text block in the reply of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextBlock {
-    /// Text of the block.
     pub text: Arc<str>,
     /// Fields of the provider's text block that Longhaul does not know, as one JSON object. `None`
     /// if there are none.

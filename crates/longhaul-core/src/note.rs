@@ -23,7 +23,6 @@ const WORD_CHARS_MAX: usize = 64;
 /// Reason why a note is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryNoteError {
-    /// The note is empty.
     #[error("a note must not be empty")]
     Empty,
     /// The note has too many bytes.
@@ -34,12 +33,8 @@ pub enum MemoryNoteError {
         /// Length of the note in bytes.
         bytes: usize,
     },
-    /// The note has too many tags.
     #[error("a note may have at most {NOTE_TAGS_MAX} tags, but this one has {tags}")]
-    TooManyTags {
-        /// Number of tags of the note.
-        tags: usize,
-    },
+    TooManyTags { tags: usize },
     /// A tag is empty, too long or contains control characters.
     #[error("a tag must have 1 to {NOTE_TAG_BYTES_MAX} bytes and no control characters")]
     InvalidTag,
@@ -107,11 +102,8 @@ impl NewMemoryNote {
 /// A note as stored, with its id and time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryNote {
-    /// Id of the note.
     pub id: NoteId,
-    /// Text of the note.
     pub text: String,
-    /// Tags of the note.
     pub tags: Vec<String>,
     /// Run that wrote the note. `None` if no run wrote it.
     pub run: Option<RunId>,

@@ -119,17 +119,14 @@ impl<'de> Deserialize<'de> for RawJson {
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// Computes the hash of the given bytes.
     pub fn digest(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Creates a hash from its bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// Returns the bytes of the hash.
     pub const fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -195,14 +192,11 @@ impl BlobRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoredText {
-    /// The text is stored inline.
     Inline(Arc<str>),
-    /// The text is stored in this blob.
     Blob(BlobRef),
 }
 
 impl StoredText {
-    /// Creates a text that is stored inline.
     pub fn new_inline(text: impl Into<Arc<str>>) -> Self {
         Self::Inline(text.into())
     }

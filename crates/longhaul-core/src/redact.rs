@@ -106,7 +106,6 @@ impl Redactor {
         }
     }
 
-    /// Returns whether the text contains a secret.
     pub fn contains_secret(&self, text: &str) -> bool {
         matches!(self.redact(text), Cow::Owned(_))
     }

@@ -90,10 +90,8 @@ pub struct ScheduleSpec {
     pub overlap: Overlap,
 }
 
-/// Stored row of a schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleRow {
-    /// Name of the schedule.
     pub name: ScheduleName,
     /// Definition of the schedule.
     pub spec: ScheduleSpec,

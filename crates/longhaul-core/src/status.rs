@@ -190,7 +190,6 @@ pub struct SpendCapShortage {
 pub enum RunOutcome {
     /// The run completed with this result.
     Completed(RunOutput),
-    /// The run failed with this error.
     Failed(RunError),
     /// The run was cancelled for this reason.
     Cancelled(String),
@@ -223,7 +222,6 @@ pub struct RunOutput {
     /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
-    /// Artifacts created by the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<RawJson>,
     /// Answer with which a person approved the result, if it has a note or a payload.
@@ -274,7 +272,6 @@ pub struct RunError {
 }
 
 impl RunError {
-    /// Creates an error with a code, a message and a hint.
     pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), hint: hint.into(), partial_text: None }
     }

@@ -196,7 +196,6 @@ const fn is_zero(number: &u32) -> bool {
 /// Position of a run in a batch, i.e. among runs that were submitted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunBatchPosition {
-    /// Id of the batch.
     pub id: BatchId,
     /// Order in which the runs of the batch are executed.
     pub mode: RunBatchMode,

@@ -334,7 +334,6 @@ impl AgentRegistry {
         self.0.insert(agent.name.clone(), std::sync::Arc::new(agent));
     }
 
-    /// Returns the agent with this name.
     pub fn find_agent(&self, name: &str) -> Option<&std::sync::Arc<Agent>> {
         self.0.iter().find(|(key, _)| key.as_str() == name).map(|(_, agent)| agent)
     }

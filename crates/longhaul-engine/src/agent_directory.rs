@@ -36,7 +36,6 @@ impl AgentDirectory {
         self.agents.write().unwrap_or_else(PoisonError::into_inner).register(agent);
     }
 
-    /// Replaces all agents.
     pub(crate) fn replace_agents(&self, agents: AgentRegistry) {
         *self.agents.write().unwrap_or_else(PoisonError::into_inner) = agents;
     }

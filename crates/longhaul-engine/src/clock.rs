@@ -43,7 +43,6 @@ impl Clock for SystemClock {
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts a new stopwatch.
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the monotonic clock")]
     pub fn start() -> Self {
         Self(Instant::now())

@@ -24,12 +24,10 @@ struct ControlToolDef {
     required: &'static [&'static str],
 }
 
-/// Returns whether this is the name of a control tool.
 pub fn is_control_tool(name: &str) -> bool {
     control_tool_specs().iter().any(|spec| spec.name.as_str() == name)
 }
 
-/// Returns the specs of all control tools.
 pub(crate) fn control_tool_specs() -> Vec<ToolSpec> {
     let definitions = [
         ask_human_tool_def(),

@@ -21,13 +21,10 @@ pub enum Error {
     /// The state machine rejected the input or command for a run.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// No run has this id.
     #[error("there is no run {0}")]
     RunNotFound(RunId),
-    /// No batch has this id.
     #[error("there is no batch {0}")]
     BatchNotFound(BatchId),
-    /// No gate has this id.
     #[error("there is no gate {0}")]
     GateNotFound(GateId),
     /// No remembered approval (rule by which later calls are approved) has this id.
@@ -81,7 +78,6 @@ pub enum Error {
         "the lane `{lane}` is busy with {run}, and the agent refuses tasks while its lane is busy"
     )]
     LaneBusy {
-        /// Key of the lane.
         lane: LaneKey,
         /// Run that holds the lane, or the last run that waits for it.
         run: RunId,

@@ -10,7 +10,6 @@ use crate::clock::SystemClock;
 
 /// Generator of ids that increase with time, and of random bytes.
 pub trait IdGenerator: Send + Sync + fmt::Debug {
-    /// Returns the bits of a new id.
     fn next_id_bits(&self) -> u128;
 
     /// Returns cryptographically secure random bytes. `None` if the operating system can't provide

@@ -43,7 +43,6 @@ impl Lease {
         self.state.send_modify(|state| state.lost = true);
     }
 
-    /// Whether the lease is lost.
     pub fn is_lost(&self) -> bool {
         self.state.borrow().lost
     }
@@ -70,7 +69,6 @@ impl Lease {
         }
     }
 
-    /// Waits until the lease is lost.
     pub async fn wait_until_lost(&self) {
         let mut receiver = self.state.subscribe();
         _ = receiver.wait_for(|state| state.lost).await;

@@ -47,7 +47,6 @@ impl OutputSchema {
         })
     }
 
-    /// Returns the schema as JSON.
     pub(crate) const fn schema(&self) -> &RawJson {
         &self.schema
     }

@@ -48,7 +48,6 @@ pub(crate) struct PromptSections<'a> {
 }
 
 impl PromptSections<'_> {
-    /// Returns the system prompt for this run.
     pub(crate) fn render_system_prompt(&self, run: &Run) -> String {
         let mut text = self.identity.trim_end().to_owned();
         let mut add = |heading: &str, content: &str| {

@@ -44,7 +44,6 @@ struct ReadOutputInput {
 }
 
 impl ReadOutputTool {
-    /// Creates the tool, which reads results from this store.
     pub fn new(store: Arc<dyn Store>, records: Arc<dyn RecordStore>) -> Result<Self, IdError> {
         let properties = json!({
             "call": {

@@ -27,7 +27,6 @@ const CRON_BYTES_MAX: usize = 256;
 /// Maximum length in bytes of the name of a time zone.
 const TZ_BYTES_MAX: usize = 64;
 
-/// Parsed timing of a schedule.
 #[derive(Debug, Clone)]
 pub(crate) enum ParsedScheduleTiming {
     /// Times that match a cron pattern in a time zone.

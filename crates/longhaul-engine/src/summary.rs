@@ -64,7 +64,6 @@ const BULLET: &str = "- ";
 pub(crate) struct ConversationSplit<'a> {
     /// Message with the task of the run. `None` if that message is not known.
     pub(crate) task: Option<&'a Message>,
-    /// Messages that are summarized.
     pub(crate) summarized: &'a [Arc<Message>],
     /// Messages that are kept unchanged.
     pub(crate) kept_messages: &'a [Arc<Message>],

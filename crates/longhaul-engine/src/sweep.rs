@@ -128,7 +128,6 @@ enum TimerBatchOutcome {
     None,
 }
 
-/// Fires one batch of due timers.
 async fn fire_due_timers(services: &EngineServices) -> Result<TimerBatchOutcome, Error> {
     let due = services.records.due_timers(PAGE_SIZE).await?;
     let count = due.len();

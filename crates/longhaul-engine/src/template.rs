@@ -59,7 +59,6 @@ pub(crate) fn is_valid_template(source: &str) -> bool {
         && Environment::new().template_from_str(source).is_ok()
 }
 
-/// Whether a template uses the value with this name.
 pub(crate) fn template_uses_value(source: &str, name: &str) -> bool {
     let is_name_char = |c: char| c.is_alphanumeric() || c == '_';
     let suffixes = source.match_indices('{').map(|(at, _)| &source[at + 1..]);

@@ -167,7 +167,6 @@ impl ToolRegistry {
         }
     }
 
-    /// Returns the tool with this name.
     pub fn find_tool(&self, name: &str) -> Option<&RegisteredTool> {
         self.0.get(name)
     }

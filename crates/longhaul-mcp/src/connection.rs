@@ -377,7 +377,6 @@ impl McpConnection {
         }
     }
 
-    /// Converts an error of this connection into an [`McpError`].
     pub(super) fn to_mcp_error(&self, error: &ServerRequestError) -> McpError {
         let server = self.spec.name.clone();
         match error.clone() {

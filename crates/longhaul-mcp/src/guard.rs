@@ -24,8 +24,8 @@ kill -s KILL 0"#;
 /// stops the helper and kills no server.
 #[derive(Debug)]
 pub(super) struct ServerGuard {
-    /// The helper process. Declared before its stdin, so that it is killed before its stdin is closed
-    /// and it kills the server.
+    /// The helper process. Declared before `stdin`, because fields are dropped in this order: if
+    /// stdin were closed first, the helper would kill the server.
     _shell: Child,
     /// Id of the process group that the helper leads.
     group: Pid,

@@ -79,7 +79,6 @@ pub struct ServerCheckReport {
     pub tools: Vec<ListedTool>,
     /// What was skipped or truncated in the tool list, and why.
     pub notes: Vec<String>,
-    /// Duration of the check.
     pub duration: Millis,
 }
 

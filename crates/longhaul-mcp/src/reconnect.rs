@@ -237,7 +237,6 @@ impl ServerConnector {
         }
     }
 
-    /// Returns the error for a server that was closed permanently.
     fn permanently_closed_error(&self) -> McpError {
         McpError::Closed { server: self.spec.name.clone() }
     }

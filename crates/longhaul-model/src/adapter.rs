@@ -39,7 +39,6 @@ const BODY_OVERHEAD: usize = 4 * 1024;
 /// A provider's HTTP API for models: how requests are encoded and which decoder reads the
 /// responses.
 pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'static {
-    /// Decoder for the responses of this API.
     type Decoder: ResponseDecoder;
 
     /// JSON paths of the token counts in the `usage` object of a response.

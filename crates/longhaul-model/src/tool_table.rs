@@ -41,7 +41,6 @@ impl ToolTableRow {
     }
 }
 
-/// Parses the JSON of a tool table.
 pub(crate) fn parse_tool_table(table_json: &str) -> Result<Vec<ToolTableRow>, String> {
     serde_json::from_str(table_json).map_err(|error| format!("invalid tool table: {error}"))
 }

@@ -57,19 +57,16 @@ pub enum RunCommand {
         /// Principal that withdraws the message.
         by: String,
     },
-    /// Cancels the run.
     Cancel {
         /// Principal that cancels the run.
         by: String,
         /// Reason for the cancellation, as given by the principal.
         reason: String,
     },
-    /// Pauses the run.
     Pause {
         /// Principal that pauses the run.
         by: String,
     },
-    /// Resumes the run.
     Resume {
         /// Principal that resumes the run.
         by: String,
@@ -117,7 +114,6 @@ pub enum RunCommand {
 pub struct RunIdAndStatus {
     /// Id of the run that the command is for.
     pub run: RunId,
-    /// Current status of the run.
     pub status: Status,
 }
 

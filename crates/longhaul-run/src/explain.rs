@@ -208,7 +208,6 @@ fn approval_count_text(count: usize) -> String {
     if count > 1 { format!("{count} approvals") } else { "an approval".to_owned() }
 }
 
-/// Explains a wait for a child run.
 fn explain_child_wait(run: &Run, child: RunId) -> String {
     let mut open = run.control.children.iter();
     if open.any(|open| open.id == child && open.call.is_none()) {
@@ -226,7 +225,6 @@ fn explain_child_wait(run: &Run, child: RunId) -> String {
     format!("The run waits for {child}{others} to end.")
 }
 
-/// Explains a wait at a spend cap.
 fn explain_cap_wait(wait: &SpendCapWait) -> String {
     let SpendCapWait { cap, subject, until, shortage } = wait;
     let suffix = match subject.as_str() {

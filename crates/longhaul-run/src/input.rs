@@ -98,10 +98,8 @@ pub struct PreparedChildRun {
     pub child: Result<Box<NewChildRun>, String>,
 }
 
-/// A new child run.
 #[derive(Debug, Clone)]
 pub struct NewChildRun {
-    /// The run to be created.
     pub run: NewRun,
     /// Definition of the child's agent.
     pub definition: Blob,
@@ -154,11 +152,9 @@ pub struct ModelReply {
 /// Result of one tool call, as reported by the engine.
 #[derive(Debug, Clone)]
 pub struct ToolCallResult {
-    /// Id of the tool call.
     pub call: CallId,
     /// How the tool call ended, or that its tool has suspended it.
     pub status: ToolCallStatus,
-    /// Output of the tool call.
     pub output: ToolOutput,
     /// Time that the worker spent on the tool call. Calls that ran in parallel share their time.
     pub active: Millis,

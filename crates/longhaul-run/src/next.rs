@@ -57,9 +57,7 @@ pub enum EngineStep {
 /// A tool call that the engine must run, verify or cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCallTask {
-    /// Id of the tool call.
     pub call: CallId,
-    /// Name of the tool to call.
     pub tool: ToolName,
     /// Arguments of the tool call.
     pub input: RawJson,

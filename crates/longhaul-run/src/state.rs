@@ -196,12 +196,10 @@ impl Run {
         }
     }
 
-    /// Returns the id of the run.
     pub const fn id(&self) -> RunId {
         self.id
     }
 
-    /// Returns the task that the run was created from.
     pub fn task(&self) -> &TaskSpec {
         &self.task
     }
@@ -211,7 +209,6 @@ impl Run {
         self.seq
     }
 
-    /// Returns the current status of the run.
     pub fn status(&self) -> Status {
         match (&self.control.stage, &self.control.idle) {
             (RunStage::Ended(outcome), _) => outcome.status(),

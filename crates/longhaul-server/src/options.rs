@@ -13,7 +13,6 @@ use crate::limits::{CONNECTIONS_MAX, HEAD_TIMEOUT, WRITE_TIMEOUT};
 /// key.
 pub const DEFAULT_RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
-/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// Names that the `Host` header may contain, in addition to the loopback names.

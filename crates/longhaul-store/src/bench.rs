@@ -101,7 +101,6 @@ pub struct PlainSqlInsertBenchOptions {
 /// Result of the benchmark that inserts events with plain SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InsertRate {
-    /// Number of events that were inserted.
     pub events: u64,
     /// Number of commits that were made.
     pub commits: u64,

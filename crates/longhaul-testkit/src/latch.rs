@@ -17,7 +17,6 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Creates a closed latch.
     pub fn closed() -> Self {
         Self {
             arrivals: Arc::new(watch::Sender::new(0)),

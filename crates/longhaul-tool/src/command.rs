@@ -330,7 +330,6 @@ impl CapturedOutput {
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramExit {
-    /// The program exited with this code.
     Code(i32),
     /// The program was killed by this signal.
     Signal(i32),

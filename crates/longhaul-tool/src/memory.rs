@@ -26,7 +26,6 @@ pub struct MemoryTools {
 }
 
 impl MemoryTools {
-    /// Creates the memory tools for notes in this store.
     pub fn new(store: Arc<dyn RecordStore>) -> Self {
         Self { store }
     }

@@ -14,7 +14,6 @@ use rustix::path::Arg;
 const LOCK_TRIES: u32 = 6_000;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// Opens the folder `name` in the open folder `parent`.
 pub(crate) fn open_folder(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     sys::openat(parent, name, flags, Mode::empty())

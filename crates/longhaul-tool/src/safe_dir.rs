@@ -91,7 +91,6 @@ pub(crate) struct SafeDir {
 /// Permissions of new files and folders.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewEntryPermissions {
-    /// Permissions of a new file.
     pub(crate) file: Mode,
     folder: Mode,
 }

@@ -72,7 +72,6 @@ impl SkillFolders {
     }
 }
 
-/// The tool `read_skill`, which reads a skill and its files.
 #[derive(Debug)]
 struct ReadSkillTool {
     dir: SafeDir,
@@ -213,7 +212,6 @@ fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String,
     read_skill_text(&folder, &file).map_err(describe)
 }
 
-/// Reads a text file of a skill.
 fn read_skill_text(folder: &DirHandle, file: &str) -> Result<String, String> {
     let snapshot = folder.read_file(file, FILE_BYTES_MAX);
     let snapshot = snapshot.map_err(|error| error.to_string())?;

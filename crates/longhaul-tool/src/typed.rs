@@ -34,7 +34,7 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     /// The input from the model: a struct with named fields.
     type Input: DeserializeOwned + JsonSchema + Send;
 
-    /// Name of the tool.
+    /// Name of the tool for the model and for the `tools` of an agent file.
     const NAME: &'static str;
 
     /// Description of the tool for the model.
@@ -107,14 +107,13 @@ pub enum TypedToolError {
          struct with named fields, and put the varying part into one of them"
     )]
     InputNotObject {
-        /// Name of the tool.
         tool: ToolName,
         /// What the input type is instead of an object.
         found: &'static str,
     },
 }
 
-/// Converts a typed tool into a [`Tool`].
+/// Returns the [`Tool`] of a typed tool. Fails if its name or its input type is invalid.
 pub fn typed<T: TypedTool>(tool: T) -> Result<Arc<dyn Tool>, TypedToolError> {
     let name = ToolName::new(T::NAME)?;
     let schema = schema::input_schema::<T::Input>();

@@ -314,7 +314,6 @@ fn restrict_path_permissions(path: &Path, mode: u32) {
     }
 }
 
-/// Returns the resolver for the models of this project.
 pub fn project_model_resolver(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn ModelResolver> {
     Arc::new(ModelRegistry::new(config, Arc::clone(clock)))
 }

@@ -25,7 +25,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Id of the batch.
+    /// Returns the id of the batch, which `longhaul batch show` accepts.
     pub const fn id(&self) -> BatchId {
         self.id
     }

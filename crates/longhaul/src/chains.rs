@@ -32,7 +32,6 @@ const BUILT_IN_CHAINS: [(&str, &str); 2] = [
 /// A usable chain, with the file that defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedChain {
-    /// Name of the chain.
     pub name: String,
     /// Definition of the chain.
     pub spec: Arc<ChainSpec>,

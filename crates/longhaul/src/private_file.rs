@@ -17,7 +17,6 @@ pub enum PrivateFileError {
     /// The operating system returned an error for the file.
     #[error("`{path}` can't be used: {source}")]
     Io {
-        /// Path of the private file.
         path: PathBuf,
         /// Error of the operating system.
         #[source]

@@ -57,7 +57,7 @@ impl RunHandle {
         &self.state.runtime.longhaul
     }
 
-    /// Id of the run.
+    /// Returns the id of the run, with which [`Runtime::run`](crate::Runtime::run) finds it again.
     pub const fn id(&self) -> RunId {
         self.id
     }
@@ -253,7 +253,7 @@ impl fmt::Debug for RunEvents {
 /// ```
 #[derive(Debug, Clone)]
 pub struct FinishedRun {
-    /// Id of the run.
+    /// Id of the run, with which commands and HTTP requests name it.
     pub id: RunId,
     /// Final status of the run: completed, failed or cancelled.
     pub status: Status,

@@ -38,7 +38,6 @@ pub struct LoadedSkills {
     pub skills: Vec<Skill>,
     /// Names of the skills whose files are invalid.
     pub broken_names: Vec<String>,
-    /// Problems of all skill files.
     pub problems: Vec<AgentFileProblem>,
     /// Remarks about skill files that are not errors, with the path of each file.
     pub notes: Vec<(PathBuf, String)>,

@@ -46,7 +46,6 @@ pub struct PositionIndex<'a> {
 }
 
 impl<'a> PositionIndex<'a> {
-    /// Creates the index of a text.
     pub fn for_text(text: &'a str) -> Self {
         let mut line_starts = vec![0];
         line_starts.extend(text.match_indices('\n').map(|(at, _)| at + 1));
@@ -128,13 +127,11 @@ pub enum NodeValue {
     Null,
     /// The value `true` or `false`.
     Boolean(bool),
-    /// An integer.
     Integer(i128),
     /// A floating-point number.
     Float(f64),
     /// A single text.
     Text(String),
-    /// A list of values.
     List(Vec<Node>),
     /// A table of keys and values, in the parser's order.
     Table(Vec<TableEntry>),

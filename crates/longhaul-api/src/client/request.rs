@@ -29,7 +29,6 @@ impl ApiRequest {
         }
     }
 
-    /// Creates a GET request for this path.
     pub(super) fn get(path: &[&str]) -> Self {
         Self::new(Method::GET, path)
     }
@@ -48,7 +47,6 @@ impl ApiRequest {
         Self { method: Method::PATCH, ..Self::post(path, body) }
     }
 
-    /// Creates a DELETE request for this path.
     pub(super) fn delete(path: &[&str]) -> Self {
         Self::new(Method::DELETE, path)
     }
@@ -73,7 +71,6 @@ impl ApiRequest {
         }
     }
 
-    /// Sets the idempotency key of the request.
     #[must_use]
     pub(super) fn with_idempotency_key(self, key: String) -> Self {
         Self { idempotency_key: Some(key), ..self }

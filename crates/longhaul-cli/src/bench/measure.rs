@@ -82,7 +82,6 @@ impl DiskSpeed {
     }
 }
 
-/// Returns the resident memory of a process in MB.
 pub(crate) fn resident_memory_mb(process_id: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process_id}/status"))
         .context("the memory of a process can be read only on Linux")?;

@@ -49,7 +49,6 @@ impl BenchReport {
         }
     }
 
-    /// Adds a line to the text of the report.
     pub(crate) fn add_text_line(&mut self, text: impl Into<String>) {
         self.lines.push(text.into());
     }

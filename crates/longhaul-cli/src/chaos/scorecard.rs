@@ -25,7 +25,6 @@ pub(crate) struct Scorecard<'a> {
 }
 
 impl Scorecard<'_> {
-    /// Returns the scorecard as JSON.
     pub(crate) fn as_json(&self) -> Value {
         let Self { plan, log, counts, .. } = self;
         let violation_counts = Invariant::ALL
@@ -59,7 +58,6 @@ impl Scorecard<'_> {
         })
     }
 
-    /// Returns the scorecard as text.
     pub(crate) fn as_text(&self) -> String {
         let Self { log, counts, .. } = self;
         let mut text = String::new();

@@ -10,7 +10,6 @@ use crate::client::RunClient;
 use crate::error::HintResultExt as _;
 
 impl RunClient {
-    /// Creates a schedule.
     pub(crate) async fn create_schedule(
         &self,
         schedule: NewScheduleBody,
@@ -34,7 +33,6 @@ impl RunClient {
         })
     }
 
-    /// Deletes a schedule and returns it.
     pub(crate) async fn delete_schedule(&self, name: &str) -> anyhow::Result<ScheduleView> {
         Ok(match self {
             Self::Local(longhaul) => longhaul.delete_schedule(name).await?,

@@ -73,7 +73,6 @@ impl<'a> DemoSession<'a> {
         })
     }
 
-    /// Runs the demo to its end.
     pub(crate) async fn run_to_end(&mut self) -> anyhow::Result<Exit> {
         let mut stream = self.longhaul.watch_run_journal(self.run, Seq::START).await?;
         while let Some(entries) = self.next_entries(&mut stream).await? {

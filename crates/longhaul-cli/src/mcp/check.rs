@@ -92,7 +92,6 @@ impl CheckServersCommand {
         Ok(exit.unwrap_or(Exit::Done))
     }
 
-    /// Returns the names of the MCP servers to check.
     fn selected_server_names(&self, file: &McpFile) -> anyhow::Result<Vec<String>> {
         if self.names.is_empty() {
             let enabled = file.servers.iter().filter(|server| !server.disabled);

@@ -107,7 +107,6 @@ fn describe_logout_outcome(outcome: &LogoutOutcome) -> String {
     }
 }
 
-/// Returns the outcome of the logout as JSON.
 fn to_json(server_name: &str, outcome: &LogoutOutcome) -> Value {
     let (is_removed, is_revoked, reason) = match outcome {
         LogoutOutcome::NotLoggedIn => (false, false, None),

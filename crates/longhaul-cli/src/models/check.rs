@@ -45,7 +45,6 @@ pub(crate) struct CheckProvidersCommand {
     json: bool,
 }
 
-/// Result of checking one provider.
 #[derive(Debug)]
 struct ProviderCheckResult<'a> {
     provider: &'a Provider,

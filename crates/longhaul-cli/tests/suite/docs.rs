@@ -50,14 +50,12 @@ fn parse_blocks(path: &Path) -> Vec<CodeBlock> {
     blocks
 }
 
-/// Returns the name in a front matter.
 fn front_matter_name(block: &CodeBlock) -> &str {
     let mut lines = block.text.lines();
     let name = lines.find_map(|line| line.strip_prefix("name: "));
     name.unwrap_or("unnamed")
 }
 
-/// Checks an agent in this agents folder.
 fn check_agent(block: &CodeBlock, agents_folder: &str) {
     let folder = tempfile::tempdir().expect("the folder is created");
     let name = front_matter_name(block);

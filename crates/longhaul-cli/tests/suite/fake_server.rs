@@ -4,7 +4,6 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedRequest {
     /// Method and path, such as `GET /v1/runs?limit=1`.
@@ -49,7 +48,6 @@ impl RecordedRequest {
     }
 }
 
-/// Builds a JSON response.
 pub(crate) fn json_response(status: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -64,7 +62,6 @@ pub(crate) fn event_stream(events: &str) -> String {
     )
 }
 
-/// A fake server.
 pub(crate) struct FakeServer {
     pub(crate) url: String,
     requests: Arc<Mutex<Vec<RecordedRequest>>>,

@@ -53,7 +53,6 @@ fn connect(server: &TestServer) -> TcpStream {
     stream
 }
 
-/// Builds a request with this body.
 fn request(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head =

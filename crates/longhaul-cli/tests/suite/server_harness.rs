@@ -22,7 +22,6 @@ pub(crate) struct TestServer {
     lines: Receiver<String>,
     /// All log lines so far.
     pub(crate) log: Vec<String>,
-    /// URL of the server.
     pub(crate) url: String,
 }
 
@@ -129,7 +128,6 @@ impl Drop for TestServer {
     }
 }
 
-/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
@@ -196,7 +194,6 @@ pub(crate) fn try_send_request(
     }
 }
 
-/// Returns the local key of a project.
 pub(crate) fn local_key(project: &Project) -> String {
     let file = project.path().join(".longhaul/local.key");
     std::fs::read_to_string(file).unwrap().trim().to_owned()

@@ -19,7 +19,6 @@ pub struct SandboxSlot {
 /// Row of a sandbox in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxRow {
-    /// Id of the sandbox.
     pub sandbox: SandboxId,
     /// Name of the sandbox provider, such as `local`.
     pub provider: String,
@@ -29,7 +28,6 @@ pub struct SandboxRow {
     pub state: SandboxState,
     /// Machine that the sandbox is bound to. `None` means any machine.
     pub host: Option<String>,
-    /// Run that owns the sandbox.
     pub owner: RunId,
 }
 
@@ -37,17 +35,12 @@ pub struct SandboxRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxState {
-    /// The sandbox is being created.
     Creating,
-    /// The sandbox is being started.
     Starting,
-    /// The sandbox is running.
     Running,
-    /// The sandbox is being stopped.
     Stopping,
     /// The sandbox is stopped; its files are kept.
     Stopped,
-    /// The sandbox was deleted.
     Deleted,
     /// The provider can't find the sandbox any more.
     Lost,

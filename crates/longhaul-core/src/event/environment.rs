@@ -16,14 +16,12 @@ use crate::usage::{BudgetAmount, MicroUsd, Usage};
 /// A timer of the run fired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimerFired {
-    /// Id of the timer that fired.
     pub timer: TimerId,
 }
 
 /// A child run was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildStarted {
-    /// Id of the child run that was started.
     pub child: RunId,
     /// Agent that executes the child run.
     pub agent: AgentName,
@@ -39,7 +37,6 @@ pub struct ChildStarted {
 /// A child run of this run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildEnded {
-    /// Id of the child run that ended.
     pub child: RunId,
     /// Outcome of the child run. A long text is truncated.
     pub outcome: RunOutcome,
@@ -98,7 +95,6 @@ pub struct BudgetWarned {
 /// A budget cap was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetReached {
-    /// Budget cap that was reached.
     pub cap: BudgetCap,
     /// Current cap of the whole tree of runs, in millionths of a US dollar or tokens, if the tree
     /// has reached it. `None` means that a cap of the run alone was reached.

@@ -63,7 +63,6 @@ pub struct EditedValue {
 /// A gate's timeout passed without an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateExpired {
-    /// Id of the gate that expired.
     pub gate: GateId,
     /// Action that is taken because nobody answered in time.
     pub on_timeout: GateTimeoutAction,

@@ -24,7 +24,6 @@ pub struct RunCreated {
 /// A worker claimed the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunClaimed {
-    /// Worker that claimed the run.
     pub worker: WorkerId,
     /// Epoch (fencing token) of the claim.
     pub epoch: Epoch,
@@ -115,7 +114,6 @@ pub struct CompactionModel {
 /// The run was parked, i.e. it waits for something and no worker drives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunWaiting {
-    /// What the run waits for.
     pub wait: WaitReason,
     /// Timer that ends the wait. `None` if only an event can end the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +153,6 @@ pub struct RunControlRequest {
     /// Reason given by the principal. Empty if none was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Cause of a request to cancel the run.
     #[serde(default, skip_serializing_if = "CancelCause::is_principal")]
     pub cause: CancelCause,
     /// New budget caps that come with a resume. `None` leaves the caps unchanged.
@@ -174,7 +171,6 @@ impl RunControlRequest {
         Self { by: principal.into(), reason, cause, raise: None, raises_tree: false }
     }
 
-    /// Returns the request with this reason.
     #[must_use]
     pub fn with_reason(self, request_reason: impl Into<String>) -> Self {
         Self { reason: request_reason.into(), ..self }
@@ -233,7 +229,6 @@ pub struct RunFailed {
     pub error: RunError,
 }
 
-/// A retry of the run was scheduled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRetryScheduled {
     /// Number of the next attempt, from 2.

@@ -103,7 +103,6 @@ pub struct ToolKeyTaken {
 /// A tool call ended with a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolEnded {
-    /// Id of the tool call that ended.
     pub call: CallId,
     /// Output that the tool call returned.
     pub output: ToolOutput,

@@ -116,7 +116,6 @@ impl ModelCallPurpose {
 /// The model replied to the request of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnCompleted {
-    /// Number of the completed turn.
     pub turn: u32,
     /// Complete reply of the model.
     pub reply: Arc<Reply>,
@@ -160,7 +159,6 @@ pub enum OutputCheckResult {
 /// They are journaled, so that a later build treats the call in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallClassification {
-    /// Name of the called tool.
     pub tool: ToolName,
     /// Effect class of the tool call, which says whether the call may be repeated after a crash.
     #[serde(default)]
@@ -236,7 +234,6 @@ pub struct TurnFailed {
 /// The model request was interrupted by a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnInterrupted {
-    /// Number of the interrupted turn.
     pub turn: u32,
     /// Text of the reply that was received before the interruption. Unsigned thinking and
     /// incomplete calls are dropped.

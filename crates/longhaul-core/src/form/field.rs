@@ -15,7 +15,6 @@ const CHOICE_BYTES_MAX: usize = 1024;
 /// Largest number up to which an `f64` represents every integer exactly.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// One field of a form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormField {
     /// Name of the field in the answer.

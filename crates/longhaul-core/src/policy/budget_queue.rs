@@ -53,7 +53,6 @@ impl BudgetQueue {
         next.map(|entry| entry.run)
     }
 
-    /// Returns whether the run is in the queue.
     pub fn contains(&self, run: RunId) -> bool {
         self.entries.iter().any(|entry| entry.run == run)
     }

@@ -53,7 +53,6 @@ pub struct PredictedFileChange {
 pub enum FileContent {
     /// The file does not exist.
     Absent,
-    /// The file has this text.
     Text(String),
     /// The file exists, but its content is binary, too long, or not known.
     Unknown,
@@ -93,7 +92,6 @@ const fn is_zero(count: &usize) -> bool {
 /// A file that a call would create, change or delete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEffect {
-    /// Path of the file.
     pub path: String,
     /// What the call would do with the file.
     pub change: FileChangeKind,
@@ -109,11 +107,9 @@ pub struct FileEffect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChangeKind {
-    /// Create the file.
     Create,
     /// Change the content of the file.
     Change,
-    /// Delete the file.
     Delete,
 }
 

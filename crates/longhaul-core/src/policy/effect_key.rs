@@ -48,11 +48,9 @@ pub enum EffectKeyState {
 /// An effect key that is claimed, with the call that has claimed it and the state of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedEffectKey {
-    /// Hash of the claimed effect key.
     pub key: Hash,
     /// Tool call that has claimed the effect key.
     pub holder: EffectKeyHolder,
-    /// State of the claimed effect key.
     pub state: EffectKeyState,
 }
 
@@ -84,7 +82,6 @@ pub enum EffectKeyChange {
 /// Claim of an effect key by a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EffectKeyClaim {
-    /// Hash of the effect key to claim.
     pub key: Hash,
     /// Tool call that claims the effect key.
     pub holder: EffectKeyHolder,

@@ -438,7 +438,6 @@ string_enum! {
 }
 
 string_enum! {
-    /// Status of a gate.
     pub enum GateStatus {
         /// The gate waits for an answer.
         Open = "open",
@@ -451,16 +450,13 @@ string_enum! {
     }
 }
 
-/// Stored row of a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRow {
     /// Run that raised the gate.
     pub run: RunId,
     /// Question, timeout and other content of the gate.
     pub spec: GateSpec,
-    /// Current status of the gate.
     pub status: GateStatus,
-    /// Time at which the gate was raised.
     pub raised_at: Timestamp,
     /// Deadline for the answer. `None` means no deadline.
     pub deadline: Option<Timestamp>,
@@ -489,7 +485,6 @@ impl GateRow {
 /// An answer to a gate, with the time at which it was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedAnswer {
-    /// Time at which the answer was given.
     pub at: Timestamp,
     /// Answer that was given to the gate.
     pub answer: Answer,

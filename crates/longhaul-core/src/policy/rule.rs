@@ -66,7 +66,6 @@ pub struct ApprovalRuleRow {
     pub pattern: RulePattern,
     /// Principal that gave the approval.
     pub by: String,
-    /// Time at which the approval was given.
     pub at: Timestamp,
     /// Run in which the approval was given. It may have been deleted since.
     pub run: RunId,
@@ -92,7 +91,6 @@ pub struct ApprovalRuleRevocation {
 /// A remembered approval that covers a tool call. It is journaled with the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RememberedApproval {
-    /// Id of the remembered approval.
     pub rule: RuleId,
     /// Whether the approval applies to the run, the agent or the project.
     pub scope: AnswerScope,

@@ -39,7 +39,6 @@ pub enum AppendRefusalReason {
     GateClosed(GateStatus, Option<Box<RecordedAnswer>>),
     /// The gate has received another answer since it was read.
     GateAnswersChanged,
-    /// The gate does not exist.
     GateNotFound,
     /// A gate with this id exists already.
     GateExists,

@@ -100,10 +100,8 @@ pub struct NewApiKey {
     pub request: Option<IdempotencyKey>,
 }
 
-/// Stored row of an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKeyRow {
-    /// Name of the key.
     pub name: ApiKeyName,
     /// Role that the key grants.
     pub role: Role,
@@ -111,7 +109,6 @@ pub struct ApiKeyRow {
     pub hash: Hash,
     /// Principal that created the key.
     pub by: String,
-    /// Time at which the key was created.
     pub created_at: Timestamp,
     /// Time at which the key expires. `None` means that the key never expires.
     pub expires_at: Option<Timestamp>,
@@ -164,7 +161,6 @@ pub struct NewLoginToken {
 pub struct LoginTokenRow {
     /// API key that the token was issued for.
     pub issuer: ApiKeyRef,
-    /// Time at which the token expires.
     pub expires_at: Timestamp,
 }
 
@@ -206,7 +202,6 @@ pub struct StoredHttpResponse {
     /// Value of the `Location` header: the URL of the created resource. `None` if there is no such
     /// header.
     pub location: Option<String>,
-    /// Body of the response.
     pub body: Vec<u8>,
 }
 
@@ -217,7 +212,6 @@ pub enum IdempotentRequestState {
     Acquired,
     /// Another attempt of the request is being executed.
     InProgress,
-    /// The request was completed with this response.
     Completed(StoredHttpResponse),
     /// The request took effect, but its response was not stored: rebuild the response from the
     /// effect.

@@ -22,7 +22,6 @@ pub struct OutboundRequest {
     pub url: String,
     /// Headers of the request, in addition to those that the client sets.
     pub headers: Vec<(String, String)>,
-    /// Body of the request.
     pub body: Vec<u8>,
     /// Timeout of the whole request.
     pub timeout: Millis,
@@ -47,9 +46,7 @@ pub enum NetworkScope {
 pub struct OutboundResponse {
     /// HTTP status code of the response.
     pub status: u16,
-    /// Headers of the response.
     pub headers: Vec<(String, String)>,
-    /// Body of the response.
     pub body: Vec<u8>,
 }
 

@@ -43,7 +43,6 @@ pub struct QueuePosition {
 /// State of a lane at the time when it refused a new run, because it contained other runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusyLane {
-    /// Key of the lane.
     pub lane: LaneKey,
     /// Run that holds the lane. `None` means that the lane is paused.
     pub head: Option<RunId>,

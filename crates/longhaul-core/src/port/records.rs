@@ -41,7 +41,6 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the content of the blob with this hash, if it is stored.
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Returns the agent definition with this hash, if it is stored.
     async fn agent_definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Returns the newest messages of a thread, oldest first.
@@ -51,7 +50,6 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Vec<Message>, StoreError>;
 
-    /// Returns the number of messages in a thread.
     async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, StoreError>;
 
     /// Appends messages to a thread outside of any run.
@@ -115,7 +113,6 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// one has this id.
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError>;
 
-    /// Returns the sandboxes of a run.
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError>;
 
     /// Returns the budget account of the tree of runs with this root. `None` if there is no such
@@ -192,7 +189,6 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         result: LateToolResult,
     ) -> Result<(), StoreError>;
 
-    /// Returns the late tool results of a run.
     async fn late_tool_results(&self, run: RunId) -> Result<Vec<LateToolResult>, StoreError>;
 
     /// Reads the events of all journals after a global sequence number, in commit order.
@@ -253,7 +249,6 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
 /// A timer whose due time has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueTimer {
-    /// Id of the due timer.
     pub timer: TimerId,
     /// Run that is notified when the timer fires.
     pub run: RunId,
@@ -317,7 +312,6 @@ pub struct ModelUsage {
 /// State of a lane, in which runs are executed one at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRow {
-    /// Key of the lane.
     pub lane: LaneKey,
     /// Run that holds the lane. `None` means that the lane is free.
     pub head: Option<RunId>,
@@ -347,7 +341,6 @@ impl LaneRow {
 /// Number of runs in an inbox by status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxRunCounts {
-    /// Name of the inbox.
     pub inbox: InboxName,
     /// Number of runs that no worker has claimed yet.
     pub pending: u64,
@@ -359,10 +352,8 @@ pub struct InboxRunCounts {
     pub failed: u64,
 }
 
-/// Stored row of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerRow {
-    /// Id of the worker.
     pub worker: WorkerId,
     /// Machine the worker runs on.
     pub host: String,
@@ -405,10 +396,8 @@ pub struct ChangedRuns {
     pub end: GlobalSeq,
 }
 
-/// An outbox message that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueOutboxMessage {
-    /// Id of the outbox message.
     pub id: u64,
     /// Run that sent the message.
     pub run: RunId,

@@ -9,7 +9,6 @@ use crate::raw::RawJson;
 const PLACEHOLDER_START: &str = "{{secret:";
 const PLACEHOLDER_END: &str = "}}";
 
-/// Returns the placeholder of the secret with this name.
 pub fn secret_placeholder(name: &str) -> String {
     format!("{PLACEHOLDER_START}{name}{PLACEHOLDER_END}")
 }

@@ -10,7 +10,6 @@ use crate::port::store::{CreateRunsRequest, StoreError};
 use crate::schedule::{ScheduleRow, ScheduleSpec};
 use crate::time::Timestamp;
 
-/// Store of schedules.
 #[async_trait]
 pub trait ScheduleStore: Send + Sync + std::fmt::Debug {
     /// Stores a new schedule. Returns `false` if there is a schedule with this name, which is then
@@ -44,7 +43,6 @@ pub trait ScheduleStore: Send + Sync + std::fmt::Debug {
 /// A schedule to be stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewSchedule {
-    /// Name of the schedule.
     pub name: ScheduleName,
     /// Definition of the schedule.
     pub spec: ScheduleSpec,
@@ -52,10 +50,8 @@ pub struct NewSchedule {
     pub due: Timestamp,
 }
 
-/// One firing of a schedule.
 #[derive(Debug, Clone)]
 pub struct ScheduleFiring {
-    /// Schedule that fires.
     pub name: ScheduleName,
     /// Due time of the schedule when the caller read it. If the due time has changed since, nothing
     /// is written. `None` means that the schedule had no due time.
@@ -76,10 +72,8 @@ pub enum ScheduleFiringAction {
     Skip(String),
 }
 
-/// Outcome of a firing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleFiringOutcome {
-    /// The firing created this run.
     Created(RunId),
     /// An earlier firing with the same idempotency key created this run. Nothing was changed.
     Existing(RunId),

@@ -75,7 +75,6 @@ pub trait StoreWatcher: Send + std::fmt::Debug {
     async fn wait_for_change(&mut self) -> Result<(), StoreError>;
 }
 
-/// Request to create runs.
 #[derive(Debug, Clone)]
 pub struct CreateRunsRequest {
     /// Runs to create, with their tasks and first events.
@@ -89,7 +88,6 @@ pub struct CreateRunsRequest {
 /// Outcome of a request to create runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateRunsOutcome {
-    /// The runs were created.
     Created(Vec<RunId>),
     /// An earlier attempt of the request has already created these runs.
     Existing(Vec<RunId>),
@@ -106,7 +104,6 @@ pub enum CreateRunsOutcome {
 /// Request of a worker to claim runs.
 #[derive(Debug, Clone)]
 pub struct RunClaimRequest {
-    /// Worker that claims the runs.
     pub worker: WorkerId,
     /// Inboxes to claim from. If `limit` is not a multiple of their number, the first ones get more
     /// runs.
@@ -128,7 +125,6 @@ pub struct RunClaimRequest {
 /// A claim, i.e. a worker's exclusive right to drive a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Run that was claimed.
     pub run: RunId,
     /// Epoch (fencing token) of the claim.
     pub epoch: Epoch,
@@ -181,7 +177,6 @@ pub enum WorkerLiveness {
 /// Request to read a part of a journal.
 #[derive(Debug, Clone, Copy)]
 pub struct JournalReadRequest {
-    /// Run whose journal is read.
     pub run: RunId,
     /// Read entries after this sequence number.
     pub after: Seq,
@@ -250,7 +245,6 @@ pub enum AppendResult {
     Fenced,
     /// The run has ended, so its journal can't grow any more.
     RunEnded,
-    /// The run does not exist.
     RunNotFound,
     /// A row change was refused, so nothing was written.
     Refused(AppendRefusalReason),
@@ -259,13 +253,11 @@ pub enum AppendResult {
 /// Stored row of a run, as shown in lists. All of it is derived from the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRow {
-    /// Id of the run.
     pub id: RunId,
     /// Agent that executes the run.
     pub agent: AgentName,
     /// Hash of the agent definition that the run uses, even if the agent's file changes later.
     pub definition: Hash,
-    /// Current status of the run.
     pub status: Status,
     /// Reason for parking the run, if it is parked.
     pub reason: Option<String>,

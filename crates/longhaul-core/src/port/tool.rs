@@ -135,7 +135,6 @@ pub enum ToolReply {
     Suspended(Box<SuspendedToolCall>),
 }
 
-/// A call that a tool has suspended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuspendedToolCall {
     /// Data with which the tool continues the call.
@@ -153,7 +152,6 @@ impl SuspendedToolCall {
     pub const QUESTIONS_KEY: &str = "questions";
 }
 
-/// What a suspended call waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SuspendedCallWait {
     /// The call waits for a person's answer to this question.
@@ -195,7 +193,6 @@ pub enum ToolQuestionAnswer {
 /// Static description of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Name of the tool.
     pub name: ToolName,
     /// Description of the tool for the model.
     pub description: String,
@@ -317,7 +314,6 @@ impl std::fmt::Debug for PartialToolOutput {
 /// for a claim are closed when the claim ends, even if the run is claimed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunClaimId {
-    /// Run that is claimed.
     pub run: RunId,
     /// Epoch (fencing token) of the claim. It has its default value where no claim exists.
     pub epoch: Epoch,
@@ -402,7 +398,6 @@ impl ToolFailure {
         &self.message
     }
 
-    /// Converts the failure into its message.
     pub fn into_message(self) -> String {
         self.message
     }

@@ -26,7 +26,6 @@ pub struct RunAssignment {
     pub permit: DrivePermit,
 }
 
-/// Outcome of driving a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriveRunOutcome {
     /// The run is parked, paused, released or ended, so there is nothing to drive.

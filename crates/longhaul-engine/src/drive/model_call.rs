@@ -23,7 +23,6 @@ use crate::redaction::Redaction;
 use crate::run_env::RunDependencies;
 use crate::services::{ModelResolver, ResolveModelError, ResolvedModel};
 
-/// Outcome of one model request.
 pub(super) enum ModelRequestOutcome {
     /// The model replied. The list has one entry per tool call of the reply: the name of a secret
     /// in the input of the call, if there is one.

@@ -56,7 +56,6 @@ impl Longhaul {
         chains.iter().map(|(name, spec)| chain_view(name, spec)).collect()
     }
 
-    /// Returns the chain with this name.
     pub fn chain(&self, name: &str) -> Result<ChainView, Error> {
         Ok(chain_view(name, &*self.find_chain(name)?))
     }

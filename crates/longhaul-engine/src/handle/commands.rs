@@ -26,7 +26,6 @@ const OPEN_QUESTIONS_MAX: usize = 100;
 pub struct QueuedSteerMessage {
     /// Run that reads the message.
     pub run: RunId,
-    /// Id of the message.
     pub id: SteerId,
 }
 

@@ -16,7 +16,6 @@ use longhaul_api::key::KeyView;
 /// Request to create an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKeyRequest {
-    /// Name of the key to create.
     pub name: ApiKeyName,
     /// Role of the callers who use the key.
     pub role: Role,

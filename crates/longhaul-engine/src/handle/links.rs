@@ -17,7 +17,6 @@ use crate::secret::Secret;
 /// Maximum length of the name of a link's recipient, in bytes.
 const RECIPIENT_BYTES_MAX: usize = 200;
 
-/// Request to create a link to a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateGateLinkRequest {
     /// Gate that the link's recipient can answer.

@@ -145,7 +145,6 @@ impl Longhaul {
         Ok(ScheduleView::new(row, last.as_ref().map(status_of_run_or_chain)))
     }
 
-    /// Fires all schedules that are due.
     pub(crate) async fn fire_due_schedules(&self) -> Result<(), Error> {
         for row in self.services.schedules.due_schedules(PAGE_SIZE).await? {
             self.fire_due_schedule(row).await?;

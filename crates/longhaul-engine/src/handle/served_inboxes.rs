@@ -139,7 +139,6 @@ impl Longhaul {
 }
 
 impl LiveWorkers {
-    /// Returns whether no worker is live.
     pub(super) fn has_no_worker(&self) -> bool {
         self.0.is_empty()
     }

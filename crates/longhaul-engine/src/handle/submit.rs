@@ -108,7 +108,6 @@ impl Longhaul {
         self.create_runs(run_creation_request(built.collect::<Result<_, _>>()?, idempotency)).await
     }
 
-    /// Generates the id of a new run.
     pub(super) fn new_run_id(&self) -> RunId {
         RunId::from_bits(self.services.ids.next_id_bits())
     }
@@ -339,7 +338,6 @@ pub(super) fn run_creation_request(
     CreateRunsRequest { runs, blobs, idempotency }
 }
 
-/// Checks that an event has a kind.
 fn check_event_kind(task: &Task) -> Result<(), Error> {
     match task.event && task.kind.as_deref().is_none_or(str::is_empty) {
         true => Err(Rejection::Empty("the kind of an event").into()),

@@ -88,7 +88,6 @@ impl HeartbeatSender {
         Ok(heartbeats)
     }
 
-    /// Returns the current identity of the worker.
     pub(super) fn current_identity(&self) -> WorkerIdentity {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -35,7 +35,6 @@ fn engine_sending(inputs: &[Value], tool: FakeTool) -> TestEngineBuilder {
     engine_with(calls).tools([tool]).agent(|agent| add_key(agent, "mail:{{ input.text }}"))
 }
 
-/// Kills all workers.
 async fn kill_workers(engine: &mut TestEngine) {
     engine.workers.abort_all();
     while engine.workers.join_next().await.is_some() {}

@@ -50,11 +50,9 @@ use crate::suite::harness::tool_source::FakeToolSource;
 /// build.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The control tools.
 const CONTROL_TOOLS: [&str; 5] =
     ["ask_human", "report_blocked", "report_progress", "wait", "finish"];
 
-/// Builder of a test engine.
 #[derive(Debug)]
 pub(crate) struct TestEngineBuilder {
     pub(crate) agent: Agent,
@@ -95,7 +93,6 @@ impl TestEngineBuilder {
         self
     }
 
-    /// Changes the agent.
     pub(crate) fn agent(mut self, change: impl FnOnce(&mut Agent)) -> Self {
         change(&mut self.agent);
         self
@@ -428,7 +425,6 @@ impl TestEngine {
         found.expect("the run parks at a gate")
     }
 
-    /// Returns the open gates of a run.
     pub(crate) async fn open_gates(&self, run: RunId) -> Vec<GateRow> {
         let filter = GateFilter {
             run: Some(run),

@@ -21,7 +21,6 @@ use longhaul_core::net::{NetworkZone, zone};
 pub(super) enum ServerNetworkZone {
     /// The server is on the public internet.
     Public,
-    /// The server is on a private network.
     Private,
     /// The server is on this machine.
     Loopback,

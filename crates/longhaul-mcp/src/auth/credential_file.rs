@@ -78,17 +78,13 @@ pub enum CredentialFileError {
          Run `longhaul mcp logout {server}`, and log in again."
     )]
     Invalid {
-        /// Path of the credential file.
         path: PathBuf,
         /// Name of the MCP server that the login is for.
         server: String,
     },
     /// Another process has locked the credential file for too long.
     #[error("the login file `{path}` has been locked by another process for too long")]
-    Locked {
-        /// Path of the credential file.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
 }
 
 /// A login at an MCP server, as stored in its credential file.

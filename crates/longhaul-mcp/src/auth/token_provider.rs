@@ -311,7 +311,6 @@ impl TokenProvider {
     }
 }
 
-/// Returns the status of a login at this time.
 pub(super) fn login_status(login: &StoredLogin, now: Timestamp) -> LoginStatus {
     let tokens = login.login_tokens();
     let end = tokens.as_ref().and_then(|tokens| access_token_expiry(login, tokens));

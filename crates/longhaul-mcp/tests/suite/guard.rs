@@ -134,7 +134,6 @@ fn a_server_is_killed_with_a_driver_that_is_killed_as_the_server_starts() {
     }
 }
 
-/// Returns whether a process ignores a signal.
 fn is_ignored(process: Pid, signal: Signal) -> bool {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
     let status = fs::read_to_string(path).unwrap();

@@ -39,7 +39,6 @@ impl SkippingClock {
         self.0.lock().unwrap().1.clone()
     }
 
-    /// Advances the clock.
     pub(super) fn advance(&self, duration: Millis) {
         let mut inner = self.0.lock().unwrap();
         inner.0 = inner.0.plus(duration);
@@ -93,7 +92,6 @@ pub(super) fn packages() -> PathBuf {
     folder
 }
 
-/// Returns the spec of a stdio server.
 pub(super) fn stdio_spec(name: &str, command: &Path, args: &[&str]) -> ServerSpec {
     ServerSpec {
         name: name.to_owned(),
@@ -108,7 +106,6 @@ pub(super) fn stdio_spec(name: &str, command: &Path, args: &[&str]) -> ServerSpe
     }
 }
 
-/// Returns the spec of an HTTP server.
 pub(super) fn http_spec(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     ServerSpec {
@@ -144,7 +141,6 @@ pub(super) fn with_env(mut spec: ServerSpec, name: &str, value: &str) -> ServerS
     spec
 }
 
-/// Creates [`McpServers`] with a single server.
 pub(super) fn single_server(spec: ServerSpec) -> (McpServers, Arc<SkippingClock>) {
     let clock = Arc::new(SkippingClock::default());
     (McpServers::new(vec![spec], clock.clone()), clock)
@@ -169,7 +165,6 @@ pub(super) async fn call(
     within_timeout(tool.call(input, &ctx)).await.map(|output| text(&output))
 }
 
-/// Returns all text of an output.
 pub(super) fn text(output: &ToolOutput) -> String {
     let texts = output.content.iter().map(|part| match part {
         Part::Text(text) => text.to_string(),

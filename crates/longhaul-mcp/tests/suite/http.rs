@@ -98,7 +98,6 @@ async fn canned_server(tasks: &mut JoinSet<()>, answer: &'static [&'static str])
     format!("http://127.0.0.1:{port}/mcp?key=hunter2hunter")
 }
 
-/// Reads a request.
 async fn read_request(stream: &mut TcpStream) {
     let mut head = Vec::new();
     let mut buffer = [0; 4096];

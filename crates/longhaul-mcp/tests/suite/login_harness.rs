@@ -103,7 +103,6 @@ impl OAuthServer {
         logins.collect()
     }
 
-    /// Returns the base URL of the server.
     pub(super) fn base_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }

@@ -215,7 +215,6 @@ pub(super) fn message_with_role(
     JsonObject::default().with_field("role", role).with_field("content", content)
 }
 
-/// Returns a message with the result of the tool call that has this ID.
 fn tool_result_message(call_id: &str, text: &str) -> JsonObject {
     JsonObject::default()
         .with_field("role", "tool")

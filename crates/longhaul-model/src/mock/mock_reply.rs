@@ -48,7 +48,6 @@ impl ReplyIdGenerator {
         Self { digits, turn }
     }
 
-    /// Returns the ID of the item with the given index in the reply.
     pub(crate) fn item_id(&self, id_prefix: &str, index: usize) -> String {
         format!("{id_prefix}{}{:04x}{index:02x}", self.digits, self.turn)
     }

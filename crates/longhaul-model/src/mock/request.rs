@@ -70,7 +70,6 @@ impl ConversationBuilder {
         }
     }
 
-    /// Returns all messages of the conversation.
     pub(crate) fn into_messages(mut self) -> Arc<Vec<Arc<Message>>> {
         self.flush_tool_results();
         Arc::new(self.messages)

@@ -48,7 +48,6 @@ impl MockResponse {
         Self::new(status, "application/json", MockBody::Full(body.into()))
     }
 
-    /// Returns a response that streams the given events.
     pub(crate) fn with_event_stream(events: Vec<Bytes>) -> Self {
         let kind = "text/event-stream; charset=utf-8";
         let mut response = Self::new(200, kind, MockBody::Stream(events));

@@ -55,7 +55,6 @@ impl OutputItemBuilder {
         self.is_complete && self.item.as_ref() == Some(item)
     }
 
-    /// Whether the output item is a tool call.
     pub(super) fn is_tool_call(&self) -> bool {
         self.kind == "function_call"
     }

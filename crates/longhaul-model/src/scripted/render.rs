@@ -59,7 +59,6 @@ impl TemplateRenderer {
         Some(format!("the variable `{name}` is unknown; available: `{}`", NAMES.join("` and `")))
     }
 
-    /// Renders the templates in a text.
     pub(crate) fn render_templates_in_text(
         &self,
         source: &str,

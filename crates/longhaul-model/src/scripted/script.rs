@@ -16,7 +16,6 @@ pub struct Script {
 }
 
 impl Script {
-    /// Returns the number of replies in the script.
     pub fn reply_count(&self) -> usize {
         self.replies.len()
     }

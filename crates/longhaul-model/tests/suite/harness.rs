@@ -12,7 +12,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// An action of the server.
 #[derive(Debug, Clone)]
 pub(crate) enum ServerAction {
     /// Sends these bytes.
@@ -44,7 +43,6 @@ pub(crate) async fn unsolicited_server(greeting: &'static [u8]) -> (String, Join
     (address, tasks)
 }
 
-/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) head: String,

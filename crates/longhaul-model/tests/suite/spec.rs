@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 pub(crate) struct SpecValidator(Option<Validator>);
 
 impl SpecValidator {
-    /// Creates a validator for this schema.
     #[expect(clippy::print_stdout, reason = "a test that skips checks must print a notice")]
     pub(crate) fn new(file: &str, schema: &str) -> Self {
         let default_folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");

@@ -94,7 +94,6 @@ fn gate_reminded_event(gate: GateId, to: Option<String>) -> Event {
     Event::GateReminded(GateNotice { gate, reason: "no answer yet".to_owned(), to })
 }
 
-/// Returns the row change that consumes a timer.
 pub(super) const fn consume_timer(timer: TimerId) -> RowChange {
     RowChange::SetTimer(TimerUpdate::Consume(timer))
 }

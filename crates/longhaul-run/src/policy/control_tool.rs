@@ -36,7 +36,6 @@ pub(crate) enum ControlToolCall {
         /// Description of the agent's progress.
         message: String,
     },
-    /// Waits until this time.
     WaitUntil(Timestamp),
     /// Waits for the end of this child run.
     WaitForChild(RunId),

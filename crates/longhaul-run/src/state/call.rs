@@ -38,7 +38,6 @@ pub struct TrackedToolCall {
     /// such answer, or that it has no data.
     #[serde(default)]
     pub approval_payload: Option<RawJson>,
-    /// Current state of the tool call.
     pub state: ToolCallState,
     /// Run that the tool call was copied from. `None` means that this run has made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +91,6 @@ pub struct CopiedToolCallOrigin {
     pub epochs: Epoch,
 }
 
-/// State of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToolCallState {
     /// The approval rules have not been evaluated for the call yet.
@@ -119,7 +117,6 @@ pub enum ToolCallState {
     /// The call waits for another call that holds the same effect key (name of an effect that must
     /// happen at most once).
     AwaitingKey {
-        /// Call that holds the key.
         holder: EffectKeyHolder,
         /// Epoch (number of the run's claim) in which this run found that another call holds the key.
         epoch: Epoch,
@@ -134,14 +131,12 @@ pub enum ToolCallState {
     Pending(PendingTimer),
     /// The call's result is known, but not recorded yet.
     ResultReady {
-        /// Output of the tool call.
         output: ToolOutput,
         /// Whether the tool call failed.
         is_error: bool,
     },
     /// The call's result is recorded.
     Done {
-        /// Output of the tool call.
         output: ToolOutput,
         /// Whether the tool call failed.
         is_error: bool,
@@ -187,7 +182,6 @@ impl TrackedToolCall {
         }
     }
 
-    /// Returns whether the call has the effect key with this hash.
     pub(crate) fn has_effect_key(&self, hash: Hash) -> bool {
         self.classification.key.as_ref().is_some_and(|key| key.hash == hash)
     }

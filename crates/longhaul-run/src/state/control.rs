@@ -75,7 +75,6 @@ pub struct ControlState {
     #[serde(default)]
     pub(crate) blocked_resumed: bool,
     pub attempt: u32,
-    /// Active time of the current attempt.
     #[serde(default)]
     pub(crate) attempt_time: AttemptActiveTime,
     /// Numbers of repeated model calls and tool calls, and of takeovers from drivers (async tasks
@@ -191,7 +190,6 @@ pub struct QueuedSteer {
 /// A child run that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenChildRun {
-    /// Id of the child run.
     pub id: RunId,
     /// Agent that executes the child run.
     pub agent: AgentName,
@@ -343,7 +341,6 @@ impl ControlState {
         is_below_cap && !self.is_active_time_used_up()
     }
 
-    /// Returns the pricing of the model that is being called.
     pub(crate) fn pricing_of_running_call(&self, running: &RunningModelCall) -> ModelPricing {
         match (&running.model, &self.compactor) {
             (Some(_), Some(compactor)) => compactor.pricing,

@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 /// A timer that a run or one of its tool calls waits for, or that delays the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingTimer {
-    /// Id of the pending timer.
     pub timer: TimerId,
     /// Time at which the pending timer is due.
     pub until: Timestamp,
-    /// Whether the pending timer has fired.
     pub fired: bool,
 }

@@ -37,7 +37,6 @@ pub(crate) enum Author {
     Outsider,
 }
 
-/// Outcome of an input.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum InputOutcome {
     /// These events were written.

@@ -37,7 +37,6 @@ pub(crate) fn ask_rule() -> GateRule {
     }
 }
 
-/// A policy with one rule.
 pub(crate) fn with_rule(rule: GateRule) -> RunPolicy {
     RunPolicy { rules: vec![rule], ..RunPolicy::default() }
 }
@@ -51,7 +50,6 @@ pub(crate) fn ask_rule_with_timeout(on_timeout: GateTimeoutAction) -> RunPolicy 
     })
 }
 
-/// A policy with a gate for the result.
 pub(crate) fn result_gate(on_timeout: GateTimeoutAction) -> RunPolicy {
     RunPolicy {
         result_gate: Some(ResultApprovalGate {
@@ -76,7 +74,6 @@ pub(crate) fn with_caps(caps: Budget) -> RunPolicy {
     RunPolicy { budget: caps, ..RunPolicy::default() }
 }
 
-/// A policy with this money cap.
 pub(crate) fn with_money_cap(micros: u64) -> RunPolicy {
     with_caps(Budget { micro_usd: Some(MicroUsd(micros)), ..Budget::default() })
 }

@@ -20,7 +20,6 @@ use super::generators::{policies, script_lines};
 use super::harness::TestRun;
 use super::harness::rows::{Head, plus};
 
-/// Plays a script and returns the run.
 fn played(policy: RunPolicy, script: &[String]) -> TestRun {
     let mut test_run = TestRun::new(policy);
     for line in script {

@@ -231,7 +231,6 @@ async fn render_link_page(
     render_page(status, &page)
 }
 
-/// Returns the lines of a diff, each with its CSS class.
 fn diff_lines_with_css_class(diff: &str) -> Vec<(&'static str, String)> {
     let styled_lines = diff.lines().enumerate().map(|(index, line)| {
         // Only the first two lines are surely names of files: a removed line may be `-- a`.

@@ -109,13 +109,11 @@ pub(crate) fn server_with_gate() -> TestServerBuilder {
 }
 
 impl TestServerBuilder {
-    /// Changes the agent.
     pub(crate) fn agent(mut self, change: impl FnOnce(&mut Agent)) -> Self {
         change(&mut self.agent);
         self
     }
 
-    /// Changes the server options.
     pub(crate) fn options(mut self, change: impl FnOnce(&mut ServerOptions)) -> Self {
         change(&mut self.options);
         self
@@ -127,7 +125,6 @@ impl TestServerBuilder {
         self
     }
 
-    /// Sets the spend caps.
     pub(crate) fn caps(mut self, caps: impl IntoIterator<Item = SpendCap>) -> Self {
         self.caps = caps.into_iter().collect();
         self
@@ -308,12 +305,10 @@ impl TestServer {
         send_request(self.address, &request, &self.key).await
     }
 
-    /// Returns the JSON at a path.
     pub(crate) async fn get_json(&self, path: impl Into<String>) -> Value {
         self.send(get(path)).await.expect(200)
     }
 
-    /// Creates a key with this role.
     pub(crate) async fn create_key(&self, name: &str, role: Role) -> String {
         let request = NewKeyRequest {
             name: ApiKeyName::new(name).unwrap(),
@@ -347,7 +342,6 @@ impl TestServer {
         assert_eq!(found.ok(), Some(true), "no {kind} in {run}");
     }
 
-    /// Waits until a run has ended.
     pub(crate) async fn wait_until_ended(&self, run: &str) -> Value {
         let id: RunId = run.parse().unwrap();
         let mut journal = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();

@@ -8,7 +8,6 @@ use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::{TestServer, server_with, server_with_gate, task};
 use longhaul_testkit::latch::Latch;
 
-/// Returns the value at a JSON pointer.
 fn json_at(answer: &Value, pointer: &str) -> Value {
     let found = answer.pointer(pointer);
     found.cloned().unwrap_or_else(|| panic!("no {pointer} in {answer}"))

@@ -72,7 +72,6 @@ pub struct StoreProblem {
 /// Result of checking a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct StoreCheckReport {
-    /// Number of runs in the store.
     pub runs: u64,
     /// Number of events in all journals.
     pub events: u64,

@@ -36,7 +36,6 @@ pub(crate) const SELECT_READY_OF_TYPE: &str =
         AND h.state = 0 AND h.format <= ?5 AND (q.host IS NULL OR q.host = ?6)
       ORDER BY q.rank, q.sort_key, q.run LIMIT ?7";
 
-/// Selects one run if it is ready.
 pub(crate) const SELECT_READY_RUN: &str =
     "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run

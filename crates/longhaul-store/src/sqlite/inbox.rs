@@ -13,7 +13,6 @@ use crate::sqlite::tx::Tx;
 /// Which inboxes a statement counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InboxesToCount {
-    /// All inboxes.
     All,
     /// The inbox whose name is the first parameter of the statement. Other inboxes are not read.
     One,

@@ -26,7 +26,6 @@ pub(crate) const APPLICATION_ID: i32 = 0x4c68_756c;
 pub(crate) enum StoreFileKind {
     /// There is no file, or the file is empty.
     Missing,
-    /// The file is a Longhaul store.
     Longhaul,
     /// The file is a database without an application id. It may be a Longhaul store whose creation
     /// was interrupted.

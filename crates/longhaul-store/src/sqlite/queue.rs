@@ -41,7 +41,6 @@ pub(crate) fn make_run_wait_for_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
     set_scheduling_state(tx, run, LANE_WAIT)
 }
 
-/// Removes a run from the ready queue.
 pub(crate) fn remove_run_from_ready_queue(tx: &Tx<'_>, run: RunId) -> Result<()> {
     tx.exec("DELETE FROM ready WHERE run = ?1", params![run.bytes()])
 }

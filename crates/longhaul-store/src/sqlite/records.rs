@@ -53,7 +53,6 @@ pub(crate) fn clear_thread(tx: &Tx<'_>, thread: &ThreadKey) -> Result<()> {
     tx.exec("DELETE FROM thread WHERE thread = ?1", params![thread.as_str()])
 }
 
-/// Lists the sandboxes of a run.
 pub(crate) fn list_sandboxes(tx: &Tx<'_>, run: RunId) -> Result<Vec<SandboxRow>> {
     let sql = "SELECT data FROM sandbox WHERE owner = ?1 ORDER BY sandbox";
     tx.query_all(sql, params![run.bytes()], |row| get_json(row, 0))

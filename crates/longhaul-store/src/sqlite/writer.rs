@@ -80,7 +80,6 @@ impl fmt::Debug for WriterHandle {
 }
 
 impl Writer {
-    /// Starts the writer thread and returns its handle.
     pub(crate) fn start_writer_thread(self) -> Result<WriterHandle, StoreError> {
         let at = Arc::clone(&self.at);
         // From here on the thread itself retries instead of SQLite.

@@ -41,7 +41,6 @@ impl FaultInjector for NewerBuild {
     }
 }
 
-/// The options of a newer build.
 pub(crate) fn newer_build(options: StoreOptions) -> StoreOptions {
     StoreOptions { fault_injector: Some(Arc::new(NewerBuild::default())), ..options }
 }

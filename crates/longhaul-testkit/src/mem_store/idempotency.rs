@@ -13,7 +13,6 @@ use crate::mem_store::rows::IdempotentRequest;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
-    /// Begins a request.
     pub(crate) fn begin_request(
         &mut self,
         new_request: IdempotencyRequest,

@@ -142,7 +142,6 @@ impl NoteTokens {
 struct Bm25 {
     /// Weight of each phrase; rarer phrases weigh more.
     idf: Vec<f64>,
-    /// Average length of a note.
     average_length: f64,
 }
 

@@ -108,7 +108,6 @@ impl Tables {
         messages
     }
 
-    /// Returns the usage by model.
     pub(crate) fn usage_by_model(&self, query: UsageQuery) -> Vec<ModelUsage> {
         let mut sums: BTreeMap<&str, (Usage, MicroUsd, u64)> = BTreeMap::new();
         let rows = self.usage.iter().map(|(_, entry)| entry);
@@ -140,12 +139,10 @@ impl Tables {
         in_use.take(limit).map(|(key, lane)| lane_row(key, lane)).collect()
     }
 
-    /// Returns one lane.
     pub(crate) fn lane(&self, key: &LaneKey) -> Option<LaneRow> {
         self.lanes.get(key).map(|lane| lane_row(key, lane))
     }
 
-    /// Returns the runs that a worker has claimed.
     pub(crate) fn claimed_runs_with_last_seq(&self, worker: WorkerId) -> Vec<(RunId, Seq)> {
         let held = self.heads.iter().filter(|(_, head)| head.state == State::Leased(worker));
         held.map(|(run, head)| (*run, head.last_seq)).collect()
@@ -181,7 +178,6 @@ impl Tables {
 }
 
 impl Tx<'_> {
-    /// Returns the outbox messages of an endpoint that are due.
     pub(crate) fn due_outbox(&self, endpoint: &str, limit: usize) -> Vec<DueOutboxMessage> {
         let entries = self.tables.outbox.iter().filter(|(_, entry)| entry.row.endpoint == endpoint);
         let due = entries.filter(|(_, entry)| entry.next_at <= self.now);

@@ -48,10 +48,8 @@ impl<T> From<StoreError> for Rollback<T> {
     }
 }
 
-/// Result of one change.
 pub(crate) type ChangeResult = Result<(), Rollback<AppendRefusalReason>>;
 
-/// Refuses a change.
 pub(crate) fn refuse(reason: AppendRefusalReason) -> ChangeResult {
     Err(Rollback::Answer(reason))
 }

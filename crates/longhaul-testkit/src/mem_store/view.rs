@@ -9,7 +9,6 @@ use crate::mem_store::rows::{State, Tables};
 /// The state of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadView {
-    /// Id of the run.
     pub run: RunId,
     /// `ready`, `leased`, `parked`, `lane_wait`, `paused` or `ended`.
     pub state: &'static str,

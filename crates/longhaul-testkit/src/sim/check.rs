@@ -27,7 +27,6 @@ use crate::sim::external_world::{ModelCall, ToolEffect};
 /// Result of a simulation, as input of the checks.
 #[derive(Debug)]
 pub struct SimHistory {
-    /// All journals.
     pub journals: Vec<(RunId, Vec<JournalEntry>)>,
     /// All effects on the external world.
     pub effects: Vec<ToolEffect>,

@@ -40,7 +40,6 @@ pub fn prepare_children(
     Ok(RunInput::ChildrenPrepared(prepared.collect::<Result<_, SimError>>()?))
 }
 
-/// Prepares the run that grades the result.
 pub fn prepare_grading(run: &Run, world: &ExternalWorld) -> Result<RunInput, SimError> {
     let child = new_child(run, RawJson::parse(r#"{"rubric": "Good."}"#)?, world)?;
     Ok(RunInput::GradingPrepared(Ok(Box::new(child))))

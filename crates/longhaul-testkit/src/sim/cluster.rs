@@ -66,7 +66,6 @@ impl Cluster {
         }
     }
 
-    /// Sets the driver factory.
     #[must_use]
     pub fn with_factory(self, factory: DriverFactory) -> Self {
         Self { factory, ..self }

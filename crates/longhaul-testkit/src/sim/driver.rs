@@ -52,7 +52,6 @@ pub struct SimServices {
     pub records: Arc<dyn RecordStore>,
     /// API keys and sessions.
     pub auth: Arc<dyn AuthStore>,
-    /// Schedules.
     pub schedules: Arc<dyn ScheduleStore>,
     /// External world that tools act on.
     pub world: ExternalWorld,
@@ -117,7 +116,6 @@ impl ReferenceDriver {
         }
     }
 
-    /// Returns the id of the run.
     pub const fn run_id(&self) -> RunId {
         self.run_id
     }

@@ -80,7 +80,6 @@ pub async fn fire_due_timers(services: &SimServices) -> Result<bool, SimError> {
     Ok(!due.is_empty())
 }
 
-/// Returns the open gates.
 pub async fn open_gates(services: &SimServices) -> Result<Vec<GateRow>, SimError> {
     let filter =
         GateFilter { status: Some(GateStatus::Open), limit: 1_000, ..GateFilter::default() };

@@ -31,7 +31,6 @@ pub struct ModelCall {
     pub run: RunId,
     /// Turn of the request.
     pub turn: u32,
-    /// Number of the attempt.
     pub attempt: u32,
 }
 
@@ -58,7 +57,6 @@ impl ExternalWorld {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the id of a new child run.
     pub fn next_child_id(&self) -> RunId {
         let number = self.with_state(|state| {
             state.children += 1;
@@ -123,7 +121,6 @@ impl ExternalWorld {
         self.with_state(|state| state.expected.clone())
     }
 
-    /// Records a violation.
     pub fn record_violation(&self, violation: String) {
         self.with_state(|state| state.violations.push(violation));
     }

@@ -25,12 +25,10 @@ pub enum Crash {
     AfterSteps(usize),
 }
 
-/// Result of a scenario.
 #[derive(Debug)]
 pub struct ScenarioResult {
     /// The whole journal.
     pub journal: Vec<JournalEntry>,
-    /// The outcome of the run.
     pub outcome: RunOutcome,
     /// Tools that the model has called.
     pub tools: Vec<String>,

@@ -30,7 +30,6 @@ impl SeededRng {
         self.below(count) == 0
     }
 
-    /// Returns one of the items.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }

@@ -26,7 +26,6 @@ pub struct Scenario {
     pub name: &'static str,
     /// Replies of the model.
     pub script: Script,
-    /// Policy of the run.
     pub policy: RunPolicy,
 }
 
@@ -40,7 +39,6 @@ pub fn agent() -> Result<AgentName, IdError> {
     AgentName::new("simulated")
 }
 
-/// Builds the task of a script with this policy.
 pub fn task(run: RunId, script: &Script, policy: RunPolicy) -> Result<TaskSpec, IdError> {
     let mut task = TaskSpec::new(run, agent()?, RawJson::from_serialize(script), inbox()?);
     task.policy = policy;
@@ -129,7 +127,6 @@ fn with_special_policies() -> Vec<Scenario> {
     all
 }
 
-/// Generates a random task for a run.
 pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError> {
     const TOOLS: [&str; 14] = [
         "look",

@@ -25,7 +25,6 @@ use crate::tool_support::{
 /// edit.
 const MATCHES_MAX: usize = 1_000;
 
-/// The tool `edit_file`, which replaces exact text in a file.
 #[derive(Debug)]
 pub(crate) struct EditFileTool {
     spec: ToolSpec,
@@ -43,7 +42,6 @@ struct EditFileInput {
 }
 
 impl EditFileTool {
-    /// Creates the tool for this workspace.
     pub(crate) fn new(workspace: Workspace) -> Result<Self, IdError> {
         let properties = json!({
             "path": {

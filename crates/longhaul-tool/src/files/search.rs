@@ -48,7 +48,6 @@ const LEAD_CHARS_MAX: usize = 80;
 /// Note after a truncated line that has more matches.
 const MORE_MATCHES: &str = " [more matches in the rest of this line]";
 
-/// The tool `search_files`, which finds lines that match a regular expression.
 #[derive(Debug)]
 pub(crate) struct SearchFilesTool {
     pub(crate) workspace: Workspace,

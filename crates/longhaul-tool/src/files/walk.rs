@@ -41,7 +41,6 @@ const SKIPPED_DIRS: &[&str] = &[
 pub(crate) enum WalkControl {
     /// Continue with the next entry.
     Continue,
-    /// Stop the walk.
     Stop,
 }
 
@@ -54,7 +53,6 @@ pub(crate) struct WalkEntry<'a> {
     pub(crate) name: &'a str,
     /// Path of the entry relative to the top of the workspace.
     pub(crate) path: String,
-    /// File type of the entry.
     pub(crate) kind: FileType,
 }
 

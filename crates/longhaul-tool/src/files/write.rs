@@ -22,7 +22,6 @@ use crate::typed::TypedTool;
 /// Maximum length of the content of a written file in bytes.
 pub(crate) const CONTENT_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// The tool `write_file`, which creates or replaces a file.
 #[derive(Debug)]
 pub(crate) struct WriteFileTool(pub(crate) Workspace);
 

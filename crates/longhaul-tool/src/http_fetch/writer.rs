@@ -24,7 +24,6 @@ impl TextWriter {
         self.out.len()
     }
 
-    /// Returns the text from byte `start` on.
     pub(super) fn text_from_byte(&self, start: usize) -> &str {
         self.out.get(start..).unwrap_or_default()
     }

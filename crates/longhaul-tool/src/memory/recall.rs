@@ -29,7 +29,6 @@ const NOTES_MAX: usize = 50;
 /// Maximum number of bytes that `recall` shows.
 const SHOWN_BYTES_MAX: usize = 32 * 1_024;
 
-/// The tool `recall`, which searches notes.
 #[derive(Debug)]
 pub(crate) struct RecallTool(pub(crate) Arc<dyn RecordStore>);
 

@@ -23,7 +23,6 @@ use crate::prediction::no_effects;
 use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
 
-/// The tool `remember`, which saves a note for later runs.
 #[derive(Debug)]
 pub(crate) struct RememberTool(pub(crate) Arc<dyn RecordStore>);
 

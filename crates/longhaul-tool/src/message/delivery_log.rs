@@ -15,7 +15,7 @@ use crate::safe_dir::FsError;
 /// State of the delivery of one message, according to the delivery log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DeliveryState {
-    /// The delivery was not started.
+    /// The log of this machine shows that the delivery was not started.
     NotStarted,
     /// The log has no entry for the message, but the log may be the wrong one: it does not exist,
     /// or it comes from another machine.

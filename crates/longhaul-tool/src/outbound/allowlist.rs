@@ -32,7 +32,6 @@ enum HostPattern {
     Subdomains(String),
     /// The host with exactly this name.
     Name(String),
-    /// The host with this IP address.
     Address(IpAddr),
 }
 

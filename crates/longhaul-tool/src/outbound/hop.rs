@@ -46,7 +46,6 @@ pub(super) struct RequestHop {
 }
 
 impl RequestHop {
-    /// Creates the first hop of a request.
     pub(super) fn first_hop_of_request(request: &OutboundRequest) -> Result<Self, OutboundError> {
         let url = parse_url(&request.url)?;
         let reject = |reason: &str| forbidden_request_error(&url, reason);

@@ -10,7 +10,6 @@ use async_trait::async_trait;
 use longhaul_core::net::{NetworkZone, zone};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// A DNS resolver.
 #[async_trait]
 pub trait DnsResolver: Send + Sync + std::fmt::Debug {
     /// Returns all IP addresses of this host name.

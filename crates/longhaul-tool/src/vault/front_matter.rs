@@ -8,10 +8,8 @@ use serde_json::{Map, Value};
 /// Maximum length of front matter in bytes.
 pub(crate) const FRONT_MATTER_BYTES_MAX: usize = 16 * 1024;
 
-/// Front matter of a note.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FrontMatter {
-    /// The note has no front matter.
     Absent,
     /// Valid front matter with these fields.
     Parsed(Map<String, Value>),

@@ -28,7 +28,6 @@ const FILES_MAX: usize = 20_000;
 /// Maximum number of characters shown of a line that contains the searched text.
 const LINE_CHARS_MAX: usize = 160;
 
-/// The tool `vault_list`, which lists notes by folder, tag and text.
 #[derive(Debug)]
 pub(crate) struct VaultListTool(pub(crate) SafeDir);
 

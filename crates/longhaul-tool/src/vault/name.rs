@@ -51,7 +51,6 @@ pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, VaultNameErro
     Ok(parts.into_iter().map(str::to_owned).collect())
 }
 
-/// Returns the file name of the note with this title.
 pub(crate) fn note_file_name(title: &str) -> Result<String, VaultNameError> {
     let title = normalize_nfc(title);
     check_name_component("title", &title)?;

@@ -21,7 +21,6 @@ pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
 /// Hint in the error message for a note that can't be replaced.
 pub(crate) const REPLACE_HINT: &str = "use another title, or let a person fix the file";
 
-/// The tool `vault_read`, which reads one note.
 #[derive(Debug)]
 pub(crate) struct VaultReadTool(pub(crate) SafeDir);
 

@@ -31,7 +31,6 @@ use crate::vault::{locate, name, note_input};
 /// back completely.
 const CONTENT_BYTES_MAX: usize = 200 * 1024;
 
-/// The tool `vault_write`, which creates or updates a note.
 #[derive(Debug)]
 pub(crate) struct VaultWriteTool {
     pub(crate) dir: SafeDir,

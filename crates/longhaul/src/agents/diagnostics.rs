@@ -36,7 +36,6 @@ impl Diagnostic {
         Self { position, message: escape_control_characters(&message.into()), kind }
     }
 
-    /// Converts the diagnostic to a problem of the file at `file_path`.
     pub(crate) fn into_problem(self, file_path: &Path) -> AgentFileProblem {
         AgentFileProblem {
             path: file_path.to_path_buf(),
@@ -255,7 +254,6 @@ impl Diagnostics {
         self.report_type_mismatch(entry, &format!("a whole number, {min} or more"))
     }
 
-    /// Parses a number from `min` to `max`.
     pub(crate) fn parse_number(&mut self, entry: &TableEntry, min: f64, max: f64) -> Option<f64> {
         let number = entry.node.as_number();
         let number = number.filter(|number| (min..=max).contains(number));

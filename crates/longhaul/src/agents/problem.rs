@@ -8,7 +8,6 @@ use crate::spanned::escape_to_one_line;
 /// A problem that prevents an agent from being used, or its runs from continuing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentFileProblem {
-    /// Path of the file that has the problem.
     pub path: PathBuf,
     /// Line of the problem, starting at 1.
     pub line: usize,

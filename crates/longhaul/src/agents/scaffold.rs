@@ -14,7 +14,6 @@ const DEFAULT_TOOLS: &[&str] = &["list_files", "search_files", "read_file"];
 /// Values for the file of a new agent.
 #[derive(Debug, Clone, Default)]
 pub struct AgentScaffold {
-    /// Name of the new agent.
     pub name: String,
     /// Model of the new agent. `None` means the model of the copied agent, or the project's
     /// default.

@@ -21,7 +21,6 @@ use crate::config::built_in_providers::ApiFormat;
 /// prices.
 #[derive(Debug)]
 pub(crate) struct ModelSpec<'a> {
-    /// Provider of the model.
     pub(crate) provider: &'a Provider,
     /// Name of the model at its provider, without the prefix `provider/`.
     pub(crate) model: &'a str,

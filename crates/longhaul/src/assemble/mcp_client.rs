@@ -36,9 +36,7 @@ pub trait McpClient: Send + Sync + std::fmt::Debug {
 /// Description of an MCP server, as the server reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServerReport {
-    /// Name that the MCP server reports.
     pub name: String,
-    /// Version that the MCP server reports.
     pub version: String,
     /// MCP protocol version that was negotiated with the server.
     pub protocol: String,

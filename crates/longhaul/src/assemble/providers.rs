@@ -50,7 +50,6 @@ impl Provider {
         keys.next()
     }
 
-    /// Whether the provider needs an API key.
     pub fn needs_api_key(&self) -> bool {
         !self.key_env.is_empty()
     }

@@ -105,7 +105,6 @@ pub fn is_built_in_base_url(url: &str) -> bool {
     BUILT_IN_PROVIDERS.iter().any(|provider| provider.base_url == trimmed)
 }
 
-/// Returns the built-in provider with this name.
 pub fn find_built_in_provider(name: &str) -> Option<&'static BuiltInProvider> {
     BUILT_IN_PROVIDERS.iter().find(|provider| provider.name == name)
 }

@@ -29,7 +29,6 @@ impl std::fmt::Display for ErrorLocation {
     }
 }
 
-/// An error in one setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{location}: {message}")]
 pub struct SettingError {

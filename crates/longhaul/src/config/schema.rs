@@ -76,9 +76,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key("lanes.collect", SettingValueKind::Duration).with_default("\"1s\""),
     // Agent for tasks of this inbox that name none.
     key("inboxes.*.agent", SettingValueKind::Text),
-    // Inbound webhooks.
     key("hooks", SettingValueKind::Unsupported("inbound webhooks")),
-    // Sandbox provider.
     key("sandbox.provider", SANDBOX_UNSUPPORTED),
     // Maximum number of running sandboxes.
     key("sandbox.max_running", SANDBOX_UNSUPPORTED),
@@ -150,7 +148,6 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(SECRETS_KEY, SettingValueKind::EnvNames).with_default("[]"),
     // Projects of other users that may be used. Not allowed in a project's own file.
     key(TRUST_FOLDERS_KEY, SettingValueKind::TextList).with_default("[]"),
-    // Outbound webhooks.
     key("webhooks", SettingValueKind::Unsupported("outbound webhooks")),
     // Caps per day, week or month, in addition to the budget of each run.
     key("caps", SettingValueKind::SpendCaps),
@@ -166,7 +163,6 @@ pub const SETTING_KEYS: &[SettingKey] = &[
 /// Meaning of a path in a configuration file.
 #[derive(Debug, Clone, Copy)]
 pub enum SettingPathKind {
-    /// The path is that of a setting.
     Key(&'static SettingKey),
     /// The path is that of a table which contains settings.
     Table,

@@ -137,7 +137,6 @@ impl Config {
         Some(self.root.join(file))
     }
 
-    /// Returns the settings of a worker.
     pub fn worker_settings(&self) -> WorkerSettings {
         let concurrency = self.integer("worker.concurrency").unwrap_or_default();
         WorkerSettings {
@@ -149,7 +148,6 @@ impl Config {
         }
     }
 
-    /// Returns the settings of the server.
     pub fn server_settings(&self) -> ServerSettings {
         let rate = self.integer("server.rate").map(saturating_u32);
         ServerSettings {

@@ -13,15 +13,11 @@ use crate::duration;
 pub enum SettingValue {
     /// A single text.
     Text(String),
-    /// An integer.
     Integer(u64),
     /// A floating-point number.
     Float(f64),
-    /// A boolean.
     Boolean(bool),
-    /// A duration.
     Duration(Millis),
-    /// A list of texts.
     TextList(Vec<String>),
     /// A text that may be a secret.
     Secret(SecretText),
@@ -166,7 +162,6 @@ impl fmt::Display for SettingOrigin {
 /// Value of a setting, with its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// Value of the setting.
     pub value: SettingValue,
     /// Where the value comes from.
     pub origin: SettingOrigin,

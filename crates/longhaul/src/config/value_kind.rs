@@ -20,9 +20,7 @@ pub(crate) const USD_MIN: f64 = 0.000_001;
 pub enum SettingValueKind {
     /// A text that is neither empty nor blank.
     Text,
-    /// A list of texts.
     TextList,
-    /// A boolean.
     Boolean,
     /// An integer of 0 or more.
     UnsignedInt,

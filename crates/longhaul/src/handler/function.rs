@@ -51,7 +51,8 @@ impl fmt::Debug for Handler {
 }
 
 impl Handler {
-    /// Creates a handler with this name and function.
+    /// Creates a handler from an async function. What the function returns is serialized as the
+    /// output of the run.
     pub fn new<F, R, T>(name: impl Into<String>, function: F) -> Self
     where
         F: Fn(HandlerRequest, Arc<dyn Progress>) -> R + Send + Sync + 'static,

@@ -100,7 +100,6 @@ pub(crate) struct JournaledHandlerCalls {
 }
 
 impl JournaledHandlerCalls {
-    /// Reads the calls from the journal of a run.
     pub(crate) async fn read_journal(store: &dyn Store, run: RunId) -> Result<Self, StoreError> {
         let mut calls = Self::default();
         let mut after = Seq::START;

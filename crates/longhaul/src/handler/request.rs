@@ -106,7 +106,6 @@ impl HandlerError {
         self.is_transient
     }
 
-    /// Converts the error into its message.
     pub(crate) fn into_message(self) -> String {
         self.message
     }

@@ -28,7 +28,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Creates a response with this text.
+    /// Creates a response with this text and no structured result.
     pub fn text(response_text: impl Into<String>) -> Self {
         let output = RunOutput { text: response_text.into(), ..RunOutput::default() };
         Self { output, error: None }

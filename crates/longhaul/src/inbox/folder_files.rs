@@ -53,7 +53,6 @@ pub(crate) struct FileTimeAndSize {
 pub(crate) struct WaitingFile {
     /// Size and modification time of the file. Older files are ordered first.
     pub(crate) stamp: FileTimeAndSize,
-    /// Name of the file.
     pub(crate) name: OsString,
 }
 
@@ -163,7 +162,6 @@ impl InboxFolder {
         Ok(sys::fsync(&source)?)
     }
 
-    /// Opens the folder of the inbox.
     fn open_inbox_folder(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = sys::open(&self.base, flags, Mode::empty());

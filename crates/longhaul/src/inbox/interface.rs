@@ -82,7 +82,7 @@ impl InboxTask {
         Self { id: task_id.into(), task }
     }
 
-    /// Returns the id of the task in its inbox.
+    /// Returns the id that the inbox gave the task.
     pub fn task_id(&self) -> &str {
         &self.id
     }

@@ -17,7 +17,6 @@ pub const DEFAULT_TIMEOUT: Millis = Millis::from_secs(60);
 /// Settings of one MCP server in `.mcp.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServerConfig {
-    /// Name of the server.
     pub name: String,
     /// Position of the server's definition in the file.
     pub position: Position,

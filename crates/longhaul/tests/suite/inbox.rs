@@ -74,7 +74,6 @@ fn task(id: &str, text: &str) -> InboxTask {
     InboxTask::new(id, Task::new("echo").input(text))
 }
 
-/// Returns the text for the end of a task.
 fn end_text(id: &str, result: Result<&RunView, &TaskFailure>) -> String {
     match result {
         Ok(run) => format!("{id}: {}", run.output.as_ref().unwrap().text),

@@ -38,7 +38,6 @@ pub(crate) struct HistoryCostRow {
 }
 
 impl HistoryCostRow {
-    /// Returns the costs as a table row.
     pub(crate) fn table_cells(&self) -> Vec<String> {
         let nanos = self.cpu_ns_per_additional_byte;
         vec![

@@ -20,7 +20,6 @@ pub(crate) enum FakePerception {
     Permanent(&'static str),
     /// Never returns.
     Hangs,
-    /// Panics.
     Panics,
 }
 

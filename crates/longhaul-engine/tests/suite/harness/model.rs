@@ -27,11 +27,9 @@ pub(crate) enum FakeReply {
     MaxTokens(&'static str),
     /// Calls tools, all in one reply.
     Calls(Vec<(&'static str, Value)>),
-    /// Fails.
     Fail(FailureClass),
     /// Fails with this message.
     FailWith(FailureClass, &'static str),
-    /// Panics.
     Panic,
     /// Streams this text, then continues with the inner reply.
     StreamThen(&'static str, Box<Self>),
@@ -42,7 +40,6 @@ pub(crate) enum FakeReply {
 }
 
 impl FakeReply {
-    /// A reply with one call.
     pub(crate) fn call(tool: &'static str, input: Value) -> Self {
         Self::Calls(vec![(tool, input)])
     }
@@ -85,7 +82,6 @@ impl FakeModel {
         self.pricing.lock().unwrap().window_tokens = tokens;
     }
 
-    /// Sets the price of the model.
     pub(crate) fn set_price(&self, price: Price) {
         self.pricing.lock().unwrap().price = Some(price);
     }
@@ -184,7 +180,6 @@ fn response(blocks: Vec<Block>, stop: StopReason) -> ModelResponse {
     }
 }
 
-/// Returns the text of some parts.
 pub(crate) fn texts(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => text.to_string(),

@@ -51,7 +51,6 @@ pub(crate) struct ToolTraits {
     pub(crate) is_unsandboxed: bool,
 }
 
-/// A fake tool.
 #[derive(Clone)]
 pub(crate) struct FakeTool {
     pub(crate) spec: ToolSpec,
@@ -141,7 +140,6 @@ impl FakeTool {
         })
     }
 
-    /// Sets the timeout.
     pub(crate) fn with_timeout(mut self, timeout: Millis) -> Self {
         self.spec.timeout = Some(timeout);
         self

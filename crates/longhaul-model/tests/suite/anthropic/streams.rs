@@ -100,7 +100,6 @@ fn nonstandard_cases() -> Vec<StreamCase> {
     owned_cases
 }
 
-/// Malformed streams.
 fn malformed_cases() -> Vec<StreamCase> {
     let bad_index = TEXT.replace(r#""index":0"#, r#""index":"0""#);
     vec![

@@ -32,7 +32,6 @@ fn any_api() -> impl Strategy<Value = ApiKind> {
     prop::sample::select(&APIS[..])
 }
 
-/// Returns all text of a stream.
 fn streamed_text(api: ApiKind, events: Vec<&str>) -> String {
     let pointer = match api {
         ApiKind::Messages => "/delta/text",

@@ -181,7 +181,6 @@ fn nonstandard_cases() -> Vec<StreamCase> {
     cases
 }
 
-/// Malformed streams.
 fn malformed_cases() -> Vec<StreamCase> {
     let bad_index = ITEM.replace(r#""output_index":0"#, r#""output_index":"0""#);
     let bad_text = HI.replace(r#""Hi""#, "5");

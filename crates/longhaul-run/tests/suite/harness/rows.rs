@@ -72,7 +72,6 @@ impl Account {
     }
 }
 
-/// Usage of the run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RunUsage {
     pub(crate) usage: Usage,
@@ -98,7 +97,6 @@ pub(crate) struct Rows {
     pub(crate) account: Account,
     pub(crate) used: RunUsage,
     pub(crate) remembered: usize,
-    /// Effect keys, by their hashes.
     pub(crate) keys: BTreeMap<Hash, ClaimedEffectKey>,
     /// True if the run waits for a key that another run holds.
     waits_for_key: bool,

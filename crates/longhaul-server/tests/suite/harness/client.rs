@@ -17,7 +17,6 @@ enum TestCredential {
     None,
 }
 
-/// A request of a test.
 #[derive(Debug, Clone)]
 pub(crate) struct TestRequest {
     method: String,
@@ -76,12 +75,10 @@ impl TestRequest {
         self.without_key().header("cookie", cookie)
     }
 
-    /// Sets an idempotency key.
     pub(crate) fn idempotency_key(self, key: &str) -> Self {
         self.header("idempotency-key", key)
     }
 
-    /// Sets a JSON body.
     pub(crate) fn json(self, body: &Value) -> Self {
         self.body("application/json", body.to_string())
     }
@@ -93,7 +90,6 @@ impl TestRequest {
         request
     }
 
-    /// Returns the bytes of the request.
     pub(crate) fn bytes(&self, host: &str, local: &str) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let mut line = |name: &str, value: &str| head.push_str(&format!("{name}: {value}\r\n"));
@@ -120,7 +116,6 @@ impl TestRequest {
     }
 }
 
-/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TestResponse {
     pub(crate) status: u16,
@@ -165,7 +160,6 @@ impl TestResponse {
     }
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct TestConnection {
     stream: TcpStream,

@@ -25,7 +25,6 @@ use longhaul_testkit::latch::Latch;
 /// One scripted reply of the model.
 #[derive(Debug, Clone)]
 pub(crate) enum FakeReply {
-    /// Replies with this text.
     Text(&'static str),
     /// Calls a tool.
     Call(&'static str, Value),

@@ -89,7 +89,6 @@ impl SseClient {
         }
     }
 
-    /// Returns the next event of this type.
     pub(crate) async fn next_of_type(&mut self, event: &str) -> SseEvent {
         loop {
             let frame = self.next().await;
@@ -100,7 +99,6 @@ impl SseClient {
         }
     }
 
-    /// Returns the event with this id.
     pub(crate) async fn next_with_id(&mut self, id: u64) -> SseEvent {
         loop {
             let frame = self.next().await.expect("the stream continues");

@@ -278,7 +278,6 @@ pub async fn a_request_of_a_dead_server_is_taken_over(fixture: StoreFixture) {
     );
 }
 
-/// A stored response is final.
 pub async fn a_stored_response_is_final(fixture: StoreFixture) {
     // Without a begun request nothing is stored.
     complete_request(&fixture, "anna", response(500)).await;

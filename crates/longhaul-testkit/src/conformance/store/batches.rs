@@ -30,7 +30,6 @@ impl BatchExt for JournalBatch {
     }
 }
 
-/// Returns a batch of events.
 pub fn events_batch(events: impl IntoIterator<Item = Event>) -> JournalBatch {
     JournalBatch { events: events.into_iter().collect(), changes: Vec::new() }
 }
@@ -95,7 +94,6 @@ pub fn resumed() -> Event {
     Event::RunResumed(run_request())
 }
 
-/// Returns the event that requests a cancel.
 pub fn cancel_requested() -> Event {
     Event::RunCancelRequested(run_request())
 }
@@ -133,7 +131,6 @@ pub fn vote_batch(gate: GateId, by: &str) -> JournalBatch {
         .with_change(close_gate(gate, GateTransition::Voted(answer)))
 }
 
-/// Returns the batch that expires a gate.
 pub fn expire_batch(gate: GateId) -> JournalBatch {
     let expired = GateExpired { gate, on_timeout: GateTimeoutAction::Reject, edited: None };
     events_batch([Event::GateExpired(expired)])
@@ -145,7 +142,6 @@ pub fn close_gate(gate: GateId, transition: GateTransition) -> RowChange {
     RowChange::UpdateGate(GateUpdate { gate, seen_answers: None, transition })
 }
 
-/// Returns an approval.
 pub fn approval(by: &str) -> Answer {
     Answer {
         decision: GateDecision::Approve,

@@ -27,12 +27,10 @@ pub const TTL: Millis = Millis::from_secs(15);
 pub struct StoreFixture {
     /// The store and its clock.
     pub harness: Harness,
-    /// Generator of ids.
     pub ids: SeededIds,
 }
 
 impl StoreFixture {
-    /// Creates the fixture of one store.
     pub fn new(at: Harness) -> Self {
         let ids = SeededIds::new(1);
         Self { harness: at, ids }
@@ -67,7 +65,6 @@ impl StoreFixture {
         }
     }
 
-    /// Opens one run.
     pub async fn open(&self, change: impl FnOnce(&mut TaskSpec)) -> RunId {
         let new = self.new_run(change);
         let id = new.id;
@@ -137,7 +134,6 @@ impl StoreFixture {
         held
     }
 
-    /// Appends a batch as an outsider.
     pub async fn append_outside(&self, run: RunId, batch: JournalBatch) -> AppendResult {
         self.append(run, JournalAuthor::Outsider, batch).await
     }
@@ -163,7 +159,6 @@ impl StoreFixture {
         self.harness.store.append_to_journal(append).await.expect("append")
     }
 
-    /// Returns the row of a run.
     pub async fn row(&self, run: RunId) -> RunRow {
         let row = self.harness.store.get_run(run).await.expect("row");
         row.expect("the run exists")
@@ -175,7 +170,6 @@ impl StoreFixture {
         (row.status, row.reason)
     }
 
-    /// Asserts the status of a run and its reason.
     pub async fn assert_status(&self, run: RunId, status: Status, reason: &str) {
         let reason = Some(reason.to_owned()).filter(|text| !text.is_empty());
         assert_eq!(self.status(run).await, (status, reason), "{run}");
@@ -197,13 +191,10 @@ impl StoreFixture {
 /// A claimed run, and what its driver knows.
 #[derive(Debug, Clone)]
 pub struct ClaimedRun {
-    /// Fixture of the run.
     pub fixture: StoreFixture,
-    /// Id of the run.
     pub run: RunId,
     /// Worker that drives the run.
     pub worker: WorkerId,
-    /// Epoch of the claim.
     pub epoch: Epoch,
     /// Last sequence number that the driver has read.
     pub last: Seq,
@@ -246,7 +237,6 @@ impl ClaimedRun {
         self.append(events_batch([progress(1)]).with_change(change)).await
     }
 
-    /// Parks the run.
     pub async fn park(&mut self, reason: &'static str) {
         self.append_ok(park_batch(reason)).await;
     }
@@ -257,7 +247,6 @@ impl ClaimedRun {
     }
 }
 
-/// Returns a heartbeat.
 pub fn heartbeat(worker: WorkerId) -> Heartbeat {
     Heartbeat {
         worker,
@@ -283,7 +272,6 @@ pub fn claim_request(worker: WorkerId) -> RunClaimRequest {
     }
 }
 
-/// Returns the reason of a refused append.
 pub fn refused(appended: AppendResult) -> AppendRefusalReason {
     match appended {
         AppendResult::Refused(reason) => reason,
@@ -300,22 +288,18 @@ pub fn assert_appended(appended: &AppendResult) {
     assert!(matches!(appended, AppendResult::Committed { .. }), "{appended:?}");
 }
 
-/// Returns the ids of claimed runs.
 pub fn run_ids(claimed: &[Claim]) -> Vec<RunId> {
     claimed.iter().map(|claimed| claimed.run).collect()
 }
 
-/// Returns an agent name.
 pub fn agent(name: &str) -> AgentName {
     AgentName::new(name).expect("a valid name")
 }
 
-/// Returns an inbox name.
 pub fn inbox(name: &str) -> InboxName {
     InboxName::new(name).expect("a valid name")
 }
 
-/// Returns a lane key.
 pub fn lane_key(name: &str) -> LaneKey {
     LaneKey::new(name).expect("a valid name")
 }

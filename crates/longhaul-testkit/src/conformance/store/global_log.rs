@@ -61,7 +61,6 @@ pub async fn the_global_log_is_read_in_pages(fixture: StoreFixture) {
     }
 }
 
-/// A refused append is not in the global log.
 pub async fn refused_appends_are_not_in_the_global_log(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
     let before = last_global_seq(&fixture).await;

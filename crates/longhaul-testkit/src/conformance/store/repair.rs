@@ -131,7 +131,6 @@ pub async fn leaked_slots_are_released(fixture: StoreFixture) {
     assert_eq!(repair(&fixture).await.slot_leaked, 1, "the sandbox does not exist");
 }
 
-/// An open gate of an ended run is withdrawn.
 pub async fn open_gates_of_ended_runs_are_withdrawn(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
     held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;

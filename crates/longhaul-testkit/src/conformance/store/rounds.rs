@@ -57,12 +57,10 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Opens the run of the round.
     pub(crate) async fn open(&self) -> RunId {
         self.fixture.open(|task| task.inbox = self.inbox()).await
     }
 
-    /// Opens and claims the run of the round.
     pub(crate) async fn open_and_claim(&self) -> ClaimedRun {
         self.open().await;
         self.claim_one().await.expect("a run was opened")

@@ -56,7 +56,6 @@ pub(super) fn check(journals: &[(RunId, Vec<JournalEntry>)]) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns the calls of a journal that have a key.
 fn keyed_calls(entries: &[JournalEntry]) -> Vec<(CallId, Hash, KeyedCall)> {
     let mut calls: BTreeMap<CallId, (Hash, KeyedCall)> = BTreeMap::new();
     let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();

@@ -12,7 +12,6 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// Creates a finding at a line of a file.
     pub(crate) fn at(file: &str, line: usize, problem: impl Into<String>, fix: &str) -> Self {
         Self::new(format!("{file}:{line}"), problem, fix)
     }

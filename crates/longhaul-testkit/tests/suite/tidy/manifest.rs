@@ -56,7 +56,6 @@ pub(crate) fn crates(files: &[SourceFile]) -> (Vec<Manifest>, Vec<Finding>) {
     (parsed, findings)
 }
 
-/// Parses one manifest.
 pub(crate) fn parse(file: &SourceFile) -> Result<Manifest, Finding> {
     let parse_error = |error: toml::de::Error| {
         Finding::new(&file.path, format!("does not parse: {}", error.message()), "write valid TOML")
