@@ -326,7 +326,7 @@ impl From<Answer> for AnswerBody {
 pub struct AnswerResponse {
     /// Effect of the answer: `closed` if it closed the gate, `voted` if it counts but more
     /// approvals are needed.
-    pub outcome: AnswerOutcome,
+    pub outcome: AnswerOutcomeKind,
     /// Sequence number of the answer's event in the journal.
     #[schema(value_type = u64)]
     pub seq: Seq,
@@ -337,7 +337,7 @@ pub struct AnswerResponse {
 /// Effect of an answer: whether it closed its gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AnswerOutcome {
+pub enum AnswerOutcomeKind {
     /// The answer closed the gate.
     Closed,
     /// The answer counts, but more approvals are needed.

@@ -70,7 +70,7 @@ pub(crate) enum RunClient {
 
 /// Live stream of a run's events, from the local store or from a server.
 #[derive(Debug)]
-pub(crate) enum EventStream {
+pub(crate) enum LocalOrRemoteEventStream {
     Local(Box<JournalStream>),
     Remote(client::events::EventStream),
 }
@@ -85,11 +85,11 @@ macro_rules! either {
     };
 }
 
-impl EventStream {
+impl LocalOrRemoteEventStream {
     /// Returns the next events, in order and each once. `None` means that the run has ended and all
     /// its events were returned. Cancel safe: no event is lost if the future is dropped.
     pub(crate) async fn next_entries(&mut self) -> anyhow::Result<Option<Vec<JournalEntry>>> {
-        either!(EventStream::self, stream => stream.next())
+        either!(LocalOrRemoteEventStream::self, stream => stream.next())
     }
 }
 
@@ -183,12 +183,14 @@ impl RunClient {
         &self,
         run: RunId,
         after: Seq,
-    ) -> anyhow::Result<EventStream> {
+    ) -> anyhow::Result<LocalOrRemoteEventStream> {
         Ok(match self {
-            Self::Local(longhaul) => {
-                EventStream::Local(Box::new(longhaul.watch_run_journal(run, after).await?))
+            Self::Local(longhaul) => LocalOrRemoteEventStream::Local(Box::new(
+                longhaul.watch_run_journal(run, after).await?,
+            )),
+            Self::Remote(client) => {
+                LocalOrRemoteEventStream::Remote(client.follow_events(run, after).await?)
             }
-            Self::Remote(client) => EventStream::Remote(client.follow_events(run, after).await?),
         })
     }
 
@@ -257,8 +259,8 @@ impl RunClient {
             };
             let response = client.answer_gate(gate.id, answer).await?;
             let outcome = match response.outcome {
-                gate::AnswerOutcome::Closed => GateAnswerOutcome::Closed(response.seq),
-                gate::AnswerOutcome::Voted => GateAnswerOutcome::Voted(response.seq),
+                gate::AnswerOutcomeKind::Closed => GateAnswerOutcome::Closed(response.seq),
+                gate::AnswerOutcomeKind::Voted => GateAnswerOutcome::Voted(response.seq),
             };
             Ok((outcome, response.gate))
         }

@@ -176,7 +176,7 @@ pub struct SpendCapWait {
 /// of the cap: millionths of a US dollar, tokens or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpendCapShortage {
-    /// Amount that the next model call needs at most.
+    /// Largest amount that the next model call can use.
     pub needed: u64,
     /// Amount that was left of the spend cap when the run began to wait.
     pub left: u64,

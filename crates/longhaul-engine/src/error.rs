@@ -172,6 +172,6 @@ impl Error {
 fn cap_subject_text(subject: &str) -> String {
     match subject {
         "" => String::new(),
-        capped_name => format!(" of {capped_name}"),
+        name => format!(" of {name}"),
     }
 }

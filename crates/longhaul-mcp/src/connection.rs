@@ -28,7 +28,7 @@ use crate::handshake::{
     server_info, server_start_error,
 };
 use crate::http;
-use crate::http_auth::HttpError;
+use crate::http_auth::HttpTransportError;
 use crate::listing::{TOOLS_MAX, ToolListing};
 use crate::observe::{ObservedConnectionState, ObservedTransport, ProgressSink};
 use crate::request_error::{RequestError, RequiredCredentials};
@@ -352,7 +352,7 @@ impl McpConnection {
             };
         }
         if let ServiceError::TransportSend(error) = error
-            && let Some(error) = error.error.downcast_ref::<HttpError>()
+            && let Some(error) = error.error.downcast_ref::<HttpTransportError>()
         {
             let RequestError { reason, may_have_been_sent, required_credentials } =
                 http_to_request_error(error);

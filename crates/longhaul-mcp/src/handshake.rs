@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::client_handler::McpClientHandler;
 use crate::error::McpError;
 use crate::exit::ServerExitRecord;
-use crate::http_auth::HttpError;
+use crate::http_auth::HttpTransportError;
 use crate::observe::ObservedConnectionState;
 use crate::request_error::{RequestError, RequiredCredentials};
 use crate::spec::{ServerSpec, ServerTransport, redacted_url};
@@ -109,7 +109,7 @@ fn handshake_to_request_error(error: &ClientInitializeError) -> RequestError {
         return handshake_to_request_error(fallback);
     }
     if let ClientInitializeError::TransportError { error, .. } = error {
-        let http = error.error.downcast_ref::<HttpError>();
+        let http = error.error.downcast_ref::<HttpTransportError>();
         return http
             .map_or_else(|| RequestError::new(error.error.to_string()), http_to_request_error);
     }
@@ -125,22 +125,22 @@ fn handshake_to_request_error(error: &ClientInitializeError) -> RequestError {
 }
 
 /// Converts an error of the HTTP transport into a [`RequestError`].
-pub(super) fn http_to_request_error(error: &HttpError) -> RequestError {
-    if let HttpError::Client(error) = error {
+pub(super) fn http_to_request_error(error: &HttpTransportError) -> RequestError {
+    if let HttpTransportError::Client(error) = error {
         return error.clone();
     }
-    if let HttpError::AuthRequired(_) | HttpError::InsufficientScope(_) = error {
+    if let HttpTransportError::AuthRequired(_) | HttpTransportError::InsufficientScope(_) = error {
         return RequestError {
             reason: KEY_REQUIRED.to_owned(),
             may_have_been_sent: false,
             required_credentials: RequiredCredentials::Key,
         };
     }
-    let (reason, may_have_been_sent) = if let HttpError::HttpStatus(status) = error {
+    let (reason, may_have_been_sent) = if let HttpTransportError::HttpStatus(status) = error {
         let reason = format!("the server answered with HTTP {}", status.status);
         (reason, status.status >= 500)
     } else {
-        let is_expired = matches!(error, HttpError::SessionExpired);
+        let is_expired = matches!(error, HttpTransportError::SessionExpired);
         (error.to_string(), !is_expired)
     };
     RequestError { reason, may_have_been_sent, required_credentials: RequiredCredentials::None }
@@ -159,8 +159,8 @@ pub(super) fn http_rejection(error: &ServiceError) -> Option<HttpRejection> {
     let ServiceError::TransportSend(error) = error else {
         return None;
     };
-    let error = error.error.downcast_ref::<HttpError>()?;
-    let status = if let HttpError::HttpStatus(status_error) = error {
+    let error = error.error.downcast_ref::<HttpTransportError>()?;
+    let status = if let HttpTransportError::HttpStatus(status_error) = error {
         Some(status_error.status)
     } else {
         None

@@ -26,7 +26,7 @@ use sse_stream::SseByteStream;
 
 use crate::auth::token_provider::TokenProvider;
 use crate::http_auth::{
-    AuthorizedClient, HttpError, permanent_login_error_to_auth_required, transport_error,
+    AuthorizedClient, HttpTransportError, permanent_login_error_to_auth_required, transport_error,
     www_authenticate_header,
 };
 use crate::lines::MESSAGE_BYTES_MAX;
@@ -172,7 +172,10 @@ fn has_content_type(response: &Response, media_type: &str) -> bool {
 }
 
 /// Reads a response body of at most `max_bytes` bytes.
-async fn read_body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, HttpError> {
+async fn read_body(
+    mut response: Response,
+    max_bytes: usize,
+) -> Result<Vec<u8>, HttpTransportError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(transport_error)? {
         if body.len() + chunk.len() > max_bytes {
@@ -235,7 +238,7 @@ fn limit_sse_event_size(
 
 /// Returns the error for the HTTP status of a response without a JSON-RPC message. `None` if the
 /// status is neither 401, 403 or 429, nor a redirect or a server error.
-fn error_for_http_status(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
+fn error_for_http_status(status: StatusCode, headers: &HeaderMap) -> Option<HttpTransportError> {
     let challenge = www_authenticate_header(headers);
     if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
         let challenge = AuthRequiredError::new(challenge.chars().take(500).collect());
@@ -274,7 +277,7 @@ async fn read_response(
     response: Response,
     message: &ClientJsonRpcMessage,
     in_session: bool,
-) -> Result<StreamableHttpPostResponse, HttpError> {
+) -> Result<StreamableHttpPostResponse, HttpTransportError> {
     let status = response.status();
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Ok(StreamableHttpPostResponse::Accepted);
@@ -327,7 +330,7 @@ impl StreamableHttpClient for AuthorizedClient {
         session: Option<Arc<str>>,
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
+    ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
         let json = serde_json::to_vec(&message)?;
         let request = self.client.post(&*uri).header(ACCEPT, ACCEPTED_TYPES);
         let request = request.header(CONTENT_TYPE, "application/json").body(json);
@@ -345,7 +348,7 @@ impl StreamableHttpClient for AuthorizedClient {
         session: Arc<str>,
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), HttpError> {
+    ) -> Result<(), HttpTransportError> {
         let request = self.client.delete(&*uri);
         let request = add_session_and_headers(request, Some(&session), headers);
         // Whatever the server answers, the session is over.
@@ -359,7 +362,7 @@ impl StreamableHttpClient for AuthorizedClient {
         last_event: Option<String>,
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxedSseResponse, HttpError> {
+    ) -> Result<BoxedSseResponse, HttpTransportError> {
         let mut request = self.client.get(&*uri).header(ACCEPT, ACCEPTED_TYPES);
         if let Some(last) = last_event {
             request = request.header("last-event-id", last);

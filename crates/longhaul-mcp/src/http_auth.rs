@@ -20,9 +20,9 @@ use crate::request_error::{RequestError, RequiredCredentials};
 /// Maximum time to wait for a token refresh.
 pub(super) const LOGIN_TIMEOUT_MAX: Duration = Duration::from_secs(20);
 
-pub(super) type HttpError = StreamableHttpError<RequestError>;
+pub(super) type HttpTransportError = StreamableHttpError<RequestError>;
 
-pub(super) fn transport_error(error: reqwest::Error) -> HttpError {
+pub(super) fn transport_error(error: reqwest::Error) -> HttpTransportError {
     StreamableHttpError::Client(error.into())
 }
 
@@ -73,7 +73,7 @@ impl AuthorizedClient {
         &self,
         request: RequestBuilder,
         max_wait: Duration,
-    ) -> Result<Response, HttpError> {
+    ) -> Result<Response, HttpTransportError> {
         let Some(provider) = &self.token_provider else {
             return request.send().await.map_err(transport_error);
         };
@@ -114,7 +114,7 @@ async fn access_token(
     provider: &TokenProvider,
     rejected_token: Option<&str>,
     max_wait: Duration,
-) -> Result<AccessToken, HttpError> {
+) -> Result<AccessToken, HttpTransportError> {
     let result = match timeout(max_wait, provider.access_token(rejected_token)).await {
         Ok(result) => result,
         Err(_) => {
@@ -141,7 +141,9 @@ fn is_handshake(message: &ClientJsonRpcMessage) -> bool {
 
 /// Maps a permanent login error to `AuthRequired`, so that the SDK stops reopening the event
 /// stream. After a transient error the SDK tries again.
-pub(super) fn permanent_login_error_to_auth_required(error: HttpError) -> HttpError {
+pub(super) fn permanent_login_error_to_auth_required(
+    error: HttpTransportError,
+) -> HttpTransportError {
     if let StreamableHttpError::Client(client_error) = &error
         && client_error.required_credentials == (RequiredCredentials::Login { is_transient: false })
     {

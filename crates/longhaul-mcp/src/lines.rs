@@ -67,14 +67,14 @@ mod tests {
             (
                 "a\nbc\n\n",
                 vec![
-                    complete_line("a"),
-                    complete_line("bc"),
-                    complete_line(""),
+                    full_line_outcome("a"),
+                    full_line_outcome("bc"),
+                    full_line_outcome(""),
                     LineReadOutcome::Eof,
                 ],
             ),
-            ("a\r\nrest", vec![complete_line("a\r"), LineReadOutcome::Eof]),
-            ("12345678\n", vec![complete_line("12345678"), LineReadOutcome::Eof]),
+            ("a\r\nrest", vec![full_line_outcome("a\r"), LineReadOutcome::Eof]),
+            ("12345678\n", vec![full_line_outcome("12345678"), LineReadOutcome::Eof]),
             ("123456789\n", vec![LineReadOutcome::TooLong]),
             ("1234567890123456789", vec![LineReadOutcome::TooLong]),
             ("", vec![LineReadOutcome::Eof]),
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    fn complete_line(text: &str) -> LineReadOutcome {
+    fn full_line_outcome(text: &str) -> LineReadOutcome {
         LineReadOutcome::Full(text.into())
     }
 }

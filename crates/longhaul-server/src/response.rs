@@ -51,7 +51,7 @@ impl AsRef<[u8]> for BodyBytesWithPermit {
 
 /// Builds a JSON response that holds a memory permit until its last byte is sent. The body alone
 /// could not hold the permit: hyper drops the body while its bytes still wait to be written.
-pub(crate) fn ok_response_with_permit(
+pub(crate) fn ok_response_with_memory_permit(
     value: &impl Serialize,
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
@@ -111,7 +111,7 @@ mod tests {
     async fn a_permit_is_held_until_the_response_bytes_are_dropped() {
         let permits = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
-        let response = ok_response_with_permit(&"text", permit).unwrap();
+        let response = ok_response_with_memory_permit(&"text", permit).unwrap();
         // Like hyper: the body is dropped at its end, while its bytes wait to be written.
         let mut body = response.into_body();
         let frame = body.frame().await.unwrap().unwrap();

@@ -107,7 +107,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("compaction", format_option(agent.compaction.as_ref(), format_compaction)),
         ("keep open", format_option(agent.keep_open, duration::format_duration)),
         ("in doubt", format_option(agent.in_doubt, format_in_doubt_policy)),
-        ("outcome", format_option(agent.outcome.as_ref(), format_outcome)),
+        ("outcome", format_option(agent.outcome.as_ref(), format_grading)),
         ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
         ("parked", format_parked_lane_policy(agent)),
@@ -215,8 +215,8 @@ fn format_result_gate(gate: &ResultApprovalGate) -> String {
 }
 
 /// Formats who grades the results of the agent, and by which rubric.
-fn format_outcome(outcome: &GradingConfig) -> String {
-    let GradingConfig { rubric, grader, max_rounds } = outcome;
+fn format_grading(grading: &GradingConfig) -> String {
+    let GradingConfig { rubric, grader, max_rounds } = grading;
     let grader = grader.as_deref().unwrap_or("the model of the run");
     let rubric = first_line(rubric);
     format!("graded by {grader} in at most {max_rounds} rounds, rubric: {rubric}")

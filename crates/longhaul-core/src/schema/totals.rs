@@ -212,7 +212,7 @@ impl SubschemaCountTotals {
 
     /// Computes the total of one subschema. The totals of the subschemas that it contains or refers
     /// to must be computed already.
-    fn compute_node_total(
+    fn compute_subschema_total(
         &mut self,
         node_index: usize,
         node: &SchemaNode<'_>,
@@ -258,7 +258,7 @@ pub(super) fn compute_subschema_totals(
         while let Some((node_index, next)) = stack.pop() {
             let Some(to) = nodes[node_index].index_of_nth_counted_subschema(next, count_kind)
             else {
-                totals.compute_node_total(node_index, &nodes[node_index], count_kind);
+                totals.compute_subschema_total(node_index, &nodes[node_index], count_kind);
                 is_open[node_index] = false;
                 is_done[node_index] = true;
                 continue;

@@ -12,7 +12,7 @@ use crate::caller::{Operator, Viewer};
 use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
 use crate::params::BatchPath;
 use crate::problem::Problem;
-use crate::response::{created_response, ok_response_with_permit};
+use crate::response::{created_response, ok_response_with_memory_permit};
 
 /// Creates a batch of runs: all of them or none.
 #[utoipa::path(
@@ -59,5 +59,5 @@ pub(crate) async fn show_batch(
     BatchPath(batch): BatchPath,
 ) -> Result<Response, Problem> {
     let permit = app.acquire_journal_read_permit().await?;
-    ok_response_with_permit(&app.longhaul().batch(batch).await?, permit)
+    ok_response_with_memory_permit(&app.longhaul().batch(batch).await?, permit)
 }

@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::gate::{
-    AnswerBody, AnswerOutcome, AnswerResponse, DecisionKind, GateLinkBody, GateLinkView, GateView,
-    SignalGateBody,
+    AnswerBody, AnswerOutcomeKind, AnswerResponse, DecisionKind, GateLinkBody, GateLinkView,
+    GateView, SignalGateBody,
 };
 use longhaul_api::list::List;
 use longhaul_core::access::Role;
@@ -238,8 +238,8 @@ pub(crate) async fn answer_gate(
     let gate = gate_view(&longhaul.get_gate(gate).await.map_err(result_read_problem_after_commit)?);
     tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "gate answered");
     let (outcome, seq) = match outcome {
-        handle::GateAnswerOutcome::Closed(seq) => (AnswerOutcome::Closed, seq),
-        handle::GateAnswerOutcome::Voted(seq) => (AnswerOutcome::Voted, seq),
+        handle::GateAnswerOutcome::Closed(seq) => (AnswerOutcomeKind::Closed, seq),
+        handle::GateAnswerOutcome::Voted(seq) => (AnswerOutcomeKind::Voted, seq),
     };
     ok_response(&AnswerResponse { outcome, seq, gate })
 }

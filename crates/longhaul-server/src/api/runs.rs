@@ -30,7 +30,7 @@ use crate::idempotency::{
 use crate::openapi_types::{RunIdSchema, StatusListSchema};
 use crate::params::{Query, RunPath};
 use crate::problem::Problem;
-use crate::response::{created_response, ok_response, ok_response_with_permit, paginate};
+use crate::response::{created_response, ok_response, ok_response_with_memory_permit, paginate};
 
 /// Default number of runs per page.
 const RUNS_DEFAULT: usize = 20;
@@ -155,7 +155,7 @@ pub(crate) async fn show_transcript(
     let permit = app.acquire_transcript_permit().await?;
     let view = app.longhaul().transcript(run).await?;
     // The view is in memory until it is sent.
-    ok_response_with_permit(&view, permit)
+    ok_response_with_memory_permit(&view, permit)
 }
 
 /// Explains the current status of a run and what to do next.

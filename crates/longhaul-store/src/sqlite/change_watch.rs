@@ -42,7 +42,6 @@ pub(crate) struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// Combines the file to watch with the connection and the hook of the watcher thread.
     pub(crate) const fn new(
         conn: Connection,
         file: OpenedDatabaseFile,

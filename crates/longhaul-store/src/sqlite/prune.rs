@@ -150,8 +150,8 @@ pub(crate) fn plan_prune_steps(tx: &Tx<'_>, request: PruneRequest) -> Result<Vec
     Ok(steps)
 }
 
-/// Executes one step of pruning. The conditions are checked again: since planning, a blob may have
-/// been referenced and another run may have become the run with the newest journal row.
+/// Executes one step of pruning. Checks again what may be deleted: since planning, a blob may have
+/// been referenced, and a run may have become the one with the newest journal row, which is kept.
 pub(crate) fn run_prune_step(
     tx: &Tx<'_>,
     request: PruneRequest,

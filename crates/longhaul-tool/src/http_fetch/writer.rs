@@ -97,7 +97,7 @@ impl TextWriter {
         self.out.push_str(markup);
     }
 
-    /// Adds markup that counts as text, such as `---`.
+    /// Adds markup that is kept even if no text follows, such as `---`.
     pub(super) fn add_markup_as_text(&mut self, markup: &str) {
         self.flush_pending_whitespace(self.indent);
         self.append_closing_markup(markup);
