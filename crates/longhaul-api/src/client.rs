@@ -15,7 +15,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
-use longhaul_core::policy::rule::RuleFilter;
+use longhaul_core::policy::rule::RememberedApprovalFilter;
 use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::time::Millis;
 use serde::de::DeserializeOwned;
@@ -278,7 +278,10 @@ impl Client {
     }
 
     /// Returns the remembered approvals that match the filter, newest first.
-    pub async fn list_rules(&self, filter: &RuleFilter) -> Result<Vec<RuleView>, Problem> {
+    pub async fn list_rules(
+        &self,
+        filter: &RememberedApprovalFilter,
+    ) -> Result<Vec<RuleView>, Problem> {
         let after = filter.after.map(|rule| rule.to_string());
         let range = ListPaging { limit: filter.limit, page_size: RULES_MAX, after };
         let request =
@@ -313,7 +316,7 @@ impl Client {
         self.post_and_parse(&["v1", "lanes", lane.as_str(), "resume"], &json!({})).await
     }
 
-    /// Creates a new run that goes on from the last good event of a failed run. A
+    /// Creates a new run that continues from the last good event of a failed run. A
     /// second call returns the same run.
     pub async fn retry(&self, run: RunId) -> Result<RunView, Problem> {
         self.post_and_parse(&["v1", "runs", &run.to_string(), "retry"], &json!({})).await

@@ -45,7 +45,7 @@ pub struct GateView {
     /// Texts that approval rules match and that the runtime, not the model, adds to the call, such
     /// as the recipient of a message.
     #[serde(default)]
-    pub injected_subjects: Vec<String>,
+    pub injected_rule_match_texts: Vec<String>,
     /// References in `input` to outputs of earlier calls. The tool receives the referenced values
     /// instead, and the digest covers the hashes of these values. An edit adds no references.
     #[serde(default)]
@@ -182,9 +182,9 @@ pub struct AnswerView {
 pub struct RulePatternView {
     /// Pattern for the names of tools.
     pub tool: String,
-    /// Pattern for the subject of a call: the text that rules match, such as a path or command.
+    /// Pattern for a text of the call, such as a path or command.
     #[schema(rename = "match", required = false)]
-    pub subject: String,
+    pub match_glob: String,
 }
 
 /// OpenAPI schema of [`EffectFacts`]: what a call would change.

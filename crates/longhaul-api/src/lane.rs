@@ -14,7 +14,7 @@ pub struct LaneView {
     pub lane: String,
     /// Id of the run that currently holds the lane. `None` means that no run holds it.
     #[schema(value_type = Option<String>)]
-    pub head: Option<RunId>,
+    pub holder: Option<RunId>,
     /// Whether a run holds the lane.
     pub busy: bool,
     /// Number of runs that wait for the lane, without the run that holds it.
@@ -27,7 +27,7 @@ impl From<&LaneRow> for LaneView {
     fn from(row: &LaneRow) -> Self {
         Self {
             lane: row.lane.to_string(),
-            head: row.head,
+            holder: row.holder,
             busy: row.is_busy(),
             waiting: row.waiting_run_count(),
             paused: row.paused,

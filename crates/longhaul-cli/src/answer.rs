@@ -177,7 +177,7 @@ impl GateAnswerSender<'_> {
             output::print_json(&gate)?;
             return Ok(Exit::Done);
         }
-        output::print_text(&format!("{action_text}: {}", gate_subject_text(&gate)))?;
+        output::print_text(&format!("{action_text}: {}", gate_summary_text(&gate)))?;
         output::print_text(&self.run_continuation_text(&outcome, &gate).await?)?;
         Ok(Exit::Done)
     }
@@ -214,22 +214,22 @@ impl GateAnswerSender<'_> {
 }
 
 /// Returns what the gate is about: the tool call with its input, or the question.
-fn gate_subject_text(gate: &GateView) -> String {
-    let subject = match (&gate.tool, &gate.input) {
+fn gate_summary_text(gate: &GateView) -> String {
+    let summary = match (&gate.tool, &gate.input) {
         (Some(tool), Some(input)) => first_line(&format!("{tool} {}", input.as_str())),
         (Some(_), None) | (None, _) => first_line(&gate.ask),
     };
-    let subject = match gate.injected_subjects.is_empty() {
-        true => subject,
+    let summary = match gate.injected_rule_match_texts.is_empty() {
+        true => summary,
         false => format!(
-            "{subject}   set by the runtime: {}",
-            first_line(&gate.injected_subjects.join(", "))
+            "{summary}   set by the runtime: {}",
+            first_line(&gate.injected_rule_match_texts.join(", "))
         ),
     };
     let digest = gate.digest.map(|digest| digest.to_string());
     let digest = digest.as_deref().and_then(|text| text.get(..DIGEST_CHARS));
     match digest {
-        Some(digest) => format!("{subject}   digest {digest}"),
-        None => subject,
+        Some(digest) => format!("{summary}   digest {digest}"),
+        None => summary,
     }
 }

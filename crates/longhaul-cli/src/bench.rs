@@ -1,4 +1,4 @@
-//! `longhaul bench`: benchmarks, one subcommand per subject. Each benchmark also measures the raw
+//! `longhaul bench`: benchmarks, one subcommand for each measured part. Each benchmark also measures the raw
 //! limit of the machine, such as the speed of the disk, in the same run and prints the ratio.
 
 mod client;

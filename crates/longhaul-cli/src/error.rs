@@ -165,11 +165,11 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
             "free disk space, or use another store",
             "LONGHAUL_STORE=sqlite:/other/disk/longhaul.db longhaul ...",
         ),
-        StoreError::ReadOnly { at, .. } => failure
-            .with_hint("check the permissions", format!("ls -ld {at}"))
+        StoreError::ReadOnly { location, .. } => failure
+            .with_hint("check the permissions", format!("ls -ld {location}"))
             .with_hint(other_store_label, "LONGHAUL_DATA=/some/folder longhaul ..."),
-        StoreError::Corrupt { at, .. } => failure
-            .with_hint("it was not changed; check the file", format!("file {at}"))
+        StoreError::Corrupt { location, .. } => failure
+            .with_hint("it was not changed; check the file", format!("file {location}"))
             .with_hints(&[other_store_hint]),
         StoreError::AlreadyDriven { holder, .. } => {
             add_hints_to_already_driven_error(failure, holder).with_exit_code(Exit::Busy)

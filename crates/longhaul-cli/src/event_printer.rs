@@ -154,7 +154,7 @@ fn run_event_label_and_text(entry: &JournalEntry) -> Option<(String, String)> {
         Event::RuleUsed(used) => labeled(
             "rule",
             format!(
-                "{} allowed by the rule {} ({}, {})",
+                "{} allowed by the remembered approval {} ({}, {})",
                 used.call,
                 used.rule,
                 used.by,

@@ -263,7 +263,7 @@ impl<'a> RunFollower<'a> {
         if open_runs.iter().any(|run| !run.reason.as_deref().is_some_and(waits_for_outside_event)) {
             return Ok(true);
         }
-        // A parent goes on when it learns of the end of another child. That child may have ended
+        // A parent continues when it learns of the end of another child. That child may have ended
         // before the open runs were listed, so this is checked after the list.
         if !self.unreported_ends.is_empty() {
             return Ok(true);
@@ -365,7 +365,7 @@ impl<'a> RunFollower<'a> {
         if self.last_reason.as_ref() != Some(&explanation) {
             let (message, command) = (&explanation.message, &explanation.command);
             let note = match self.options.stop_at_person {
-                true => "other runs of the tree go on",
+                true => "other runs of the tree continue",
                 false => "--no-input would exit here",
             };
             output::eprint_line(&format!("{run}: {message}   {command}   ({note})"));

@@ -295,7 +295,7 @@ impl FollowedRun<'_> {
                 && (is_driver_process || !is_shown)
                 && let Some(explanation) = runtime.longhaul.explain_unstarted_run(&row).await?
             {
-                // A process that drives the holder of a key stops for a moment before it goes on.
+                // A process that drives the holder of a key stops for a moment before it continues.
                 if row.reason.as_deref() != Some(KEY)
                     || last_key_wait.as_ref() == Some(&explanation)
                 {

@@ -59,10 +59,10 @@ pub(crate) fn format_model_exchange_count(count: usize) -> String {
 }
 
 /// Describes the tool calls that a remembered approval covers: the tool, and the pattern for the
-/// call's path, command or other subject.
+/// call's path, command or other text for rules.
 pub(crate) fn rule_pattern_text(pattern: &RulePattern) -> String {
-    let text = match &pattern.subject {
-        Some(subject) => format!("{} `{subject}`", pattern.tool),
+    let text = match &pattern.match_glob {
+        Some(match_glob) => format!("{} `{match_glob}`", pattern.tool),
         None => format!("{} (every call)", pattern.tool),
     };
     sanitize::sanitize_line(&text)

@@ -62,10 +62,10 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     lines.push(format!("  {}", sanitize::sanitize_line(&gate.ask)));
     lines.extend(call_effect_lines(gate, lines_max));
     lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
-    for subject in &gate.injected_subjects {
+    for text in &gate.injected_rule_match_texts {
         lines.push(format!(
             "  set by the runtime, not by the model: {}",
-            sanitize::sanitize_line(subject)
+            sanitize::sanitize_line(text)
         ));
     }
     if let Some(editor) = &gate.edited_by {

@@ -23,7 +23,7 @@ const EXAMPLES: &str = "Examples:
   longhaul submit writer \"Go on.\" --lane docs
   longhaul lanes                  lanes that contain runs or are paused
   longhaul lanes show docs        the runs of one lane that have not ended
-  longhaul lanes pause docs       no run of the lane starts; a run that has started goes on
+  longhaul lanes pause docs       no run of the lane starts; a run that has started continues
   longhaul lanes resume docs";
 
 /// Arguments of `longhaul lanes`.
@@ -44,7 +44,7 @@ enum LanesSubcommand {
     /// Shows a lane and its runs that have not ended, oldest first
     #[command(after_help = EXAMPLES)]
     Show(LaneArgs),
-    /// Pauses a lane: no run of it starts, and a run that has started goes on
+    /// Pauses a lane: no run of it starts, and a run that has started continues
     #[command(after_help = EXAMPLES)]
     Pause(LaneArgs),
     /// Resumes a paused lane
@@ -149,11 +149,11 @@ impl LaneArgs {
 
 /// Returns a sentence about the state of a lane.
 fn describe_lane(lane: &LaneView) -> String {
-    let LaneView { lane: name, head: active_run, waiting, paused, .. } = lane;
+    let LaneView { lane: name, holder: active_run, waiting, paused, .. } = lane;
     let state = match (active_run, paused) {
         (Some(active_run), false) => format!("is busy with {active_run}"),
         (None, false) => "is free".to_owned(),
-        (Some(active_run), true) => format!("is paused; {active_run} goes on"),
+        (Some(active_run), true) => format!("is paused; {active_run} continues"),
         (None, true) => "is paused".to_owned(),
     };
     format!("The lane `{name}` {state}; waiting runs: {waiting}.")
@@ -169,6 +169,6 @@ fn lane_row(lane: &LaneView) -> Vec<TableCell> {
         TableCell::new(&lane.lane),
         TableCell::new(status).with_tone(tone),
         TableCell::new(lane.waiting.to_string()),
-        TableCell::new(lane.head.map(|run| run.to_string()).unwrap_or_default()),
+        TableCell::new(lane.holder.map(|run| run.to_string()).unwrap_or_default()),
     ]
 }

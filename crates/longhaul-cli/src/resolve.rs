@@ -4,7 +4,7 @@
 use longhaul_api::gate::GateView;
 use longhaul_api::run::RunBriefView;
 use longhaul_core::id::{GateId, RuleId, RunId};
-use longhaul_core::policy::rule::RuleFilter;
+use longhaul_core::policy::rule::RememberedApprovalFilter;
 use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::status::Status;
 
@@ -84,8 +84,11 @@ pub(crate) async fn resolve_rule_id(client: &RunClient, id: &str) -> anyhow::Res
         return Ok(rule);
     }
     let suffix = parse_id_suffix(id, RuleId::PREFIX)?;
-    let filter =
-        RuleFilter { include_inactive: true, limit: SEARCHED_MAX, ..RuleFilter::default() };
+    let filter = RememberedApprovalFilter {
+        include_inactive: true,
+        limit: SEARCHED_MAX,
+        ..RememberedApprovalFilter::default()
+    };
     let rules = client.list_rules(filter).await?;
     let ids = rules.iter().map(|rule| rule.id);
     let matches: Vec<RuleId> = ids.filter(|id| id.to_string().ends_with(suffix)).collect();

@@ -4,7 +4,7 @@
 use clap::{Args, Subcommand};
 use longhaul_api::rule::RuleView;
 use longhaul_core::policy::gate::AnswerScope;
-use longhaul_core::policy::rule::RuleFilter;
+use longhaul_core::policy::rule::RememberedApprovalFilter;
 
 use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::format_date_time;
@@ -17,9 +17,9 @@ use crate::{output, resolve, runtime};
 const ROWS_MAX: usize = 10_000;
 
 const EXAMPLES: &str = "Examples:
-  longhaul approve gate_01k3rzc --for agent      adds a rule: the agent does not ask again
+  longhaul approve gate_01k3rzc --for agent      is remembered: the agent does not ask again
   longhaul rules                                 who allowed what, and how often it was used
-  longhaul rules --all                           also revoked rules and rules of ended runs
+  longhaul rules --all                           also revoked ones and those of ended runs
   longhaul rules rm rule_01k3s0yq8w7v2m4n6p8r0t2v4x";
 
 /// Arguments of `longhaul rules`.
@@ -57,7 +57,7 @@ struct RevokeRuleCommand {
     /// Id of the remembered approval, as `longhaul rules` lists it, or at least its last six
     /// characters
     rule: String,
-    /// Print the revoked rule as one JSON object
+    /// Print the revoked approval as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -74,8 +74,11 @@ impl RulesCommand {
 
 impl ListRulesCommand {
     fn print_rule_list(&self) -> anyhow::Result<()> {
-        let filter =
-            RuleFilter { include_inactive: self.all, limit: ROWS_MAX, ..RuleFilter::default() };
+        let filter = RememberedApprovalFilter {
+            include_inactive: self.all,
+            limit: ROWS_MAX,
+            ..RememberedApprovalFilter::default()
+        };
         let rules = match try_connect_run_client()? {
             Some(client) => {
                 runtime::build_single_thread_tokio()?.block_on(client.list_rules(filter))?
@@ -106,7 +109,7 @@ impl RevokeRuleCommand {
         }
         let allowed = rule_pattern_text(&rule.pattern);
         output::print_text(&format!(
-            "Revoked: {allowed} asks again, unless another rule covers it   {}",
+            "Revoked: {allowed} asks again, unless another remembered approval covers it   {}",
             rule.id
         ))
     }

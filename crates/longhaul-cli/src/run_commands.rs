@@ -35,7 +35,7 @@ const RETRY_EXAMPLES: &str = "Examples:
   longhaul retry run_01k3qv9 run_01k41xm
   longhaul ls --status failed --inbox mail     the failed tasks of an inbox
 
-A retry is a new run: it goes on from the last good event of the failed run, with the same agent
+A retry is a new run: it continues from the last good event of the failed run, with the same agent
 version and budget, and joins the end of the same lane.";
 
 /// The runs that a command acts on, and its output format.

@@ -409,7 +409,7 @@ fn server_already_running_error(config: &Config) -> Option<CliError> {
     let has_driver = longhaul_store::store_has_driver_process(&store).unwrap_or(false);
     has_driver.then(|| {
         error::from_store_error(&StoreError::AlreadyDriven {
-            at: store.display().to_string(),
+            location: store.display().to_string(),
             holder: format!("pid {pid}, a server at {url}"),
         })
     })

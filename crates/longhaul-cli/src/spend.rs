@@ -36,7 +36,7 @@ enum SpendSubcommand {
     /// Shows what each cap has counted in its current window
     #[command(after_help = EXAMPLES)]
     Ls(ListSpendCommand),
-    /// Raises a cap until its current window ends; runs that wait at it go on
+    /// Raises a cap until its current window ends; runs that wait at it continue
     #[command(after_help = EXAMPLES)]
     Raise(RaiseCapCommand),
 }
@@ -115,7 +115,7 @@ impl RaiseCapCommand {
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
         let subject = subject.as_deref().unwrap_or_default();
         let (waiting, cap) = runtime::build_single_thread_tokio()?.block_on(async {
-            // Waiting runs go on at once, so they are counted before.
+            // Waiting runs continue at once, so they are counted before.
             let caps = client.list_spend_caps().await?;
             let counts = caps.iter().filter(|cap| cap.id == self.cap).flat_map(|cap| &cap.counts);
             let count = counts.filter(|count| count.subject == subject).map(|count| count.waiting);
@@ -127,9 +127,11 @@ impl RaiseCapCommand {
         print_caps(std::slice::from_ref(&cap))?;
         output::eprint_line(&match waiting {
             0 => "No run waited at the cap.".to_owned(),
-            1 => "1 run waited at the cap; it goes on if the cap covers its next call.".to_owned(),
+            1 => {
+                "1 run waited at the cap; it continues if the cap covers its next call.".to_owned()
+            }
             runs => format!(
-                "{runs} runs waited at the cap; those whose next call the cap covers go on."
+                "{runs} runs waited at the cap; those whose next call the cap covers continue."
             ),
         });
         Ok(())

@@ -40,7 +40,6 @@ pub(crate) fn print_table(
     lines.iter().try_for_each(|line| output::print_line(line))
 }
 
-/// Returns the lines of a table with these column titles and rows.
 pub(crate) fn table_lines(
     column_titles: &[&str],
     rows: &[Vec<TableCell>],

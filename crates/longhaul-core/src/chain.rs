@@ -49,7 +49,7 @@ pub struct ChainStepSpec {
     /// Condition under which the step runs.
     #[serde(default)]
     pub condition: ChainStepCondition,
-    /// Step to which the chain goes back after this step. `None` means that the chain goes on.
+    /// Step to which the chain goes back after this step. `None` means that the chain continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<ChainRepeatSpec>,
 }
@@ -216,7 +216,7 @@ pub struct ChainStep {
     /// Condition under which the step runs.
     #[serde(default)]
     pub condition: ChainStepCondition,
-    /// Step to which the chain goes back after this step. `None` means that the chain goes on.
+    /// Step to which the chain goes back after this step. `None` means that the chain continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<ChainRepeat>,
 }
@@ -394,7 +394,6 @@ pub struct ChainRow {
     pub name: Option<String>,
     /// Index of the run's step, from 0.
     pub step: u32,
-    /// Number of steps of the chain.
     pub steps: u32,
     /// Newest run of the chain.
     pub current: RunId,

@@ -18,7 +18,7 @@ use crate::policy::budget::BudgetRaise;
 pub use crate::policy::budget::{BudgetHold, BudgetHoldSettlement};
 use crate::policy::effect_key::EffectKeyChange;
 use crate::policy::gate::{Answer, GateSpec};
-use crate::policy::rule::ApprovalRuleRow;
+use crate::policy::rule::RememberedApprovalRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
 use crate::raw::{BlobRef, Hash};
 use crate::request::{IdempotencyKey, IdempotencyRecord};
@@ -128,7 +128,7 @@ pub enum RowChange {
     PutDefinition(Blob),
     /// Adds a remembered approval. Refused if an active one has the same scope and pattern, or if
     /// the store has the maximum number of active approvals that apply to more than one run.
-    AddRule(Box<ApprovalRuleRow>),
+    AddRule(Box<RememberedApprovalRow>),
     /// Counts one more tool call that needed no new approval, because this remembered approval
     /// covers it.
     UseRule(RuleId),

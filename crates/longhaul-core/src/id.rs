@@ -22,7 +22,6 @@ pub enum IdError {
     Prefix {
         /// Text that is not a valid id.
         text: String,
-        /// Prefix that the id must have.
         prefix: &'static str,
     },
     /// The suffix does not have 26 characters of the id alphabet.
@@ -184,7 +183,6 @@ macro_rules! names {
                 Self(if name.is_empty() { "unnamed".into() } else { name.into() })
             }
 
-            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -71,7 +71,7 @@ pub enum ChildCancelPolicy {
     /// The child runs are cancelled when the run is cancelled or fails.
     #[default]
     Cancel,
-    /// The child runs go on. Their ends are reported to no other run.
+    /// The child runs continue. Their ends are reported to no other run.
     Keep,
 }
 

@@ -139,10 +139,10 @@ pub struct Agent {
 pub struct EffectRule {
     /// Glob for the names of tools to which the rule applies.
     pub tool: String,
-    /// Glob that every subject of the call (such as a path or command) must match. `None` matches
-    /// every call.
+    /// Glob that every text of the call for rules (such as a path or command) must match. `None`
+    /// matches every call.
     #[serde(default, rename = "match")]
-    pub subject: Option<String>,
+    pub match_glob: Option<String>,
     /// Effect class (whether a call may be repeated after a crash) of calls that match the rule.
     /// `None` means the class that the tool declares.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,6 @@ pub struct AgentDirectory {
 }
 
 impl AgentDirectory {
-    /// Creates a directory with these agents and default policies.
     pub fn new(agents: AgentRegistry, defaults: RunPolicyDefaults) -> Self {
         Self { agents: Arc::new(RwLock::new(agents)), defaults, ..Self::default() }
     }

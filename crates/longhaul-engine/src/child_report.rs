@@ -20,7 +20,7 @@ const DATA_BYTES_MAX: usize = 16 * 1024;
 
 /// Returns the command that reports the outcome of the run `child` to its parent, whose timer `due`
 /// has fired. A child whose journal was deleted or can't be read counts as failed, so that the
-/// parent goes on.
+/// parent continues.
 pub(crate) async fn build_child_end_command(
     services: &EngineServices,
     due: &DueTimer,

@@ -1,4 +1,4 @@
-//! Classifies the calls of a reply: tool, effect class, subjects (texts that approval rules match)
+//! Classifies the calls of a reply: tool, effect class, texts that approval rules match
 //! and validity of the input.
 //!
 //! The classification is journaled together with the reply, so that a later build treats the call
@@ -14,7 +14,7 @@ use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_key::{EFFECT_KEY_BYTES_MAX, EffectKey};
 use longhaul_core::policy::gate::RulePattern;
-use longhaul_core::policy::rule::{ApprovalRuleScope, RememberedApproval};
+use longhaul_core::policy::rule::{RememberedApproval, RememberedApprovalScope};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::{Hash, RawJson};
@@ -37,14 +37,14 @@ use crate::tool_registry::RegisteredTool;
 /// Maximum length of the input of a tool call, in bytes.
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Maximum length in bytes of a subject (text that approval rules match) of a call whose input
+/// Maximum length in bytes of a text that approval rules match, of a call whose input
 /// contains references to outputs of earlier calls.
-const SUBJECT_BYTES_MAX: usize = 4 * 1024;
+const MATCH_TEXT_BYTES_MAX: usize = 4 * 1024;
 
-/// Maximum total length in bytes of the subjects (texts that approval rules match), as a JSON list,
+/// Maximum total length in bytes of the texts that approval rules match, as a JSON list,
 /// of a call whose input contains references to outputs of earlier calls.
-const SUBJECTS_BYTES_MAX: usize = 64 * 1024;
-const SUBJECT_OVERHEAD_BYTES: usize = 3;
+const MATCH_TEXTS_BYTES_MAX: usize = 64 * 1024;
+const MATCH_TEXT_OVERHEAD_BYTES: usize = 3;
 
 /// Name of the control tool that parks the run until a time or an event.
 const WAIT_TOOL: &str = "wait";
@@ -94,7 +94,8 @@ pub(crate) async fn add_remembered_approvals(
     if all.is_empty() {
         return Ok(());
     }
-    let scopes = vec![ApprovalRuleScope::Agent(task.agent.clone()), ApprovalRuleScope::Project];
+    let scopes =
+        vec![RememberedApprovalScope::Agent(task.agent.clone()), RememberedApprovalScope::Project];
     let all: Vec<RulePattern> = all.into_iter().collect();
     let active = loop {
         match services.records.active_approval_rules(scopes.clone(), all.clone()).await {
@@ -120,7 +121,7 @@ pub(crate) fn tool_input_has_secret_message(secret_name: &str) -> String {
 }
 
 /// Classifies a tool call by its input, which the model or a person wrote: effect class (whether it
-/// may be repeated), subjects (texts that approval rules match) and validity.
+/// may be repeated), texts that approval rules match, and validity.
 pub(crate) async fn classify_effects_of_input(
     env: &RunDependencies,
     run: &Run,
@@ -165,10 +166,10 @@ async fn classify_effects_of_resolved_input(
         false => problem,
     });
     let facts = match &registered.tool {
-        // Control tools are not executed, so they have no effect. Only the agent of a child run is a
-        // subject.
+        // Control tools are not executed, so they have no effect. Rules can match only the agent of a
+        // child run.
         None => ToolCallDescription {
-            subjects: child_agent_name(&spec.name, &input).into_iter().collect(),
+            rule_match_texts: child_agent_name(&spec.name, &input).into_iter().collect(),
             ..ToolCallDescription::pure()
         },
         // An invalid input is not passed to the tool's own methods either.
@@ -194,8 +195,8 @@ async fn classify_effects_of_resolved_input(
     ToolCallClassification {
         tool: spec.name.clone(),
         class: declared_effect_class(&env.agent, &spec.name, &facts).unwrap_or(facts.class),
-        subjects: facts.subjects,
-        injected_subjects: facts.injected,
+        rule_match_texts: facts.rule_match_texts,
+        injected_rule_match_texts: facts.injected,
         opaque: facts.opaque,
         problem,
         can_verify: spec.can_verify,
@@ -216,11 +217,11 @@ fn child_agent_name(tool: &ToolName, input: &Value) -> Option<String> {
 }
 
 /// What a tool declares about one of its calls: effect class (whether the call may be repeated) and
-/// subjects (texts that approval rules match).
+/// texts that approval rules match.
 struct ToolCallDescription {
     class: EffectClass,
-    subjects: Vec<String>,
-    /// Subjects (texts that approval rules match) that come from the context values that the
+    rule_match_texts: Vec<String>,
+    /// Those of the texts that come from the context values that the
     /// runtime injects, and not from the input.
     injected: Vec<String>,
     opaque: bool,
@@ -229,28 +230,28 @@ struct ToolCallDescription {
 }
 
 impl ToolCallDescription {
-    /// Truncates long subjects, and the list of subjects, of a call whose input contains references to
-    /// outputs, because the journal must not contain the outputs again. The subjects of the call then
-    /// count as unknown.
+    /// Truncates the texts that approval rules match, and their list, of a call whose input contains
+    /// references to outputs, because the journal must not contain the outputs again. The texts of
+    /// the call then count as unknown.
     fn truncate_rule_match_texts(mut self) -> Self {
-        for subjects in [&mut self.subjects, &mut self.injected] {
-            let mut remaining_bytes = SUBJECTS_BYTES_MAX;
+        for texts in [&mut self.rule_match_texts, &mut self.injected] {
+            let mut remaining_bytes = MATCH_TEXTS_BYTES_MAX;
             let mut kept = Vec::new();
-            for mut subject in subjects.drain(..) {
-                if subject.len() > SUBJECT_BYTES_MAX {
-                    subject.truncate(subject.floor_char_boundary(SUBJECT_BYTES_MAX));
+            for mut text in texts.drain(..) {
+                if text.len() > MATCH_TEXT_BYTES_MAX {
+                    text.truncate(text.floor_char_boundary(MATCH_TEXT_BYTES_MAX));
                     self.opaque = true;
                 }
-                match remaining_bytes.checked_sub(subject.len() + SUBJECT_OVERHEAD_BYTES) {
+                match remaining_bytes.checked_sub(text.len() + MATCH_TEXT_OVERHEAD_BYTES) {
                     Some(rest) => remaining_bytes = rest,
                     None => {
                         self.opaque = true;
                         break;
                     }
                 }
-                kept.push(subject);
+                kept.push(text);
             }
-            *subjects = kept;
+            *texts = kept;
         }
         self
     }
@@ -258,7 +259,7 @@ impl ToolCallDescription {
     const fn pure() -> Self {
         Self {
             class: EffectClass::Pure,
-            subjects: Vec::new(),
+            rule_match_texts: Vec::new(),
             injected: Vec::new(),
             opaque: false,
             problem: None,
@@ -274,18 +275,18 @@ fn describe_tool_call(
     context: &BTreeMap<String, RawJson>,
 ) -> Result<ToolCallDescription, String> {
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let subjects = tool.rule_match_texts_with_context(input, context);
+        let rule_match_texts = tool.rule_match_texts_with_context(input, context);
         let injected = match context.is_empty() {
             true => Vec::new(),
             false => {
                 let texts: BTreeSet<String> = tool.rule_match_texts(input).into_iter().collect();
-                let unmatched = subjects.iter().filter(|subject| !texts.contains(*subject));
+                let unmatched = rule_match_texts.iter().filter(|text| !texts.contains(*text));
                 unmatched.cloned().collect()
             }
         };
         ToolCallDescription {
             class: tool.class(input),
-            subjects,
+            rule_match_texts,
             injected,
             opaque: tool.has_unknown_rule_match_texts(input),
             problem: tool.find_call_problem(input, context),
@@ -316,15 +317,15 @@ fn declared_effect_class(
     rules.find_map(|rule| rule.class)
 }
 
-/// Returns whether a rule matches the tool and every subject of a call. If the subjects are unknown,
-/// only rules without a subject pattern match.
+/// Returns whether a rule matches the tool and every text of a call for rules. If the texts are
+/// unknown, only rules without `match` apply.
 fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescription) -> bool {
     let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
-    let matches_subject = rule.subject.as_ref().is_none_or(|glob| {
-        let mut subjects = facts.subjects.iter();
-        !facts.opaque && subjects.all(|subject| matches(glob, subject))
+    let matches_text = rule.match_glob.as_ref().is_none_or(|glob| {
+        let mut texts = facts.rule_match_texts.iter();
+        !facts.opaque && texts.all(|text| matches(glob, text))
     });
-    matches(&rule.tool, tool.as_str()) && matches_subject
+    matches(&rule.tool, tool.as_str()) && matches_text
 }
 
 /// Returns the effect key of a call, rendered from the template in the agent file with the input
@@ -371,8 +372,8 @@ fn rejected_call_classification(tool_name: &str, problem: &str) -> ToolCallClass
     ToolCallClassification {
         tool: ToolName::from_text_lossy(tool_name),
         class: EffectClass::Pure,
-        subjects: Vec::new(),
-        injected_subjects: Vec::new(),
+        rule_match_texts: Vec::new(),
+        injected_rule_match_texts: Vec::new(),
         opaque: false,
         problem: Some(problem.to_owned()),
         can_verify: false,
@@ -391,18 +392,19 @@ mod tests {
 
     #[test]
     fn rule_match_texts_are_limited_in_length_and_number() {
-        for (subjects, kept) in [
+        for (rule_match_texts, kept) in [
             (vec!["a".to_owned(), "b".to_owned()], 2),
             (vec!["a".repeat(4_096); 15], 15),
             (vec!["a".repeat(4_097)], 1),
             (vec!["a".repeat(4_096); 17], 15),
-            (vec![String::new(); 250_000], SUBJECTS_BYTES_MAX / SUBJECT_OVERHEAD_BYTES),
+            (vec![String::new(); 250_000], MATCH_TEXTS_BYTES_MAX / MATCH_TEXT_OVERHEAD_BYTES),
         ] {
-            let is_long = subjects.iter().any(|subject| subject.len() > SUBJECT_BYTES_MAX);
-            let all = subjects.len();
-            let description = ToolCallDescription { subjects, ..ToolCallDescription::pure() };
+            let is_long = rule_match_texts.iter().any(|text| text.len() > MATCH_TEXT_BYTES_MAX);
+            let all = rule_match_texts.len();
+            let description =
+                ToolCallDescription { rule_match_texts, ..ToolCallDescription::pure() };
             let description = description.truncate_rule_match_texts();
-            assert_eq!(description.subjects.len(), kept);
+            assert_eq!(description.rule_match_texts.len(), kept);
             assert_eq!(description.opaque, is_long || kept < all, "{all}");
         }
     }

@@ -28,7 +28,7 @@ pub enum Error {
     #[error("there is no gate {0}")]
     GateNotFound(GateId),
     /// No remembered approval (rule by which later calls are approved) has this id.
-    #[error("there is no rule {0}")]
+    #[error("there is no remembered approval {0}")]
     RuleNotFound(RuleId),
     /// No agent has the requested name.
     #[error("there is no agent named `{name}`")]

@@ -53,7 +53,6 @@ fn render_with_format(source: &str, values: &Value, format: FormatFn) -> Result<
     Ok(text)
 }
 
-/// Whether the text is a valid template.
 pub(crate) fn is_valid_template(source: &str) -> bool {
     check_template_is_bounded(source, &SyntaxConfig::default()).is_ok()
         && Environment::new().template_from_str(source).is_ok()

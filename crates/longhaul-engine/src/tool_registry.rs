@@ -16,7 +16,6 @@ pub enum ToolRegistrationError {
     /// The input schema of the tool is not a valid JSON Schema, or too complex.
     #[error("the input schema of the tool `{tool}` is invalid: {reason}")]
     InvalidSchema {
-        /// Name of the tool with the invalid schema.
         tool: ToolName,
         /// What is wrong with the schema.
         reason: String,

@@ -13,7 +13,7 @@ use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::run::CancelCause;
 use longhaul_core::id::{Epoch, Seq};
 use longhaul_core::policy::gate::{GateDecision, GateRow, GateSpec, RecordedAnswer};
-use longhaul_core::policy::rule::ApprovalRuleRow;
+use longhaul_core::policy::rule::RememberedApprovalRow;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
@@ -254,7 +254,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         reason: None,
         tool: spec.tool.clone(),
         input: input.cloned(),
-        injected_subjects: spec.injected_subjects.clone(),
+        injected_rule_match_texts: spec.injected_rule_match_texts.clone(),
         outputs: outputs.cloned().collect(),
         key: spec.key.clone(),
         facts,
@@ -280,7 +280,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
 }
 
 /// Returns the API view of a remembered approval (a rule by which later calls are approved).
-pub fn rule_view(rule: ApprovalRuleRow) -> RuleView {
+pub fn rule_view(rule: RememberedApprovalRow) -> RuleView {
     RuleView {
         id: rule.rule,
         scope: rule.scope.answer_scope(),

@@ -22,14 +22,12 @@ pub(crate) trait MessageEncoder {
     /// Kind of an encoded piece, such as its role, by which pieces are combined into messages.
     type Kind: Copy + fmt::Debug + Send + Sync;
 
-    /// Encodes the parts of a user message.
     fn encode_user_message(
         &self,
         target: &mut MessagePieceCollector<'_, Self::Kind>,
         parts: &[Part],
     );
 
-    /// Encodes the result of the tool call with this ID.
     fn encode_tool_result(
         &self,
         target: &mut MessagePieceCollector<'_, Self::Kind>,

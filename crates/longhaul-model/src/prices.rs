@@ -12,7 +12,6 @@ use serde::Deserialize;
 
 const TABLE_TOML: &str = include_str!("prices.toml");
 
-/// Micro-dollars per dollar.
 const MICROS_PER_USD: u64 = 1_000_000;
 
 /// Maximum number of decimal places of a price in dollars: one micro-dollar has six.

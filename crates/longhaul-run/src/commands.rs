@@ -89,7 +89,6 @@ pub enum RunCommand {
     },
     /// Revokes a remembered approval: a rule that allows calls for the rest of the run.
     RevokeRule {
-        /// Id of the rule to revoke.
         rule: RuleId,
         /// Principal that revokes the rule.
         by: String,

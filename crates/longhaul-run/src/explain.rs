@@ -15,7 +15,7 @@ use crate::state::stage::RunStage;
 
 /// Explains a wait for budget that model calls of other runs have reserved.
 const BUDGET_HELD: &str = "The run waits until model calls of other runs of its tree release what \
-                           they hold of the budget; it then goes on by itself.";
+                           they hold of the budget; it then continues automatically.";
 
 /// Explanation of a run's state, with a suggested command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -237,7 +237,7 @@ fn explain_cap_wait(wait: &SpendCapWait) -> String {
         format!(", which needs up to {needed} (left: {left} of {limit})")
     });
     format!(
-        "The cap `{cap}`{suffix} does not cover the next model call{}; the run goes on when an \
+        "The cap `{cap}`{suffix} does not cover the next model call{}; the run continues when an \
          amount is released, when somebody raises the cap, or when its window ends at {until}.",
         amounts.unwrap_or_default()
     )

@@ -103,7 +103,7 @@ pub struct NewChildRun {
     pub run: NewRun,
     /// Definition of the child's agent.
     pub definition: Blob,
-    /// Whether the parent goes on while the child runs.
+    /// Whether the parent continues while the child runs.
     pub background: bool,
 }
 

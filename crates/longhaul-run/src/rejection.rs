@@ -3,7 +3,7 @@
 
 use longhaul_core::id::{CallId, GateId, RuleId, RunId, SteerId};
 use longhaul_core::policy::gate::{AnswerScope, GateStatus};
-use longhaul_core::policy::rule::ApprovalRuleRevocation;
+use longhaul_core::policy::rule::RememberedApprovalRevocation;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 
@@ -27,9 +27,7 @@ pub enum Rejection {
     /// The gate was already closed by an answer, or withdrawn.
     #[error("the gate {gate} was already {}{}", .status.as_str(), gate_closed_by_text(.by.as_ref()))]
     GateClosed {
-        /// Id of the closed gate.
         gate: GateId,
-        /// Status with which the gate was closed.
         status: GateStatus,
         /// Principal whose answer closed the gate, and the time of the answer. `None` means that no
         /// answer closed the gate.
@@ -63,7 +61,6 @@ pub enum Rejection {
         .scope.as_str(), joined_scope_names(.offered)
     )]
     ScopeNotOffered {
-        /// Scope of the rejected answer.
         scope: AnswerScope,
         /// Scopes of an approval that the gate offers: this call only, or all calls of a run, an agent
         /// or the project.
@@ -72,15 +69,15 @@ pub enum Rejection {
         reason: &'static str,
     },
     /// The maximum number of remembered approvals that apply to an agent or the project is reached.
-    #[error("too many rules: {0} remembered approvals for agents and the project are active")]
+    #[error("{0} remembered approvals for agents and the project are active, which is the maximum")]
     RulesFull(usize),
     /// The remembered approval was revoked before.
-    #[error("the rule {rule} was already revoked by {} at {}", .revocation.by, .revocation.at)]
+    #[error("the remembered approval {rule} was already revoked by {} at {}", .revocation.by, .revocation.at)]
     RuleRevoked {
         /// Id of the remembered approval.
         rule: RuleId,
         /// Who revoked the remembered approval, and when.
-        revocation: ApprovalRuleRevocation,
+        revocation: RememberedApprovalRevocation,
     },
     /// The submitter of the run may not approve this gate.
     #[error("the submitter of a run may not approve its gates")]
@@ -97,7 +94,6 @@ pub enum Rejection {
     /// A text in the input exceeds its maximum length.
     #[error("{text_name} is longer than {max} bytes")]
     TooLong {
-        /// Name of the text that is too long.
         text_name: &'static str,
         /// Maximum length of the text in bytes.
         max: usize,

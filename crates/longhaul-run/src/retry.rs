@@ -1,7 +1,7 @@
 //! Creates the run that retries a failed run.
 //!
 //! Nothing follows the end of a run in its journal, so a retry is a run of its own. If the failed run
-//! has completed a turn, its events are copied without its end, and the retry goes on from there.
+//! has completed a turn, its events are copied without its end, and the retry continues from there.
 
 use longhaul_core::change::{JournalPrefixCopy, NewRun, SteerRow, SteerStatus};
 use longhaul_core::event::Event;
@@ -17,7 +17,7 @@ use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::submit::new_run_from_task;
 
-/// Point of a failed run's journal from which a retry goes on, and the messages that are delivered
+/// Point of a failed run's journal from which a retry continues, and the messages that are delivered
 /// to the retry. Collected from all entries of the journal.
 #[derive(Debug, Clone, Default)]
 pub struct RetryPoint {
@@ -92,7 +92,7 @@ impl RetryPoint {
 }
 
 /// Creates a run with this id that retries a failed run, with the same agent definition and policy,
-/// queued last in the same lane. The retry goes on from the last good event, so
+/// queued last in the same lane. The retry continues from the last good event, so
 /// completed calls are not repeated. Messages that the failed run has not read are queued for the
 /// retry. The retry of a chain's step continues the chain.
 pub fn retry_failed_run(

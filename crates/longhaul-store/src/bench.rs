@@ -102,7 +102,6 @@ pub struct PlainSqlInsertBenchOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InsertRate {
     pub events: u64,
-    /// Number of commits that were made.
     pub commits: u64,
     /// Duration of the benchmark in nanoseconds.
     pub nanos: u64,

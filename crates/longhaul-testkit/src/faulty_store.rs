@@ -47,7 +47,7 @@ impl FaultyStore {
 }
 
 fn lost_answer() -> StoreError {
-    StoreError::Busy { at: "a connection that was closed".to_owned() }
+    StoreError::Busy { location: "a connection that was closed".to_owned() }
 }
 
 #[async_trait]

@@ -29,42 +29,34 @@ impl SeededIds {
         millis << 80 | u128::from(count & 0xffff_ffff_ffff) << 32 | u128::from(self.seed)
     }
 
-    /// Returns the next run id.
     pub fn run(&self) -> RunId {
         RunId::from_bits(self.next_bits())
     }
 
-    /// Returns the next gate id.
     pub fn gate(&self) -> GateId {
         GateId::from_bits(self.next_bits())
     }
 
-    /// Returns the next worker id.
     pub fn worker(&self) -> WorkerId {
         WorkerId::from_bits(self.next_bits())
     }
 
-    /// Returns the next sandbox id.
     pub fn sandbox(&self) -> SandboxId {
         SandboxId::from_bits(self.next_bits())
     }
 
-    /// Returns the next message id.
     pub fn steer(&self) -> SteerId {
         SteerId::from_bits(self.next_bits())
     }
 
-    /// Returns the next timer id.
     pub fn timer(&self) -> TimerId {
         TimerId::from_bits(self.next_bits())
     }
 
-    /// Returns the next batch id.
     pub fn batch(&self) -> BatchId {
         BatchId::from_bits(self.next_bits())
     }
 
-    /// Returns the next rule id.
     pub fn rule(&self) -> RuleId {
         RuleId::from_bits(self.next_bits())
     }

@@ -75,8 +75,8 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     /// match the type.
     fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
         let typed = Self::Input::deserialize(input).ok();
-        let subjects = typed.and_then(|typed| self.rule_match_texts(&typed));
-        subjects.unwrap_or_else(|| vec![canonical_json(input)])
+        let texts = typed.and_then(|typed| self.rule_match_texts(&typed));
+        texts.unwrap_or_else(|| vec![canonical_json(input)])
     }
 
     /// Returns what a call would change, for the person who approves it. Must be fast and change

@@ -138,7 +138,7 @@ impl Agent {
     pub fn approve(self, tool_glob: impl Into<String>, question: impl Into<String>) -> Self {
         let rule = GateRule {
             tool: tool_glob.into(),
-            subject: None,
+            match_glob: None,
             action: GateRuleAction::Ask(question.into()),
             always: false,
             timeout: None,

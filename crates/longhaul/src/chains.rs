@@ -33,7 +33,6 @@ const BUILT_IN_CHAINS: [(&str, &str); 2] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedChain {
     pub name: String,
-    /// Definition of the chain.
     pub spec: Arc<ChainSpec>,
     /// Path of the chain's file.
     pub path: PathBuf,
@@ -57,7 +56,6 @@ impl LoadedChains {
         self.chains.iter().map(|one| (one.name.clone(), Arc::clone(&one.spec))).collect()
     }
 
-    /// Returns the problems of the chain with this name.
     pub fn problems_of_chain<'a>(
         &'a self,
         name: &'a str,

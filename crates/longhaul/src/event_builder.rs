@@ -73,8 +73,8 @@ impl<'a> EventBuilder<'a> {
     }
 
     /// Sets the resource: the person or thing that the conversation is about.
-    pub fn resource(self, memory_subject: impl AsRef<str>) -> Self {
-        self.map_task(|task| task.resource(memory_subject))
+    pub fn resource(self, resource_key: impl AsRef<str>) -> Self {
+        self.map_task(|task| task.resource(resource_key))
     }
 
     /// Applies `change` to the task that is submitted for the event.

@@ -7,7 +7,7 @@ use longhaul_api::gate::GateView;
 use longhaul_api::rule::RuleView;
 use longhaul_core::id::{GateId, RuleId};
 use longhaul_core::policy::gate::{Answer as GateAnswer, AnswerScope, GateDecision, GateStatus};
-use longhaul_core::policy::rule::{RULES_MAX, RuleFilter};
+use longhaul_core::policy::rule::{RULES_MAX, RememberedApprovalFilter};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::Hash;
 use longhaul_engine::Longhaul;
@@ -83,7 +83,8 @@ impl Rules<'_> {
     /// # Errors
     /// The store failed.
     pub async fn active(&self) -> Result<Vec<RuleView>, Error> {
-        let filter = RuleFilter { limit: RULES_MAX, ..RuleFilter::default() };
+        let filter =
+            RememberedApprovalFilter { limit: RULES_MAX, ..RememberedApprovalFilter::default() };
         Ok(self.0.list_rules(filter).await?.into_iter().map(rule_view).collect())
     }
 

@@ -62,7 +62,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Pauses the lane until [`resume`](Self::resume) is called: no run of it starts. A run that
-    /// has started goes on.
+    /// has started continues.
     ///
     /// # Errors
     /// The name of the lane is invalid, or the store failed.

@@ -124,7 +124,7 @@ impl RunHandle {
     }
 
     /// Retries the failed run, as a new run with the same agent version and the same budget. The
-    /// new run goes on from the last good event, so completed tool calls are not
+    /// new run continues from the last good event, so completed tool calls are not
     /// repeated. A handler is called again. A failed run has at most one retry: a second call
     /// returns the same run.
     ///

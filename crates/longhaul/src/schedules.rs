@@ -93,8 +93,8 @@ impl Schedule {
 
     /// Sets the resource: the person or thing that the conversation is about.
     #[must_use]
-    pub fn resource(mut self, memory_subject: impl Into<String>) -> Self {
-        self.body.resource = Some(memory_subject.into());
+    pub fn resource(mut self, resource_key: impl Into<String>) -> Self {
+        self.body.resource = Some(resource_key.into());
         self
     }
 

@@ -140,7 +140,6 @@ pub enum NodeValue {
 /// A key of a table, with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableEntry {
-    /// Text of the key.
     pub key: String,
     /// Position of the key in the file.
     pub position: Position,

@@ -117,8 +117,8 @@ impl Task {
 
     /// Sets the resource: the person or thing that the conversation is about.
     #[must_use]
-    pub fn resource(mut self, memory_subject: impl AsRef<str>) -> Self {
-        self.task.resource = self.id_or_record_error(ResourceKey::new(memory_subject.as_ref()));
+    pub fn resource(mut self, resource_key: impl AsRef<str>) -> Self {
+        self.task.resource = self.id_or_record_error(ResourceKey::new(resource_key.as_ref()));
         self
     }
 

@@ -312,8 +312,8 @@ fn format_perception(perception: &PerceptionConfig) -> String {
 }
 
 fn format_gate_rule(rule: &GateRule) -> String {
-    let subject = rule.subject.as_ref().map(|subject| format!(" {subject}"));
-    let calls = format!("{}{}", rule.tool, subject.unwrap_or_default());
+    let match_glob = rule.match_glob.as_ref().map(|match_glob| format!(" {match_glob}"));
+    let calls = format!("{}{}", rule.tool, match_glob.unwrap_or_default());
     match &rule.action {
         GateRuleAction::Allow => format!("{calls}: allowed"),
         GateRuleAction::Deny(reason) => format!("{calls}: denied, {reason}"),
@@ -365,7 +365,7 @@ fn format_gate_approvers_and_tags(
 }
 
 fn format_effect_rule(effect: &EffectRule) -> String {
-    let subject = effect.subject.as_deref().unwrap_or_default();
+    let match_glob = effect.match_glob.as_deref().unwrap_or_default();
     let class = effect.class.map(|class| match class {
         EffectClass::Pure => "pure",
         EffectClass::Keyed => "keyed",
@@ -374,5 +374,5 @@ fn format_effect_rule(effect: &EffectRule) -> String {
     });
     let key = effect.key.as_ref().map(|key| format!("key {key}"));
     let parts: Vec<String> = class.map(str::to_owned).into_iter().chain(key).collect();
-    format!("{}: {}", format!("{} {subject}", effect.tool).trim_end(), parts.join(", "))
+    format!("{}: {}", format!("{} {match_glob}", effect.tool).trim_end(), parts.join(", "))
 }

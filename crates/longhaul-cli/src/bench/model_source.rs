@@ -88,7 +88,7 @@ fn bench_script_name(turns: u32) -> String {
 }
 
 fn bench_script_text(turns: u32, calls_per_turn: u32) -> String {
-    // Each call has another input, because calls with the same subject run sequentially.
+    // Each call has another input, because calls with the same rule match text run sequentially.
     let calls = (1..=calls_per_turn).map(|n| format!("{{ name: echo, input: {{ n: {n} }} }}"));
     let calls = calls.collect::<Vec<_>>().join(", ");
     format!(

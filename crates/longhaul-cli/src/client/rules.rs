@@ -2,7 +2,7 @@
 
 use longhaul_api::rule::RuleView;
 use longhaul_core::id::RuleId;
-use longhaul_core::policy::rule::RuleFilter;
+use longhaul_core::policy::rule::RememberedApprovalFilter;
 use longhaul_engine::view::rule_view;
 
 use crate::caller_name::caller_name;
@@ -11,7 +11,10 @@ use crate::error::HintResultExt as _;
 
 impl RunClient {
     /// Returns remembered approvals, newest first.
-    pub(crate) async fn list_rules(&self, filter: RuleFilter) -> anyhow::Result<Vec<RuleView>> {
+    pub(crate) async fn list_rules(
+        &self,
+        filter: RememberedApprovalFilter,
+    ) -> anyhow::Result<Vec<RuleView>> {
         Ok(match self {
             Self::Local(longhaul) => {
                 longhaul.list_rules(filter).await?.into_iter().map(rule_view).collect()

@@ -30,7 +30,6 @@ enum MockEndpoint {
     Stats,
 }
 
-/// Handles one request to the mock.
 pub(crate) async fn handle_request(
     mock: &MockProvider,
     counts: &RequestCounts,

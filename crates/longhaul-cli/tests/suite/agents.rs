@@ -185,7 +185,7 @@ fn supported_fields_of_the_contract_are_read() {
     assert_eq!(push.timeout, Some(GateTimeout::After(Millis::from_secs(24 * 3600))));
     assert_eq!(push.remind, Some(Millis::from_secs(2 * 3600)));
     assert_eq!(push.on_timeout, GateTimeoutAction::Reject);
-    assert_eq!(shell.subject.as_deref(), Some("rm -rf *"));
+    assert_eq!(shell.match_glob.as_deref(), Some("rm -rf *"));
     assert_eq!(shell.action, GateRuleAction::Deny("use the trash".into()));
     assert_eq!(agent.effects[0].class, Some(EffectClass::Pure));
     assert_eq!(agent.keep_open, Some(Millis::from_secs(3600)));

@@ -60,7 +60,7 @@ fn an_agent_works_on_the_files_of_its_project() {
     }
 }
 
-/// A gate shows the file, the lines and the diff of the call, and goes on showing them after its
+/// A gate shows the file, the lines and the diff of the call, and continues to show them after its
 /// worker was killed and the file was changed.
 #[test]
 fn a_gate_keeps_the_facts_that_were_shown() {

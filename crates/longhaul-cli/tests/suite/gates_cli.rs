@@ -16,7 +16,7 @@ const GATE_FIELDS: &[&str] = &[
     "reason",
     "tool",
     "input",
-    "injected_subjects",
+    "injected_rule_match_texts",
     "facts",
     "diff",
     "digest",

@@ -22,7 +22,7 @@ fn lanes_are_listed_paused_and_resumed() {
     project.run(&["submit", "plain", "two", "--lane", "docs"], 0);
     let lanes = project.json(&["lanes", "--json"]);
     let expected = json!({
-        "lane": "docs", "head": first.trim(), "busy": true, "waiting": 1, "paused": false,
+        "lane": "docs", "holder": first.trim(), "busy": true, "waiting": 1, "paused": false,
     });
     assert_eq!(lanes["data"], json!([expected]));
     let output = project.run(&["lanes", "pause", "docs"], 0).out;

@@ -46,7 +46,6 @@ fn chat_request(model: &str, stream: bool) -> Value {
     json!({ "model": model, "max_tokens": 100, "messages": messages, "input": messages, "stream": stream })
 }
 
-/// Connects to a mock.
 fn connect(server: &TestServer) -> TcpStream {
     let stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();

@@ -27,7 +27,7 @@ fn an_approval_for_the_agent_is_used_listed_and_revoked() {
     let rules = project.json(&["rules", "--json"]);
     let rule = &rules["data"][0];
     let (id, by) = (rule["id"].as_str().unwrap(), rule["by"].as_str().unwrap());
-    let expected_note = format!("allowed by the rule {id} ({by}, for this agent)");
+    let expected_note = format!("allowed by the remembered approval {id} ({by}, for this agent)");
     assert!(
         output.err.contains(&expected_note) || output.out.contains(&expected_note),
         "{output:?}"

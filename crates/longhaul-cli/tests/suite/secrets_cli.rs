@@ -129,7 +129,7 @@ fn a_secret_is_refused_in_names_and_context() {
     let secret = "tok-very-secret-0123";
     let context = format!("who={secret}");
     let env = [("MY_TOKEN", secret)];
-    for (option, subject) in [
+    for (option, field) in [
         ("--context", "`who` of the context"),
         ("--thread", "the thread"),
         ("--resource", "the resource"),
@@ -143,7 +143,7 @@ fn a_secret_is_refused_in_names_and_context() {
         let output = longhaul_in(folder, &args, &env);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{option}: {stderr}");
-        let expected = format!("{subject} holds the secret `MY_TOKEN`");
+        let expected = format!("{field} holds the secret `MY_TOKEN`");
         assert!(stderr.contains(&expected) && !stderr.contains(secret), "{stderr}");
     }
     let db = fs::read(folder.join(".longhaul/longhaul.db")).unwrap();

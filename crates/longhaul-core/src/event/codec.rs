@@ -13,7 +13,6 @@ pub enum EventCodecError {
     /// The event was written by a newer build.
     #[error("this build does not support version {version} of the event `{kind}`")]
     Unknown {
-        /// Kind of the unknown event.
         kind: String,
         /// Version of the unknown event's data.
         version: u16,

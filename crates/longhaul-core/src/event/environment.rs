@@ -29,7 +29,7 @@ pub struct ChildStarted {
     /// the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// Whether the run goes on while the child runs, instead of waiting for its end.
+    /// Whether the run continues while the child runs, instead of waiting for its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
 }

@@ -246,7 +246,7 @@ pub struct RunRetried {
     pub attempt: u32,
 }
 
-/// The events before this one were copied from another run, and the run goes on from there.
+/// The events before this one were copied from another run, and the run continues from there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunForked {
     /// Run whose events were copied.

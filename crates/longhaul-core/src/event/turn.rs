@@ -163,14 +163,13 @@ pub struct ToolCallClassification {
     /// Effect class of the tool call, which says whether the call may be repeated after a crash.
     #[serde(default)]
     pub class: EffectClass,
-    /// Subjects of the call, i.e. the texts that approval rules match: parts of a command, a path,
-    /// a recipient.
+    /// Texts of the call that approval rules match: parts of a command, a path, a recipient.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub subjects: Vec<String>,
-    /// Those subjects of the call (texts that approval rules match) that the runtime injects and
-    /// that are not part of the model's input.
+    pub rule_match_texts: Vec<String>,
+    /// Those of `rule_match_texts` that the runtime injects, so that they are not part of the
+    /// input from the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub injected_subjects: Vec<String>,
+    pub injected_rule_match_texts: Vec<String>,
     /// Whether a part of the call, such as a nested command, can't be determined before the call
     /// runs. Every rule that asks for approval then applies to the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -46,7 +46,6 @@ pub enum FormFieldKind {
     },
     /// The field's value is a number.
     Number {
-        /// Whether the number must be an integer.
         integer: bool,
         /// Lowest valid number. `None` means no minimum.
         minimum: Option<f64>,

@@ -55,10 +55,10 @@ impl GateTimeout {
 pub struct GateRule {
     /// Glob pattern that the tool's name must match.
     pub tool: String,
-    /// Glob pattern that a subject of the call, such as its path or command, must match. `None`
+    /// Glob pattern that a text of the call, such as its path or command, must match. `None`
     /// matches every call.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
+    pub match_glob: Option<String>,
     /// Action for calls that match the rule.
     pub action: GateRuleAction,
     /// Whether every call needs its own approval, so that a person can't approve similar calls at
@@ -250,7 +250,7 @@ pub struct GateSpec {
     /// Texts that approval rules match and that the runtime injects into the waiting call, such as
     /// the recipient of a message. They are not part of its input. The gate's digest covers them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub injected_subjects: Vec<String>,
+    pub injected_rule_match_texts: Vec<String>,
     /// References in the call's input to outputs of earlier calls. The gate's digest covers the
     /// hashes of the referenced values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -319,7 +319,7 @@ impl GateSpec {
             call: None,
             tool: None,
             input: None,
-            injected_subjects: Vec::new(),
+            injected_rule_match_texts: Vec::new(),
             outputs: Vec::new(),
             key: None,
             facts: None,
@@ -363,10 +363,10 @@ impl GateSpec {
 pub struct RulePattern {
     /// Glob pattern that the tool's name must match.
     pub tool: String,
-    /// Glob pattern that a subject of the call, such as its path or command, must match. `None`
+    /// Glob pattern that a text of the call, such as its path or command, must match. `None`
     /// matches every call.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
+    pub match_glob: Option<String>,
 }
 
 /// Answer of a person or program to a gate.
@@ -486,6 +486,5 @@ impl GateRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedAnswer {
     pub at: Timestamp,
-    /// Answer that was given to the gate.
     pub answer: Answer,
 }

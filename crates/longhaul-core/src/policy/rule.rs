@@ -1,8 +1,8 @@
-//! Remembered approvals: rules that people add with the scope of an answer, so that similar calls
-//! need no new approval.
+//! Remembered approvals, which people give with the scope of an answer, so that similar calls need
+//! no new approval.
 //!
-//! Invariant: a rule covers exactly the pattern of the approval rule that raised the gate, never
-//! more.
+//! Invariant: a remembered approval covers exactly the pattern of the approval rule (in the agent
+//! file) that raised the gate, never more.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub const RULES_MAX: usize = 1_000;
 /// Runs to which a remembered approval applies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ApprovalRuleScope {
+pub enum RememberedApprovalScope {
     /// The remembered approval applies to this run.
     Run(RunId),
     /// The remembered approval applies to all runs of the agent with this name.
@@ -25,7 +25,7 @@ pub enum ApprovalRuleScope {
     Project,
 }
 
-impl ApprovalRuleScope {
+impl RememberedApprovalScope {
     /// Returns the scope that a person chooses in the answer to a gate to have the approval
     /// remembered with this scope.
     pub const fn answer_scope(&self) -> AnswerScope {
@@ -57,11 +57,10 @@ impl ApprovalRuleScope {
 
 /// Stored row of a remembered approval. Later calls that match its pattern need no new approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalRuleRow {
-    /// Id of the remembered approval.
+pub struct RememberedApprovalRow {
     pub rule: RuleId,
     /// Runs to which the approval applies.
-    pub scope: ApprovalRuleScope,
+    pub scope: RememberedApprovalScope,
     /// Pattern of the calls that are approved.
     pub pattern: RulePattern,
     /// Principal that gave the approval.
@@ -76,12 +75,12 @@ pub struct ApprovalRuleRow {
     /// Time at which the approval last covered a tool call. `None` means that it has covered none.
     pub last_used: Option<Timestamp>,
     /// Who revoked the approval, and when. `None` means that it is active.
-    pub revoked: Option<ApprovalRuleRevocation>,
+    pub revoked: Option<RememberedApprovalRevocation>,
 }
 
 /// Who revoked a remembered approval, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalRuleRevocation {
+pub struct RememberedApprovalRevocation {
     /// Principal that revoked the approval.
     pub by: String,
     /// Time at which the approval was revoked.
@@ -100,8 +99,8 @@ pub struct RememberedApproval {
     pub by: String,
 }
 
-impl From<ApprovalRuleRow> for RememberedApproval {
-    fn from(row: ApprovalRuleRow) -> Self {
+impl From<RememberedApprovalRow> for RememberedApproval {
+    fn from(row: RememberedApprovalRow) -> Self {
         let scope = row.scope.answer_scope();
         Self { rule: row.rule, scope, pattern: row.pattern, by: row.by }
     }
@@ -109,7 +108,7 @@ impl From<ApprovalRuleRow> for RememberedApproval {
 
 /// Filter for the list of remembered approvals.
 #[derive(Debug, Clone, Default)]
-pub struct RuleFilter {
+pub struct RememberedApprovalFilter {
     /// Lists only the remembered approval with this id, active or not. `None` means all.
     pub rule: Option<RuleId>,
     /// Whether revoked approvals and approvals of ended runs are listed too.

@@ -150,8 +150,7 @@ pub struct NewLoginToken {
     pub kind: LoginTokenKind,
     /// Hash of the token's secret.
     pub hash: Hash,
-    /// API key that the token is issued for.
-    pub issuer: ApiKeyRef,
+    pub api_key: ApiKeyRef,
     /// Lifetime of the token, from when it is added.
     pub ttl: Millis,
 }
@@ -159,8 +158,7 @@ pub struct NewLoginToken {
 /// Stored row of a token, i.e. a browser session or a one-time ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginTokenRow {
-    /// API key that the token was issued for.
-    pub issuer: ApiKeyRef,
+    pub api_key: ApiKeyRef,
     pub expires_at: Timestamp,
 }
 

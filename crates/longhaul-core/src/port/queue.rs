@@ -5,7 +5,6 @@ use crate::id::{InboxName, LaneKey, RunId};
 /// Selection of the runs that a worker may claim with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunsToClaim {
-    /// The runs with these ids.
     Runs(Vec<RunId>),
     /// The run with this id and all its descendants.
     Tree(RunId),
@@ -45,7 +44,7 @@ pub struct QueuePosition {
 pub struct BusyLane {
     pub lane: LaneKey,
     /// Run that holds the lane. `None` means that the lane is paused.
-    pub head: Option<RunId>,
+    pub holder: Option<RunId>,
     /// Run that entered the lane last. It may be the run that holds the lane.
     pub last: RunId,
 }

@@ -18,7 +18,9 @@ use crate::message::Message;
 use crate::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 pub use crate::policy::budget::BudgetAccount;
 use crate::policy::gate::{GateRow, RulePattern};
-use crate::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
+use crate::policy::rule::{
+    RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
+};
 use crate::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
@@ -99,15 +101,18 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn queued_steer_messages(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
 
     /// Lists remembered approvals, newest first.
-    async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError>;
+    async fn list_rules(
+        &self,
+        filter: RememberedApprovalFilter,
+    ) -> Result<Vec<RememberedApprovalRow>, StoreError>;
 
     /// Returns the active remembered approvals that have one of these scopes and one of these
     /// patterns. The cost does not depend on the number of other approvals.
     async fn active_approval_rules(
         &self,
-        scopes: Vec<ApprovalRuleScope>,
+        scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
-    ) -> Result<Vec<ApprovalRuleRow>, StoreError>;
+    ) -> Result<Vec<RememberedApprovalRow>, StoreError>;
 
     /// Revokes a remembered approval without an event in a journal. Returns `false` if no active
     /// one has this id.
@@ -147,7 +152,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<LaneRow>, StoreError>;
 
     /// Pauses or resumes a lane and returns its new state. No run of a paused lane starts; a run
-    /// that has started goes on. An empty lane can be paused too.
+    /// that has started continues. An empty lane can be paused too.
     async fn set_lane_pause_state(
         &self,
         lane: &LaneKey,
@@ -314,7 +319,7 @@ pub struct ModelUsage {
 pub struct LaneRow {
     pub lane: LaneKey,
     /// Run that holds the lane. `None` means that the lane is free.
-    pub head: Option<RunId>,
+    pub holder: Option<RunId>,
     /// Number of runs in the lane, including the run that holds the lane.
     pub depth: u32,
     /// Whether the lane is paused, so that no run of it starts.
@@ -324,12 +329,12 @@ pub struct LaneRow {
 impl LaneRow {
     /// Returns the state of a lane that no run has entered and nobody has paused.
     pub const fn empty(lane: LaneKey) -> Self {
-        Self { lane, head: None, depth: 0, paused: false }
+        Self { lane, holder: None, depth: 0, paused: false }
     }
 
     /// Returns whether a run holds the lane.
     pub const fn is_busy(&self) -> bool {
-        self.head.is_some()
+        self.holder.is_some()
     }
 
     /// Returns the number of runs that wait for the lane, without the run that holds it.

@@ -139,7 +139,6 @@ fn json_string_end(json: &str) -> Option<usize> {
     None
 }
 
-/// Redacts one token of a JSON text.
 fn redact_json_token<'a>(redactor: &(impl Redact + ?Sized), token: &'a str) -> Cow<'a, str> {
     let encode = |text: &str| Cow::Owned(RawJson::from_serialize(&text).as_str().to_owned());
     if token.starts_with('"') {

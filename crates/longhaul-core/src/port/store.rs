@@ -360,32 +360,34 @@ pub struct PruneOutcome {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full. Acknowledged data is safe, but no new work can start.
-    #[error("the disk that holds the store `{at}` is full")]
+    #[error("the disk that holds the store `{location}` is full")]
     DiskFull {
         /// Path or URL of the store whose disk is full.
-        at: String,
+        location: String,
     },
     /// The store is not writable.
-    #[error("the store `{at}` can't be written: {reason}")]
+    #[error("the store `{location}` can't be written: {reason}")]
     ReadOnly {
         /// Path or URL of the store that can't be written.
-        at: String,
+        location: String,
         /// Error message of the operating system.
         reason: String,
     },
     /// The store is corrupt or not a Longhaul store.
-    #[error("`{at}` is corrupt or not a Longhaul store: {reason}")]
+    #[error("`{location}` is corrupt or not a Longhaul store: {reason}")]
     Corrupt {
         /// Path or URL of the corrupt store.
-        at: String,
+        location: String,
         /// Description of the corruption.
         reason: String,
     },
     /// The schema of the store is newer than this build.
-    #[error("`{at}` has schema version {found}, this build supports {known}: use a newer longhaul")]
+    #[error(
+        "`{location}` has schema version {found}, this build supports {known}: use a newer longhaul"
+    )]
     NewerSchema {
         /// Path or URL of the store with the newer schema.
-        at: String,
+        location: String,
         /// Schema version of the store.
         found: u32,
         /// Newest schema version that this build supports.
@@ -393,27 +395,27 @@ pub enum StoreError {
     },
     /// Another process already executes the runs of this store. Only one process at a time may do
     /// so.
-    #[error("the store `{at}` is driven by {holder}: only one process can execute its runs")]
+    #[error("the store `{location}` is driven by {holder}: only one process can execute its runs")]
     AlreadyDriven {
         /// Path or URL of the store whose runs another process executes.
-        at: String,
+        location: String,
         /// Description of the process that executes the runs, written by that process.
         holder: String,
     },
     /// This process opened the store without the right to execute runs, so it may not claim runs or
     /// repair rows.
-    #[error("this process can't {verb}: it is not the one that executes the runs of `{at}`")]
+    #[error("this process can't {verb}: it is not the one that executes the runs of `{location}`")]
     NotDriver {
         /// Path or URL of the store whose runs this process may not execute.
-        at: String,
+        location: String,
         /// Operation that was attempted, as a verb phrase such as `claim runs`.
         verb: &'static str,
     },
     /// Another process kept the store locked for too long.
-    #[error("the store `{at}` was busy for too long")]
+    #[error("the store `{location}` was busy for too long")]
     Busy {
         /// Path or URL of the locked store.
-        at: String,
+        location: String,
     },
     /// The store URL can't be opened by this build.
     #[error("the store `{url}` can't be opened by this build: {reason}")]
@@ -435,18 +437,18 @@ pub enum StoreError {
         source: EventCodecError,
     },
     /// The store was closed, or failed in a way that leaves its state unknown.
-    #[error("the store `{at}` is closed: {reason}")]
+    #[error("the store `{location}` is closed: {reason}")]
     Closed {
         /// Path or URL of the closed store.
-        at: String,
+        location: String,
         /// Reason why the store is closed.
         reason: String,
     },
     /// The database failed in any other way.
-    #[error("the store `{at}` failed")]
+    #[error("the store `{location}` failed")]
     Database {
         /// Path or URL of the store that failed.
-        at: String,
+        location: String,
         /// Underlying database error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,

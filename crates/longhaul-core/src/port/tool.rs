@@ -28,13 +28,13 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         EffectClass::Once
     }
 
-    /// Returns the subjects of a call with this input, i.e. the texts that approval rules match,
-    /// such as a path or a command.
+    /// Returns the texts of a call with this input that approval rules match, such as a path or a
+    /// command.
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         vec![crate::raw::canonical_json(input)]
     }
 
-    /// Returns the subjects of a call with values injected by the runtime. Some approval rules
+    /// Like `rule_match_texts`, for a call with values injected by the runtime. Some approval rules
     /// match such values, for example the recipient of a message.
     fn rule_match_texts_with_context(
         &self,
@@ -44,8 +44,8 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         self.rule_match_texts(input)
     }
 
-    /// Returns whether the subjects of a call can't be determined from this input. Every rule that
-    /// asks for approval of this tool then applies to the call.
+    /// Returns whether the texts that approval rules match can't be determined from this input.
+    /// Every rule that asks for approval of this tool then applies to the call.
     fn has_unknown_rule_match_texts(&self, _input: &Value) -> bool {
         false
     }
@@ -372,7 +372,7 @@ impl ToolFailure {
     }
 
     /// Creates a failure of a call that may have taken effect, with a message from which the model
-    /// learns enough to go on. No person is asked for the outcome, but the effect key of the call
+    /// learns enough to continue. No person is asked for the outcome, but the effect key of the call
     /// stays claimed.
     pub fn with_possible_effect(failure_message: impl Into<String>) -> Self {
         Self { may_have_effect: true, ..Self::new(failure_message) }

@@ -180,7 +180,6 @@ pub struct GradingConfig {
 }
 
 impl GradingConfig {
-    /// Default maximum number of grading rounds.
     pub const MAX_ROUNDS_DEFAULT: u32 = 3;
 
     /// Highest maximum number of grading rounds that an agent file can set.

@@ -55,7 +55,7 @@ pub(super) struct AbortSignals<'a> {
     /// Time of the monotonic clock in nanoseconds at which the work started. `None` means that the
     /// timeouts of the attempt and the budget of active time don't abort the work.
     pub(super) timed_since: Option<u64>,
-    /// Whether the work goes on although the run's budget of active time is used up, because the
+    /// Whether the work continues although the run's budget of active time is used up, because the
     /// work can't be stopped without harm.
     pub(super) exceeds_active_time: bool,
 }
@@ -106,7 +106,7 @@ async fn commit_progress_update(
 }
 
 /// Waits for `other` while also polling `work`. If `work` ends first, stores its result in `done`
-/// and goes on waiting for `other`.
+/// and continues to wait for `other`.
 async fn complete_while_polling_work<T, U>(
     work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     mut other: Pin<&mut impl Future<Output = U>>,

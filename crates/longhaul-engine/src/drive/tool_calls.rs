@@ -198,7 +198,7 @@ async fn collect_finished_calls_until_timeout(
 
 /// Stops the running tool calls. Repeatable and cancel-safe calls are dropped. The other calls get
 /// a grace period; those that do not end within it are in doubt (their outcome is unknown). If only
-/// the active time is used up, the other calls go on until they end.
+/// the active time is used up, the other calls continue until they end.
 async fn abort_tool_calls(
     ctx: &mut DriveContext,
     reason: AbortReason,

@@ -211,7 +211,6 @@ impl Longhaul {
         }
     }
 
-    /// Returns the error for a command to a run that has ended.
     pub(crate) async fn run_ended_error(&self, run: RunId) -> Error {
         match self.services.store.get_run(run).await {
             Ok(Some(row)) => Rejection::Ended(row.status).into(),

@@ -91,7 +91,7 @@ impl Longhaul {
         idempotency: Option<&IdempotencyRecord>,
     ) -> Result<AddMessageOutcome, Error> {
         let is_collecting = agent.lane_busy == LaneBusyPolicy::Collect;
-        let target = if is_collecting { Some(busy.last) } else { busy.head };
+        let target = if is_collecting { Some(busy.last) } else { busy.holder };
         // A Rust function reads no messages.
         let Some(run) = target.filter(|_| !agent.fixed_model) else {
             return Ok(AddMessageOutcome::Impossible);

@@ -36,7 +36,7 @@ impl Longhaul {
     }
 
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
-    /// goes on.
+    /// continues.
     pub async fn pause_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
         self.check_no_secret_in_name("the lane", lane.as_str())?;
         Ok(LaneView::from(&self.services.records.set_lane_pause_state(lane, true).await?))
@@ -72,7 +72,7 @@ impl Longhaul {
             let Err(Error::Rejected(Rejection::Ended(_))) = result else {
                 return result.map(|()| target);
             };
-            // The chain may go on with another run while this one is looked at.
+            // The chain may continue with another run while this one is looked at.
             match self.newest_run_of_chain(target).await? {
                 Some(newest) => target = newest,
                 None => return result.map(|()| target),

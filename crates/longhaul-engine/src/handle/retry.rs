@@ -1,5 +1,5 @@
 //! Retries failed runs. A retry is a new run, because no event follows the end of a run in its
-//! journal. If the failed run has completed a turn, the retry goes on from its last event before
+//! journal. If the failed run has completed a turn, the retry continues from its last event before
 //! the end.
 
 use longhaul_core::change::{Blob, NewRun};
@@ -18,7 +18,7 @@ use crate::replay::replay_journal;
 const RETRY_PRINCIPAL: &str = "longhaul:retry";
 
 impl Longhaul {
-    /// Creates a new run that goes on from the last event before the end of a failed run, with the
+    /// Creates a new run that continues from the last event before the end of a failed run, with the
     /// agent definition and budget of the failed run. A failed run has at most one retry: a second
     /// call returns the existing run. If the given run has completed and belongs to a chain, the
     /// newest run of the chain is retried.

@@ -2,7 +2,7 @@
 //! once, but for the run, the agent or the project.
 
 use longhaul_core::id::RuleId;
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter};
+use longhaul_core::policy::rule::{RememberedApprovalFilter, RememberedApprovalRow};
 use longhaul_run::Rejection;
 use longhaul_run::commands::RunCommand;
 
@@ -12,21 +12,32 @@ use crate::handle::Longhaul;
 impl Longhaul {
     /// Lists the remembered approvals (rules by which later calls are approved without asking) that
     /// match the filter, newest first.
-    pub async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, Error> {
+    pub async fn list_rules(
+        &self,
+        filter: RememberedApprovalFilter,
+    ) -> Result<Vec<RememberedApprovalRow>, Error> {
         Ok(self.services.records.list_rules(filter).await?)
     }
 
     /// Returns the remembered approval (rule by which later calls are approved) with this id,
     /// active or revoked.
-    pub async fn get_rule(&self, rule: RuleId) -> Result<ApprovalRuleRow, Error> {
-        let filter = RuleFilter { rule: Some(rule), limit: 1, ..RuleFilter::default() };
+    pub async fn get_rule(&self, rule: RuleId) -> Result<RememberedApprovalRow, Error> {
+        let filter = RememberedApprovalFilter {
+            rule: Some(rule),
+            limit: 1,
+            ..RememberedApprovalFilter::default()
+        };
         let found = self.list_rules(filter).await?;
         found.into_iter().next().ok_or(Error::RuleNotFound(rule))
     }
 
     /// Revokes a remembered approval and returns it. Calls in later model replies need an approval
     /// again, but calls in replies that are already in a journal stay approved.
-    pub async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<ApprovalRuleRow, Error> {
+    pub async fn revoke_rule(
+        &self,
+        rule: RuleId,
+        by: &str,
+    ) -> Result<RememberedApprovalRow, Error> {
         let row = self.get_rule(rule).await?;
         if let Some(revocation) = row.revoked {
             return Err(Rejection::RuleRevoked { rule, revocation }.into());

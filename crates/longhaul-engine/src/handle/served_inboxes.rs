@@ -40,7 +40,7 @@ impl Longhaul {
                 if state.paused {
                     return Ok(Some(paused_lane_explanation(lane)));
                 }
-                (state.head, format!("the lane `{lane}`"))
+                (state.holder, format!("the lane `{lane}`"))
             }
             (Some("key"), _) => return self.explain_wait_for_stuck_effect_key_holder(row).await,
             (Some("batch"), _) => {

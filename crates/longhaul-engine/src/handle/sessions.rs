@@ -40,7 +40,7 @@ impl Longhaul {
         let secret = self.generate_secret("")?;
         let hash = token_hash(&secret, &holder, local_key_hash);
         let ticket =
-            NewLoginToken { kind: LoginTokenKind::Ticket, hash, issuer: holder, ttl: TICKET_TTL };
+            NewLoginToken { kind: LoginTokenKind::Ticket, hash, api_key: holder, ttl: TICKET_TTL };
         self.services.auth.add_login_token(ticket).await?;
         Ok(secret)
     }
@@ -65,8 +65,8 @@ impl Longhaul {
         let secret = self.generate_secret("")?;
         let session = NewLoginToken {
             kind: LoginTokenKind::Session,
-            hash: token_hash(&secret, &row.issuer, local_key_hash),
-            issuer: row.issuer,
+            hash: token_hash(&secret, &row.api_key, local_key_hash),
+            api_key: row.api_key,
             ttl: SESSION_TTL,
         };
         auth.add_login_token(session).await?;
@@ -82,7 +82,7 @@ impl Longhaul {
     ) -> Result<Option<CallerIdentity>, Error> {
         let auth = &self.services.auth;
         let token = auth.find_login_token(LoginTokenKind::Session, session.hash()).await?;
-        if let Some(ApiKeyRef::Key(hash)) = token.map(|row| row.issuer) {
+        if let Some(ApiKeyRef::Key(hash)) = token.map(|row| row.api_key) {
             let key = auth.find_api_key(hash).await?;
             let now = self.current_store_time().await?;
             let key = key.filter(|key| key.is_valid_at(now));

@@ -28,7 +28,7 @@ impl Longhaul {
 
     /// Raises the limit of a spend cap for one key, actor, agent or model, or for all runs if the
     /// cap counts them together, until the current window (such as a day) ends. Runs that wait at
-    /// the cap go on if the new limit covers their next call.
+    /// the cap continue if the new limit covers their next call.
     pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
         let caps = self.services.caps.caps_with_windows_at(self.current_store_time().await?);
         let ids: Vec<String> = caps.iter().map(|current| current.cap.cap_id()).collect();

@@ -63,7 +63,6 @@ const TASKS_MAX: usize = 1_000;
 /// Ids of the runs of the submitted tasks, and whether the runs are new.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubmitOutcome {
-    /// These runs were created by this submit.
     Created(Vec<RunId>),
     /// These runs were created by an earlier submit with the same idempotency key.
     Existing(Vec<RunId>),
@@ -305,7 +304,7 @@ impl Longhaul {
 
 /// Returns the error for a task that is refused because its lane is busy.
 pub(super) fn lane_busy_error(busy: BusyLane) -> Error {
-    Error::LaneBusy { run: busy.head.unwrap_or(busy.last), lane: busy.lane }
+    Error::LaneBusy { run: busy.holder.unwrap_or(busy.last), lane: busy.lane }
 }
 
 /// Checks the number of tasks that are submitted at once.

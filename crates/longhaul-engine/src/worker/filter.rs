@@ -2,7 +2,7 @@
 //! the worker claims.
 //!
 //! The filter is called on a thread of its own, outside of any transaction. If a call blocks, the
-//! worker does not claim the run of that call and goes on with other runs.
+//! worker does not claim the run of that call and continues with other runs.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

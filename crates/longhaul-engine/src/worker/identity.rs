@@ -65,7 +65,6 @@ pub(super) struct HeartbeatSender {
 }
 
 impl HeartbeatSender {
-    /// Creates the first identity of a worker and sends its first heartbeat.
     pub(super) async fn new_with_first_heartbeat(
         services: &EngineServices,
         options: &WorkerOptions,

@@ -141,7 +141,7 @@ async fn tool_failures_and_panics_are_results() {
 #[tokio::test]
 async fn a_panic_during_classification_is_a_result() {
     let view = call_and_read(|tool| tool, Pure, json!({ "text": "unspeakable" })).await;
-    assert!(view.text.contains("a bug in the tool's subjects"), "{}", view.text);
+    assert!(view.text.contains("a bug in the tool's rule match texts"), "{}", view.text);
     assert!(view.is_error);
     assert_eq!(view.effects, Vec::<String>::new());
 }
@@ -194,9 +194,9 @@ async fn effect_rules_of_the_agent_override_the_tools_class() {
     let effect_log = EffectLog::default();
     let latch = Latch::closed();
     let tool = FakeTool::new("shell", Once, &effect_log).after_latch(&latch);
-    let effects = [("ls*", Pure), ("*", Once)].map(|(subject, class)| EffectRule {
+    let effects = [("ls*", Pure), ("*", Once)].map(|(match_glob, class)| EffectRule {
         tool: "shell".into(),
-        subject: Some(subject.into()),
+        match_glob: Some(match_glob.into()),
         class: Some(class),
         key: None,
     });

@@ -23,7 +23,7 @@ use crate::suite::harness::{TestEngine, TestEngineBuilder, answer, count, engine
 fn add_key(agent: &mut Agent, template: &str) {
     agent.effects = vec![EffectRule {
         tool: "send".into(),
-        subject: None,
+        match_glob: None,
         class: None,
         key: Some(template.to_owned()),
     }];

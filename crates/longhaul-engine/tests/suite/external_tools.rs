@@ -126,7 +126,7 @@ async fn editing_a_call_does_not_wait_for_a_tool_server() {
     source.set_tools(Some(vec!["mcp:shop/buy"]));
     let rule = GateRule {
         tool: "mcp:shop/buy".into(),
-        subject: None,
+        match_glob: None,
         action: GateRuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,

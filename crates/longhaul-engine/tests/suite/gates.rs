@@ -8,7 +8,7 @@ use longhaul_core::policy::gate::GateRuleAction::{Allow, Ask, Deny};
 use longhaul_core::policy::gate::{
     AnswerScope, ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeoutAction,
 };
-use longhaul_core::policy::rule::RuleFilter;
+use longhaul_core::policy::rule::RememberedApprovalFilter;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
@@ -22,10 +22,10 @@ use crate::suite::harness::{
     TestEngine, TestEngineBuilder, answer, count, engine_with, kinds, outcome_text,
 };
 
-pub(super) fn rule(subject: Option<&str>, verdict: GateRuleAction) -> GateRule {
+pub(super) fn rule(match_glob: Option<&str>, verdict: GateRuleAction) -> GateRule {
     GateRule {
         tool: "send".into(),
-        subject: subject.map(str::to_owned),
+        match_glob: match_glob.map(str::to_owned),
         action: verdict,
         always: false,
         timeout: None,
@@ -127,7 +127,10 @@ async fn injected_arguments_are_shown_at_the_gate() {
         let gate = engine.gate(run).await;
         let view = longhaul_engine::view::gate_view(&gate);
         let expected: Vec<String> = recipient.into_iter().map(str::to_owned).collect();
-        assert_eq!((&gate.spec.injected_subjects, &view.injected_subjects), (&expected, &expected));
+        assert_eq!(
+            (&gate.spec.injected_rule_match_texts, &view.injected_rule_match_texts),
+            (&expected, &expected)
+        );
         let input = view.input.unwrap();
         assert!(!input.as_str().contains("anna"), "{input:?}");
         digests.push(view.digest);
@@ -278,7 +281,7 @@ async fn an_approval_for_the_agent_lasts_until_it_is_revoked() {
     engine.ended(run).await;
     let journal = engine.ended(engine.submit().await).await;
     assert_eq!((count(&journal, "gate.raised"), count(&journal, "rule.used")), (0, 1));
-    let filter = || RuleFilter { limit: 9, ..RuleFilter::default() };
+    let filter = || RememberedApprovalFilter { limit: 9, ..RememberedApprovalFilter::default() };
     let [row] = &engine.longhaul.list_rules(filter()).await.unwrap()[..] else {
         panic!("one rule");
     };

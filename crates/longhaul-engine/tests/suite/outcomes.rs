@@ -91,7 +91,7 @@ async fn a_result_that_is_never_accepted_fails_the_run() {
     assert!(message.ends_with("round 2 of 2; the last note: Too short."), "{message}");
     let retry = engine.longhaul.retry(run, "cli:anna").await.unwrap();
     let journal = engine.ended(retry.run_ids()[0]).await;
-    assert_eq!(outcome_text(&journal), "A", "the retry goes on with another reply");
+    assert_eq!(outcome_text(&journal), "A", "the retry continues with another reply");
 }
 
 #[tokio::test]

@@ -149,15 +149,15 @@ async fn control_tools_take_no_references() {
 #[tokio::test]
 async fn a_rule_sees_the_value_of_a_reference() {
     let deny = || GateRuleAction::Deny("not long".into());
-    for (subject, path, is_denied) in
+    for (match_glob, path, is_denied) in
         [("*note*", "/body", true), ("7*", "/note", false), ("{{secret*", "/note", true)]
     {
         let effects = EffectLog::default();
         let input = json!({ "text": { "$output": "t1.1", "path": path } });
-        let rules = vec![rule(Some(subject), deny())];
+        let rules = vec![rule(Some(match_glob), deny())];
         let engine = engine_passing_on(input, &effects).agent(|agent| agent.rules = rules).start();
         let (_, text, is_error) = finished(&engine).await;
-        assert_eq!(is_error, is_denied, "{subject} {path}: {text}");
+        assert_eq!(is_error, is_denied, "{match_glob} {path}: {text}");
     }
 }
 
@@ -238,7 +238,7 @@ async fn a_reference_to_a_call_that_was_not_made_stands_for_the_result_of_the_ot
             .agent(|agent| {
                 agent.effects = vec![EffectRule {
                     tool: "pay".into(),
-                    subject: None,
+                    match_glob: None,
                     class: None,
                     key: Some("{{ input.text }}".to_owned()),
                 }];

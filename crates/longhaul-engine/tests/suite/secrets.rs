@@ -189,7 +189,7 @@ async fn an_edit_that_contains_a_secret_is_rejected() {
     let effects = EffectLog::default();
     let rule = GateRule {
         tool: "act".into(),
-        subject: None,
+        match_glob: None,
         action: GateRuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,

@@ -62,7 +62,7 @@ fn agent() -> Agent {
         prompt: "You are simulated.{% if previous %} After {{ previous.agent }}.{% endif %}".into(),
         effects: vec![EffectRule {
             tool: "pay".into(),
-            subject: None,
+            match_glob: None,
             class: None,
             key: Some(EFFECT_KEY_TEMPLATE.into()),
         }],

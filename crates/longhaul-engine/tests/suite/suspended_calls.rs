@@ -128,7 +128,7 @@ async fn a_state_that_can_not_be_stored_fails_the_call() {
 #[tokio::test]
 async fn a_state_that_can_not_be_stored_leaves_a_call_with_an_effect_key_in_doubt() {
     let key = Some("payment".to_owned());
-    let rule = EffectRule { tool: "pay".into(), subject: None, class: None, key };
+    let rule = EffectRule { tool: "pay".into(), match_glob: None, class: None, key };
     let effects = EffectLog::default();
     let engine = plan(&effects, [question(&"x".repeat(300_000))])
         .agent(|agent| agent.effects = vec![rule])

@@ -105,7 +105,7 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
     let traits = ToolTraits { is_opaque: true, ..ToolTraits::default() };
     let rule = GateRule {
         tool: "act".into(),
-        subject: Some("rm *".into()),
+        match_glob: Some("rm *".into()),
         action: GateRuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,
@@ -118,7 +118,7 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
     };
     let harmless = EffectRule {
         tool: "act".into(),
-        subject: Some("ls*".into()),
+        match_glob: Some("ls*".into()),
         class: Some(Pure),
         key: None,
     };

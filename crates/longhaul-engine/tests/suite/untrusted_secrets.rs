@@ -85,7 +85,7 @@ async fn agent_definitions_are_stored_without_secrets() {
         ("a rule", |agent| {
             agent.rules = vec![GateRule {
                 tool: "act".into(),
-                subject: None,
+                match_glob: None,
                 action: GateRuleAction::Ask(format!("May it {SECRET}?")),
                 always: false,
                 timeout: None,

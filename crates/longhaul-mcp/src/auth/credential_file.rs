@@ -21,7 +21,6 @@ use crate::auth::redaction;
 /// Maximum size of a credential file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Version of the credential file format.
 const FORMAT_VERSION: u32 = 1;
 
 /// Interval between two attempts to lock a credential file that another process has locked.

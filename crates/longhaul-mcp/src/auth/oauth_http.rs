@@ -24,7 +24,6 @@ const RESPONSE_BYTES_MAX: usize = 256 * 1024;
 /// Timeout for connecting to an authorization server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Timeout of one OAuth request.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// HTTP client for OAuth requests on behalf of one MCP server.

@@ -213,7 +213,6 @@ fn is_not_null(value: &RawJson) -> bool {
     value.as_str() != "null"
 }
 
-/// Returns the text of a JSON string, or an empty string for any other value.
 fn json_string_or_empty(value: Option<&RawJson>) -> String {
     let text = value.and_then(|value| serde_json::from_str(value.as_str()).ok());
     text.unwrap_or_default()

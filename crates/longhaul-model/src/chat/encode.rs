@@ -207,7 +207,6 @@ impl ChatCompletionsApi {
     }
 }
 
-/// Returns a message with the given role and content.
 pub(super) fn message_with_role(
     role: &str,
     content: &(impl serde::Serialize + ?Sized),

@@ -21,7 +21,6 @@ pub(crate) struct ParsedRequest<'a> {
     pub(crate) stream: bool,
     /// Whether the request asks for token counts at the end of a Chat Completions stream.
     pub(crate) wants_usage: bool,
-    /// Number of assistant messages in the request.
     pub(crate) assistant_messages: u32,
     pub(crate) system: String,
     /// JSON of the tool list in the request, unchanged.

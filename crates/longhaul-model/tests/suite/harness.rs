@@ -180,7 +180,6 @@ pub(crate) fn stream_response(bytes: &[u8]) -> Vec<ServerAction> {
     vec![ServerAction::Send(answer)]
 }
 
-/// Returns a response with this status, headers and body.
 pub(crate) fn full_response(
     status: u16,
     headers: &[(&str, &str)],

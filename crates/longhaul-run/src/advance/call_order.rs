@@ -1,5 +1,5 @@
 //! Decides which tool calls of a reply may run in parallel and which must run in the model's order.
-//! Only the effect classes of the calls and their subjects, such as paths, are used.
+//! Only the effect classes of the calls and the texts that approval rules match, such as paths, are used.
 
 use longhaul_core::policy::effect::EffectClass;
 
@@ -7,7 +7,7 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 
 /// Returns whether a call may start while earlier calls of the same reply are not done. A call
 /// waits for the gates of earlier calls. A call that must run alone waits for all earlier calls,
-/// and all later calls wait for it. Calls with a common subject, such as a path, run in order if
+/// and all later calls wait for it. Calls with a common path or other rule match text, run in order if
 /// one of them changes it: with two parallel writes either text could win, and both would be
 /// reported as done. Calls with the same effect key run in order, too.
 pub(super) fn may_start_while_earlier_calls_run(
@@ -27,7 +27,7 @@ pub(super) fn may_start_while_earlier_calls_run(
 }
 
 /// Returns whether two tool calls must run in order: they have the same effect key (name of an
-/// effect that must happen at most once), or a common subject, such as a path, that one of them
+/// effect that must happen at most once), or a common rule match text, such as a path, that one of them
 /// changes.
 fn must_calls_run_in_order(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     let has_effect = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
@@ -40,14 +40,14 @@ fn must_calls_run_in_order(first: &TrackedToolCall, second: &TrackedToolCall) ->
     if !has_effect(first) && !has_effect(second) {
         return false;
     }
-    let second_subjects = &second.classification.subjects;
-    let mut first_subjects = first.classification.subjects.iter();
-    first_subjects
-        .any(|first| second_subjects.iter().any(|second| rule_match_texts_overlap(first, second)))
+    let second_texts = &second.classification.rule_match_texts;
+    let mut first_texts = first.classification.rule_match_texts.iter();
+    first_texts
+        .any(|first| second_texts.iter().any(|second| rule_match_texts_overlap(first, second)))
 }
 
-/// Returns whether two subjects (texts that approval rules match, such as paths) are equal or one
-/// path contains the other. A subject that is the whole input as JSON never overlaps another.
+/// Returns whether two texts that approval rules match, such as paths, are equal or one
+/// path contains the other. A text that is the whole input as JSON never overlaps another.
 fn rule_match_texts_overlap(first: &str, second: &str) -> bool {
     if [first, second].iter().any(|value| value.is_empty() || value.starts_with('{')) {
         return false;

@@ -131,13 +131,13 @@ fn new_tool_call_gate_with_digest(
         call: gate.call,
         tool: gate.tool.as_deref(),
         input: call.arguments(),
-        injected_subjects: &call.classification.injected_subjects,
+        injected_rule_match_texts: &call.classification.injected_rule_match_texts,
         outputs: &gate.outputs,
         facts: gate.facts.as_deref(),
     };
     gate.digest = Some(gate_content_digest(decision.run, &content));
     gate.input = Some(call.arguments().clone());
-    gate.injected_subjects.clone_from(&call.classification.injected_subjects);
+    gate.injected_rule_match_texts.clone_from(&call.classification.injected_rule_match_texts);
     gate
 }
 
@@ -193,7 +193,7 @@ pub(super) fn raise_result_approval_gate(
         call: None,
         tool: None,
         input: &input,
-        injected_subjects: &[],
+        injected_rule_match_texts: &[],
         outputs: &[],
         facts: None,
     };

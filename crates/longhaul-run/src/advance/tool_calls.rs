@@ -168,7 +168,7 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
             }
             ToolCallState::AwaitingChild(child) if is_interrupted => {
                 let text =
-                    format!("{WAIT_INTERRUPTED}; {child} goes on, and you are told when it ends");
+                    format!("{WAIT_INTERRUPTED}; {child} continues, and you are told when it ends");
                 record_call_result(decision, call.id, ToolOutput::text(text), false)?;
             }
             ToolCallState::Pending(_) | ToolCallState::InputRequired if is_interrupted => {
@@ -239,7 +239,7 @@ fn record_ready_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), R
 
 /// Applies the in-doubt policy to calls in doubt (outcome unknown) whose tool can't verify whether
 /// they took effect. Returns a `ControlFlow` if the run must fail, now or after its running calls.
-/// `None` means that the run goes on.
+/// `None` means that the run continues.
 fn apply_in_doubt_policies(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {

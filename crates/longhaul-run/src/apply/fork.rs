@@ -1,5 +1,5 @@
 //! Applies the event that ends the part of a retry's journal that was copied from the failed run.
-//! The retry goes on from the last usable state of the failed run.
+//! The retry continues from the last usable state of the failed run.
 //!
 //! Invariant: completed calls keep their results, and the usage of the failed run still counts.
 
@@ -144,7 +144,7 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: CopiedToolCallO
     };
     call.state = match std::mem::replace(&mut call.state, ToolCallState::Unevaluated) {
         ToolCallState::Started(_) if call.may_repeat() => ToolCallState::Ready,
-        // The retry goes on with a call that its tool has suspended.
+        // The retry continues with a call that its tool has suspended.
         ToolCallState::Pending(_) => ToolCallState::Ready,
         ToolCallState::AwaitingAnswer(_) if call.unanswered_question().is_some() => {
             ToolCallState::InputRequired

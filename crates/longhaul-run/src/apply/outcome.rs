@@ -80,7 +80,7 @@ impl ControlState {
                     "the result did not meet the rubric in round {} of {rounds}; the last note: {}",
                     data.round, data.note
                 );
-                let hint = "a retry goes on with this note and all rounds; the result is in \
+                let hint = "a retry continues with this note and all rounds; the result is in \
                     `error.partial_text` of the run, all notes are in `longhaul show`";
                 let error = RunError::new(NOT_MET, message, hint);
                 self.pending_failure = Some(RunError { partial_text, ..error });

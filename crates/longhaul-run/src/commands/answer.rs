@@ -12,7 +12,7 @@ use longhaul_core::id::{AgentName, RuleId};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus, RecordedAnswer,
 };
-use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope};
+use longhaul_core::policy::rule::{RememberedApprovalRow, RememberedApprovalScope};
 use longhaul_core::raw::{Hash, RawJson};
 
 use crate::context::DecisionContext;
@@ -26,7 +26,7 @@ use crate::rejection::Rejection;
 pub(super) fn decide_gate_answer(
     gate: &GateRow,
     answer: Answer,
-    rule: Option<ApprovalRuleScope>,
+    rule: Option<RememberedApprovalScope>,
     ctx: DecisionContext,
 ) -> Result<JournalBatch, Rejection> {
     check_gate_open(gate, &ctx)?;
@@ -52,7 +52,7 @@ pub(super) fn decide_gate_answer(
     let mut batch = batch_for_answer(Event::GateAnswered, GateTransition::Answered, final_answer);
     if let (Some(scope), Some(pattern)) = (rule, gate.spec.pattern.clone()) {
         let rule = RuleId::derive(gate.spec.id.bits(), scope.answer_scope().as_str(), ctx.now);
-        let row = ApprovalRuleRow {
+        let row = RememberedApprovalRow {
             rule,
             scope,
             pattern,
@@ -227,15 +227,15 @@ pub fn scope_of_added_rule(
     gate: &GateRow,
     answer: &Answer,
     agent: AgentName,
-) -> Option<ApprovalRuleScope> {
+) -> Option<RememberedApprovalScope> {
     let vote_scopes = gate.answers.iter().map(|recorded| recorded.answer.scope);
     let narrowest_scope = vote_scopes.fold(answer.scope, AnswerScope::min);
     match narrowest_scope {
         _ if answer.decision != GateDecision::Approve => None,
         AnswerScope::Once => None,
-        AnswerScope::Run => Some(ApprovalRuleScope::Run(gate.run)),
-        AnswerScope::Agent => Some(ApprovalRuleScope::Agent(agent)),
-        AnswerScope::Project => Some(ApprovalRuleScope::Project),
+        AnswerScope::Run => Some(RememberedApprovalScope::Run(gate.run)),
+        AnswerScope::Agent => Some(RememberedApprovalScope::Agent(agent)),
+        AnswerScope::Project => Some(RememberedApprovalScope::Project),
     }
 }
 
@@ -258,7 +258,7 @@ fn answer_with_approved_edit(gate: &GateRow, mut answer: Answer) -> Answer {
     answer
 }
 
-fn add_approval_rule(row: ApprovalRuleRow, batch: &mut JournalBatch) {
+fn add_approval_rule(row: RememberedApprovalRow, batch: &mut JournalBatch) {
     let added = RuleAdded {
         rule: row.rule,
         pattern: row.pattern.clone(),

@@ -1,4 +1,4 @@
-//! Raises a gate for an event that a program will report. The run goes on, but it can't end while
+//! Raises a gate for an event that a program will report. The run continues, but it can't end while
 //! the gate is open.
 
 use longhaul_core::change::{JournalBatch, RowChange};

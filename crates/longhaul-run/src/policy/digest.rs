@@ -17,7 +17,7 @@ pub(crate) struct GateContent<'a> {
     pub(crate) call: Option<CallId>,
     pub(crate) tool: Option<&'a str>,
     pub(crate) input: &'a RawJson,
-    pub(crate) injected_subjects: &'a [String],
+    pub(crate) injected_rule_match_texts: &'a [String],
     pub(crate) outputs: &'a [OutputReference],
     pub(crate) facts: Option<&'a EffectFacts>,
 }
@@ -41,8 +41,8 @@ pub(crate) fn gate_content_digest(run: &Run, content: &GateContent<'_>) -> Hash 
         "context": context,
         "agent": run.task.definition,
     });
-    if !content.injected_subjects.is_empty() {
-        value["injected_subjects"] = json!(content.injected_subjects);
+    if !content.injected_rule_match_texts.is_empty() {
+        value["injected_rule_match_texts"] = json!(content.injected_rule_match_texts);
     }
     if !content.outputs.is_empty() {
         value["outputs"] = json!(content.outputs);

@@ -28,8 +28,8 @@ pub(crate) enum ApprovalRuleDecision {
     Ask(Box<GateRule>),
 }
 
-/// Evaluates the approval rules for each subject of a tool call (a text that rules match, such as a
-/// path). The call is denied if one subject is denied, and needs an approval if one subject does.
+/// Evaluates the approval rules for each text of a tool call that rules match, such as a path.
+/// The call is denied if one text is denied, and needs an approval if one text does.
 /// If several rules ask, the text of the first one and the strictest conditions of all are used.
 pub(crate) fn evaluate_approval_rules(
     control: &ControlState,
@@ -41,13 +41,12 @@ pub(crate) fn evaluate_approval_rules(
     {
         return ApprovalRuleDecision::Deny(reason);
     }
-    let subjects = call.subjects.iter().map(String::as_str);
-    let empty_subject = call.subjects.is_empty().then_some("");
+    let texts = call.rule_match_texts.iter().map(String::as_str);
+    let empty_text = call.rule_match_texts.is_empty().then_some("");
     let mut ask_rules: Vec<&GateRule> = Vec::new();
     let mut approvals: Vec<RememberedApproval> = Vec::new();
-    let matching = subjects
-        .chain(empty_subject)
-        .filter_map(|subject| first_matching_rule(rules, call, subject));
+    let matching =
+        texts.chain(empty_text).filter_map(|text| first_matching_rule(rules, call, text));
     let rules_about_hidden_part =
         rules.iter().filter(|rule| call.opaque && requires_approval_of_tool(rule, call));
     for (rule, is_visible) in
@@ -59,7 +58,7 @@ pub(crate) fn evaluate_approval_rules(
             // Every asking rule may apply to the hidden part of an opaque call. An approval covers
             // that part only if its rule applies to every call of the tool.
             GateRuleAction::Ask(_) => match find_remembered_approval(control, rule, call) {
-                Some(approval) if is_visible || rule.subject.is_none() => {
+                Some(approval) if is_visible || rule.match_glob.is_none() => {
                     push_missing_elements(&mut approvals, std::slice::from_ref(approval));
                 }
                 Some(_) | None => ask_rules.push(rule),
@@ -125,7 +124,7 @@ fn uninspectable_call_denial_reason(
                     "{reason} (the command can't be inspected: write it without nested commands)"
                 ));
             }
-            GateRuleAction::Allow | GateRuleAction::Ask(_) if rule.subject.is_none() => {
+            GateRuleAction::Allow | GateRuleAction::Ask(_) if rule.match_glob.is_none() => {
                 return None;
             }
             GateRuleAction::Allow | GateRuleAction::Ask(_) => {}
@@ -174,11 +173,11 @@ fn rule_matches_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
 fn first_matching_rule<'a>(
     rules: &'a [GateRule],
     call: &ToolCallClassification,
-    subject: &str,
+    text: &str,
 ) -> Option<&'a GateRule> {
     rules.iter().find(|rule| {
         rule_matches_tool(rule, call)
-            && rule.subject.as_ref().is_none_or(|glob| WildMatch::new(glob).matches(subject))
+            && rule.match_glob.as_ref().is_none_or(|glob| WildMatch::new(glob).matches(text))
     })
 }
 
@@ -215,9 +214,9 @@ pub fn patterns_of_rules_with_approvals_beyond_one_run(
     rules_beyond_one_run.map(rule_pattern).collect()
 }
 
-/// Returns the pattern of a rule: which tools and which subjects (texts such as paths) it matches.
+/// Returns the pattern of a rule: which tools and which texts of their calls, such as paths, it matches.
 pub(crate) fn rule_pattern(rule: &GateRule) -> RulePattern {
-    RulePattern { tool: rule.tool.clone(), subject: rule.subject.clone() }
+    RulePattern { tool: rule.tool.clone(), match_glob: rule.match_glob.clone() }
 }
 
 /// Returns what to do if the call becomes in doubt (started, outcome unknown): the policy of the
@@ -227,11 +226,11 @@ pub(crate) fn in_doubt_policy(
     control: &ControlState,
     call: &ToolCallClassification,
 ) -> InDoubtPolicy {
-    let subjects = call.subjects.iter().map(String::as_str);
-    let empty_subject = call.subjects.is_empty().then_some("");
-    subjects
-        .chain(empty_subject)
-        .filter_map(|subject| first_matching_rule(&control.policy.rules, call, subject)?.in_doubt)
+    let texts = call.rule_match_texts.iter().map(String::as_str);
+    let empty_text = call.rule_match_texts.is_empty().then_some("");
+    texts
+        .chain(empty_text)
+        .filter_map(|text| first_matching_rule(&control.policy.rules, call, text)?.in_doubt)
         .max_by_key(|policy| match policy {
             InDoubtPolicy::Tell => 0,
             InDoubtPolicy::Ask => 1,

@@ -26,7 +26,7 @@ pub struct TrackedToolCall {
     pub provider_id: String,
     /// Arguments of the tool call as the model wrote them.
     pub input: RawJson,
-    /// What the engine has determined about the tool call, such as its effect class and subjects.
+    /// What the engine has determined about the tool call, such as its effect class.
     pub classification: ToolCallClassification,
     /// Number of times the tool call was started.
     pub starts: u32,

@@ -1,7 +1,7 @@
 //! Counts final answers that don't match the output schema of the run.
 //!
 //! The count is never reset within a run. Otherwise a model that calls a tool between two answers, or alternates
-//! between text and `finish`, could go on forever.
+//! between text and `finish`, could continue forever.
 
 use std::sync::Arc;
 

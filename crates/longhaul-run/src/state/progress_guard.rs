@@ -76,7 +76,7 @@ impl RepetitionCount {
         !self.warned && self.limit.is_some_and(|limit| self.count >= half(limit))
     }
 
-    /// Returns whether the repetitions went on after the warning and have reached the limit.
+    /// Returns whether the repetitions continued after the warning and have reached the limit.
     pub(crate) fn is_repetition_limit_reached(self) -> bool {
         self.warned && self.limit.is_some_and(|limit| self.count >= limit)
     }

@@ -212,7 +212,7 @@ fn a_call_that_does_not_fit_beside_the_holds_of_other_runs_waits_for_them() {
         claim           => run.claimed | running
         others 50000 0  =>
         see             => run.prepared run.waiting(budget_held) | waiting budget_held
-        ? why           => The run waits until model calls of other runs of its tree release what they hold of the budget; it then goes on by itself.
+        ? why           => The run waits until model calls of other runs of its tree release what they hold of the budget; it then continues automatically.
         others 40000 0  =>
         claim           => !not ready
         others 0 10000  =>

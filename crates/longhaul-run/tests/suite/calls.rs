@@ -32,7 +32,7 @@ fn pure_and_keyed_calls_run_in_parallel_and_once_calls_in_order() {
 }
 
 #[test]
-fn calls_with_the_same_subject_run_in_the_models_order() {
+fn calls_on_the_same_path_run_in_the_models_order() {
     check(
         plain(),
         r#"

@@ -195,7 +195,7 @@ fn the_narrowest_scope_of_all_votes_counts() {
 #[test]
 fn a_denied_call_is_not_run() {
     let deny = GateRule {
-        subject: Some("rm *".into()),
+        match_glob: Some("rm *".into()),
         action: GateRuleAction::Deny("use the trash".into()),
         ..ask_rule()
     };

@@ -164,7 +164,7 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
 fn rule_of((on_timeout, count, always): (GateTimeoutAction, u16, bool)) -> GateRule {
     GateRule {
         tool: "shell".into(),
-        subject: Some("rm*".into()),
+        match_glob: Some("rm*".into()),
         action: GateRuleAction::Ask("May it remove?".into()),
         always,
         timeout: Some(GateTimeout::After(Millis::from_secs(900))),

@@ -77,7 +77,7 @@ fn a_result_that_is_never_accepted_fails_the_run_and_is_kept() {
     "#,
     );
     assert_eq!(partial_text(&run), Some("Second."));
-    // A retry goes on with the note, and counts the rounds from 1.
+    // A retry continues with the note, and counts the rounds from 1.
     check_in(
         run.retry(),
         r#"

@@ -24,7 +24,7 @@ pub(crate) fn with_outage(outage: Millis) -> RunPolicy {
 pub(crate) fn ask_rule() -> GateRule {
     GateRule {
         tool: "shell".into(),
-        subject: None,
+        match_glob: None,
         action: GateRuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,
@@ -69,7 +69,6 @@ pub(crate) fn keep_open() -> RunPolicy {
     RunPolicy { keep_open: Some(Millis::from_secs(3_600)), ..RunPolicy::default() }
 }
 
-/// A policy with these caps.
 pub(crate) fn with_caps(caps: Budget) -> RunPolicy {
     RunPolicy { budget: caps, ..RunPolicy::default() }
 }

@@ -1,4 +1,4 @@
-//! Retries of failed runs: a retry goes on from the last good event, repeats no completed call and
+//! Retries of failed runs: a retry continues from the last good event, repeats no completed call and
 //! keeps what was used.
 
 use longhaul_core::policy::RunPolicy;

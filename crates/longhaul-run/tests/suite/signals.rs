@@ -1,4 +1,4 @@
-//! Gates that programs raise: the run goes on, but can't end before they are answered.
+//! Gates that programs raise: the run continues, but can't end before they are answered.
 
 use super::harness::script::check;
 use super::policies::{plain, result_gate};

@@ -13,8 +13,8 @@ use longhaul_run::commands::current_gate_digest;
 use super::harness::script::check;
 use super::policies::{ask_rule, plain, with_caps, with_rule};
 
-fn rule_about(subject: &str, verdict: GateRuleAction) -> GateRule {
-    GateRule { subject: Some(subject.into()), action: verdict, ..ask_rule() }
+fn rule_about(match_glob: &str, verdict: GateRuleAction) -> GateRule {
+    GateRule { match_glob: Some(match_glob.into()), action: verdict, ..ask_rule() }
 }
 
 fn rules(rules: Vec<GateRule>) -> RunPolicy {
@@ -93,7 +93,7 @@ fn an_opaque_command_needs_approval() {
 fn an_opaque_command_is_not_covered_by_an_earlier_approval() {
     let git = rule_about("git *", GateRuleAction::Allow);
     let rest =
-        GateRule { subject: None, ..rule_about("", GateRuleAction::Deny("only git".into())) };
+        GateRule { match_glob: None, ..rule_about("", GateRuleAction::Deny("only git".into())) };
     check(
         rules(vec![git, rest]),
         r#"
@@ -105,7 +105,7 @@ fn an_opaque_command_is_not_covered_by_an_earlier_approval() {
         ? said                                        => t2.1: ! the call was denied: only git (the command can't be inspected: write it without nested commands)
     "#,
     );
-    let allow_all = GateRule { subject: None, ..rule_about("", GateRuleAction::Allow) };
+    let allow_all = GateRule { match_glob: None, ..rule_about("", GateRuleAction::Allow) };
     let rm = rule_about("rm *", GateRuleAction::Deny("use the trash".into()));
     for (policy, then) in [
         (vec![rm.clone(), allow_all.clone()], "tool.failed(t1.1) turn.started"),

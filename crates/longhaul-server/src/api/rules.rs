@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longhaul_api::list::List;
 use longhaul_api::rule::RuleView;
-use longhaul_core::policy::rule::RuleFilter;
+use longhaul_core::policy::rule::RememberedApprovalFilter;
 use longhaul_engine::view::rule_view;
 
 use crate::app::App;
@@ -36,7 +36,7 @@ pub(crate) async fn list_rules(
 ) -> Result<Response, Problem> {
     let query = query.allow_only_params(&["all", "after", "limit"])?;
     let limit = query.page_limit_param(RULES_DEFAULT, 1..=RULES_PER_PAGE_MAX)?;
-    let filter = RuleFilter {
+    let filter = RememberedApprovalFilter {
         rule: None,
         include_inactive: query.parse_param("all")?.unwrap_or(false),
         after: query.parse_param("after")?,
@@ -59,6 +59,6 @@ pub(crate) async fn revoke_rule(
     RulePath(rule): RulePath,
 ) -> Result<Response, Problem> {
     let revoked = app.longhaul().revoke_rule(rule, caller.name()).await?;
-    tracing::info!(%rule, caller = caller.name(), "rule revoked");
+    tracing::info!(%rule, caller = caller.name(), "remembered approval revoked");
     ok_response(&rule_view(revoked))
 }

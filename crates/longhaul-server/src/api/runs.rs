@@ -250,7 +250,7 @@ pub(crate) async fn resume_run(
     response_with_updated_run(&request, run).await
 }
 
-/// Retries a failed run, as a new run that goes on from the last good event of the failed run and
+/// Retries a failed run, as a new run that continues from the last good event of the failed run and
 /// uses its budget. A failed run has at most one retry: later requests return the existing run. If
 /// the run has completed and belongs to a chain, the newest run of the chain is retried instead.
 #[utoipa::path(

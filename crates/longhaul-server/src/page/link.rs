@@ -41,8 +41,8 @@ struct GateLinkPage {
     ask: String,
     tool: Option<String>,
     input: String,
-    /// Subjects of the call (texts that approval rules match) that the runtime set, not the model.
-    injected_subjects: Vec<String>,
+    /// Texts that approval rules match and that the runtime set, not the model.
+    injected_rule_match_texts: Vec<String>,
     edited_by: Option<String>,
     /// What the call would change, as pairs of a label and a text. Empty if there is no call to
     /// approve.
@@ -195,7 +195,7 @@ async fn render_link_page(
         ask: view.ask.clone(),
         tool: view.tool.clone(),
         input: view.input.as_ref().map(gate_input_text).unwrap_or_default(),
-        injected_subjects: view.injected_subjects.clone(),
+        injected_rule_match_texts: view.injected_rule_match_texts.clone(),
         edited_by: view.edited_by.clone(),
         effects: view.call_effect_rows(),
         passed_values: view

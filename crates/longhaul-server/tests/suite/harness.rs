@@ -76,7 +76,7 @@ pub(crate) struct TestServerBuilder {
 pub(crate) fn server_with(lines: impl IntoIterator<Item = FakeReply>) -> TestServerBuilder {
     let ask_rule = GateRule {
         tool: "send".into(),
-        subject: None,
+        match_glob: None,
         action: GateRuleAction::Ask("May it <script>alert(1)</script> & send?".into()),
         always: false,
         timeout: Some(GateTimeout::After(Millis::from_secs(3_600))),

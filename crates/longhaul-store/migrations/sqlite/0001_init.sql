@@ -186,11 +186,11 @@ CREATE TABLE steer (
 CREATE INDEX steer_run ON steer (run, id);
 CREATE INDEX steer_queued ON steer (run) WHERE queued = 1;
 
--- head is the run that holds the lane, depth the number of runs in it. A paused lane gets no
--- new head.
+-- holder is the run that holds the lane, depth the number of runs in it. A paused lane gets no
+-- new holder.
 CREATE TABLE lane (
   lane          TEXT NOT NULL PRIMARY KEY,
-  head          BLOB,
+  holder        BLOB,
   depth         INTEGER NOT NULL,
   next_position INTEGER NOT NULL,
   paused        INTEGER NOT NULL DEFAULT 0
@@ -416,11 +416,11 @@ CREATE UNIQUE INDEX api_key_name ON api_key (name) WHERE revoked_at IS NULL;
 CREATE TABLE token (
   hash            BLOB NOT NULL,
   kind            INTEGER NOT NULL,
-  issuer_key_hash BLOB,          -- null for the local key of this machine
+  api_key_hash BLOB,          -- null for the local key of this machine
   expires_at      INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX token_hash ON token (hash, kind);
-CREATE INDEX token_issuer ON token (issuer_key_hash) WHERE issuer_key_hash IS NOT NULL;
+CREATE INDEX token_api_key ON token (api_key_hash) WHERE api_key_hash IS NOT NULL;
 CREATE INDEX token_expires ON token (expires_at);
 
 -- Links that let a recipient answer one gate. They are deleted with their gate.

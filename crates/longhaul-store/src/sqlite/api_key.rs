@@ -84,7 +84,7 @@ pub(crate) fn revoke_api_key(tx: &Tx<'_>, name: &ApiKeyName) -> Result<Option<Ap
     let revoked =
         tx.query_one(REVOKE_KEY, params![name.as_str(), tx.now_micros()], read_key_row)?;
     if let Some(key) = &revoked {
-        let sql = "DELETE FROM token WHERE issuer_key_hash = ?1";
+        let sql = "DELETE FROM token WHERE api_key_hash = ?1";
         tx.run(sql, params![key.hash.bytes()])?;
     }
     Ok(revoked)

@@ -106,13 +106,13 @@ fn check_and_append_events(
         Ok(tail) => tail,
         Err(result) => return Ok(Err(result)),
     };
-    let subject = RowChangeContext {
+    let context = RowChangeContext {
         run: encoded_append.run,
         may_queue,
         last_seq: tail.after.plus(encoded_append.event_count()),
     };
     for one in &encoded_append.changes {
-        apply_row_change(tx, subject, one)?;
+        apply_row_change(tx, context, one)?;
     }
     let last_seq = insert_events(tx, tail, &encoded_append.events)?;
     if matches!(encoded_append.author, JournalAuthor::Closer { .. }) {

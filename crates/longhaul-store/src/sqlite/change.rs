@@ -31,15 +31,15 @@ pub(crate) struct RowChangeContext {
 /// Applies one row change. The error says why the change is refused or failed.
 pub(crate) fn apply_row_change(
     tx: &Tx<'_>,
-    subject: RowChangeContext,
+    context: RowChangeContext,
     change: &RowChange,
 ) -> Result<(), RowChangeError> {
-    let run = subject.run;
+    let run = context.run;
     match change {
         RowChange::CreateRun(new) => create_run(tx, new, RunOrigin::Run),
         RowChange::CreateStep(new) => create_run(tx, new, RunOrigin::Step),
         RowChange::UpdateScheduling(to) => {
-            head::update_run_scheduling(tx, run, to, subject.may_queue)?;
+            head::update_run_scheduling(tx, run, to, context.may_queue)?;
             if to.keeps_run_in_budget_queue() {
                 Ok(())
             } else {
@@ -82,7 +82,7 @@ pub(crate) fn apply_row_change(
             false => Err(RowChangeError::Refused(AppendRefusalReason::RuleInactive)),
         },
         RowChange::MarkRequestApplied(key) => {
-            let seq = subject.last_seq;
+            let seq = context.last_seq;
             idempotency::record_change_committed_by_request(
                 tx,
                 key,

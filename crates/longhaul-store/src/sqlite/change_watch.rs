@@ -25,7 +25,7 @@ const POLLS_PER_FILE_CHECK: u32 = 25;
 /// Notifies its subscribers of every commit that changes runs.
 #[derive(Debug)]
 pub(crate) struct ChangeNotifier {
-    at: Arc<str>,
+    location: Arc<str>,
     sender: watch::Sender<u64>,
     watcher: Mutex<FileWatcherState>,
 }
@@ -80,7 +80,7 @@ impl ChangeNotifier {
         watch_target: Option<WatchedFile>,
     ) -> Self {
         Self {
-            at: location,
+            location,
             sender,
             watcher: Mutex::new(
                 watch_target.map_or(FileWatcherState::Disabled, FileWatcherState::Idle),
@@ -98,7 +98,7 @@ impl ChangeNotifier {
         {
             *watcher = spawn_watcher_thread(watched_file, self.sender.clone());
         }
-        Box::new(ChangeListener { at: Arc::clone(&self.at), receiver })
+        Box::new(ChangeListener { location: Arc::clone(&self.location), receiver })
     }
 }
 
@@ -157,7 +157,7 @@ impl Drop for ChangeNotifier {
 
 #[derive(Debug)]
 struct ChangeListener {
-    at: Arc<str>,
+    location: Arc<str>,
     receiver: watch::Receiver<u64>,
 }
 
@@ -165,7 +165,7 @@ struct ChangeListener {
 impl StoreWatcher for ChangeListener {
     async fn wait_for_change(&mut self) -> Result<(), StoreError> {
         self.receiver.changed().await.map_err(|_| {
-            CommitError::Closed("the writer has stopped".to_owned()).to_store_error(&self.at)
+            CommitError::Closed("the writer has stopped".to_owned()).to_store_error(&self.location)
         })
     }
 }

@@ -120,19 +120,19 @@ fn run_store_checks(
     journals: &mut dyn JournalChecker,
     report: &mut StoreCheckReport,
 ) -> Result<(), StoreError> {
-    let at = file.to_string_lossy();
-    let file = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &at))?;
-    if read_store_file_kind(&file, &at)? == StoreFileKind::Missing {
-        return Err(CommitError::Corrupt("no store found".to_owned()).to_store_error(&at));
+    let location = file.to_string_lossy();
+    let file = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &location))?;
+    if read_store_file_kind(&file, &location)? == StoreFileKind::Missing {
+        return Err(CommitError::Corrupt("no store found".to_owned()).to_store_error(&location));
     }
     let conn = connect::open_reader_without_side_files(&file, BUSY_TIMEOUT)
-        .map_err(|error| store_error_from_sql(error, &at))?;
+        .map_err(|error| store_error_from_sql(error, &location))?;
     let migrations = schema::MIGRATIONS;
-    if schema::read_schema_version(&conn, &at, migrations)?
+    if schema::read_schema_version(&conn, &location, migrations)?
         != schema::current_schema_version(migrations)
     {
         return Err(StoreError::Database {
-            at: at.into_owned(),
+            location: location.into_owned(),
             source: "the schema is older than this build; start a driver to migrate it".into(),
         });
     }
@@ -145,7 +145,7 @@ fn run_store_checks(
         }
         Ok(())
     });
-    checked.map_err(|error| error.into_store_error(&at))
+    checked.map_err(|error| error.into_store_error(&location))
 }
 
 /// Runs a query on one consistent snapshot of the file, even while other processes write.

@@ -134,12 +134,12 @@ impl CommitError {
     pub(crate) fn to_store_error(&self, location: &str) -> StoreError {
         let location = location.to_owned();
         match self.clone() {
-            Self::DiskFull => StoreError::DiskFull { at: location },
-            Self::Busy => StoreError::Busy { at: location },
-            Self::ReadOnly(reason) => StoreError::ReadOnly { at: location, reason },
-            Self::Corrupt(reason) => StoreError::Corrupt { at: location, reason },
-            Self::Closed(reason) => StoreError::Closed { at: location, reason },
-            Self::Other(reason) => StoreError::Database { at: location, source: reason.into() },
+            Self::DiskFull => StoreError::DiskFull { location },
+            Self::Busy => StoreError::Busy { location },
+            Self::ReadOnly(reason) => StoreError::ReadOnly { location, reason },
+            Self::Corrupt(reason) => StoreError::Corrupt { location, reason },
+            Self::Closed(reason) => StoreError::Closed { location, reason },
+            Self::Other(reason) => StoreError::Database { location, source: reason.into() },
         }
     }
 }
@@ -148,7 +148,7 @@ impl CommitError {
 pub(crate) fn store_error_from_sql(error: rusqlite::Error, location: &str) -> StoreError {
     match CommitError::from_sql_error(&error) {
         CommitError::Other(reason) => StoreError::Database {
-            at: location.to_owned(),
+            location: location.to_owned(),
             source: if reason == error.to_string() { Box::new(error) } else { reason.into() },
         },
         other @ (CommitError::DiskFull
@@ -172,5 +172,5 @@ pub(crate) fn store_error_from_io(error: io::Error, location: &str) -> StoreErro
     if unwritable.contains(&kind) {
         return CommitError::ReadOnly(error.to_string()).to_store_error(location);
     }
-    StoreError::Database { at: location.to_owned(), source: Box::new(error) }
+    StoreError::Database { location: location.to_owned(), source: Box::new(error) }
 }

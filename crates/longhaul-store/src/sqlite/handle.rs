@@ -25,7 +25,7 @@ pub struct SqliteStore {
     pub(crate) read_path: QueryExecutor,
     pub(crate) changes: ChangeNotifier,
     pub(crate) writer: WriterHandle,
-    pub(crate) at: Arc<str>,
+    pub(crate) location: Arc<str>,
     /// Driver lock, held by the process that executes the runs. `None` means a store in memory, or
     /// one that can only be read.
     pub(crate) driver_lock: Option<Arc<ReacquirableDriverLock>>,
@@ -53,7 +53,7 @@ pub(crate) enum QueryExecutor {
 impl SqliteStore {
     /// Returns the location of the store, as used in error messages.
     pub fn store_location(&self) -> &str {
-        &self.at
+        &self.location
     }
 
     /// Returns the number of times that this store was opened as driver (to execute its runs),
@@ -112,7 +112,9 @@ impl SqliteStore {
     pub(crate) fn require_driver_process(&self, action: &'static str) -> Result<(), StoreError> {
         match self.is_driver_process() {
             true => Ok(()),
-            false => Err(StoreError::NotDriver { at: self.at.to_string(), verb: action }),
+            false => {
+                Err(StoreError::NotDriver { location: self.location.to_string(), verb: action })
+            }
         }
     }
 
@@ -130,7 +132,7 @@ impl SqliteStore {
     pub(crate) fn require_current_schema(&self) -> Result<(), StoreError> {
         match &self.outdated_schema {
             None => Ok(()),
-            Some(error) => Err(error.to_store_error(&self.at)),
+            Some(error) => Err(error.to_store_error(&self.location)),
         }
     }
 

@@ -98,7 +98,7 @@ pub(crate) fn is_state_woken_by(scheduling_state: i64, wake_target: RunsToWake) 
 /// Wakes a run: the run becomes ready, or waits for its turn in its lane.
 pub(crate) fn wake_run(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
     let lane_state: Option<(Option<LaneKey>, Option<i64>, bool)> = tx.query_one(
-        "SELECT r.lane, r.lane_position, l.head IS r.id
+        "SELECT r.lane, r.lane_position, l.holder IS r.id
            FROM run r LEFT JOIN lane l ON l.lane = r.lane
           WHERE r.id = ?1 AND r.takes_lane = 1",
         params![run.bytes()],
@@ -106,11 +106,11 @@ pub(crate) fn wake_run(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
     )?;
     let is_turn = match lane_state {
         None | Some((None, _, _)) => true,
-        Some((Some(_), Some(_), is_head)) => is_head,
+        Some((Some(_), Some(_), is_holder)) => is_holder,
         Some((Some(lane), None, _)) => {
             let position = enter_lane(tx, run, &lane, LaneDepthLimit::Unbounded)?;
             set_lane_position(tx, run, position.seq)?;
-            position.is_head
+            position.is_holder
         }
     };
     if is_turn {

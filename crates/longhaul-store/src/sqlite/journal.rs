@@ -19,7 +19,6 @@ use crate::sqlite::tx::Tx;
 /// Maximum size in bytes of an event body in a journal row. A longer body is stored as a blob.
 pub(crate) const BODY_BYTES_MAX: usize = 8_192;
 
-/// Inserts one event into the journal.
 pub(crate) const INSERT_EVENT: &str =
     "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";

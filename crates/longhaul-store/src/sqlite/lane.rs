@@ -32,7 +32,7 @@ pub(crate) struct PositionInLane {
     /// Number that orders the runs of a lane. Lower numbers come first.
     pub(crate) seq: i64,
     /// Whether the run holds the lane and may start.
-    pub(crate) is_head: bool,
+    pub(crate) is_holder: bool,
 }
 
 /// Selects the next run of a lane: the run with the lowest position in the lane among those that
@@ -68,17 +68,17 @@ pub(crate) fn enter_lane(
         return Err(full());
     }
     let position = tx.query_one(
-        "INSERT INTO lane (lane, head, depth, next_position) VALUES (?1, ?2, 1, 2)
+        "INSERT INTO lane (lane, holder, depth, next_position) VALUES (?1, ?2, 1, 2)
          ON CONFLICT (lane) DO UPDATE
             SET depth = depth + 1, next_position = next_position + 1,
-                head = CASE paused WHEN 0 THEN coalesce(head, excluded.head) ELSE head END
+                holder = CASE paused WHEN 0 THEN coalesce(holder, excluded.holder) ELSE holder END
           WHERE depth < ?3
-         RETURNING next_position - 1, head",
+         RETURNING next_position - 1, holder",
         params![lane.as_str(), run.bytes(), depth_max],
         |row| {
-            let head: Option<[u8; 16]> = row.get(1)?;
-            let is_head = head.map(RunId::from_bytes) == Some(run);
-            Ok(PositionInLane { seq: row.get(0)?, is_head })
+            let holder: Option<[u8; 16]> = row.get(1)?;
+            let is_holder = holder.map(RunId::from_bytes) == Some(run);
+            Ok(PositionInLane { seq: row.get(0)?, is_holder })
         },
     )?;
     position.ok_or_else(full)
@@ -101,8 +101,8 @@ pub(crate) fn leave_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
         return Ok(());
     };
     let is_free = tx.query_one(
-        "UPDATE lane SET depth = max(depth - 1, 0), head = nullif(head, ?2) WHERE lane = ?1
-         RETURNING head IS NULL AND paused = 0",
+        "UPDATE lane SET depth = max(depth - 1, 0), holder = nullif(holder, ?2) WHERE lane = ?1
+         RETURNING holder IS NULL AND paused = 0",
         params![lane, run.bytes()],
         |row| row.get(0),
     )?;
@@ -120,7 +120,7 @@ pub(crate) fn give_lane_to_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?;
     let run = next.map(|(run, ..)| run);
-    tx.run("UPDATE lane SET head = ?2 WHERE lane = ?1", params![lane, run])?;
+    tx.run("UPDATE lane SET holder = ?2 WHERE lane = ?1", params![lane, run])?;
     match next {
         // A paused or parked run holds the lane from now on without becoming ready.
         Some((run, LANE_WAIT, None)) => make_run_ready(tx, RunId::from_bytes(run)),
@@ -187,7 +187,7 @@ pub(crate) fn check_lane_entry_policy(
         return Ok(());
     }
     let last: Option<([u8; 16], bool, Option<[u8; 16]>)> = tx.query_one(
-        "SELECT r.id, h.epoch = 0, l.head
+        "SELECT r.id, h.epoch = 0, l.holder
            FROM run r JOIN run_head h ON h.run = r.id JOIN lane l ON l.lane = r.lane
           WHERE r.lane = ?1 AND r.lane_position IS NOT NULL
           ORDER BY r.lane_position DESC LIMIT 1",
@@ -195,10 +195,10 @@ pub(crate) fn check_lane_entry_policy(
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
     match last {
-        Some((last, is_unclaimed, head)) if entry == LaneEntryPolicy::IfEmpty || is_unclaimed => {
+        Some((last, is_unclaimed, holder)) if entry == LaneEntryPolicy::IfEmpty || is_unclaimed => {
             Err(RowChangeError::Refused(AppendRefusalReason::LaneBusy(BusyLane {
                 lane: lane.clone(),
-                head: head.map(RunId::from_bytes),
+                holder: holder.map(RunId::from_bytes),
                 last: RunId::from_bytes(last),
             })))
         }
@@ -243,18 +243,18 @@ pub(crate) fn set_timers_to_cancel_runs_in_lane(
 /// that is itself paused stays paused.
 pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Result<LaneRow> {
     tx.run(
-        "INSERT INTO lane (lane, head, depth, next_position, paused) VALUES (?1, NULL, 0, 1, ?2)
+        "INSERT INTO lane (lane, holder, depth, next_position, paused) VALUES (?1, NULL, 0, 1, ?2)
          ON CONFLICT (lane) DO UPDATE SET paused = excluded.paused",
         params![lane.as_str(), paused],
     )?;
-    let head: Option<(Option<[u8; 16]>, Option<i64>)> = tx.query_one(
-        "SELECT l.head, h.state FROM lane l
-           LEFT JOIN run_head h ON h.run = l.head AND h.epoch = 0 AND h.state IN (?2, ?3, ?4)
+    let holder: Option<(Option<[u8; 16]>, Option<i64>)> = tx.query_one(
+        "SELECT l.holder, h.state FROM lane l
+           LEFT JOIN run_head h ON h.run = l.holder AND h.epoch = 0 AND h.state IN (?2, ?3, ?4)
           WHERE l.lane = ?1",
         params![lane.as_str(), READY, PARKED, PAUSED],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    match (head, paused) {
+    match (holder, paused) {
         (Some((Some(unclaimed), Some(state))), true) => {
             let run = RunId::from_bytes(unclaimed);
             if state != PAUSED {
@@ -262,7 +262,7 @@ pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Resu
                 delete_start_timer(tx, run)?;
                 make_run_wait_for_lane(tx, run)?;
             }
-            tx.run("UPDATE lane SET head = NULL WHERE lane = ?1", params![lane.as_str()])?;
+            tx.run("UPDATE lane SET holder = NULL WHERE lane = ?1", params![lane.as_str()])?;
         }
         (Some((None, _)), false) => give_lane_to_next_run(tx, lane.as_str())?,
         (_, true | false) => {}
@@ -279,10 +279,10 @@ pub(crate) fn list_stuck_lanes(tx: &Tx<'_>, (after, last): (&str, &str)) -> Resu
         "SELECT l.lane FROM lane l
           WHERE l.lane > ?2 AND l.lane <= ?3 AND l.depth > 0 AND l.paused = 0
             AND NOT EXISTS (SELECT 1 FROM run t JOIN run_head th ON th.run = t.id
-                             WHERE t.root = l.head AND th.state <> ?1)
+                             WHERE t.root = l.holder AND th.state <> ?1)
             AND EXISTS (SELECT 1 FROM run r JOIN run_head h ON h.run = r.id
                          WHERE r.lane = l.lane AND r.lane_position IS NOT NULL
-                           AND r.id IS NOT l.head AND h.state <> ?1)",
+                           AND r.id IS NOT l.holder AND h.state <> ?1)",
         params![ENDED, after, last],
         |row| row.get(0),
     )
@@ -290,12 +290,12 @@ pub(crate) fn list_stuck_lanes(tx: &Tx<'_>, (after, last): (&str, &str)) -> Resu
 
 /// Returns the row of a lane. `None` means that there is no such lane.
 pub(crate) fn get_lane(tx: &Tx<'_>, lane: &LaneKey) -> Result<Option<LaneRow>> {
-    let sql = "SELECT lane, head, depth, paused FROM lane WHERE lane = ?1";
+    let sql = "SELECT lane, holder, depth, paused FROM lane WHERE lane = ?1";
     tx.query_one(sql, params![lane.as_str()], read_lane_row)
 }
 
 /// Selects lanes that are paused or not empty, ordered by name.
-pub(crate) const SELECT_LANES: &str = "SELECT lane, head, depth, paused FROM lane
+pub(crate) const SELECT_LANES: &str = "SELECT lane, holder, depth, paused FROM lane
       WHERE lane > ?1 AND (depth > 0 OR paused = 1) ORDER BY lane LIMIT ?2";
 
 /// Lists lanes that are paused or not empty, ordered by name, starting after the lane `after`.
@@ -310,10 +310,10 @@ pub(crate) fn list_lanes(
 }
 
 fn read_lane_row(row: &Row<'_>) -> Result<LaneRow> {
-    let head: Option<[u8; 16]> = row.get(1)?;
+    let holder: Option<[u8; 16]> = row.get(1)?;
     Ok(LaneRow {
         lane: get_parsed(row, 0)?,
-        head: head.map(RunId::from_bytes),
+        holder: holder.map(RunId::from_bytes),
         depth: get_u32(row, 2)?,
         paused: row.get(3)?,
     })

@@ -49,7 +49,7 @@ impl DriverProcessLock {
                 Ok(Self { file })
             }
             Err(TryLockError::WouldBlock) => Err(StoreError::AlreadyDriven {
-                at: location.to_owned(),
+                location: location.to_owned(),
                 holder: read_lock_holder(&mut file),
             }),
             Err(TryLockError::Error(error)) => Err(store_error_from_io(error, location)),

@@ -293,7 +293,7 @@ fn insert_run_head(
     lane_position: Option<PositionInLane>,
 ) -> rusqlite::Result<()> {
     let (state, reason) = match (new_run.task.start, lane_position) {
-        (EarliestStart::Now, Some(PositionInLane { is_head: false, .. })) => (LANE_WAIT, None),
+        (EarliestStart::Now, Some(PositionInLane { is_holder: false, .. })) => (LANE_WAIT, None),
         (EarliestStart::Now, Some(_) | None) => (READY, None),
         (EarliestStart::At(_), _) => (PARKED, Some("start_at")),
         (EarliestStart::AfterBatch, _) => (PARKED, Some("batch")),

@@ -34,7 +34,7 @@ const OPEN_ATTEMPTS_MAX: u32 = 10;
 pub fn open_sqlite_store(options: StoreOptions) -> Result<SqliteStore, StoreError> {
     if let Err(version) = connect::check_sqlite_version() {
         return Err(StoreError::Database {
-            at: options.url,
+            location: options.url,
             source: format!(
                 "SQLite {version} can corrupt its write-ahead log: 3.51.3 or newer is required"
             )
@@ -53,8 +53,7 @@ fn open_in_memory_store(options: &StoreOptions) -> Result<SqliteStore, StoreErro
         .map_err(|error| store_error_from_sql(error, &location))?;
     let migrations = schema::migrations_for_options(options);
     schema::migrate_schema(&conn, &location, options.clock.now(), &migrations)?;
-    let resources =
-        StoreResources { at: location, conn, driver_lock: None, file: None, readers: None };
+    let resources = StoreResources { location, conn, driver_lock: None, file: None, readers: None };
     start_store_threads(resources, options)
 }
 
@@ -111,7 +110,7 @@ fn open_writable_store(
     let (watch_conn, file) = (reader()?, OpenedDatabaseFile::new(path));
     let watch_target = WatchedFile::new(watch_conn, file.clone(), options.on_fatal.clone());
     let resources = StoreResources {
-        at: Arc::clone(location),
+        location: Arc::clone(location),
         conn,
         driver_lock: Some(Arc::new(driver_lock)),
         file: Some(file),
@@ -149,7 +148,7 @@ fn open_read_only_store(
             .then(|| outdated_schema_error(&write_error, version, current)),
         consistency_check_cursor: Mutex::default(),
         writer: WriterHandle::new_for_unwritable_store(Arc::clone(location), write_error),
-        at: Arc::clone(location),
+        location: Arc::clone(location),
         driver_lock: None,
         is_always_driver: false,
         boot: 0,
@@ -237,7 +236,7 @@ fn migrate_schema_if_needed(
 
 /// Connections, lock and file of a store, which are opened before any thread starts.
 struct StoreResources {
-    at: Arc<str>,
+    location: Arc<str>,
     conn: Connection,
     /// The driver lock, held by the process that executes the runs. `None` means a store in memory.
     driver_lock: Option<Arc<ReacquirableDriverLock>>,
@@ -252,23 +251,23 @@ fn start_store_threads(
     resources: StoreResources,
     options: &StoreOptions,
 ) -> Result<SqliteStore, StoreError> {
-    let at = resources.at;
+    let location = resources.location;
     let boot = match options.mode {
         OpenMode::Driver => take_over_store_and_increment_boot_count(&resources.conn)
-            .map_err(|error| store_error_from_sql(error, &at))?,
+            .map_err(|error| store_error_from_sql(error, &location))?,
         OpenMode::Outsider => 0,
     };
     let (sender, _) = watch::channel(0);
     let (read_path, watcher) = match resources.readers {
         Some((readers, watcher)) => {
-            let readers = ReaderPool::start_reader_threads(readers, &at, &options.clock)?;
+            let readers = ReaderPool::start_reader_threads(readers, &location, &options.clock)?;
             (QueryExecutor::Readers(readers), Some(watcher))
         }
         None => (QueryExecutor::ByWriter, None),
     };
     let writer = Writer {
         conn: resources.conn,
-        at: Arc::clone(&at),
+        location: Arc::clone(&location),
         clock: Arc::clone(&options.clock),
         busy_timeout: options.busy_timeout,
         change_sender: sender.clone(),
@@ -280,9 +279,9 @@ fn start_store_threads(
     };
     Ok(SqliteStore {
         read_path,
-        changes: ChangeNotifier::new(Arc::clone(&at), sender, watcher),
+        changes: ChangeNotifier::new(Arc::clone(&location), sender, watcher),
         writer: writer.start_writer_thread()?,
-        at,
+        location,
         is_always_driver: resources.driver_lock.is_none() && options.mode == OpenMode::Driver,
         driver_lock: resources.driver_lock,
         boot,

@@ -67,19 +67,18 @@ impl ReadConnection {
 
 /// Handle of the reader threads, to which queries are sent.
 pub(crate) struct ReaderPool {
-    at: Arc<str>,
+    location: Arc<str>,
     jobs: Option<mpsc::Sender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl fmt::Debug for ReaderPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReaderPool").field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("ReaderPool").field("location", &self.location).finish_non_exhaustive()
     }
 }
 
 impl ReaderPool {
-    /// Starts one reader thread for each connection.
     pub(crate) fn start_reader_threads(
         connections: Vec<Connection>,
         location: &Arc<str>,
@@ -88,7 +87,7 @@ impl ReaderPool {
         let (job_sender, job_queue) = mpsc::channel(QUEUE_MAX);
         let job_queue: JobQueue = Arc::new(Mutex::new(job_queue));
         let mut readers =
-            Self { at: Arc::clone(location), jobs: Some(job_sender), threads: Vec::new() };
+            Self { location: Arc::clone(location), jobs: Some(job_sender), threads: Vec::new() };
         for conn in connections {
             let job_queue = Arc::clone(&job_queue);
             let read_conn = ReadConnection::new(conn, clock)
@@ -118,13 +117,13 @@ impl ReaderPool {
         };
         let closed = || {
             CommitError::Closed("the reader threads have stopped".to_owned())
-                .to_store_error(&self.at)
+                .to_store_error(&self.location)
         };
         if !is_sent {
             return Err(closed());
         }
         let result = answer.await.map_err(|_| closed())?;
-        result.map_err(|error| error.into_store_error(&self.at))
+        result.map_err(|error| error.into_store_error(&self.location))
     }
 }
 

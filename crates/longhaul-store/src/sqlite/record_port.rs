@@ -11,7 +11,9 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_core::policy::gate::RulePattern;
-use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
+use longhaul_core::policy::rule::{
+    RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
+};
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
@@ -141,15 +143,18 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| steer::list_steers(tx, run)).await
     }
 
-    async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+    async fn list_rules(
+        &self,
+        filter: RememberedApprovalFilter,
+    ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
         self.query_requiring_current_schema(move |tx| rule::list_rules(tx, &filter)).await
     }
 
     async fn active_approval_rules(
         &self,
-        scopes: Vec<ApprovalRuleScope>,
+        scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
-    ) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+    ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
         self.run_query(move |tx| rule::active_approval_rules(tx, &scopes, &patterns)).await
     }
 
@@ -237,7 +242,7 @@ impl RecordStore for SqliteStore {
     async fn has_process_driving_runs(&self) -> Result<bool, StoreError> {
         match self.is_driver_process() {
             true => Ok(true),
-            false => store_has_driver_process(Path::new(&*self.at)),
+            false => store_has_driver_process(Path::new(&*self.location)),
         }
     }
 

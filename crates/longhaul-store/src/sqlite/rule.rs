@@ -4,7 +4,8 @@
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
-    ApprovalRuleRevocation, ApprovalRuleRow, ApprovalRuleScope, RULES_MAX, RuleFilter,
+    RULES_MAX, RememberedApprovalFilter, RememberedApprovalRevocation, RememberedApprovalRow,
+    RememberedApprovalScope,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 use rusqlite::{Result, params};
@@ -31,7 +32,7 @@ pub(crate) const SELECT_RULES: &str = "SELECT r.data
 
 /// Adds a rule (remembered approval). Refused if an active rule has the same scope and pattern, or
 /// if the rule applies to more than one run and `RULES_MAX` such rules are active.
-pub(crate) fn add_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<(), RowChangeError> {
+pub(crate) fn add_rule(tx: &Tx<'_>, row: &RememberedApprovalRow) -> Result<(), RowChangeError> {
     if active_rule(tx, &row.scope, &row.pattern)?.is_some() {
         return Err(RowChangeError::Refused(AppendRefusalReason::RuleExists));
     }
@@ -67,13 +68,16 @@ pub(crate) fn revoke_rule(tx: &Tx<'_>, rule: RuleId, by: &str) -> Result<bool> {
     let Some(mut row) = get_rule(tx, rule)?.filter(|row| row.revoked.is_none()) else {
         return Ok(false);
     };
-    row.revoked = Some(ApprovalRuleRevocation { by: by.to_owned(), at: tx.now });
+    row.revoked = Some(RememberedApprovalRevocation { by: by.to_owned(), at: tx.now });
     update_rule(tx, &row)?;
     Ok(true)
 }
 
 /// Lists the rules (remembered approvals) that match a filter, newest first.
-pub(crate) fn list_rules(tx: &Tx<'_>, filter: &RuleFilter) -> Result<Vec<ApprovalRuleRow>> {
+pub(crate) fn list_rules(
+    tx: &Tx<'_>,
+    filter: &RememberedApprovalFilter,
+) -> Result<Vec<RememberedApprovalRow>> {
     if let Some(rule) = filter.rule {
         return Ok(get_rule(tx, rule)?.into_iter().collect());
     }
@@ -89,9 +93,9 @@ pub(crate) fn list_rules(tx: &Tx<'_>, filter: &RuleFilter) -> Result<Vec<Approva
 /// patterns.
 pub(crate) fn active_approval_rules(
     tx: &Tx<'_>,
-    scopes: &[ApprovalRuleScope],
+    scopes: &[RememberedApprovalScope],
     patterns: &[RulePattern],
-) -> Result<Vec<ApprovalRuleRow>> {
+) -> Result<Vec<RememberedApprovalRow>> {
     let mut rows = Vec::new();
     for scope in scopes {
         for pattern in patterns {
@@ -103,28 +107,28 @@ pub(crate) fn active_approval_rules(
 
 fn active_rule(
     tx: &Tx<'_>,
-    scope: &ApprovalRuleScope,
+    scope: &RememberedApprovalScope,
     pattern: &RulePattern,
-) -> Result<Option<ApprovalRuleRow>> {
+) -> Result<Option<RememberedApprovalRow>> {
     let key = params![scope_column_text(scope), to_json(pattern)?];
     tx.query_one(SELECT_ACTIVE_RULE, key, |row| get_json(row, 0))
 }
 
-fn get_rule(tx: &Tx<'_>, rule: RuleId) -> Result<Option<ApprovalRuleRow>> {
+fn get_rule(tx: &Tx<'_>, rule: RuleId) -> Result<Option<RememberedApprovalRow>> {
     let sql = "SELECT data FROM rule WHERE rule = ?1";
     tx.query_one(sql, params![rule.bytes()], |row| get_json(row, 0))
 }
 
-fn update_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<()> {
+fn update_rule(tx: &Tx<'_>, row: &RememberedApprovalRow) -> Result<()> {
     let sql = "UPDATE rule SET revoked = ?2, data = ?3 WHERE rule = ?1";
     tx.exec(sql, params![row.rule.bytes(), row.revoked.is_some(), to_json(row)?])
 }
 
 /// Returns the text that the column `scope` stores for the scope of a rule (remembered approval).
-fn scope_column_text(scope: &ApprovalRuleScope) -> String {
+fn scope_column_text(scope: &RememberedApprovalScope) -> String {
     match scope {
-        ApprovalRuleScope::Run(run) => format!("run:{run}"),
-        ApprovalRuleScope::Agent(agent) => format!("agent:{agent}"),
-        ApprovalRuleScope::Project => "project".to_owned(),
+        RememberedApprovalScope::Run(run) => format!("run:{run}"),
+        RememberedApprovalScope::Agent(agent) => format!("agent:{agent}"),
+        RememberedApprovalScope::Project => "project".to_owned(),
     }
 }

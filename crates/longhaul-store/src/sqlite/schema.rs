@@ -53,7 +53,7 @@ pub(crate) fn read_schema_version(
     let found = u32::try_from(steps.len()).unwrap_or(u32::MAX);
     if found > current_schema_version(migrations) {
         return Err(StoreError::NewerSchema {
-            at: location.to_owned(),
+            location: location.to_owned(),
             found,
             known: current_schema_version(migrations),
         });

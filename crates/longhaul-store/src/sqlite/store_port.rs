@@ -46,7 +46,7 @@ impl Store for SqliteStore {
             self.require_driver_process("append as a run's driver")?;
         }
         match EncodedAppendRequest::encode_append_request(request)
-            .map_err(|error| error.into_store_error(&self.at))?
+            .map_err(|error| error.into_store_error(&self.location))?
         {
             Ok(append) => self.run_command(move |tx| append_events(tx, &append)).await,
             Err(refusal) => Ok(AppendResult::Refused(refusal)),

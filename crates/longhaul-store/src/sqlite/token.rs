@@ -12,19 +12,19 @@ use crate::sqlite::tx::Tx;
 /// Selects a valid token. Runs for every API request. A token may have been issued for the local
 /// key of the machine, which is not in the table; the caller checks whether that key is still the
 /// same.
-pub(crate) const SELECT_TOKEN: &str = "SELECT issuer_key_hash, expires_at FROM token
+pub(crate) const SELECT_TOKEN: &str = "SELECT api_key_hash, expires_at FROM token
       WHERE hash = ?1 AND kind = ?2 AND expires_at > ?3
-        AND (issuer_key_hash IS NULL OR EXISTS (
-              SELECT 1 FROM api_key k WHERE k.hash = issuer_key_hash AND k.revoked_at IS NULL
+        AND (api_key_hash IS NULL OR EXISTS (
+              SELECT 1 FROM api_key k WHERE k.hash = api_key_hash AND k.revoked_at IS NULL
                  AND (k.expires_at IS NULL OR k.expires_at > ?3)))";
 
 /// Deletes a valid token and returns it.
 pub(crate) const CONSUME_TOKEN: &str = "DELETE FROM token
       WHERE hash = ?1 AND kind = ?2 AND expires_at > ?3
-        AND (issuer_key_hash IS NULL OR EXISTS (
-              SELECT 1 FROM api_key k WHERE k.hash = issuer_key_hash AND k.revoked_at IS NULL
+        AND (api_key_hash IS NULL OR EXISTS (
+              SELECT 1 FROM api_key k WHERE k.hash = api_key_hash AND k.revoked_at IS NULL
                  AND (k.expires_at IS NULL OR k.expires_at > ?3)))
-  RETURNING issuer_key_hash, expires_at";
+  RETURNING api_key_hash, expires_at";
 
 /// Deletes up to 100 expired tokens. Runs whenever a token is added, so the number of expired
 /// tokens does not grow.
@@ -34,12 +34,12 @@ pub(crate) const DELETE_EXPIRED_TOKENS: &str = "DELETE FROM token WHERE rowid IN
 /// Adds a token and deletes some expired tokens.
 pub(crate) fn add_login_token(tx: &Tx<'_>, token: &NewLoginToken) -> Result<()> {
     tx.run(DELETE_EXPIRED_TOKENS, params![tx.now_micros()])?;
-    let holder = match &token.issuer {
+    let holder = match &token.api_key {
         ApiKeyRef::Local => None,
         ApiKeyRef::Key(hash) => Some(hash.bytes()),
     };
     tx.exec(
-        "INSERT OR REPLACE INTO token (hash, kind, issuer_key_hash, expires_at)
+        "INSERT OR REPLACE INTO token (hash, kind, api_key_hash, expires_at)
          VALUES (?1, ?2, ?3, ?4)",
         params![
             token.hash.bytes(),
@@ -74,7 +74,7 @@ pub(crate) fn consume_login_token(
 
 fn read_token_row(row: &Row<'_>) -> Result<LoginTokenRow> {
     Ok(LoginTokenRow {
-        issuer: get_optional_hash(row, 0)?.map_or(ApiKeyRef::Local, ApiKeyRef::Key),
+        api_key: get_optional_hash(row, 0)?.map_or(ApiKeyRef::Local, ApiKeyRef::Key),
         expires_at: get_time(row, 1)?,
     })
 }

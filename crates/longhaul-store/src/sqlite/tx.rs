@@ -41,7 +41,6 @@ impl Tx<'_> {
         statement.query_row(params, map_row).optional()
     }
 
-    /// Returns all rows of a query.
     pub(crate) fn query_all<T>(
         &self,
         sql: &str,

@@ -45,7 +45,7 @@ type CommandQueue = mpsc::Receiver<Box<dyn WriteCommand>>;
 /// State of the writer thread: its connection, clock, lock and hooks.
 pub(crate) struct Writer {
     pub(crate) conn: Connection,
-    pub(crate) at: Arc<str>,
+    pub(crate) location: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
     /// How long a transaction waits for other processes that are writing.
     pub(crate) busy_timeout: Duration,
@@ -64,7 +64,7 @@ pub(crate) struct Writer {
 /// Handle of the writer thread. Dropping the handle completes the queued commands, closes the file
 /// and releases the driver lock.
 pub(crate) struct WriterHandle {
-    at: Arc<str>,
+    location: Arc<str>,
     commits: Arc<AtomicU64>,
     commands: Option<mpsc::Sender<Box<dyn WriteCommand>>>,
     thread: Option<JoinHandle<()>>,
@@ -75,24 +75,24 @@ pub(crate) struct WriterHandle {
 
 impl fmt::Debug for WriterHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriterHandle").field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("WriterHandle").field("location", &self.location).finish_non_exhaustive()
     }
 }
 
 impl Writer {
     pub(crate) fn start_writer_thread(self) -> Result<WriterHandle, StoreError> {
-        let at = Arc::clone(&self.at);
+        let location = Arc::clone(&self.location);
         // From here on the thread itself retries instead of SQLite.
         let result = self.conn.busy_timeout(Duration::ZERO);
-        result.map_err(|error| store_error_from_sql(error, &at))?;
+        result.map_err(|error| store_error_from_sql(error, &location))?;
         let commits = Arc::clone(&self.commits);
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || self.run_writer_loop(queue))
-            .map_err(|error| store_error_from_io(error, &at))?;
+            .map_err(|error| store_error_from_io(error, &location))?;
         Ok(WriterHandle {
-            at,
+            location,
             commits,
             commands: Some(commands),
             thread: Some(thread),
@@ -104,7 +104,7 @@ impl Writer {
         let mut closed: Option<CommitError> = None;
         while let Some(first) = queue.blocking_recv() {
             if let Some(error) = &closed {
-                respond_to_callers([first], Some(error), &self.at);
+                respond_to_callers([first], Some(error), &self.location);
             } else {
                 closed = self.commit_command_group(first, &mut queue);
             }
@@ -145,7 +145,7 @@ impl Writer {
                 Some(error)
             }
         };
-        respond_to_callers(commands, error.as_ref(), &self.at);
+        respond_to_callers(commands, error.as_ref(), &self.location);
         error.filter(|error| matches!(error, CommitError::Closed(_)))
     }
 
@@ -169,7 +169,7 @@ impl Writer {
         let mut must_notify = false;
         let mut total_changes = self.conn.total_changes();
         while let Some(work) = commands.last_mut() {
-            let outcome = work.run_in_transaction(&self.new_tx(), &self.at);
+            let outcome = work.run_in_transaction(&self.new_tx(), &self.location);
             let before = std::mem::replace(&mut total_changes, self.conn.total_changes());
             match outcome {
                 CommandOutcomeKind::Changed => must_notify = true,
@@ -204,7 +204,7 @@ impl Writer {
         let mut must_notify = false;
         for work in commands {
             self.exec_or_commit_error("SAVEPOINT command")?;
-            match work.run_in_transaction(&self.new_tx(), &self.at) {
+            match work.run_in_transaction(&self.new_tx(), &self.location) {
                 CommandOutcomeKind::Changed => must_notify = true,
                 CommandOutcomeKind::Silent => {}
                 CommandOutcomeKind::Rollback => self.exec_or_commit_error("ROLLBACK TO command")?,
@@ -280,7 +280,7 @@ impl Writer {
     /// the disk is unknown, and further writes or moving the log into the file would build on that
     /// unknown content.
     fn close_store_after_failure(&self, failure: String) -> CommitError {
-        tracing::error!(store = %self.at, "{failure}");
+        tracing::error!(store = %self.location, "{failure}");
         _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         if let Some(on_fatal) = &self.on_fatal {
             on_fatal(&failure);
@@ -292,7 +292,7 @@ impl Writer {
         if !self.conn.is_autocommit()
             && let Err(error) = self.exec_sql("ROLLBACK")
         {
-            tracing::warn!(store = %self.at, %error, "rollback failed");
+            tracing::warn!(store = %self.location, %error, "rollback failed");
         }
     }
 
@@ -325,7 +325,7 @@ impl WriterHandle {
     /// Creates a handle for a store that can't be written to. Every command fails with this error.
     pub(crate) fn new_for_unwritable_store(location: Arc<str>, error: CommitError) -> Self {
         Self {
-            at: location,
+            location,
             commits: Arc::default(),
             commands: None,
             thread: None,
@@ -359,9 +359,10 @@ impl WriterHandle {
 
     fn writer_closed_error(&self) -> StoreError {
         if let Some(error) = &self.unavailable {
-            return error.to_store_error(&self.at);
+            return error.to_store_error(&self.location);
         }
-        CommitError::Closed("the writer thread has stopped".to_owned()).to_store_error(&self.at)
+        CommitError::Closed("the writer thread has stopped".to_owned())
+            .to_store_error(&self.location)
     }
 }
 

@@ -39,7 +39,7 @@ fn ticket(name: &str) -> NewLoginToken {
     NewLoginToken {
         kind: LoginTokenKind::Ticket,
         hash: Hash::digest(name.as_bytes()),
-        issuer: ApiKeyRef::Local,
+        api_key: ApiKeyRef::Local,
         ttl: Millis(50),
     }
 }

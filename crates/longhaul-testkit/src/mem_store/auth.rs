@@ -47,7 +47,7 @@ impl Tx<'_> {
         }
         if self.tables.key(key.hash).is_some() {
             return Err(StoreError::Database {
-                at: "memory".to_owned(),
+                location: "memory".to_owned(),
                 source: "a key with this hash already exists".into(),
             });
         }
@@ -75,9 +75,9 @@ impl Tx<'_> {
         let (row_id, mut row) = (*row_id, row.clone());
         row.revoked_at = Some(self.now);
         self.tables.api_keys.insert(row_id, row.clone());
-        let issuer = ApiKeyRef::Key(row.hash);
+        let api_key = ApiKeyRef::Key(row.hash);
         let tokens = &mut self.tables.tokens;
-        tokens.remove_where(|_, token| token.issuer == issuer);
+        tokens.remove_where(|_, token| token.api_key == api_key);
         Some(row)
     }
 
@@ -100,21 +100,21 @@ impl Tx<'_> {
     pub(crate) fn add_login_token(&mut self, token: NewLoginToken) {
         let now = self.now;
         self.tables.tokens.remove_where(|_, row| row.expires_at <= now);
-        let row = LoginTokenRow { issuer: token.issuer, expires_at: now.plus(token.ttl) };
+        let row = LoginTokenRow { api_key: token.api_key, expires_at: now.plus(token.ttl) };
         self.tables.tokens.insert((token.kind, token.hash), row);
     }
 
     /// Returns a token if it is valid.
     pub(crate) fn token(&self, kind: LoginTokenKind, hash: Hash) -> Option<LoginTokenRow> {
         let row = self.tables.tokens.get(&(kind, hash))?;
-        let is_issuer_valid = match &row.issuer {
+        let is_key_valid = match &row.api_key {
             ApiKeyRef::Local => true,
             ApiKeyRef::Key(key) => {
                 let key = self.tables.key(*key);
                 key.is_some_and(|(_, key)| key.is_valid_at(self.now))
             }
         };
-        (is_issuer_valid && row.expires_at > self.now).then(|| row.clone())
+        (is_key_valid && row.expires_at > self.now).then(|| row.clone())
     }
 
     /// Returns a token if it is valid, and deletes it.

@@ -62,7 +62,7 @@ impl Tx<'_> {
             rows.map(|((_, seq), row)| (*seq, row.clone())).collect();
         if rows.len() as u64 != through.0.saturating_sub(1) {
             return Err(StoreError::Corrupt {
-                at: "memory".to_owned(),
+                location: "memory".to_owned(),
                 reason: format!("the journal of {from} is incomplete and can't be copied"),
             });
         }
@@ -143,7 +143,7 @@ impl Tables {
         row: &JournalRow,
     ) -> Result<JournalEntry, StoreError> {
         let body = self.body_text(row).ok_or_else(|| StoreError::Corrupt {
-            at: "memory".to_owned(),
+            location: "memory".to_owned(),
             reason: format!("the body of event {seq} of {run} is missing"),
         })?;
         let event = Event::decode(row.kind, row.version, &body)

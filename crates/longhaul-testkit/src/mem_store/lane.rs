@@ -36,9 +36,9 @@ impl Tx<'_> {
         let position = lane.next_position;
         lane.next_position += 1;
         lane.depth += 1;
-        let is_free = lane.head.is_none() && !lane.paused;
+        let is_free = lane.holder.is_none() && !lane.paused;
         if is_free {
-            lane.head = Some(run);
+            lane.holder = Some(run);
         }
         self.tables.lanes.insert(key.clone(), lane);
         self.tables.lane_members.insert((key, position), run);
@@ -60,12 +60,12 @@ impl Tx<'_> {
             _ = self.enter_lane(run, LaneLimit::None);
             return;
         }
-        let holder = self.tables.lanes.get(&lane).and_then(|lane| lane.head);
+        let holder = self.tables.lanes.get(&lane).and_then(|lane| lane.holder);
         let is_lane_head = holder == Some(run);
         self.set_state(run, if is_lane_head { State::Ready } else { State::LaneWait });
     }
 
-    /// Removes a run from its lane. If it held the lane, the next run becomes ready.
+    /// Removes a run from its lane. If it was_holder the lane, the next run becomes ready.
     pub(crate) fn leave_lane(&mut self, run: RunId) {
         let head = self.tables.heads.get(&run);
         let Some((key, position)) = head.and_then(|head| head.lane.clone().zip(head.lane_position))
@@ -74,22 +74,22 @@ impl Tx<'_> {
         };
         self.tables.heads.update(&run, |head| head.lane_position = None);
         self.tables.lane_members.remove(&(key.clone(), position));
-        let mut held = false;
+        let mut was_holder = false;
         self.tables.lanes.update(&key, |lane| {
             lane.depth = lane.depth.saturating_sub(1);
-            held = lane.head == Some(run);
+            was_holder = lane.holder == Some(run);
         });
-        if held {
+        if was_holder {
             self.promote(&key);
         }
     }
 
-    /// Pauses or resumes a lane. The head of a paused lane goes on if a worker has claimed it
+    /// Pauses or resumes a lane. The holder of a paused lane continues if a worker has claimed it
     /// before, and otherwise waits again. A run that is paused itself stays paused.
     pub(crate) fn set_lane_paused(&mut self, key: &LaneKey, paused: bool) {
         let mut lane = self.tables.lanes.get(key).cloned().unwrap_or_default();
         lane.paused = paused;
-        let unclaimed = lane.head.filter(|run| {
+        let unclaimed = lane.holder.filter(|run| {
             self.tables.heads.get(run).is_some_and(|head| {
                 let is_idle =
                     matches!(head.state, State::Ready | State::Parked { .. } | State::Paused);
@@ -101,9 +101,9 @@ impl Tx<'_> {
                 self.disarm_start(run);
                 self.set_state(run, State::LaneWait);
             }
-            lane.head = None;
+            lane.holder = None;
         }
-        let is_free = lane.head.is_none();
+        let is_free = lane.holder.is_none();
         self.tables.lanes.insert(key.clone(), lane);
         if is_free {
             self.promote(key);
@@ -113,14 +113,14 @@ impl Tx<'_> {
     /// Gives the lane to its first run that has not ended, or to nobody if the lane is paused.
     pub(crate) fn promote(&mut self, key: &LaneKey) {
         if self.tables.lanes.get(key).is_some_and(|lane| lane.paused) {
-            self.tables.lanes.update(key, |lane| lane.head = None);
+            self.tables.lanes.update(key, |lane| lane.holder = None);
             return;
         }
         let range = (key.clone(), 0)..=(key.clone(), u64::MAX);
         let members = self.tables.lane_members.range(range).map(|(_, run)| *run);
         let open: Vec<RunId> = members.filter(|run| !self.is_ended(*run)).take(2).collect();
         let next = open.first().copied();
-        self.tables.lanes.update(key, |lane| lane.head = next);
+        self.tables.lanes.update(key, |lane| lane.holder = next);
         let start_count = match self.broken_rule {
             Some(BrokenRule::LanePromotion) => 2,
             Some(
@@ -183,8 +183,8 @@ impl Tx<'_> {
         if !is_refused {
             return Ok(());
         }
-        let head = self.tables.lanes.get(&key).and_then(|lane| lane.head);
-        refuse(AppendRefusalReason::LaneBusy(BusyLane { lane: key, head, last }))
+        let holder = self.tables.lanes.get(&key).and_then(|lane| lane.holder);
+        refuse(AppendRefusalReason::LaneBusy(BusyLane { lane: key, holder, last }))
     }
 
     /// Arms a timer for every run in the lane of `newer` that cancels it.

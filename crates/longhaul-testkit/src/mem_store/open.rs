@@ -198,7 +198,7 @@ fn map_refusal(rollback: Rollback<AppendRefusalReason>) -> Rollback<CreateRunsOu
         }
         // Opening a run can be refused only by its lane or by a spend cap.
         Rollback::Answer(other) => Rollback::Error(StoreError::Closed {
-            at: "memory".to_owned(),
+            location: "memory".to_owned(),
             reason: format!("opening a run was refused by {other:?}"),
         }),
         Rollback::Error(error) => Rollback::Error(error),
@@ -206,5 +206,8 @@ fn map_refusal(rollback: Rollback<AppendRefusalReason>) -> Rollback<CreateRunsOu
 }
 
 fn duplicate_run(run: RunId) -> StoreError {
-    StoreError::Database { at: "memory".to_owned(), source: format!("{run} already exists").into() }
+    StoreError::Database {
+        location: "memory".to_owned(),
+        source: format!("{run} already exists").into(),
+    }
 }

@@ -224,5 +224,5 @@ impl Tx<'_> {
 }
 
 fn lane_row(key: &LaneKey, lane: &Lane) -> LaneRow {
-    LaneRow { lane: key.clone(), head: lane.head, depth: lane.depth, paused: lane.paused }
+    LaneRow { lane: key.clone(), holder: lane.holder, depth: lane.depth, paused: lane.paused }
 }

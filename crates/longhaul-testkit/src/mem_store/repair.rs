@@ -116,9 +116,9 @@ impl Tx<'_> {
     fn is_stuck(&self, key: &LaneKey, lane: &Lane) -> bool {
         let range = (key.clone(), 0)..=(key.clone(), u64::MAX);
         let mut members = self.tables.lane_members.range(range).map(|(_, run)| *run);
-        let has_waiting_run = members.any(|run| Some(run) != lane.head && !self.is_ended(run));
-        let is_head_open = lane.head.is_some_and(|root| self.open_runs_of_tree(root) > 0);
-        has_waiting_run && !is_head_open && !lane.paused
+        let has_waiting_run = members.any(|run| Some(run) != lane.holder && !self.is_ended(run));
+        let is_holder_open = lane.holder.is_some_and(|root| self.open_runs_of_tree(root) > 0);
+        has_waiting_run && !is_holder_open && !lane.paused
     }
 
     fn withdraw_gates_of_ended(&mut self) -> u64 {

@@ -13,7 +13,7 @@ use longhaul_core::note::MemoryNote;
 use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::GateRow;
-use longhaul_core::policy::rule::ApprovalRuleRow;
+use longhaul_core::policy::rule::RememberedApprovalRow;
 use longhaul_core::policy::spend_cap::{CapCounterKey, CapCounterRow, CapWaitRow};
 use longhaul_core::port::auth::{
     ApiKeyRow, GateLinkRow, IdempotencyKey, LoginTokenKind, LoginTokenRow, StoredHttpResponse,
@@ -85,7 +85,7 @@ tables! {
     blob_refs: (RunId, Hash) => (),
     definitions: Hash => Arc<[u8]>,
     sandboxes: SandboxId => SandboxRow,
-    rules: RuleId => ApprovalRuleRow,
+    rules: RuleId => RememberedApprovalRow,
     idempotency_keys: (String, String) => IdempotentOpen,
     workers: WorkerId => Worker,
     late_results: (RunId, u64) => LateToolResult,
@@ -182,7 +182,6 @@ pub(crate) struct JournalRow {
     pub(crate) kind: &'static str,
     pub(crate) version: u16,
     pub(crate) body: StoredBody,
-    /// Global sequence number.
     pub(crate) global_seq: GlobalSeq,
 }
 
@@ -195,7 +194,7 @@ pub(crate) enum StoredBody {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lane {
-    pub(crate) head: Option<RunId>,
+    pub(crate) holder: Option<RunId>,
     pub(crate) depth: u32,
     pub(crate) next_position: u64,
     pub(crate) paused: bool,

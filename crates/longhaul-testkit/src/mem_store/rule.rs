@@ -3,7 +3,8 @@
 use longhaul_core::id::{RuleId, RunId};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
-    ApprovalRuleRevocation, ApprovalRuleRow, ApprovalRuleScope, RULES_MAX, RuleFilter,
+    RULES_MAX, RememberedApprovalFilter, RememberedApprovalRevocation, RememberedApprovalRow,
+    RememberedApprovalScope,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 
@@ -12,12 +13,12 @@ use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Adds a rule, unless an active one has the same scope and pattern or the limit is reached.
-    pub(crate) fn add_rule(&mut self, row: ApprovalRuleRow) -> ChangeResult {
+    pub(crate) fn add_rule(&mut self, row: RememberedApprovalRow) -> ChangeResult {
         let active = || self.tables.rules.iter().map(|(_, row)| row).filter(is_active);
         if active().any(|known| known.scope == row.scope && known.pattern == row.pattern) {
             return refuse(AppendRefusalReason::RuleExists);
         }
-        let is_shared = |row: &ApprovalRuleRow| row.scope.run().is_none();
+        let is_shared = |row: &RememberedApprovalRow| row.scope.run().is_none();
         if is_shared(&row) && active().filter(|row| is_shared(row)).count() >= RULES_MAX {
             return refuse(AppendRefusalReason::RulesFull);
         }
@@ -38,7 +39,7 @@ impl Tx<'_> {
         if !self.tables.rules.get(&rule).is_some_and(|row| is_active(&row)) {
             return refuse(AppendRefusalReason::RuleInactive);
         }
-        let revocation = ApprovalRuleRevocation { by: by.to_owned(), at: self.now };
+        let revocation = RememberedApprovalRevocation { by: by.to_owned(), at: self.now };
         self.tables.rules.update(&rule, |row| row.revoked = Some(revocation.clone()));
         Ok(())
     }
@@ -46,7 +47,10 @@ impl Tx<'_> {
 
 impl Tables {
     /// Returns the rules that match a filter, newest first.
-    pub(crate) fn rules_matching(&self, filter: &RuleFilter) -> Vec<ApprovalRuleRow> {
+    pub(crate) fn rules_matching(
+        &self,
+        filter: &RememberedApprovalFilter,
+    ) -> Vec<RememberedApprovalRow> {
         let is_ended = |run: RunId| self.heads.get(&run).is_none_or(|head| head.state.is_ended());
         let newest = self.rules.iter().rev().map(|(_, row)| row);
         let rows = newest.filter(|row| {
@@ -61,9 +65,9 @@ impl Tables {
     /// Returns the active rules with one of these scopes and one of these patterns.
     pub(crate) fn active_approval_rules(
         &self,
-        scopes: &[ApprovalRuleScope],
+        scopes: &[RememberedApprovalScope],
         patterns: &[RulePattern],
-    ) -> Vec<ApprovalRuleRow> {
+    ) -> Vec<RememberedApprovalRow> {
         let rows = self.rules.iter().map(|(_, row)| row).filter(is_active);
         let rows =
             rows.filter(|row| scopes.contains(&row.scope) && patterns.contains(&row.pattern));
@@ -71,6 +75,6 @@ impl Tables {
     }
 }
 
-fn is_active(row: &&ApprovalRuleRow) -> bool {
+fn is_active(row: &&RememberedApprovalRow) -> bool {
     row.revoked.is_none()
 }

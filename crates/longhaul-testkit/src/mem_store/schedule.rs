@@ -114,7 +114,7 @@ impl Tx<'_> {
         };
         let Some(run) = run else {
             return Err(Rollback::Error(StoreError::Closed {
-                at: "memory".to_owned(),
+                location: "memory".to_owned(),
                 reason: format!("the firing of the schedule `{name}` created no run"),
             }));
         };

@@ -126,7 +126,7 @@ struct MemWatch {
 impl StoreWatcher for MemWatch {
     async fn wait_for_change(&mut self) -> Result<(), StoreError> {
         let closed = |_| StoreError::Closed {
-            at: "memory".to_owned(),
+            location: "memory".to_owned(),
             reason: "all handles of the store are dropped".to_owned(),
         };
         self.changes.changed().await.map_err(closed)

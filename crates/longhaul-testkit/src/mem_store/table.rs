@@ -43,7 +43,6 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         self.undo_log.push((key, before));
     }
 
-    /// Removes a row.
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let row = self.rows.remove(key)?;
         self.undo_log.push((key.clone(), Some(row.clone())));

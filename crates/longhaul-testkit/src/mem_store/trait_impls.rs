@@ -11,7 +11,9 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_core::policy::gate::{GateRow, RulePattern};
-use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
+use longhaul_core::policy::rule::{
+    RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
+};
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::auth::{
     ApiKeyRow, AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState,
@@ -171,15 +173,18 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.steers_of(run).map(|(_, row)| row.clone()).collect()))
     }
 
-    async fn list_rules(&self, filter: RuleFilter) -> StoreResult<Vec<ApprovalRuleRow>> {
+    async fn list_rules(
+        &self,
+        filter: RememberedApprovalFilter,
+    ) -> StoreResult<Vec<RememberedApprovalRow>> {
         Ok(self.read_tx(|tx| tx.tables.rules_matching(&filter)))
     }
 
     async fn active_approval_rules(
         &self,
-        scopes: Vec<ApprovalRuleScope>,
+        scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
-    ) -> StoreResult<Vec<ApprovalRuleRow>> {
+    ) -> StoreResult<Vec<RememberedApprovalRow>> {
         Ok(self.read_tx(|tx| tx.tables.active_approval_rules(&scopes, &patterns)))
     }
 

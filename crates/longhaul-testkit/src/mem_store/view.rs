@@ -30,7 +30,7 @@ pub struct LaneView {
     /// Name of the lane.
     pub lane: LaneKey,
     /// Run that holds the lane.
-    pub head: Option<RunId>,
+    pub holder: Option<RunId>,
     /// Stored number of members.
     pub depth: u32,
     /// Members in order.
@@ -79,7 +79,7 @@ impl Tables {
                 let members = self.lane_members.range(range);
                 LaneView {
                     lane: key.clone(),
-                    head: lane.head,
+                    holder: lane.holder,
                     depth: lane.depth,
                     members: members.map(|(_, run)| *run).collect(),
                 }

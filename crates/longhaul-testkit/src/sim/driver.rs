@@ -13,7 +13,7 @@ use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
-use longhaul_core::policy::rule::ApprovalRuleScope;
+use longhaul_core::policy::rule::RememberedApprovalScope;
 use longhaul_core::policy::spend_cap::SpendCap;
 use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::model::ModelRequest;
@@ -256,8 +256,10 @@ impl ReferenceDriver {
         };
         let task = run.task();
         for call in &mut reply.calls {
-            let scopes =
-                vec![ApprovalRuleScope::Agent(task.agent.clone()), ApprovalRuleScope::Project];
+            let scopes = vec![
+                RememberedApprovalScope::Agent(task.agent.clone()),
+                RememberedApprovalScope::Project,
+            ];
             let patterns = patterns_of_rules_with_approvals_beyond_one_run(&task.policy, call);
             let active = self.services.records.active_approval_rules(scopes, patterns).await?;
             call.approvals = active.into_iter().map(Into::into).collect();

@@ -11,7 +11,7 @@ use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus,
 };
-use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter};
+use longhaul_core::policy::rule::{RememberedApprovalFilter, RememberedApprovalRow};
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange, CapWindowRange};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
@@ -32,7 +32,6 @@ use crate::sim::SimError;
 use crate::sim::driver::SimServices;
 use crate::sim::scenario;
 
-/// Sends a command to a run.
 pub async fn send_command(
     services: &SimServices,
     run: RunId,
@@ -157,9 +156,9 @@ pub async fn answer(
 
 /// Revokes the newest active rule.
 pub async fn revoke_rule(services: &SimServices) -> Result<(), SimError> {
-    let filter = RuleFilter { limit: 1, ..RuleFilter::default() };
+    let filter = RememberedApprovalFilter { limit: 1, ..RememberedApprovalFilter::default() };
     let newest = services.records.list_rules(filter).await?.into_iter().next();
-    let Some(ApprovalRuleRow { rule, scope, .. }) = newest else {
+    let Some(RememberedApprovalRow { rule, scope, .. }) = newest else {
         return Ok(());
     };
     let by = "anna".to_owned();
@@ -224,7 +223,7 @@ pub async fn add_task(
     steer: SteerId,
 ) -> Result<(), SimError> {
     let is_collecting = matches!(lane_entry, LaneEntryPolicy::IfNoneWaits { .. });
-    let target = if is_collecting { Some(busy_lane.last) } else { busy_lane.head };
+    let target = if is_collecting { Some(busy_lane.last) } else { busy_lane.holder };
     let Some(run) = target else {
         return Ok(());
     };

@@ -27,9 +27,7 @@ pub struct ToolEffect {
 /// One model request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCall {
-    /// Run of the request.
     pub run: RunId,
-    /// Turn of the request.
     pub turn: u32,
     pub attempt: u32,
 }
@@ -140,7 +138,6 @@ impl ExternalWorld {
         self.with_state(|state| state.raised_caps.clone())
     }
 
-    /// Records a model request.
     pub fn record_model_call(&self, call: ModelCall) {
         self.with_state(|state| state.model_calls.push(call));
     }

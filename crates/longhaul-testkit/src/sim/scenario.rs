@@ -50,7 +50,7 @@ pub fn task(run: RunId, script: &Script, policy: RunPolicy) -> Result<TaskSpec, 
 fn approval_rule(tool: &str) -> GateRule {
     GateRule {
         tool: tool.into(),
-        subject: None,
+        match_glob: None,
         action: GateRuleAction::Ask(format!("May it use {tool}?")),
         always: false,
         timeout: Some(GateTimeout::After(Millis::from_secs(3_600))),

@@ -157,8 +157,8 @@ pub fn classify(call: &ToolCall) -> ToolCallClassification {
     ToolCallClassification {
         tool: tool_name(&call.name),
         class,
-        subjects: vec![call.name.clone()],
-        injected_subjects: Vec::new(),
+        rule_match_texts: vec![call.name.clone()],
+        injected_rule_match_texts: Vec::new(),
         opaque: false,
         problem: (call.name == "nonsense").then(|| "there is no such tool".to_owned()),
         can_verify,

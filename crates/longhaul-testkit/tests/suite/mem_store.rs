@@ -139,7 +139,7 @@ async fn run_workload() -> Vec<(RunId, Vec<JournalEntry>)> {
         for worker in &workers {
             fixture.heartbeat(*worker).await;
         }
-        let Some(held) = fixture.try_claim_one(workers[index]).await else {
+        let Some(claimed_run) = fixture.try_claim_one(workers[index]).await else {
             continue;
         };
         if step.is_multiple_of(8) {
@@ -147,7 +147,7 @@ async fn run_workload() -> Vec<(RunId, Vec<JournalEntry>)> {
             workers[index] = fixture.worker().await;
             continue;
         }
-        run_to_end(&fixture, held).await;
+        run_to_end(&fixture, claimed_run).await;
     }
     fixture.assert_consistent().await;
     assert!(store.heads().iter().all(|head| head.state == "ended"));
@@ -156,14 +156,14 @@ async fn run_workload() -> Vec<(RunId, Vec<JournalEntry>)> {
 }
 
 /// Parks a run the first time and ends it the second time.
-async fn run_to_end(fixture: &StoreFixture, mut held: ClaimedRun) {
-    held.append_ok(events_batch([progress(50)])).await;
-    let has_waited = fixture.kinds(held.run).await.contains(&"run.waiting");
+async fn run_to_end(fixture: &StoreFixture, mut claimed_run: ClaimedRun) {
+    claimed_run.append_ok(events_batch([progress(50)])).await;
+    let has_waited = fixture.kinds(claimed_run.run).await.contains(&"run.waiting");
     if has_waited {
-        held.append_ok(end_batch()).await;
+        claimed_run.append_ok(end_batch()).await;
     } else {
-        held.append_ok(park_batch("child")).await;
-        fixture.append_outside(held.run, events_batch([resumed()])).await;
+        claimed_run.append_ok(park_batch("child")).await;
+        fixture.append_outside(claimed_run.run, events_batch([resumed()])).await;
     }
 }
 
@@ -175,7 +175,7 @@ async fn appends_can_be_retried_until_acknowledged() {
         let clock = SimClock::new();
         let store = MemStore::new(clock.clone());
         let fixture = StoreFixture::new(Harness::new(store.clone(), clock));
-        let mut held = fixture.open_and_claim(|_| {}).await;
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
         let faulty = FaultyStore::new(Arc::new(store));
         faulty.lose_answers(pattern);
         let faulty_fixture = StoreFixture {
@@ -187,8 +187,8 @@ async fn appends_can_be_retried_until_acknowledged() {
         {
             let appended = loop {
                 let append = longhaul_core::port::store::AppendRequest {
-                    run: held.run,
-                    author: held.author(),
+                    run: claimed_run.run,
+                    author: claimed_run.author(),
                     batch: batch.clone(),
                 };
                 if let Ok(appended) = faulty_fixture.harness.store.append_to_journal(append).await {
@@ -198,10 +198,10 @@ async fn appends_can_be_retried_until_acknowledged() {
             let AppendResult::Committed { seq, .. } = appended else {
                 panic!("{appended:?} under {pattern:b}");
             };
-            held.last = seq;
+            claimed_run.last = seq;
         }
         let kinds =
             ["progress.reported", "progress.reported", "progress.reported", "run.completed"];
-        assert_eq!(fixture.kinds(held.run).await[2..], kinds, "{pattern:b}");
+        assert_eq!(fixture.kinds(claimed_run.run).await[2..], kinds, "{pattern:b}");
     }
 }

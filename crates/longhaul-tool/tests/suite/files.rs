@@ -120,13 +120,13 @@ fn only_text(output: &ToolOutput) -> String {
 }
 
 #[test]
-fn file_tools_have_effect_classes_and_subjects() {
+fn file_tools_have_effect_classes_and_rule_match_texts() {
     let fixture = Fixture::new();
-    let check = |tool: &str, path: Value, class: EffectClass, subject: &str| {
+    let check = |tool: &str, path: Value, class: EffectClass, match_text: &str| {
         let tool = fixture.tool(tool);
         let input = json!({ "path": path });
         assert_eq!(tool.class(&input), class);
-        assert_eq!(tool.rule_match_texts(&input), [subject], "{input}");
+        assert_eq!(tool.rule_match_texts(&input), [match_text], "{input}");
         assert_eq!(tool.spec().schema["additionalProperties"], false);
     };
     let absolute = fixture.path("src//a.rs");

@@ -32,10 +32,10 @@ async fn fetch_result(input: Value) -> Result<String, ToolFailure> {
 }
 
 #[test]
-fn http_fetch_has_effect_classes_and_subjects() {
+fn http_fetch_has_effect_classes_and_rule_match_texts() {
     let tool = tool();
     assert_eq!(tool.spec().in_doubt, Some(InDoubtPolicy::Ask));
-    for (input, class, subject) in [
+    for (input, class, match_text) in [
         (
             json!({ "url": "HTTPS://Site.example/a/../b#part" }),
             EffectClass::Pure,
@@ -55,7 +55,7 @@ fn http_fetch_has_effect_classes_and_subjects() {
         (json!({ "method": 7 }), EffectClass::Pure, "GET "),
     ] {
         assert_eq!(tool.class(&input), class, "{input}");
-        assert_eq!(tool.rule_match_texts(&input), [subject], "{input}");
+        assert_eq!(tool.rule_match_texts(&input), [match_text], "{input}");
     }
 }
 

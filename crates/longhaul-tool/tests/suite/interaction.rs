@@ -95,15 +95,15 @@ async fn interaction_fields_are_limited() {
 }
 
 #[test]
-fn log_interaction_has_an_effect_class_and_a_subject() {
+fn log_interaction_has_an_effect_class_and_a_rule_match_text() {
     let dir = tempfile::tempdir().unwrap();
     let tool = tool(&dir);
-    for (input, subject) in [
+    for (input, match_text) in [
         (json!({ "summary": "x" }), "note"),
         (json!({ "summary": "x", "kind": " " }), "note"),
         (json!({ "summary": "x", "kind": "call" }), "call"),
     ] {
         assert_eq!(tool.class(&input), EffectClass::Keyed);
-        assert_eq!(tool.rule_match_texts(&input), [subject]);
+        assert_eq!(tool.rule_match_texts(&input), [match_text]);
     }
 }

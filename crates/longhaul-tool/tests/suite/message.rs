@@ -132,7 +132,7 @@ async fn a_message_is_written_to_the_outbox_and_the_delivery_log() {
 }
 
 #[test]
-fn send_message_has_an_effect_class_and_a_subject() {
+fn send_message_has_an_effect_class_and_a_rule_match_text() {
     let fixture = Fixture::new();
     let tool = fixture.tool("file:box");
     let input = json!({ "text": "x" });

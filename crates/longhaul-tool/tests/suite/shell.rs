@@ -233,7 +233,7 @@ async fn the_last_line_is_reported_as_progress_each_second() {
 }
 
 #[test]
-fn shell_calls_have_subjects_and_opacity() {
+fn shell_calls_have_rule_match_texts_and_opacity() {
     let shell = Fixture::new().shell;
     assert!(shell.is_cancel_safe() && shell.may_outlive_worker() && shell.is_unsandboxed());
     let input = json!({ "command": "cargo test && rm -rf x" });

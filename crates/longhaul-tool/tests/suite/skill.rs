@@ -90,8 +90,8 @@ async fn a_skill_is_read_with_the_list_of_its_files() {
     fixture.check("style", "references/names.md", "Names are short.").await;
     fixture.check("style", "./references//names.md", "Names are short.").await;
     assert_eq!(fixture.tool.class(&json!({})), EffectClass::Pure);
-    let subject = fixture.tool.rule_match_texts(&json!({ "skill": "style", "path": "a" }));
-    assert_eq!(subject, ["style/a"]);
+    let match_text = fixture.tool.rule_match_texts(&json!({ "skill": "style", "path": "a" }));
+    assert_eq!(match_text, ["style/a"]);
 }
 
 #[tokio::test]

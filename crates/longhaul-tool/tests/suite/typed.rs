@@ -114,11 +114,11 @@ fn the_schema_has_the_doc_comments_as_descriptions() {
 }
 
 #[test]
-fn effect_class_and_subjects_come_from_the_type() {
+fn effect_class_and_rule_match_texts_come_from_the_type() {
     let tool = typed(Caller).unwrap();
-    let check = |input: Value, class: EffectClass, subject: &str| {
+    let check = |input: Value, class: EffectClass, match_text: &str| {
         assert_eq!(tool.class(&input), class, "{input}");
-        assert_eq!(tool.rule_match_texts(&input), [subject], "{input}");
+        assert_eq!(tool.rule_match_texts(&input), [match_text], "{input}");
     };
     check(json!({ "name": "Bo" }), EffectClass::Pure, "Bo");
     check(json!({ "name": "Bo", "voice": "loud" }), EffectClass::Once, "Bo");

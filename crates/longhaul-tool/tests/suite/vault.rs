@@ -333,12 +333,12 @@ async fn a_truncated_list_says_so() {
 }
 
 #[test]
-fn vault_tools_have_effect_classes_and_subjects() {
+fn vault_tools_have_effect_classes_and_rule_match_texts() {
     let fixture = Fixture::new();
-    let check = |tool: &str, input: Value, class: EffectClass, subject: &str| {
+    let check = |tool: &str, input: Value, class: EffectClass, match_text: &str| {
         let tool = fixture.tool(tool);
         assert_eq!(tool.class(&input), class);
-        assert_eq!(tool.rule_match_texts(&input), [subject]);
+        assert_eq!(tool.rule_match_texts(&input), [match_text]);
         assert_eq!(tool.spec().schema["additionalProperties"], false);
     };
     let at = |folder: &str| json!({ "folder": folder, "title": "b" });

@@ -76,7 +76,7 @@ fn rule_glob_applies_to_tool(tool_glob: &str, tool_or_server: &str) -> bool {
 fn is_declared_repeatable(agent: &Agent, tool_name: &str) -> bool {
     let mut classes = agent.effects.iter().filter_map(|effect| Some((effect, effect.class?)));
     let first = classes.find(|(effect, _)| matches_glob(&effect.tool, tool_name));
-    first.is_some_and(|(effect, class)| effect.subject.is_none() && class.may_repeat())
+    first.is_some_and(|(effect, class)| effect.match_glob.is_none() && class.may_repeat())
 }
 
 fn matches_glob(tool_glob: &str, tool_name: &str) -> bool {

@@ -286,10 +286,10 @@ impl Diagnostics {
         let found = choices.iter().find(|(name, _)| *name == text);
         if found.is_none() {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            let message_subject = format!("value for `{}`:", entry.key);
+            let name_description = format!("value for `{}`:", entry.key);
             self.report_invalid(
                 entry.node.position,
-                suggest::unknown_name_message(&message_subject, &text, &names),
+                suggest::unknown_name_message(&name_description, &text, &names),
             );
         }
         found.map(|(_, value)| *value)

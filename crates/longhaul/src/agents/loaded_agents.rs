@@ -34,7 +34,6 @@ impl AgentSource {
 /// A usable agent, with the file that defines it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedAgent {
-    /// Definition of the agent.
     pub agent: Agent,
     /// Path of the agent's file.
     pub path: PathBuf,

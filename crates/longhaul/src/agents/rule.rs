@@ -60,7 +60,7 @@ pub(crate) fn parse_gate_rule(
 ) -> Option<GateRule> {
     let mut fields = FieldReader::for_table_fields(diagnostics, entry, "tool")?;
     let tool = parse_rule_tool_glob(&mut fields, entry);
-    let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
+    let match_glob = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
     let verdict = parse_rule_action(&mut fields, entry);
     let always = fields.parse_field_with("always", Diagnostics::parse_boolean);
     let (timeout, on_timeout) = parse_gate_timeout_fields(&mut fields);
@@ -84,7 +84,7 @@ pub(crate) fn parse_gate_rule(
     fields.report_unknown_fields();
     Some(GateRule {
         tool: tool?,
-        subject,
+        match_glob,
         action: verdict?,
         always: always.unwrap_or_default(),
         timeout,
@@ -303,7 +303,7 @@ pub(crate) fn parse_effect_rule(
 ) -> Option<EffectRule> {
     let mut fields = FieldReader::for_table_fields(diagnostics, entry, "tool")?;
     let tool = parse_rule_tool_glob(&mut fields, entry);
-    let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
+    let match_glob = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
     let class = fields.get("class");
     let class = class.map(|class| fields.diagnostics.parse_one_of(class, CLASSES));
     let key = fields.get("key");
@@ -326,5 +326,5 @@ pub(crate) fn parse_effect_rule(
     fields.report_unknown_fields();
     let class = class.map_or(Some(None), |class| class.map(Some));
     let key = key.map_or(Some(None), |key| key.map(Some));
-    Some(EffectRule { tool: tool?, subject, class: class?, key: key? })
+    Some(EffectRule { tool: tool?, match_glob, class: class?, key: key? })
 }

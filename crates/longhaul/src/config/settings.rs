@@ -85,7 +85,6 @@ pub struct ServerSettings {
     pub open_loopback: bool,
 }
 
-/// Model aliases of the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelAliases {
     /// Model of the alias `default`. `None` means that the settings do not set it.
@@ -194,7 +193,6 @@ impl Config {
         }
     }
 
-    /// Returns the model aliases of the settings.
     pub fn model_aliases(&self) -> ModelAliases {
         let names = self.settings_below("models").filter_map(|(name, setting)| {
             let SettingValue::Text(model) = &setting.value else {

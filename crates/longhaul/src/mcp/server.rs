@@ -68,7 +68,6 @@ pub enum Transport {
     },
     /// A server that is reached over HTTP.
     Http {
-        /// URL of the server.
         url: String,
         /// HTTP headers that are added to every request.
         headers: BTreeMap<String, String>,

@@ -94,7 +94,7 @@ async fn a_run_that_would_wait_ends_with_an_error() {
     let mut agent_with_key = agent(&[]);
     agent_with_key.effects = vec![EffectRule {
         tool: "pay".to_owned(),
-        subject: None,
+        match_glob: None,
         class: None,
         key: Some("a".to_owned()),
     }];

@@ -97,7 +97,6 @@ impl BenchServer {
         BenchClient::connect(&self.url, &self.key).await
     }
 
-    /// Returns the resident memory of the server process in MB.
     pub(crate) fn resident_memory_mb(&self) -> anyhow::Result<f64> {
         resident_memory_mb(self.process.process_id())
     }

@@ -159,7 +159,6 @@ fn valid_journal_with_event(index: usize, event: EventSpec) -> Vec<EventSpec> {
     events
 }
 
-/// Returns the valid journal without events of these kinds.
 fn valid_journal_without_kinds(kinds: &[&str]) -> Vec<EventSpec> {
     let mut events = valid_journal();
     events.retain(|(_, kind, _)| !kinds.contains(kind));

@@ -13,7 +13,9 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_core::policy::gate::{GateRow, RulePattern};
-use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
+use longhaul_core::policy::rule::{
+    RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
+};
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
@@ -338,15 +340,18 @@ impl RecordStore for FailingStore {
         self.inner.queued_steer_messages(run).await
     }
 
-    async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+    async fn list_rules(
+        &self,
+        filter: RememberedApprovalFilter,
+    ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
         self.inner.list_rules(filter).await
     }
 
     async fn active_approval_rules(
         &self,
-        scopes: Vec<ApprovalRuleScope>,
+        scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
-    ) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+    ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
         self.inner.active_approval_rules(scopes, patterns).await
     }
 

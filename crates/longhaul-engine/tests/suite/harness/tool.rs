@@ -195,7 +195,7 @@ impl Tool for FakeTool {
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let text = input["text"].as_str().unwrap_or_default();
-        assert!(text != "unspeakable", "a bug in the tool's subjects");
+        assert!(text != "unspeakable", "a bug in the tool's rule match texts");
         vec![text.to_owned()]
     }
 
@@ -215,9 +215,9 @@ impl Tool for FakeTool {
     ) -> Vec<String> {
         let recipient = context.get("recipient").map(RawJson::to_value);
         let recipient = recipient.as_ref().and_then(Value::as_str);
-        let mut subjects = self.rule_match_texts(input);
-        subjects.extend(recipient.map(str::to_owned));
-        subjects
+        let mut texts = self.rule_match_texts(input);
+        texts.extend(recipient.map(str::to_owned));
+        texts
     }
 
     async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {

@@ -31,7 +31,6 @@ struct RequestMessage<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// Parses the body of a Messages request.
 pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     let request: MessagesRequest<'_> = serde_json::from_str(body)
         .map_err(|error| ApiError::new(400, format!("The request body is not valid: {error}")))?;

@@ -49,7 +49,6 @@ impl ScriptSource for ScriptMap {
     }
 }
 
-/// Creates a mock with these faults.
 pub(crate) fn mock_with_faults(faults: FaultSettings) -> MockProvider {
     let script = |name: &str, text: &str| {
         let script = Script::parse_yaml(name, text).map_err(|error| error.to_string());

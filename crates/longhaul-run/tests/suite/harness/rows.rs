@@ -13,7 +13,7 @@ use longhaul_core::policy::effect_key::{
     ClaimedEffectKey, EffectKeyChange, EffectKeyHolder, EffectKeyState,
 };
 use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
-use longhaul_core::policy::rule::{ApprovalRuleRevocation, ApprovalRuleRow};
+use longhaul_core::policy::rule::{RememberedApprovalRevocation, RememberedApprovalRow};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::raw::Hash;
 use longhaul_core::task::TaskSpec;
@@ -93,7 +93,7 @@ pub(crate) struct Rows {
     pub(crate) gates: Vec<GateRow>,
     pub(crate) timers: BTreeMap<TimerId, (Timestamp, TimerKind)>,
     pub(crate) steers: Vec<SteerRow>,
-    pub(crate) rules: Vec<ApprovalRuleRow>,
+    pub(crate) rules: Vec<RememberedApprovalRow>,
     pub(crate) account: Account,
     pub(crate) used: RunUsage,
     pub(crate) remembered: usize,
@@ -333,7 +333,7 @@ impl Rows {
     }
 
     /// Returns the rules that nobody has revoked.
-    pub(crate) fn active_approval_rules(&self) -> impl Iterator<Item = &ApprovalRuleRow> {
+    pub(crate) fn active_approval_rules(&self) -> impl Iterator<Item = &RememberedApprovalRow> {
         self.rules.iter().filter(|rule| rule.revoked.is_none())
     }
 
@@ -346,7 +346,7 @@ impl Rows {
         let mut rules = self.rules.iter_mut();
         let active = rules.find(|known| known.rule == rule && known.revoked.is_none());
         active.ok_or(RowConflict::Row("rule revoked"))?.revoked =
-            Some(ApprovalRuleRevocation { by, at });
+            Some(RememberedApprovalRevocation { by, at });
         Ok(())
     }
 

@@ -113,7 +113,7 @@ pub async fn the_last_use_of_a_key_is_recorded_within_minutes(fixture: StoreFixt
 pub async fn a_token_is_valid_until_it_expires(fixture: StoreFixture) {
     let expires_at = fixture.harness.clock.now().plus(Millis(50));
     add_login_token(&fixture, LoginTokenKind::Session, "s", ApiKeyRef::Local).await;
-    let expected = LoginTokenRow { issuer: ApiKeyRef::Local, expires_at };
+    let expected = LoginTokenRow { api_key: ApiKeyRef::Local, expires_at };
     for _ in 0..2 {
         let found = find_login_token(&fixture, LoginTokenKind::Session, "s").await;
         assert_eq!(found.as_ref(), Some(&expected));
@@ -155,16 +155,16 @@ pub async fn tokens_end_with_their_key(fixture: StoreFixture) {
     let names = ["revoked", "expiring", "good", "unknown"];
     let add_tokens = async || {
         for name in names {
-            let issuer = ApiKeyRef::Key(hash(name));
-            add_login_token(&fixture, LoginTokenKind::Session, name, issuer.clone()).await;
-            add_login_token(&fixture, LoginTokenKind::Ticket, name, issuer).await;
+            let api_key = ApiKeyRef::Key(hash(name));
+            add_login_token(&fixture, LoginTokenKind::Session, name, api_key.clone()).await;
+            add_login_token(&fixture, LoginTokenKind::Ticket, name, api_key).await;
         }
     };
     let valid_names = async || {
         let mut valid_names = Vec::new();
         for name in names {
             if let Some(row) = find_login_token(&fixture, LoginTokenKind::Session, name).await {
-                assert_eq!(row.issuer, ApiKeyRef::Key(hash(name)));
+                assert_eq!(row.api_key, ApiKeyRef::Key(hash(name)));
                 valid_names.push(name);
             }
         }
@@ -371,9 +371,9 @@ async fn add_login_token(
     fixture: &StoreFixture,
     kind: LoginTokenKind,
     name: &str,
-    issuer: ApiKeyRef,
+    api_key: ApiKeyRef,
 ) {
-    let token = NewLoginToken { kind, hash: hash(name), issuer, ttl: Millis(50) };
+    let token = NewLoginToken { kind, hash: hash(name), api_key, ttl: Millis(50) };
     fixture.harness.auth.add_login_token(token).await.expect("add token");
 }
 

@@ -17,15 +17,15 @@ use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_append
 
 /// A hold is created, and then spent, lost or released.
 pub async fn a_hold_is_settled(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    assert_appended(&held.change(RowChange::Hold(hold_of(60, 500).into())).await);
-    assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
+    let mut claimed_run = fixture.open_and_claim(caps(100, 1_000)).await;
+    assert_appended(&claimed_run.change(RowChange::Hold(hold_of(60, 500).into())).await);
+    assert_eq!(account(&fixture, &claimed_run).await.held, hold_of(60, 500));
     let settlement = BudgetHoldSettlement {
         held: hold_of(60, 500),
         spent: hold_of(20, 100),
         lost: hold_of(5, 50),
     };
-    assert_appended(&held.change(RowChange::Settle(settlement)).await);
+    assert_appended(&claimed_run.change(RowChange::Settle(settlement)).await);
     let expected = BudgetAccount {
         cap_micro_usd: Some(MicroUsd(100)),
         cap_tokens: Some(1_000),
@@ -33,33 +33,33 @@ pub async fn a_hold_is_settled(fixture: StoreFixture) {
         lost: hold_of(5, 50),
         held: hold_of(0, 0),
     };
-    assert_eq!(account(&fixture, &held).await, expected);
+    assert_eq!(account(&fixture, &claimed_run).await, expected);
     let too_much =
         BudgetHoldSettlement { held: hold_of(900, 900), spent: hold_of(0, 0), lost: hold_of(0, 0) };
-    assert_appended(&held.change(RowChange::Settle(too_much)).await);
-    assert_eq!(account(&fixture, &held).await.held, hold_of(0, 0));
+    assert_appended(&claimed_run.change(RowChange::Settle(too_much)).await);
+    assert_eq!(account(&fixture, &claimed_run).await.held, hold_of(0, 0));
 }
 
 /// A hold above the cap is refused with the remaining budget, and nothing is held.
 pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    assert_appended(&held.change(RowChange::Hold(hold_of(60, 500).into())).await);
+    let mut claimed_run = fixture.open_and_claim(caps(100, 1_000)).await;
+    assert_appended(&claimed_run.change(RowChange::Hold(hold_of(60, 500).into())).await);
     let unreserved = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
     let unspent = RemainingBudget { micro_usd: Some(MicroUsd(100)), tokens: Some(1_000) };
     for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
-        let account = refusing_account(held.change(RowChange::Hold(hold.into())).await);
+        let account = refusing_account(claimed_run.change(RowChange::Hold(hold.into())).await);
         assert_eq!((account.unreserved_budget(), account.unspent_budget()), (unreserved, unspent));
     }
-    assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
-    assert_appended(&held.change(RowChange::Hold(hold_of(40, 500).into())).await);
+    assert_eq!(account(&fixture, &claimed_run).await.held, hold_of(60, 500));
+    assert_appended(&claimed_run.change(RowChange::Hold(hold_of(40, 500).into())).await);
     let settlement = BudgetHoldSettlement {
         held: hold_of(100, 1_000),
         spent: hold_of(0, 1_000),
         lost: hold_of(100, 0),
     };
-    assert_appended(&held.change(RowChange::Settle(settlement)).await);
+    assert_appended(&claimed_run.change(RowChange::Settle(settlement)).await);
     let exhausted = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
-    let account = refusing_account(held.change(RowChange::Hold(hold_of(1, 0).into())).await);
+    let account = refusing_account(claimed_run.change(RowChange::Hold(hold_of(1, 0).into())).await);
     assert_eq!(
         (account.unreserved_budget(), account.unspent_budget()),
         (exhausted, exhausted),
@@ -80,24 +80,24 @@ pub async fn a_budget_without_a_cap_is_unlimited(fixture: StoreFixture) {
 
 /// Raised caps apply immediately; the other caps do not change.
 pub async fn caps_can_be_raised(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    refused(held.change(RowChange::Hold(hold_of(150, 0).into())).await);
+    let mut claimed_run = fixture.open_and_claim(caps(100, 1_000)).await;
+    refused(claimed_run.change(RowChange::Hold(hold_of(150, 0).into())).await);
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
     assert_appended(
-        &fixture.append_outside(held.run, change_batch(RowChange::RaiseBudget(raise))).await,
+        &fixture.append_outside(claimed_run.run, change_batch(RowChange::RaiseBudget(raise))).await,
     );
-    let account = account(&fixture, &held).await;
+    let account = account(&fixture, &claimed_run).await;
     assert_eq!((account.cap_micro_usd, account.cap_tokens), (Some(MicroUsd(200)), Some(1_000)));
-    assert_appended(&held.change(RowChange::Hold(hold_of(150, 0).into())).await);
+    assert_appended(&claimed_run.change(RowChange::Hold(hold_of(150, 0).into())).await);
 }
 
 /// A raise does not lower a cap, and does not add a cap that is missing.
 pub async fn a_raise_lowers_no_cap(fixture: StoreFixture) {
-    let held = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(1_000)).await;
+    let claimed_run = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(1_000)).await;
     let raise =
         BudgetRaise { micro_usd: Some(MicroUsd(1)), tokens: Some(999), ..BudgetRaise::default() };
-    assert_appended(&fixture.append_outside(held.run, raise_batch(raise)).await);
-    let account = account(&fixture, &held).await;
+    assert_appended(&fixture.append_outside(claimed_run.run, raise_batch(raise)).await);
+    let account = account(&fixture, &claimed_run).await;
     assert_eq!((account.cap_micro_usd, account.cap_tokens), (None, Some(1_000)));
 }
 
@@ -106,13 +106,13 @@ pub async fn a_raise_before_the_park_wakes_the_run(fixture: StoreFixture) {
     for (raised_to, status, reason) in
         [(100, Status::Waiting, "budget"), (200, Status::Running, "worker")]
     {
-        let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
+        let mut claimed_run = fixture.open_and_claim(caps(100, 1_000)).await;
         let raise = BudgetRaise { micro_usd: Some(MicroUsd(raised_to)), ..BudgetRaise::default() };
-        assert_appended(&held.change(RowChange::RaiseBudget(raise)).await);
+        assert_appended(&claimed_run.change(RowChange::RaiseBudget(raise)).await);
         let (micro_usd, tokens) = (Some(MicroUsd(100)), Some(1_000));
         let wait = RowChange::WaitForHigherCaps { micro_usd, tokens };
-        held.append_ok(park_batch("budget").with_change(wait)).await;
-        fixture.assert_status(held.run, status, reason).await;
+        claimed_run.append_ok(park_batch("budget").with_change(wait)).await;
+        fixture.assert_status(claimed_run.run, status, reason).await;
     }
 }
 
@@ -158,7 +158,7 @@ pub async fn a_tree_has_one_account(fixture: StoreFixture) {
 /// A hold is refused from a share of a cap on, unless the model was warned. Amounts that are only held
 /// do not count.
 pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
+    let mut claimed_run = fixture.open_and_claim(caps(100, 1_000)).await;
     let hold = |warn_money_at, warn_tokens_at| {
         let (amount, reserve) = (hold_of(1, 1), hold_of(0, 0));
         RowChange::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
@@ -167,40 +167,40 @@ pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) 
         let settlement = BudgetHoldSettlement { held: spent, spent, lost: hold_of(0, 0) };
         RowChange::Settle(settlement)
     };
-    assert_appended(&held.change(RowChange::Hold(hold_of(95, 0).into())).await);
-    assert_appended(&held.change(hold(Some(90), Some(90))).await);
-    assert_appended(&held.change(spend(hold_of(89, 0))).await);
-    assert_appended(&held.change(hold(Some(90), Some(90))).await);
-    assert_appended(&held.change(spend(hold_of(1, 900))).await);
-    let account = refusing_account(held.change(hold(Some(90), None)).await);
+    assert_appended(&claimed_run.change(RowChange::Hold(hold_of(95, 0).into())).await);
+    assert_appended(&claimed_run.change(hold(Some(90), Some(90))).await);
+    assert_appended(&claimed_run.change(spend(hold_of(89, 0))).await);
+    assert_appended(&claimed_run.change(hold(Some(90), Some(90))).await);
+    assert_appended(&claimed_run.change(spend(hold_of(1, 900))).await);
+    let account = refusing_account(claimed_run.change(hold(Some(90), None)).await);
     assert_eq!(account.spent, hold_of(90, 900));
-    refusing_account(held.change(hold(None, Some(90))).await);
-    refusing_account(held.change(hold(Some(91), Some(90))).await);
-    assert_appended(&held.change(hold(Some(91), Some(91))).await);
-    assert_appended(&held.change(hold(None, None)).await);
+    refusing_account(claimed_run.change(hold(None, Some(90))).await);
+    refusing_account(claimed_run.change(hold(Some(91), Some(90))).await);
+    assert_appended(&claimed_run.change(hold(Some(91), Some(91))).await);
+    assert_appended(&claimed_run.change(hold(None, None)).await);
 }
 
 /// A hold is refused that may not leave the reserve, unless the model was warned. Amounts that are only
 /// held do not count, and a first hold needs no reserve.
 pub async fn a_hold_leaves_a_reserve_until_the_model_is_warned(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
+    let mut claimed_run = fixture.open_and_claim(caps(100, 1_000)).await;
     let hold = |micros, warn_at| {
         let (amount, reserve) = (hold_of(micros, 1), hold_of(30, 10));
         let (warn_money_at, warn_tokens_at) = (warn_at, Some(90));
         RowChange::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
     };
-    assert_appended(&held.change(hold(80, Some(90))).await);
+    assert_appended(&claimed_run.change(hold(80, Some(90))).await);
     let (amount, spent) = (hold_of(80, 1), hold_of(10, 1));
     let lost = hold_of(0, 0);
     let settlement = BudgetHoldSettlement { held: amount, spent, lost };
-    assert_appended(&held.change(RowChange::Settle(settlement)).await);
-    refusing_account(held.change(hold(61, Some(90))).await);
-    assert_appended(&held.change(hold(60, Some(90))).await);
-    assert_appended(&held.change(hold(30, Some(90))).await);
+    assert_appended(&claimed_run.change(RowChange::Settle(settlement)).await);
+    refusing_account(claimed_run.change(hold(61, Some(90))).await);
+    assert_appended(&claimed_run.change(hold(60, Some(90))).await);
+    assert_appended(&claimed_run.change(hold(30, Some(90))).await);
     let settlement = BudgetHoldSettlement { held: hold_of(90, 2), spent: hold_of(10, 0), lost };
-    assert_appended(&held.change(RowChange::Settle(settlement)).await);
-    refusing_account(held.change(hold(61, Some(90))).await);
-    assert_appended(&held.change(hold(80, None)).await);
+    assert_appended(&claimed_run.change(RowChange::Settle(settlement)).await);
+    refusing_account(claimed_run.change(hold(61, Some(90))).await);
+    assert_appended(&claimed_run.change(hold(80, None)).await);
 }
 
 /// A raise of a child leaves the caps of its tree as they are. A raise of the root wakes the runs of
@@ -225,18 +225,18 @@ pub async fn a_raise_of_the_root_reaches_its_tree(fixture: StoreFixture) {
 
 /// Tokens, cost, turns and active time add up in the run's row.
 pub async fn usage_adds_up(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     for (model, cost) in [("a", Some(5)), ("b", Some(7)), ("", None)] {
-        assert_appended(&held.change(add_usage(model, cost)).await);
+        assert_appended(&claimed_run.change(add_usage(model, cost)).await);
     }
-    let row = fixture.row(held.run).await;
+    let row = fixture.row(claimed_run.run).await;
     assert_eq!((row.turns, row.cost), (3, Some(MicroUsd(12))));
     assert_eq!((row.active, row.usage.total_tokens()), (Millis(300), 3 * 110));
     assert_eq!(row.usage.reasoning_tokens, 9);
     assert!(!row.usage.estimated);
-    assert_appended(&held.change(add_usage("a", None)).await);
-    assert_appended(&held.change(add_usage("a", Some(1))).await);
-    let row = fixture.row(held.run).await;
+    assert_appended(&claimed_run.change(add_usage("a", None)).await);
+    assert_appended(&claimed_run.change(add_usage("a", Some(1))).await);
+    let row = fixture.row(claimed_run.run).await;
     assert_eq!((row.turns, row.cost), (5, None), "the cost of one call is not known");
 }
 
@@ -326,8 +326,8 @@ pub(super) fn refusing_account(appended: AppendResult) -> BudgetAccount {
     account
 }
 
-async fn account(fixture: &StoreFixture, held: &ClaimedRun) -> BudgetAccount {
-    let root = fixture.row(held.run).await.root;
+async fn account(fixture: &StoreFixture, claimed_run: &ClaimedRun) -> BudgetAccount {
+    let root = fixture.row(claimed_run.run).await.root;
     let account = fixture.harness.records.budget_account(root).await.expect("account");
     account.expect("a root has an account")
 }

@@ -135,10 +135,10 @@ pub async fn a_spent_budget_and_a_raise_wake_the_first_run(fixture: StoreFixture
 
 /// A run that begins to wait after the hold was settled does not wait.
 pub async fn a_run_that_waits_for_holds_too_late_is_woken(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    held.append_ok(budget_wait_batch(100)).await;
-    fixture.assert_status(held.run, Status::Running, "worker").await;
-    fixture.claim_one(held.worker).await;
+    let mut claimed_run = fixture.open_and_claim(caps(100, 1_000)).await;
+    claimed_run.append_ok(budget_wait_batch(100)).await;
+    fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
+    fixture.claim_one(claimed_run.worker).await;
 }
 
 async fn hold(run: &mut ClaimedRun, micros: u64) {

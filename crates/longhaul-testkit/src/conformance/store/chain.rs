@@ -42,7 +42,7 @@ pub async fn the_runs_of_a_chain_name_the_newest_one(fixture: StoreFixture) {
     };
     assert_eq!(fixture.row(root).await.chain, row(0, root, Status::Pending));
     let worker = fixture.worker().await;
-    let mut held = fixture.claim_one(worker).await;
+    let mut claimed_run = fixture.claim_one(worker).await;
     let next = fixture.new_run(|task| {
         (task.root, task.parent) = (root, Some(root));
         task.lane = Some(lane_key("a"));
@@ -56,11 +56,11 @@ pub async fn the_runs_of_a_chain_name_the_newest_one(fixture: StoreFixture) {
         releases_lane: false,
     });
     let end = events_batch(end_batch().events).with_change(end_keeping_lane);
-    held.append_ok(end.with_change(RowChange::CreateStep(Box::new(next)))).await;
+    claimed_run.append_ok(end.with_change(RowChange::CreateStep(Box::new(next)))).await;
     assert_eq!(fixture.row(root).await.chain, row(0, second, Status::Pending));
-    let mut held = fixture.claim_one(worker).await;
-    assert_eq!(held.run, second);
-    held.park("child").await;
+    let mut claimed_run = fixture.claim_one(worker).await;
+    assert_eq!(claimed_run.run, second);
+    claimed_run.park("child").await;
     for (run, step) in [(root, 0), (second, 1)] {
         assert_eq!(fixture.row(run).await.chain, row(step, second, Status::Waiting));
     }
@@ -97,7 +97,7 @@ pub async fn a_retry_is_the_newest_run_of_its_chain(fixture: StoreFixture) {
         (chain.step, chain.current, chain.current_status)
     };
     assert_eq!(current(failed).await, (0, retry_id, Status::Pending));
-    let mut held = fixture.claim_one(worker).await;
+    let mut claimed_run = fixture.claim_one(worker).await;
     let next = fixture.new_run(|task| {
         (task.root, task.parent) = (retry_id, Some(retry_id));
         task.lane = Some(lane_key("a"));
@@ -110,7 +110,7 @@ pub async fn a_retry_is_the_newest_run_of_its_chain(fixture: StoreFixture) {
         releases_lane: false,
     });
     let end = events_batch(end_batch().events).with_change(end_keeping_lane);
-    held.append_ok(end.with_change(RowChange::CreateStep(Box::new(next)))).await;
+    claimed_run.append_ok(end.with_change(RowChange::CreateStep(Box::new(next)))).await;
     for (run, step) in [(failed, 0), (retry_id, 0), (second, 1)] {
         assert_eq!(current(run).await, (step, second, Status::Pending));
     }

@@ -41,12 +41,12 @@ pub async fn a_child_starts_and_ends_with_its_events(fixture: StoreFixture) {
     let stored = fixture.harness.records.agent_definition(hash).await.expect("definition");
     assert!(stored.is_some());
     parent.append_ok(park_batch("child")).await;
-    let mut held = fixture.claim_one(parent.worker).await;
-    assert_eq!(held.run, child);
+    let mut claimed_run = fixture.claim_one(parent.worker).await;
+    assert_eq!(claimed_run.run, child);
     let timer = fixture.ids.timer();
     let kind = TimerKind::ChildEnded(child);
     let arm = TimerUpdate::Arm { timer, run: parent.run, due: TimerDueTime::Now, kind };
-    held.append_ok(end_batch().with_change(RowChange::SetTimer(arm))).await;
+    claimed_run.append_ok(end_batch().with_change(RowChange::SetTimer(arm))).await;
     let due = fixture.harness.records.due_timers(9).await.expect("due");
     assert_eq!(
         due.iter().map(|due| (due.timer, due.run)).collect::<Vec<_>>(),

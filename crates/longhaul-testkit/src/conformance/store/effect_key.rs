@@ -53,11 +53,11 @@ pub async fn a_key_has_one_holder(fixture: StoreFixture) {
         [fixture.open_and_claim(|_| {}).await, fixture.open_and_claim(|_| {}).await];
     assert_appended(&claim(&mut first).await);
     assert_appended(&claim(&mut first).await);
-    let held = taken_by(&first, EffectKeyState::Held);
-    assert_eq!(refused(claim(&mut second).await), held);
+    let key_held = taken_by(&first, EffectKeyState::Held);
+    assert_eq!(refused(claim(&mut second).await), key_held);
     // Only the holder settles its key.
     settle(&mut second, None).await;
-    assert_eq!(refused(claim(&mut second).await), held);
+    assert_eq!(refused(claim(&mut second).await), key_held);
     settle(&mut first, None).await;
     assert_appended(&claim(&mut second).await);
     settle(&mut second, Some(EffectKeyState::Done)).await;
@@ -80,14 +80,14 @@ pub async fn a_key_with_an_unknown_outcome_is_replaced(fixture: StoreFixture) {
     let replaces = Some(claim_of(&first).holder);
     let replacement = EffectKeyClaim { replaces, ..claim_of(&second) };
     assert_appended(&change(&mut second, EffectKeyChange::Claim(replacement)).await);
-    let held = taken_by(&second, EffectKeyState::Held);
-    assert_eq!(refused(claim(&mut first).await), held);
+    let key_held = taken_by(&second, EffectKeyState::Held);
+    assert_eq!(refused(claim(&mut first).await), key_held);
     // The holder is another one by now.
     let late = EffectKeyClaim { replaces, ..claim_of(&first) };
     assert_appended(
         &change(&mut first, EffectKeyChange::Settle { claim: late, state: None }).await,
     );
-    assert_eq!(refused(claim(&mut first).await), held);
+    assert_eq!(refused(claim(&mut first).await), key_held);
     settle(&mut second, Some(EffectKeyState::Unknown)).await;
     // A retry names the run whose model made the call, and the result is in its own journal.
     let retry_claim = claim_of(&second);

@@ -48,8 +48,10 @@ pub async fn the_epoch_fences_not_the_worker_id(fixture: StoreFixture) {
 
 /// A batch that was decided without the newest events is rejected, whatever it contains.
 pub async fn a_driver_append_needs_the_last_seq(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    assert_appended(&fixture.append_outside(held.run, events_batch([cancel_requested()])).await);
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    assert_appended(
+        &fixture.append_outside(claimed_run.run, events_batch([cancel_requested()])).await,
+    );
     for batch in [
         events_batch([progress(1)]),
         park_batch("child"),
@@ -57,60 +59,62 @@ pub async fn a_driver_append_needs_the_last_seq(fixture: StoreFixture) {
         release_batch(),
         change_batch(park_head("child")),
     ] {
-        assert_eq!(held.append(batch).await, AppendResult::Conflict);
+        assert_eq!(claimed_run.append(batch).await, AppendResult::Conflict);
     }
-    fixture.assert_status(held.run, Status::Running, "").await;
-    held.last = held.last.next();
-    held.append_ok(events_batch([progress(1)])).await;
-    held.last = Seq(held.last.0 + 1);
-    let result = held.append(events_batch([progress(2)])).await;
+    fixture.assert_status(claimed_run.run, Status::Running, "").await;
+    claimed_run.last = claimed_run.last.next();
+    claimed_run.append_ok(events_batch([progress(1)])).await;
+    claimed_run.last = Seq(claimed_run.last.0 + 1);
+    let result = claimed_run.append(events_batch([progress(2)])).await;
     assert_eq!(result, AppendResult::Conflict, "the sequence number is in the future");
 }
 
 /// After a lost response, a retry of the same append returns where its events are.
 pub async fn an_append_can_be_repeated(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let before = held.clone();
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let before = claimed_run.clone();
     let batch = || events_batch([progress(1), progress(2)]);
-    held.append_ok(batch()).await;
+    claimed_run.append_ok(batch()).await;
     for _ in 0..2 {
         assert_appended_at(before.clone().append(batch()).await, Seq(4));
     }
-    assert_appended(&fixture.append_outside(held.run, events_batch([cancel_requested()])).await);
+    assert_appended(
+        &fixture.append_outside(claimed_run.run, events_batch([cancel_requested()])).await,
+    );
     assert_appended_at(before.clone().append(batch()).await, Seq(4));
-    assert_eq!(fixture.row(held.run).await.last_seq, Seq(5));
+    assert_eq!(fixture.row(claimed_run.run).await.last_seq, Seq(5));
 }
 
 /// A park can be retried too, even if the run has been woken and has continued meanwhile. The
 /// retry does not park it again.
 pub async fn a_park_can_be_repeated(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let before = held.clone();
-    held.park("child").await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let before = claimed_run.clone();
+    claimed_run.park("child").await;
     assert_appended_at(before.clone().append(park_batch("child")).await, Seq(3));
-    assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
+    assert_appended(&fixture.append_outside(claimed_run.run, events_batch([resumed()])).await);
     assert_appended_at(before.clone().append(park_batch("child")).await, Seq(3));
-    fixture.assert_status(held.run, Status::Running, "worker").await;
+    fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
     fixture.claim_one(fixture.worker().await).await;
     assert_appended_at(before.clone().append(park_batch("child")).await, Seq(3));
-    fixture.assert_status(held.run, Status::Running, "").await;
+    fixture.assert_status(claimed_run.run, Status::Running, "").await;
 }
 
 /// The last append of a run can be retried, although no other event may follow it.
 pub async fn an_end_can_be_repeated(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let before = held.clone();
-    held.end().await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let before = claimed_run.clone();
+    claimed_run.end().await;
     assert_appended_at(before.clone().append(end_batch()).await, Seq(3));
     assert_eq!(before.clone().append(cancel_batch()).await, AppendResult::RunEnded);
-    assert_eq!(fixture.row(held.run).await.last_seq, Seq(3));
+    assert_eq!(fixture.row(claimed_run.run).await.last_seq, Seq(3));
 }
 
 /// Events that only resemble the stored ones are not treated as a retry.
 pub async fn a_retry_with_other_events_conflicts(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let before = held.clone();
-    held.append_ok(events_batch([progress(1), progress(2)])).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let before = claimed_run.clone();
+    claimed_run.append_ok(events_batch([progress(1), progress(2)])).await;
     let others = [
         events_batch([progress(1), progress(3)]),
         events_batch([progress(1), progress(2), progress(3)]),
@@ -120,38 +124,40 @@ pub async fn a_retry_with_other_events_conflicts(fixture: StoreFixture) {
     for batch in others {
         assert_eq!(before.clone().append(batch).await, AppendResult::Conflict);
     }
-    held.append_ok(release_batch()).await;
+    claimed_run.append_ok(release_batch()).await;
     let mut next = fixture.claim_one(fixture.worker().await).await;
     next.append_ok(events_batch([progress(9)])).await;
     // The same events with another epoch come from another driver.
-    let mut stale = held.clone();
+    let mut stale = claimed_run.clone();
     stale.last = Seq(next.last.0 - 1);
     assert_eq!(stale.append(events_batch([progress(9)])).await, AppendResult::Fenced);
 }
 
 /// A closer may append to a run in every state without a driver, and in no other state.
 pub async fn a_closer_appends_only_to_undriven_runs(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let refused = fixture.append_as_closer(held.run, held.last, cancel_batch()).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let refused = fixture.append_as_closer(claimed_run.run, claimed_run.last, cancel_batch()).await;
     assert_eq!(refused, AppendResult::Conflict, "the run has a driver");
     for batch in [park_batch("child"), pause_batch(), release_batch()] {
-        held.append_ok(batch).await;
-        let stale = Seq(held.last.0 - 1);
+        claimed_run.append_ok(batch).await;
+        let stale = Seq(claimed_run.last.0 - 1);
         assert_eq!(
-            fixture.append_as_closer(held.run, stale, cancel_batch()).await,
+            fixture.append_as_closer(claimed_run.run, stale, cancel_batch()).await,
             AppendResult::Conflict
         );
-        assert_appended(&fixture.append_as_closer(held.run, held.last, cancel_batch()).await);
-        fixture.assert_status(held.run, Status::Cancelled, "").await;
-        let after = fixture.row(held.run).await.last_seq;
-        let result = fixture.append_as_closer(held.run, after, end_batch()).await;
+        assert_appended(
+            &fixture.append_as_closer(claimed_run.run, claimed_run.last, cancel_batch()).await,
+        );
+        fixture.assert_status(claimed_run.run, Status::Cancelled, "").await;
+        let after = fixture.row(claimed_run.run).await.last_seq;
+        let result = fixture.append_as_closer(claimed_run.run, after, end_batch()).await;
         assert_eq!(result, AppendResult::RunEnded);
-        held = fixture.open_and_claim(|_| {}).await;
+        claimed_run = fixture.open_and_claim(|_| {}).await;
     }
     let pending = fixture.open(|_| {}).await;
     assert_appended(&fixture.append_as_closer(pending, Seq(1), pause_batch()).await);
     fixture.assert_status(pending, Status::Paused, "").await;
-    assert!(fixture.try_claim_one(held.worker).await.is_none(), "the run left the queue");
+    assert!(fixture.try_claim_one(claimed_run.worker).await.is_none(), "the run left the queue");
     assert_appended(&fixture.append_as_closer(pending, Seq(2), cancel_batch()).await);
     assert!(fixture.row(pending).await.finished_at.is_some());
 }
@@ -162,23 +168,23 @@ pub async fn a_close_can_be_retried(fixture: StoreFixture) {
     assert_appended_at(fixture.append_as_closer(run, Seq(1), pause_batch()).await, Seq(2));
     assert_appended_at(fixture.append_as_closer(run, Seq(1), pause_batch()).await, Seq(2));
     assert_appended(&fixture.append_outside(run, events_batch([resumed()])).await);
-    let mut held = fixture.claim_one(fixture.worker().await).await;
+    let mut claimed_run = fixture.claim_one(fixture.worker().await).await;
     assert_appended_at(fixture.append_as_closer(run, Seq(1), pause_batch()).await, Seq(2));
     fixture.assert_status(run, Status::Running, "").await;
-    held.park("child").await;
+    claimed_run.park("child").await;
     assert_appended_at(
-        fixture.append_as_closer(run, held.last, cancel_batch()).await,
-        held.last.next(),
+        fixture.append_as_closer(run, claimed_run.last, cancel_batch()).await,
+        claimed_run.last.next(),
     );
     assert_appended_at(
-        fixture.append_as_closer(run, held.last, cancel_batch()).await,
-        held.last.next(),
+        fixture.append_as_closer(run, claimed_run.last, cancel_batch()).await,
+        claimed_run.last.next(),
     );
 }
 
 /// If the last change of a batch is refused, none of the others takes effect.
 pub async fn a_refused_batch_leaves_no_trace(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let child = fixture.new_run(|_| {});
     let child_id = child.id;
     let blob = Blob::new(b"never stored".to_vec());
@@ -188,28 +194,28 @@ pub async fn a_refused_batch_leaves_no_trace(fixture: StoreFixture) {
         .with_change(RowChange::CreateRun(Box::new(child)))
         .with_change(RowChange::PutBlob(blob))
         .with_change(RowChange::SetTimer(TimerUpdate::Consume(timer)));
-    assert_eq!(refused(held.append(batch).await), AppendRefusalReason::TimerConsumed);
-    fixture.assert_status(held.run, Status::Running, "").await;
-    assert_eq!(fixture.row(held.run).await.last_seq, held.last);
+    assert_eq!(refused(claimed_run.append(batch).await), AppendRefusalReason::TimerConsumed);
+    fixture.assert_status(claimed_run.run, Status::Running, "").await;
+    assert_eq!(fixture.row(claimed_run.run).await.last_seq, claimed_run.last);
     assert_eq!(fixture.harness.store.get_run(child_id).await.expect("row"), None);
     assert_eq!(fixture.harness.records.blob(hash).await.expect("blob"), None);
-    held.append_ok(events_batch([progress(1)])).await;
+    claimed_run.append_ok(events_batch([progress(1)])).await;
 }
 
 /// No event can be appended after the end of a run.
 pub async fn no_event_follows_the_end_of_a_run(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.end().await;
-    let row = fixture.row(held.run).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.end().await;
+    let row = fixture.row(claimed_run.run).await;
     assert_eq!((row.status, row.worker), (Status::Completed, None));
     assert!(row.finished_at.is_some());
-    assert_eq!(held.append(events_batch([progress(1)])).await, AppendResult::RunEnded);
-    let closed = fixture.append_as_closer(held.run, held.last, pause_batch()).await;
+    assert_eq!(claimed_run.append(events_batch([progress(1)])).await, AppendResult::RunEnded);
+    let closed = fixture.append_as_closer(claimed_run.run, claimed_run.last, pause_batch()).await;
     assert_eq!(closed, AppendResult::RunEnded);
-    let appended = fixture.append_outside(held.run, events_batch([resumed()])).await;
+    let appended = fixture.append_outside(claimed_run.run, events_batch([resumed()])).await;
     assert_eq!(appended, AppendResult::RunEnded);
-    assert_eq!(fixture.row(held.run).await, row);
-    assert!(fixture.try_claim_one(held.worker).await.is_none());
+    assert_eq!(fixture.row(claimed_run.run).await, row);
+    assert!(fixture.try_claim_one(claimed_run.worker).await.is_none());
 }
 
 /// An append to an unknown run is reported.

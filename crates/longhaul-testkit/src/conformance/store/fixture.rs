@@ -129,9 +129,9 @@ impl StoreFixture {
     /// Opens a run that a new worker claims.
     pub async fn open_and_claim(&self, change: impl FnOnce(&mut TaskSpec)) -> ClaimedRun {
         let run = self.open(change).await;
-        let held = self.claim_one(self.worker().await).await;
-        assert_eq!(held.run, run, "another run was ready");
-        held
+        let claimed_run = self.claim_one(self.worker().await).await;
+        assert_eq!(claimed_run.run, run, "another run was ready");
+        claimed_run
     }
 
     pub async fn append_outside(&self, run: RunId, batch: JournalBatch) -> AppendResult {
@@ -148,7 +148,6 @@ impl StoreFixture {
         self.append(run, JournalAuthor::Closer { after }, batch).await
     }
 
-    /// Appends a batch.
     pub async fn append(
         &self,
         run: RunId,

@@ -62,12 +62,12 @@ pub async fn the_global_log_is_read_in_pages(fixture: StoreFixture) {
 }
 
 pub async fn refused_appends_are_not_in_the_global_log(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let before = last_global_seq(&fixture).await;
     let closing = close_gate(fixture.ids.gate(), GateTransition::Withdrawn);
-    refused(held.append(events_batch([progress(1)]).with_change(closing)).await);
+    refused(claimed_run.append(events_batch([progress(1)]).with_change(closing)).await);
     assert_eq!(last_global_seq(&fixture).await, before);
-    held.append_ok(events_batch([progress(2)])).await;
+    claimed_run.append_ok(events_batch([progress(2)])).await;
     let entries = read_all(&fixture, before, 9).await;
     let events: Vec<_> = entries.iter().map(|(_, entry)| &entry.event).collect();
     assert_eq!(events, [&progress(2)]);
@@ -140,13 +140,13 @@ pub async fn a_reader_misses_nothing_under_concurrent_writers(fixture: StoreFixt
     let events_per_writer = fixture.harness.rounds / 20;
     let mut writers = JoinSet::new();
     for _ in 0..WRITERS {
-        let mut held = fixture.open_and_claim(|_| {}).await;
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
         writers.spawn(async move {
             for _ in 0..events_per_writer {
-                held.append_ok(events_batch([progress(1)])).await;
+                claimed_run.append_ok(events_batch([progress(1)])).await;
                 yield_now().await;
             }
-            held.append_ok(end_batch()).await;
+            claimed_run.append_ok(end_batch()).await;
         });
     }
     let mut seen: Vec<(RunId, Seq)> = Vec::new();

@@ -64,12 +64,15 @@ pub async fn a_lane_has_a_depth(fixture: StoreFixture) {
     assert_eq!(fixture.open_runs(vec![third.clone()]).await, full);
     assert_eq!(fixture.harness.store.get_run(ids[2]).await.expect("row"), None);
     let worker = fixture.worker().await;
-    let mut held = claim_run(&fixture, worker, ids[0]).await;
+    let mut claimed_run = claim_run(&fixture, worker, ids[0]).await;
     let create = RowChange::CreateRun(Box::new(third.clone()));
-    let last = held.last;
-    assert_eq!(refused(held.change(create).await), AppendRefusalReason::LaneFull(lane_key("a")));
-    assert_eq!(held.last, last);
-    held.end().await;
+    let last = claimed_run.last;
+    assert_eq!(
+        refused(claimed_run.change(create).await),
+        AppendRefusalReason::LaneFull(lane_key("a"))
+    );
+    assert_eq!(claimed_run.last, last);
+    claimed_run.end().await;
     assert_eq!(fixture.open_runs(vec![third]).await, CreateRunsOutcome::Created(vec![ids[2]]));
     assert_lane(&fixture, "a", Some(ids[1]), 2).await;
 }
@@ -78,13 +81,13 @@ pub async fn a_lane_has_a_depth(fixture: StoreFixture) {
 pub async fn a_parked_run_keeps_its_lane(fixture: StoreFixture) {
     let runs = fixture.open_in_lane("a", 2).await;
     let worker = fixture.worker().await;
-    let mut held = claim_run(&fixture, worker, runs[0]).await;
-    held.park("child").await;
+    let mut claimed_run = claim_run(&fixture, worker, runs[0]).await;
+    claimed_run.park("child").await;
     assert_nothing_ready(&fixture, worker).await;
     fixture.assert_status(runs[1], Status::Pending, "lane").await;
     assert_appended(&fixture.append_outside(runs[0], events_batch([resumed()])).await);
-    let mut held = claim_run(&fixture, worker, runs[0]).await;
-    held.append_ok(release_batch()).await;
+    let mut claimed_run = claim_run(&fixture, worker, runs[0]).await;
+    claimed_run.append_ok(release_batch()).await;
     claim_run(&fixture, worker, runs[0]).await.end().await;
     claim_run(&fixture, worker, runs[1]).await;
 }
@@ -93,8 +96,8 @@ pub async fn a_parked_run_keeps_its_lane(fixture: StoreFixture) {
 pub async fn a_run_can_release_its_lane_while_it_waits(fixture: StoreFixture) {
     let runs = fixture.open_in_lane("a", 2).await;
     let worker = fixture.worker().await;
-    let mut held = claim_run(&fixture, worker, runs[0]).await;
-    held.append_ok(park_releasing_lane()).await;
+    let mut claimed_run = claim_run(&fixture, worker, runs[0]).await;
+    claimed_run.append_ok(park_releasing_lane()).await;
     assert_lane(&fixture, "a", Some(runs[1]), 1).await;
     let mut second = claim_run(&fixture, worker, runs[1]).await;
     assert_appended(&fixture.append_outside(runs[0], events_batch([resumed()])).await);
@@ -118,30 +121,30 @@ pub async fn a_run_can_release_its_lane_while_it_waits(fixture: StoreFixture) {
 pub async fn a_run_that_released_its_lane_promotes_nobody_at_its_end(fixture: StoreFixture) {
     let runs = fixture.open_in_lane("a", 3).await;
     let worker = fixture.worker().await;
-    let mut held = claim_run(&fixture, worker, runs[0]).await;
-    held.append_ok(park_releasing_lane()).await;
+    let mut claimed_run = claim_run(&fixture, worker, runs[0]).await;
+    claimed_run.append_ok(park_releasing_lane()).await;
     claim_run(&fixture, worker, runs[1]).await;
-    assert_appended(&fixture.append_as_closer(runs[0], held.last, cancel_batch()).await);
+    assert_appended(&fixture.append_as_closer(runs[0], claimed_run.last, cancel_batch()).await);
     assert_lane(&fixture, "a", Some(runs[1]), 2).await;
     assert_nothing_ready(&fixture, worker).await;
 }
 
-/// A paused run becomes the head of its lane in its turn, and holds it while it is paused.
+/// A paused run becomes the holder of its lane in its turn, and stays it while it is paused.
 pub async fn a_paused_run_keeps_its_lane_position(fixture: StoreFixture) {
     let runs = fixture.open_in_lane("a", 3).await;
     let worker = fixture.worker().await;
-    let mut held = claim_run(&fixture, worker, runs[0]).await;
+    let mut claimed_run = claim_run(&fixture, worker, runs[0]).await;
     assert_appended(
         &fixture.append_as_closer(runs[1], longhaul_core::id::Seq(1), pause_batch()).await,
     );
     fixture.assert_status(runs[1], Status::Paused, "").await;
-    held.end().await;
+    claimed_run.end().await;
     assert_lane(&fixture, "a", Some(runs[1]), 2).await;
     fixture.assert_status(runs[1], Status::Paused, "").await;
     assert_nothing_ready(&fixture, worker).await;
     assert_appended(&fixture.append_outside(runs[1], events_batch([resumed()])).await);
-    let mut held = claim_run(&fixture, worker, runs[1]).await;
-    held.append_ok(pause_batch()).await;
+    let mut claimed_run = claim_run(&fixture, worker, runs[1]).await;
+    claimed_run.append_ok(pause_batch()).await;
     assert_nothing_ready(&fixture, worker).await;
     assert_lane(&fixture, "a", Some(runs[1]), 2).await;
 }
@@ -224,14 +227,14 @@ pub async fn a_chain_keeps_its_lane_to_the_end(fixture: StoreFixture) {
     .await;
     assert_lane(&fixture, "a", Some(runs[0]), 2).await;
     fixture.assert_consistent().await;
-    let mut held = claim_run(&fixture, worker, step_id).await;
+    let mut claimed_run = claim_run(&fixture, worker, step_id).await;
     assert_nothing_ready(&fixture, worker).await;
-    held.park("child").await;
+    claimed_run.park("child").await;
     assert_appended(&fixture.append_outside(step_id, events_batch([resumed()])).await);
-    let mut held = claim_run(&fixture, worker, step_id).await;
+    let mut claimed_run = claim_run(&fixture, worker, step_id).await;
     assert_nothing_ready(&fixture, worker).await;
-    held.append_ok(events_batch([progress(1)])).await;
-    held.end().await;
+    claimed_run.append_ok(events_batch([progress(1)])).await;
+    claimed_run.end().await;
     assert_lane(&fixture, "a", Some(runs[1]), 1).await;
     claim_run(&fixture, worker, runs[1]).await;
 }
@@ -294,19 +297,19 @@ pub async fn lanes_are_listed_while_used(fixture: StoreFixture) {
 }
 
 /// No run of a paused lane starts, neither a run that is ready nor one that is submitted later. A
-/// resumed lane goes on in order.
+/// resumed lane continues in order.
 pub async fn a_paused_lane_starts_no_run(fixture: StoreFixture) {
     let worker = fixture.worker().await;
     let runs = fixture.open_in_lane("a", 2).await;
     let paused = set_paused(&fixture, "a", true).await;
-    assert_eq!((paused.head, paused.waiting_run_count(), paused.paused), (None, 2, true));
+    assert_eq!((paused.holder, paused.waiting_run_count(), paused.paused), (None, 2, true));
     fixture.assert_status(runs[0], Status::Pending, "lane").await;
     let later = fixture.open_in_lane("a", 1).await;
     assert_nothing_ready(&fixture, worker).await;
     fixture.assert_consistent().await;
     let resumed = set_paused(&fixture, "a", false).await;
     assert_eq!(
-        (resumed.head, resumed.waiting_run_count(), resumed.paused),
+        (resumed.holder, resumed.waiting_run_count(), resumed.paused),
         (Some(runs[0]), 2, false)
     );
     for run in [runs[0], runs[1], later[0]] {
@@ -351,14 +354,14 @@ pub async fn a_paused_lane_does_not_start_a_resumed_run(fixture: StoreFixture) {
     }
 }
 
-/// A run that has started goes on while its lane is paused, and its end promotes nobody.
+/// A run that has started continues while its lane is paused, and its end promotes nobody.
 pub async fn a_paused_lane_lets_its_started_run_go_on(fixture: StoreFixture) {
     let worker = fixture.worker().await;
     let runs = fixture.open_in_lane("a", 2).await;
-    let mut held = claim_run(&fixture, worker, runs[0]).await;
-    held.park("child").await;
+    let mut claimed_run = claim_run(&fixture, worker, runs[0]).await;
+    claimed_run.park("child").await;
     let paused = set_paused(&fixture, "a", true).await;
-    assert_eq!((paused.head, paused.waiting_run_count()), (Some(runs[0]), 1));
+    assert_eq!((paused.holder, paused.waiting_run_count()), (Some(runs[0]), 1));
     assert_appended(&fixture.append_outside(runs[0], events_batch([resumed()])).await);
     claim_run(&fixture, worker, runs[0]).await.end().await;
     assert_lane(&fixture, "a", None, 1).await;
@@ -382,9 +385,9 @@ fn park_releasing_lane() -> longhaul_core::change::JournalBatch {
 }
 
 async fn claim_run(fixture: &StoreFixture, worker: WorkerId, run: RunId) -> ClaimedRun {
-    let held = fixture.claim_one(worker).await;
-    assert_eq!(held.run, run, "another run was claimed");
-    held
+    let claimed_run = fixture.claim_one(worker).await;
+    assert_eq!(claimed_run.run, run, "another run was claimed");
+    claimed_run
 }
 
 async fn assert_nothing_ready(fixture: &StoreFixture, worker: WorkerId) {
@@ -395,8 +398,8 @@ async fn lane(fixture: &StoreFixture, key: &str) -> Option<LaneRow> {
     fixture.harness.records.find_lane(&lane_key(key)).await.expect("lane")
 }
 
-async fn assert_lane(fixture: &StoreFixture, key: &str, head: Option<RunId>, depth: u32) {
+async fn assert_lane(fixture: &StoreFixture, key: &str, holder: Option<RunId>, depth: u32) {
     let found = lane(fixture, key).await;
-    let found = found.map_or((None, 0), |row| (row.head, row.depth));
-    assert_eq!(found, (head, depth), "lane {key}");
+    let found = found.map_or((None, 0), |row| (row.holder, row.depth));
+    assert_eq!(found, (holder, depth), "lane {key}");
 }

@@ -40,7 +40,7 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     let worker = fixture.worker().await;
     let first = create(&fixture, COLLECT).await;
     assert_eq!(busy(&fixture, COLLECT).await, (Some(first), first), "no worker has claimed it");
-    let mut held = fixture.claim_one(worker).await;
+    let mut claimed_run = fixture.claim_one(worker).await;
     let second = create(&fixture, COLLECT).await;
     assert_eq!(busy(&fixture, COLLECT).await, (Some(first), second));
     fixture.advance(Millis(WINDOW.0 * 2));
@@ -49,7 +49,7 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     assert_appended(&fixture.append_as_closer(second, after, message.clone()).await);
     let due = fixture.harness.clock.now().plus(WINDOW);
     fixture.advance(Millis(WINDOW.0 / 2));
-    held.end().await;
+    claimed_run.end().await;
     fixture.assert_status(second, Status::Pending, "collect").await;
     assert!(fixture.try_claim_one(worker).await.is_none());
     fixture.assert_consistent().await;
@@ -69,7 +69,7 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     let due = fixture.harness.clock.now().plus(WINDOW);
     assert_eq!(fixture.harness.records.next_timer_due().await.expect("next"), Some(due));
     fixture.assert_status(second, Status::Pending, "collect").await;
-    // The window goes on in a lane that was paused in between.
+    // The window continues in a lane that was paused in between.
     for paused in [true, false] {
         let lane = lane_key("a");
         fixture.harness.records.set_lane_pause_state(&lane, paused).await.expect("pause");
@@ -83,11 +83,11 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     fixture.claim_one(worker).await.end().await;
     // Without a recent message the next run starts at once.
     let third = create(&fixture, COLLECT).await;
-    let mut held = fixture.claim_one(worker).await;
-    assert_eq!(held.run, third);
+    let mut claimed_run = fixture.claim_one(worker).await;
+    assert_eq!(claimed_run.run, third);
     let fourth = create(&fixture, COLLECT).await;
     fixture.advance(WINDOW);
-    held.end().await;
+    claimed_run.end().await;
     assert_eq!(fixture.claim_one(worker).await.run, fourth);
 }
 
@@ -118,7 +118,7 @@ pub async fn a_run_interrupts_its_lane(fixture: StoreFixture) {
     // A run whose timer has fired is not cancelled again.
     let timers = fixture.harness.records.due_timers(99).await.expect("due");
     let head_timer =
-        timers.iter().find(|timer| timer.run == older[0]).expect("the timer of the head");
+        timers.iter().find(|timer| timer.run == older[0]).expect("the timer of the holder");
     let consumed = change_batch(spend_timer(head_timer.timer));
     assert_appended(&fixture.append_outside(older[0], consumed).await);
     create(&fixture, LaneEntryPolicy::Interrupt).await;
@@ -165,12 +165,12 @@ async fn create(fixture: &StoreFixture, entry: LaneEntryPolicy) -> RunId {
     id
 }
 
-/// Asserts that a run is refused, and returns the head and the last run of the lane.
+/// Asserts that a run is refused, and returns the holder and the last run of the lane.
 async fn busy(fixture: &StoreFixture, entry: LaneEntryPolicy) -> (Option<RunId>, RunId) {
     match fixture.open_runs(vec![new_run(fixture, entry)]).await {
-        CreateRunsOutcome::LaneBusy(BusyLane { lane, head, last }) => {
+        CreateRunsOutcome::LaneBusy(BusyLane { lane, holder, last }) => {
             assert_eq!(lane, lane_key("a"));
-            (head, last)
+            (holder, last)
         }
         other @ (CreateRunsOutcome::Created(_)
         | CreateRunsOutcome::Existing(_)

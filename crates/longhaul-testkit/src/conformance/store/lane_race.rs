@@ -193,8 +193,8 @@ async fn work(fixture: StoreFixture, watcher: Arc<Watcher>, worker: WorkerId) {
         watcher.driven_count.fetch_add(1, Ordering::SeqCst);
         let claimed = fixture.try_claim_one(worker).await;
         let is_claimed = claimed.is_some();
-        if let Some(held) = claimed {
-            drive(&fixture, &watcher, held).await;
+        if let Some(claimed_run) = claimed {
+            drive(&fixture, &watcher, claimed_run).await;
         }
         watcher.driven_count.fetch_sub(1, Ordering::SeqCst);
         if is_quiet && !is_claimed {
@@ -205,36 +205,38 @@ async fn work(fixture: StoreFixture, watcher: Arc<Watcher>, worker: WorkerId) {
 }
 
 /// Drives a run to its end. Every third run parks once while it holds its lane.
-async fn drive(fixture: &StoreFixture, watcher: &Watcher, mut held: ClaimedRun) {
-    let lane = fixture.row(held.run).await.lane.expect("the run has a lane");
-    watcher.record_start(&lane, held.run);
+async fn drive(fixture: &StoreFixture, watcher: &Watcher, mut claimed_run: ClaimedRun) {
+    let lane = fixture.row(claimed_run.run).await.lane.expect("the run has a lane");
+    watcher.record_start(&lane, claimed_run.run);
     yield_now().await;
-    if held.epoch.0 == 1 && held.run.bits() >> 32 & 3 == 0 {
-        held.append_ok(park_batch("child")).await;
+    if claimed_run.epoch.0 == 1 && claimed_run.run.bits() >> 32 & 3 == 0 {
+        claimed_run.append_ok(park_batch("child")).await;
         yield_now().await;
-        assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
+        assert_appended(&fixture.append_outside(claimed_run.run, events_batch([resumed()])).await);
         return;
     }
     watcher.record_end(&lane);
-    held.append_ok(end_batch()).await;
+    claimed_run.append_ok(end_batch()).await;
 }
 
 /// Drives runs that release their lane once, and returns how many have ended.
 async fn park_and_return(fixture: StoreFixture, worker: WorkerId) -> usize {
     let mut ended = 0;
-    while let Some(mut held) = fixture.try_claim_one(worker).await {
+    while let Some(mut claimed_run) = fixture.try_claim_one(worker).await {
         yield_now().await;
-        if held.epoch.0 == 1 {
+        if claimed_run.epoch.0 == 1 {
             let park = RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
                 reason: "child",
                 blocked: false,
                 release_lane: true,
             });
-            held.append_ok(events_batch(park_batch("child").events).with_change(park)).await;
+            claimed_run.append_ok(events_batch(park_batch("child").events).with_change(park)).await;
             yield_now().await;
-            assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
+            assert_appended(
+                &fixture.append_outside(claimed_run.run, events_batch([resumed()])).await,
+            );
         } else {
-            held.append_ok(end_batch()).await;
+            claimed_run.append_ok(end_batch()).await;
             ended += 1;
         }
     }

@@ -21,24 +21,29 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Each state of a head has its public status in the row.
 pub async fn rows_have_the_status_of_a_run(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    fixture.assert_status(held.run, Status::Running, "").await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    fixture.assert_status(claimed_run.run, Status::Running, "").await;
     let blocked = RunSchedulingUpdate::Park { reason: "child", blocked: true, release_lane: false };
-    held.append_ok(events_batch([progress(1)]).with_change(RowChange::UpdateScheduling(blocked)))
+    claimed_run
+        .append_ok(events_batch([progress(1)]).with_change(RowChange::UpdateScheduling(blocked)))
         .await;
-    fixture.assert_status(held.run, Status::Blocked, "child").await;
-    assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
-    fixture.assert_status(held.run, Status::Running, "worker").await;
-    let mut held = fixture.claim_one(held.worker).await;
-    held.append_ok(pause_batch()).await;
-    fixture.assert_status(held.run, Status::Paused, "").await;
+    fixture.assert_status(claimed_run.run, Status::Blocked, "child").await;
+    assert_appended(&fixture.append_outside(claimed_run.run, events_batch([resumed()])).await);
+    fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
+    let mut claimed_run = fixture.claim_one(claimed_run.worker).await;
+    claimed_run.append_ok(pause_batch()).await;
+    fixture.assert_status(claimed_run.run, Status::Paused, "").await;
     assert_appended(
-        &fixture.append_as_closer(held.run, held.last, change_batch(park_head("budget"))).await,
+        &fixture
+            .append_as_closer(claimed_run.run, claimed_run.last, change_batch(park_head("budget")))
+            .await,
     );
-    fixture.assert_status(held.run, Status::Waiting, "budget").await;
+    fixture.assert_status(claimed_run.run, Status::Waiting, "budget").await;
     fixture.advance(Millis(9));
-    assert_appended(&fixture.append_as_closer(held.run, held.last, failed_batch()).await);
-    let row = fixture.row(held.run).await;
+    assert_appended(
+        &fixture.append_as_closer(claimed_run.run, claimed_run.last, failed_batch()).await,
+    );
+    let row = fixture.row(claimed_run.run).await;
     assert_eq!((row.status, row.reason), (Status::Failed, None));
     assert_eq!(row.code.as_deref(), Some("turn_limit"));
     assert_eq!(row.finished_at, Some(fixture.harness.clock.now()));
@@ -83,9 +88,9 @@ pub async fn rows_are_filtered(fixture: StoreFixture) {
 pub async fn retried_runs_can_be_left_out(fixture: StoreFixture) {
     let mut failed = Vec::new();
     for _ in 0..2 {
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        held.append_ok(failed_batch()).await;
-        failed.push(held.run);
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        claimed_run.append_ok(failed_batch()).await;
+        failed.push(claimed_run.run);
     }
     fixture
         .open(|task| task.retry_of = Some(RetriedRun { run: failed[1], attempts: 1, first: None }))
@@ -113,13 +118,13 @@ pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
     }
     fixture.open(in_inbox("mail")).await;
     let worker = fixture.worker().await;
-    let mut held = Vec::new();
+    let mut claimed_runs = Vec::new();
     for _ in 0..4 {
-        held.push(fixture.claim_one(worker).await);
+        claimed_runs.push(fixture.claim_one(worker).await);
     }
-    held[0].end().await;
-    held[1].append_ok(failed_batch()).await;
-    held[2].park("child").await;
+    claimed_runs[0].end().await;
+    claimed_runs[1].append_ok(failed_batch()).await;
+    claimed_runs[2].park("child").await;
     let counts = |inbox_name: &str, [pending, running, waiting, failed]: [u64; 4]| InboxRunCounts {
         inbox: inbox(inbox_name),
         pending,
@@ -131,7 +136,7 @@ pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
     assert_eq!(count(None).await, [mail.clone(), counts("main", [0, 1, 1, 1])]);
     assert_eq!(count(Some("mail")).await, std::slice::from_ref(&mail));
     assert_eq!(count(Some("other")).await, []);
-    let retried = RetriedRun { run: held[1].run, attempts: 1, first: None };
+    let retried = RetriedRun { run: claimed_runs[1].run, attempts: 1, first: None };
     fixture.open(|task| task.retry_of = Some(retried)).await;
     assert_eq!(count(None).await, [mail, counts("main", [1, 1, 1, 0])]);
 }
@@ -148,10 +153,10 @@ fn failed_batch() -> JournalBatch {
 
 /// A list contains the same row as a single lookup.
 pub async fn a_list_shows_the_rows(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|task| task.lane = Some(lane_key("a"))).await;
-    held.park("child").await;
+    let mut claimed_run = fixture.open_and_claim(|task| task.lane = Some(lane_key("a"))).await;
+    claimed_run.park("child").await;
     let rows: Vec<RunRow> = fixture.harness.store.list_runs(all()).await.expect("rows");
-    assert_eq!(rows, [fixture.row(held.run).await]);
+    assert_eq!(rows, [fixture.row(claimed_run.run).await]);
 }
 
 /// Pages neither repeat nor skip existing rows while rows are added and changed.
@@ -170,8 +175,8 @@ pub async fn pages_are_stable_while_rows_are_added(fixture: StoreFixture) {
         after = page.last().copied();
         observed.extend(page);
         fixture.open(|_| {}).await;
-        let mut held = fixture.claim_one(worker).await;
-        held.append_ok(release_batch()).await;
+        let mut claimed_run = fixture.claim_one(worker).await;
+        claimed_run.append_ok(release_batch()).await;
     }
     assert_eq!(observed, expected);
 }
@@ -183,9 +188,9 @@ pub async fn a_change_is_signalled(fixture: StoreFixture) {
     let mut watcher = fixture.harness.store.watch_for_changes();
     let run = fixture.open(|_| {}).await;
     assert_signalled(&mut *watcher).await;
-    let mut held = fixture.claim_one(worker).await;
+    let mut claimed_run = fixture.claim_one(worker).await;
     assert_signalled(&mut *watcher).await;
-    held.park("child").await;
+    claimed_run.park("child").await;
     assert_signalled(&mut *watcher).await;
     let mut second = fixture.harness.store.watch_for_changes();
     assert_appended(&fixture.append_outside(run, events_batch([resumed()])).await);

@@ -257,10 +257,11 @@ pub async fn a_deleted_note_is_not_found(fixture: StoreFixture) {
 
 /// Pruning a run does not delete its notes.
 pub async fn notes_outlive_the_run_that_wrote_them(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let new = NewMemoryNote::new("k", "likes tea", Vec::new(), Some(held.run)).expect("a note");
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let new =
+        NewMemoryNote::new("k", "likes tea", Vec::new(), Some(claimed_run.run)).expect("a note");
     remember(&fixture, "ada", new).await;
-    held.append_ok(end_batch()).await;
+    claimed_run.append_ok(end_batch()).await;
     // The run with the newest event is never pruned.
     fixture.open(|_| {}).await;
     fixture.advance(Millis::from_secs(1_000));
@@ -272,7 +273,7 @@ pub async fn notes_outlive_the_run_that_wrote_them(fixture: StoreFixture) {
     let pruned = fixture.harness.store.prune_old_data(request).await.expect("prune");
     assert_eq!(pruned.runs, 1);
     let notes = list_notes(&fixture, None, 9).await;
-    assert_eq!(notes[0].run, Some(held.run));
+    assert_eq!(notes[0].run, Some(claimed_run.run));
 }
 
 /// Above the limit a note is refused, and no other note is deleted to make room.

@@ -236,22 +236,22 @@ pub async fn an_unknown_journal_is_empty(fixture: StoreFixture) {
 
 /// Pages follow each other without gaps, and each has the last sequence number.
 pub async fn a_journal_is_read_in_pages(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     fixture.advance(Millis(5));
-    held.append_ok(events_batch((0..10).map(progress))).await;
+    claimed_run.append_ok(events_batch((0..10).map(progress))).await;
     let mut after = Seq::START;
     let mut seqs = Vec::new();
     for _ in 0..4 {
-        let page = read(&fixture, held.run, after, 3).await;
+        let page = read(&fixture, claimed_run.run, after, 3).await;
         assert_eq!(page.last_seq, Seq(12));
-        assert!(page.entries.iter().all(|entry| entry.run == held.run));
+        assert!(page.entries.iter().all(|entry| entry.run == claimed_run.run));
         seqs.extend(page.entries.iter().map(|entry| entry.seq.0));
         after = page.entries.last().map_or(after, |entry| entry.seq);
     }
     assert_eq!(seqs, (1..=12).collect::<Vec<_>>());
-    let end = read(&fixture, held.run, after, 3).await;
+    let end = read(&fixture, claimed_run.run, after, 3).await;
     assert_eq!((end.entries, end.last_seq), (Vec::new(), Seq(12)));
-    let entries = read(&fixture, held.run, Seq(2), 1).await.entries;
+    let entries = read(&fixture, claimed_run.run, Seq(2), 1).await.entries;
     assert_eq!((entries[0].at, entries[0].epoch), (fixture.harness.clock.now(), Epoch(1)));
 }
 
@@ -268,9 +268,9 @@ pub async fn events_round_trip(fixture: StoreFixture) {
         },
     };
     let events = [Event::GateRaised(Box::new(raised)), progress(100)];
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.append_ok(events_batch(events.clone())).await;
-    assert_eq!(fixture.journal(held.run).await[2..], events);
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.append_ok(events_batch(events.clone())).await;
+    assert_eq!(fixture.journal(claimed_run.run).await[2..], events);
 }
 
 async fn open_once(fixture: &StoreFixture, new: NewRun, key_parts: [&str; 3]) -> CreateRunsOutcome {

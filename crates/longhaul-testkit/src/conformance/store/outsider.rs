@@ -51,29 +51,31 @@ pub async fn events_wake_the_right_states(fixture: StoreFixture) {
         let wakes_paused = event.runs_woken_by_outside_append() == Some(RunsToWake::ParkedOrPaused);
         let wakes_parked =
             wakes_paused || event.runs_woken_by_outside_append() == Some(RunsToWake::Parked);
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        held.park("child").await;
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        claimed_run.park("child").await;
         assert_appended_at(
-            &fixture.append_outside(held.run, events_batch([event.clone()])).await,
-            held.last.next(),
+            &fixture.append_outside(claimed_run.run, events_batch([event.clone()])).await,
+            claimed_run.last.next(),
         );
         let expected = match wakes_parked {
             true => (Status::Running, Some("worker".to_owned())),
             false => (Status::Waiting, Some("child".to_owned())),
         };
-        assert_eq!(fixture.status(held.run).await, expected, "parked, {kind}");
-        let ready = fixture.try_claim_one(held.worker).await;
+        assert_eq!(fixture.status(claimed_run.run).await, expected, "parked, {kind}");
+        let ready = fixture.try_claim_one(claimed_run.worker).await;
         assert_eq!(ready.is_some(), wakes_parked, "parked, {kind}");
 
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        held.append_ok(pause_batch()).await;
-        assert_appended(&fixture.append_outside(held.run, events_batch([event.clone()])).await);
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        claimed_run.append_ok(pause_batch()).await;
+        assert_appended(
+            &fixture.append_outside(claimed_run.run, events_batch([event.clone()])).await,
+        );
         let expected = match wakes_paused {
             true => (Status::Running, Some("worker".to_owned())),
             false => (Status::Paused, None),
         };
-        assert_eq!(fixture.status(held.run).await, expected, "paused, {kind}");
-        let ready = fixture.try_claim_one(held.worker).await;
+        assert_eq!(fixture.status(claimed_run.run).await, expected, "paused, {kind}");
+        let ready = fixture.try_claim_one(claimed_run.worker).await;
         assert_eq!(ready.is_some(), wakes_paused, "paused, {kind}");
     }
 }
@@ -81,16 +83,20 @@ pub async fn events_wake_the_right_states(fixture: StoreFixture) {
 /// A driven or ready run gets the event and keeps its state.
 pub async fn events_do_not_move_driven_or_ready_runs(fixture: StoreFixture) {
     for event in outsider_events(&fixture) {
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        assert_appended(&fixture.append_outside(held.run, events_batch([event.clone()])).await);
-        fixture.assert_status(held.run, Status::Running, "").await;
-        assert_eq!(held.append(release_batch()).await, AppendResult::Conflict);
-        held.last = held.last.next();
-        held.append_ok(release_batch()).await;
-        assert_appended(&fixture.append_outside(held.run, events_batch([event.clone()])).await);
-        fixture.assert_status(held.run, Status::Running, "worker").await;
-        let claimed = fixture.claim_one(held.worker).await;
-        assert_eq!((claimed.run, claimed.epoch), (held.run, Epoch(2)));
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        assert_appended(
+            &fixture.append_outside(claimed_run.run, events_batch([event.clone()])).await,
+        );
+        fixture.assert_status(claimed_run.run, Status::Running, "").await;
+        assert_eq!(claimed_run.append(release_batch()).await, AppendResult::Conflict);
+        claimed_run.last = claimed_run.last.next();
+        claimed_run.append_ok(release_batch()).await;
+        assert_appended(
+            &fixture.append_outside(claimed_run.run, events_batch([event.clone()])).await,
+        );
+        fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
+        let claimed = fixture.claim_one(claimed_run.worker).await;
+        assert_eq!((claimed.run, claimed.epoch), (claimed_run.run, Epoch(2)));
     }
 }
 
@@ -108,32 +114,34 @@ pub async fn the_strongest_wake_of_a_batch_counts(fixture: StoreFixture) {
         events_batch([rule(&fixture), resumed(), cancel_requested()]),
         events_batch([resumed(), rule(&fixture)]),
     ] {
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        held.append_ok(pause_batch()).await;
-        assert_appended(&fixture.append_outside(held.run, batch).await);
-        fixture.assert_status(held.run, Status::Running, "worker").await;
-        fixture.claim_one(held.worker).await;
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        claimed_run.append_ok(pause_batch()).await;
+        assert_appended(&fixture.append_outside(claimed_run.run, batch).await);
+        fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
+        fixture.claim_one(claimed_run.worker).await;
     }
 }
 
 /// Changes without events are applied, also to an ended run, and do not move the head.
 pub async fn changes_without_events_do_not_move_the_head(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.park("child").await;
-    let before = fixture.row(held.run).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.park("child").await;
+    let before = fixture.row(claimed_run.run).await;
     let put_blob = async |text: &str| {
         let blob = Blob::new(text.as_bytes().to_vec());
         let change = change_batch(RowChange::PutBlob(blob.clone()));
-        let appended = fixture.append_outside(held.run, change).await;
+        let appended = fixture.append_outside(claimed_run.run, change).await;
         let stored = fixture.harness.records.blob(blob.hash()).await.expect("blob");
         assert_eq!(stored.as_deref(), Some(text.as_bytes()));
         appended
     };
-    assert_appended_at(&put_blob("early").await, held.last);
-    assert_eq!(fixture.row(held.run).await, before);
-    assert_appended(&fixture.append_as_closer(held.run, held.last, end_batch()).await);
+    assert_appended_at(&put_blob("early").await, claimed_run.last);
+    assert_eq!(fixture.row(claimed_run.run).await, before);
+    assert_appended(
+        &fixture.append_as_closer(claimed_run.run, claimed_run.last, end_batch()).await,
+    );
     assert_appended(&put_blob("late").await);
-    fixture.assert_status(held.run, Status::Completed, "").await;
+    fixture.assert_status(claimed_run.run, Status::Completed, "").await;
 }
 
 /// Returns events that outsiders may append: some wake all idle runs, some only parked runs,
@@ -194,7 +202,7 @@ fn outsider_events(fixture: &StoreFixture) -> Vec<Event> {
 }
 
 fn pattern() -> RulePattern {
-    RulePattern { tool: "shell".to_owned(), subject: None }
+    RulePattern { tool: "shell".to_owned(), match_glob: None }
 }
 
 fn assert_appended_at(appended: &AppendResult, at: Seq) {

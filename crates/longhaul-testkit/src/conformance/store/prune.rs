@@ -26,10 +26,10 @@ pub async fn long_bodies_are_shared_and_round_trip(fixture: StoreFixture) {
     let hash = |event: &Event| Hash::digest(event.encode().expect("encoded").as_bytes());
     let mut last = Vec::new();
     for _ in 0..2 {
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        held.append_ok(events_batch([short.clone(), long.clone()])).await;
-        assert_eq!(fixture.journal(held.run).await[2..], [short.clone(), long.clone()]);
-        last.push(held);
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        claimed_run.append_ok(events_batch([short.clone(), long.clone()])).await;
+        assert_eq!(fixture.journal(claimed_run.run).await[2..], [short.clone(), long.clone()]);
+        last.push(claimed_run);
     }
     let records = &fixture.harness.records;
     assert!(records.blob(hash(&long)).await.expect("blob").is_some());
@@ -132,8 +132,8 @@ pub async fn unreferenced_blobs_are_pruned(fixture: StoreFixture) {
 pub async fn long_bodies_are_pruned_with_their_journals(fixture: StoreFixture) {
     let long = progress_event(9_000);
     let hash = Hash::digest(long.encode().expect("encoded").as_bytes());
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.append_ok(events_batch([long])).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.append_ok(events_batch([long])).await;
     let blob = Blob::new(b"a definition".to_vec());
     let new = fixture.new_run(|_| {});
     let request =
@@ -143,7 +143,7 @@ pub async fn long_bodies_are_pruned_with_their_journals(fixture: StoreFixture) {
     assert_eq!(prune(&fixture, DAY, DAY).await, PruneOutcome::default());
     let records = &fixture.harness.records;
     assert!(records.blob(blob.hash()).await.expect("blob").is_some());
-    held.end().await;
+    claimed_run.end().await;
     write_newer_run(&fixture).await;
     fixture.advance(Millis(1));
     let pruned = prune(&fixture, Millis::ZERO, DAY).await;
@@ -183,7 +183,7 @@ pub async fn expired_keys_and_empty_lanes_are_pruned(fixture: StoreFixture) {
     assert_eq!(open("long", DAY).await, long);
     let lane = async |key| fixture.harness.records.find_lane(&lane_key(key)).await.expect("lane");
     assert_eq!(lane("short").await, None);
-    assert_eq!(lane("long").await.and_then(|lane| lane.head), Some(long));
+    assert_eq!(lane("long").await.and_then(|lane| lane.holder), Some(long));
 }
 
 /// A run is kept until every message about it is delivered, and with it its permanent key.

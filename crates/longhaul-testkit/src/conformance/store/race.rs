@@ -26,12 +26,12 @@ use crate::conformance::store::rounds::{
 /// wakes the run.
 pub async fn a_park_racing_an_answer_loses_no_wake_up(fixture: StoreFixture) {
     run_concurrently(&fixture, fixture.harness.rounds, |round| async move {
-        let mut held = round.open_and_claim().await;
+        let mut claimed_run = round.open_and_claim().await;
         let gate = round.fixture.ids.gate();
-        held.append_ok(raise_gate_batch(gate_spec(gate))).await;
-        let run = held.run;
+        claimed_run.append_ok(raise_gate_batch(gate_spec(gate))).await;
+        let run = claimed_run.run;
         let mut tasks = JoinSet::new();
-        tasks.spawn(park_unless_answered(held));
+        tasks.spawn(park_unless_answered(claimed_run));
         let outsider = round.fixture.clone();
         tasks.spawn(async move {
             yield_now().await;
@@ -46,14 +46,14 @@ pub async fn a_park_racing_an_answer_loses_no_wake_up(fixture: StoreFixture) {
 /// Of many concurrent answers one is first, and all others get its author.
 pub async fn one_of_many_answers_closes_a_gate(fixture: StoreFixture) {
     run_concurrently(&fixture, fixture.harness.rounds / 20, |round| async move {
-        let mut held = round.open_and_claim().await;
+        let mut claimed_run = round.open_and_claim().await;
         let gate = round.fixture.ids.gate();
-        held.append_ok(raise_gate_batch(gate_spec(gate))).await;
-        held.park("approval").await;
+        claimed_run.append_ok(raise_gate_batch(gate_spec(gate))).await;
+        claimed_run.park("approval").await;
         let mut tasks = JoinSet::new();
         for number in 0..4 {
             let fixture = round.fixture.clone();
-            let run = held.run;
+            let run = claimed_run.run;
             tasks.spawn(async move {
                 let by = format!("cli:{number}");
                 (by.clone(), fixture.append_outside(run, answer_batch(gate, &by)).await)
@@ -64,7 +64,7 @@ pub async fn one_of_many_answers_closes_a_gate(fixture: StoreFixture) {
         let accepted: Vec<&str> = accepted.map(|(by, _)| by.as_str()).collect();
         assert_eq!(accepted.len(), 1, "{outcomes:?}");
         assert_eq!(answered_by(&round.fixture, gate).await, accepted);
-        let events = round.fixture.kinds(held.run).await;
+        let events = round.fixture.kinds(claimed_run.run).await;
         let answered = events.iter().filter(|kind| **kind == "gate.answered");
         assert_eq!(answered.count(), 1);
         round.end().await;
@@ -96,9 +96,9 @@ pub async fn a_claim_racing_a_cancel_leaves_no_stuck_run(fixture: StoreFixture) 
 /// Events that arrive while a ready run is claimed are in its journal, and the run is driven.
 pub async fn an_event_racing_a_claim_is_not_lost(fixture: StoreFixture) {
     run_concurrently(&fixture, fixture.harness.rounds / 10, |round| async move {
-        let mut held = round.open_and_claim().await;
-        held.park("child").await;
-        let run = held.run;
+        let mut claimed_run = round.open_and_claim().await;
+        claimed_run.park("child").await;
+        let run = claimed_run.run;
         round.wake(run).await;
         let mut tasks = JoinSet::new();
         let claimer = round.clone();
@@ -152,9 +152,9 @@ pub async fn a_timer_is_fired_by_one_of_many_sweeps(fixture: StoreFixture) {
     let worker = fixture.worker().await;
     let rounds = fixture.harness.rounds / 40;
     for _ in 0..rounds {
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        let timer = arm_timer(fixture.ids.timer(), held.run, Millis(5));
-        held.append_ok(park_batch("timer").with_change(timer)).await;
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        let timer = arm_timer(fixture.ids.timer(), claimed_run.run, Millis(5));
+        claimed_run.append_ok(park_batch("timer").with_change(timer)).await;
     }
     fixture.advance(Millis(5));
     let mut sweeps = JoinSet::new();
@@ -180,8 +180,8 @@ pub async fn holds_of_a_tree_never_pass_its_cap(fixture: StoreFixture) {
     }
     let mut drivers = JoinSet::new();
     for claimed in fixture.claim(worker).await {
-        let held = ClaimedRun::new(&fixture, worker, &claimed);
-        drivers.spawn(hold_and_settle(held, root, fixture.harness.rounds / 40));
+        let claimed_run = ClaimedRun::new(&fixture, worker, &claimed);
+        drivers.spawn(hold_and_settle(claimed_run, root, fixture.harness.rounds / 40));
     }
     let spent: u64 = drivers.join_all().await.into_iter().sum();
     let account = fixture.harness.records.budget_account(root).await.expect("account");
@@ -193,11 +193,11 @@ pub async fn holds_of_a_tree_never_pass_its_cap(fixture: StoreFixture) {
 
 /// A journal with concurrent appends of a driver and outsiders has no gaps and no duplicates.
 pub async fn a_journal_has_no_gap_under_concurrent_writers(fixture: StoreFixture) {
-    let held = fixture.open_and_claim(|_| {}).await;
-    let run = held.run;
+    let claimed_run = fixture.open_and_claim(|_| {}).await;
+    let run = claimed_run.run;
     let rounds = fixture.harness.rounds / 20;
     let mut writers = JoinSet::new();
-    writers.spawn(append_events(held, rounds));
+    writers.spawn(append_events(claimed_run, rounds));
     for _ in 0..2 {
         let fixture = fixture.clone();
         writers.spawn(async move {
@@ -219,17 +219,17 @@ pub async fn a_journal_has_no_gap_under_concurrent_writers(fixture: StoreFixture
 }
 
 /// Acts as a driver at a gate: reads, and parks if there is no answer.
-async fn park_unless_answered(mut held: ClaimedRun) {
+async fn park_unless_answered(mut claimed_run: ClaimedRun) {
     for _ in 0..DECISIONS_MAX {
-        let entries = read_all(&held.fixture, held.run, held.last).await;
-        held.last = entries.last().map_or(held.last, |(seq, _)| *seq);
+        let entries = read_all(&claimed_run.fixture, claimed_run.run, claimed_run.last).await;
+        claimed_run.last = entries.last().map_or(claimed_run.last, |(seq, _)| *seq);
         let batch = if entries.iter().any(|(_, event)| event.kind() == "gate.answered") {
             release_batch()
         } else {
             park_batch("approval")
         };
         yield_now().await;
-        match held.append(batch).await {
+        match claimed_run.append(batch).await {
             AppendResult::Committed { .. } => return,
             AppendResult::Conflict => {}
             other @ (AppendResult::Fenced
@@ -238,45 +238,47 @@ async fn park_unless_answered(mut held: ClaimedRun) {
             | AppendResult::Refused(_)) => panic!("{other:?}"),
         }
     }
-    panic!("{}: append conflicted {DECISIONS_MAX} times", held.run);
+    panic!("{}: append conflicted {DECISIONS_MAX} times", claimed_run.run);
 }
 
 /// Holds and settles `rounds` times and returns the amount spent.
-async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u64 {
+async fn hold_and_settle(mut claimed_run: ClaimedRun, root: RunId, rounds: usize) -> u64 {
     let hold = BudgetAmount { micro_usd: MicroUsd(70), tokens: 7 };
     let used = BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 };
     let mut spent = 0;
     for _ in 0..rounds {
-        if !is_appended(&held.change(RowChange::Hold(hold.into())).await) {
+        if !is_appended(&claimed_run.change(RowChange::Hold(hold.into())).await) {
             yield_now().await;
             continue;
         }
-        let account = held.fixture.harness.records.budget_account(root).await.expect("account");
+        let account =
+            claimed_run.fixture.harness.records.budget_account(root).await.expect("account");
         let account = account.expect("a root has an account");
         let total = account.held.micro_usd.0 + account.spent.micro_usd.0 + account.lost.micro_usd.0;
         assert!(total <= 300, "{account:?}");
         yield_now().await;
         let settlement =
             BudgetHoldSettlement { held: hold, spent: used, lost: BudgetAmount::default() };
-        assert_appended(&held.change(RowChange::Settle(settlement)).await);
+        assert_appended(&claimed_run.change(RowChange::Settle(settlement)).await);
         spent += 1;
     }
     spent
 }
 
 /// Appends this number of events, and reads again after each conflict.
-async fn append_events(mut held: ClaimedRun, count: usize) {
+async fn append_events(mut claimed_run: ClaimedRun, count: usize) {
     let mut written = 0;
     // Outsiders append a limited number of events, and each invalidates one decision.
     for _ in 0..=3 * count {
         if written == count {
             return;
         }
-        match held.append(events_batch([progress(1)])).await {
+        match claimed_run.append(events_batch([progress(1)])).await {
             AppendResult::Committed { .. } => written += 1,
             AppendResult::Conflict => {
-                let entries = read_all(&held.fixture, held.run, held.last).await;
-                held.last = entries.last().map_or(held.last, |(seq, _)| *seq);
+                let entries =
+                    read_all(&claimed_run.fixture, claimed_run.run, claimed_run.last).await;
+                claimed_run.last = entries.last().map_or(claimed_run.last, |(seq, _)| *seq);
             }
             other @ (AppendResult::Fenced
             | AppendResult::RunEnded

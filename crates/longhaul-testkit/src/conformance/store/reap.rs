@@ -70,8 +70,8 @@ pub async fn a_late_claim_of_a_reaped_worker_leaves_no_stuck_run(fixture: StoreF
 /// A draining worker sends heartbeats, keeps its runs, and claims no new ones.
 pub async fn draining_workers_send_heartbeats_too(fixture: StoreFixture) {
     let reaper = fixture.worker().await;
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let draining_heartbeat = || Heartbeat { draining: true, ..heartbeat(held.worker) };
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let draining_heartbeat = || Heartbeat { draining: true, ..heartbeat(claimed_run.worker) };
     fixture.heartbeat_with(draining_heartbeat()).await;
     for _ in 0..6 {
         fixture.advance(HEARTBEAT_INTERVAL);
@@ -83,48 +83,52 @@ pub async fn draining_workers_send_heartbeats_too(fixture: StoreFixture) {
         );
     }
     fixture.open(|_| {}).await;
-    assert_eq!(fixture.claim(held.worker).await, []);
-    held.append_ok(events_batch([progress(1)])).await;
-    fixture.heartbeat(held.worker).await;
-    assert_eq!(fixture.claim(held.worker).await.len(), 1, "the worker may become live again");
+    assert_eq!(fixture.claim(claimed_run.worker).await, []);
+    claimed_run.append_ok(events_batch([progress(1)])).await;
+    fixture.heartbeat(claimed_run.worker).await;
+    assert_eq!(
+        fixture.claim(claimed_run.worker).await.len(),
+        1,
+        "the worker may become live again"
+    );
 }
 
 /// After its own silence, a worker sends heartbeats for one TTL before it reaps, because the
 /// others may have been disconnected from the store too.
 pub async fn a_reaper_that_was_silent_waits_one_ttl(fixture: StoreFixture) {
     let first = fixture.worker().await;
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     fixture.advance(Millis(TTL.0 * 2));
     assert_eq!(fixture.heartbeat(first).await.reaped, 0, "back after a failover");
     for _ in 0..2 {
         fixture.advance(HEARTBEAT_INTERVAL);
         assert_eq!(fixture.heartbeat(first).await.reaped, 0, "not in contact for one TTL yet");
     }
-    let ack = fixture.heartbeat(held.worker).await;
+    let ack = fixture.heartbeat(claimed_run.worker).await;
     assert_eq!(ack.liveness, WorkerLiveness::Live, "the worker was not reaped");
-    held.append_ok(events_batch([progress(1)])).await;
+    claimed_run.append_ok(events_batch([progress(1)])).await;
     for _ in 0..4 {
         fixture.advance(HEARTBEAT_INTERVAL);
         assert_eq!(fixture.heartbeat(first).await.reaped, 0);
-        fixture.heartbeat(held.worker).await;
+        fixture.heartbeat(claimed_run.worker).await;
     }
     fixture.advance(HEARTBEAT_INTERVAL);
     fixture.heartbeat(first).await;
     expire_others(&fixture, first).await;
-    assert_eq!(fixture.heartbeat(held.worker).await.liveness, WorkerLiveness::Dead);
-    fixture.assert_status(held.run, Status::Running, "worker").await;
+    assert_eq!(fixture.heartbeat(claimed_run.worker).await.liveness, WorkerLiveness::Dead);
+    fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
 }
 
 /// A new worker waits one TTL before it reaps, because it does not know yet which workers are
 /// alive.
 pub async fn a_new_worker_waits_one_ttl_before_it_reaps(fixture: StoreFixture) {
-    let held = fixture.open_and_claim(|_| {}).await;
+    let claimed_run = fixture.open_and_claim(|_| {}).await;
     fixture.advance(Millis(TTL.0 + 1));
     let new = fixture.ids.worker();
     assert_eq!(fixture.heartbeat(new).await.reaped, 0);
     fixture.advance(HEARTBEAT_INTERVAL);
     assert_eq!(fixture.heartbeat(new).await.reaped, 0);
-    assert_eq!(liveness(&fixture, held.worker).await, WorkerLiveness::Live);
+    assert_eq!(liveness(&fixture, claimed_run.worker).await, WorkerLiveness::Live);
     fixture.advance(HEARTBEAT_INTERVAL);
     assert_eq!(fixture.heartbeat(new).await.reaped, 0);
     fixture.advance(HEARTBEAT_INTERVAL);
@@ -135,9 +139,9 @@ pub async fn a_new_worker_waits_one_ttl_before_it_reaps(fixture: StoreFixture) {
 /// and keep no dead worker alive; the next heartbeat fixes that.
 pub async fn a_heartbeat_from_the_future_is_stale(fixture: StoreFixture) {
     let reaper = fixture.worker().await;
-    let held = fixture.open_and_claim(|_| {}).await;
+    let claimed_run = fixture.open_and_claim(|_| {}).await;
     let new_run = fixture.open(|_| {}).await;
-    keep_alive(&fixture, &[reaper, held.worker]).await;
+    keep_alive(&fixture, &[reaper, claimed_run.worker]).await;
     let hour_ago = fixture.harness.clock.now().as_micros() - 3_600_000_000;
     fixture.harness.clock.set(Timestamp::from_micros(hour_ago));
     assert_eq!(fixture.claim(reaper).await, []);
@@ -149,35 +153,35 @@ pub async fn a_heartbeat_from_the_future_is_stale(fixture: StoreFixture) {
     }
     fixture.advance(HEARTBEAT_INTERVAL);
     assert_eq!(fixture.heartbeat(reaper).await.reaped, 1);
-    assert_eq!(liveness(&fixture, held.worker).await, WorkerLiveness::Dead);
-    fixture.assert_status(held.run, Status::Running, "worker").await;
+    assert_eq!(liveness(&fixture, claimed_run.worker).await, WorkerLiveness::Dead);
+    fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
 }
 
 /// After the clock was set forward, all heartbeats look old. The first worker that sends a
 /// heartbeat does not reap the others.
 pub async fn a_clock_set_forward_reaps_no_live_worker(fixture: StoreFixture) {
     let first = fixture.worker().await;
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    keep_alive(&fixture, &[first, held.worker]).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    keep_alive(&fixture, &[first, claimed_run.worker]).await;
     let clock = &fixture.harness.clock;
     clock.set(clock.now().plus(Millis::from_secs(3_600)));
     assert_eq!(fixture.heartbeat(first).await.reaped, 0);
-    let ack = fixture.heartbeat(held.worker).await;
+    let ack = fixture.heartbeat(claimed_run.worker).await;
     assert_eq!((ack.liveness, ack.reaped), (WorkerLiveness::Live, 0));
-    keep_alive(&fixture, &[first, held.worker]).await;
-    held.append_ok(events_batch([progress(1)])).await;
+    keep_alive(&fixture, &[first, claimed_run.worker]).await;
+    claimed_run.append_ok(events_batch([progress(1)])).await;
 }
 
 /// Workers are listed with their claimed runs.
 pub async fn workers_are_listed_with_their_runs(fixture: StoreFixture) {
-    let held = fixture.open_and_claim(|_| {}).await;
+    let claimed_run = fixture.open_and_claim(|_| {}).await;
     let idle = fixture.worker().await;
     let rows = fixture.harness.records.list_workers().await.expect("workers");
     let count = |worker: WorkerId| {
         let row = rows.iter().find(|row| row.worker == worker);
         row.map(|row| (row.runs, row.liveness, row.host.as_str(), row.build.as_str()))
     };
-    assert_eq!(count(held.worker), Some((1, WorkerLiveness::Live, "here", "test")));
+    assert_eq!(count(claimed_run.worker), Some((1, WorkerLiveness::Live, "here", "test")));
     assert_eq!(count(idle), Some((0, WorkerLiveness::Live, "here", "test")));
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.inboxes == [inbox("main")] && row.types.is_empty()));

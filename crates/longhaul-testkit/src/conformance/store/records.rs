@@ -116,24 +116,27 @@ pub async fn a_worker_lists_its_claimed_runs(fixture: StoreFixture) {
 
 /// Results that arrive after the end of a run are stored as late results.
 pub async fn late_results_are_stored(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.end().await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.end().await;
     let late_result =
         |index| LateToolResult { call: CallId { turn: 2, index }, text: "after all".to_owned() };
     for index in [2, 1] {
-        let saved =
-            fixture.harness.records.save_late_tool_result(held.run, late_result(index)).await;
+        let saved = fixture
+            .harness
+            .records
+            .save_late_tool_result(claimed_run.run, late_result(index))
+            .await;
         saved.expect("keep late");
     }
-    let found = fixture.harness.records.late_tool_results(held.run).await.expect("late");
+    let found = fixture.harness.records.late_tool_results(claimed_run.run).await.expect("late");
     assert_eq!(found, [late_result(2), late_result(1)]);
-    assert_eq!(fixture.row(held.run).await.last_seq, held.last);
+    assert_eq!(fixture.row(claimed_run.run).await.last_seq, claimed_run.last);
 }
 
 /// An outbox message is due immediately, again after a failed attempt, and is deleted after
 /// delivery.
 pub async fn outbox_items_are_delivered_once(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let outbox_row = |body: &str| OutboxRow {
         endpoint: "https://example.org/hook".to_owned(),
         body: body.to_owned(),
@@ -141,7 +144,7 @@ pub async fn outbox_items_are_delivered_once(fixture: StoreFixture) {
     let batch = events_batch([progress(1)])
         .with_change(RowChange::AddOutbox(outbox_row("one")))
         .with_change(RowChange::AddOutbox(outbox_row("two")));
-    held.append_ok(batch).await;
+    claimed_run.append_ok(batch).await;
     let due = async |limit| {
         let endpoint = "https://example.org/hook";
         fixture.harness.records.due_outbox_messages(endpoint, limit).await.expect("outbox")
@@ -154,7 +157,7 @@ pub async fn outbox_items_are_delivered_once(fixture: StoreFixture) {
     };
     let rows = due(9).await;
     assert_eq!(bodies(&rows), [("one".to_owned(), 0), ("two".to_owned(), 0)]);
-    assert_eq!((rows[0].run, &rows[0].row), (held.run, &outbox_row("one")));
+    assert_eq!((rows[0].run, &rows[0].row), (claimed_run.run, &outbox_row("one")));
     assert_eq!(due(1).await.len(), 1);
     let settle = async |id, retry_after| {
         let recorded = fixture.harness.records.record_outbox_attempt(id, retry_after).await;
@@ -222,14 +225,14 @@ pub async fn checkpoints_belong_to_a_build(fixture: StoreFixture) {
 
 /// The time of the store is the time of its clock, and each response contains it.
 pub async fn the_store_has_its_own_time(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     for _ in 0..2 {
         fixture.advance(Millis(1_234));
         let now = fixture.harness.clock.now();
         assert_eq!(fixture.harness.records.now().await.expect("now"), now);
-        assert_eq!(fixture.heartbeat(held.worker).await.now, now);
-        let appended = held.append(events_batch([progress(1)])).await;
-        let at = longhaul_core::port::store::AppendResult::Committed { seq: held.last, now };
+        assert_eq!(fixture.heartbeat(claimed_run.worker).await.now, now);
+        let appended = claimed_run.append(events_batch([progress(1)])).await;
+        let at = longhaul_core::port::store::AppendResult::Committed { seq: claimed_run.last, now };
         assert_eq!(appended, at);
     }
 }

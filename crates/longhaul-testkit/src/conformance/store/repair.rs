@@ -33,14 +33,14 @@ pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
         "key",
     ];
     for reason in reasons {
-        let mut held = fixture.open_and_claim(|_| {}).await;
-        held.park(reason).await;
+        let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+        claimed_run.park(reason).await;
         let expected =
             RepairedRowCounts { parked_without_waker: 1, ..RepairedRowCounts::default() };
         assert_eq!(repair(&fixture).await, expected, "{reason}");
-        fixture.assert_status(held.run, Status::Running, "worker").await;
+        fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
         fixture.assert_consistent().await;
-        fixture.claim_one(held.worker).await;
+        fixture.claim_one(claimed_run.worker).await;
     }
 }
 
@@ -49,20 +49,20 @@ pub async fn valid_waits_are_not_repaired(fixture: StoreFixture) {
     for reason in ["budget", "child", "batch"] {
         fixture.open_and_claim(|_| {}).await.park(reason).await;
     }
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
-    held.park("approval").await;
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    let timer = arm_timer(fixture.ids.timer(), held.run, Millis(10));
-    held.append_ok(park_batch("retry").with_change(timer)).await;
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
+    claimed_run.park("approval").await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let timer = arm_timer(fixture.ids.timer(), claimed_run.run, Millis(10));
+    claimed_run.append_ok(park_batch("retry").with_change(timer)).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let queue_for_slot = RowChange::QueueForSlot("local".to_owned());
-    held.append_ok(park_batch("sandbox_slot").with_change(queue_for_slot)).await;
+    claimed_run.append_ok(park_batch("sandbox_slot").with_change(queue_for_slot)).await;
     fixture.advance(Millis(20));
     fixture.assert_consistent().await;
-    let [mut holder, mut held] =
+    let [mut holder, mut claimed_run] =
         [fixture.open_and_claim(|_| {}).await, fixture.open_and_claim(|_| {}).await];
-    wait_for_key_of(&mut holder, &mut held).await;
+    wait_for_key_of(&mut holder, &mut claimed_run).await;
     fixture.assert_consistent().await;
 }
 
@@ -80,23 +80,23 @@ pub async fn wait_for_key_of(holder: &mut ClaimedRun, waiting: &mut ClaimedRun) 
 pub async fn a_repair_respects_lanes(fixture: StoreFixture) {
     let first = fixture.open_in_lane("a", 1).await;
     let worker = fixture.worker().await;
-    let mut held = fixture.claim_one(worker).await;
+    let mut claimed_run = fixture.claim_one(worker).await;
     let park = RowChange::UpdateScheduling(longhaul_core::change::RunSchedulingUpdate::Park {
         reason: "timer",
         blocked: false,
         release_lane: true,
     });
-    held.append_ok(events_batch([progress(1)]).with_change(park)).await;
+    claimed_run.append_ok(events_batch([progress(1)]).with_change(park)).await;
     let second = fixture.open_in_lane("a", 1).await;
     assert_eq!(repair(&fixture).await.parked_without_waker, 1);
     fixture.assert_status(first[0], Status::Waiting, "lane").await;
     let lane = fixture.harness.records.find_lane(&lane_key("a")).await.expect("lane");
-    assert_eq!(lane.map(|lane| (lane.head, lane.depth)), Some((Some(second[0]), 2)));
+    assert_eq!(lane.map(|lane| (lane.holder, lane.depth)), Some((Some(second[0]), 2)));
 }
 
 /// A slot whose sandbox is not running is released, and the next run is woken.
 pub async fn leaked_slots_are_released(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let states = [
         (SandboxState::Creating, 0),
         (SandboxState::Starting, 0),
@@ -114,34 +114,39 @@ pub async fn leaked_slots_are_released(fixture: StoreFixture) {
             handle: String::new(),
             state,
             host: None,
-            owner: held.run,
+            owner: claimed_run.run,
         };
         let slot = SandboxSlot { sandbox, provider: "local".to_owned(), capacity: 1 };
         let batch = events_batch([progress(1)])
             .with_change(RowChange::SetSandbox(row))
             .with_change(RowChange::AcquireSlot(slot));
-        held.append_ok(batch).await;
+        claimed_run.append_ok(batch).await;
         assert_eq!(repair(&fixture).await.slot_leaked, leaked, "{state:?}");
         fixture.assert_consistent().await;
-        assert_appended(&held.change(RowChange::ReleaseSlot(sandbox)).await);
+        assert_appended(&claimed_run.change(RowChange::ReleaseSlot(sandbox)).await);
     }
     let slot_without_sandbox =
         SandboxSlot { sandbox: fixture.ids.sandbox(), provider: "local".to_owned(), capacity: 1 };
-    assert_appended(&held.change(RowChange::AcquireSlot(slot_without_sandbox)).await);
+    assert_appended(&claimed_run.change(RowChange::AcquireSlot(slot_without_sandbox)).await);
     assert_eq!(repair(&fixture).await.slot_leaked, 1, "the sandbox does not exist");
 }
 
 pub async fn open_gates_of_ended_runs_are_withdrawn(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
-    held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
-    held.park("approval").await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
+    claimed_run.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
+    claimed_run.park("approval").await;
     fixture.assert_consistent().await;
-    assert_appended(&fixture.append_as_closer(held.run, held.last, cancel_batch()).await);
+    assert_appended(
+        &fixture.append_as_closer(claimed_run.run, claimed_run.last, cancel_batch()).await,
+    );
     assert_eq!(repair(&fixture).await.gate_of_ended, 2);
     assert_appended(
         &fixture
-            .append_outside(held.run, change_batch(RowChange::ReleaseSlot(fixture.ids.sandbox())))
+            .append_outside(
+                claimed_run.run,
+                change_batch(RowChange::ReleaseSlot(fixture.ids.sandbox())),
+            )
             .await,
     );
 }

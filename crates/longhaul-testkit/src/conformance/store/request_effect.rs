@@ -127,17 +127,17 @@ pub async fn two_attempts_have_one_effect(fixture: StoreFixture) {
 /// A refused batch has no effect. A batch of a request that is not in progress is refused,
 /// because the attempt that took over may have failed.
 pub async fn a_refused_batch_has_no_effect(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let gate = fixture.ids.gate();
-    held.append_ok(raise_gate_batch(gate_spec(gate))).await;
-    assert_appended(&fixture.append_outside(held.run, answer_batch(gate, "bert")).await);
+    claimed_run.append_ok(raise_gate_batch(gate_spec(gate))).await;
+    assert_appended(&fixture.append_outside(claimed_run.run, answer_batch(gate, "bert")).await);
     assert_eq!(begin_request(&fixture, "anna", "x").await, IdempotentRequestState::Acquired);
     let result = fixture
-        .append_outside(held.run, with_request_mark(answer_batch(gate, "anna"), "anna"))
+        .append_outside(claimed_run.run, with_request_mark(answer_batch(gate, "anna"), "anna"))
         .await;
     assert!(matches!(refused(result), AppendRefusalReason::GateClosed(..)));
     let other = with_request_mark(steer_batch(fixture.ids.steer(), "left"), "bert");
-    let other = fixture.append_outside(held.run, other).await;
+    let other = fixture.append_outside(claimed_run.run, other).await;
     assert_eq!(refused(other), AppendRefusalReason::RequestAlreadyApplied);
     assert_eq!(begin_request(&fixture, "bert", "x").await, IdempotentRequestState::Acquired);
     abort_request(&fixture, "anna").await;

@@ -73,8 +73,8 @@ impl Round {
 
     /// Claims and completes the run. Panics if the run was never woken.
     pub(crate) async fn end(&self) {
-        let mut held = self.claim_one().await.expect("the run was woken");
-        held.append_ok(end_batch()).await;
+        let mut claimed_run = self.claim_one().await.expect("the run was woken");
+        claimed_run.append_ok(end_batch()).await;
     }
 
     /// Claims the run of the round, if it is ready.

@@ -4,7 +4,8 @@ use longhaul_core::change::RowChange;
 use longhaul_core::id::{GateId, RuleId, RunId};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
-    ApprovalRuleRevocation, ApprovalRuleRow, ApprovalRuleScope, RULES_MAX, RuleFilter,
+    RULES_MAX, RememberedApprovalFilter, RememberedApprovalRevocation, RememberedApprovalRow,
+    RememberedApprovalScope,
 };
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult, PruneRequest};
 use longhaul_core::time::Millis;
@@ -13,11 +14,15 @@ use crate::conformance::store::batches::{BatchExt as _, change_batch, end_batch}
 use crate::conformance::store::fixture::{StoreFixture, agent, assert_appended, refused};
 
 fn pattern(tool: &str) -> RulePattern {
-    RulePattern { tool: tool.to_owned(), subject: Some("ls *".to_owned()) }
+    RulePattern { tool: tool.to_owned(), match_glob: Some("ls *".to_owned()) }
 }
 
-async fn new_rule(fixture: &StoreFixture, run: RunId, scope: ApprovalRuleScope) -> ApprovalRuleRow {
-    ApprovalRuleRow {
+async fn new_rule(
+    fixture: &StoreFixture,
+    run: RunId,
+    scope: RememberedApprovalScope,
+) -> RememberedApprovalRow {
+    RememberedApprovalRow {
         rule: fixture.ids.rule(),
         scope,
         pattern: pattern("shell"),
@@ -31,31 +36,38 @@ async fn new_rule(fixture: &StoreFixture, run: RunId, scope: ApprovalRuleScope) 
     }
 }
 
-async fn add(fixture: &StoreFixture, row: &ApprovalRuleRow) -> AppendResult {
+async fn add(fixture: &StoreFixture, row: &RememberedApprovalRow) -> AppendResult {
     let add = RowChange::AddRule(Box::new(row.clone()));
     fixture.append_outside(row.run, change_batch(add)).await
 }
 
-async fn list(fixture: &StoreFixture, filter: RuleFilter) -> Vec<ApprovalRuleRow> {
+async fn list(
+    fixture: &StoreFixture,
+    filter: RememberedApprovalFilter,
+) -> Vec<RememberedApprovalRow> {
     fixture.harness.records.list_rules(filter).await.expect("rules")
 }
 
-fn all() -> RuleFilter {
-    RuleFilter { include_inactive: true, limit: 100, ..RuleFilter::default() }
+fn all() -> RememberedApprovalFilter {
+    RememberedApprovalFilter {
+        include_inactive: true,
+        limit: 100,
+        ..RememberedApprovalFilter::default()
+    }
 }
 
-fn one(rule: RuleId) -> RuleFilter {
-    RuleFilter { rule: Some(rule), limit: 1, ..RuleFilter::default() }
+fn one(rule: RuleId) -> RememberedApprovalFilter {
+    RememberedApprovalFilter { rule: Some(rule), limit: 1, ..RememberedApprovalFilter::default() }
 }
 
 /// Adds a rule of every scope to a new run. The first one belongs to the run.
-async fn add_all_scopes(fixture: &StoreFixture) -> Vec<ApprovalRuleRow> {
+async fn add_all_scopes(fixture: &StoreFixture) -> Vec<RememberedApprovalRow> {
     let run = fixture.open(|_| {}).await;
     let scopes = [
-        ApprovalRuleScope::Run(run),
-        ApprovalRuleScope::Agent(agent("helper")),
-        ApprovalRuleScope::Agent(agent("other")),
-        ApprovalRuleScope::Project,
+        RememberedApprovalScope::Run(run),
+        RememberedApprovalScope::Agent(agent("helper")),
+        RememberedApprovalScope::Agent(agent("other")),
+        RememberedApprovalScope::Project,
     ];
     let mut rows = Vec::new();
     for scope in scopes {
@@ -70,12 +82,12 @@ async fn add_all_scopes(fixture: &StoreFixture) -> Vec<ApprovalRuleRow> {
 pub async fn a_rule_is_added_once_per_scope_and_pattern(fixture: StoreFixture) {
     let rows = add_all_scopes(&fixture).await;
     for row in &rows {
-        let duplicate = ApprovalRuleRow { rule: fixture.ids.rule(), ..row.clone() };
+        let duplicate = RememberedApprovalRow { rule: fixture.ids.rule(), ..row.clone() };
         assert_eq!(refused(add(&fixture, &duplicate).await), AppendRefusalReason::RuleExists);
-        let other = ApprovalRuleRow { pattern: pattern("files"), ..duplicate.clone() };
+        let other = RememberedApprovalRow { pattern: pattern("files"), ..duplicate.clone() };
         assert_appended(&add(&fixture, &other).await);
         assert!(fixture.harness.records.revoke_rule(row.rule, "cli:bob").await.expect("revoked"));
-        let duplicate = ApprovalRuleRow { rule: fixture.ids.rule(), ..duplicate };
+        let duplicate = RememberedApprovalRow { rule: fixture.ids.rule(), ..duplicate };
         assert_appended(&add(&fixture, &duplicate).await);
         let scope = vec![row.scope.clone()];
         let patterns = vec![row.pattern.clone(), pattern("nothing")];
@@ -93,7 +105,7 @@ pub async fn a_rule_is_used_and_revoked(fixture: StoreFixture) {
         let batch = change_batch(RowChange::UseRule(row.rule));
         assert_appended(&fixture.append_outside(row.run, batch).await);
     }
-    let used = ApprovalRuleRow { used: 2, last_used: Some(used_at), ..row.clone() };
+    let used = RememberedApprovalRow { used: 2, last_used: Some(used_at), ..row.clone() };
     assert_eq!(list(&fixture, one(row.rule)).await, std::slice::from_ref(&used));
     let revoke = || {
         let revoke = RowChange::RevokeRule { rule: row.rule, by: "cli:bob".to_owned() };
@@ -102,8 +114,8 @@ pub async fn a_rule_is_used_and_revoked(fixture: StoreFixture) {
     fixture.advance(Millis(5));
     let at = fixture.harness.records.now().await.expect("now");
     assert_appended(&revoke().await);
-    let revoked = Some(ApprovalRuleRevocation { by: "cli:bob".to_owned(), at });
-    assert_eq!(list(&fixture, one(row.rule)).await, [ApprovalRuleRow { revoked, ..used }]);
+    let revoked = Some(RememberedApprovalRevocation { by: "cli:bob".to_owned(), at });
+    assert_eq!(list(&fixture, one(row.rule)).await, [RememberedApprovalRow { revoked, ..used }]);
     assert_eq!(refused(revoke().await), AppendRefusalReason::RuleInactive);
     let unknown = RuleId::from_bits(9);
     for rule in [row.rule, unknown] {
@@ -120,10 +132,11 @@ pub async fn active_rules_are_listed_in_pages(fixture: StoreFixture) {
     let mut rows = add_all_scopes(&fixture).await;
     rows.sort_by_key(|row| std::cmp::Reverse(row.rule));
     assert_eq!(list(&fixture, all()).await, rows);
-    let page = |after| RuleFilter { after, limit: 3, ..RuleFilter::default() };
+    let page =
+        |after| RememberedApprovalFilter { after, limit: 3, ..RememberedApprovalFilter::default() };
     assert_eq!(list(&fixture, page(None)).await, rows[..3]);
     assert_eq!(list(&fixture, page(Some(rows[2].rule))).await, rows[3..]);
-    let is_shared = |row: &&ApprovalRuleRow| row.scope.run().is_none();
+    let is_shared = |row: &&RememberedApprovalRow| row.scope.run().is_none();
     let shared: Vec<_> = rows.iter().filter(is_shared).cloned().collect();
     let last = fixture.row(rows[0].run).await.last_seq;
     assert_appended(&fixture.append_as_closer(rows[0].run, last, end_batch()).await);
@@ -138,17 +151,17 @@ pub async fn shared_rules_are_bounded(fixture: StoreFixture) {
     let run = fixture.open(|_| {}).await;
     let row = |index: usize, scope| {
         let (fixture, pattern) = (&fixture, pattern(&index.to_string()));
-        async move { ApprovalRuleRow { pattern, ..new_rule(fixture, run, scope).await } }
+        async move { RememberedApprovalRow { pattern, ..new_rule(fixture, run, scope).await } }
     };
     let mut batch = longhaul_core::change::JournalBatch::default();
     for index in 0..RULES_MAX {
-        let row = row(index, ApprovalRuleScope::Project).await;
+        let row = row(index, RememberedApprovalScope::Project).await;
         batch = batch.with_change(RowChange::AddRule(Box::new(row)));
     }
     assert_appended(&fixture.append_outside(run, batch).await);
-    let extra = row(RULES_MAX, ApprovalRuleScope::Agent(agent("helper"))).await;
+    let extra = row(RULES_MAX, RememberedApprovalScope::Agent(agent("helper"))).await;
     assert_eq!(refused(add(&fixture, &extra).await), AppendRefusalReason::RulesFull);
-    assert_appended(&add(&fixture, &row(RULES_MAX, ApprovalRuleScope::Run(run)).await).await);
+    assert_appended(&add(&fixture, &row(RULES_MAX, RememberedApprovalScope::Run(run)).await).await);
 }
 
 /// A rule of the agent or the project stays when the run is pruned in which it was added.

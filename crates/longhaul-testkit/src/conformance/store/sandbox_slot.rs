@@ -14,18 +14,24 @@ use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_append
 
 /// Slots are limited per provider. Acquiring a slot twice has no further effect.
 pub async fn slots_are_limited(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let [first, second, third] = sandbox_ids(&fixture);
-    assert_appended(&acquire_slot(&mut held, first, "local").await);
-    assert_appended(&acquire_slot(&mut held, first, "local").await);
-    assert_appended(&acquire_slot(&mut held, second, "local").await);
-    assert_eq!(refused(acquire_slot(&mut held, third, "local").await), AppendRefusalReason::NoSlot);
-    assert_appended(&acquire_slot(&mut held, third, "remote").await);
-    assert_appended(&held.change(RowChange::ReleaseSlot(first)).await);
-    assert_appended(&held.change(RowChange::ReleaseSlot(first)).await);
+    assert_appended(&acquire_slot(&mut claimed_run, first, "local").await);
+    assert_appended(&acquire_slot(&mut claimed_run, first, "local").await);
+    assert_appended(&acquire_slot(&mut claimed_run, second, "local").await);
+    assert_eq!(
+        refused(acquire_slot(&mut claimed_run, third, "local").await),
+        AppendRefusalReason::NoSlot
+    );
+    assert_appended(&acquire_slot(&mut claimed_run, third, "remote").await);
+    assert_appended(&claimed_run.change(RowChange::ReleaseSlot(first)).await);
+    assert_appended(&claimed_run.change(RowChange::ReleaseSlot(first)).await);
     let [fourth, fifth, _] = sandbox_ids(&fixture);
-    assert_appended(&acquire_slot(&mut held, fourth, "local").await);
-    assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), AppendRefusalReason::NoSlot);
+    assert_appended(&acquire_slot(&mut claimed_run, fourth, "local").await);
+    assert_eq!(
+        refused(acquire_slot(&mut claimed_run, fifth, "local").await),
+        AppendRefusalReason::NoSlot
+    );
 }
 
 /// A released slot wakes the first run of the queue by a timer: the one with the highest
@@ -37,11 +43,11 @@ pub async fn a_released_slot_wakes_the_first_waiter(fixture: StoreFixture) {
     assert_appended(&acquire_slot(&mut holder, second, "local").await);
     let mut waiting = Vec::new();
     for priority in [0, 7, 7] {
-        let mut held = fixture.open_and_claim(|task| task.priority = priority).await;
-        held.append_ok(queue_batch("local")).await;
-        fixture.assert_status(held.run, Status::Waiting, "sandbox_slot").await;
+        let mut claimed_run = fixture.open_and_claim(|task| task.priority = priority).await;
+        claimed_run.append_ok(queue_batch("local")).await;
+        fixture.assert_status(claimed_run.run, Status::Waiting, "sandbox_slot").await;
         fixture.advance(Millis(10));
-        waiting.push(held.run);
+        waiting.push(claimed_run.run);
     }
     let mut other_provider = fixture.open_and_claim(|task| task.priority = 9).await;
     other_provider.append_ok(queue_batch("remote")).await;
@@ -113,7 +119,11 @@ pub async fn queueing_twice_keeps_the_queue_position(fixture: StoreFixture) {
 }
 
 /// Acquires one of two slots for a sandbox and marks it as running.
-async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str) -> AppendResult {
+async fn acquire_slot(
+    claimed_run: &mut ClaimedRun,
+    sandbox: SandboxId,
+    provider: &str,
+) -> AppendResult {
     let provider = provider.to_owned();
     let row = SandboxRow {
         sandbox,
@@ -121,13 +131,13 @@ async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str)
         handle: String::new(),
         state: SandboxState::Running,
         host: None,
-        owner: held.run,
+        owner: claimed_run.run,
     };
     let slot = SandboxSlot { sandbox, provider, capacity: 2 };
     let batch = events_batch([progress(1)])
         .with_change(RowChange::SetSandbox(row))
         .with_change(RowChange::AcquireSlot(slot));
-    held.append(batch).await
+    claimed_run.append(batch).await
 }
 
 fn queue_batch(provider: &str) -> longhaul_core::change::JournalBatch {

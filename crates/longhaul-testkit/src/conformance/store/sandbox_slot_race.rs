@@ -36,42 +36,42 @@ async fn acquire_in_turn(fixture: StoreFixture, worker: WorkerId) -> usize {
     let mut ended = 0;
     loop {
         fire_due_timers(fixture.clone()).await;
-        let Some(held) = fixture.try_claim_one(worker).await else {
+        let Some(claimed_run) = fixture.try_claim_one(worker).await else {
             return ended;
         };
-        ended += usize::from(acquire_or_park(held).await);
+        ended += usize::from(acquire_or_park(claimed_run).await);
     }
 }
 
 /// Queues and then tries to acquire a slot. Releases it and ends the run, or parks. Because the
 /// run queues first, it can't miss a slot that is released between the attempt and the park.
-async fn acquire_or_park(mut held: ClaimedRun) -> bool {
-    let sandbox = SandboxId::from_bits(held.run.bits());
+async fn acquire_or_park(mut claimed_run: ClaimedRun) -> bool {
+    let sandbox = SandboxId::from_bits(claimed_run.run.bits());
     let mut has_slot = false;
     for _ in 0..DECISIONS_MAX {
-        held.last = held.fixture.row(held.run).await.last_seq;
+        claimed_run.last = claimed_run.fixture.row(claimed_run.run).await.last_seq;
         if has_slot {
             if is_appended(
-                &held.append(end_batch().with_change(RowChange::ReleaseSlot(sandbox))).await,
+                &claimed_run.append(end_batch().with_change(RowChange::ReleaseSlot(sandbox))).await,
             ) {
                 return true;
             }
             continue;
         }
         let queue_for_slot = RowChange::QueueForSlot("local".to_owned());
-        if !is_appended(&held.change(queue_for_slot).await) {
+        if !is_appended(&claimed_run.change(queue_for_slot).await) {
             continue;
         }
         yield_now().await;
-        let appended = held.append(acquire_slot_batch(sandbox, held.run)).await;
+        let appended = claimed_run.append(acquire_slot_batch(sandbox, claimed_run.run)).await;
         has_slot = is_appended(&appended);
         let is_full = appended == AppendResult::Refused(AppendRefusalReason::NoSlot);
-        if is_full && is_appended(&held.append(park_batch("sandbox_slot")).await) {
+        if is_full && is_appended(&claimed_run.append(park_batch("sandbox_slot")).await) {
             return false;
         }
         yield_now().await;
     }
-    panic!("{}: append conflicted {DECISIONS_MAX} times", held.run);
+    panic!("{}: append conflicted {DECISIONS_MAX} times", claimed_run.run);
 }
 
 fn acquire_slot_batch(sandbox: SandboxId, owner: RunId) -> JournalBatch {

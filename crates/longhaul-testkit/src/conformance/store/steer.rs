@@ -12,17 +12,17 @@ use crate::conformance::store::fixture::{StoreFixture, assert_appended, refused}
 
 /// Messages are stored in order of arrival and wake a parked run.
 pub async fn messages_wait_in_order(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
-    held.park("child").await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    claimed_run.park("child").await;
     let mut expected = Vec::new();
     for text in ["first", "second", "third"] {
         // The ids decrease, because the order must follow the arrival and not the ids.
         let steer = SteerId::from_bits(u128::MAX - fixture.ids.next_bits());
-        assert_appended(&fixture.append_outside(held.run, steer_batch(steer, text)).await);
+        assert_appended(&fixture.append_outside(claimed_run.run, steer_batch(steer, text)).await);
         expected.push(text);
     }
-    fixture.assert_status(held.run, Status::Running, "worker").await;
-    let rows = rows(&fixture, held.run).await;
+    fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
+    let rows = rows(&fixture, claimed_run.run).await;
     let texts: Vec<&str> = rows.iter().map(|row| row.text.as_str()).collect();
     assert_eq!(texts, expected);
     assert!(rows.iter().all(|row| row.status == SteerStatus::Queued));
@@ -32,22 +32,26 @@ pub async fn messages_wait_in_order(fixture: StoreFixture) {
 
 /// The number of waiting messages is limited; a settled message no longer counts.
 pub async fn waiting_messages_are_limited(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let ids: Vec<SteerId> = (0..STEERS_MAX).map(|_| fixture.ids.steer()).collect();
     for steer in &ids {
-        assert_appended(&fixture.append_outside(held.run, steer_batch(*steer, "hello")).await);
+        assert_appended(
+            &fixture.append_outside(claimed_run.run, steer_batch(*steer, "hello")).await,
+        );
     }
     let result =
-        fixture.append_outside(held.run, steer_batch(fixture.ids.steer(), "one more")).await;
+        fixture.append_outside(claimed_run.run, steer_batch(fixture.ids.steer(), "one more")).await;
     assert_eq!(refused(result), AppendRefusalReason::SteersFull);
-    held.last = fixture.row(held.run).await.last_seq;
-    assert_eq!(held.last.0, 2 + STEERS_MAX as u64, "no event was appended");
+    claimed_run.last = fixture.row(claimed_run.run).await.last_seq;
+    assert_eq!(claimed_run.last.0, 2 + STEERS_MAX as u64, "no event was appended");
     let delivered = SteerStatus::Delivered { after_turn: 1 };
-    assert_appended(&held.change(settle_steer(ids[0], delivered)).await);
+    assert_appended(&claimed_run.change(settle_steer(ids[0], delivered)).await);
     assert_appended(
-        &fixture.append_outside(held.run, steer_batch(fixture.ids.steer(), "one more")).await,
+        &fixture
+            .append_outside(claimed_run.run, steer_batch(fixture.ids.steer(), "one more"))
+            .await,
     );
-    assert_eq!(rows(&fixture, held.run).await.len(), STEERS_MAX + 1);
+    assert_eq!(rows(&fixture, claimed_run.run).await.len(), STEERS_MAX + 1);
 }
 
 /// A message is settled once: after it was read it can't be withdrawn.

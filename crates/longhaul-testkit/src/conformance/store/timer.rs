@@ -16,22 +16,22 @@ use crate::conformance::store::fixture::{StoreFixture, assert_appended, refused}
 
 /// No timer is due before its time. Due timers come longest due first, in pages.
 pub async fn timers_come_due_in_order(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     assert_eq!(fixture.harness.records.next_timer_due().await.expect("next"), None);
     let start = fixture.harness.clock.now();
     let timers: Vec<TimerId> = (0..4).map(|_| fixture.ids.timer()).collect();
     let at = RowChange::SetTimer(TimerUpdate::Arm {
         timer: timers[3],
-        run: held.run,
+        run: claimed_run.run,
         due: TimerDueTime::At(start.plus(Millis(15))),
-        kind: TimerKind::ChildEnded(held.run),
+        kind: TimerKind::ChildEnded(claimed_run.run),
     });
     let batch = events_batch([progress(1)])
-        .with_change(arm_timer(timers[0], held.run, Millis(30)))
-        .with_change(arm_timer(timers[1], held.run, Millis(10)))
-        .with_change(arm_timer(timers[2], held.run, Millis(20)))
+        .with_change(arm_timer(timers[0], claimed_run.run, Millis(30)))
+        .with_change(arm_timer(timers[1], claimed_run.run, Millis(10)))
+        .with_change(arm_timer(timers[2], claimed_run.run, Millis(20)))
         .with_change(at);
-    held.append_ok(batch).await;
+    claimed_run.append_ok(batch).await;
     assert_eq!(due(&fixture, 9).await, []);
     assert_eq!(next_due(&fixture).await, Some(start.plus(Millis(10))));
     fixture.advance(Millis(10));
@@ -40,33 +40,40 @@ pub async fn timers_come_due_in_order(fixture: StoreFixture) {
     assert_eq!(due(&fixture, 9).await, [timers[1], timers[3], timers[2]]);
     assert_eq!(due(&fixture, 2).await, [timers[1], timers[3]]);
     let rows = fixture.harness.records.due_timers(9).await.expect("due");
-    assert_eq!(rows[1].kind, TimerKind::ChildEnded(held.run));
-    assert_eq!((rows[1].run, rows[1].due), (held.run, start.plus(Millis(15))));
+    assert_eq!(rows[1].kind, TimerKind::ChildEnded(claimed_run.run));
+    assert_eq!((rows[1].run, rows[1].due), (claimed_run.run, start.plus(Millis(15))));
     assert!(!rows[1].run_ended);
     assert_eq!(next_due(&fixture).await, Some(start.plus(Millis(10))));
 }
 
 /// Firing a timer consumes it and wakes the run, once.
 pub async fn a_timer_fires_once(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let timer = fixture.ids.timer();
-    held.append_ok(park_batch("timer").with_change(arm_timer(timer, held.run, Millis(10)))).await;
+    claimed_run
+        .append_ok(park_batch("timer").with_change(arm_timer(timer, claimed_run.run, Millis(10))))
+        .await;
     fixture.advance(Millis(10));
-    assert_appended(&fixture.append_outside(held.run, fire_timer_batch(timer)).await);
-    fixture.assert_status(held.run, Status::Running, "worker").await;
-    let last = fixture.row(held.run).await.last_seq;
-    let result = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
+    assert_appended(&fixture.append_outside(claimed_run.run, fire_timer_batch(timer)).await);
+    fixture.assert_status(claimed_run.run, Status::Running, "worker").await;
+    let last = fixture.row(claimed_run.run).await.last_seq;
+    let result = fixture.append_outside(claimed_run.run, fire_timer_batch(timer)).await;
     assert_eq!(refused(result), AppendRefusalReason::TimerConsumed);
-    assert_eq!(fixture.row(held.run).await.last_seq, last);
+    assert_eq!(fixture.row(claimed_run.run).await.last_seq, last);
     assert_eq!(next_due(&fixture).await, None);
 }
 
 /// Only the timers of automatic approvals are deleted. The gate then waits for a person.
 pub async fn automatic_approvals_can_be_stopped(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let [approval, other] = [fixture.ids.timer(), fixture.ids.timer()];
     let arm = |timer, kind| {
-        RowChange::SetTimer(TimerUpdate::Arm { timer, run: held.run, due: TimerDueTime::Now, kind })
+        RowChange::SetTimer(TimerUpdate::Arm {
+            timer,
+            run: claimed_run.run,
+            due: TimerDueTime::Now,
+            kind,
+        })
     };
     let gate = fixture.ids.gate();
     let auto = AutoApproval { after: Millis(10), by: "chain".to_owned() };
@@ -74,58 +81,58 @@ pub async fn automatic_approvals_can_be_stopped(fixture: StoreFixture) {
     let batch = raise_gate_batch(spec)
         .with_change(arm(approval, TimerKind::GateAutoApprove(gate)))
         .with_change(arm(other, TimerKind::GateDeadline(gate)));
-    let stop = change_batch(RowChange::SetTimer(TimerUpdate::StopAutoApproval(held.run)));
+    let stop = change_batch(RowChange::SetTimer(TimerUpdate::StopAutoApproval(claimed_run.run)));
     let approves_at = async || {
         let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
         let gates = fixture.harness.store.list_gates(filter).await.expect("gates");
         gates.first().and_then(GateRow::auto_approves_at)
     };
-    held.append_ok(batch).await;
+    claimed_run.append_ok(batch).await;
     assert_eq!(due(&fixture, 9).await.len(), 2);
     assert_eq!(approves_at().await, Some(fixture.harness.clock.now().plus(Millis(10))));
-    assert_appended(&fixture.append_outside(held.run, stop).await);
+    assert_appended(&fixture.append_outside(claimed_run.run, stop).await);
     assert_eq!(due(&fixture, 9).await, [other]);
     assert_eq!(approves_at().await, None);
 }
 
 /// A timer that is armed again is moved; there are never two with the same id.
 pub async fn a_timer_set_again_moves(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let timer = fixture.ids.timer();
     let start = fixture.harness.clock.now();
     for delay in [30, 10, 20] {
-        held.change(arm_timer(timer, held.run, Millis(delay))).await;
+        claimed_run.change(arm_timer(timer, claimed_run.run, Millis(delay))).await;
     }
     assert_eq!(next_due(&fixture).await, Some(start.plus(Millis(20))));
     fixture.advance(Millis(40));
     assert_eq!(due(&fixture, 9).await, [timer]);
-    held.change(spend_timer(timer)).await;
+    claimed_run.change(spend_timer(timer)).await;
     assert_eq!(due(&fixture, 9).await, []);
     let now = RowChange::SetTimer(TimerUpdate::Arm {
         timer,
-        run: held.run,
+        run: claimed_run.run,
         due: TimerDueTime::Now,
         kind: TimerKind::Wake,
     });
-    assert_appended(&held.change(now).await);
+    assert_appended(&claimed_run.change(now).await);
     assert_eq!(due(&fixture, 9).await, [timer]);
 }
 
 /// A due timer of an ended or unknown run says so.
 pub async fn a_timer_of_an_ended_run_says_so(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(|_| {}).await;
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let unknown = fixture.ids.run();
     let [own, others] = [fixture.ids.timer(), fixture.ids.timer()];
     let batch = end_batch()
-        .with_change(arm_timer(own, held.run, Millis(1)))
+        .with_change(arm_timer(own, claimed_run.run, Millis(1)))
         .with_change(arm_timer(others, unknown, Millis(2)));
-    held.append_ok(batch).await;
+    claimed_run.append_ok(batch).await;
     fixture.advance(Millis(2));
     let rows = fixture.harness.records.due_timers(9).await.expect("due");
     let targets: Vec<(RunId, bool)> = rows.iter().map(|row| (row.run, row.run_ended)).collect();
-    assert_eq!(targets, [(held.run, true), (unknown, true)]);
+    assert_eq!(targets, [(claimed_run.run, true), (unknown, true)]);
     // The sweep consumes the timer of the ended run without an event.
-    assert_appended(&fixture.append_outside(held.run, change_batch(spend_timer(own))).await);
+    assert_appended(&fixture.append_outside(claimed_run.run, change_batch(spend_timer(own))).await);
     assert_eq!(due(&fixture, 9).await, [others]);
     // So does it with the timer of a run that was deleted. Nothing else can be appended to it.
     let result = fixture.append_outside(unknown, fire_timer_batch(others)).await;
@@ -167,8 +174,8 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
     let second = fixture.open(in_batch(EarliestStart::AfterBatch)).await;
     fixture.assert_status(second, Status::Pending, "batch").await;
     fixture.assert_consistent().await;
-    let mut held = fixture.claim_one(worker).await;
-    assert_eq!(held.run, first);
+    let mut claimed_run = fixture.claim_one(worker).await;
+    assert_eq!(claimed_run.run, first);
     assert!(fixture.try_claim_one(worker).await.is_none());
     let timer = fixture.ids.timer();
     let arm = RowChange::SetTimer(TimerUpdate::Arm {
@@ -177,7 +184,7 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
         due: TimerDueTime::Now,
         kind: TimerKind::BatchNext(batch),
     });
-    held.append_ok(end_batch().with_change(arm)).await;
+    claimed_run.append_ok(end_batch().with_change(arm)).await;
     assert_eq!(due(&fixture, 9).await, [timer]);
     assert_appended(&fixture.append_outside(second, fire_timer_batch(timer)).await);
     assert_eq!(fixture.claim_one(worker).await.run, second);

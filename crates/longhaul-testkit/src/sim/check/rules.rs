@@ -9,7 +9,9 @@ use longhaul_core::event::environment::{ChildStarted, RuleUsed};
 use longhaul_core::event::tool::ToolStarted;
 use longhaul_core::id::{AgentName, CallId, GateId, RuleId};
 use longhaul_core::policy::gate::{GateDecision, GateRule, GateRuleAction, GateTimeoutAction};
-use longhaul_core::policy::rule::{ApprovalRuleRow, ApprovalRuleScope, RuleFilter};
+use longhaul_core::policy::rule::{
+    RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
+};
 use longhaul_core::time::Timestamp;
 
 use crate::sim::SimError;
@@ -18,9 +20,13 @@ use crate::sim::driver::SimServices;
 
 /// Checks the approvals of all calls against the journals and the rows of the rules.
 pub async fn check_rules(services: &SimServices, history: &SimHistory) -> Result<(), SimError> {
-    let filter = RuleFilter { include_inactive: true, limit: 10_000, ..RuleFilter::default() };
+    let filter = RememberedApprovalFilter {
+        include_inactive: true,
+        limit: 10_000,
+        ..RememberedApprovalFilter::default()
+    };
     let rows = services.records.list_rules(filter).await?;
-    let rows: BTreeMap<RuleId, ApprovalRuleRow> =
+    let rows: BTreeMap<RuleId, RememberedApprovalRow> =
         rows.into_iter().map(|row| (row.rule, row)).collect();
     let mut uses: BTreeMap<RuleId, u64> = BTreeMap::new();
     for (run, entries) in &history.journals {
@@ -68,7 +74,7 @@ impl ApprovalCheck {
     fn check_entry(
         &mut self,
         entry: &JournalEntry,
-        rows: &BTreeMap<RuleId, ApprovalRuleRow>,
+        rows: &BTreeMap<RuleId, RememberedApprovalRow>,
     ) -> Result<Option<RuleId>, String> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only approvals matter here")]
         match &entry.event {
@@ -120,7 +126,7 @@ impl ApprovalCheck {
     fn check_use(
         &self,
         used: &RuleUsed,
-        rows: &BTreeMap<RuleId, ApprovalRuleRow>,
+        rows: &BTreeMap<RuleId, RememberedApprovalRow>,
     ) -> Result<(), String> {
         let row = rows.get(&used.rule).ok_or_else(|| format!("{} is missing", used.rule))?;
         let asked = self.asked.get(&used.call);
@@ -128,8 +134,8 @@ impl ApprovalCheck {
         let needs_approval_per_run = rule.approvers.count > 1 || rule.approvers.not_submitter;
         let is_allowed = !rule.always
             && row.pattern.tool == rule.tool
-            && row.pattern.subject == rule.subject
-            && (!needs_approval_per_run || matches!(row.scope, ApprovalRuleScope::Run(_)))
+            && row.pattern.match_glob == rule.match_glob
+            && (!needs_approval_per_run || matches!(row.scope, RememberedApprovalScope::Run(_)))
             && row.scope.agent().is_none_or(|agent| Some(agent) == self.agent.as_ref());
         let was_revoked = self.revoked.contains(&used.rule)
             || row.revoked.as_ref().is_some_and(|revoked| revoked.at < *since);

@@ -14,7 +14,6 @@ pub(crate) enum Kind {
     Dev,
 }
 
-/// One dependency in a manifest.
 #[derive(Debug)]
 pub(crate) struct Dependency {
     pub(crate) kind: Kind,

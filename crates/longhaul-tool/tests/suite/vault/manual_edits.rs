@@ -69,8 +69,8 @@ async fn accented_titles_have_one_normal_form() {
     let output = fixture.read(folder, "caf\u{e9}").await.unwrap_err();
     assert!(output.contains(&format!("exists as `{composed}`")), "{output}");
     let input = json!({ "folder": decomposed, "title": decomposed });
-    let subject = format!("{composed}/{composed}");
-    assert_eq!(fixture.tool("vault_write").rule_match_texts(&input), [subject]);
+    let match_text = format!("{composed}/{composed}");
+    assert_eq!(fixture.tool("vault_write").rule_match_texts(&input), [match_text]);
 
     // If both forms exist, both are listed, and one is marked as shadowed.
     fixture.write_file(&format!("E\u{301}t\u{e9}/{composed}.md"), "Twin.");
