@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Shared by the scripts: named and timed stages, Cargo's target directory, and the
-# directory of the interop programs. It is sourced, never run.
+# Functions and settings that the scripts share: named and timed stages, Cargo's target directory,
+# and the directory of the interop programs. This file is sourced, never run.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# CI makes a new clone each time: building under the user's cache directory lets
-# the next clone reuse the build. Incremental files would only fill the cache.
+# Each CI run has a new clone of the repository. It builds under the user's cache directory, so that
+# the next run reuses the build. Incremental files would only fill the cache.
 if [[ -n "${CI:-}" ]]; then
   cache="${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}"
   if [[ -d "$cache" ]]; then
@@ -18,46 +18,47 @@ fi
 # The interop tests read this variable too.
 export LONGHAUL_INTEROP_DIR="${LONGHAUL_INTEROP_DIR:-$PWD/target/interop}"
 
-# Many tests wait for processes and timers, so that more tests than cores run at once.
+# More tests than cores run at once, because many tests wait for processes and timers.
 export NEXTEST_TEST_THREADS="${NEXTEST_TEST_THREADS:-$((($(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2))}"
 
-stages_done=()
+stage_times=()
 
-# stage NAME COMMAND...: runs the command and prints how long it took. On failure
-# it prints the command to repeat and ends the script.
+# stage NAME COMMAND...: runs the command and prints how long it took. If the command fails, prints
+# the command and ends the script with its status.
 stage() {
-  local name=$1 begun=$SECONDS status=0
+  local name=$1 started_at=$SECONDS status=0
   shift
   printf '\n== %s\n' "$name"
   "$@" || status=$?
-  local took=$((SECONDS - begun))
+  local elapsed=$((SECONDS - started_at))
   if ((status != 0)); then
     printf '\n== %s FAILED after %d s. To repeat it:\n\n    %s\n\n' \
-      "$name" "$took" "$(as_typed "$@")" >&2
+      "$name" "$elapsed" "$(quote_command "$@")" >&2
     exit "$status"
   fi
-  printf '== %s: %d s\n' "$name" "$took"
-  stages_done+=("$(printf '%6d s  %s' "$took" "$name")")
+  printf '== %s: %d s\n' "$name" "$elapsed"
+  stage_times+=("$(printf '%6d s  %s' "$elapsed" "$name")")
 }
 
-# Prints a command as it is typed in a shell, with quotes only where they are needed.
-as_typed() {
-  local word line=''
-  for word in "$@"; do
-    if [[ "$word" =~ ^[A-Za-z0-9_./:=@%+,-]+$ ]]; then
-      line+="$word "
+# quote_command COMMAND...: prints the command so that it can be pasted into a shell, with quotes
+# only where they are needed.
+quote_command() {
+  local argument quoted=''
+  for argument in "$@"; do
+    if [[ "$argument" =~ ^[A-Za-z0-9_./:=@%+,-]+$ ]]; then
+      quoted+="$argument "
     else
-      line+="'${word//\'/\'\\\'\'}' "
+      quoted+="'${argument//\'/\'\\\'\'}' "
     fi
   done
-  printf '%s' "${line% }"
+  printf '%s' "${quoted% }"
 }
 
-# summary TEXT: prints the times of all stages.
+# summary TEXT: prints the times of all stages, and the text after the total.
 summary() {
   printf '\n'
-  printf '%s\n' "${stages_done[@]}"
-  printf '%6d s  in all. %s\n' "$SECONDS" "$1"
+  printf '%s\n' "${stage_times[@]}"
+  printf '%6d s  in total. %s\n' "$SECONDS" "$1"
 }
 
 has_nextest() {

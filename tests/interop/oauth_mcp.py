@@ -1,6 +1,8 @@
-"""A small MCP server that requires a login, and its authorization server, on one
-port of this machine. It prints its port. /seen returns what it has received; a test
-changes its behaviour with /do."""
+"""A small MCP server that requires a login, and its authorization server, on one local port.
+
+The program prints its port. Tests use three more paths: `/stats` returns counters of the received
+requests, `/wait_until_held` waits until a request is held, and `/control` changes the settings
+below and holds or releases requests."""
 
 import base64
 import hashlib
@@ -10,47 +12,71 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+DEFAULT_TOKEN_LIFETIME_SECONDS = 3600
 LOCK = threading.Lock()
-# While GATE is clear, token requests wait; ARRIVED is set when one does.
-GATE, ARRIVED = threading.Event(), threading.Event()
-GATE.set()
+# While RELEASED is clear, requests to /token and /revoke are held: they wait until it is set.
+RELEASED = threading.Event()
+RELEASED.set()
+# Set once a request is held.
+REQUEST_HELD = threading.Event()
+# Set by the server.
 STATE = {
-    "lasts": 3600,  # seconds that the next token lasts
-    "made": 0,
-    "tokens": {},  # access token -> its scopes
-    "refresh": None,
-    "codes": {},
-    "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0, "handshakes": 0, "revoked": []},
-    "token_endpoint": None,
-    "revokes": True,  # whether tokens can be taken back
-    "revocation_endpoint": None,
-    "revoke_status": 200,
-    "known_waits": False,  # whether the gate is before its metadata as well
-    "authorization_server": None,  # another than this one
-    "access": None,  # the next access token, whatever that is
-    "registers": True,
-    "denies": False,
-    "well_known": 0,  # the status with which nothing is told of logins
-    "refresh_error": None,  # what is wrong with every renewal
-    "open": False,  # only calls want a login
-    "forbids": False,  # calls are for others
-    "streams": False,  # a GET of /mcp gets an endless event stream
+    "issued_tokens": 0,
+    "access_tokens": {},  # valid access tokens -> their scopes
+    "refresh_token": None,  # the only valid refresh token
+    "authorization_codes": {},  # unused code -> parameters of its authorization request
+}
+STATS = {
+    "refreshes": 0,
+    "logins": 0,
+    "requested_scopes": [],
+    "calls": 0,
+    "handshakes": 0,
+    "revocations": [],  # type, token and client of each revocation request
+}
+# Set by tests through /control.
+SETTINGS = {
+    "token_lifetime_seconds": DEFAULT_TOKEN_LIFETIME_SECONDS,  # of the next token only
+    "next_access_token": None,  # used instead of a generated token, once
+    "authorization_server": None,  # the advertised URL if it is not this server
+    "token_endpoint": None,  # the advertised URL if it is not this server
+    "revocation_endpoint": None,  # the advertised URL if it is not this server
+    "supports_revocation": True,
+    "supports_registration": True,
+    "revocation_status": 200,
+    "metadata_error_status": 0,  # if not 0, the status of every request for OAuth metadata
+    "hold_metadata": False,  # whether requests for OAuth metadata can be held too
+    "deny_authorization": False,
+    "refresh_error": None,  # the OAuth error code of every token refresh
+    "login_for_calls_only": False,  # whether all methods but tools/call need no token
+    "forbid_calls": False,
+    "stream_on_get": False,  # whether a GET of /mcp gets an endless event stream
 }
 TOOLS = [
     {"name": "greet", "inputSchema": {"type": "object"}},
     {"name": "admin", "inputSchema": {"type": "object"}},
-    {"name": "leak", "inputSchema": {"type": "object"}},
+    {"name": "echo_token", "inputSchema": {"type": "object"}},
 ]
 
 
-class Server(BaseHTTPRequestHandler):
+def first_values(query):
+    return {key: values[0] for key, values in parse_qs(query).items()}
+
+
+def hold_until_released():
+    if not RELEASED.is_set():
+        REQUEST_HELD.set()
+        RELEASED.wait()
+
+
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
-        pass
+        """Suppresses the request log."""
 
     @property
-    def base(self):
+    def base_url(self):
         return f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def respond(self, status, body=None, headers=()):
@@ -64,155 +90,163 @@ class Server(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def do_GET(self):
-        at = urlsplit(self.path)
-        asked = {key: values[0] for key, values in parse_qs(at.query).items()}
-        if at.path == "/arrived":
-            ARRIVED.wait()
-        if at.path == "/mcp" and STATE["streams"]:
-            self.stream()
-        if STATE["known_waits"] and at.path.startswith("/.well-known/") and not GATE.is_set():
-            ARRIVED.set()
-            GATE.wait()
+        url = urlsplit(self.path)
+        parameters = first_values(url.query)
+        is_metadata = url.path.startswith("/.well-known/")
+        if url.path == "/wait_until_held":
+            REQUEST_HELD.wait()
+        if url.path == "/mcp" and SETTINGS["stream_on_get"]:
+            self.send_endless_stream()
+        if SETTINGS["hold_metadata"] and is_metadata:
+            hold_until_released()
         with LOCK:
-            if STATE["well_known"] and at.path.startswith("/.well-known/"):
-                self.respond(STATE["well_known"])
-            elif at.path == "/.well-known/oauth-protected-resource/mcp":
-                who = STATE["authorization_server"] or self.base
-                self.respond(200, {"resource": f"{self.base}/mcp", "authorization_servers": [who]})
-            elif at.path == "/.well-known/oauth-authorization-server":
-                self.respond(200, self.metadata())
-            elif at.path == "/authorize":
-                self.authorize(asked)
-            elif at.path in ("/seen", "/arrived"):
-                self.respond(200, STATE["seen"])
-            elif at.path == "/do":
-                self.do(asked)
+            if SETTINGS["metadata_error_status"] and is_metadata:
+                self.respond(SETTINGS["metadata_error_status"])
+            elif url.path == "/.well-known/oauth-protected-resource/mcp":
+                self.respond(200, self.resource_metadata())
+            elif url.path == "/.well-known/oauth-authorization-server":
+                self.respond(200, self.authorization_server_metadata())
+            elif url.path == "/authorize":
+                self.authorize(parameters)
+            elif url.path in ("/stats", "/wait_until_held"):
+                self.respond(200, STATS)
+            elif url.path == "/control":
+                self.control(parameters)
             else:
                 self.respond(404)
 
-    def stream(self):
+    def send_endless_stream(self):
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
         self.wfile.flush()
         threading.Event().wait()
 
-    def do(self, asked):
-        for key, value in asked.items():
-            if key == "revoke":
-                STATE["tokens"].clear()
-            elif key == "revoke_refresh":
-                STATE["refresh"] = None
-            elif key == "gate":
-                GATE.set() if json.loads(value) else GATE.clear()
+    def control(self, parameters):
+        for key, value in parameters.items():
+            if key == "revoke_access_tokens":
+                STATE["access_tokens"].clear()
+            elif key == "revoke_refresh_token":
+                STATE["refresh_token"] = None
+            elif key == "hold_requests":
+                RELEASED.clear() if json.loads(value) else RELEASED.set()
             else:
-                STATE[key] = json.loads(value)
+                SETTINGS[key] = json.loads(value)
         self.respond(200, {})
 
-    def metadata(self):
-        found = {
-            "issuer": self.base,
-            "authorization_endpoint": f"{self.base}/authorize",
-            "token_endpoint": STATE["token_endpoint"] or f"{self.base}/token",
+    def resource_metadata(self):
+        authorization_server = SETTINGS["authorization_server"] or self.base_url
+        return {
+            "resource": f"{self.base_url}/mcp",
+            "authorization_servers": [authorization_server],
+        }
+
+    def authorization_server_metadata(self):
+        metadata = {
+            "issuer": self.base_url,
+            "authorization_endpoint": f"{self.base_url}/authorize",
+            "token_endpoint": SETTINGS["token_endpoint"] or f"{self.base_url}/token",
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
         }
-        if STATE["registers"]:
-            found["registration_endpoint"] = f"{self.base}/register"
-        if STATE["revokes"]:
-            found["revocation_endpoint"] = STATE["revocation_endpoint"] or f"{self.base}/revoke"
-        return found
+        if SETTINGS["supports_registration"]:
+            metadata["registration_endpoint"] = f"{self.base_url}/register"
+        if SETTINGS["supports_revocation"]:
+            endpoint = SETTINGS["revocation_endpoint"] or f"{self.base_url}/revoke"
+            metadata["revocation_endpoint"] = endpoint
+        return metadata
 
-    def authorize(self, asked):
-        STATE["seen"]["scopes"].append(asked.get("scope", ""))
-        back = {"state": asked["state"], "iss": self.base}
-        if STATE["denies"]:
-            back["error"] = "access_denied"
+    def authorize(self, parameters):
+        STATS["requested_scopes"].append(parameters.get("scope", ""))
+        callback = {"state": parameters["state"], "iss": self.base_url}
+        if SETTINGS["deny_authorization"]:
+            callback["error"] = "access_denied"
         else:
-            back["code"] = f"c0de-{len(STATE['codes'])}"
-            STATE["codes"][back["code"]] = asked
-        self.respond(302, None, [("location", f"{asked['redirect_uri']}?{urlencode(back)}")])
+            callback["code"] = f"c0de-{len(STATE['authorization_codes'])}"
+            STATE["authorization_codes"][callback["code"]] = parameters
+        callback_url = f"{parameters['redirect_uri']}?{urlencode(callback)}"
+        self.respond(302, None, [("location", callback_url)])
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.path in ("/token", "/revoke") and not GATE.is_set():
-            ARRIVED.set()
-            GATE.wait()
+        if self.path in ("/token", "/revoke"):
+            hold_until_released()
         with LOCK:
             if self.path == "/register":
-                asked = json.loads(body)
+                registration = json.loads(body)
                 self.respond(201, {
                     "client_id": "registered",
                     "client_secret": "registered-s3cret",
-                    "redirect_uris": asked["redirect_uris"],
+                    "redirect_uris": registration["redirect_uris"],
                 })
             elif self.path == "/token":
-                form = {key: values[0] for key, values in parse_qs(body.decode()).items()}
-                self.token(form)
+                self.token(first_values(body.decode()))
             elif self.path == "/revoke":
-                self.revoke({key: values[0] for key, values in parse_qs(body.decode()).items()})
+                self.revoke(first_values(body.decode()))
             elif self.path == "/mcp":
                 self.mcp(json.loads(body))
             else:
                 self.respond(404)
 
     def revoke(self, form):
-        who = self.headers.get("authorization", "").removeprefix("Basic ")
-        who = base64.b64decode(who).decode() or form.get("client_id")
-        STATE["seen"]["revoked"].append([form["token_type_hint"], form["token"], who])
-        if STATE["revoke_status"] == 200:
-            STATE["tokens"].pop(form["token"], None)
-            if form["token"] == STATE["refresh"]:
-                STATE["refresh"] = None
-        self.respond(STATE["revoke_status"], {"error": f"not {form['token']}"})
+        credentials = self.headers.get("authorization", "").removeprefix("Basic ")
+        client = base64.b64decode(credentials).decode() or form.get("client_id")
+        STATS["revocations"].append([form["token_type_hint"], form["token"], client])
+        if SETTINGS["revocation_status"] == 200:
+            STATE["access_tokens"].pop(form["token"], None)
+            if form["token"] == STATE["refresh_token"]:
+                STATE["refresh_token"] = None
+        self.respond(SETTINGS["revocation_status"], {"error": f"not {form['token']}"})
 
     def token(self, form):
         if form["grant_type"] == "refresh_token":
-            STATE["seen"]["refreshes"] += 1
-            if STATE["refresh_error"]:
-                self.respond(400, {"error": STATE["refresh_error"]})
+            STATS["refreshes"] += 1
+            if SETTINGS["refresh_error"]:
+                self.respond(400, {"error": SETTINGS["refresh_error"]})
                 return
-            if form["refresh_token"] != STATE["refresh"]:
+            if form["refresh_token"] != STATE["refresh_token"]:
                 self.respond(400, {"error": "invalid_grant"})
                 return
             scope = form.get("scope", "")
         else:
-            asked = STATE["codes"].pop(form["code"], None)
-            proof = hashlib.sha256(form["code_verifier"].encode()).digest()
-            proof = base64.urlsafe_b64encode(proof).decode().rstrip("=")
-            if asked is None or proof != asked["code_challenge"]:
+            authorization = STATE["authorization_codes"].pop(form["code"], None)
+            digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+            challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+            if authorization is None or challenge != authorization["code_challenge"]:
                 self.respond(400, {"error": "invalid_grant"})
                 return
-            STATE["seen"]["logins"] += 1
-            scope = asked.get("scope", "")
-        STATE["made"] += 1
-        access, refresh = (f"{kind}-s3cret-{STATE['made']}" for kind in ("access", "refresh"))
-        access, STATE["access"] = STATE["access"] or access, None
-        STATE["tokens"][access] = scope.split()
-        STATE["refresh"] = refresh
+            STATS["logins"] += 1
+            scope = authorization.get("scope", "")
+        STATE["issued_tokens"] += 1
+        access_token = SETTINGS["next_access_token"] or f"access-s3cret-{STATE['issued_tokens']}"
+        SETTINGS["next_access_token"] = None
+        STATE["access_tokens"][access_token] = scope.split()
+        STATE["refresh_token"] = f"refresh-s3cret-{STATE['issued_tokens']}"
         self.respond(200, {
-            "access_token": access,
-            "refresh_token": refresh,
+            "access_token": access_token,
+            "refresh_token": STATE["refresh_token"],
             "token_type": "Bearer",
-            "expires_in": STATE["lasts"],
+            "expires_in": SETTINGS["token_lifetime_seconds"],
             "scope": scope,
         })
-        STATE["lasts"] = 3600
+        SETTINGS["token_lifetime_seconds"] = DEFAULT_TOKEN_LIFETIME_SECONDS
 
-    def mcp(self, asked):
+    def mcp(self, message):
         token = self.headers.get("authorization", "").removeprefix("Bearer ")
-        where = f'resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
-        is_open = STATE["open"] and asked["method"] != "tools/call"
-        if token not in STATE["tokens"] and not is_open:
-            self.respond(401, None, [("www-authenticate", f'Bearer scope="use", {where}')])
+        metadata_url = f"{self.base_url}/.well-known/oauth-protected-resource/mcp"
+        metadata_parameter = f'resource_metadata="{metadata_url}"'
+        needs_token = not SETTINGS["login_for_calls_only"] or message["method"] == "tools/call"
+        if needs_token and token not in STATE["access_tokens"]:
+            challenge = f'Bearer scope="use", {metadata_parameter}'
+            self.respond(401, None, [("www-authenticate", challenge)])
             return
-        if "id" not in asked:
+        if "id" not in message:
             self.respond(202)
             return
-        method, params = asked["method"], asked.get("params") or {}
+        method, params = message["method"], message.get("params") or {}
         if method == "initialize":
-            STATE["seen"]["handshakes"] += 1
+            STATS["handshakes"] += 1
             result = {
                 "protocolVersion": params["protocolVersion"],
                 "capabilities": {"tools": {}},
@@ -221,26 +255,27 @@ class Server(BaseHTTPRequestHandler):
         elif method == "tools/list":
             result = {"tools": TOOLS}
         elif method == "tools/call":
-            if STATE["forbids"]:
+            if SETTINGS["forbid_calls"]:
                 self.respond(403)
                 return
-            if params["name"] == "admin" and "admin" not in STATE["tokens"][token]:
-                why = f'Bearer error="insufficient_scope", scope="admin", {where}'
-                self.respond(403, None, [("www-authenticate", why)])
+            if params["name"] == "admin" and "admin" not in STATE["access_tokens"][token]:
+                error = 'Bearer error="insufficient_scope", scope="admin"'
+                challenge = f"{error}, {metadata_parameter}"
+                self.respond(403, None, [("www-authenticate", challenge)])
                 return
-            STATE["seen"]["calls"] += 1
-            text = f"You said {token}." if params["name"] == "leak" else "Hello."
+            STATS["calls"] += 1
+            text = f"Your token is {token}." if params["name"] == "echo_token" else "Hello."
             result = {"content": [{"type": "text", "text": text}]}
         else:
-            refused = {"code": -32601, "message": "Method not found"}
-            self.respond(200, {"jsonrpc": "2.0", "id": asked["id"], "error": refused})
+            error = {"code": -32601, "message": "Method not found"}
+            self.respond(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
             return
-        self.respond(200, {"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        self.respond(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
     server.daemon_threads = True
     print(server.server_address[1], flush=True)
-    # It stops when its standard input is closed.
+    # The server stops when its standard input is closed.
     threading.Thread(target=lambda: (sys.stdin.read(), server.shutdown()), daemon=True).start()
     server.serve_forever()

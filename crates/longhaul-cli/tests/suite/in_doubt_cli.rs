@@ -41,7 +41,7 @@ fn an_in_doubt_gate_names_the_mcp_server_that_died() {
     let interop_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
     let check = |front: &str, code: i32| {
         let project = project(front, call);
-        let args = json!(["-B", interop_dir.join("hostile_mcp.py"), "any", project.path()]);
+        let args = json!(["-B", interop_dir.join("hostile_mcp.py"), "default", project.path()]);
         let mcp = json!({ "mcpServers": { "odd": { "command": "python3", "args": args } } });
         project.write(".mcp.json", &mcp.to_string());
         project.run(&["trust", "--yes"], 0);

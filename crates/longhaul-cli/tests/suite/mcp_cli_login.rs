@@ -222,23 +222,24 @@ fn a_login_that_can_not_be_refreshed_is_replaced() {
     let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let change =
-        |settings: &str| fetch_redirect(&format!("http://127.0.0.1:{}/do?{settings}", server.1));
+    let change = |settings: &str| {
+        fetch_redirect(&format!("http://127.0.0.1:{}/control?{settings}", server.1))
+    };
     run(folder, &["trust", "--yes"], 0);
     // The server lists its tools without a login and publishes no login metadata.
-    change("open=true&well_known=404");
+    change("login_for_calls_only=true&metadata_error_status=404");
     let (out, _) = run(folder, &["mcp", "login", "guarded", "--no-browser"], 0);
     assert_eq!(out, "guarded: needs no login\n");
-    change("well_known=0");
+    change("metadata_error_status=0");
     let (login, redirect, _) = start_login(folder, &[]);
     fetch_redirect(&redirect);
     assert!(wait_output(login).contains("logged in"));
     // An outage is transient and needs no new login.
-    change("open=false&revoke=1&well_known=503");
+    change("login_for_calls_only=false&revoke_access_tokens=1&metadata_error_status=503");
     let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["checks"][0]["needs_login"], false, "{out}");
-    change("well_known=0&refresh_error=%22invalid_client%22");
+    change("metadata_error_status=0&refresh_error=%22invalid_client%22");
     let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["checks"][0]["needs_login"], true, "{out}");
@@ -255,11 +256,12 @@ fn a_logout_removes_the_login_even_if_revocation_fails() {
     let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let change =
-        |settings: &str| fetch_redirect(&format!("http://127.0.0.1:{}/do?{settings}", server.1));
+    let change = |settings: &str| {
+        fetch_redirect(&format!("http://127.0.0.1:{}/control?{settings}", server.1))
+    };
     run(folder, &["trust", "--yes"], 0);
     log_in(folder);
-    change("revoke_status=503");
+    change("revocation_status=503");
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
     let reason = "the server answered with HTTP 503 for the refresh token";
     assert_eq!(
@@ -275,14 +277,14 @@ fn a_logout_removes_the_login_even_if_revocation_fails() {
         output,
         json!({ "server": "guarded", "removed": true, "revoked": false, "reason": reason })
     );
-    change("revoke_status=200&revokes=false");
+    change("revocation_status=200&supports_revocation=false");
     log_in(folder);
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
     assert_eq!(
         out,
         "guarded: the login is deleted on this machine; the server does not support revocation\n"
     );
-    change("revokes=true");
+    change("supports_revocation=true");
     // An unreadable login is reported with the command that helps.
     log_in(folder);
     fs::write(credential_file(folder), "{").unwrap();
@@ -308,14 +310,14 @@ fn a_slow_logout_can_be_interrupted() {
     let send = |path: &str| fetch_redirect(&format!("http://127.0.0.1:{}/{path}", server.1));
     run(folder, &["trust", "--yes"], 0);
     log_in(folder);
-    send("do?gate=false");
+    send("control?hold_requests=true");
     let logout = command_in(folder, &["mcp", "logout", "guarded"], &[])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    send("arrived");
+    send("wait_until_held");
     let id = logout.id().to_string();
     let kill = Command::new("kill").args(["-INT", &id]).status();
     assert!(kill.unwrap().success());
@@ -324,5 +326,5 @@ fn a_slow_logout_can_be_interrupted() {
     assert_eq!(output.status.code(), Some(130), "{err}");
     assert!(err.contains("still stored here"), "{err}");
     credential_file(folder);
-    send("do?gate=true");
+    send("control?hold_requests=false");
 }

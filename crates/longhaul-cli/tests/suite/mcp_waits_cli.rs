@@ -16,7 +16,7 @@ fn project(call: &str) -> Project {
     let script = format!("replies:\n- tools: [{call}]\n- text: 'Done: {{{{ last_result }}}}'\n");
     project.write("scripts/a.yaml", &script);
     let interop_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
-    let args = json!(["-B", interop_dir.join("hostile_mcp.py"), "newer", project.path()]);
+    let args = json!(["-B", interop_dir.join("hostile_mcp.py"), "newer_protocol", project.path()]);
     let mcp = json!({ "mcpServers": { "odd": { "command": "python3", "args": args } } });
     project.write(".mcp.json", &mcp.to_string());
     project.run(&["trust", "--yes"], 0);
@@ -25,7 +25,7 @@ fn project(call: &str) -> Project {
 
 #[test]
 fn the_question_of_a_server_is_answered_at_the_command_line() {
-    let project = project("{ name: 'mcp:odd/asks_with_defaults', input: {} }");
+    let project = project("{ name: 'mcp:odd/elicit_with_defaults', input: {} }");
     let output = project.run(&["run", "a", "x", "--no-input"], 3);
     let ask = "The MCP server `odd` asks, in its own words: who?";
     assert!(output.err.contains(ask), "{}", output.err);
@@ -37,7 +37,7 @@ fn the_question_of_a_server_is_answered_at_the_command_line() {
     assert!(invalid_answer.err.contains("`age` must be a whole number"), "{}", invalid_answer.err);
     project.run(&["answer", "@last", "--answer", r#"{"age": 36}"#], 0);
     let output = project.run(&["watch", "@last", "--no-input"], 0);
-    for expected in [r#"{"e": {"action": "accept""#, r#""age": 36"#, r#""name": "Ada""#] {
+    for expected in [r#"{"elicitation": {"action": "accept""#, r#""age": 36"#, r#""name": "Ada""#] {
         assert!(output.out.contains(expected), "{}", output.out);
     }
 }
@@ -54,6 +54,6 @@ fn a_run_that_waits_for_a_task_is_cancelled_with_the_task() {
     project.run(&["cancel", &run], 0);
     project.wait_until(&run, |view| view["status"] == "cancelled");
     drop(worker);
-    let cancelled = std::fs::read_to_string(project.path().join("task_cancelled")).unwrap();
+    let cancelled = std::fs::read_to_string(project.path().join("task_cancellations")).unwrap();
     assert_eq!(cancelled, "task-7\n");
 }

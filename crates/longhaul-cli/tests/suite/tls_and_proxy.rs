@@ -54,7 +54,8 @@ impl TlsServer {
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/tls.py");
+        let program =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/tls_server.py");
         let mut child = Command::new("python3")
             .arg(program)
             .args(["cert.pem", "key.pem"])

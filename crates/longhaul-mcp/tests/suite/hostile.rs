@@ -29,23 +29,23 @@ async fn a_server_that_dies_at_start_is_tried_five_times() {
     let message = error.to_string();
     assert!(matches!(error, McpError::RepeatedFailures { times: 5, .. }), "{message}");
     assert!(message.contains("exit status: 3"), "{message}");
-    assert!(message.contains("the key *** is none"), "{message}");
+    assert!(message.contains("the key *** is not valid"), "{message}");
     assert_eq!(clock.sleeps(), [1_000, 2_000, 4_000, 8_000]);
-    assert_eq!(lines(dir.path(), "started"), 5);
+    assert_eq!(lines(dir.path(), "starts"), 5);
     // The error is returned again without another start.
     within_timeout(servers.server_tools("dies_at_start", None, RUN)).await.unwrap_err();
-    assert_eq!(lines(dir.path(), "started"), 5);
+    assert_eq!(lines(dir.path(), "starts"), 5);
     clock.advance(Millis::from_secs(60));
     within_timeout(servers.server_tools("dies_at_start", None, RUN)).await.unwrap_err();
-    assert_eq!(lines(dir.path(), "started"), 6);
+    assert_eq!(lines(dir.path(), "starts"), 6);
     assert_eq!(clock.sleeps().len(), 4);
 }
 
 #[tokio::test]
 async fn a_server_that_exits_at_the_new_handshake_gets_the_old_one() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("touchy", dir.path()));
-    let report = within_timeout(servers.check_server("touchy")).await.unwrap();
+    let (servers, _) = single_server(hostile_spec("exits_on_discover", dir.path()));
+    let report = within_timeout(servers.check_server("exits_on_discover")).await.unwrap();
     assert_eq!(report.protocol, "2025-11-25");
     assert_eq!(report.name, "hostile ");
     let result = call(&servers, "hello", json!({})).await;
@@ -55,41 +55,41 @@ async fn a_server_that_exits_at_the_new_handshake_gets_the_old_one() {
 #[tokio::test]
 async fn a_server_that_ignores_the_new_handshake_is_probed_once() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("deaf", dir.path()));
-    let report = within_timeout(servers.check_server("deaf")).await.unwrap();
+    let (servers, _) = single_server(hostile_spec("ignores_discover", dir.path()));
+    let report = within_timeout(servers.check_server("ignores_discover")).await.unwrap();
     assert_eq!(report.protocol, "2025-11-25");
-    assert_eq!(lines(dir.path(), "passed_over"), 1);
+    assert_eq!(lines(dir.path(), "ignored_discovers"), 1);
     // The next start uses the known handshake mode.
     call(&servers, "hello", json!({})).await.unwrap();
     call(&servers, "die", json!({})).await.unwrap_err();
     call(&servers, "hello", json!({})).await.unwrap();
-    assert_eq!(lines(dir.path(), "started"), 3);
-    assert_eq!(lines(dir.path(), "passed_over"), 1);
+    assert_eq!(lines(dir.path(), "starts"), 3);
+    assert_eq!(lines(dir.path(), "ignored_discovers"), 1);
 }
 
 #[tokio::test]
 async fn a_slow_server_handles_both_handshakes() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("late", dir.path()));
-    let report = within_timeout(servers.check_server("late")).await.unwrap();
+    let (servers, _) = single_server(hostile_spec("slow_start", dir.path()));
+    let report = within_timeout(servers.check_server("slow_start")).await.unwrap();
     assert_eq!(report.protocol, "2025-11-25");
-    let requests = std::fs::read_to_string(dir.path().join("waited")).unwrap();
+    let requests = std::fs::read_to_string(dir.path().join("first_requests")).unwrap();
     assert_eq!(requests, "server/discover, initialize\n");
-    assert_eq!(lines(dir.path(), "started"), 1);
+    assert_eq!(lines(dir.path(), "starts"), 1);
     let output = call(&servers, "hello", json!({})).await.unwrap();
     assert!(output.starts_with("hello from "), "{output}");
 }
 
 #[tokio::test]
 async fn an_elicitation_during_a_call_is_declined_and_reported() {
-    for mode in ["any", "newer"] {
+    for mode in ["default", "newer_protocol"] {
         let dir = temp_dir();
         let (servers, _) = single_server(hostile_spec(mode, dir.path()));
-        let asking_tool = tool(&servers, "asks_with_defaults").await;
+        let asking_tool = tool(&servers, "elicit_with_defaults").await;
         let (ctx, mut progress) = tool_context();
         let result = within_timeout(asking_tool.call(json!({}), &ctx)).await.unwrap();
         let result: serde_json::Value = serde_json::from_str(&text(&result)).unwrap();
-        assert_eq!(result["e"], json!({ "action": "decline" }), "{mode}");
+        assert_eq!(result["elicitation"], json!({ "action": "decline" }), "{mode}");
         let expected = "declined the server's question \"who?\": a person can't be asked";
         assert_eq!(progress.try_recv(), Ok((None, expected.to_owned())), "{mode}");
     }
@@ -98,16 +98,16 @@ async fn an_elicitation_during_a_call_is_declined_and_reported() {
 #[tokio::test]
 async fn an_unreadable_elicitation_form_is_declined_and_reported() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
     for field in [
         json!({ "type": "boolean", "default": "yes" }),
         json!({ "type": "object", "properties": {} }),
     ] {
-        let asking_tool = tool(&servers, "asks_oddly").await;
+        let asking_tool = tool(&servers, "elicit_with_field_schema").await;
         let (ctx, mut progress) = tool_context();
-        let result = within_timeout(asking_tool.call(json!({ "field": field }), &ctx)).await;
+        let result = within_timeout(asking_tool.call(json!({ "field_schema": field }), &ctx)).await;
         let result: serde_json::Value = serde_json::from_str(&text(&result.unwrap())).unwrap();
-        assert_eq!(result["e"], json!({ "action": "decline" }), "{field}");
+        assert_eq!(result["elicitation"], json!({ "action": "decline" }), "{field}");
         let (_, message) = progress.try_recv().unwrap();
         assert!(message.starts_with("declined the server's question \"who?\""), "{message}");
     }
@@ -116,32 +116,32 @@ async fn an_unreadable_elicitation_form_is_declined_and_reported() {
 #[tokio::test]
 async fn a_once_call_to_a_dying_server_ends_unknown_and_the_next_gets_a_new_server() {
     let dir = temp_dir();
-    let (servers, clock) = single_server(hostile_spec("any", dir.path()));
+    let (servers, clock) = single_server(hostile_spec("default", dir.path()));
     let failure = call(&servers, "die", json!({})).await.unwrap_err();
     assert!(failure.is_outcome_unknown(), "{failure}");
     assert!(failure.to_string().contains("exit status: 7"), "{failure}");
     assert!(failure.to_string().contains("I am dying"), "{failure}");
-    assert_eq!(lines(dir.path(), "died"), 1);
+    assert_eq!(lines(dir.path(), "die_calls"), 1);
     call(&servers, "hello", json!({})).await.unwrap();
-    assert_eq!(lines(dir.path(), "started"), 2);
+    assert_eq!(lines(dir.path(), "starts"), 2);
     assert_eq!(clock.sleeps(), [1_000]);
 }
 
 #[tokio::test]
 async fn a_repeatable_call_is_retried_once() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
-    let output = call(&servers, "die_first", json!({})).await.unwrap();
-    assert_eq!(output, "alive at the 2. try");
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
+    let output = call(&servers, "die_on_first_call", json!({})).await.unwrap();
+    assert_eq!(output, "alive on attempt 2");
     let failure = call(&servers, "die_always", json!({})).await.unwrap_err();
     assert!(!failure.is_outcome_unknown(), "{failure}");
-    assert_eq!(lines(dir.path(), "always"), 2);
+    assert_eq!(lines(dir.path(), "die_always_calls"), 2);
 }
 
 #[tokio::test]
 async fn dropping_a_call_cancels_it_and_ignores_its_late_response() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
     let hang_tool = tool(&servers, "hang").await;
     let (ctx, mut progress) = tool_context();
     {
@@ -152,58 +152,58 @@ async fn dropping_a_call_cancels_it_and_ignores_its_late_response() {
             update = within_timeout(progress.recv()) => assert_eq!(update, Some((Some(25), "hanging".to_owned()))),
         }
     }
-    let update = call(&servers, "until_cancelled", json!({})).await.unwrap();
+    let update = call(&servers, "wait_for_cancellation", json!({})).await.unwrap();
     assert_eq!(update, "cancelled: True");
     call(&servers, "hello", json!({})).await.unwrap();
-    assert_eq!(lines(dir.path(), "started"), 1);
+    assert_eq!(lines(dir.path(), "starts"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_sends_too_much_is_closed_without_affecting_others() {
     let dir = temp_dir();
-    let (other, _) = single_server(hostile_spec("any", dir.path()));
+    let (other, _) = single_server(hostile_spec("default", dir.path()));
     call(&other, "hello", json!({})).await.unwrap();
     for (name, expected) in [
-        ("flood", "too much unsolicited output"),
-        ("unsolicited_output", "too much unsolicited output"),
-        ("no_end", "over 16 MB"),
-        ("asks_forever", "without waiting"),
+        ("endless_notifications", "too much unsolicited output"),
+        ("endless_text_lines", "too much unsolicited output"),
+        ("endless_line", "over 16 MB"),
+        ("endless_requests", "without waiting"),
     ] {
         let dir = temp_dir();
-        let (servers, _) = single_server(hostile_spec("any", dir.path()));
+        let (servers, _) = single_server(hostile_spec("default", dir.path()));
         let failure = call(&servers, name, json!({})).await.unwrap_err();
         assert!(failure.to_string().contains(expected), "{name}: {failure}");
         assert!(failure.is_outcome_unknown(), "{name}: {failure}");
         call(&servers, "hello", json!({})).await.unwrap();
     }
     call(&other, "hello", json!({})).await.unwrap();
-    assert_eq!(lines(dir.path(), "started"), 1);
+    assert_eq!(lines(dir.path(), "starts"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_are_limited_and_too_long_ones_are_not_retried() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
-    let output = call(&servers, "big", json!({})).await.unwrap();
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
+    let output = call(&servers, "result_12_mb", json!({})).await.unwrap();
     assert!(output.len() < 11_000_000, "{}", output.len());
     assert!(output.ends_with("(truncated: the text was 12000000 bytes long)"));
-    let failure = call(&servers, "huge", json!({})).await.unwrap_err();
+    let failure = call(&servers, "result_100_mb", json!({})).await.unwrap_err();
     assert!(failure.to_string().contains("over 16 MB"), "{failure}");
-    assert_eq!(lines(dir.path(), "huge"), 1);
+    assert_eq!(lines(dir.path(), "result_100_mb_calls"), 1);
 }
 
 #[tokio::test]
 async fn garbage_between_messages_is_skipped() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
     for (name, expected) in [
         ("garbage", "after the garbage"),
-        ("bad_utf8", "a\u{fffd}b"),
-        ("odd", "{\"type\":\"smell\",\"of\":\"rain\"}"),
+        ("invalid_utf8", "a\u{fffd}b"),
+        ("unknown_content_type", "{\"type\":\"unknown\",\"body\":\"rain\"}"),
     ] {
         assert_eq!(call(&servers, name, json!({})).await.unwrap(), expected, "{name}");
     }
-    let failure = call(&servers, "fails", json!({})).await.unwrap_err();
+    let failure = call(&servers, "error_result", json!({})).await.unwrap_err();
     assert_eq!(failure.to_string(), "it did not work");
     for (name, expected) in [
         ("invalid_content", "`content` is not a list. Response: {"),
@@ -215,28 +215,28 @@ async fn garbage_between_messages_is_skipped() {
         let message = failure.to_string();
         assert!(message.contains("has answered, but ") && message.contains(expected), "{message}");
     }
-    let failure = call(&servers, "refuses", json!({})).await.unwrap_err().to_string();
+    let failure = call(&servers, "error_response", json!({})).await.unwrap_err().to_string();
     assert!(failure.contains("rejected the call: not today"), "{failure}");
     assert!(failure.len() < 1_000);
-    assert_eq!(lines(dir.path(), "started"), 1);
+    assert_eq!(lines(dir.path(), "starts"), 1);
 }
 
 #[tokio::test]
 async fn requests_of_a_server_are_declined() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
-    let output = call(&servers, "asks", json!({})).await.unwrap();
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
+    let output = call(&servers, "send_four_requests", json!({})).await.unwrap();
     let output: serde_json::Value = serde_json::from_str(&output).unwrap();
-    assert_eq!(output["e"]["action"], "decline");
-    assert_eq!(output["s"], -32601);
-    assert_eq!(output["r"]["roots"], json!([]));
-    assert_eq!(output["x"], -32601);
+    assert_eq!(output["elicitation"]["action"], "decline");
+    assert_eq!(output["sampling"], -32601);
+    assert_eq!(output["roots"]["roots"], json!([]));
+    assert_eq!(output["unknown"], -32601);
 }
 
 #[tokio::test]
 async fn a_server_gets_only_path_from_our_environment() {
     let dir = temp_dir();
-    let spec = with_env(hostile_spec("any", dir.path()), "GIVEN", "yes");
+    let spec = with_env(hostile_spec("default", dir.path()), "GIVEN", "yes");
     let (servers, _) = single_server(spec);
     let output = call(&servers, "environment", json!({})).await.unwrap();
     let output: serde_json::Value = serde_json::from_str(&output).unwrap();
@@ -250,28 +250,29 @@ async fn a_server_gets_only_path_from_our_environment() {
 #[tokio::test]
 async fn a_list_changed_notification_refreshes_the_tool_list() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
     call(&servers, "hello", json!({})).await.unwrap();
     call(&servers, "hello", json!({})).await.unwrap();
-    assert_eq!(lines(dir.path(), "listed"), 1);
-    let result = within_timeout(servers.server_tools("any", Some("grown"), RUN)).await;
+    assert_eq!(lines(dir.path(), "list_requests"), 1);
+    let result = within_timeout(servers.server_tools("default", Some("added_tool"), RUN)).await;
     let message = result.unwrap_err().to_string();
-    assert!(message.contains("has no tool `grown`: its tools are hello"), "{message}");
-    call(&servers, "grow", json!({})).await.unwrap();
-    tool(&servers, "grown").await;
-    assert_eq!(lines(dir.path(), "listed"), 2);
+    assert!(message.contains("has no tool `added_tool`: its tools are hello"), "{message}");
+    call(&servers, "add_tool", json!({})).await.unwrap();
+    tool(&servers, "added_tool").await;
+    assert_eq!(lines(dir.path(), "list_requests"), 2);
 }
 
 #[tokio::test]
 async fn invalid_tools_are_left_out_with_a_note() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("lies", dir.path()));
-    let report = within_timeout(servers.check_server("lies")).await.unwrap();
+    let (servers, _) = single_server(hostile_spec("invalid_tools", dir.path()));
+    let report = within_timeout(servers.check_server("invalid_tools")).await.unwrap();
     let names: Vec<&str> = report.tools.iter().map(|listed| listed.spec.name.as_str()).collect();
-    assert_eq!(names, ["mcp:lies/good", "mcp:lies/wordy"]);
+    assert_eq!(names, ["mcp:invalid_tools/good", "mcp:invalid_tools/long_description"]);
     assert_eq!(report.notes.len(), 7, "{:#?}", report.notes);
     assert!(report.tools[1].spec.description.len() < 5_000);
-    let result = within_timeout(servers.server_tools("lies", Some("round"), RUN)).await;
+    let result =
+        within_timeout(servers.server_tools("invalid_tools", Some("recursive_schema"), RUN)).await;
     let message = result.unwrap_err().to_string();
     assert!(message.contains("refers to itself"), "{message}");
 }
@@ -279,7 +280,7 @@ async fn invalid_tools_are_left_out_with_a_note() {
 #[tokio::test]
 async fn endless_tool_lists_are_cut_off() {
     for (mode, tool_count, expected) in
-        [("endless", 64, "too many pages"), ("many_tools", 256, "after the first 256")]
+        [("endless_tool_pages", 64, "too many pages"), ("many_tools", 256, "after the first 256")]
     {
         let dir = temp_dir();
         let (servers, _) = single_server(hostile_spec(mode, dir.path()));
@@ -292,32 +293,33 @@ async fn endless_tool_lists_are_cut_off() {
 #[tokio::test]
 async fn a_server_that_dies_during_listing_reports_why() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("dies_listing", dir.path()));
-    let error = within_timeout(servers.server_tools("dies_listing", None, RUN)).await.unwrap_err();
+    let (servers, _) = single_server(hostile_spec("dies_while_listing", dir.path()));
+    let error =
+        within_timeout(servers.server_tools("dies_while_listing", None, RUN)).await.unwrap_err();
     assert!(error.to_string().contains("exit status: 5"), "{error}");
-    assert_eq!(lines(dir.path(), "started"), 2);
+    assert_eq!(lines(dir.path(), "starts"), 2);
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_during_listing_is_restarted_once() {
     let dir = temp_dir();
-    let mut spec = hostile_spec("mute_first", dir.path());
+    let mut spec = hostile_spec("ignores_first_list", dir.path());
     spec.timeout = Millis::from_secs(2);
     let (servers, _) = single_server(spec);
-    let list_tools = || within_timeout(servers.server_tools("mute_first", None, RUN));
+    let list_tools = || within_timeout(servers.server_tools("ignores_first_list", None, RUN));
     let (one, other) = tokio::join!(list_tools(), list_tools());
     let message = one.unwrap_err().to_string();
     assert!(message.contains("did not list its tools within 2 s"), "{message}");
     assert_eq!(other.unwrap_err().to_string(), message);
-    assert_eq!(lines(dir.path(), "listed"), 1);
+    assert_eq!(lines(dir.path(), "list_requests"), 1);
     assert_eq!(call(&servers, "hello", json!({})).await.map(|_| ()), Ok(()));
-    assert_eq!(lines(dir.path(), "started"), 2);
+    assert_eq!(lines(dir.path(), "starts"), 2);
 }
 
 #[tokio::test]
 async fn a_server_with_three_timed_out_calls_is_restarted() {
     let dir = temp_dir();
-    let spec = hostile_spec("any", dir.path());
+    let spec = hostile_spec("default", dir.path());
     let timeout = spec.timeout;
     let (servers, clock) = single_server(spec);
     let hang_tool = tool(&servers, "hang").await;
@@ -330,7 +332,7 @@ async fn a_server_with_three_timed_out_calls_is_restarted() {
         (timeout, false),
         (timeout, false),
     ] {
-        assert_eq!(lines(dir.path(), "started"), 1);
+        assert_eq!(lines(dir.path(), "starts"), 1);
         let (ctx, mut progress) = tool_context();
         {
             let call = hang_tool.call(json!({}), &ctx);
@@ -345,20 +347,20 @@ async fn a_server_with_three_timed_out_calls_is_restarted() {
         }
     }
     call(&servers, "hello", json!({})).await.unwrap();
-    assert_eq!(lines(dir.path(), "started"), 2);
+    assert_eq!(lines(dir.path(), "starts"), 2);
 }
 
 /// Has a server and its child process connect to us. The connection closes when both are gone.
 async fn process_family(servers: &McpServers) -> BufReader<tokio::net::TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let result = call(servers, "start_children", json!({ "port": port })).await;
-    assert_eq!(result.unwrap(), "both");
+    let result = call(servers, "start_child", json!({ "port": port })).await;
+    assert_eq!(result.unwrap(), "started");
     let (stream, _) = within_timeout(listener.accept()).await.unwrap();
     let mut stream = BufReader::new(stream);
     let mut text = String::new();
     within_timeout(stream.read_line(&mut text)).await.unwrap();
-    assert_eq!(text, "here\n");
+    assert_eq!(text, "connected\n");
     stream
 }
 
@@ -372,19 +374,20 @@ async fn assert_closed(mut stream: BufReader<tokio::net::TcpStream>) {
 #[tokio::test]
 async fn a_run_scoped_server_and_its_children_end_with_the_run() {
     let dir = temp_dir();
-    let mut spec = hostile_spec("any", dir.path());
+    let mut spec = hostile_spec("default", dir.path());
     spec.per_run = true;
     let (servers, _) = single_server(spec);
     let stream = process_family(&servers).await;
     let another = RunClaimId { run: RunId::from_bits(8), ..RUN };
-    let other = within_timeout(servers.server_tools("any", Some("hello"), another)).await.unwrap();
+    let other =
+        within_timeout(servers.server_tools("default", Some("hello"), another)).await.unwrap();
     let (ctx, _progress) = tool_context();
     within_timeout(other[0].call(json!({}), &ctx)).await.unwrap();
-    assert_eq!(lines(dir.path(), "started"), 2);
+    assert_eq!(lines(dir.path(), "starts"), 2);
     within_timeout(servers.close_servers_of_claim(RUN)).await;
     assert_closed(stream).await;
     within_timeout(other[0].call(json!({}), &ctx)).await.unwrap();
-    assert_eq!(lines(dir.path(), "started"), 2);
+    assert_eq!(lines(dir.path(), "starts"), 2);
 }
 
 #[tokio::test]
@@ -399,7 +402,7 @@ async fn a_server_that_ignores_sigterm_is_killed() {
 #[tokio::test]
 async fn dropping_servers_kills_them() {
     let dir = temp_dir();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
     let stream = process_family(&servers).await;
     drop(servers);
     assert_closed(stream).await;

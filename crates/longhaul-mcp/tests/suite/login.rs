@@ -41,7 +41,7 @@ async fn a_login_is_used_until_logout() {
     let debug_text = format!("{servers:?} {status:?}");
     assert!(!debug_text.contains("s3cret"), "{debug_text}");
     // A token that a server repeats is redacted before it reaches a journal.
-    let output = call(&servers, "leak", json!({})).await.unwrap();
+    let output = call(&servers, "echo_token", json!({})).await.unwrap();
     assert!(output.contains("access-s3cret-1"), "{output}");
     assert!(!redact_tokens(&output).contains("s3cret"), "{output}");
     for expected in [LogoutOutcome::Revoked, LogoutOutcome::NotLoggedIn] {
@@ -57,7 +57,7 @@ async fn a_login_is_used_until_logout() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expiring_token_is_refreshed_once_for_all_callers() {
     let server = OAuthServer::start();
-    server.get("/do?lasts=5").await;
+    server.get("/control?token_lifetime_seconds=5").await;
     let servers = [server.servers(), server.servers(), server.servers()];
     server.log_in(&servers[0], "").await.unwrap();
     let calls = servers.iter().map(|servers| call(servers, "greet", json!({})));
@@ -66,7 +66,7 @@ async fn an_expiring_token_is_refreshed_once_for_all_callers() {
     }
     assert_eq!(server.stats().await["refreshes"], 1);
     // Revoked before it expires, while it is in use.
-    server.get("/do?revoke=1").await;
+    server.get("/control?revoke_access_tokens=1").await;
     let calls = servers.iter().chain(&servers);
     let calls = calls.map(|servers| call(servers, "greet", json!({})));
     for result in join_all(calls).await {
@@ -84,7 +84,7 @@ async fn a_revoked_login_is_reported_and_leaves_no_call_in_doubt() {
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    server.get("/do?revoke=1&revoke_refresh=1").await;
+    server.get("/control?revoke_access_tokens=1&revoke_refresh_token=1").await;
     let failure = call(&servers, "greet", json!({})).await.unwrap_err();
     let message = failure.to_string();
     assert!(!failure.is_outcome_unknown(), "{message}");
@@ -120,7 +120,7 @@ async fn a_missing_scope_is_reported_and_requested_at_login() {
     assert_eq!(status.scopes, ["use", "admin"]);
     assert_eq!(call(&servers, "admin", json!({})).await.unwrap(), "Hello.");
     let stats = server.stats().await;
-    assert_eq!(stats["scopes"], json!(["use", "use admin"]), "{stats}");
+    assert_eq!(stats["requested_scopes"], json!(["use", "use admin"]), "{stats}");
     within_timeout(servers.close_all_servers()).await;
 }
 
@@ -145,7 +145,7 @@ async fn a_callback_with_another_state_is_ignored() {
         assert!(error.contains(expected), "{callback_url}: {error}");
         assert!(!error.contains("c0de"), "{error}");
     }
-    server.get("/do?denies=true").await;
+    server.get("/control?deny_authorization=true").await;
     let error = server.log_in(&servers, "").await.unwrap_err().to_string();
     assert!(error.contains("access_denied"), "{error}");
     assert_eq!(server.stats().await["logins"], 0);
@@ -161,11 +161,11 @@ async fn login_requests_go_only_to_allowed_addresses() {
         ("http://far.example/token", "not https://"),
         ("file:///etc/passwd", "has no host"),
     ] {
-        server.get(&format!("/do?token_endpoint=%22{endpoint}%22")).await;
+        server.get(&format!("/control?token_endpoint=%22{endpoint}%22")).await;
         let error = server.log_in(&servers, "").await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    server.get("/do?token_endpoint=null&registers=false").await;
+    server.get("/control?token_endpoint=null&supports_registration=false").await;
     let error = server.log_in(&servers, "").await.unwrap_err().to_string();
     assert!(error.contains("\"clientId\""), "{error}");
     let configured = server.servers_with(OAuthConfig {
@@ -186,13 +186,17 @@ async fn transient_errors_do_not_end_a_login() {
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    server.get("/do?revoke=1").await;
+    server.get("/control?revoke_access_tokens=1").await;
     for (fault, fix, expected) in [
-        ("well_known=503", "well_known=0", "503"),
-        ("well_known=404", "well_known=0", "currently names no authorization server"),
+        ("metadata_error_status=503", "metadata_error_status=0", "503"),
+        (
+            "metadata_error_status=404",
+            "metadata_error_status=0",
+            "currently names no authorization server",
+        ),
         ("refresh_error=%22invalid_client%22", "refresh_error=null", "invalid_client"),
     ] {
-        server.get(&format!("/do?{fault}")).await;
+        server.get(&format!("/control?{fault}")).await;
         let failure = call(&servers, "greet", json!({})).await.unwrap_err();
         let message = failure.to_string();
         assert!(!failure.is_outcome_unknown(), "{message}");
@@ -205,7 +209,7 @@ async fn transient_errors_do_not_end_a_login() {
         let logins = server.saved_logins();
         assert!(logins[0].0.contains("refresh-s3cret-1"), "the login was deleted");
         assert!(!servers.login_status("guarded").unwrap().unwrap().is_expired);
-        server.get(&format!("/do?{fix}")).await;
+        server.get(&format!("/control?{fix}")).await;
     }
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     within_timeout(servers.close_all_servers()).await;
@@ -215,15 +219,15 @@ async fn transient_errors_do_not_end_a_login() {
 async fn an_abandoned_token_refresh_is_saved() {
     let server = OAuthServer::start();
     let servers = server.servers();
-    server.get("/do?lasts=5").await;
+    server.get("/control?token_lifetime_seconds=5").await;
     server.log_in(&servers, "").await.unwrap();
-    server.get("/do?gate=false").await;
+    server.get("/control?hold_requests=true").await;
     tokio::select! {
         _ = servers.server_tools("guarded", None, RUN) => panic!("returned before the refresh"),
-        _ = within_timeout(server.get("/arrived")) => {}
+        _ = within_timeout(server.get("/wait_until_held")) => {}
     }
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
-    server.get("/do?gate=true").await;
+    server.get("/control?hold_requests=false").await;
     within_timeout(servers.close_all_servers()).await;
     within_timeout(servers.finish_token_refreshes()).await;
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-2"));
@@ -237,15 +241,16 @@ async fn an_abandoned_token_refresh_is_saved() {
 async fn no_token_is_refreshed_that_could_not_be_saved() {
     let server = OAuthServer::start();
     let servers = server.servers();
-    server.get("/do?lasts=5").await;
+    server.get("/control?token_lifetime_seconds=5").await;
     server.log_in(&servers, "").await.unwrap();
-    server.get("/do?known_waits=true&gate=false").await;
+    server.get("/control?hold_metadata=true&hold_requests=true").await;
     tokio::select! {
         _ = servers.server_tools("guarded", None, RUN) => panic!("returned before the refresh"),
-        _ = within_timeout(server.get("/arrived")) => {}
+        _ = within_timeout(server.get("/wait_until_held")) => {}
     }
-    let open_gate = server.get("/do?gate=true");
-    within_timeout(async { tokio::join!(servers.finish_token_refreshes(), open_gate) }).await;
+    let release_requests = server.get("/control?hold_requests=false");
+    within_timeout(async { tokio::join!(servers.finish_token_refreshes(), release_requests) })
+        .await;
     assert_eq!(server.stats().await["refreshes"], 0);
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
     within_timeout(servers.close_all_servers()).await;
@@ -259,12 +264,12 @@ async fn login_requirements_are_probed_without_credentials() {
     server.log_in(&servers, "").await.unwrap();
     assert!(within_timeout(servers.requires_login("guarded")).await.unwrap());
     // Only calls require a login.
-    server.get("/do?open=true").await;
+    server.get("/control?login_for_calls_only=true").await;
     assert!(!within_timeout(servers.requires_login("guarded")).await.unwrap());
     assert!(within_timeout(servers.advertises_login("guarded")).await.unwrap());
-    server.get("/do?well_known=404").await;
+    server.get("/control?metadata_error_status=404").await;
     assert!(!within_timeout(servers.advertises_login("guarded")).await.unwrap());
     // Neither does an endless stream of events.
-    server.get("/do?streams=true").await;
+    server.get("/control?stream_on_get=true").await;
     assert!(!within_timeout(servers.advertises_login("guarded")).await.unwrap());
 }

@@ -75,13 +75,13 @@ async fn no_browser_login_starts_if_credentials_can_not_be_saved() {
 async fn a_token_that_does_not_fit_a_header_is_rejected() {
     let server = OAuthServer::start();
     let servers = server.servers();
-    server.get("/do?access=%22s3cret%5Cr%5Cn%22").await;
+    server.get("/control?next_access_token=%22s3cret%5Cr%5Cn%22").await;
     let error = server.log_in(&servers, "").await.unwrap_err().to_string();
     assert!(error.contains("not valid in a header"), "{error}");
     assert!(server.saved_logins().is_empty());
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    server.get("/do?revoke=1&access=%22s3cret%5Cr%5Cn%22").await;
+    server.get("/control?revoke_access_tokens=1&next_access_token=%22s3cret%5Cr%5Cn%22").await;
     let failure = call(&servers, "greet", json!({})).await.unwrap_err();
     let message = failure.to_string();
     assert!(!failure.is_outcome_unknown(), "{message}");
@@ -98,13 +98,13 @@ async fn a_token_that_does_not_fit_a_header_is_rejected() {
 async fn an_expiring_token_is_used_while_refresh_fails() {
     let server = OAuthServer::start();
     let servers = server.servers();
-    server.get("/do?lasts=29").await;
+    server.get("/control?token_lifetime_seconds=29").await;
     server.log_in(&servers, "").await.unwrap();
-    server.get("/do?refresh_error=%22temporarily_unavailable%22").await;
+    server.get("/control?refresh_error=%22temporarily_unavailable%22").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     let stats = server.stats().await;
     assert!(stats["refreshes"].as_u64().unwrap() >= 1, "{stats}");
-    server.get("/do?refresh_error=null").await;
+    server.get("/control?refresh_error=null").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-2"));
     within_timeout(servers.close_all_servers()).await;
@@ -119,7 +119,7 @@ async fn a_refreshed_token_is_used_even_if_it_can_not_be_saved() {
     let extension = format!("json.{}", std::process::id());
     let temp_path = server.login_file().with_extension(extension);
     fs::create_dir(&temp_path).unwrap();
-    server.get("/do?revoke=1").await;
+    server.get("/control?revoke_access_tokens=1").await;
     for _ in 0..2 {
         assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     }
@@ -127,7 +127,7 @@ async fn a_refreshed_token_is_used_even_if_it_can_not_be_saved() {
     assert_eq!(server.stats().await["refreshes"], 1);
     // The path is free again, and the newer login is the one that gets refreshed.
     fs::remove_dir(&temp_path).unwrap();
-    server.get("/do?revoke=1").await;
+    server.get("/control?revoke_access_tokens=1").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-3"));
     assert_eq!(server.stats().await["refreshes"], 2);
@@ -140,13 +140,13 @@ async fn a_forbidden_call_is_reported_and_does_not_end_the_login() {
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    server.get("/do?forbids=true").await;
+    server.get("/control?forbid_calls=true").await;
     let failure = call(&servers, "greet", json!({})).await.unwrap_err();
     let message = failure.to_string();
     assert!(!failure.is_outcome_unknown(), "{message}");
     assert!(message.contains("does not allow this"), "{message}");
     assert!(!message.contains("Authorization header"), "{message}");
-    server.get("/do?forbids=false").await;
+    server.get("/control?forbid_calls=false").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert_eq!(server.stats().await["handshakes"], 1);
     within_timeout(servers.close_all_servers()).await;

@@ -123,7 +123,7 @@ impl OAuthServer {
 
     /// Returns what the server has counted.
     pub(super) async fn stats(&self) -> Value {
-        let response = self.get("/seen").await;
+        let response = self.get("/stats").await;
         let (_, body) = response.split_once("\r\n\r\n").unwrap();
         serde_json::from_str(body).unwrap()
     }

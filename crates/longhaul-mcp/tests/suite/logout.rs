@@ -46,7 +46,7 @@ async fn both_tokens_are_revoked_before_they_are_deleted() {
         ["refresh_token", "refresh-s3cret-3", "us:1"],
         ["access_token", "access-s3cret-3", "us:1"],
     ]);
-    assert_eq!(stats["revoked"], expected, "{stats}");
+    assert_eq!(stats["revocations"], expected, "{stats}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,27 +54,27 @@ async fn tokens_are_deleted_even_if_revocation_fails() {
     let server = OAuthServer::start();
     let servers = server.servers();
     for (fault, expected) in [
-        ("revoke_status=503", "HTTP 503 for the refresh token"),
-        ("revoke_status=302", "HTTP 302 for the refresh token"),
+        ("revocation_status=503", "HTTP 503 for the refresh token"),
+        ("revocation_status=302", "HTTP 302 for the refresh token"),
         ("revocation_endpoint=%22https://169.254.169.254/revoke%22", "private or reserved"),
         ("revocation_endpoint=%22http://far.example/revoke%22", "not https://"),
         ("revocation_endpoint=%22nowhere%22", "not a valid URL"),
-        ("well_known=404", "currently names no authorization server"),
-        ("well_known=503", "503"),
+        ("metadata_error_status=404", "currently names no authorization server"),
+        ("metadata_error_status=503", "503"),
     ] {
         server.log_in(&servers, "").await.unwrap();
-        server.get(&format!("/do?{fault}")).await;
+        server.get(&format!("/control?{fault}")).await;
         let outcome = log_out(&servers, true).await;
         assert!(failure_reason(&outcome).contains(expected), "{fault}: {outcome:?}");
         assert!(server.saved_logins().is_empty(), "{fault}");
-        let fix = "revoke_status=200&revocation_endpoint=null&well_known=0";
-        server.get(&format!("/do?{fix}")).await;
+        let fix = "revocation_status=200&revocation_endpoint=null&metadata_error_status=0";
+        server.get(&format!("/control?{fix}")).await;
     }
     server.log_in(&servers, "").await.unwrap();
-    server.get("/do?revoke_status=202").await;
+    server.get("/control?revocation_status=202").await;
     assert_eq!(log_out(&servers, true).await, LogoutOutcome::Revoked);
     server.log_in(&servers, "").await.unwrap();
-    server.get("/do?revokes=false").await;
+    server.get("/control?supports_revocation=false").await;
     assert_eq!(log_out(&servers, true).await, LogoutOutcome::RevocationUnsupported);
     assert!(server.saved_logins().is_empty());
 }
@@ -84,12 +84,12 @@ async fn tokens_are_revoked_only_at_their_own_allowed_issuer() {
     let (server, other) = (OAuthServer::start(), OAuthServer::start());
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
-    let path = format!("/do?authorization_server=%22{}%22", other.base_url());
+    let path = format!("/control?authorization_server=%22{}%22", other.base_url());
     server.get(&path).await;
     let outcome = log_out(&servers, true).await;
     assert!(failure_reason(&outcome).contains("another authorization server"), "{outcome:?}");
     assert!(server.saved_logins().is_empty());
-    server.get("/do?authorization_server=null").await;
+    server.get("/control?authorization_server=null").await;
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(log_out(&servers, false).await, LogoutOutcome::RevocationSkipped);
     assert!(server.saved_logins().is_empty());
@@ -100,6 +100,6 @@ async fn tokens_are_revoked_only_at_their_own_allowed_issuer() {
     assert!(server.saved_logins().is_empty());
     for server in [&server, &other] {
         let stats: Value = server.stats().await;
-        assert_eq!(stats["revoked"], json!([]), "{stats}");
+        assert_eq!(stats["revocations"], json!([]), "{stats}");
     }
 }

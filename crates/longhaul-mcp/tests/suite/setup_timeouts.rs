@@ -19,7 +19,7 @@ const TIMEOUT: Millis = Millis::from_secs(4);
 #[tokio::test]
 async fn a_slow_restart_continues_after_its_caller_gave_up() {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = hostile_spec("slow_again", dir.path());
+    let mut spec = hostile_spec("slow_restart", dir.path());
     spec.timeout = TIMEOUT;
     let (servers, _) = single_server(spec);
     let environment = tool(&servers, "environment").await;
@@ -31,11 +31,11 @@ async fn a_slow_restart_continues_after_its_caller_gave_up() {
         assert!(!failure.is_outcome_unknown(), "{message}");
         assert!(message.ends_with("was not ready within 1 s; the call was not sent"), "{message}");
     }
-    std::fs::write(dir.path().join("go"), "").unwrap();
+    std::fs::write(dir.path().join("allow_restart"), "").unwrap();
     // This call waits for the start that is already in progress.
     call(&servers, "hello", json!({})).await.unwrap();
     within_timeout(environment.call(json!({}), &ctx)).await.unwrap();
-    assert_eq!(lines(dir.path(), "started"), 2);
+    assert_eq!(lines(dir.path(), "starts"), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,13 +44,13 @@ async fn a_slow_token_refresh_leaves_no_call_in_doubt() {
     let servers = server.servers_with_timeout(OAuthConfig::default(), TIMEOUT);
     server.log_in(&servers, "").await.unwrap();
     let greet = tool(&servers, "greet").await;
-    server.get("/do?revoke=1&gate=false").await;
+    server.get("/control?revoke_access_tokens=1&hold_requests=true").await;
     let (ctx, _progress) = tool_context();
     let failure = within_timeout(greet.call(json!({}), &ctx)).await.unwrap_err();
     let message = failure.to_string();
     assert!(!failure.is_outcome_unknown(), "{message}");
     assert!(message.contains("still being refreshed; try again"), "{message}");
-    server.get("/do?gate=true").await;
+    server.get("/control?hold_requests=false").await;
     // The refresh and the connection survived the timeout of the call.
     let output = within_timeout(greet.call(json!({}), &ctx)).await.unwrap();
     assert_eq!(text(&output), "Hello.");
@@ -62,9 +62,9 @@ async fn a_slow_token_refresh_leaves_no_call_in_doubt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
     let server = OAuthServer::start();
-    server.get("/do?lasts=5").await;
+    server.get("/control?token_lifetime_seconds=5").await;
     server.log_in(&server.servers(), "").await.unwrap();
-    server.get("/do?gate=false").await;
+    server.get("/control?hold_requests=true").await;
     let servers = server.servers_with_timeout(OAuthConfig::default(), Millis::from_secs(2));
     {
         let tools = servers.server_tools("guarded", None, RUN);
@@ -72,7 +72,7 @@ async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
         // A call would have timed out by now, and so would the handshake after it.
         let result = timeout(Duration::from_millis(1_500), &mut tools).await;
         assert!(result.is_err(), "{:?}", result.map(|tools| tools.is_ok()));
-        server.get("/do?gate=true").await;
+        server.get("/control?hold_requests=false").await;
         assert_eq!(within_timeout(tools).await.unwrap().len(), 3);
     }
     assert_eq!(server.stats().await["refreshes"], 1);
@@ -94,9 +94,9 @@ async fn an_expired_login_is_reported_before_a_call_is_sent() {
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     // The next token expires soon, and its refresh token is revoked below.
-    server.get("/do?revoke=1&lasts=5").await;
+    server.get("/control?revoke_access_tokens=1&token_lifetime_seconds=5").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    server.get("/do?revoke_refresh=1").await;
+    server.get("/control?revoke_refresh_token=1").await;
     let (reason, is_transient) = login_error(&servers).await;
     assert_eq!(reason, "the login was revoked; run `longhaul mcp login guarded`");
     assert!(!is_transient);
@@ -110,14 +110,14 @@ async fn an_expired_login_is_reported_before_a_call_is_sent() {
 async fn outages_are_transient_and_error_responses_permanent() {
     let server = OAuthServer::start();
     server.log_in(&server.servers(), "").await.unwrap();
-    server.get("/do?revoke=1").await;
+    server.get("/control?revoke_access_tokens=1").await;
     for (fault, expected) in [
-        ("well_known=503", true),
-        ("well_known=404", true),
-        ("well_known=0&refresh_error=%22invalid_client%22", false),
+        ("metadata_error_status=503", true),
+        ("metadata_error_status=404", true),
+        ("metadata_error_status=0&refresh_error=%22invalid_client%22", false),
         ("refresh_error=%22temporarily_unavailable%22", true),
     ] {
-        server.get(&format!("/do?{fault}")).await;
+        server.get(&format!("/control?{fault}")).await;
         let (reason, is_transient) = login_error(&server.servers()).await;
         assert_eq!(is_transient, expected, "{fault}: {reason}");
     }

@@ -22,7 +22,7 @@ async fn call_anew(
     (name, input): (&str, &Value),
     resumption: Option<ToolResumption>,
 ) -> Result<ToolReply, ToolFailure> {
-    let (servers, _) = single_server(hostile_spec("newer", dir));
+    let (servers, _) = single_server(hostile_spec("newer_protocol", dir));
     let tool = tool(&servers, name).await;
     let (ctx, _progress) = tool_context();
     let reply = within_timeout(tool.call_or_suspend(input.clone(), &ctx, resumption)).await;
@@ -73,20 +73,20 @@ async fn a_call_is_sent_again_with_the_answers_and_the_state_of_the_request() {
     let state = "opaque \u{1} \"é\"";
     let requests = json!({ "a": question(), "b": question(), "r": { "method": "roots/list" } });
     let input = json!({ "requests": requests, "state": state });
-    let first = call_anew(dir.path(), ("asks_with_state", &input), None).await.unwrap();
+    let first = call_anew(dir.path(), ("require_input", &input), None).await.unwrap();
     let first = suspended(first);
     assert!(!first.suspension.may_repeat && !first.suspension.must_cancel);
     let SuspendedCallWait::Answer(prompt) = &first.wait else { panic!("no question: {first:?}") };
     assert_eq!(
         (prompt.asker.as_str(), prompt.message.as_str()),
-        ("The MCP server `newer`", "who?")
+        ("The MCP server `newer_protocol`", "who?")
     );
     let resumption = resume(first, answered("Ada"));
-    let second = call_anew(dir.path(), ("asks_with_state", &input), resumption).await.unwrap();
+    let second = call_anew(dir.path(), ("require_input", &input), resumption).await.unwrap();
     // The second question is asked without another request to the server.
-    assert_eq!(lines(dir.path(), "asked"), 1);
+    assert_eq!(lines(dir.path(), "require_input_calls"), 1);
     let resumption = resume(suspended(second), Some(ToolQuestionAnswer::Declined));
-    let reply = call_anew(dir.path(), ("asks_with_state", &input), resumption).await.unwrap();
+    let reply = call_anew(dir.path(), ("require_input", &input), resumption).await.unwrap();
     let sent: Value = serde_json::from_str(output(reply).lines().last().unwrap()).unwrap();
     let expected = json!({
         "requestState": state,
@@ -106,16 +106,22 @@ async fn a_server_that_asks_too_much_is_given_up() {
     let mut resumption = None;
     let mut questions = 0;
     let failure = loop {
-        match call_anew(dir.path(), ("asks_with_state", &input), resumption).await {
+        match call_anew(dir.path(), ("require_input", &input), resumption).await {
             Ok(reply) => resumption = resume(suspended(reply), answered("Ada")),
             Err(failure) => break failure,
         }
         questions += 1;
     };
-    assert_eq!((questions, lines(dir.path(), "asked")), (8, 9));
+    assert_eq!((questions, lines(dir.path(), "require_input_calls")), (8, 9));
     assert!(failure.message().contains("more than 8 times"), "{failure}");
     // Each retry has the state of the request before it.
-    assert!(read(dir.path(), "asked").lines().last().unwrap().contains("\"requestState\": \"s8\""));
+    assert!(
+        read(dir.path(), "require_input_calls")
+            .lines()
+            .last()
+            .unwrap()
+            .contains("\"requestState\": \"s8\"")
+    );
     for (input, problem) in [
         (json!({ "state": "x".repeat(70_000), "times": 100 }), "longer than 65536 bytes"),
         (
@@ -125,7 +131,7 @@ async fn a_server_that_asks_too_much_is_given_up() {
         ),
         (json!({ "times": 100 }), "more than 8 times"),
     ] {
-        let result = call_anew(dir.path(), ("asks_with_state", &input), None).await;
+        let result = call_anew(dir.path(), ("require_input", &input), None).await;
         let failure = result.unwrap_err();
         assert!(failure.message().contains(problem) && !failure.is_outcome_unknown(), "{failure}");
     }
@@ -134,12 +140,12 @@ async fn a_server_that_asks_too_much_is_given_up() {
 #[tokio::test]
 async fn only_the_newer_protocol_offers_questions_and_tasks() {
     let dir = tempfile::tempdir().unwrap();
-    let (servers, _) = single_server(hostile_spec("any", dir.path()));
+    let (servers, _) = single_server(hostile_spec("default", dir.path()));
     call(&servers, "hello", json!({})).await.unwrap();
-    assert_eq!(read(dir.path(), "capabilities").trim(), "{}");
+    assert_eq!(read(dir.path(), "initialize_capabilities").trim(), "{}");
     let input = json!({ "script": [{ "status": "working" }] });
     call_anew(dir.path(), ("task", &input), None).await.unwrap();
-    let offered: Value = serde_json::from_str(&read(dir.path(), "created")).unwrap();
+    let offered: Value = serde_json::from_str(&read(dir.path(), "task_call_capabilities")).unwrap();
     let expected =
         json!({ "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
     assert_eq!(offered, expected);
@@ -184,7 +190,10 @@ async fn a_task_is_asked_about_by_its_id_until_it_ends() {
         poll(20_000, None, "a request to the server about its task failed"),
     ];
     assert_eq!(waits, expected);
-    assert_eq!((lines(dir.path(), "created"), lines(dir.path(), "polled")), (1, 4));
+    assert_eq!(
+        (lines(dir.path(), "task_call_capabilities"), lines(dir.path(), "task_polls")),
+        (1, 4)
+    );
 }
 
 #[tokio::test]
@@ -239,7 +248,7 @@ async fn the_question_of_a_task_is_answered_with_an_update() {
     assert!(matches!(polling.wait, SuspendedCallWait::Poll { .. }), "{polling:?}");
     let reply = call_anew(dir.path(), ("task", &input), resume(polling, None)).await.unwrap();
     assert_eq!(output(reply), "thanks");
-    let updated: Value = serde_json::from_str(&read(dir.path(), "updated")).unwrap();
+    let updated: Value = serde_json::from_str(&read(dir.path(), "task_updates")).unwrap();
     assert_eq!(updated, json!({ "q": { "action": "accept", "content": { "name": "Ada" } } }));
 }
 
@@ -248,27 +257,28 @@ async fn a_task_is_cancelled_by_its_id() {
     let dir = tempfile::tempdir().unwrap();
     let input = json!({ "script": [{ "status": "working" }] });
     let stored = suspended(call_anew(dir.path(), ("task", &input), None).await.unwrap());
-    let (servers, _) = single_server(hostile_spec("newer", dir.path()));
+    let (servers, _) = single_server(hostile_spec("newer_protocol", dir.path()));
     let task = tool(&servers, "task").await;
     let (ctx, _progress) = tool_context();
     within_timeout(task.cancel_suspended(&stored.suspension.state, &ctx)).await.unwrap();
-    assert_eq!(read(dir.path(), "task_cancelled"), "task-7\n");
+    assert_eq!(read(dir.path(), "task_cancellations"), "task-7\n");
     // A caller that can't wait for the result cancels the task too.
     let failure = call(&servers, "task", input).await.unwrap_err();
     assert!(failure.message().contains("comes later"), "{failure}");
-    assert_eq!(lines(dir.path(), "task_cancelled"), 2);
+    assert_eq!(lines(dir.path(), "task_cancellations"), 2);
 }
 
 #[tokio::test]
 async fn the_question_of_a_server_of_the_official_sdk_is_answered_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/asking_mcp.py");
+    let program =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/elicitation_mcp.py");
     packages();
     let mut resumption = None;
     for round in 0..2 {
         let spec = python_spec("sdk", &["-B", program.to_str().unwrap(), "stdio"]);
         let (servers, _) = single_server(spec);
-        let reservation_tool = tool(&servers, "book_table").await;
+        let reservation_tool = tool(&servers, "reserve_table").await;
         let (ctx, _progress) = tool_context();
         let input = json!({ "date": "2026-12-24" });
         let reply =
@@ -282,7 +292,7 @@ async fn the_question_of_a_server_of_the_official_sdk_is_answered_after_a_restar
                 let answer = RawJson::from_serialize(&json!({ "people": 4 }));
                 resumption = resume(stored, Some(ToolQuestionAnswer::Answered(answer)));
             }
-            _ => assert_eq!(output(reply), "booked 2026-12-24 for 4"),
+            _ => assert_eq!(output(reply), "reserved 2026-12-24 for 4"),
         }
     }
     drop(dir);

@@ -14,24 +14,24 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
     (
         "call",
-        "- tools: [{ name: look, input: { where: '{{ input }}' } }]
+        "- tools: [{ name: search, input: { place: '{{ input }}' } }]
 - text: 'Then: {{ last_result }}'",
     ),
     (
         "calls",
         "- text: Two things.
   tools:
-  - { name: look, input: { where: '{{ input }}' } }
-  - { name: measure, input: { of: [bed, Beet ü], deep: 2.5 } }
+  - { name: search, input: { place: '{{ input }}' } }
+  - { name: measure, input: { objects: [bed, Beet ü], depth: 2.5 } }
 - text: 'Then: {{ last_result }}'
   usage: { input_tokens: 100, output_tokens: 20, cached_tokens: 30, cache_write_tokens: 5, reasoning_tokens: 7 }",
     ),
     (
-        "busy",
+        "rate_limited",
         "- error: { status: 429, times: 2 }\n  text: At last.",
     ),
     (
-        "full",
+        "overloaded",
         "- error: { status: 529, times: 2 }\n  text: At last.",
     ),
 ];

@@ -1,4 +1,8 @@
-"""A server behind TLS that lists one model: `tls.py CERT KEY`. Prints its port, ends with its stdin."""
+"""An HTTPS server that lists one model.
+
+Usage: tls_server.py CERT KEY
+The program prints its port and ends when its standard input is closed.
+"""
 
 import http.server
 import json
@@ -7,11 +11,11 @@ import sys
 import threading
 
 
-class List(http.server.BaseHTTPRequestHandler):
+class ModelListHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        body = json.dumps({"data": [{"id": "sealed"}]}).encode()
+        body = json.dumps({"data": [{"id": "test-model"}]}).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
@@ -19,17 +23,17 @@ class List(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_):
-        """Nobody reads it."""
+        """Suppresses the request log."""
 
 
 class Server(http.server.ThreadingHTTPServer):
     def handle_error(self, *_):
-        """A client that does not trust us goes away in the middle."""
+        """Ignores errors: a client that rejects the certificate closes the connection."""
 
 
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1], sys.argv[2])
-server = Server(("127.0.0.1", 0), List)
+server = Server(("127.0.0.1", 0), ModelListHandler)
 server.socket = context.wrap_socket(server.socket, server_side=True)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 print(server.server_address[1], flush=True)
