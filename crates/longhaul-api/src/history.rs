@@ -27,10 +27,10 @@ const API_NAME: &str = "history";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
     /// The history is longer than [`HISTORY_BYTES_MAX`] bytes.
-    #[error("the history is longer than {HISTORY_BYTES_MAX} bytes")]
+    #[error("the history is longer than {HISTORY_BYTES_MAX} bytes: send only its newest messages")]
     TooLong,
     /// The history has more than [`MESSAGES_MAX`] messages.
-    #[error("the history has more than {MESSAGES_MAX} messages")]
+    #[error("the history has more than {MESSAGES_MAX} messages: send only the newest ones")]
     TooManyMessages,
     /// The history is not a list of messages.
     #[error(

@@ -33,7 +33,7 @@ pub enum MemoryNoteError {
         /// Length of the note in bytes.
         bytes: usize,
     },
-    #[error("a note may have at most {NOTE_TAGS_MAX} tags, but this one has {tags}")]
+    #[error("a note may have at most {NOTE_TAGS_MAX} tags, but this one has {tags}: remove some")]
     TooManyTags { tags: usize },
     /// A tag is empty, too long or contains control characters.
     #[error("a tag must have 1 to {NOTE_TAG_BYTES_MAX} bytes and no control characters")]

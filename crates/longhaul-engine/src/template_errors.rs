@@ -58,13 +58,11 @@ fn describe_parent_value(value: &Value, path: &str, missing_name: &str) -> Strin
 
 fn list_field_names(fields: &Map<String, Value>, path: &str, missing_name: &str) -> String {
     let sentence_start = match path {
-        "" => "there is".to_owned(),
+        "" if fields.is_empty() => return "there are no values".to_owned(),
+        "" => "the values are".to_owned(),
+        path if fields.is_empty() => return format!("`{path}` has no fields"),
         path => format!("`{path}` has"),
     };
-    if fields.is_empty() {
-        return format!("{sentence_start} no fields")
-            .replace("there is no fields", "there are no values");
-    }
     let all = rank_names_by_similarity(missing_name, fields.keys().map(String::as_str));
     let names = all.iter().take(NAMES_MAX).map(|name| quote_name(name));
     let names: Vec<String> = names.collect();

@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn only_a_busy_store_is_retryable_after_a_commit() {
-        let busy = StoreError::Busy { at: "here".into() };
+        let busy = StoreError::Busy { location: "here".into() };
         for (error, status) in [
             (Error::Store(busy), StatusCode::SERVICE_UNAVAILABLE),
             (Error::RunNotFound(RunId::from_bits(1)), StatusCode::NOT_FOUND),

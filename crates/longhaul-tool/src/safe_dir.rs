@@ -33,10 +33,12 @@ pub(crate) enum FsError {
     #[error("the path belongs to the runtime and is not accessible to agents")]
     Protected,
     /// The file or folder exists under a name that differs only in case.
-    #[error("the name exists as `{0}`; use exactly that spelling")]
-    WrongSpelling(String),
+    #[error("the name exists as `{0}`; use exactly this name")]
+    WrongCase(String),
     /// The file system treats the name as the same as another existing name.
-    #[error("the name exists under another spelling; list the folder to see it")]
+    #[error(
+        "the file system takes the name for another one that exists; list the folder to see it"
+    )]
     CaseConflict,
     /// Another writer has locked the directory for too long.
     #[error("another writer has locked the directory; try again later")]
@@ -298,7 +300,7 @@ impl DirHandle {
         }
         let folded = fold_file_name_case(name);
         match names.into_iter().find(|found| fold_file_name_case(found) == folded) {
-            Some(found) => Err(FsError::WrongSpelling(found)),
+            Some(found) => Err(FsError::WrongCase(found)),
             None => Err(FsError::NotFound),
         }
     }

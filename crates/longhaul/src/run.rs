@@ -253,7 +253,7 @@ impl fmt::Debug for RunEvents {
 /// ```
 #[derive(Debug, Clone)]
 pub struct FinishedRun {
-    /// Id of the run, with which commands and HTTP requests name it.
+    /// Id of the run, as commands and the HTTP API take it.
     pub id: RunId,
     /// Final status of the run: completed, failed or cancelled.
     pub status: Status,

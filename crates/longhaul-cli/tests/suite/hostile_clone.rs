@@ -263,7 +263,7 @@ fn every_command_is_harmless() {
 }
 
 #[test]
-fn settings_write_nothing_outside() {
+fn settings_write_nothing_outside_the_project() {
     for toml in [
         "[tools.crash_probe]\nfile = \"HOME/.bashrc\"\n",
         "[tools.send_message]\ndeliver = \"file:HOME/.bashrc\"\n",
@@ -335,7 +335,7 @@ fn a_store_of_the_repository_is_not_used() {
 }
 
 #[test]
-fn variables_of_the_env_file_write_nothing_outside() {
+fn variables_of_the_env_file_write_nothing_outside_the_project() {
     for line in [
         "LONGHAUL_TOOLS_LOG_INTERACTION_FILE=HOME/.bashrc\n",
         "LONGHAUL_TOOLS_LOG_INTERACTION_FILE=evil.sh\n",

@@ -412,7 +412,9 @@ pub enum StoreError {
         verb: &'static str,
     },
     /// Another process kept the store locked for too long.
-    #[error("the store `{location}` was busy for too long")]
+    #[error(
+        "the store `{location}` was busy for too long, because another process writes to it: try again"
+    )]
     Busy {
         /// Path or URL of the locked store.
         location: String,

@@ -111,7 +111,7 @@ async fn a_batch_is_submitted_once_per_key_and_only_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_person_who_names_the_batch_is_not_the_batch() {
+async fn a_cancel_reason_that_names_the_batch_is_not_a_cancel_by_the_batch() {
     let engine = engine_with([]).build();
     let batch = engine.longhaul.submit_batch(tasks(2), RunBatchMode::Sequential).await.unwrap();
     let run = batch.runs[1].id;

@@ -259,7 +259,7 @@ async fn the_lane_is_kept_and_a_cancel_of_any_step_cancels_the_chain() {
 }
 
 #[tokio::test]
-async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
+async fn commands_for_an_ended_step_apply_to_the_newest_run_of_the_chain() {
     let engine = engine();
     let question = || FakeReply::call("ask_human", json!({ "question": "Which?" }));
     let failure = FakeReply::Fail(FailureClass::InvalidRequest);

@@ -98,7 +98,7 @@ async fn an_invalid_reference_is_an_invalid_call() {
 }
 
 #[tokio::test]
-async fn a_reference_to_a_child_run_in_the_background_stands_for_the_result_of_the_child() {
+async fn a_reference_to_a_child_run_in_the_background_is_replaced_by_the_result_of_the_child() {
     let (effects, latch) = (EffectLog::default(), Latch::closed());
     let child = json!({ "agent": "reader", "input": "Read.", "background": true });
     let send = || FakeReply::call("send", json!({ "text": { "$output": "t1.1" } }));
@@ -217,7 +217,7 @@ async fn a_busy_store_is_no_invalid_reference() {
 }
 
 #[tokio::test]
-async fn a_reference_to_a_call_that_was_not_made_stands_for_the_result_of_the_other_call() {
+async fn a_reference_to_a_call_that_was_not_made_is_replaced_by_the_result_of_the_other_call() {
     let long = "x".repeat(20_000);
     for content in ["short".to_owned(), long] {
         let (effects, json) = (EffectLog::default(), json!({ "body": content }).to_string());

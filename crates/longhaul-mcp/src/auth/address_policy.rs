@@ -93,14 +93,14 @@ fn is_localhost(name: &str) -> bool {
 /// A DNS resolver that returns only addresses that the address policy allows, and those of this
 /// machine's proxies.
 #[derive(Debug, Clone)]
-pub(super) struct FilteringResolver {
+pub(super) struct OAuthHostResolver {
     zone: ServerNetworkZone,
     /// Host name of the MCP server, if it resolves to a private address. Otherwise `None`.
     private_host: Option<String>,
     proxies: BTreeSet<String>,
 }
 
-impl FilteringResolver {
+impl OAuthHostResolver {
     /// Creates the resolver for OAuth requests on behalf of a server in this zone.
     pub(super) fn new(server: &Url, zone: ServerNetworkZone) -> Self {
         let private_host = match server.host() {
@@ -176,7 +176,7 @@ fn proxy_hosts() -> BTreeSet<String> {
 #[error("{0}")]
 struct ResolveError(&'static str);
 
-impl Resolve for FilteringResolver {
+impl Resolve for OAuthHostResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let resolver = self.clone();
         let is_proxy = self.proxies.contains(&name.as_str().to_ascii_lowercase());
@@ -228,9 +228,9 @@ mod tests {
         }
     }
 
-    fn resolver(url: &str, zone: ServerNetworkZone) -> FilteringResolver {
+    fn resolver(url: &str, zone: ServerNetworkZone) -> OAuthHostResolver {
         let proxies = BTreeSet::new();
-        FilteringResolver { proxies, ..FilteringResolver::new(&url.parse().unwrap(), zone) }
+        OAuthHostResolver { proxies, ..OAuthHostResolver::new(&url.parse().unwrap(), zone) }
     }
 
     #[test]

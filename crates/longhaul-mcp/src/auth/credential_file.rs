@@ -82,7 +82,10 @@ pub enum CredentialFileError {
         server: String,
     },
     /// Another process has locked the credential file for too long.
-    #[error("the login file `{path}` has been locked by another process for too long")]
+    #[error(
+        "the login file `{path}` has been locked by another process for too long: try again when \
+         that process has ended"
+    )]
     Locked { path: PathBuf },
 }
 

@@ -14,7 +14,7 @@ use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 
-use crate::auth::address_policy::{FilteringResolver, ServerNetworkZone};
+use crate::auth::address_policy::{OAuthHostResolver, ServerNetworkZone};
 use crate::request_error::RequestError;
 use crate::tls::ensure_crypto_provider;
 
@@ -31,7 +31,7 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) struct OAuthHttp {
     client: Client,
     zone: ServerNetworkZone,
-    resolver: Arc<FilteringResolver>,
+    resolver: Arc<OAuthHostResolver>,
 }
 
 /// Why an OAuth request has no response.
@@ -56,7 +56,7 @@ impl OAuthHttp {
     /// Creates the HTTP client for logins at the MCP server with this URL.
     pub(super) async fn new_for_server(server: &Url) -> Result<Self, String> {
         let zone = ServerNetworkZone::zone_of_url(server).await;
-        let resolver = Arc::new(FilteringResolver::new(server, zone));
+        let resolver = Arc::new(OAuthHostResolver::new(server, zone));
         ensure_crypto_provider();
         // A local server without TLS also works on a machine without certificates.
         let client = match (client_builder(zone, &resolver).build(), zone) {
@@ -122,7 +122,7 @@ impl OAuthHttp {
     }
 }
 
-fn client_builder(zone: ServerNetworkZone, resolver: &Arc<FilteringResolver>) -> ClientBuilder {
+fn client_builder(zone: ServerNetworkZone, resolver: &Arc<OAuthHostResolver>) -> ClientBuilder {
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
@@ -177,7 +177,7 @@ mod tests {
     #[tokio::test]
     async fn no_request_is_sent_to_a_forbidden_address() {
         let server: Url = "https://8.8.8.8/mcp".parse().unwrap();
-        let resolver = Arc::new(FilteringResolver::new(&server, ServerNetworkZone::Public));
+        let resolver = Arc::new(OAuthHostResolver::new(&server, ServerNetworkZone::Public));
         ensure_crypto_provider();
         let client =
             client_builder(ServerNetworkZone::Public, &resolver).tls_certs_only([]).build();

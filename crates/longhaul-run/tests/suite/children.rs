@@ -203,7 +203,7 @@ fn children_end_with_their_parent_unless_its_policy_keeps_them() {
 }
 
 #[test]
-fn the_parent_is_told_of_every_end() {
+fn the_parent_gets_an_event_for_every_ended_child() {
     for script in [
         "say Done. => turn.completed run.completed(Done.) | completed",
         "err auth => turn.failed(auth) run.failed(auth) | failed",
@@ -271,7 +271,7 @@ fn an_interrupting_message_ends_the_wait_for_a_child() {
 }
 
 #[test]
-fn a_retry_is_told_of_the_children_that_the_failed_run_has_left() {
+fn a_retry_gets_a_message_about_the_children_that_the_failed_run_has_left() {
     let failed = check_after_start(
         plain(),
         r#"

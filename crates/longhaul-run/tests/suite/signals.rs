@@ -79,7 +79,7 @@ fn a_missing_signal_is_reported_before_the_result_is_approved() {
 }
 
 #[test]
-fn a_signal_that_arrives_during_a_reply_is_told_to_the_model_before_the_run_ends() {
+fn a_signal_that_arrives_during_a_reply_is_sent_to_the_model_before_the_run_ends() {
     check(
         plain(),
         r#"

@@ -121,7 +121,7 @@ fn an_opaque_command_is_not_covered_by_an_earlier_approval() {
 }
 
 #[test]
-fn a_second_start_is_approved_for_what_was_shown() {
+fn an_answer_to_an_in_doubt_gate_needs_the_digest_that_was_shown() {
     check(
         plain(),
         r#"

@@ -240,7 +240,7 @@ fn a_message_that_interrupts_cancels_a_pending_call() {
 }
 
 #[test]
-fn a_poll_that_a_cancel_interrupts_does_not_end_the_call_before_the_tool_is_told() {
+fn a_poll_that_a_cancel_interrupts_does_not_end_the_call_before_the_tool_is_cancelled() {
     let test_run = check(
         plain(),
         &format!(

@@ -69,7 +69,7 @@ async fn an_inline_auto_approve_needs_an_approver() {
 }
 
 #[tokio::test]
-async fn an_ended_step_stands_for_its_chain() {
+async fn commands_for_an_ended_step_apply_to_its_chain() {
     let question = FakeReply::Call("ask_human", json!({ "question": "Which?" }));
     let server = server_with([question]).start().await;
     let steps = json!({ "steps": [{ "agent": "tester" }, { "agent": "tester" }] });

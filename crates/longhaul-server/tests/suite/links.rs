@@ -150,7 +150,7 @@ async fn the_form_works_without_fetch_metadata_headers() {
 }
 
 #[tokio::test]
-async fn the_first_answer_decides_and_later_ones_are_told() {
+async fn the_first_answer_decides_and_later_answers_get_an_error() {
     let server = server_with_gate().start().await;
     let (run, gate) = server.submit_until_gate().await;
     let path = create_link(&server, &gate, "anna").await;

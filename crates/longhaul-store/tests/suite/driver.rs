@@ -23,7 +23,7 @@ use longhaul_testkit::conformance::store::fixture::{
 use super::harness::StoreDir;
 
 #[test]
-fn a_second_driver_is_told_who_the_first_is() {
+fn the_error_of_a_second_driver_names_the_first() {
     let folder = StoreDir::new();
     let holder = "http://127.0.0.1:4000".to_owned();
     let first = open_sqlite_store(StoreOptions { holder, ..folder.options(OpenMode::Driver) });

@@ -134,7 +134,7 @@ fn tool_call(run: RunId, name: &str, index: usize) -> ToolCall {
             index % 2 == 1
         ),
         "finish" => r#"{"output": {"success": true}}"#.to_owned(),
-        _ => format!(r#"{{"to": "{run}", "n": {index}, "odd": 2.50}}"#),
+        _ => format!(r#"{{"to": "{run}", "n": {index}, "amount": 2.50}}"#),
     };
     ToolCall {
         id: format!("call_{index}"),

@@ -51,7 +51,7 @@ pub(crate) fn entry_name_as_stored_on_disk(
     let folded = fold_file_name_case(name);
     let mut normalized = names.iter().map(|found| normalize_nfc(found));
     match normalized.find(|found| fold_file_name_case(found) == folded) {
-        Some(found) => Err(FsError::WrongSpelling(found)),
+        Some(found) => Err(FsError::WrongCase(found)),
         None => Ok(name.to_owned()),
     }
 }

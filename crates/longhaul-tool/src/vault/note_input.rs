@@ -22,8 +22,8 @@ pub(crate) fn note_input_rule_match_texts(input: &Value) -> Vec<String> {
 /// Removes `.md` from the file name in an error about its spelling, so that the error shows the title
 /// of the note.
 pub(crate) fn strip_md_suffix_in_spelling_error(error: FsError) -> FsError {
-    let FsError::WrongSpelling(file) = error else {
+    let FsError::WrongCase(file) = error else {
         return error;
     };
-    FsError::WrongSpelling(file.strip_suffix(".md").unwrap_or(&file).into())
+    FsError::WrongCase(file.strip_suffix(".md").unwrap_or(&file).into())
 }

@@ -51,8 +51,8 @@ impl fmt::Debug for Handler {
 }
 
 impl Handler {
-    /// Creates a handler from an async function. What the function returns is serialized as the
-    /// output of the run.
+    /// Creates a handler from an async function. A [`Response`](crate::Response) that the function
+    /// returns is the output of the run; any other value is serialized to become the output.
     pub fn new<F, R, T>(name: impl Into<String>, function: F) -> Self
     where
         F: Fn(HandlerRequest, Arc<dyn Progress>) -> R + Send + Sync + 'static,

@@ -10,7 +10,7 @@ use crate::suite::project::Project;
 use crate::suite::server_harness::TestServer;
 
 #[test]
-fn it_prints_its_url_and_exits_cleanly() {
+fn the_mock_prints_its_url_and_exits_cleanly() {
     let project = project();
     for signal in ["-TERM", "-INT"] {
         let mut server = start(&project, &[]);
@@ -26,7 +26,7 @@ fn it_prints_its_url_and_exits_cleanly() {
 }
 
 #[test]
-fn json_prints_one_ready_line_and_eof_stops_it() {
+fn json_output_has_one_ready_line_and_eof_stops_the_mock() {
     let project = project();
     let args = ["mock-model", "--listen", "127.0.0.1:0", "--json", "--until-eof"];
     let mut command = project.command(&args);

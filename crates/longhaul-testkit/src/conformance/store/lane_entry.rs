@@ -158,6 +158,7 @@ fn new_run(fixture: &StoreFixture, entry: LaneEntryPolicy) -> NewRun {
     NewRun { lane_entry: entry, ..fixture.new_run(|task| task.lane = Some(lane_key("a"))) }
 }
 
+/// Creates a run in the lane `a`.
 async fn create(fixture: &StoreFixture, entry: LaneEntryPolicy) -> RunId {
     let new = new_run(fixture, entry);
     let id = new.id;
