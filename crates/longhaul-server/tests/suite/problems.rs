@@ -295,9 +295,9 @@ async fn store_errors_have_a_status_and_a_hint() {
     let server = server_with([]).open().await;
     type MakeError = fn() -> StoreError;
     let cases: [(MakeError, u16, &str); 3] = [
-        (|| StoreError::Busy { at: "here".into() }, 503, "busy"),
-        (|| StoreError::DiskFull { at: "here".into() }, 507, "disk_full"),
-        (|| StoreError::Corrupt { at: "here".into(), reason: "x".into() }, 500, "internal"),
+        (|| StoreError::Busy { location: "here".into() }, 503, "busy"),
+        (|| StoreError::DiskFull { location: "here".into() }, 507, "disk_full"),
+        (|| StoreError::Corrupt { location: "here".into(), reason: "x".into() }, 500, "internal"),
     ];
     for (error, status, code) in cases {
         server.auth.set_failure(Some(error));

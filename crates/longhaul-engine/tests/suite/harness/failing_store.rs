@@ -48,11 +48,11 @@ pub(crate) enum StoreFault {
 
 impl StoreFault {
     fn error(self) -> StoreError {
-        let at = "a failing store".to_owned();
+        let location = "a failing store".to_owned();
         match self {
-            Self::Busy | Self::Lost | Self::Hang => StoreError::Busy { at },
-            Self::Full => StoreError::DiskFull { at },
-            Self::Broken => StoreError::Database { at, source: "disk error".into() },
+            Self::Busy | Self::Lost | Self::Hang => StoreError::Busy { location },
+            Self::Full => StoreError::DiskFull { location },
+            Self::Broken => StoreError::Database { location, source: "disk error".into() },
         }
     }
 }

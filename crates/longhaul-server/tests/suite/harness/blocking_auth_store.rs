@@ -158,7 +158,7 @@ impl AuthStore for BlockingAuthStore {
     ) -> Result<(), StoreError> {
         self.wait_at(BlockPoint::BeforeComplete).await;
         if self.loses_responses.load(Ordering::SeqCst) {
-            return Err(StoreError::Busy { at: "here".into() });
+            return Err(StoreError::Busy { location: "here".into() });
         }
         self.inner.complete_idempotent_request(key, reply).await
     }
