@@ -131,6 +131,7 @@ class Handler(BaseHTTPRequestHandler):
             elif key == "hold_requests":
                 RELEASED.clear() if json.loads(value) else RELEASED.set()
             else:
+                assert key in SETTINGS, key
                 SETTINGS[key] = json.loads(value)
         self.respond(200, {})
 

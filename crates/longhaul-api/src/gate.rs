@@ -337,6 +337,7 @@ pub struct AnswerResponse {
 /// Effect of an answer: whether it closed its gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = AnswerOutcome)]
 pub enum AnswerOutcomeKind {
     /// The answer closed the gate.
     Closed,

@@ -1,5 +1,5 @@
-//! `longhaul bench`: benchmarks, one subcommand for each measured part. Each benchmark also measures the raw
-//! limit of the machine, such as the speed of the disk, in the same run and prints the ratio.
+//! `longhaul bench`: benchmarks, one subcommand for each measured part. Each benchmark also measures
+//! the raw limit of the machine, such as the speed of the disk, in the same run and prints the ratio.
 
 mod client;
 mod fixture;

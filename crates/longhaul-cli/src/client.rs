@@ -70,7 +70,7 @@ pub(crate) enum RunClient {
 
 /// Live stream of a run's events, from the local store or from a server.
 #[derive(Debug)]
-pub(crate) enum LocalOrRemoteEventStream {
+pub(crate) enum RunEventStream {
     Local(Box<JournalStream>),
     Remote(client::events::EventStream),
 }
@@ -85,11 +85,11 @@ macro_rules! either {
     };
 }
 
-impl LocalOrRemoteEventStream {
+impl RunEventStream {
     /// Returns the next events, in order and each once. `None` means that the run has ended and all
     /// its events were returned. Cancel safe: no event is lost if the future is dropped.
     pub(crate) async fn next_entries(&mut self) -> anyhow::Result<Option<Vec<JournalEntry>>> {
-        either!(LocalOrRemoteEventStream::self, stream => stream.next())
+        either!(RunEventStream::self, stream => stream.next())
     }
 }
 
@@ -183,14 +183,12 @@ impl RunClient {
         &self,
         run: RunId,
         after: Seq,
-    ) -> anyhow::Result<LocalOrRemoteEventStream> {
+    ) -> anyhow::Result<RunEventStream> {
         Ok(match self {
-            Self::Local(longhaul) => LocalOrRemoteEventStream::Local(Box::new(
-                longhaul.watch_run_journal(run, after).await?,
-            )),
-            Self::Remote(client) => {
-                LocalOrRemoteEventStream::Remote(client.follow_events(run, after).await?)
+            Self::Local(longhaul) => {
+                RunEventStream::Local(Box::new(longhaul.watch_run_journal(run, after).await?))
             }
+            Self::Remote(client) => RunEventStream::Remote(client.follow_events(run, after).await?),
         })
     }
 

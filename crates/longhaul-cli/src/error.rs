@@ -292,7 +292,9 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
         "rules_full" => &[("revoke some of them", "longhaul rules")],
-        "rule_revoked" | "rule_not_found" => &[("see all rules", "longhaul rules --all")],
+        "rule_revoked" | "rule_not_found" => {
+            &[("see all remembered approvals", "longhaul rules --all")]
+        }
         "already_in_state" | "not_failed" | "stopping" | "budget_not_raised" => {
             &[("see its status", "longhaul why RUN")]
         }

@@ -13,7 +13,7 @@ use longhaul_core::policy::gate::{GateStatus, has_submit_again_tag};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::{Status, WaitReason};
 
-use crate::client::{LocalOrRemoteEventStream, RunClient};
+use crate::client::{RunClient, RunEventStream};
 use crate::event_printer::EventPrinter;
 use crate::gate_card::will_chain_auto_approve;
 use crate::output;
@@ -97,7 +97,7 @@ struct FollowedEventStream {
     /// Parent run that has not recorded the end of this run yet. `None` if there is no such parent,
     /// or if it has ended.
     parent: Option<RunId>,
-    entries: LocalOrRemoteEventStream,
+    entries: RunEventStream,
     printer: EventPrinter,
     /// Sequence number of the last event that was read.
     last_seq: Seq,

@@ -59,7 +59,7 @@ pub(crate) fn format_model_exchange_count(count: usize) -> String {
 }
 
 /// Describes the tool calls that a remembered approval covers: the tool, and the pattern for the
-/// call's path, command or other text for rules.
+/// call's path, command or other rule match text.
 pub(crate) fn rule_pattern_text(pattern: &RulePattern) -> String {
     let text = match &pattern.match_glob {
         Some(match_glob) => format!("{} `{match_glob}`", pattern.tool),

@@ -17,7 +17,7 @@ use crate::{output, resolve, runtime};
 const ROWS_MAX: usize = 10_000;
 
 const EXAMPLES: &str = "Examples:
-  longhaul approve gate_01k3rzc --for agent      is remembered: the agent does not ask again
+  longhaul approve gate_01k3rzc --for agent      remembers the approval: the agent does not ask again
   longhaul rules                                 who allowed what, and how often it was used
   longhaul rules --all                           also revoked ones and those of ended runs
   longhaul rules rm rule_01k3s0yq8w7v2m4n6p8r0t2v4x";

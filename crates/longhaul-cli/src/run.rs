@@ -168,9 +168,7 @@ impl RunTaskCommand {
         };
         let local_runtime = match &recording {
             Some(recording) => Some(&recording.runtime),
-            None => {
-                opened_store.as_ref().map(|store| store.note_driver_and_get_runtime(options.silent))
-            }
+            None => opened_store.as_ref().map(|db| db.note_driver_and_get_runtime(options.silent)),
         };
         let client: RunClient = match (server, local_runtime) {
             (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),

@@ -139,7 +139,7 @@ pub struct Agent {
 pub struct EffectRule {
     /// Glob for the names of tools to which the rule applies.
     pub tool: String,
-    /// Glob that every text of the call for rules (such as a path or command) must match. `None`
+    /// Glob that every rule match text of the call, such as its path or command, must match. `None`
     /// matches every call.
     #[serde(default, rename = "match")]
     pub match_glob: Option<String>,

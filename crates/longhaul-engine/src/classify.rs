@@ -37,12 +37,12 @@ use crate::tool_registry::RegisteredTool;
 /// Maximum length of the input of a tool call, in bytes.
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Maximum length in bytes of a text that approval rules match, of a call whose input
-/// contains references to outputs of earlier calls.
+/// Maximum length in bytes of a rule match text of a call whose input refers to outputs of earlier
+/// calls.
 const MATCH_TEXT_BYTES_MAX: usize = 4 * 1024;
 
-/// Maximum total length in bytes of the texts that approval rules match, as a JSON list,
-/// of a call whose input contains references to outputs of earlier calls.
+/// Maximum total length in bytes of the rule match texts, as a JSON list, of a call whose input
+/// refers to outputs of earlier calls.
 const MATCH_TEXTS_BYTES_MAX: usize = 64 * 1024;
 const MATCH_TEXT_OVERHEAD_BYTES: usize = 3;
 
@@ -98,7 +98,7 @@ pub(crate) async fn add_remembered_approvals(
         vec![RememberedApprovalScope::Agent(task.agent.clone()), RememberedApprovalScope::Project];
     let all: Vec<RulePattern> = all.into_iter().collect();
     let active = loop {
-        match services.records.active_approval_rules(scopes.clone(), all.clone()).await {
+        match services.records.active_remembered_approvals(scopes.clone(), all.clone()).await {
             // The reply is paid for: it must not be lost because the store is busy.
             Err(StoreError::Busy { .. }) => services.clock.sleep(STORE_RETRY_DELAY).await,
             result => break result?,
@@ -166,8 +166,8 @@ async fn classify_effects_of_resolved_input(
         false => problem,
     });
     let facts = match &registered.tool {
-        // Control tools are not executed, so they have no effect. Rules can match only the agent of a
-        // child run.
+        // Control tools are not executed, so they have no effect. Rules can match only the agent of
+        // a child run.
         None => ToolCallDescription {
             rule_match_texts: child_agent_name(&spec.name, &input).into_iter().collect(),
             ..ToolCallDescription::pure()
@@ -221,8 +221,8 @@ fn child_agent_name(tool: &ToolName, input: &Value) -> Option<String> {
 struct ToolCallDescription {
     class: EffectClass,
     rule_match_texts: Vec<String>,
-    /// Those of the texts that come from the context values that the
-    /// runtime injects, and not from the input.
+    /// Those of the texts that come from context values that the runtime injects, not from the
+    /// input.
     injected: Vec<String>,
     opaque: bool,
     /// Reason why the call must fail. `None` if the tool reports no problem.
@@ -230,9 +230,9 @@ struct ToolCallDescription {
 }
 
 impl ToolCallDescription {
-    /// Truncates the texts that approval rules match, and their list, of a call whose input contains
-    /// references to outputs, because the journal must not contain the outputs again. The texts of
-    /// the call then count as unknown.
+    /// Truncates long rule match texts, and their list, of a call whose input refers to outputs,
+    /// because the journal must not contain the outputs again. If something was cut, the texts count
+    /// as unknown.
     fn truncate_rule_match_texts(mut self) -> Self {
         for texts in [&mut self.rule_match_texts, &mut self.injected] {
             let mut remaining_bytes = MATCH_TEXTS_BYTES_MAX;
@@ -317,7 +317,7 @@ fn declared_effect_class(
     rules.find_map(|rule| rule.class)
 }
 
-/// Returns whether a rule matches the tool and every text of a call for rules. If the texts are
+/// Returns whether a rule matches the tool and every rule match text of a call. If these texts are
 /// unknown, only rules without `match` apply.
 fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescription) -> bool {
     let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);

@@ -150,7 +150,7 @@ mod tests {
         );
         assert_missing_value_error(
             "{{ inptu }}",
-            "line 1: `inptu` is missing; the values are `input`, `context`, `memory`",
+            "line 1: `inptu` is missing; available: `input`, `context`, `memory`",
         );
         assert_missing_value_error(
             "{{ context.user }}",

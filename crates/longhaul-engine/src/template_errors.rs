@@ -59,7 +59,7 @@ fn describe_parent_value(value: &Value, path: &str, missing_name: &str) -> Strin
 fn list_field_names(fields: &Map<String, Value>, path: &str, missing_name: &str) -> String {
     let sentence_start = match path {
         "" if fields.is_empty() => return "there are no values".to_owned(),
-        "" => "the values are".to_owned(),
+        "" => "available:".to_owned(),
         path if fields.is_empty() => return format!("`{path}` has no fields"),
         path => format!("`{path}` has"),
     };

@@ -22,7 +22,7 @@ use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::Status;
 
 pub use crate::commands::answer::{
-    allowed_decisions, current_gate_digest, current_gate_input, scope_of_added_rule,
+    allowed_decisions, current_gate_digest, current_gate_input, scope_of_remembered_approval,
 };
 pub use crate::commands::timer::cancel_request_of_timer;
 
@@ -141,7 +141,8 @@ pub fn decide_command(
     }
     match command {
         RunCommand::Answer { gate, answer, agent, has_rule } => {
-            let rule = answer::scope_of_added_rule(&gate, &answer, agent).filter(|_| !has_rule);
+            let rule =
+                answer::scope_of_remembered_approval(&gate, &answer, agent).filter(|_| !has_rule);
             answer::decide_gate_answer(&gate, answer, rule, ctx)
         }
         RunCommand::RaiseSignalGate(gate) => {

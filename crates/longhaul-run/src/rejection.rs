@@ -72,7 +72,10 @@ pub enum Rejection {
     #[error("{0} remembered approvals for agents and the project are active, which is the maximum")]
     RulesFull(usize),
     /// The remembered approval was revoked before.
-    #[error("the remembered approval {rule} was already revoked by {} at {}", .revocation.by, .revocation.at)]
+    #[error(
+        "the remembered approval {rule} was already revoked by {} at {}",
+        .revocation.by, .revocation.at
+    )]
     RuleRevoked {
         /// Id of the remembered approval.
         rule: RuleId,

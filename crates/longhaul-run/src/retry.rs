@@ -17,8 +17,8 @@ use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::submit::new_run_from_task;
 
-/// Point of a failed run's journal from which a retry continues, and the messages that are delivered
-/// to the retry. Collected from all entries of the journal.
+/// Point of a failed run's journal from which a retry continues, and the messages that are
+/// delivered to the retry. Collected from all entries of the journal.
 #[derive(Debug, Clone, Default)]
 pub struct RetryPoint {
     /// Sequence number of the last event before the end of the run.

@@ -23,7 +23,7 @@ impl From<Error> for Problem {
                 (StatusCode::NOT_FOUND, "POST /v1/runs/batch answers with the id of the batch")
             }
             Error::GateNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/gates lists all gates"),
-            Error::RuleNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/rules lists all rules"),
+            Error::RuleNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/rules lists them all"),
             Error::SteerNotFound(_) => {
                 (StatusCode::NOT_FOUND, "GET /v1/runs/{id}/steer lists the run's messages")
             }

@@ -37,7 +37,7 @@ pub(crate) enum FsError {
     WrongCase(String),
     /// The file system treats the name as the same as another existing name.
     #[error(
-        "the file system takes the name for another one that exists; list the folder to see it"
+        "the file system treats the name as the same as another existing name; list the folder to see it"
     )]
     CaseConflict,
     /// Another writer has locked the directory for too long.

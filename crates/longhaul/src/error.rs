@@ -152,7 +152,8 @@ pub enum Error {
     /// The operating system refused a thread or a signal handler for a worker.
     #[error("the worker can't be started: {0}")]
     WorkerSetup(std::io::Error),
-    /// A worker of this runtime panicked. Callers of `wait` get this error instead of waiting forever.
+    /// A worker of this runtime panicked. Callers of `wait` get this error instead of waiting
+    /// forever.
     #[error("a worker panicked; the panic message says where")]
     WorkerPanicked,
     /// A background task of the runtime ended without a result. Its runs continue when the next

@@ -31,7 +31,7 @@ pub enum PrivateFileError {
         mode: u32,
     },
     /// Other users may write a file that must be protected from changes.
-    #[error("`{path}` is writable by other users (mode {mode:03o}): run `chmod go-w {path}`")]
+    #[error("`{path}` is writable by other users (mode {mode:03o})")]
     Writable {
         /// Path of the file that others may write.
         path: PathBuf,
@@ -187,7 +187,7 @@ mod tests {
         check(FileAccessCheck::Owned, 7, 0o600, None);
         check(FileAccessCheck::Owned, 7, 0o644, None);
         check(FileAccessCheck::Owned, 0, 0o600, None);
-        let writable = "is writable by other users (mode 620): run `chmod go-w /b`";
+        let writable = "is writable by other users (mode 620)";
         check(FileAccessCheck::Owned, 7, 0o620, Some(writable));
         let foreign = "belongs to another user (uid 8)";
         check(FileAccessCheck::Owned, 8, 0o600, Some(foreign));

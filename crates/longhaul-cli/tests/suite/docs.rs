@@ -151,7 +151,7 @@ fn every_code_block_of_the_documents_is_valid() {
                 drop(serde_json::from_str::<Value>(&block.text).expect("the block is valid JSON"))
             }
             "rust" => check_example(&block),
-            // The tests of the library compile it, kill it and run it again.
+            // The tests of the library compile the program, kill it and run it again.
             "rust program" => {}
             "yaml" => drop(
                 Script::parse_yaml(&block.position, &block.text)

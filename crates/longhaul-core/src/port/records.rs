@@ -108,7 +108,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
 
     /// Returns the active remembered approvals that have one of these scopes and one of these
     /// patterns. The cost does not depend on the number of other approvals.
-    async fn active_approval_rules(
+    async fn active_remembered_approvals(
         &self,
         scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,

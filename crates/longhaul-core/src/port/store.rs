@@ -413,7 +413,8 @@ pub enum StoreError {
     },
     /// Another process kept the store locked for too long.
     #[error(
-        "the store `{location}` was busy for too long, because another process writes to it: try again"
+        "the store `{location}` was busy for too long, because another process writes to it: \
+         try again"
     )]
     Busy {
         /// Path or URL of the locked store.

@@ -372,8 +372,8 @@ impl ToolFailure {
     }
 
     /// Creates a failure of a call that may have taken effect, with a message from which the model
-    /// learns enough to continue. No person is asked for the outcome, but the effect key of the call
-    /// stays claimed.
+    /// learns enough to continue. No person is asked for the outcome, but the effect key of the
+    /// call stays claimed.
     pub fn with_possible_effect(failure_message: impl Into<String>) -> Self {
         Self { may_have_effect: true, ..Self::new(failure_message) }
     }

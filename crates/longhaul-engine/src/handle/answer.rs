@@ -11,7 +11,9 @@ use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command, scope_of_added_rule};
+use longhaul_run::commands::{
+    RunCommand, RunIdAndStatus, decide_command, scope_of_remembered_approval,
+};
 use longhaul_run::{DecisionContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
 use crate::blocker::RunBlocker;
@@ -166,12 +168,12 @@ impl Longhaul {
         agent: AgentName,
     ) -> Result<bool, Error> {
         let (Some(scope), Some(pattern)) =
-            (scope_of_added_rule(gate, answer, agent), gate.spec.pattern.clone())
+            (scope_of_remembered_approval(gate, answer, agent), gate.spec.pattern.clone())
         else {
             return Ok(false);
         };
         let active =
-            self.services.records.active_approval_rules(vec![scope], vec![pattern]).await?;
+            self.services.records.active_remembered_approvals(vec![scope], vec![pattern]).await?;
         Ok(!active.is_empty())
     }
 

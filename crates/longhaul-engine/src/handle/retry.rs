@@ -18,8 +18,8 @@ use crate::replay::replay_journal;
 const RETRY_PRINCIPAL: &str = "longhaul:retry";
 
 impl Longhaul {
-    /// Creates a new run that continues from the last event before the end of a failed run, with the
-    /// agent definition and budget of the failed run. A failed run has at most one retry: a second
+    /// Creates a new run that continues from the last event before the end of a failed run, with
+    /// the agent definition and budget of the failed run. A failed run has at most one retry: a second
     /// call returns the existing run. If the given run has completed and belongs to a chain, the
     /// newest run of the chain is retried.
     pub async fn retry(&self, run: RunId, by: &str) -> Result<SubmitOutcome, Error> {

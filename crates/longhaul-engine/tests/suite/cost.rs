@@ -31,7 +31,7 @@ fn a_turn_takes_two_commits() {
     for turns in [1, 10, 60] {
         assert_eq!(commits(turns, &["put"]), 2 * turns + 2);
         assert_eq!(commits(turns, &["put", "look", "look"]), 2 * turns + 2);
-        // The third call acts on the same text as the first, so it waits for the result of the
+        // The third call has the same rule match text as the first, so it waits for the result of the
         // first.
         assert_eq!(commits(turns, &["put", "look", "put"]), 3 * turns + 2);
     }

@@ -1,5 +1,5 @@
 //! Decides which tool calls of a reply may run in parallel and which must run in the model's order.
-//! Only the effect classes of the calls and the texts that approval rules match, such as paths, are used.
+//! Uses only the effect classes and the rule match texts (such as paths) of the calls.
 
 use longhaul_core::policy::effect::EffectClass;
 
@@ -7,8 +7,8 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 
 /// Returns whether a call may start while earlier calls of the same reply are not done. A call
 /// waits for the gates of earlier calls. A call that must run alone waits for all earlier calls,
-/// and all later calls wait for it. Calls with a common path or other rule match text, run in order if
-/// one of them changes it: with two parallel writes either text could win, and both would be
+/// and all later calls wait for it. Calls with a common rule match text, such as a path, run in
+/// order if one of them changes it: with two parallel writes either text could win, and both would be
 /// reported as done. Calls with the same effect key run in order, too.
 pub(super) fn may_start_while_earlier_calls_run(
     earlier: &[TrackedToolCall],
@@ -27,8 +27,8 @@ pub(super) fn may_start_while_earlier_calls_run(
 }
 
 /// Returns whether two tool calls must run in order: they have the same effect key (name of an
-/// effect that must happen at most once), or a common rule match text, such as a path, that one of them
-/// changes.
+/// effect that must happen at most once), or a common rule match text, such as a path, that one of
+/// them changes.
 fn must_calls_run_in_order(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     let has_effect = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
     // The second of two calls with one effect key gets the result of the first.

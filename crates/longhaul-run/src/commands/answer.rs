@@ -64,7 +64,7 @@ pub(super) fn decide_gate_answer(
             last_used: None,
             revoked: None,
         };
-        add_approval_rule(row, &mut batch);
+        add_remembered_approval(row, &mut batch);
     }
     Ok(batch)
 }
@@ -221,9 +221,9 @@ fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
     gate.answers[from..].iter().map(|recorded| recorded.answer.by.as_str()).collect()
 }
 
-/// Returns the scope of the rule that an answer adds if it closes its gate: the narrowest scope of all
-/// votes. `None` means that the answer adds no rule.
-pub fn scope_of_added_rule(
+/// Returns the scope of the remembered approval that an answer adds if it closes its gate: the
+/// narrowest scope of all votes. `None` means that the answer adds none.
+pub fn scope_of_remembered_approval(
     gate: &GateRow,
     answer: &Answer,
     agent: AgentName,
@@ -258,7 +258,7 @@ fn answer_with_approved_edit(gate: &GateRow, mut answer: Answer) -> Answer {
     answer
 }
 
-fn add_approval_rule(row: RememberedApprovalRow, batch: &mut JournalBatch) {
+fn add_remembered_approval(row: RememberedApprovalRow, batch: &mut JournalBatch) {
     let added = RuleAdded {
         rule: row.rule,
         pattern: row.pattern.clone(),

@@ -83,7 +83,7 @@ pub(super) fn record_tool_results(
     advance_run(decision)
 }
 
-/// Returns whether another system, such as an MCP server, continues to work for this suspended call.
+/// Returns whether another system, such as an MCP server, still works for this suspended call.
 fn has_remote_work_for_call(decision: &DecisionBuilder<'_>, id: CallId) -> bool {
     let mut calls = decision.control.calls().iter();
     calls.any(|call| call.id == id && call.must_cancel_remote_work())

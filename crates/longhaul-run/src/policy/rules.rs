@@ -30,7 +30,7 @@ pub(crate) enum ApprovalRuleDecision {
 
 /// Evaluates the approval rules for each text of a tool call that rules match, such as a path.
 /// The call is denied if one text is denied, and needs an approval if one text does.
-/// If several rules ask, the text of the first one and the strictest conditions of all are used.
+/// If several rules ask, the question of the first rule and the strictest conditions of all are used.
 pub(crate) fn evaluate_approval_rules(
     control: &ControlState,
     call: &ToolCallClassification,
@@ -214,7 +214,8 @@ pub fn patterns_of_rules_with_approvals_beyond_one_run(
     rules_beyond_one_run.map(rule_pattern).collect()
 }
 
-/// Returns the pattern of a rule: which tools and which texts of their calls, such as paths, it matches.
+/// Returns the pattern of a rule: the tools, and the rule match texts of their calls, that it
+/// matches.
 pub(crate) fn rule_pattern(rule: &GateRule) -> RulePattern {
     RulePattern { tool: rule.tool.clone(), match_glob: rule.match_glob.clone() }
 }

@@ -1,5 +1,5 @@
-//! Retries of failed runs: a retry continues from the last good event, repeats no completed call and
-//! keeps what was used.
+//! Retries of failed runs: a retry continues from the last good event, repeats no completed call,
+//! and keeps what was used.
 
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;

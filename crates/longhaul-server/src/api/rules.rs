@@ -15,7 +15,7 @@ use crate::params::{Query, RulePath};
 use crate::problem::Problem;
 use crate::response::{ok_response, paginate};
 
-/// Default and maximum number of rules per page.
+/// Default and maximum number of remembered approvals per page.
 const RULES_DEFAULT: usize = 100;
 const RULES_PER_PAGE_MAX: usize = 1_000;
 
@@ -23,11 +23,11 @@ const RULES_PER_PAGE_MAX: usize = 1_000;
 #[utoipa::path(
     get, path = "/v1/rules", tag = "rules", operation_id = "list_rules",
     params(
-        ("all" = Option<bool>, Query, description = "Also list revoked rules and rules of ended runs"),
+        ("all" = Option<bool>, Query, description = "Also list revoked approvals and approvals of ended runs"),
         ("after" = inline(Option<RuleIdSchema>), Query, description = "The `next` of the previous page"),
         ("limit" = Option<u32>, Query, description = "1 to 1,000", minimum = 1, maximum = 1000),
     ),
-    responses((status = 200, description = "A page of rules", body = List<RuleView>)),
+    responses((status = 200, description = "A page of remembered approvals", body = List<RuleView>)),
 )]
 pub(crate) async fn list_rules(
     State(app): State<App>,
@@ -50,8 +50,8 @@ pub(crate) async fn list_rules(
 /// Revokes a remembered approval. Tool calls in later replies of the model need an approval again.
 #[utoipa::path(
     delete, path = "/v1/rules/{id}", tag = "rules", operation_id = "revoke_rule",
-    params(("id" = inline(RuleIdSchema), Path, description = "Id of the rule")),
-    responses((status = 200, description = "The revoked rule", body = RuleView)),
+    params(("id" = inline(RuleIdSchema), Path, description = "Id of the remembered approval")),
+    responses((status = 200, description = "The revoked approval", body = RuleView)),
 )]
 pub(crate) async fn revoke_rule(
     State(app): State<App>,

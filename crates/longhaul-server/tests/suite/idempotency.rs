@@ -259,7 +259,7 @@ async fn the_idempotency_key_of_a_task_reaches_the_store() {
 }
 
 #[tokio::test]
-async fn a_used_key_with_another_body_is_rejected_unless_the_api_key_is_new() {
+async fn a_used_idempotency_key_with_another_body_is_rejected_unless_the_api_key_is_new() {
     let server = server_with_gate().start().await;
     let (run, _) = server.submit_until_gate().await;
     let path = format!("/v1/runs/{run}/steer");

@@ -408,16 +408,16 @@ CREATE TABLE api_key (
   revoked_at   INTEGER,
   last_used_at INTEGER
 ) STRICT;
-CREATE UNIQUE INDEX api_key_hash ON api_key (hash);
+CREATE UNIQUE INDEX api_key_by_hash ON api_key (hash);
 CREATE UNIQUE INDEX api_key_name ON api_key (name) WHERE revoked_at IS NULL;
 
 -- Session tokens (reusable) and tickets (one-time), issued for a key.
 -- kind: 0 session, 1 ticket
 CREATE TABLE token (
-  hash            BLOB NOT NULL,
-  kind            INTEGER NOT NULL,
-  api_key_hash BLOB,          -- null for the local key of this machine
-  expires_at      INTEGER NOT NULL
+  hash         BLOB NOT NULL,
+  kind         INTEGER NOT NULL,
+  api_key_hash BLOB,             -- null for the local key of this machine
+  expires_at   INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX token_hash ON token (hash, kind);
 CREATE INDEX token_api_key ON token (api_key_hash) WHERE api_key_hash IS NOT NULL;

@@ -150,12 +150,12 @@ impl RecordStore for SqliteStore {
         self.query_requiring_current_schema(move |tx| rule::list_rules(tx, &filter)).await
     }
 
-    async fn active_approval_rules(
+    async fn active_remembered_approvals(
         &self,
         scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
     ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
-        self.run_query(move |tx| rule::active_approval_rules(tx, &scopes, &patterns)).await
+        self.run_query(move |tx| rule::active_remembered_approvals(tx, &scopes, &patterns)).await
     }
 
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {

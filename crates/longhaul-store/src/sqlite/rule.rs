@@ -91,7 +91,7 @@ pub(crate) fn list_rules(
 
 /// Returns the active rules (remembered approvals) with one of these scopes and one of these
 /// patterns.
-pub(crate) fn active_approval_rules(
+pub(crate) fn active_remembered_approvals(
     tx: &Tx<'_>,
     scopes: &[RememberedApprovalScope],
     patterns: &[RulePattern],

@@ -34,7 +34,7 @@ pub(crate) const DELETE_EXPIRED_TOKENS: &str = "DELETE FROM token WHERE rowid IN
 /// Adds a token and deletes some expired tokens.
 pub(crate) fn add_login_token(tx: &Tx<'_>, token: &NewLoginToken) -> Result<()> {
     tx.run(DELETE_EXPIRED_TOKENS, params![tx.now_micros()])?;
-    let holder = match &token.api_key {
+    let api_key_hash = match &token.api_key {
         ApiKeyRef::Local => None,
         ApiKeyRef::Key(hash) => Some(hash.bytes()),
     };
@@ -44,7 +44,7 @@ pub(crate) fn add_login_token(tx: &Tx<'_>, token: &NewLoginToken) -> Result<()> 
         params![
             token.hash.bytes(),
             token_kind_code(token.kind),
-            holder,
+            api_key_hash,
             tx.now.plus(token.ttl).as_micros()
         ],
     )

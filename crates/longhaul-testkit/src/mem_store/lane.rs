@@ -61,11 +61,11 @@ impl Tx<'_> {
             return;
         }
         let holder = self.tables.lanes.get(&lane).and_then(|lane| lane.holder);
-        let is_lane_head = holder == Some(run);
-        self.set_state(run, if is_lane_head { State::Ready } else { State::LaneWait });
+        let is_holder = holder == Some(run);
+        self.set_state(run, if is_holder { State::Ready } else { State::LaneWait });
     }
 
-    /// Removes a run from its lane. If it was_holder the lane, the next run becomes ready.
+    /// Removes a run from its lane. If the run held the lane, the next run becomes ready.
     pub(crate) fn leave_lane(&mut self, run: RunId) {
         let head = self.tables.heads.get(&run);
         let Some((key, position)) = head.and_then(|head| head.lane.clone().zip(head.lane_position))

@@ -63,7 +63,7 @@ impl Tables {
     }
 
     /// Returns the active rules with one of these scopes and one of these patterns.
-    pub(crate) fn active_approval_rules(
+    pub(crate) fn active_remembered_approvals(
         &self,
         scopes: &[RememberedApprovalScope],
         patterns: &[RulePattern],

@@ -180,12 +180,12 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.rules_matching(&filter)))
     }
 
-    async fn active_approval_rules(
+    async fn active_remembered_approvals(
         &self,
         scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
     ) -> StoreResult<Vec<RememberedApprovalRow>> {
-        Ok(self.read_tx(|tx| tx.tables.active_approval_rules(&scopes, &patterns)))
+        Ok(self.read_tx(|tx| tx.tables.active_remembered_approvals(&scopes, &patterns)))
     }
 
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> StoreResult<bool> {

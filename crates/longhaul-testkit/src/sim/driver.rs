@@ -261,7 +261,8 @@ impl ReferenceDriver {
                 RememberedApprovalScope::Project,
             ];
             let patterns = patterns_of_rules_with_approvals_beyond_one_run(&task.policy, call);
-            let active = self.services.records.active_approval_rules(scopes, patterns).await?;
+            let active =
+                self.services.records.active_remembered_approvals(scopes, patterns).await?;
             call.approvals = active.into_iter().map(Into::into).collect();
         }
         Ok(())

@@ -23,7 +23,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{
-    RunCommand, RunIdAndStatus, current_gate_digest, decide_command, scope_of_added_rule,
+    RunCommand, RunIdAndStatus, current_gate_digest, decide_command, scope_of_remembered_approval,
 };
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecisionContext, Run, RunInput, decide};
@@ -148,8 +148,8 @@ pub async fn answer(
     };
     let agent = scenario::agent()?;
     let pattern = gate.spec.pattern.clone().into_iter().collect();
-    let scopes = scope_of_added_rule(gate, &answer, agent.clone()).into_iter().collect();
-    let has_rule = !services.records.active_approval_rules(scopes, pattern).await?.is_empty();
+    let scopes = scope_of_remembered_approval(gate, &answer, agent.clone()).into_iter().collect();
+    let has_rule = !services.records.active_remembered_approvals(scopes, pattern).await?.is_empty();
     let gate = Box::new(gate.clone());
     send_command(services, gate.run, RunCommand::Answer { gate, answer, agent, has_rule }).await
 }

@@ -19,9 +19,9 @@ pub(crate) fn note_input_rule_match_texts(input: &Value) -> Vec<String> {
     }
 }
 
-/// Removes `.md` from the file name in an error about its spelling, so that the error shows the title
-/// of the note.
-pub(crate) fn strip_md_suffix_in_spelling_error(error: FsError) -> FsError {
+/// Removes `.md` from the file name in an error about its upper and lower case, so that the error
+/// shows the title of the note.
+pub(crate) fn strip_md_suffix_in_wrong_case_error(error: FsError) -> FsError {
     let FsError::WrongCase(file) = error else {
         return error;
     };

@@ -74,7 +74,7 @@ fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFa
         } else {
             ""
         };
-        let error = note_input::strip_md_suffix_in_spelling_error(error);
+        let error = note_input::strip_md_suffix_in_wrong_case_error(error);
         refuse(format!("`{note_path}`: {error}{hint}"))
     })?;
     let mut text = snapshot.lossy_text();

@@ -137,7 +137,7 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     let error = |error| {
         note_write_failure(format!(
             "`{note_path}`: {}",
-            note_input::strip_md_suffix_in_spelling_error(error)
+            note_input::strip_md_suffix_in_wrong_case_error(error)
         ))
     };
     let file = dir

@@ -84,7 +84,7 @@ fn describe(effects: &PredictedEffects) -> String {
 }
 
 #[tokio::test]
-async fn each_tool_predicts_its_file_changes() {
+async fn each_tool_predicts_its_effects() {
     let check = async |tool: &str, input: Value, files: &[(&str, &str)], expected: &str| {
         let fixture = Fixture::new("webhook:https://hooks.example:8443/secret/path");
         for (path, content) in files {

@@ -253,7 +253,10 @@ impl ServedInbox {
         if let Some(&run) = outcome.run_ids().first()
             && let Err(reason) = self.call_inbox_method(self.inbox.start(id, run)).await
         {
-            tracing::warn!(inbox = %self.name, %run, %reason, "the inbox could not record that the run of its task has started; the run continues");
+            tracing::warn!(
+                inbox = %self.name, %run, %reason,
+                "the inbox could not record that the run of its task has started; the run continues"
+            );
         }
         match outcome {
             SubmitOutcome::Created(_) => SubmissionOutcome::Created,

@@ -10,10 +10,13 @@ use longhaul::{HandlerError, Runtime, Task};
 
 use super::standalone_build::{build_program, package_and_workspace};
 
-/// Returns the first Rust program of the document.
 fn first_program() -> String {
+    program_in_document("docs/library.md")
+}
+
+fn program_in_document(path: &str) -> String {
     let (_, workspace) = package_and_workspace();
-    let document = fs::read_to_string(workspace.join("docs/library.md")).unwrap();
+    let document = fs::read_to_string(workspace.join(path)).unwrap();
     let (_, rest) = document.split_once("```rust program\n").expect("the program");
     let (program, _) = rest.split_once("```").expect("the end of the program");
     program.to_owned()
@@ -27,11 +30,14 @@ fn spawn_program(program: &Path, folder: &Path) -> (Child, impl Iterator<Item = 
 }
 
 #[test]
-fn the_first_program_has_ten_lines() {
+fn the_first_program_has_ten_lines_which_the_readme_shows() {
     let program = first_program();
     let body = program.lines().skip_while(|line| !line.contains("fn main"));
     let body = body.skip(1).take_while(|line| *line != "}");
-    assert_eq!(body.count(), 10, "{program}");
+    let body: Vec<&str> = body.map(|line| line.strip_prefix("    ").unwrap()).collect();
+    assert_eq!(body.len(), 10, "{program}");
+    let readme_program = program_in_document("README.md");
+    assert_eq!(readme_program.lines().collect::<Vec<_>>(), body);
 }
 
 #[tokio::test]

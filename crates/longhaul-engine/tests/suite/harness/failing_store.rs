@@ -140,8 +140,7 @@ impl FailingStore {
 
     /// Makes the next reads fail.
     pub(crate) fn fail_reads(&self, fault: StoreFault, count: usize) {
-        let faults = std::iter::repeat_n(fault, count);
-        self.reads.lock().unwrap().extend(faults);
+        self.reads.lock().unwrap().extend(std::iter::repeat_n(fault, count));
     }
 
     /// Whether every requested failure has happened.
@@ -154,9 +153,7 @@ impl FailingStore {
     }
 
     fn take_fault(&self, append: &AppendRequest) -> Option<StoreFault> {
-        let JournalAuthor::Driver { .. } = append.author else {
-            return None;
-        };
+        matches!(append.author, JournalAuthor::Driver { .. }).then_some(())?;
         let mut appends = self.appends.lock().unwrap();
         let (kind, fault) = *appends.front()?;
         let is_match = append.batch.events.iter().any(|event| event.kind() == kind);
@@ -347,12 +344,12 @@ impl RecordStore for FailingStore {
         self.inner.list_rules(filter).await
     }
 
-    async fn active_approval_rules(
+    async fn active_remembered_approvals(
         &self,
         scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
     ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
-        self.inner.active_approval_rules(scopes, patterns).await
+        self.inner.active_remembered_approvals(scopes, patterns).await
     }
 
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {

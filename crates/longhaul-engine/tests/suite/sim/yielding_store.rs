@@ -219,12 +219,12 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.list_rules(filter)).await
     }
 
-    async fn active_approval_rules(
+    async fn active_remembered_approvals(
         &self,
         scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
     ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
-        yield_around(self.records.active_approval_rules(scopes, patterns)).await
+        yield_around(self.records.active_remembered_approvals(scopes, patterns)).await
     }
 
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {

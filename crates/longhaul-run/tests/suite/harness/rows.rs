@@ -333,7 +333,9 @@ impl Rows {
     }
 
     /// Returns the rules that nobody has revoked.
-    pub(crate) fn active_approval_rules(&self) -> impl Iterator<Item = &RememberedApprovalRow> {
+    pub(crate) fn active_remembered_approvals(
+        &self,
+    ) -> impl Iterator<Item = &RememberedApprovalRow> {
         self.rules.iter().filter(|rule| rule.revoked.is_none())
     }
 

@@ -17,7 +17,7 @@ use longhaul_core::policy::gate::{
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_run::commands::{RunCommand, scope_of_added_rule};
+use longhaul_run::commands::{RunCommand, scope_of_remembered_approval};
 use longhaul_run::input::ToolCallStatus;
 use longhaul_run::{RunInput, patterns_of_rules_with_approvals_beyond_one_run};
 
@@ -118,8 +118,10 @@ impl TestRun {
             for call in &mut reply.calls {
                 let patterns =
                     patterns_of_rules_with_approvals_beyond_one_run(&self.run.task().policy, call);
-                let rules =
-                    self.rows.active_approval_rules().filter(|rule| rule.scope.run().is_none());
+                let rules = self
+                    .rows
+                    .active_remembered_approvals()
+                    .filter(|rule| rule.scope.run().is_none());
                 let rules = rules.filter(|rule| patterns.contains(&rule.pattern));
                 call.approvals = rules.cloned().map(Into::into).collect();
             }
@@ -171,7 +173,7 @@ impl TestRun {
             "resume" => RunCommand::Resume { by: by(), raise: raise(rest) },
             "raise" => RunCommand::RaiseBudget { raise: raise(rest).unwrap_or_default(), by: by() },
             "revoke" => {
-                let mut rows: Vec<_> = self.rows.active_approval_rules().cloned().collect();
+                let mut rows: Vec<_> = self.rows.active_remembered_approvals().cloned().collect();
                 rows.sort_by_key(|row| row.scope.run().is_none());
                 let row = rows.into_iter().next()?;
                 if row.scope.run().is_none() {
@@ -242,8 +244,8 @@ impl TestRun {
             digest,
         };
         let agent = self.run.task().agent.clone();
-        let scope = scope_of_added_rule(gate, &answer, agent.clone());
-        let has_rule = self.rows.active_approval_rules().any(|rule| {
+        let scope = scope_of_remembered_approval(gate, &answer, agent.clone());
+        let has_rule = self.rows.active_remembered_approvals().any(|rule| {
             Some(&rule.scope) == scope.as_ref() && Some(&rule.pattern) == gate.spec.pattern.as_ref()
         });
         Some(RunCommand::Answer { gate: Box::new(gate.clone()), answer, agent, has_rule })

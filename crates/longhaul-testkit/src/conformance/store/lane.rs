@@ -129,7 +129,7 @@ pub async fn a_run_that_released_its_lane_promotes_nobody_at_its_end(fixture: St
     assert_nothing_ready(&fixture, worker).await;
 }
 
-/// A paused run becomes the holder of its lane in its turn, and stays it while it is paused.
+/// A paused run becomes the holder of its lane in its turn, and stays the holder while it is paused.
 pub async fn a_paused_run_keeps_its_lane_position(fixture: StoreFixture) {
     let runs = fixture.open_in_lane("a", 3).await;
     let worker = fixture.worker().await;

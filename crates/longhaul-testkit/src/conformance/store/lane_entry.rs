@@ -69,7 +69,7 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     let due = fixture.harness.clock.now().plus(WINDOW);
     assert_eq!(fixture.harness.records.next_timer_due().await.expect("next"), Some(due));
     fixture.assert_status(second, Status::Pending, "collect").await;
-    // The window continues in a lane that was paused in between.
+    // Pausing and resuming the lane does not change the window.
     for paused in [true, false] {
         let lane = lane_key("a");
         fixture.harness.records.set_lane_pause_state(&lane, paused).await.expect("pause");

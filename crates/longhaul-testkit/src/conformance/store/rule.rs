@@ -91,7 +91,7 @@ pub async fn a_rule_is_added_once_per_scope_and_pattern(fixture: StoreFixture) {
         assert_appended(&add(&fixture, &duplicate).await);
         let scope = vec![row.scope.clone()];
         let patterns = vec![row.pattern.clone(), pattern("nothing")];
-        let active = fixture.harness.records.active_approval_rules(scope, patterns).await;
+        let active = fixture.harness.records.active_remembered_approvals(scope, patterns).await;
         assert_eq!(active.expect("rules"), [duplicate]);
     }
 }

@@ -49,9 +49,8 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
         }
         if is_script(file) {
             for (line, number) in file.text.lines().zip(1..) {
-                for name in names_defined_in_script_line(line) {
-                    report(number, in_name(name, &file.path, &rules));
-                }
+                let name = name_defined_in_script_line(line).unwrap_or_default();
+                report(number, in_name(name, &file.path, &rules));
             }
         }
     }
@@ -60,20 +59,21 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
 
 fn is_script(file: &SourceFile) -> bool {
     let is_named_script = [".py", ".mjs", ".sh"].iter().any(|end| file.path.ends_with(end));
-    is_named_script || file.text.starts_with("#!")
+    is_named_script || file.text.starts_with("#!/")
 }
 
-/// Returns the names that a line of Python, JavaScript or shell code defines: after a keyword such
-/// as `def`, or before `=` at the beginning of the line.
-fn names_defined_in_script_line(line: &str) -> Vec<&str> {
-    const KEYWORDS: [&str; 8] =
-        ["def", "class", "function", "const", "let", "for", "local", "readonly"];
+/// Returns the name that a line of Python, JavaScript or shell code defines: after a keyword such as
+/// `def`, or before `=`, at the beginning of the line. Parameters and other names are not found.
+fn name_defined_in_script_line(line: &str) -> Option<&str> {
+    const KEYWORDS: [&str; 7] = ["def", "class", "function", "const", "let", "for", "local"];
     let is_separator = |c: char| !c.is_alphanumeric() && c != '_';
-    let words: Vec<&str> = line.split(is_separator).filter(|word| !word.is_empty()).collect();
-    let after_keyword = words.windows(2).filter(|pair| KEYWORDS.contains(&pair[0]));
-    let assigned = line.split_once('=').map(|(name, _)| name.trim());
-    let assigned = assigned.filter(|name| !name.is_empty() && !name.contains(is_separator));
-    after_keyword.map(|pair| pair[1]).chain(assigned).collect()
+    let mut words = line.split(' ').filter(|word| !["", "async", "export"].contains(word));
+    let first = words.next()?;
+    let name = match KEYWORDS.contains(&first) {
+        true => words.next()?.split(is_separator).next(),
+        false => line.split_once('=').map(|(name, _)| name.trim()),
+    };
+    name.filter(|name| !name.is_empty() && !name.contains(is_separator))
 }
 
 fn parse_table() -> Rules {
@@ -155,7 +155,8 @@ fn given_up_words_are_found_in_names_prose_and_paths() {
     let text = format!(
         "//- {prose_word}.md\nA {prose_word}.\n//- a.rs\n// {name}, {prose_word}\n\
          fn a(my_{name}: u8) {{ \"{name}\" }}\nfn a_{name}_is_in_a_sentence() {{}}\n\
-         //- a.py\n{name} = 1  # {name}\ndef my_{name}(): f({name})\n"
+         //- a.py\n{name} = 1  # {name}\ndef my_{name}(): f({name})\n# looks for {name}\n\
+         //- a.mjs\n  async function my_{name}() {{}}\n//- a\n#!/bin/sh\n  local {name}\n"
     );
     let findings = check(&super::sources::fixture(&text));
     let hits =
@@ -163,7 +164,7 @@ fn given_up_words_are_found_in_names_prose_and_paths() {
     let hits = hits
         .into_iter()
         .chain([("a.rs:1".to_owned(), prose_word)])
-        .chain(["a.rs:2", "a.py:1", "a.py:2"].map(|at| (at.to_owned(), name)));
+        .chain(["a.rs:2", "a.py:1", "a.py:2", "a.mjs:1", "a:2"].map(|at| (at.to_owned(), name)));
     let expected: Vec<_> = hits.map(|(at, word)| format!("{at}: `{word}` was given up")).collect();
     assert_eq!(super::finding::summaries(&findings), expected);
 }
