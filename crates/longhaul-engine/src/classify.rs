@@ -362,9 +362,10 @@ fn render_effect_key(
             let hash = Hash::digest(text.as_bytes());
             Ok(Some(EffectKey { text: env.redact.redact(&text).into_owned(), hash }))
         }
-        _ => {
-            Err(format!("the effect key of this call is longer than {EFFECT_KEY_BYTES_MAX} bytes"))
-        }
+        _ => Err(format!(
+            "the effect key of this call (`key` in `effects` of the agent) is longer than \
+                 {EFFECT_KEY_BYTES_MAX} bytes"
+        )),
     }
 }
 

@@ -266,11 +266,11 @@ impl CapturedOutput {
         self.tail.extend_from_slice(rest);
         // Trimmed rarely, so that many small chunks cost no more than one large chunk.
         if self.tail.len() > self.half_max.saturating_mul(2).max(32 * 1024) {
-            self.trim_output_tail();
+            self.drop_oldest_tail_bytes();
         }
     }
 
-    fn trim_output_tail(&mut self) {
+    fn drop_oldest_tail_bytes(&mut self) {
         let excess = self.tail.len().saturating_sub(self.half_max);
         self.tail.drain(..excess);
     }

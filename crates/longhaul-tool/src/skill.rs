@@ -57,7 +57,7 @@ impl SkillFolders {
         }
     }
 
-    /// Protects these files and folders from agents.
+    /// Makes these files and folders unreadable for agents.
     pub fn with_protected_paths(mut self, protected: impl IntoIterator<Item = PathBuf>) -> Self {
         self.protected.extend(protected);
         self

@@ -122,8 +122,8 @@ fn is_mail_address(text: &str) -> bool {
     has_only(local_part, "._+-") && has_only(domain, ".-") && domain.contains('.')
 }
 
-/// Returns the encodings of a secret: unchanged, without its own escapes, form-encoded, hex and
-/// Base64, the latter also as a part of longer encoded data.
+/// Returns the encodings of a secret: unchanged, with decoded escape sequences, form-encoded, hex
+/// and Base64, the latter also as a part of longer encoded data.
 fn secret_encodings(secret: &str) -> Vec<String> {
     let mut encodings = vec![
         secret.to_owned(),

@@ -120,9 +120,9 @@ fn the_global_log_is_read_in_rowid_order() {
 
 #[test]
 fn keys_tokens_and_links_are_looked_up_by_hash() {
-    check_query_plan(SELECT_KEY, &["SEARCH api_key USING INDEX api_key_hash (hash=?)"]);
+    check_query_plan(SELECT_KEY, &["SEARCH api_key USING INDEX api_key_by_hash (hash=?)"]);
     let by_hash = "SEARCH token USING INDEX token_hash (hash=? AND kind=?)";
-    let key = "SEARCH k USING INDEX api_key_hash (hash=?)";
+    let key = "SEARCH k USING INDEX api_key_by_hash (hash=?)";
     for sql in [SELECT_TOKEN, CONSUME_TOKEN] {
         check_query_plan(sql, &[by_hash, "CORRELATED SCALAR SUBQUERY 1", key]);
     }
