@@ -27,7 +27,9 @@ impl ControlState {
     pub(super) fn apply_tool_pending(&mut self, data: &ToolPending) -> ApplyResult {
         let (run, epoch) = (self.id, self.epoch);
         let call = self.call_mut(data.call)?;
-        let is_postponed = call.is_tool_poll_due() && call.state == ToolCallState::Ready;
+        let is_due = call.state == ToolCallState::Ready && call.is_tool_poll_due();
+        // In a copy of a failed run's journal, the id of the timer that has fired is another one.
+        let is_postponed = is_due || matches!(call.state, ToolCallState::Pending(_));
         if is_postponed {
             call.state = ToolCallState::Started(epoch);
         }

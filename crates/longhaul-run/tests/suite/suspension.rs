@@ -284,6 +284,28 @@ fn a_poll_is_postponed_while_the_server_is_not_available() {
 }
 
 #[test]
+fn a_retry_replays_a_poll_that_the_failed_run_postponed() {
+    let mut test_run = check(plain(), STARTED);
+    for line in
+        ["pend t1.1 30", "fire", "claim", "missing the server is down", "fire", "claim", "go"]
+    {
+        test_run.play(line);
+    }
+    for line in ["done t1.1 paid", "err invalid_request", "err invalid_request"] {
+        test_run.play(line);
+    }
+    assert_eq!(test_run.status_line(), "failed");
+    check_in(
+        test_run.retry(),
+        r#"
+        claim    => run.claimed | running
+        go       => turn.started
+        say Done => turn.completed run.completed(Done) | completed
+    "#,
+    );
+}
+
+#[test]
 fn a_suspended_call_keeps_its_effect_key_until_the_call_ends() {
     let key_state =
         |test_run: &TestRun| test_run.rows.keys.values().next().map(|taken| taken.state);
