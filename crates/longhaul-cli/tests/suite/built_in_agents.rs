@@ -1,5 +1,5 @@
 //! Built-in agents and tools: each file and schema is valid, each script plays its agent to the end
-//! without a key, and the documentation shows the output.
+//! without a key, and the documentation lists the fields of the output.
 
 use std::path::Path;
 
@@ -18,18 +18,10 @@ use crate::suite::project::{CommandOutput, Project};
 
 const DOCUMENT: &str = include_str!("../../../../docs/shipped.md");
 
-const TASK: &str = "how do we keep backups";
+/// The output of each built-in agent for [`TASK`], by agent.
+const EXPECTED_OUTPUTS: &str = include_str!("built_in_agents/expected_outputs.json");
 
-/// Returns the example output of an agent from the documentation.
-fn documented_output(name: &str) -> Value {
-    let (_, section) = DOCUMENT
-        .split_once(&format!("\n### `{name}`\n"))
-        .unwrap_or_else(|| panic!("docs/shipped.md has no section `{name}`"));
-    let section = section.split("\n### ").next().unwrap();
-    let (_, block) = section.split_once("\n```json output\n").unwrap();
-    let (block, _) = block.split_once("\n```").unwrap();
-    serde_json::from_str(block).unwrap()
-}
+const TASK: &str = "how do we keep backups";
 
 /// Plays the agent and returns its ended run; gates are approved.
 fn run_built_in(name: &str) -> Value {
@@ -95,7 +87,8 @@ fn open_in_memory(folder: &Path) -> ProjectRuntime {
 }
 
 #[test]
-fn each_built_in_agent_gives_the_documented_output() {
+fn each_built_in_agent_gives_the_expected_output() {
+    let expected_outputs: Value = serde_json::from_str(EXPECTED_OUTPUTS).unwrap();
     for built_in in BUILT_IN_AGENTS {
         let run = run_built_in(built_in.name);
         assert_eq!(run["status"], "completed", "{}: {run}", built_in.name);
@@ -106,7 +99,30 @@ fn each_built_in_agent_gives_the_documented_output() {
             output["data"].clone()
         };
         let pretty_json = serde_json::to_string_pretty(&part).unwrap();
-        assert_eq!(part, documented_output(built_in.name), "{}:\n{pretty_json}", built_in.name);
+        assert_eq!(part, expected_outputs[built_in.name], "{}:\n{pretty_json}", built_in.name);
+    }
+}
+
+#[test]
+fn the_documentation_has_the_example_and_the_fields_of_the_outputs() {
+    let expected_outputs: Value = serde_json::from_str(EXPECTED_OUTPUTS).unwrap();
+    let (_, example) = DOCUMENT.split_once("\n```json output\n").unwrap();
+    let (example, table) = example.split_once("\n```").unwrap();
+    let example: Value = serde_json::from_str(example).unwrap();
+    assert_eq!(example, expected_outputs["review"]);
+    let agents_with_data = BUILT_IN_AGENTS.iter().filter(|agent| agent.name != "assistant");
+    for agent in agents_with_data {
+        let row = table.lines().find(|line| line.starts_with(&format!("| `{}` |", agent.name)));
+        let mut documented: Vec<&str> = row.unwrap().split('`').skip(3).step_by(2).collect();
+        documented.push("confidence");
+        if ["plan", "implement", "review", "bugfix"].contains(&agent.name) {
+            documented.push("success");
+        }
+        documented.sort_unstable();
+        let mut fields: Vec<&String> =
+            expected_outputs[agent.name].as_object().unwrap().keys().collect();
+        fields.sort_unstable();
+        assert_eq!(documented, fields, "{}", agent.name);
     }
 }
 
