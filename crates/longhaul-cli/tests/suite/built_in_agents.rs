@@ -110,19 +110,26 @@ fn the_documentation_has_the_example_and_the_fields_of_the_outputs() {
     let (example, table) = example.split_once("\n```").unwrap();
     let example: Value = serde_json::from_str(example).unwrap();
     assert_eq!(example, expected_outputs["review"]);
-    let agents_with_data = BUILT_IN_AGENTS.iter().filter(|agent| agent.name != "assistant");
-    for agent in agents_with_data {
-        let row = table.lines().find(|line| line.starts_with(&format!("| `{}` |", agent.name)));
-        let mut documented: Vec<&str> = row.unwrap().split('`').skip(3).step_by(2).collect();
-        documented.push("confidence");
-        if ["plan", "implement", "review", "bugfix"].contains(&agent.name) {
-            documented.push("success");
-        }
-        documented.sort_unstable();
-        let mut fields: Vec<&String> =
-            expected_outputs[agent.name].as_object().unwrap().keys().collect();
+    let root = tempfile::tempdir().unwrap();
+    for loaded in open_in_memory(root.path()).loaded.agents {
+        let Some(schema) = loaded.agent.output.as_ref().map(RawJson::to_value) else {
+            continue;
+        };
+        let name = loaded.agent.name.as_str();
+        let required = schema["required"].as_array().unwrap();
+        let format_field = |field: &String| match required.iter().any(|name| name == field) {
+            true => format!("`{field}`"),
+            false => format!("`{field}`?"),
+        };
+        let mut fields: Vec<String> =
+            schema["properties"].as_object().unwrap().keys().map(format_field).collect();
+        fields.retain(|field| !["`confidence`", "`success`"].contains(&field.as_str()));
         fields.sort_unstable();
-        assert_eq!(documented, fields, "{}", agent.name);
+        let row = table.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
+        let row = row.unwrap().trim_end_matches(" |");
+        let mut documented: Vec<&str> = row.split(", ").collect();
+        documented.sort_unstable();
+        assert_eq!(documented, fields, "{name}");
     }
 }
 
