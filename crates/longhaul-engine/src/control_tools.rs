@@ -59,7 +59,7 @@ fn build_control_tool_spec(definition: ControlToolDef) -> Option<ToolSpec> {
 fn ask_human_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "ask_human",
-        description: "Asks a person a question and waits for the answer, for days if need be. \
+        description: "Asks a person a question and waits for the answer, at most 24 hours. \
             Use it when only a person can know.",
         properties: json!({
             "question": { "type": "string", "minLength": 1, "maxLength": 8_000 },
