@@ -18,7 +18,8 @@ use crate::suite::project::{CommandOutput, Project};
 
 const DOCUMENT: &str = include_str!("../../../../docs/shipped.md");
 
-/// The output of each built-in agent for [`TASK`], by agent.
+/// The structured output of each built-in agent for [`TASK`], by agent; of `assistant`, which has
+/// none, its text and the tools that it called.
 const EXPECTED_OUTPUTS: &str = include_str!("built_in_agents/expected_outputs.json");
 
 const TASK: &str = "how do we keep backups";
@@ -104,33 +105,56 @@ fn each_built_in_agent_gives_the_expected_output() {
 }
 
 #[test]
-fn the_documentation_has_the_example_and_the_fields_of_the_outputs() {
+fn the_documentation_lists_the_agents_and_the_fields_of_their_outputs() {
     let expected_outputs: Value = serde_json::from_str(EXPECTED_OUTPUTS).unwrap();
-    let (_, example) = DOCUMENT.split_once("\n```json output\n").unwrap();
-    let (example, table) = example.split_once("\n```").unwrap();
+    let (agents, results) = DOCUMENT.split_once("\n## Results\n").unwrap();
+    let (_, example) = results.split_once("\n```json output\n").unwrap();
+    let (example, fields) = example.split_once("\n```").unwrap();
     let example: Value = serde_json::from_str(example).unwrap();
     assert_eq!(example, expected_outputs["review"]);
+    let mut names: Vec<&str> = BUILT_IN_AGENTS.iter().map(|agent| agent.name).collect();
+    names.sort_unstable();
+    assert_eq!(names_in_table(agents), names);
+    let mut with_output: Vec<&String> = expected_outputs.as_object().unwrap().keys().collect();
+    with_output.sort_unstable();
+    assert_eq!(with_output, names);
+    names.retain(|name| *name != "assistant");
+    assert_eq!(names_in_table(fields), names);
     let root = tempfile::tempdir().unwrap();
     for loaded in open_in_memory(root.path()).loaded.agents {
-        let Some(schema) = loaded.agent.output.as_ref().map(RawJson::to_value) else {
-            continue;
-        };
-        let name = loaded.agent.name.as_str();
-        let required = schema["required"].as_array().unwrap();
-        let format_field = |field: &String| match required.iter().any(|name| name == field) {
-            true => format!("`{field}`"),
-            false => format!("`{field}`?"),
-        };
-        let mut fields: Vec<String> =
-            schema["properties"].as_object().unwrap().keys().map(format_field).collect();
-        fields.retain(|field| !["`confidence`", "`success`"].contains(&field.as_str()));
-        fields.sort_unstable();
-        let row = table.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
-        let row = row.unwrap().trim_end_matches(" |");
-        let mut documented: Vec<&str> = row.split(", ").collect();
-        documented.sort_unstable();
-        assert_eq!(documented, fields, "{name}");
+        if let Some(schema) = loaded.agent.output.as_ref().map(RawJson::to_value) {
+            check_documented_fields(fields, loaded.agent.name.as_str(), &schema);
+        }
     }
+}
+
+/// Returns the sorted agents in the first column of the tables of a text.
+fn names_in_table(text: &str) -> Vec<&str> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let mut names: Vec<&str> = rows.map(|row| row.split('`').next().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn check_documented_fields(table: &str, agent: &str, schema: &Value) {
+    let required = schema["required"].as_array().unwrap();
+    let format_field = |field: &String| match required.iter().any(|name| name == field) {
+        true => format!("`{field}`"),
+        false => format!("`{field}`?"),
+    };
+    let properties = schema["properties"].as_object().unwrap();
+    let mut fields: Vec<String> = properties.keys().map(format_field).collect();
+    fields.sort_unstable();
+    let row = table.lines().find_map(|line| line.strip_prefix(&format!("| `{agent}` | ")));
+    let row = row.unwrap_or_else(|| panic!("docs/shipped.md has no row `{agent}`"));
+    let mut documented: Vec<&str> = row.trim_end_matches(" |").split(", ").collect();
+    // The head of the table names these two.
+    documented.push("`confidence`");
+    if ["plan", "implement", "review", "bugfix"].contains(&agent) {
+        documented.push("`success`");
+    }
+    documented.sort_unstable();
+    assert_eq!(documented, fields, "{agent}");
 }
 
 #[test]
