@@ -115,18 +115,19 @@ fn a_second_driver_is_refused_with_the_holder_of_the_first() {
 fn of_two_servers_starting_at_once_one_wins() {
     let project = Project::new();
     let servers = [0, 1].map(|_| TestServer::spawn(project.command(SERVE_ARGS)));
-    let mut winners = 0;
+    // Kept until the end, because a winner that is dropped is killed and the other server can start.
+    let mut winners = Vec::new();
     for mut server in servers {
         // The first log line of each shows success or failure.
         let line = server.wait_for_line("\"message\"");
         if line.contains("\"ready\"") {
-            winners += 1;
+            winners.push(server);
             continue;
         }
         assert!(line.contains("is driven by"), "{line}");
         assert_eq!(server.wait_exit().0, 5);
     }
-    assert_eq!(winners, 1);
+    assert_eq!(winners.len(), 1);
 }
 
 #[test]
