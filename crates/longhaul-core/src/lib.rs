@@ -11,6 +11,7 @@ pub mod duration;
 pub mod event;
 pub mod failure;
 pub mod form;
+pub mod glob;
 pub mod id;
 pub mod image;
 pub mod message;

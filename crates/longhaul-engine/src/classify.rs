@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use longhaul_core::event::turn::ToolCallClassification;
+use longhaul_core::glob::{self, TEXT_BYTES_MAX};
 use longhaul_core::id::ToolName;
 use longhaul_core::message::ToolCall;
 use longhaul_core::output_reference::OutputReference;
@@ -21,7 +22,6 @@ use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::task::TaskSpec;
 use longhaul_run::{RUN_AGENT, Run, patterns_of_rules_with_approvals_beyond_one_run};
 use serde_json::{Value, json};
-use wildmatch::WildMatch;
 
 use crate::agent::{Agent, EffectRule};
 use crate::find_tools::join_tool_names;
@@ -37,12 +37,7 @@ use crate::tool_registry::RegisteredTool;
 /// Maximum length of the input of a tool call, in bytes.
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Maximum length in bytes of a rule match text of a call whose input refers to outputs of earlier
-/// calls.
-const MATCH_TEXT_BYTES_MAX: usize = 4 * 1024;
-
-/// Maximum total length in bytes of the rule match texts, as a JSON list, of a call whose input
-/// refers to outputs of earlier calls.
+/// Maximum total length in bytes of the rule match texts of a call, as a JSON list.
 const MATCH_TEXTS_BYTES_MAX: usize = 64 * 1024;
 const MATCH_TEXT_OVERHEAD_BYTES: usize = 3;
 
@@ -175,11 +170,11 @@ async fn classify_effects_of_resolved_input(
         // An invalid input is not passed to the tool's own methods either.
         Some(_) if problem.is_some() => ToolCallDescription::pure(),
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
-            Ok(facts) if outputs.is_empty() => facts,
-            Ok(facts) => facts.truncate_rule_match_texts(),
+            Ok(facts) => facts,
             Err(reason) => return rejected_call_classification(spec.name.as_str(), &reason),
         },
     };
+    let facts = facts.truncate_rule_match_texts();
     let problem = problem.or_else(|| facts.problem.clone()).or_else(|| {
         let hint = refusal_message_for_polling(run, spec.name.as_str(), &input);
         hint.filter(|_| env.tool(WAIT_TOOL).is_some())
@@ -230,16 +225,16 @@ struct ToolCallDescription {
 }
 
 impl ToolCallDescription {
-    /// Truncates long rule match texts, and their list, of a call whose input refers to outputs,
-    /// because the journal must not contain the outputs again. If something was cut, the texts count
-    /// as unknown.
+    /// Truncates long rule match texts and their list: rules compare texts of limited length, and the
+    /// journal must not contain a long input or referenced outputs again. If something was cut, the
+    /// texts count as unknown.
     fn truncate_rule_match_texts(mut self) -> Self {
         for texts in [&mut self.rule_match_texts, &mut self.injected] {
             let mut remaining_bytes = MATCH_TEXTS_BYTES_MAX;
             let mut kept = Vec::new();
             for mut text in texts.drain(..) {
-                if text.len() > MATCH_TEXT_BYTES_MAX {
-                    text.truncate(text.floor_char_boundary(MATCH_TEXT_BYTES_MAX));
+                if text.len() > TEXT_BYTES_MAX {
+                    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
                     self.opaque = true;
                 }
                 match remaining_bytes.checked_sub(text.len() + MATCH_TEXT_OVERHEAD_BYTES) {
@@ -318,12 +313,14 @@ fn declared_effect_class(
 }
 
 /// Returns whether a rule matches the tool and every rule match text of a call. If these texts are
-/// unknown, only rules without `match` apply.
+/// unknown or can't be compared with the glob, a rule applies only if it has no `match`, or if its
+/// class forbids a repetition.
 fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescription) -> bool {
-    let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
-    let matches_text = rule.match_glob.as_ref().is_none_or(|glob| {
-        let mut texts = facts.rule_match_texts.iter();
-        !facts.opaque && texts.all(|text| matches(glob, text))
+    let is_restriction = rule.class.is_some_and(|class| !class.may_repeat());
+    let matches = |glob: &str, text: &str| glob::matches(glob, text).unwrap_or(is_restriction);
+    let matches_text = rule.match_glob.as_ref().is_none_or(|glob| match facts.opaque {
+        true => is_restriction,
+        false => facts.rule_match_texts.iter().all(|text| matches(glob, text)),
     });
     matches(&rule.tool, tool.as_str()) && matches_text
 }
@@ -340,8 +337,8 @@ fn render_effect_key(
 ) -> Result<Option<EffectKey>, String> {
     // A rule whose pattern can't be checked applies, because a key only prevents calls.
     let applies = |rule: &&EffectRule| {
-        let matches_tool = WildMatch::new(&rule.tool).matches(tool.as_str());
-        effect_rule_matches(rule, tool, facts) || facts.opaque && matches_tool
+        let may_match_tool = glob::matches(&rule.tool, tool.as_str()) != Some(false);
+        effect_rule_matches(rule, tool, facts) || facts.opaque && may_match_tool
     };
     let mut templates = env.agent.effects.iter().filter(applies);
     let Some(template) = templates.find_map(|rule| rule.key.as_ref()) else {
@@ -400,7 +397,7 @@ mod tests {
             (vec!["a".repeat(4_096); 17], 15),
             (vec![String::new(); 250_000], MATCH_TEXTS_BYTES_MAX / MATCH_TEXT_OVERHEAD_BYTES),
         ] {
-            let is_long = rule_match_texts.iter().any(|text| text.len() > MATCH_TEXT_BYTES_MAX);
+            let is_long = rule_match_texts.iter().any(|text| text.len() > TEXT_BYTES_MAX);
             let all = rule_match_texts.len();
             let description =
                 ToolCallDescription { rule_match_texts, ..ToolCallDescription::pure() };

@@ -1,6 +1,7 @@
 //! Finds the spend caps that apply to a task or to a model call, and the amount that the task or
 //! call reserves in each cap.
 
+use longhaul_core::glob;
 use longhaul_core::policy::spend_cap::{
     CapCounterKey, CapHold, CapReachedAction, CapReservation, CapUnit, CapUsageGrouping,
     CapWithWindow, SpendCap,
@@ -8,7 +9,6 @@ use longhaul_core::policy::spend_cap::{
 use longhaul_core::raw::{Hash, canonical_json};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::usage::BudgetAmount;
-use wildmatch::WildMatch;
 
 /// Maximum length in bytes of a spend cap's subject, such as the name of an actor. A longer subject
 /// is replaced by its hash.
@@ -87,8 +87,9 @@ fn subject_counted_by_cap(cap: &SpendCap, task: &TaskSpec, model: &str) -> Optio
         CapUsageGrouping::Agent => task.agent.to_string(),
         CapUsageGrouping::Model => model.to_owned(),
     };
+    // A subject that is too long to be matched must not escape the cap.
     let applies =
-        cap.pattern.as_ref().is_none_or(|pattern| WildMatch::new(pattern).matches(&subject));
+        cap.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, &subject).unwrap_or(true));
     applies.then(|| match subject.len() <= SUBJECT_BYTES_MAX {
         true => subject,
         false => Hash::digest(subject.as_bytes()).to_string(),
@@ -108,6 +109,7 @@ fn cap_subject_of_actor(task: &TaskSpec) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::glob;
     use longhaul_core::id::{AgentName, InboxName, RunId};
     use longhaul_core::policy::spend_cap::{CapWindowLength, CapWindowRange};
     use longhaul_core::raw::RawJson;
@@ -166,8 +168,12 @@ mod tests {
             assert_eq!(counted_subject.as_deref(), subject, "{per:?} {pattern:?} {actor}");
         }
         let actor_cap = test_cap(Actor, None, CapUnit::Usd).cap;
-        let hashed = subject_counted_by_cap(&actor_cap, &test_task("", &long), "m");
-        assert_eq!(hashed.map(|subject| subject.len()), Some(64));
+        let too_long_to_match = format!("\"{}\"", "x".repeat(glob::TEXT_BYTES_MAX + 1));
+        let other_actors_cap = test_cap(Actor, Some("anna"), CapUnit::Usd).cap;
+        for (cap, actor) in [(actor_cap, long), (other_actors_cap, too_long_to_match)] {
+            let hashed = subject_counted_by_cap(&cap, &test_task("", &actor), "m");
+            assert_eq!(hashed.map(|subject| subject.len()), Some(64));
+        }
     }
 
     #[test]

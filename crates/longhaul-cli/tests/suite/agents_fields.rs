@@ -451,3 +451,26 @@ fn an_effect_key_is_a_template_for_a_tool_of_the_agent() {
     let expected = "`effects` has a key for the tool `send_invoice`, which the agent does not have";
     assert_eq!(agent_warnings(&keyed_agent, |_| Some(false)), [expected]);
 }
+
+#[test]
+fn a_glob_of_a_rule_has_at_most_one_kibibyte() {
+    let (longest, too_long) = ("a".repeat(1024), format!("*{}b", "a".repeat(14_000)));
+    let problem = |position: &str| {
+        format!(
+            "{position}: the glob has 14002 bytes, at most 1024 are allowed: shorten it with `*`"
+        )
+    };
+    assert_problems(&format!("approve:\n  - {{ tool: a, match: {longest}, ask: x }}"), &[]);
+    assert_problems(
+        &format!("approve:\n  - {{ tool: a, match: \"{too_long}\", ask: x }}"),
+        &[&problem("3:23: `match`")],
+    );
+    assert_problems(
+        &format!("approve:\n  - {{ tool: \"{too_long}\", ask: x }}"),
+        &[&problem("3:13: `tool`")],
+    );
+    assert_problems(
+        &format!("effects:\n  - {{ tool: a, match: \"{too_long}\", class: pure }}"),
+        &[&problem("3:23: `match`")],
+    );
+}

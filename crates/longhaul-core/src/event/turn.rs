@@ -171,7 +171,8 @@ pub struct ToolCallClassification {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_rule_match_texts: Vec<String>,
     /// Whether a part of the call, such as a nested command, can't be determined before the call
-    /// runs. Every rule that asks for approval then applies to the call.
+    /// runs, or `rule_match_texts` were truncated. Every rule that asks for approval then applies to
+    /// the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub opaque: bool,
     /// Reason why the tool call can't be made, such as an unknown tool or an invalid input. `None`

@@ -2,6 +2,7 @@
 //! (such as a day).
 
 use longhaul_api::spend::{RaiseCapBody, SpendCapAmount, SpendCapUsageView, SpendCapView};
+use longhaul_core::glob;
 use longhaul_core::policy::spend_cap::{
     CapCounterKey, CapCounterRow, CapLimitChange, CapRefusal, CapUsageGrouping, CapWithWindow,
     SPEND_ROWS_MAX,
@@ -9,7 +10,6 @@ use longhaul_core::policy::spend_cap::{
 use longhaul_core::port::store::CreateRunsRequest;
 use longhaul_core::suggest::most_similar_name;
 use longhaul_run::spend_caps::{SUBJECT_BYTES_MAX, spend_cap_reservations_for_task};
-use wildmatch::WildMatch;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
@@ -135,7 +135,8 @@ fn check_cap_counts_subject(
         return Err(format!("the name of the {per} is longer than {SUBJECT_BYTES_MAX} bytes"));
     }
     let pattern = current.cap.pattern.as_deref();
-    if let Some(pattern) = pattern.filter(|pattern| !WildMatch::new(pattern).matches(subject)) {
+    if let Some(pattern) = pattern.filter(|pattern| glob::matches(pattern, subject) == Some(false))
+    {
         return Err(format!("the cap applies only to `{pattern}`, not to `{subject}`"));
     }
     if rows.len() >= SPEND_ROWS_MAX {

@@ -101,8 +101,17 @@ async fn a_worker_shutdown_stops_a_cancel_safe_call_after_the_grace_period() {
 
 #[tokio::test]
 async fn opaque_calls_need_approval_and_are_never_pure() {
+    check_calls_that_rules_cannot_inspect(true, "ls $()").await;
+}
+
+#[tokio::test]
+async fn calls_with_a_long_text_need_approval_and_are_never_pure() {
+    check_calls_that_rules_cannot_inspect(false, &format!("ls {}", "a".repeat(4_096))).await;
+}
+
+async fn check_calls_that_rules_cannot_inspect(is_opaque: bool, command: &str) {
     let (latch, effects) = (Latch::closed(), EffectLog::default());
-    let traits = ToolTraits { is_opaque: true, ..ToolTraits::default() };
+    let traits = ToolTraits { is_opaque, ..ToolTraits::default() };
     let rule = GateRule {
         tool: "act".into(),
         match_glob: Some("rm *".into()),
@@ -123,7 +132,7 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
         key: None,
     };
     let tool = FakeTool::new("act", Once, &effects).after_latch(&latch).with_traits(traits);
-    let calls = ["ls $(a)", "ls $(b)"].map(|text| ("act", json!({ "text": text })));
+    let calls = ["1", "2"].map(|number| ("act", json!({ "text": format!("{command} {number}") })));
     let engine = engine_with([FakeReply::Calls(calls.to_vec())])
         .tools([tool])
         .agent(|agent| {

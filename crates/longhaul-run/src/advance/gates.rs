@@ -14,7 +14,9 @@ use crate::decision::DecisionBuilder;
 use crate::policy::control_tool::{ControlToolCall, parse_control_tool_call};
 use crate::policy::digest::{GateContent, gate_content_digest};
 use crate::policy::in_doubt::in_doubt_question;
-use crate::policy::rules::{ApprovalRuleDecision, evaluate_approval_rules, rule_pattern};
+use crate::policy::rules::{
+    ApprovalRuleDecision, evaluate_approval_rules, remembered_approval_pattern,
+};
 use crate::rejection::Rejection;
 use crate::state::call::TrackedToolCall;
 
@@ -151,7 +153,7 @@ fn raise_approval_gate(
         GateRuleAction::Allow | GateRuleAction::Deny(_) => String::new(),
     };
     let mut gate = new_tool_call_gate_with_digest(decision, call, GateKind::Approval, question);
-    gate.pattern = (!rule.always).then(|| rule_pattern(rule));
+    gate.pattern = remembered_approval_pattern(rule);
     gate.approvers = rule.approvers;
     if rule.approvers.not_submitter {
         gate.earlier_submitters.clone_from(&decision.run.task.earlier_submitters);

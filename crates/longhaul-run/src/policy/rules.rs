@@ -5,6 +5,7 @@
 use std::iter::repeat;
 
 use longhaul_core::event::turn::ToolCallClassification;
+use longhaul_core::glob;
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{
@@ -12,7 +13,6 @@ use longhaul_core::policy::gate::{
 };
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::time::Millis;
-use wildmatch::WildMatch;
 
 use crate::state::control::ControlState;
 
@@ -36,9 +36,8 @@ pub(crate) fn evaluate_approval_rules(
     call: &ToolCallClassification,
 ) -> ApprovalRuleDecision {
     let rules = &control.policy.rules;
-    if call.opaque
-        && let Some(reason) = uninspectable_call_denial_reason(rules, call)
-    {
+    let is_opaque = is_opaque(call);
+    if is_opaque && let Some(reason) = uninspectable_call_denial_reason(rules, call) {
         return ApprovalRuleDecision::Deny(reason);
     }
     let texts = call.rule_match_texts.iter().map(String::as_str);
@@ -48,7 +47,7 @@ pub(crate) fn evaluate_approval_rules(
     let matching =
         texts.chain(empty_text).filter_map(|text| first_matching_rule(rules, call, text));
     let rules_about_hidden_part =
-        rules.iter().filter(|rule| call.opaque && requires_approval_of_tool(rule, call));
+        rules.iter().filter(|rule| is_opaque && requires_approval_of_tool(rule, call));
     for (rule, is_visible) in
         matching.zip(repeat(true)).chain(rules_about_hidden_part.zip(repeat(false)))
     {
@@ -109,10 +108,17 @@ pub fn edit_refusal_reason(
     ))
 }
 
-/// Returns the reason if an opaque call (one with a part that can't be inspected, such as a nested
-/// command) is denied. Any deny rule of the tool may apply to the hidden part, unless an earlier
-/// rule allows or asks about every call of the tool. A rule with a `match` only covers the visible
-/// part, so it can't allow an opaque call.
+/// Returns whether the call has a part that rules can't inspect, such as a nested command, or a text
+/// that is too long to be matched.
+fn is_opaque(call: &ToolCallClassification) -> bool {
+    let mut texts = call.rule_match_texts.iter();
+    call.opaque || texts.any(|text| text.len() > glob::TEXT_BYTES_MAX)
+}
+
+/// Returns the reason if an opaque call (one with a part that can't be inspected) is denied. Any deny
+/// rule of the tool may apply to the hidden part, unless an earlier rule allows or asks about every
+/// call of the tool. A rule with a `match` only covers the visible part, so it can't allow an opaque
+/// call.
 fn uninspectable_call_denial_reason(
     rules: &[GateRule],
     call: &ToolCallClassification,
@@ -121,7 +127,7 @@ fn uninspectable_call_denial_reason(
         match &rule.action {
             GateRuleAction::Deny(reason) => {
                 return Some(format!(
-                    "{reason} (the command can't be inspected: write it without nested commands)"
+                    "{reason} (the call can't be inspected: write it shorter, without nested commands)"
                 ));
             }
             GateRuleAction::Allow | GateRuleAction::Ask(_) if rule.match_glob.is_none() => {
@@ -167,7 +173,7 @@ fn push_missing_elements<T: Clone + PartialEq>(list: &mut Vec<T>, other: &[T]) {
 }
 
 fn rule_matches_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
-    WildMatch::new(&rule.tool).matches(call.tool.as_str())
+    matches_or_restricts(rule, &rule.tool, call.tool.as_str())
 }
 
 fn first_matching_rule<'a>(
@@ -177,8 +183,18 @@ fn first_matching_rule<'a>(
 ) -> Option<&'a GateRule> {
     rules.iter().find(|rule| {
         rule_matches_tool(rule, call)
-            && rule.match_glob.as_ref().is_none_or(|glob| WildMatch::new(glob).matches(text))
+            && rule.match_glob.as_ref().is_none_or(|glob| matches_or_restricts(rule, glob, text))
     })
+}
+
+/// Returns whether a glob of the rule matches the text. If one of them is too long to be compared,
+/// the rule matches unless it allows the call.
+fn matches_or_restricts(rule: &GateRule, glob: &str, text: &str) -> bool {
+    let is_restriction = match rule.action {
+        GateRuleAction::Ask(_) | GateRuleAction::Deny(_) => true,
+        GateRuleAction::Allow => false,
+    };
+    glob::matches(glob, text).unwrap_or(is_restriction)
 }
 
 /// Returns the remembered approval that covers all calls that match this rule. `None` if there is
@@ -194,10 +210,10 @@ fn find_remembered_approval<'a>(
 }
 
 /// Returns the widest scope of an approval that this rule accepts.
-const fn widest_scope(rule: &GateRule) -> AnswerScope {
-    match rule.always {
-        true => AnswerScope::Once,
-        false => rule.approvers.widest_scope(),
+fn widest_scope(rule: &GateRule) -> AnswerScope {
+    match accepts_remembered_approvals(rule) {
+        false => AnswerScope::Once,
+        true => rule.approvers.widest_scope(),
     }
 }
 
@@ -214,9 +230,22 @@ pub fn patterns_of_rules_with_approvals_beyond_one_run(
     rules_beyond_one_run.map(rule_pattern).collect()
 }
 
+/// Returns whether an approval may cover later calls that match this rule. A rule with a glob that is
+/// too long to be matched asks about every call.
+fn accepts_remembered_approvals(rule: &GateRule) -> bool {
+    let mut globs = std::iter::once(&rule.tool).chain(&rule.match_glob);
+    !rule.always && globs.all(|glob| glob::check_length(glob).is_ok())
+}
+
+/// Returns the pattern of the later calls that an approval may cover too. `None` if each call needs
+/// its own approval.
+pub(crate) fn remembered_approval_pattern(rule: &GateRule) -> Option<RulePattern> {
+    accepts_remembered_approvals(rule).then(|| rule_pattern(rule))
+}
+
 /// Returns the pattern of a rule: the tools, and the rule match texts of their calls, that it
 /// matches.
-pub(crate) fn rule_pattern(rule: &GateRule) -> RulePattern {
+fn rule_pattern(rule: &GateRule) -> RulePattern {
     RulePattern { tool: rule.tool.clone(), match_glob: rule.match_glob.clone() }
 }
 

@@ -1,8 +1,8 @@
 //! Warnings about an agent whose file is valid. They do not prevent the use of the agent.
 
+use longhaul_core::glob;
 use longhaul_engine::RUN_AGENT;
 use longhaul_engine::agent::Agent;
-use wildmatch::WildMatch;
 
 use crate::agents::shell_check::SHELL_TOOL;
 use crate::mcp::name::split_mcp_server_and_tool;
@@ -80,5 +80,5 @@ fn is_declared_repeatable(agent: &Agent, tool_name: &str) -> bool {
 }
 
 fn matches_glob(tool_glob: &str, tool_name: &str) -> bool {
-    WildMatch::new(tool_glob).matches(tool_name)
+    glob::matches(tool_glob, tool_name).unwrap_or(false)
 }

@@ -1,6 +1,7 @@
 //! Checks an agent that a program defines in Rust, by the same rules and with the same messages as
 //! agent files.
 
+use longhaul_core::glob;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::GradingConfig;
 
@@ -26,6 +27,13 @@ pub(crate) fn check_agent_and_canonicalize_schema(
         problems.extend(problem);
     }
     problems.extend(shell_check::missing_sandbox_error(agent).map(str::to_owned));
+    let rules = agent.rules.iter().map(|rule| ("approve", &rule.tool, &rule.match_glob));
+    let effects = agent.effects.iter().map(|rule| ("effects", &rule.tool, &rule.match_glob));
+    for (field, tool, match_glob) in rules.chain(effects) {
+        let errors =
+            match_glob.iter().chain([tool]).filter_map(|glob| glob::check_length(glob).err());
+        problems.extend(errors.map(|reason| format!("`{field}`: {reason}")));
+    }
     let names = prompt_variable_names(agent.perception.is_some());
     let prompt = [("the prompt", &agent.prompt, AllowedTemplateVariables::Only(&names))];
     let lane = agent.lane.iter();

@@ -1,6 +1,7 @@
 //! Parses the elements of `approve:` and `effects:`. A rule must have exactly one of `ask`, `allow`
 //! and `deny`.
 
+use longhaul_core::glob;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
     ApprovalRequirement, EscalationStep, GATE_TIMEOUT_MAX, GateRule, GateRuleAction, GateTimeout,
@@ -60,7 +61,7 @@ pub(crate) fn parse_gate_rule(
 ) -> Option<GateRule> {
     let mut fields = FieldReader::for_table_fields(diagnostics, entry, "tool")?;
     let tool = parse_rule_tool_glob(&mut fields, entry);
-    let match_glob = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
+    let match_glob = fields.parse_field_with("match", parse_glob);
     let verdict = parse_rule_action(&mut fields, entry);
     let always = fields.parse_field_with("always", Diagnostics::parse_boolean);
     let (timeout, on_timeout) = parse_gate_timeout_fields(&mut fields);
@@ -219,7 +220,16 @@ fn parse_rule_tool_glob(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) ->
         fields.diagnostics.report_invalid(entry.position, message);
         return None;
     };
-    fields.diagnostics.parse_nonempty_text(tool)
+    parse_glob(fields.diagnostics, tool)
+}
+
+/// Parses a glob of limited length.
+fn parse_glob(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<String> {
+    let text = diagnostics.parse_nonempty_text(entry)?;
+    if let Err(reason) = glob::check_length(&text) {
+        diagnostics.report_invalid(entry.node.position, format!("`{}`: {reason}", entry.key));
+    }
+    Some(text)
 }
 
 fn parse_rule_action(
@@ -303,7 +313,7 @@ pub(crate) fn parse_effect_rule(
 ) -> Option<EffectRule> {
     let mut fields = FieldReader::for_table_fields(diagnostics, entry, "tool")?;
     let tool = parse_rule_tool_glob(&mut fields, entry);
-    let match_glob = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
+    let match_glob = fields.parse_field_with("match", parse_glob);
     let class = fields.get("class");
     let class = class.map(|class| fields.diagnostics.parse_one_of(class, CLASSES));
     let key = fields.get("key");

@@ -62,6 +62,7 @@ async fn an_agent_in_code_is_checked_when_the_runtime_is_opened() {
         (agent().output_schema(json!({ "type": "objekt" })), "is not a valid JSON Schema"),
         (agent().output_schema(json!(7)), "is not a schema"),
         (agent().define(|agent| agent.lane = Some("{{ nobody }}".into())), "nobody"),
+        (agent().approve("a".repeat(1025), "May it?"), "`approve`: the glob has 1025 bytes"),
     ] {
         let debug_text = format!("{agent:?}");
         let message = open_error(Runtime::builder().store("sqlite::memory:").agent(agent)).await;
