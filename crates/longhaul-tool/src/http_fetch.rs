@@ -6,6 +6,7 @@
 mod body;
 mod element;
 mod html;
+mod rule_url;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -138,9 +139,18 @@ impl Tool for HttpFetchTool {
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let url = input["url"].as_str().unwrap_or_default();
-        // The normalized URL that is requested: a rule must not be bypassed by another spelling.
-        let url = parse_url(url).map_or_else(|_| url.to_owned(), String::from);
-        vec![format!("{} {url}", normalized_method(input["method"].as_str()))]
+        // A rule must not be bypassed by another spelling. A URL that can't be parsed is not requested.
+        let urls = match parse_url(url) {
+            Ok(url) => rule_url::spellings(&url),
+            Err(_) => vec![url.to_owned()],
+        };
+        let method = normalized_method(input["method"].as_str());
+        urls.iter().map(|url| format!("{method} {url}")).collect()
+    }
+
+    fn has_unknown_rule_match_texts(&self, input: &Value) -> bool {
+        let url = input["url"].as_str().and_then(|url| parse_url(url).ok());
+        url.is_some_and(|url| rule_url::normalized(&url).is_none())
     }
 
     /// Returns the URL's host as the only predicted effect. A redirect may lead to another host.
