@@ -1,48 +1,94 @@
-//! Splits a command line into commands, which approval rules match.
+//! Splits a command line into commands and redirections, which approval rules match.
 //!
 //! This is not a shell parser. A command line that can't be analyzed by splitting counts as opaque,
-//! and then every rule that asks for approval of shell commands applies.
+//! and then every rule that asks for approval of shell commands, or denies some, applies.
 
 /// Words before a command that are not part of the command, such as `time`.
 const PREFIX_WORDS: &[&str] =
     &["!", "(", "{", "if", "then", "elif", "else", "while", "until", "do", "time"];
 
-/// Programs that run their arguments or their input as commands.
+/// Programs and keywords that run their arguments, their input or a file as commands, now or later.
 const RUNNERS: &[&str] = &[
-    ".", "ash", "bash", "builtin", "busybox", "case", "command", "csh", "dash", "doas", "env",
-    "eval", "exec", "fish", "function", "ionice", "ksh", "nice", "nohup", "parallel", "script",
-    "setsid", "sh", "source", "ssh", "stdbuf", "su", "sudo", "tcsh", "timeout", "trap", "watch",
-    "xargs", "zsh",
+    ".", "alias", "ash", "at", "bash", "batch", "builtin", "busybox", "case", "chroot", "command",
+    "coproc", "crontab", "csh", "dash", "doas", "env", "eval", "exec", "expect", "fish", "flock",
+    "function", "ionice", "ksh", "nice", "nohup", "nsenter", "parallel", "pkexec", "pwsh",
+    "runuser", "script", "setsid", "sh", "source", "ssh", "stdbuf", "strace", "su", "sudo",
+    "taskset", "tclsh", "tcsh", "timeout", "toybox", "trap", "unshare", "watch", "xargs", "zsh",
 ];
 
-/// Programs that run code given after one of these flags.
-const INLINE_CODE_FLAGS: &[(&str, &[&str])] = &[
-    ("find", &["-exec", "-execdir", "-ok", "-okdir"]),
-    ("node", &["-e", "--eval", "-p"]),
-    ("perl", &["-e", "-E"]),
-    ("php", &["-r"]),
-    ("python", &["-c"]),
-    ("python3", &["-c"]),
-    ("ruby", &["-e"]),
+/// Arguments with which programs run code or commands that are not split, or delete files, each
+/// with the programs. An argument that begins with one of these texts counts.
+const CODE_ARGUMENTS: &[(&[&str], &[&str])] = &[
+    (&["ex", "nvim", "vi", "vim"], &["+", "-c", "--cmd", "-S"]),
+    (&["find"], &["-exec", "-ok", "-delete", "-fprint", "-fls"]),
+    (
+        &["git"],
+        &[
+            "-x",
+            "-O",
+            "--config-env",
+            "--exec",
+            "--extcmd",
+            "--open-files-in-pager",
+            "--receive-pack",
+            "--upload-pack",
+            "ext::",
+            "foreach",
+        ],
+    ),
+    (&["rsync"], &["-e", "--rsh", "--rsync-path"]),
+    (&["tar"], &["-I", "--checkpoint-action", "--to-command", "--use-compress-program"]),
 ];
+
+/// Interpreters, with the options after which they read code from the command line. An option of
+/// one letter may be part of a group such as `-ne`.
+const INTERPRETERS: &[(&[&str], &[&str])] = &[
+    (&["bun", "deno"], &["-e", "-p", "--eval", "--print", "eval"]),
+    (&["lua", "osascript", "rscript", "ruby"], &["-e"]),
+    (&["node", "nodejs"], &["-e", "-p", "--eval", "--print"]),
+    (&["perl"], &["-e", "-E"]),
+    (&["php"], &["-r"]),
+    (&["pypy", "python"], &["-c"]),
+];
+
+/// Options with which an interpreter runs no code.
+const INFO_OPTIONS: &[&str] = &["--help", "--version", "-V", "-h", "-v"];
+
+/// Programs whose code, always an argument, runs commands with `system` or `|`.
+const AWKS: &[&str] = &["awk", "gawk", "mawk", "nawk"];
+
+/// Git commands that run commands given as arguments, or set some to be run later.
+const GIT_RUNNERS: &[&str] = &["bisect", "config", "difftool", "filter-branch", "mergetool"];
+
+/// Options before the Git command that have a separate value.
+const GIT_OPTIONS_WITH_VALUE: &[&str] = &["-C", "--git-dir", "--namespace", "--work-tree"];
 
 /// Character sequences that make the shell run another command inside of this one.
 const SUBSTITUTIONS: &[&str] = &["$(", "`", "<(", ">(", "()"];
 
-/// Returns the commands of a command line, each on one line with single spaces between words.
-/// Quoted text is split too: checking too many commands is safe.
+/// Targets of redirections that change no file.
+const HARMLESS_TARGETS: &[&str] = &["/dev/null", "/dev/stderr", "/dev/stdout"];
+
+/// Returns the commands of a command line, each on one line with single spaces between words, and
+/// its redirections to files. Quoted text is split too: checking too many commands is safe.
 pub(super) fn split_commands(line: &str) -> Vec<String> {
-    // Line continuations are joined, as a shell does.
-    let line = line.replace("\\\n", "");
-    let parts = split_at_command_ends(&line, |_| false);
-    parts.into_iter().filter_map(strip_prefix_words).collect()
+    let line = join_continued_lines(line);
+    let parts = split_at_command_ends(&line, std::iter::repeat(false));
+    let commands = parts.into_iter().filter_map(strip_prefix_words);
+    commands.chain(find_redirections(&line)).collect()
 }
 
-/// Returns the commands of a command line, without splitting quoted text.
-fn split_commands_outside_quotes(line: &str) -> Vec<String> {
-    let line = line.replace("\\\n", "");
+/// Joins lines that end with a backslash to the next line, as a shell does.
+fn join_continued_lines(line: &str) -> String {
+    line.replace("\\\n", "")
+}
+
+/// Returns for each character of a line whether it is quoted or escaped. Nothing counts as quoted if
+/// a quote is not closed, or in a line with comments or here-documents, where quotes have no special
+/// meaning.
+fn find_quoted_chars(line: &str) -> Vec<bool> {
     let (mut quote, mut escaped) = (None, false);
-    let mut is_quoted_or_escaped = |c: char| {
+    let is_quoted_or_escaped = |c: char| {
         let is_escaped = std::mem::take(&mut escaped);
         match (quote, c) {
             _ if is_escaped => return true,
@@ -53,23 +99,18 @@ fn split_commands_outside_quotes(line: &str) -> Vec<String> {
         }
         quote.is_some()
     };
-    let parts = split_at_command_ends(&line, &mut is_quoted_or_escaped);
-    let parts: Vec<String> = parts.into_iter().filter_map(strip_prefix_words).collect();
-    // In comments and here-documents a quote has no special meaning.
+    let quoted: Vec<bool> = line.chars().map(is_quoted_or_escaped).collect();
     let is_text = line.contains('#') || line.contains("<<");
-    if is_text || quote.is_some() { split_commands(&line) } else { parts }
+    if is_text || quote.is_some() { vec![false; quoted.len()] } else { quoted }
 }
 
 /// Splits a command line at the characters that end a command, such as `;`, `|`, `&` and newlines,
-/// except where `is_quoted_or_escaped` says that a character is quoted or escaped.
-fn split_at_command_ends(
-    line: &str,
-    mut is_quoted_or_escaped: impl FnMut(char) -> bool,
-) -> Vec<&str> {
+/// except where a character is quoted or escaped.
+fn split_at_command_ends(line: &str, quoted: impl IntoIterator<Item = bool>) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut from = 0;
     let mut previous = ' ';
-    for (at, c) in line.char_indices() {
+    for ((at, c), is_quoted) in line.char_indices().zip(quoted) {
         // `2>&1` and `>|` are single operators.
         let is_command_end = match c {
             ';' | '\n' => true,
@@ -77,7 +118,7 @@ fn split_at_command_ends(
             '|' => previous != '>',
             _ => false,
         };
-        if !is_quoted_or_escaped(c) && is_command_end {
+        if !is_quoted && is_command_end {
             parts.push(&line[from..at]);
             from = at + c.len_utf8();
         }
@@ -87,15 +128,42 @@ fn split_at_command_ends(
     parts
 }
 
+/// Returns the redirections of a command line that may change a file, as `> FILE`. A rule about the
+/// command says nothing about the file, so they are matched like commands.
+fn find_redirections(line: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for ((at, c), is_quoted) in line.char_indices().zip(find_quoted_chars(line)) {
+        let target = &line[at + c.len_utf8()..];
+        // The second character of `>>` begins the target.
+        if c != '>' || is_quoted || target.starts_with('>') {
+            continue;
+        }
+        let target = match target.strip_prefix('&') {
+            Some(descriptor)
+                if descriptor.starts_with(|c: char| c.is_ascii_digit() || c == '-') =>
+            {
+                continue;
+            }
+            Some(file) => file,
+            None => target.strip_prefix('|').unwrap_or(target),
+        };
+        let target = target.trim_start_matches([' ', '\t']);
+        let target = target.split(|c: char| c.is_whitespace() || ";|&<>()".contains(c)).next();
+        let target = unquoted(target.unwrap_or_default());
+        if !HARMLESS_TARGETS.contains(&target.as_str()) {
+            files.push(format!("> {target}"));
+        }
+    }
+    files
+}
+
 /// Returns a command without prefix words such as `time`. `None` if no command is left.
 fn strip_prefix_words(command: &str) -> Option<String> {
     let spaced = command.replace('(', " ( ").replace(')', " ) ");
     let is_grouped = command.trim_start().starts_with('(');
     let source = if is_grouped { &spaced } else { command };
-    let mut words: Vec<&str> = source.split_whitespace().collect();
-    while words.first().is_some_and(|word| PREFIX_WORDS.contains(word)) {
-        words.remove(0);
-    }
+    let words = source.split_whitespace().skip_while(|word| PREFIX_WORDS.contains(word));
+    let mut words: Vec<&str> = words.collect();
     while is_grouped && words.last() == Some(&")") {
         words.pop();
     }
@@ -105,8 +173,10 @@ fn strip_prefix_words(command: &str) -> Option<String> {
 
 /// Returns whether a command line runs a command that splitting does not show.
 pub(super) fn has_hidden_commands(line: &str) -> bool {
+    let line = join_continued_lines(line);
+    let parts = split_at_command_ends(&line, find_quoted_chars(&line));
     SUBSTITUTIONS.iter().any(|sign| line.contains(sign))
-        || split_commands_outside_quotes(line).iter().any(|part| runs_hidden_command(part))
+        || parts.into_iter().filter_map(strip_prefix_words).any(|part| runs_hidden_command(&part))
 }
 
 fn runs_hidden_command(command: &str) -> bool {
@@ -117,12 +187,65 @@ fn runs_hidden_command(command: &str) -> bool {
     if first.contains(is_special_char) {
         return true;
     }
-    let name = first.rsplit('/').next().unwrap_or(first);
-    let runs_inline_code = INLINE_CODE_FLAGS.iter().find(|(reader, _)| *reader == name);
-    let runs_inline_code = runs_inline_code.is_some_and(|(_, flags)| {
-        words.any(|word| flags.iter().any(|flag| word.starts_with(flag)))
+    let name = first.rsplit('/').next().unwrap_or(first).to_ascii_lowercase();
+    // The name without a version: `python3.12` is `python`.
+    let program = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let words: Vec<String> = words.map(unquoted).collect();
+    let has_code_argument = CODE_ARGUMENTS.iter().any(|(programs, arguments)| {
+        programs.contains(&program) && words.iter().any(|word| starts_with_any(word, arguments))
     });
-    RUNNERS.contains(&name) || runs_inline_code
+    has_code_argument
+        || [name.as_str(), program].iter().any(|name| RUNNERS.contains(name))
+        || interprets_hidden_code(program, &words)
+        || AWKS.contains(&program) && ["system", "|"].iter().any(|call| command.contains(call))
+        || program == "git" && git_runs_other_command(&words)
+}
+
+/// Returns whether this program is an interpreter of code that is an argument, or that it reads from
+/// its input. A file of code is a program like any other.
+fn interprets_hidden_code(program: &str, words: &[String]) -> bool {
+    let mut interpreters = INTERPRETERS.iter();
+    let Some((_, options)) = interpreters.find(|(programs, _)| programs.contains(&program)) else {
+        return false;
+    };
+    let is_in_group = |word: &str, option: &str| {
+        let letter = option.strip_prefix('-').filter(|letter| letter.len() == 1);
+        let is_group = word.starts_with('-') && !word.starts_with("--");
+        is_group && letter.is_some_and(|letter| word.contains(letter))
+    };
+    let has_code = words.iter().any(|word| {
+        starts_with_any(word, options) || options.iter().any(|option| is_in_group(word, option))
+    });
+    let reads_input = words.iter().any(|word| word == "-" || word.starts_with('<'));
+    let before_redirection = words.iter().take_while(|word| !word.contains('>'));
+    let has_no_file = before_redirection.clone().all(|word| word.starts_with('-'));
+    let is_info = before_redirection.clone().any(|word| INFO_OPTIONS.contains(&word.as_str()));
+    has_code || reads_input || has_no_file && !is_info
+}
+
+/// Returns whether a Git command runs or configures another command. `git switch -c` is harmless,
+/// but `git -c alias.x='!COMMAND' x` is not.
+fn git_runs_other_command(words: &[String]) -> bool {
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        if GIT_OPTIONS_WITH_VALUE.contains(&word) {
+            words.next();
+        } else if word.starts_with("-c") {
+            return true;
+        } else if !word.starts_with('-') {
+            return GIT_RUNNERS.contains(&word);
+        }
+    }
+    false
+}
+
+fn starts_with_any(word: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| word.starts_with(start))
+}
+
+/// Returns a word without its quotes and backslashes: `-ex'ec'` is `-exec`.
+fn unquoted(word: &str) -> String {
+    word.replace(['"', '\'', '\\'], "")
 }
 
 #[cfg(test)]
@@ -140,8 +263,8 @@ mod tests {
         check_split_commands("a;b&&c||d|e&f\ng", &["a", "b", "c", "d", "e", "f", "g"]);
         check_split_commands("a ; ; b &", &["a", "b"]);
         check_split_commands("cargo test 2>&1 | tail -5", &["cargo test 2>&1", "tail -5"]);
-        check_split_commands("a >| b; c <&3", &["a >| b", "c <&3"]);
-        check_split_commands("a &> b rm -rf c", &["a", "> b rm -rf c"]);
+        check_split_commands("a >| b; c <&3", &["a >| b", "c <&3", "> b"]);
+        check_split_commands("a &> b rm -rf c", &["a", "> b rm -rf c", "> b"]);
         check_split_commands("rm \\\n -rf x", &["rm -rf x"]);
         check_split_commands("(rm -rf x)", &["rm -rf x"]);
         check_split_commands("( (cd a) ; rm b )", &["cd a", "rm b )"]);
@@ -153,6 +276,23 @@ mod tests {
         check_split_commands(" ;\n&| ", &[]);
         check_split_commands("echo 'a; b'", &["echo 'a", "b'"]);
         check_split_commands("größe 'ü|ö'", &["größe 'ü", "ö'"]);
+    }
+
+    #[test]
+    fn a_redirection_to_a_file_is_a_part_of_its_own() {
+        for (line, parts) in [
+            ("ls > a.txt", &["ls > a.txt", "> a.txt"] as &[&str]),
+            ("ls>>'a.txt' 2>&1", &["ls>>'a.txt' 2>&1", "> a.txt"]),
+            ("ls >a;cat <b >&c", &["ls >a", "cat <b >&c", "> a", "> c"]),
+            ("ls 1<> ~/.x", &["ls 1<> ~/.x", "> ~/.x"]),
+            ("ls 2>/dev/null >&2 2>&-", &["ls 2>/dev/null >&2 2>&-"]),
+            ("echo 'a > b' \"c->d\" \\> e", &["echo 'a > b' \"c->d\" \\> e"]),
+            ("echo it's > a", &["echo it's > a", "> a"]),
+            ("cat <<X > a\n'\nX", &["cat <<X > a", "'", "X", "> a"]),
+            ("ls >", &["ls >", "> "]),
+        ] {
+            check_split_commands(line, parts);
+        }
     }
 
     #[test]
@@ -193,6 +333,40 @@ mod tests {
             "echo \\'; sh",
             "# it's\nsh x\n# it's",
             "cat <<X\nit's\nX\nsh x 'a",
+            "git -c alias.x='!rm y' x",
+            "git -C sub \"-c\" core.pager=rm log",
+            "git --exec-path=. x",
+            "git rebase --exec 'rm x' main",
+            "git rebase -x 'rm x' main",
+            "git config alias.x '!rm y'",
+            "git bisect run rm x",
+            "git submodule foreach rm x",
+            "git clone ext::x",
+            "find . -delete",
+            "find . -ex'ec'dir rm {} +",
+            "find . -ok rm {} +",
+            "nice rm x",
+            "timeout 5 rm x",
+            "nohup rm x",
+            "flock x rm y",
+            "SUDO rm x",
+            "ksh93 x",
+            "python3.12 -c x",
+            "python -Ic x",
+            "cat x | python3",
+            "python3 - a",
+            "python3 <x",
+            "echo x | python3 -u > out",
+            "perl -ne x",
+            "node -pe x",
+            "ruby -e x",
+            "deno eval x",
+            "awk 'BEGIN { system(\"rm x\") }'",
+            "awk '{ print | \"rm x\" }' y",
+            "tar xf a --to-command=rm",
+            "rsync -e x a b",
+            "alias ls=rm",
+            "${X} y",
         ] {
             assert!(has_hidden_commands(line), "{line:?}");
         }
@@ -212,6 +386,19 @@ mod tests {
             "python3 x.py -v",
             "make fresh",
             "(cd a && ls)",
+            "git status",
+            "git -C sub log -p",
+            "git switch -c x",
+            "git commit -m 'fix: config'",
+            "git push -u origin main",
+            "git add config.toml runner.rs",
+            "python3 --version",
+            "python3 -m pytest tests > log 2>&1",
+            "node x.js",
+            "awk '{ print $1 }' x > y",
+            "tar -xzf a.tgz",
+            "rsync -a a b",
+            "ls > out.txt",
             "",
         ] {
             assert!(!has_hidden_commands(line), "{line:?}");
