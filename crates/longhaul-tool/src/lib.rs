@@ -33,4 +33,5 @@ pub use location::FileLocation;
 pub use memory::MemoryTools;
 pub use shell::ShellTool;
 pub use skill::SkillFolders;
+pub use tls::ensure_crypto_provider;
 pub use vault::VaultTools;

@@ -3,7 +3,7 @@
 use std::sync::Once;
 
 /// Installs a TLS crypto provider for this process if none is installed yet.
-pub(crate) fn ensure_crypto_provider() {
+pub fn ensure_crypto_provider() {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         // An error means that a provider is already installed, which is fine.

@@ -84,7 +84,12 @@ pub enum AnswerOutcome {
 
 impl Runtime {
     /// Returns a builder for a runtime. At least a store or a project must be set.
+    ///
+    /// Installs ring as the crypto provider of rustls if the process has none: this crate enables
+    /// the feature `rustls-no-provider` of `reqwest` 0.13, with which the program's own clients
+    /// need a provider too.
     pub fn builder() -> RuntimeBuilder {
+        longhaul_tool::ensure_crypto_provider();
         RuntimeBuilder::default()
     }
 

@@ -11,7 +11,10 @@ use longhaul::{Runtime, Task};
 
 #[tokio::main]
 async fn main() -> Result<(), longhaul::Error> {
-    let runtime = Runtime::builder().project(".").open().await?;
+    let builder = Runtime::builder();
+    // Without a crypto provider, this panics: `longhaul` has enabled TLS for this client.
+    _ = reqwest::Client::builder().build();
+    let runtime = builder.project(".").open().await?;
     let worker = runtime.worker().spawn();
     let run = runtime.submit(Task::new("clerk").input("go")).await?;
     let mut events = run.events();
@@ -27,7 +30,7 @@ async fn main() -> Result<(), longhaul::Error> {
 "#;
 
 #[test]
-fn a_program_without_features_is_built_and_says_that_it_has_no_mcp_client() {
+fn a_program_without_features_has_its_own_http_client_and_says_that_it_has_no_mcp_client() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let program = standalone_build::build_program("longhaul-without-features", PROGRAM, folder);

@@ -13,6 +13,7 @@ edition = "2024"
 
 [dependencies]
 longhaul = { path = "LONGHAUL", default-features = false }
+reqwest = { version = "0.13", default-features = false }
 tokio = { version = "1", features = ["macros", "rt-multi-thread", "fs"] }
 
 [workspace]
