@@ -1,6 +1,8 @@
-//! JSON that keeps its original bytes, and blobs addressed by their content.
+//! JSON that keeps its original spelling, and blobs addressed by their content.
 //!
-//! Arguments that a model wrote are replayed byte for byte, so JSON is never reformatted.
+//! Invariant: a [`RawJson`] has no line breaks, so it can be part of a line of an event stream, a
+//! journal export or a cassette. Text without line breaks is never reformatted: arguments that a
+//! model wrote are replayed byte for byte.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,22 +14,33 @@ use sha2::{Digest, Sha256};
 
 use crate::text_macros::{debug_as_display, serde_as_text};
 
-/// A JSON text in its original spelling. Always valid JSON.
+/// A JSON text in its original spelling, on one line. Always valid JSON.
+///
+/// A text of several lines loses all whitespace outside its strings; numbers, strings and the order
+/// of keys are kept as written.
 #[derive(Clone)]
 pub struct RawJson(Arc<RawValue>);
 
 impl RawJson {
     /// Parses a JSON text, keeping its original spelling.
     pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
-        RawValue::from_string(text.into()).map(|raw| Self(raw.into()))
+        RawValue::from_string(text.into()).map(Self::from_raw_value)
     }
 
     /// Serializes a value to JSON. A value that can't be serialized becomes `null`.
     pub fn from_serialize(value: &impl Serialize) -> Self {
         match serde_json::value::to_raw_value(value) {
-            Ok(raw) => Self(raw.into()),
+            Ok(raw) => Self::from_raw_value(raw),
             Err(_) => Self::null(),
         }
+    }
+
+    fn from_raw_value(raw: Box<RawValue>) -> Self {
+        if !raw.get().contains('\n') && !raw.get().contains('\r') {
+            return Self(raw.into());
+        }
+        // Removing whitespace outside strings keeps the text valid, so parsing can't fail.
+        Self(RawValue::from_string(remove_whitespace(raw.get())).unwrap_or(raw).into())
     }
 
     /// Creates the JSON value `null`.
@@ -51,6 +64,17 @@ impl RawJson {
     pub fn to_value(&self) -> Value {
         serde_json::from_str(self.0.get()).unwrap_or(Value::Null)
     }
+}
+
+/// Removes the whitespace outside the strings of a valid JSON text.
+fn remove_whitespace(json: &str) -> String {
+    let (mut quoted, mut escaped) = (false, false);
+    let is_kept = |character: &char| {
+        quoted ^= *character == '"' && !escaped;
+        escaped = quoted && *character == '\\' && !escaped;
+        quoted || !matches!(character, ' ' | '\t' | '\n' | '\r')
+    };
+    json.chars().filter(is_kept).collect()
 }
 
 /// Maximum number of characters of a number in the JSON of requests.
@@ -110,7 +134,7 @@ impl Serialize for RawJson {
 
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+        Box::<RawValue>::deserialize(deserializer).map(Self::from_raw_value)
     }
 }
 
@@ -250,8 +274,63 @@ pub fn canonical_json(value: &Value) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Generates JSON with whitespace anywhere, paired with the same JSON without whitespace.
+    pub(crate) fn json_with_whitespace() -> impl Strategy<Value = (String, String)> {
+        let scalars = prop::sample::select(vec![
+            "null",
+            "-1.50",
+            "1E+400",
+            "12345678901234567890123",
+            r#""""#,
+            r#"" a  b ""#,
+            r#""\\""#,
+            r#"" \" : [ \n\r\\\" ""#,
+            "\"\u{2028} é\"",
+        ]);
+        let space = "[ \t\r\n]{0,3}";
+        let leaf = scalars.prop_map(|text| (text.to_owned(), text.to_owned()));
+        leaf.prop_recursive(4, 32, 4, move |inner| {
+            let padded = (space, inner, space)
+                .prop_map(|(before, (text, compact), after)| (before + &text + &after, compact));
+            let items = prop::collection::vec((space, padded), 0..4);
+            (items, space, any::<bool>()).prop_map(|(items, empty, is_object)| {
+                let join = |text_of: &dyn Fn(&(String, (String, String))) -> String| {
+                    items.iter().map(text_of).collect::<Vec<_>>().join(",")
+                };
+                let key = if is_object { r#""k \" k""# } else { "" };
+                let colon = if is_object { ":" } else { "" };
+                let text = join(&|(space, (text, _))| format!("{space}{key}{space}{colon}{text}"));
+                let compact = join(&|(_, (_, compact))| format!("{key}{colon}{compact}"));
+                let text = if items.is_empty() { empty } else { text };
+                match is_object {
+                    true => (format!("{{{text}}}"), format!("{{{compact}}}")),
+                    false => (format!("[{text}]"), format!("[{compact}]")),
+                }
+            })
+        })
+    }
+
+    proptest! {
+        /// Nothing but whitespace outside strings is removed, and only if there is a line break.
+        #[test]
+        fn raw_json_is_one_line((text, compact) in json_with_whitespace()) {
+            let expected = if text.contains(['\n', '\r']) { &compact } else { &text };
+            let parsed = RawJson::parse(format!("\r\n {text}\n")).unwrap();
+            prop_assert_eq!(parsed.as_str(), expected);
+            let fields = format!(r#"{{"a":{text},"b":1}}"#);
+            let fields: std::collections::BTreeMap<String, RawJson> =
+                serde_json::from_str(&fields).unwrap();
+            prop_assert_eq!(fields["a"].as_str(), expected);
+            let raw_value = RawValue::from_string(text.clone()).unwrap();
+            let serialized = RawJson::from_serialize(&raw_value);
+            prop_assert_eq!(serialized.as_str(), expected);
+        }
+    }
 
     #[test]
     fn numbers_that_cannot_be_parsed_are_refused() {

@@ -109,3 +109,34 @@ impl Event {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::run::RunCreated;
+    use crate::id::{AgentName, InboxName};
+    use crate::raw::tests::json_with_whitespace;
+    use crate::task::TaskSpec;
+
+    proptest! {
+        /// A journal may contain events with line breaks, which earlier builds have stored.
+        #[test]
+        fn an_envelope_is_one_line((text, compact) in json_with_whitespace()) {
+            let run = RunId::from_bytes([1; 16]);
+            let agent = AgentName::new("writer").unwrap();
+            let inbox = InboxName::new("default").unwrap();
+            let task = TaskSpec::new(run, agent, RawJson::from_serialize(&"MARK"), inbox);
+            let created = Event::RunCreated(Box::new(RunCreated { task }));
+            let stored = created.encode().unwrap().replace(r#""MARK""#, &text);
+            let event = Event::decode(created.kind(), created.version(), &stored).unwrap();
+            let at = Timestamp::from_micros(0);
+            let entry = JournalEntry { run, seq: Seq(1), at, epoch: Epoch(0), event };
+            let line = serde_json::to_string(&entry.to_envelope().unwrap()).unwrap();
+            prop_assert!(!line.contains(['\n', '\r']), "{}", line);
+            let is_kept = line.contains(&text) || line.contains(&compact);
+            prop_assert!(is_kept, "{}", line);
+        }
+    }
+}
