@@ -47,6 +47,7 @@ mod suite {
     mod mock_model;
     mod model_calls;
     mod models_cli;
+    mod multi_line_json;
     mod multi_process;
     mod normalize;
     mod ollama;

@@ -60,9 +60,10 @@ impl InteropServer {
         &self.key
     }
 
-    /// Submits a task over HTTP and returns the run's id.
+    /// Submits a task over HTTP, as JSON of several lines, and returns the run's id.
     pub(crate) fn submit(&self, agent: &str) -> String {
-        let body = serde_json::json!({ "agent": agent, "input": "x" }).to_string();
+        let body = serde_json::json!({ "agent": agent, "input": { "text": "two\nlines" } });
+        let body = format!("{body:#}");
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
