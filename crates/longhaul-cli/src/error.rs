@@ -168,9 +168,11 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
         StoreError::ReadOnly { location, .. } => failure
             .with_hint("check the permissions", format!("ls -ld {location}"))
             .with_hint(other_store_label, "LONGHAUL_DATA=/some/folder longhaul ..."),
-        StoreError::Corrupt { location, .. } => failure
-            .with_hint("it was not changed; check the file", format!("file {location}"))
-            .with_hints(&[other_store_hint]),
+        StoreError::Corrupt { .. } => failure.with_hints(&[
+            ("see what is damaged", "longhaul db check"),
+            ("restore a backup; the damaged store is kept", "longhaul db restore FILE"),
+            other_store_hint,
+        ]),
         StoreError::AlreadyDriven { holder, .. } => {
             add_hints_to_already_driven_error(failure, holder).with_exit_code(Exit::Busy)
         }

@@ -125,8 +125,14 @@ fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
                 .with_hint("try again")
                 .with_retry_after(1)
         }
+        StoreError::Corrupt { .. } => {
+            tracing::error!(error = %store_error, "store error while handling a request");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the store is damaged")
+                .with_hint(
+                    "on the server's machine: `longhaul db check`, `longhaul db restore FILE`",
+                )
+        }
         StoreError::ReadOnly { .. }
-        | StoreError::Corrupt { .. }
         | StoreError::NewerSchema { .. }
         | StoreError::AlreadyDriven { .. }
         | StoreError::NotDriver { .. }

@@ -56,6 +56,13 @@ fn a_damaged_store_is_reported_and_kept_by_a_restore() {
     let output = project.run(&["db", "check"], 1);
     assert!(output.out.contains("pages: "), "{output:?}");
     assert!(output.err.contains("longhaul db restore FILE"), "{output:?}");
+    for args in [&["ls"][..], &["ls", "--json"], &["show", "@last"], &["gates"], &["why", "@last"]]
+    {
+        let output = project.run(args, 2);
+        for expected in ["is corrupt", "longhaul db check", "longhaul db restore FILE"] {
+            assert!(output.err.contains(expected), "{args:?}: {output:?}");
+        }
+    }
     let output = project.run(&["db", "check", "--json"], 1).json();
     assert_eq!(output["ok"], false);
     assert_eq!(output["problems"][0]["kind"], "pages");

@@ -303,6 +303,7 @@ async fn store_errors_have_a_status_and_a_hint() {
         server.auth.set_failure(Some(error));
         let problem = check(&server, get("/v1/keys"), status, code).await;
         assert!(!problem.to_string().contains("here"), "{problem}");
+        assert_eq!(problem.to_string().contains("longhaul db check"), status == 500, "{problem}");
     }
     server.auth.set_failure(None);
     server.get_json("/v1/keys").await;

@@ -189,7 +189,7 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let agent = Some(AgentName::new("mailer").unwrap());
     let after = Some(RunId::from_bytes([1; 16]));
     let of_agent = RunFilter { agent, after, ..RunFilter::default() };
-    let head = "SEARCH h USING PRIMARY KEY (run=?)";
+    let head = "SEARCH h USING PRIMARY KEY (run=?) LEFT-JOIN";
     let walk = "SEARCH r USING INDEX run_agent (agent=? AND id<?)";
     let [chain, newest] = CHAIN;
     check_query_plan(&select_run_rows_statement(&of_agent).0, &[walk, head, chain, newest]);

@@ -8,12 +8,13 @@ use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
-use rusqlite::types::Value;
+use rusqlite::types::{Type, Value, ValueRef};
 use rusqlite::{Result, Row, params, params_from_iter};
 
 use crate::sqlite::column::{
-    ENDED, LANE_WAIT, LEASED, PARKED, PAUSED, READY, get_final_status, get_optional_parsed,
-    get_optional_time, get_parsed, get_time, get_u32, get_u64, limit_to_column, status_to_column,
+    ENDED, LANE_WAIT, LEASED, PARKED, PAUSED, READY, column_conversion_error, get_final_status,
+    get_optional_parsed, get_optional_time, get_parsed, get_time, get_u32, get_u64,
+    limit_to_column, status_to_column,
 };
 use crate::sqlite::filter::WhereClauseBuilder;
 use crate::sqlite::tx::Tx;
@@ -32,7 +33,9 @@ const JOIN_CHAIN: &str = "LEFT JOIN chain c
          ON c.first_run = coalesce(r.account, r.root) AND r.chain_step IS NOT NULL
        LEFT JOIN run_head ch ON ch.run = c.current";
 
-const FROM_RUNS: &str = "FROM run r CROSS JOIN run_head h ON h.run = r.id";
+/// FROM clause for any runs. A run without a head is part of the result, because a damaged store must
+/// be reported instead of listed in part.
+const FROM_RUNS: &str = "FROM run r LEFT JOIN run_head h ON h.run = r.id";
 
 /// FROM clause that uses the index of open runs, which are few compared to all runs.
 const FROM_OPEN_RUNS: &str =
@@ -90,7 +93,7 @@ pub(crate) fn select_run_rows_statement(run_filter: &RunFilter) -> (String, Vec<
     if !run_filter.statuses.is_empty() {
         let any: Vec<String> =
             run_filter.statuses.iter().map(|status| status_sql_condition(*status)).collect();
-        filter.add_fixed_condition(format!("({})", any.join(" OR ")));
+        filter.add_fixed_condition(format!("(h.run IS NULL OR {})", any.join(" OR ")));
     }
     let text = |name: Option<&str>| name.map(str::to_owned);
     let bytes = |run: Option<RunId>| run.map(|run| run.bytes().to_vec());
@@ -139,14 +142,23 @@ fn status_sql_condition(status: Status) -> String {
     }
 }
 
+/// Error for a run whose head (scheduling row) is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("the run {0} has no head")]
+struct MissingHeadError(RunId);
+
 fn read_run_row(row: &Row<'_>) -> Result<RunRow> {
+    let id = RunId::from_bytes(row.get(0)?);
+    if row.get_ref(HEAD_COLUMNS.state)? == ValueRef::Null {
+        return Err(column_conversion_error(HEAD_COLUMNS.state, Type::Null, MissingHeadError(id)));
+    }
     let parent: Option<[u8; 16]> = row.get(9)?;
     let worker: Option<[u8; 16]> = row.get(16)?;
     let (status, reason) = read_status_and_reason(row, &HEAD_COLUMNS)?;
     let is_unpriced: bool = row.get(31)?;
     let cost = MicroUsd(get_u64(row, 30)?);
     Ok(RunRow {
-        id: RunId::from_bytes(row.get(0)?),
+        id,
         agent: get_parsed(row, 1)?,
         definition: Hash::from_bytes(row.get(2)?),
         status,

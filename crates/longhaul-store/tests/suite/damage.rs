@@ -5,6 +5,7 @@ use std::path::Path;
 
 use longhaul_core::id::Seq;
 use longhaul_core::port::store::{JournalReadRequest, RunFilter, Store as _, StoreError};
+use longhaul_core::status::Status;
 use longhaul_store::{OpenMode, open_sqlite_store};
 use longhaul_testkit::conformance::store::fixture::claim_request;
 
@@ -94,6 +95,39 @@ async fn flipped_bytes_are_an_error_or_harmless() {
         }
     }
     assert!(damaged > 4, "only {damaged} damaged files were detected");
+}
+
+/// Pages that look valid but have lost rows: half a page, or the page before it.
+#[tokio::test]
+async fn lost_rows_of_a_page_never_shorten_the_list_of_runs() {
+    const PAGE: usize = 8_192;
+    let folder = filled().await;
+    let content = fs::read(folder.file()).unwrap();
+    let mut damaged = 0;
+    for offset in (PAGE..content.len()).step_by(PAGE) {
+        let previous_page = &content[offset - PAGE..offset];
+        let half_page = [&content[offset..offset + PAGE / 2], &[0; PAGE / 2]].concat();
+        for page in [previous_page, &half_page] {
+            let mut changed = content.clone();
+            changed[offset..offset + PAGE].copy_from_slice(page);
+            fs::write(folder.file(), changed).unwrap();
+            match list_twice(&folder).await {
+                Ok(counts) => assert_eq!(counts, [100, 100], "page at {offset}"),
+                Err(StoreError::Corrupt { .. }) => damaged += 1,
+                Err(other) => panic!("page at {offset}: {other:?}"),
+            }
+        }
+    }
+    assert!(damaged > 8, "only {damaged} damaged files were detected");
+}
+
+/// Returns the number of all runs, and of the runs with certain statuses.
+async fn list_twice(folder: &StoreDir) -> Result<[usize; 2], StoreError> {
+    let store = folder.open(OpenMode::Outsider)?;
+    let filter = RunFilter { limit: usize::MAX, ..RunFilter::default() };
+    let all = store.list_runs(filter.clone()).await?.len();
+    let statuses = vec![Status::Pending, Status::Completed];
+    Ok([all, store.list_runs(RunFilter { statuses, ..filter }).await?.len()])
 }
 
 /// Opens the store, reads every run, claims runs and closes the store.
