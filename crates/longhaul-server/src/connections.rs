@@ -1,17 +1,19 @@
 //! Open connections of a server. Their number is limited, and connections without a valid key have
-//! lower limits, in total and per address.
+//! lower limits, in total and per address. At a limit of the server, new connections wait.
 //!
-//! Invariant: only a connection without a valid key is closed to make room for a new connection.
+//! Invariant: only a connection without a valid key is closed to make room for a new connection,
+//! and only after it has had time to send a request.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longhaul_core::time::{Clock, Millis};
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::ANONYMOUS_PER_ADDRESS_MAX;
+use crate::limits::{ANONYMOUS_GRACE, ANONYMOUS_GRACE_WHEN_FULL, ANONYMOUS_PER_ADDRESS_MAX};
 
 /// Maximum numbers of open connections: in total, without a valid key, and without a valid key per
 /// address.
@@ -46,8 +48,10 @@ impl ConnectionLimits {
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: ConnectionLimits,
+    clock: Arc<dyn Clock>,
     state: Mutex<ConnectionTable>,
-    closed: Notify,
+    /// Notified when a connection is closed or authenticated.
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -63,65 +67,88 @@ struct ConnectionTable {
 #[derive(Debug)]
 struct AnonymousConnection {
     network: IpAddr,
+    /// Time at which the connection was accepted, on the monotonic clock.
+    since: Millis,
     evicted: CancellationToken,
 }
 
 impl ConnectionTable {
-    /// Closes the anonymous connection with this id. Does nothing for `None`.
-    fn evict_anonymous_connection(&mut self, connection_id: Option<u64>) {
-        if let Some(connection) = connection_id.and_then(|id| self.anonymous.remove(&id)) {
+    /// Closes the anonymous connection with this id.
+    fn evict_anonymous_connection(&mut self, connection_id: u64) {
+        if let Some(connection) = self.anonymous.remove(&connection_id) {
             connection.evicted.cancel();
             self.closing += 1;
         }
     }
 
-    fn oldest_anonymous_connection_id(&self) -> Option<u64> {
-        self.anonymous.keys().next().copied()
+    /// Closes the oldest anonymous connection of a network if, after the grace, at least
+    /// `count_max` connections of the network are anonymous.
+    fn evict_oldest_of_network(&mut self, network: IpAddr, count_max: usize, now: Millis) {
+        let is_counted = |connection: &AnonymousConnection| {
+            connection.network == network
+                && now.minus(connection.since) >= Millis::from(ANONYMOUS_GRACE)
+        };
+        let mut counted = self.anonymous.iter().filter(|(_, other)| is_counted(other));
+        if let Some((&oldest, _)) = counted.next()
+            && 1 + counted.count() >= count_max
+        {
+            self.evict_anonymous_connection(oldest);
+        }
     }
 }
 
 impl Connections {
-    pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
-        Arc::new(Self { limits, state: Mutex::default(), closed: Notify::new() })
+    pub(crate) fn new(limits: ConnectionLimits, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { limits, clock, state: Mutex::default(), changed: Notify::new() })
     }
 
-    /// Waits until one more connection may be opened. At the limit, the oldest anonymous connection
-    /// is evicted, unless another connection is being closed already.
+    /// Waits until one more connection may be opened. At a limit, the oldest anonymous connection
+    /// is evicted as soon as it has had time to send a request.
     pub(crate) async fn wait_for_connection_slot(&self) {
-        loop {
-            {
-                let mut state = self.lock_connection_table();
-                if state.open < self.limits.total {
-                    return;
-                }
-                if state.closing == 0 {
-                    let oldest = state.oldest_anonymous_connection_id();
-                    state.evict_anonymous_connection(oldest);
-                }
+        while let Some(wait) = self.evict_for_connection_slot() {
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                () = self.clock.sleep(wait) => {}
             }
-            self.closed.notified().await;
         }
     }
 
-    /// Registers a new connection. If the number of anonymous connections of the same network, or
-    /// of all networks, has reached its limit, the oldest of them is evicted.
+    /// Evicts an anonymous connection if no more connections may be opened. Returns how long to
+    /// wait before the next attempt. `None` means that one more connection may be opened.
+    fn evict_for_connection_slot(&self) -> Option<Millis> {
+        let mut state = self.lock_connection_table();
+        let grace = Millis::from(ANONYMOUS_GRACE_WHEN_FULL);
+        loop {
+            let is_total_reached = state.open >= self.limits.total;
+            if !is_total_reached && state.anonymous.len() < self.limits.anonymous {
+                return None;
+            }
+            let oldest = state.anonymous.iter().next();
+            let now = self.clock.monotonic_time();
+            match oldest.map(|(id, connection)| (*id, now.minus(connection.since))) {
+                Some((_, age)) if age < grace => return Some(grace.minus(age)),
+                Some((id, _)) if !is_total_reached || state.closing == 0 => {
+                    state.evict_anonymous_connection(id);
+                }
+                // Another connection must be closed first.
+                Some(_) | None => return Some(grace),
+            }
+        }
+    }
+
+    /// Registers a new connection. If the number of anonymous connections of the same network has
+    /// reached its limit, the oldest of them is evicted.
     pub(crate) fn register_connection(self: &Arc<Self>, peer: IpAddr) -> Connection {
         let network = subscriber_network(peer);
         let evicted = CancellationToken::new();
+        let since = self.clock.monotonic_time();
         let mut state = self.lock_connection_table();
-        let is_same_network = |connection: &AnonymousConnection| connection.network == network;
-        let mut same_network = state.anonymous.iter().filter(|(_, other)| is_same_network(other));
-        let oldest_of_network = same_network.next().map(|(id, _)| *id);
-        if 1 + same_network.count() >= self.limits.per_address && oldest_of_network.is_some() {
-            state.evict_anonymous_connection(oldest_of_network);
-        } else if state.anonymous.len() >= self.limits.anonymous {
-            let oldest = state.oldest_anonymous_connection_id();
-            state.evict_anonymous_connection(oldest);
-        }
+        state.evict_oldest_of_network(network, self.limits.per_address, since);
         let id = state.next_id;
         state.next_id += 1;
         state.open += 1;
-        let connection = AnonymousConnection { network, evicted: evicted.clone() };
+        let connection = AnonymousConnection { network, since, evicted: evicted.clone() };
         state.anonymous.insert(id, connection);
         drop(state);
         Connection { connections: Arc::clone(self), id, evicted }
@@ -143,7 +170,9 @@ pub(crate) struct Connection {
 impl Connection {
     /// Marks the connection as authenticated: a request on it had a valid key, session or link.
     pub(crate) fn mark_authenticated(&self) {
-        self.connections.lock_connection_table().anonymous.remove(&self.id);
+        if self.connections.lock_connection_table().anonymous.remove(&self.id).is_some() {
+            self.connections.changed.notify_one();
+        }
     }
 
     /// Waits until the connection must be closed to make room for a new connection.
@@ -159,7 +188,7 @@ impl Drop for Connection {
         state.open -= 1;
         state.closing -= usize::from(self.evicted.is_cancelled());
         drop(state);
-        self.connections.closed.notify_one();
+        self.connections.changed.notify_one();
     }
 }
 
@@ -177,16 +206,26 @@ pub(crate) fn subscriber_network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+    use longhaul_testkit::clock::SimClock;
+
     use super::*;
 
     const LOCALHOST: &str = "127.0.0.1";
 
-    fn connections_with_limit(total: usize) -> Arc<Connections> {
-        Connections::new(ConnectionLimits::within_file_limit(total, None))
+    fn connections_with_limit(total: usize) -> (Arc<Connections>, SimClock) {
+        let (limits, clock) = (ConnectionLimits::within_file_limit(total, None), SimClock::new());
+        (Connections::new(limits, Arc::new(clock.clone())), clock)
     }
 
     fn open_test_connection(connections: &Arc<Connections>, address: &str) -> Connection {
         connections.register_connection(address.parse().unwrap())
+    }
+
+    fn open_authenticated_connection(connections: &Arc<Connections>) -> Connection {
+        let connection = open_test_connection(connections, LOCALHOST);
+        connection.mark_authenticated();
+        connection
     }
 
     fn is_evicted(connection: &Connection) -> bool {
@@ -209,42 +248,46 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_anonymous_connection_of_a_network_is_closed() {
-        let connections = connections_with_limit(16);
-        let authenticated = open_test_connection(&connections, LOCALHOST);
-        authenticated.mark_authenticated();
+    fn the_oldest_anonymous_connection_of_a_network_is_closed_after_the_grace() {
+        let (connections, clock) = connections_with_limit(32);
+        let authenticated = open_authenticated_connection(&connections);
         let other = open_test_connection(&connections, "192.0.2.1");
-        let four: Vec<_> = (0..4).map(|_| open_test_connection(&connections, LOCALHOST)).collect();
-        assert!(!four.iter().any(is_evicted));
-        let fifth = open_test_connection(&connections, LOCALHOST);
-        let evicted: Vec<_> = four.iter().map(is_evicted).collect();
-        assert_eq!(evicted, [true, false, false, false]);
-        assert!(![&authenticated, &other, &fifth].into_iter().any(is_evicted));
+        let nine: Vec<_> = (0..9).map(|_| open_test_connection(&connections, LOCALHOST)).collect();
+        assert!(!nine.iter().any(is_evicted), "they may still send a valid key");
+        nine[8].mark_authenticated();
+        clock.advance(Millis(1_000));
+        let newest = open_test_connection(&connections, LOCALHOST);
+        let evicted: Vec<_> = nine.iter().map(is_evicted).collect();
+        assert_eq!(evicted, [true, false, false, false, false, false, false, false, false]);
+        assert!(![&authenticated, &other, &newest].into_iter().any(is_evicted));
     }
 
-    #[test]
-    fn the_oldest_anonymous_connection_of_all_is_closed() {
-        let connections = connections_with_limit(16);
+    #[tokio::test]
+    async fn new_connections_wait_at_the_limit_of_anonymous_connections() {
+        let (connections, clock) = connections_with_limit(16);
         let eight: Vec<_> =
             (0..8).map(|n| open_test_connection(&connections, &format!("192.0.2.{n}"))).collect();
-        assert!(!eight.iter().any(is_evicted));
+        let mut slot = Box::pin(connections.wait_for_connection_slot());
+        assert!(slot.as_mut().now_or_never().is_none());
+        assert!(!eight.iter().any(is_evicted), "they may still send a valid key");
         eight[0].mark_authenticated();
-        let ninth = open_test_connection(&connections, "192.0.2.9");
-        assert!(!eight.iter().any(is_evicted), "one of them is authenticated");
-        let _tenth = open_test_connection(&connections, "192.0.2.10");
-        assert!(is_evicted(&eight[1]) && !is_evicted(&eight[2]) && !is_evicted(&ninth));
+        slot.await;
+        let _ninth = open_test_connection(&connections, "192.0.2.9");
+        let mut slot = Box::pin(connections.wait_for_connection_slot());
+        assert!(slot.as_mut().now_or_never().is_none());
+        clock.advance(Millis(250));
+        slot.await;
+        let evicted: Vec<_> = eight.iter().map(is_evicted).collect();
+        assert_eq!(evicted, [false, true, false, false, false, false, false, false]);
     }
 
     #[tokio::test]
     async fn a_full_server_waits_for_the_end_of_an_anonymous_connection() {
-        let connections = connections_with_limit(4);
-        let mut authenticated = Vec::new();
-        for _ in 0..3 {
-            let connection = open_test_connection(&connections, LOCALHOST);
-            connection.mark_authenticated();
-            authenticated.push(connection);
-        }
+        let (connections, clock) = connections_with_limit(4);
+        let mut authenticated: Vec<_> =
+            (0..3).map(|_| open_authenticated_connection(&connections)).collect();
         let idle = open_test_connection(&connections, LOCALHOST);
+        clock.advance(Millis(250));
         tokio::join!(connections.wait_for_connection_slot(), async {
             idle.wait_for_eviction().await;
             drop(idle);
@@ -257,17 +300,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_server_closes_one_connection_for_a_new_one() {
-        let connections = connections_with_limit(8);
+        let (connections, clock) = connections_with_limit(8);
         // Leaves a stored notification, because no task waited for this close.
         drop(open_test_connection(&connections, LOCALHOST));
-        let mut authenticated = Vec::new();
-        for _ in 0..6 {
-            let connection = open_test_connection(&connections, LOCALHOST);
-            connection.mark_authenticated();
-            authenticated.push(connection);
-        }
+        let _authenticated: Vec<_> =
+            (0..6).map(|_| open_authenticated_connection(&connections)).collect();
         let oldest = open_test_connection(&connections, LOCALHOST);
         let idle = open_test_connection(&connections, LOCALHOST);
+        clock.advance(Millis(250));
         tokio::join!(connections.wait_for_connection_slot(), async {
             oldest.wait_for_eviction().await;
             drop(oldest);

@@ -37,8 +37,17 @@ pub(crate) const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// lower.
 pub(crate) const CONNECTIONS_MAX: usize = 8_192;
 
-/// Maximum number of connections from one address that have not shown a valid key.
+/// Maximum number of connections from one address that have not shown a valid key within
+/// `ANONYMOUS_GRACE`.
 pub(crate) const ANONYMOUS_PER_ADDRESS_MAX: usize = 256;
+
+/// Time that a connection has to show a valid key before it counts against the limit of its
+/// address. A proxy opens the connections of many clients from one address.
+pub(crate) const ANONYMOUS_GRACE: Duration = Duration::from_secs(1);
+
+/// Time that a connection has to show a valid key before it may be closed for a new connection at
+/// a limit of the server. Short, because the new connection waits meanwhile.
+pub(crate) const ANONYMOUS_GRACE_WHEN_FULL: Duration = Duration::from_millis(250);
 
 /// Maximum number of requests that read a run's journal at the same time in order to show the run.
 pub(crate) const JOURNAL_READS_MAX: usize = 4;

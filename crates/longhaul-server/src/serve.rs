@@ -68,7 +68,8 @@ async fn accept_connections(
     abort: &CancellationToken,
 ) {
     let limits = ConnectionLimits::within_process_file_limit(app.options().connections_max);
-    let connections = Connections::new(limits);
+    let clock = Arc::clone(&app.longhaul().services().clock);
+    let connections = Connections::new(limits, clock);
     let router = build_router(app.clone());
     loop {
         connections.wait_for_connection_slot().await;

@@ -127,6 +127,44 @@ async fn half_open_connections_do_not_block_others() {
     assert_eq!(partial_connections[0].read_all().await, b"");
 }
 
+/// Opens all connections before the first request is sent, as the clients of a proxy may do.
+#[tokio::test]
+async fn many_connections_from_one_address_with_a_key_all_get_responses() {
+    for connections_max in [8_192, 256] {
+        let server = server_with([])
+            .with_sim_clock()
+            .options(|options| options.connections_max = connections_max)
+            .open()
+            .await;
+        let mut connections = Vec::new();
+        for _ in 0..400 {
+            connections.push(TestConnection::connect(server.address).await);
+        }
+        let request = get("/v1/runs").bytes(&server.host(), &server.key);
+        for connection in &mut connections {
+            connection.send(&request).await;
+        }
+        // At the limit of all connections, the later ones wait for the end of the first.
+        for (index, mut connection) in connections.into_iter().enumerate() {
+            let response = connection.read_response().await;
+            assert_eq!(response.map(|response| response.status), Some(200), "{index}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_block_a_client_with_a_key() {
+    let server = server_with([]).options(|options| options.connections_max = 32).open().await;
+    let mut silent_connections = Vec::new();
+    for _ in 0..100 {
+        silent_connections.push(TestConnection::connect(server.address).await);
+    }
+    for _ in 0..5 {
+        server.send(get("/v1/runs")).await.expect(200);
+    }
+    assert_eq!(silent_connections[0].read_all().await, b"");
+}
+
 #[tokio::test]
 async fn wrong_keys_do_not_block_a_valid_link() {
     let server = server_with_gate().start().await;
