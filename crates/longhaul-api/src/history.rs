@@ -13,6 +13,8 @@ use utoipa::openapi::schema::{
     AdditionalProperties, Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
 };
 
+use crate::schema;
+
 /// Maximum size of a history in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
 
@@ -220,9 +222,9 @@ pub(crate) fn history_schema() -> Array {
         .description(Some(
             "A message in the journal's format, with tool calls and results: `user`, `assistant` or `results`.",
         ))
-        .property("user", ObjectBuilder::new().schema_type(Type::Array))
+        .property("user", ArrayBuilder::new().items(schema::any_json_schema()))
         .property("assistant", ObjectBuilder::new().schema_type(Type::Object))
-        .property("results", ObjectBuilder::new().schema_type(Type::Array))
+        .property("results", ArrayBuilder::new().items(schema::any_json_schema()))
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
     let message = OneOfBuilder::new().item(text_message).item(stored_message);
     let description = format!(

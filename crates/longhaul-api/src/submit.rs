@@ -17,9 +17,8 @@ use crate::{history, schema};
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRun)]
 pub struct NewRunBody {
-    /// Name of the agent for the run. Required unless `chain` is set.
+    /// Name of the agent for the run. Either `agent` or `chain` is required.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = true)]
     pub agent: Option<String>,
     /// Input of the task: a text or any JSON.
     #[schema(schema_with = schema::any_json_schema)]

@@ -1,11 +1,11 @@
 //! The OpenAPI document of the API, generated from the handlers.
 
-use utoipa::openapi::path::{Operation, Parameter};
-use utoipa::openapi::schema::{SchemaType, Type};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ArrayItems, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    Components, ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr,
-    ResponseBuilder, Schema,
+    Components, ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr, Required,
+    ResponseBuilder, Schema, Server,
 };
 
 use crate::api_router::api_router;
@@ -33,9 +33,12 @@ pub fn openapi_document() -> Document {
     let mut components = document.components.take().unwrap_or_default();
     components.add_security_scheme("key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
     add_field_aliases(&mut components);
+    reference_list_items(&mut components);
     document.components = Some(components);
+    document.servers = Some(vec![Server::new("/")]);
     document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
     for item in document.paths.paths.values_mut() {
+        item.post.iter_mut().for_each(add_idempotency_key);
         for operation in path_operations(item) {
             add_problem_response(operation);
             operation.parameters.iter_mut().flatten().for_each(remove_null_from_parameter);
@@ -53,6 +56,39 @@ fn add_field_aliases(components: &mut Components) {
             schema.properties.insert(alias.to_owned(), property);
         }
     }
+}
+
+/// Replaces the inlined item schema of each `List_NAME` by a reference to the schema `NAME`, so that
+/// generated clients have one type per resource.
+fn reference_list_items(components: &mut Components) {
+    let list_names = components.schemas.keys().filter_map(|name| name.strip_prefix("List_"));
+    for name in list_names.map(str::to_owned).collect::<Vec<_>>() {
+        if let Some(RefOr::T(Schema::Object(list))) =
+            components.schemas.get_mut(&format!("List_{name}"))
+            && let Some(RefOr::T(Schema::Array(data))) = list.properties.get_mut("data")
+            && let ArrayItems::RefOrSchema(items) = &mut data.items
+        {
+            let item_schema = std::mem::replace(&mut **items, Ref::from_schema_name(&name).into());
+            components.schemas.entry(name).or_insert(item_schema);
+        }
+    }
+}
+
+/// Adds the header `Idempotency-Key`, which every POST request may have.
+fn add_idempotency_key(operation: &mut Operation) {
+    let schema = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(1))
+        .max_length(Some(255))
+        .pattern(Some("^[ -~]*[!-~][ -~]*$"));
+    let parameter = ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some("Retries with the same key take effect once"))
+        .schema(Some(schema))
+        .build();
+    operation.parameters.get_or_insert_default().push(RefOr::T(parameter));
 }
 
 fn path_operations(path_item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {

@@ -1,6 +1,6 @@
-//! Third-party programs test the server: a client and a fuzzer in Python, and an `EventSource` on
-//! Node, which know only the server's API description. The SDKs of two providers test the mock
-//! model.
+//! Third-party programs test the server: a client and a fuzzer in Python, an `EventSource` on Node,
+//! and generated clients in Python and TypeScript, which know only the server's API description.
+//! The SDKs of two providers test the mock model.
 //!
 //! Their dependencies are pinned in `tests/interop` and installed by `scripts/interop`.
 
@@ -73,18 +73,33 @@ fn packages_folder() -> PathBuf {
 
 /// Builds the command of a Python program, in its own folder.
 fn python_program(program: &str, project: &Project, server: &InteropServer) -> Command {
+    let mut command = Command::new(packages_folder().join("python/bin/python"));
+    // Writes no bytecode files beside the programs.
+    command.arg("-B").env("PYTHONUTF8", "1");
+    add_program(&mut command, program, (project, server));
+    command
+}
+
+/// Builds the command of a program on Node, in its own folder.
+fn node_program(program: &str, project: &Project, server: &InteropServer) -> Command {
+    let mut command = Command::new("node");
+    add_program(&mut command, program, (project, server));
+    command.env("LONGHAUL_INTEROP_DIR", packages_folder());
+    command
+}
+
+fn add_program(
+    command: &mut Command,
+    program: &str,
+    (project, server): (&Project, &InteropServer),
+) {
     let folder = project.path().join("interop");
     std::fs::create_dir_all(&folder).unwrap();
-    let mut command = Command::new(packages_folder().join("python/bin/python"));
     command
-        // Writes no bytecode files beside the programs.
-        .arg("-B")
         .arg(programs_folder().join(program))
         .arg(server.url())
         .current_dir(folder)
-        .env("LONGHAUL_KEY", server.key())
-        .env("PYTHONUTF8", "1");
-    command
+        .env("LONGHAUL_KEY", server.key());
 }
 
 /// Runs a program to its end and returns its last line.
@@ -134,6 +149,19 @@ fn a_client_written_from_the_openapi_document_completes_a_run() {
     let server = InteropServer::start(&project);
     let output = run_program(python_program("client.py", &project, &server).arg("interop"));
     assert!(output.contains("operations"), "{output}");
+}
+
+#[test]
+fn generated_clients_start_a_run_a_batch_and_a_chain() {
+    for build_program in [
+        |project: &Project, server: &InteropServer| python_program("generated.py", project, server),
+        |project, server| node_program("generated.mjs", project, server),
+    ] {
+        let project = Project::new();
+        let server = InteropServer::start(&project);
+        let output = run_program(build_program(&project, &server).arg("plain"));
+        assert_eq!(output, "a run, a batch and a chain");
+    }
 }
 
 #[test]

@@ -18,7 +18,6 @@ use crate::response::{created_response, ok_response_with_memory_permit};
 #[utoipa::path(
     post, path = "/v1/runs/batch", tag = "runs", operation_id = "submit_batch",
     request_body = NewBatchBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$")),
     responses((status = 201, description = "The new batch; its runs are on disk", body = BatchView)),
 )]
 pub(crate) async fn submit_batch(

@@ -213,10 +213,7 @@ async fn check_answer_role(
 /// that a program raised; other answers require the role approver.
 #[utoipa::path(
     post, path = "/v1/gates/{id}/answer", tag = "gates", operation_id = "answer_gate",
-    params(
-        ("id" = inline(GateIdSchema), Path, description = "The gate's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$"),
-    ),
+    params(("id" = inline(GateIdSchema), Path, description = "The gate's id")),
     request_body = AnswerBody,
     responses((status = 200, description = "The outcome of the answer", body = AnswerResponse)),
 )]

@@ -67,10 +67,7 @@ pub(crate) async fn show_inbox(
 /// Submits a task to an inbox. The task becomes a run.
 #[utoipa::path(
     post, path = "/v1/inboxes/{name}/tasks", tag = "inboxes", operation_id = "post_task",
-    params(
-        ("name" = String, Path, description = "Name of the inbox"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$"),
-    ),
+    params(("name" = String, Path, description = "Name of the inbox")),
     request_body = NewTaskBody,
     responses(
         (status = 201, description = "The new run; it is on disk", body = RunView),

@@ -43,7 +43,6 @@ const BRIEF_MAX: usize = 1_000;
 #[utoipa::path(
     post, path = "/v1/runs", tag = "runs", operation_id = "submit_run",
     request_body = NewRunBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$")),
     responses(
         (status = 201, description = "The new run; it is on disk", body = RunView),
         (status = 200, description = "The run to which the task was added as a message, because its lane is busy", body = RunView),

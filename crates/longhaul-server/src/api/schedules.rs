@@ -35,7 +35,6 @@ pub(crate) async fn list_schedules(
 #[utoipa::path(
     post, path = "/v1/schedules", tag = "schedules", operation_id = "create_schedule",
     request_body = NewScheduleBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$")),
     responses((status = 201, description = "The new schedule", body = ScheduleView)),
 )]
 pub(crate) async fn create_schedule(
@@ -82,10 +81,7 @@ pub(crate) async fn delete_schedule(
 /// Starts a run of a schedule now. The time of the schedule's next firing does not change.
 #[utoipa::path(
     post, path = "/v1/schedules/{name}/run", tag = "schedules", operation_id = "run_schedule",
-    params(
-        ("name" = String, Path, description = "Name of the schedule"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$"),
-    ),
+    params(("name" = String, Path, description = "Name of the schedule")),
     request_body(content = Option<EmptyBody>),
     responses((status = 201, description = "The new run; it is on disk", body = RunView)),
 )]

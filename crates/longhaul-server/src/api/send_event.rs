@@ -37,7 +37,6 @@ fn task_from_event_body(body: NewEventBody, caller: &CallerIdentity) -> Result<T
 #[utoipa::path(
     post, path = "/v1/events", tag = "events", operation_id = "send_event",
     request_body = NewEventBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$")),
     responses(
         (status = 201, description = "The new run; it is on disk", body = RunView),
         (status = 200, description = "The run to which the event was added as a message, because its lane is busy", body = RunView),

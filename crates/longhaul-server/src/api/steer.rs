@@ -25,10 +25,7 @@ use crate::response::{json_response, ok_response};
 /// chain gets the message, and the receipt names that run.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "steer",
-    params(
-        ("id" = inline(RunIdSchema), Path, description = "The run's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$"),
-    ),
+    params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
     request_body = SteerBody,
     responses((status = 202, description = "The message is on disk and waits for the run to read it", body = SteerReceipt)),
 )]

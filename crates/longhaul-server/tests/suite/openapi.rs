@@ -164,9 +164,11 @@ fn the_openapi_document_lists_every_response() {
         let schema = &document["components"]["schemas"][schema];
         assert!(!schema["properties"][alias].is_null(), "{alias}");
     }
-    for path in ["/v1/inboxes/{name}/tasks", "/v1/schedules", "/v1/schedules/{name}/run"] {
-        let params = document["paths"][path]["post"]["parameters"].as_array().unwrap();
-        assert!(params.iter().any(|param| param["name"] == "Idempotency-Key"), "{path}");
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let params = item["post"]["parameters"].as_array();
+        let mut names = params.into_iter().flatten().map(|param| &param["name"]);
+        let has_key = names.any(|name| name == "Idempotency-Key");
+        assert_eq!(has_key, item["post"].is_object(), "{path}");
     }
     // Every reference can be resolved.
     let text = document.to_string();
@@ -175,4 +177,45 @@ fn the_openapi_document_lists_every_response() {
         let found = &document["components"]["schemas"][name];
         assert!(found.is_object(), "{name} has no schema");
     }
+}
+
+/// Calls a function for every object in a JSON document, with its path.
+fn for_each_object(value: &Value, path: &str, check: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Object(fields) => {
+            check(path, value);
+            for (name, field) in fields {
+                for_each_object(field, &format!("{path}/{name}"), check);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                for_each_object(item, &format!("{path}/{index}"), check);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Generators drop an operation whose schema has an array without items, and create a second type
+/// for an inlined item.
+#[test]
+fn client_generators_understand_the_openapi_document() {
+    let document = serde_json::to_value(longhaul_server::openapi_document()).unwrap();
+    for_each_object(&document, "", &mut |path, object| {
+        let kind = &object["type"];
+        let kinds = kind.as_array().map_or(std::slice::from_ref(kind), Vec::as_slice);
+        let is_array = kinds.iter().any(|kind| kind == "array");
+        assert!(!is_array || object["items"].is_object(), "{path} has no items");
+    });
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let lists: Vec<_> = schemas.iter().filter(|(name, _)| name.starts_with("List_")).collect();
+    assert!(lists.len() > 8, "{lists:?}");
+    for (name, list) in lists {
+        let item = &list["properties"]["data"]["items"]["$ref"];
+        let resource = name.trim_start_matches("List_");
+        assert_eq!(item, &json!(format!("#/components/schemas/{resource}")));
+    }
+    assert_eq!(schemas["NewRun"]["required"], json!(["input"]));
+    assert_eq!(document["servers"], json!([{ "url": "/" }]));
 }
