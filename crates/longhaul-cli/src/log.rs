@@ -16,8 +16,9 @@ use longhaul_engine::secret::KEY_PREFIX;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
@@ -51,10 +52,19 @@ impl LogStyle {
 
 /// Sets up the log for commands that log only warnings and errors.
 pub(crate) fn init_warning_log() {
+    // Names and messages of other programs must not control the terminal.
+    let fields = debug_fn(|writer, field, value| {
+        let text = sanitize::sanitize_text(&format!("{value:?}"));
+        match field.name() {
+            "message" => write!(writer, "{text}"),
+            name => write!(writer, "{name}={text}"),
+        }
+    });
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(Level::WARN)
         .with_target(false)
+        .fmt_fields(fields.delimited(" "))
         .finish()
         .with(longhaul_log_targets(LevelFilter::WARN))
         .init();
@@ -263,7 +273,7 @@ fn format_json_line(time: Timestamp, level: &Level, fields: LogEventFields) -> S
     line.insert("level".to_owned(), Value::String(level));
     line.insert("message".to_owned(), Value::String(fields.message));
     line.extend(fields.others);
-    Value::Object(line).to_string()
+    output::escape_json(&Value::Object(line).to_string())
 }
 
 #[cfg(test)]
@@ -358,5 +368,14 @@ mod tests {
         let line: Value =
             serde_json::from_str(&format_json_line(at, &Level::WARN, fields())).unwrap();
         assert_eq!((&line["level"], &line["run"]), (&"warn".into(), &"run_1".into()));
+        let name = "a\u{202e}b\u{200b}";
+        let named = || LogEventFields {
+            message: name.into(),
+            others: Map::from_iter([("agent".to_owned(), name.into())]),
+        };
+        let line = format_human_line(at, &Level::INFO, &named());
+        assert!(line.ends_with("a·b·  agent=a·b·"), "{line}");
+        let line = format_json_line(at, &Level::INFO, named());
+        assert!(line.contains(r#""agent":"a\u202eb\u200b""#), "{line}");
     }
 }

@@ -81,7 +81,23 @@ mod worker;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use longhaul_core::sanitize::is_invisible;
+
+use crate::exit::Exit;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run()
+    match cli::Cli::try_parse() {
+        Ok(cli) => cli.run(),
+        // The message repeats arguments as they are.
+        Err(error) if error.use_stderr() && has_invisible_argument() => {
+            output::eprint_line(error.render().to_string().trim_end());
+            Exit::Usage.into()
+        }
+        Err(error) => error.exit(),
+    }
+}
+
+/// Returns whether the command line has characters that a terminal would not show as they are.
+fn has_invisible_argument() -> bool {
+    std::env::args_os().any(|argument| argument.to_string_lossy().contains(is_invisible))
 }

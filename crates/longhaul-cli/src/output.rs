@@ -6,6 +6,7 @@
 use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Read as _, Write as _};
 
 use anyhow::Context as _;
+use longhaul_core::sanitize::is_invisible;
 use serde::Serialize;
 
 use crate::{error, sanitize};
@@ -21,8 +22,8 @@ pub(crate) fn print_line(line: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a value to stdout as one line of JSON. Control characters and bidirectional marks inside
-/// strings are escaped; a JSON parser still reads the same strings.
+/// Prints a value to stdout as one line of JSON. Control characters and invisible ones inside strings
+/// are escaped; a JSON parser still reads the same strings.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print_line(&escape_json(&serde_json::to_string(value)?))
 }
@@ -32,20 +33,17 @@ pub(crate) fn print_json_list(data: &impl Serialize) -> anyhow::Result<()> {
     print_json(&serde_json::json!({ "data": data, "next": null }))
 }
 
-fn escape_json(json: &str) -> String {
+/// Escapes the characters in a line of JSON that a terminal would not show as they are.
+pub(crate) fn escape_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        match c {
-            // DEL and C1 control characters, which JSON does not escape, and bidirectional marks.
-            '\u{7f}'..='\u{9f}'
-            | '\u{61c}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => {
-                text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        match is_invisible(c) {
+            true => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    text.push_str(&format!("\\u{unit:04x}"));
+                }
             }
-            _ => text.push(c),
+            false => text.push(c),
         }
     }
     text
@@ -118,17 +116,12 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn json_output_holds_no_terminal_control_characters() {
-        let unsafe_text = "a\u{1b}[0m\u{7f}\u{9b}2J\u{85}\u{61c}\u{200e}\u{200f}\u{202e}\u{2066}\u{2069} ä\u{200d}😀";
+    fn json_output_holds_no_invisible_characters() {
+        let unsafe_text = "a\u{1b}[0m\u{7f}\u{9b}2J\u{85}\u{61c}\u{200b}\u{200e}\u{202e}\u{2066}\u{2028}\u{e0041} ä\u{200d}😀";
         let data = json!({ unsafe_text: [unsafe_text] });
         let printed = escape_json(&data.to_string());
-        let is_kept = |c: char| !c.is_control() || c == '\n';
-        assert!(printed.chars().all(is_kept), "{printed}");
-        assert!(
-            !printed
-                .contains(['\u{61c}', '\u{200e}', '\u{200f}', '\u{202e}', '\u{2066}', '\u{2069}'])
-        );
-        assert!(printed.contains("ä\u{200d}😀"), "{printed}");
+        assert!(!printed.contains(is_invisible), "{printed}");
+        assert!(printed.contains(r"\udb40\udc41 ä\u200d😀"), "{printed}");
         assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), data);
     }
 }

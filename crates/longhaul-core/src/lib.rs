@@ -24,6 +24,7 @@ pub mod port;
 pub mod raw;
 pub mod redact;
 pub mod request;
+pub mod sanitize;
 pub mod schedule;
 pub mod schema;
 pub mod status;

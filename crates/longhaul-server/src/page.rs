@@ -1,13 +1,18 @@
-//! Web pages, rendered on the server without scripts. Text of models and people is always escaped.
+//! Web pages, rendered on the server without scripts. Text of models and people is always escaped,
+//! and its invisible characters are marked as on a terminal.
 
 pub(crate) mod index;
 pub(crate) mod link;
 pub(crate) mod style;
 
+use std::fmt;
+
 use askama::Template;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+
+use longhaul_core::sanitize::sanitize_text;
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -18,6 +23,23 @@ const ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 /// this server.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
+
+/// Text of models, tools and people as a page shows it, with a visible mark in place of each
+/// character that is invisible or reverses the text around it.
+#[derive(Debug, Default)]
+pub(crate) struct ShownText(String);
+
+impl<T: AsRef<str>> From<T> for ShownText {
+    fn from(text: T) -> Self {
+        Self(sanitize_text(text.as_ref()))
+    }
+}
+
+impl fmt::Display for ShownText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// Renders a page template as an HTTP response.
 pub(crate) fn render_page(

@@ -3,6 +3,8 @@
 //! Invariant: names are only compared and checked here. A folded name is never used to access a
 //! file.
 
+use longhaul_core::sanitize::{is_invisible, is_joiner};
+
 /// File names that Windows reserves for devices, whatever follows the first dot.
 const DEVICE_NAMES: &[&str] = &["con", "prn", "aux", "nul", "conin$", "conout$"];
 
@@ -15,12 +17,7 @@ pub(crate) fn fold_file_name_case(text: &str) -> String {
 /// Returns whether this is a control character, or one that hides or reverses the text around it.
 /// Joiners are allowed, because emoji and Persian need them.
 pub(crate) fn is_invisible_char(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff9}'..='\u{ffff}' | '\u{e0000}'..='\u{e007f}')
+    is_invisible(c) && !is_joiner(c)
 }
 
 /// Returns whether Windows reserves the file name for a device.

@@ -137,6 +137,14 @@ const CASES: &[Case] = &[
         code: 2,
         expected: &["longhaul.db", "not a SQLite database", "LONGHAUL_STORE="],
     },
+    Case {
+        name: "an option that hides a part of itself",
+        files: &[],
+        env: &[],
+        args: &["run", "plain", "--mo\u{202e}led", "x\u{1b}[8m"],
+        code: 2,
+        expected: &["--mo·led"],
+    },
 ];
 
 /// Expected messages for unknown runs and gates, in a project with runs.

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::store::{GateFilter, RunFilter};
+use longhaul_core::sanitize::sanitize_line;
 use longhaul_core::status::Status;
 use longhaul_engine::secret::Secret;
 
@@ -110,7 +111,7 @@ async fn overview_page(app: &App, caller: &str, headers: &HeaderMap) -> Result<R
     let active_runs = longhaul.list_brief_runs(active_runs).await?.len();
     let base = request_base_url(headers);
     let lines = [
-        format!("You are signed in as {caller}."),
+        format!("You are signed in as {}.", sanitize_line(caller)),
         format!(
             "{}, {}.",
             format_count(active_runs, "run is active", "runs are active"),

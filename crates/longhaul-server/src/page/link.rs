@@ -19,6 +19,7 @@ use longhaul_core::policy::gate::{
     has_submit_again_tag,
 };
 use longhaul_core::raw::{Hash, RawJson};
+use longhaul_core::sanitize::sanitize_line;
 use longhaul_engine::Error;
 use longhaul_engine::handle::{GateAnswerOutcome, ResolvedGateLink};
 use longhaul_engine::secret::Secret;
@@ -27,7 +28,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::body;
-use crate::page::{render_message_page, render_page};
+use crate::page::{ShownText, render_message_page, render_page};
 use crate::params::TokenPathParam;
 use crate::problem::Problem;
 
@@ -37,21 +38,22 @@ use crate::problem::Problem;
 struct GateLinkPage {
     title: &'static str,
     kind: &'static str,
-    recipient: String,
-    ask: String,
-    tool: Option<String>,
-    input: String,
+    recipient: ShownText,
+    ask: ShownText,
+    tool: Option<ShownText>,
+    /// Input of the call, or the text to answer. `None` if the gate has none.
+    input: Option<ShownText>,
     /// Texts that approval rules match and that the runtime set, not the model.
-    injected_rule_match_texts: Vec<String>,
-    edited_by: Option<String>,
+    injected_rule_match_texts: Vec<ShownText>,
+    edited_by: Option<ShownText>,
     /// What the call would change, as pairs of a label and a text. Empty if there is no call to
     /// approve.
-    effects: Vec<(&'static str, String)>,
+    effects: Vec<(&'static str, ShownText)>,
     /// Values of earlier tool outputs that the call uses in its input, each with a description.
-    passed_values: Vec<(String, String)>,
+    passed_values: Vec<(ShownText, ShownText)>,
     /// Lines of the diff, each with its CSS class.
-    diff: Vec<(&'static str, String)>,
-    agent: String,
+    diff: Vec<(&'static str, ShownText)>,
+    agent: ShownText,
     run: String,
     deadline: Option<String>,
     /// Deadline of the gate in readable form, to the minute.
@@ -65,15 +67,16 @@ struct GateLinkPage {
     /// Whether the gate waits for an external event. The person then answers that the event has
     /// happened or will not happen.
     is_signal: bool,
-    options: Vec<String>,
+    /// Answers to choose from, each as it is sent and as it is shown.
+    options: Vec<(String, ShownText)>,
     /// Fields of the form that the answer fills in. Empty if the answer is a text.
     fields: Vec<FormInputElement>,
     /// Messages about invalid fields in the form that the person has just submitted.
-    problems: Vec<String>,
+    problems: Vec<ShownText>,
     nonce: String,
     /// Sentence that says how the gate ended or why it can't be answered here. `None` means that
     /// the person can answer.
-    outcome: Option<String>,
+    outcome: Option<ShownText>,
 }
 
 /// Serves the page that shows the gate behind a link.
@@ -191,20 +194,29 @@ async fn render_link_page(
     let page = GateLinkPage {
         title: if is_question { "A question" } else { "An approval" },
         kind: kind_text(&view.kind),
-        recipient: link.recipient.clone(),
-        ask: view.ask.clone(),
-        tool: view.tool.clone(),
-        input: view.input.as_ref().map(gate_input_text).unwrap_or_default(),
-        injected_rule_match_texts: view.injected_rule_match_texts.clone(),
-        edited_by: view.edited_by.clone(),
-        effects: view.call_effect_rows(),
+        recipient: (&link.recipient).into(),
+        ask: (&view.ask).into(),
+        tool: view.tool.as_ref().map(Into::into),
+        input: view
+            .input
+            .as_ref()
+            .map(gate_input_text)
+            .filter(|text| !text.is_empty())
+            .map(Into::into),
+        injected_rule_match_texts: to_shown(&view.injected_rule_match_texts),
+        edited_by: view.edited_by.as_ref().map(Into::into),
+        effects: view
+            .call_effect_rows()
+            .into_iter()
+            .map(|(label, text)| (label, text.into()))
+            .collect(),
         passed_values: view
             .labeled_values_from_earlier_calls()
             .into_iter()
-            .map(|(description, value)| (description, value.to_owned()))
+            .map(|(description, value)| (description.into(), value.into()))
             .collect(),
         diff: diff_lines_with_css_class(view.diff.as_deref().unwrap_or_default()),
-        agent: row.agent.to_string(),
+        agent: row.agent.as_str().into(),
         run: view.run.to_string(),
         deadline_text: deadline.as_deref().map(format_time_to_minute).unwrap_or_default(),
         deadline,
@@ -214,15 +226,15 @@ async fn render_link_page(
         digest_short: digest.iter().flat_map(|digest| digest.chars().take(12)).collect(),
         digest,
         is_question,
-        options: view.options.clone(),
+        options: view.options.iter().map(|text| (text.clone(), text.into())).collect(),
         is_signal: view.kind == GateKind::Signal,
         fields: view
             .form()
             .map(|form| form_input_elements(&form, &state.typed))
             .unwrap_or_default(),
-        problems: state.problems,
+        problems: to_shown(&state.problems),
         nonce: answer_form_nonce(secret, link),
-        outcome,
+        outcome: outcome.map(Into::into),
     };
     let status = match page.problems.is_empty() {
         true => StatusCode::OK,
@@ -231,7 +243,11 @@ async fn render_link_page(
     render_page(status, &page)
 }
 
-fn diff_lines_with_css_class(diff: &str) -> Vec<(&'static str, String)> {
+fn to_shown(texts: &[String]) -> Vec<ShownText> {
+    texts.iter().map(Into::into).collect()
+}
+
+fn diff_lines_with_css_class(diff: &str) -> Vec<(&'static str, ShownText)> {
     let styled_lines = diff.lines().enumerate().map(|(index, line)| {
         // Only the first two lines are surely names of files: a removed line may be `-- a`.
         let style = match line.as_bytes() {
@@ -241,7 +257,7 @@ fn diff_lines_with_css_class(diff: &str) -> Vec<(&'static str, String)> {
             [b'-', ..] => "removed",
             _ => "same",
         };
-        (style, line.to_owned())
+        (style, line.into())
     });
     styled_lines.collect()
 }
@@ -333,23 +349,23 @@ fn reason_gate_cannot_be_answered(link: &ResolvedGateLink, view: &GateView) -> O
 #[derive(Debug)]
 struct FormInputElement {
     name: String,
-    title: String,
-    description: String,
+    title: ShownText,
+    description: Option<ShownText>,
     /// Type of the HTML input element.
     input_type: &'static str,
     /// Values and titles to choose from. Empty if the field is no choice.
-    choices: Vec<(String, String)>,
+    choices: Vec<(String, ShownText)>,
     /// Text in the field: what the person typed before, or the default.
     value: String,
     required: bool,
 }
 
 fn form_input_elements(form: &Form, typed: &BTreeMap<String, String>) -> Vec<FormInputElement> {
-    let pair = |value: &str, title: &str| (value.to_owned(), title.to_owned());
+    let pair = |value: &str, title: &str| (value.to_owned(), title.into());
     let inputs = form.fields.iter().map(|field| FormInputElement {
         name: format!("{FIELD_PREFIX}{}", field.name),
-        title: field.title.clone(),
-        description: field.description.clone(),
+        title: (&field.title).into(),
+        description: Some(&field.description).filter(|text| !text.is_empty()).map(Into::into),
         input_type: match field.kind {
             FormFieldKind::Text { format: Some(TextFormat::Email), .. } => "email",
             FormFieldKind::Text { format: Some(TextFormat::Uri), .. } => "url",
@@ -367,7 +383,11 @@ fn form_input_elements(form: &Form, typed: &BTreeMap<String, String>) -> Vec<For
             FormFieldKind::Text { .. } | FormFieldKind::Number { .. } => Vec::new(),
         },
         value: match (typed.get(&field.name), &field.default) {
-            (Some(text), _) | (None, Some(Value::String(text))) => text.clone(),
+            (Some(text), _) => text.clone(),
+            (None, Some(Value::String(text))) if matches!(field.kind, FormFieldKind::Choice(_)) => {
+                text.clone()
+            }
+            (None, Some(Value::String(text))) => sanitize_line(text),
             (None, Some(value)) => value.to_string(),
             (None, None) => String::new(),
         },

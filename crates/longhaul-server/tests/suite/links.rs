@@ -1,6 +1,7 @@
 //! Approval links: showing a page decides nothing. A decision applies to what was shown, counts
 //! once, and has the name of the recipient.
 
+use longhaul_core::sanitize::is_invisible;
 use longhaul_core::time::Millis;
 use serde_json::{Value, json};
 
@@ -347,4 +348,29 @@ async fn a_signal_is_completed_and_not_approved() {
     let body = format!("nonce={}&decision=complete", page_nonce(&page));
     assert_eq!(server.send(form_request(&path, &body)).await.status, 200);
     assert_eq!(list_answers(&server, &gate).await[0]["decision"], "complete");
+}
+
+#[tokio::test]
+async fn invisible_characters_are_marked_on_the_page() {
+    use crate::suite::harness::model::FakeReply;
+    let unsafe_text = "rm\u{202e}txt\u{2066}.\u{200b}exe\u{2028}\u{e0041}";
+    let shown_text = "rm·txt·.·exe··";
+    let call = FakeReply::Call("send", json!({ "text": unsafe_text }));
+    let question = FakeReply::Call(
+        "ask_human",
+        json!({ "question": unsafe_text, "options": [unsafe_text, "none"] }),
+    );
+    let field = json!({ "type": "string", "title": unsafe_text, "default": unsafe_text });
+    let form = json!({ "question": "?", "schema": { "properties": { "name": field } } });
+    let form = FakeReply::Call("ask_human", form);
+    for (reply, places) in [(call, 3), (question, 3), (form, 3)] {
+        let server = server_with([reply]).start().await;
+        let (_, gate) = server.submit_until_gate().await;
+        let path = create_link(&server, &gate, &format!("anna{unsafe_text}")).await;
+        let page = open_page(&server, &path).await.text();
+        // The value of an option is not shown, and is sent as it is.
+        let text = page.replace(&format!("value=\"{unsafe_text}\""), "");
+        assert!(!text.replace('\n', "").contains(is_invisible), "{text}");
+        assert!(text.matches(shown_text).count() >= places, "{text}");
+    }
 }
