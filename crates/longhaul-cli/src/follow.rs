@@ -165,7 +165,7 @@ impl<'a> RunFollower<'a> {
                     None => self.remove_ended_stream(index),
                     Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
-                input = self.prompt.next_input(), if is_person_needed => match input {
+                input = self.prompt.next_input_if_asked(is_person_needed) => match input {
                     PromptInput::Detach => return Ok(RunFollowOutcome::Detached),
                     PromptInput::Empty => {}
                     PromptInput::Unknown => self.prompt.print_commands(),

@@ -7,9 +7,14 @@ use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Read as _, Write as _};
 
 use anyhow::Context as _;
 use longhaul_core::sanitize::is_invisible;
+use longhaul_core::time::Clock as _;
+use longhaul_engine::clock::SystemClock;
 use serde::Serialize;
 
 use crate::{error, sanitize};
+
+/// Maximum number of characters that are printed of a typed line that is not used.
+pub(crate) const UNUSED_LINE_CHARS_MAX: usize = 60;
 
 /// Prints a line to stdout.
 pub(crate) fn print_line(line: &str) -> anyhow::Result<()> {
@@ -69,14 +74,49 @@ pub(crate) fn eprint_line(line: &str) {
     _ = writeln!(std::io::stderr().lock(), "{}", sanitize::sanitize_text(line));
 }
 
-/// Prints a question and reads a line from stdin. `None` means end of input or a read error.
+/// Minimum time between a question and its answer, in nanoseconds. A line that comes sooner was
+/// typed before the person could read the question.
+const ANSWER_DELAY_MIN: u64 = 300_000_000;
+
+/// Prints a question and reads a line from stdin. `None` means end of input or a read error. What was
+/// typed at a terminal before the question does not answer it.
 pub(crate) fn ask_for_line(question: &str) -> Option<String> {
-    let mut err = std::io::stderr().lock();
-    _ = write!(err, "{} ", sanitize::sanitize_text(question));
-    _ = err.flush();
-    let mut line = String::new();
-    let byte_count = std::io::stdin().lock().read_line(&mut line).ok()?;
-    (byte_count > 0).then_some(line)
+    let is_terminal = std::io::stdin().is_terminal();
+    loop {
+        discard_typed_input();
+        let mut err = std::io::stderr().lock();
+        _ = write!(err, "{} ", sanitize::sanitize_text(question));
+        _ = err.flush();
+        drop(err);
+        let earliest = earliest_answer_time();
+        let mut line = String::new();
+        let byte_count = std::io::stdin().lock().read_line(&mut line).ok()?;
+        let read_at = SystemClock.monotonic_nanos();
+        if byte_count == 0 || !is_terminal || read_at >= earliest {
+            return (byte_count > 0).then_some(line);
+        }
+        eprint_line(&early_line_note(&line));
+    }
+}
+
+/// Discards what was typed at the terminal and not read yet, including an unfinished line.
+pub(crate) fn discard_typed_input() {
+    if std::io::stdin().is_terminal() {
+        _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+    }
+}
+
+/// Returns the monotonic time from which on a typed line can answer a question that was shown just
+/// now.
+pub(crate) fn earliest_answer_time() -> u64 {
+    SystemClock.monotonic_nanos().saturating_add(ANSWER_DELAY_MIN)
+}
+
+/// Says that a line was typed too soon to be an answer.
+pub(crate) fn early_line_note(line: &str) -> String {
+    let line = sanitize::truncate(&sanitize::sanitize_line(line.trim()), UNUSED_LINE_CHARS_MAX);
+    let millis = ANSWER_DELAY_MIN / 1_000_000;
+    format!("not used: \"{line}\" (it came within {millis} ms of the question)")
 }
 
 /// Returns whether stdin and stderr are terminals, so that a person can be asked.

@@ -1,5 +1,7 @@
 //! The prompt at the terminal: shows gates (approvals and questions) and reads a person's answers.
 //! The prompt is inactive if stdin or stderr is not a terminal.
+//!
+//! Invariant: a line that was typed before a gate was shown does not answer it.
 
 use std::io::BufRead as _;
 
@@ -10,13 +12,15 @@ use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, has_submit_again_tag,
 };
+use longhaul_core::time::Clock as _;
+use longhaul_engine::clock::SystemClock;
 use tokio::sync::mpsc;
 
 use crate::answer::new_answer;
 use crate::client::RunClient;
 use crate::form_prompt::{FormPrompt, answer_command};
 use crate::gate_card::short_gate_card;
-use crate::output;
+use crate::{output, sanitize};
 
 /// What the person typed at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,11 +47,22 @@ enum PromptMode {
     Message,
 }
 
+/// A line that the person typed.
+#[derive(Debug)]
+struct TypedLine {
+    text: String,
+    /// Monotonic time at which the line was read, in nanoseconds.
+    read_at: u64,
+}
+
 /// The prompt at the terminal of a followed run.
 #[derive(Debug)]
 pub(crate) struct TerminalPrompt {
     /// Lines that the person types on stdin. `None` if nobody can be asked.
-    lines: Option<mpsc::Receiver<String>>,
+    lines: Option<mpsc::Receiver<TypedLine>>,
+    /// Monotonic time from which on a line can answer the question that was asked last, in
+    /// nanoseconds.
+    earliest_answer: u64,
     /// Id of the gate that was printed last. `None` if no gate was printed.
     shown_gate: Option<GateId>,
     mode: PromptMode,
@@ -66,6 +81,7 @@ impl TerminalPrompt {
         let lines = is_attended.then(spawn_stdin_reader);
         Self {
             lines,
+            earliest_answer: 0,
             shown_gate: None,
             mode: PromptMode::Decision,
             form: None,
@@ -110,7 +126,7 @@ impl TerminalPrompt {
             ));
             if self.is_interactive() {
                 self.commands = "w why · d detach".to_owned();
-                self.print_commands();
+                self.ask();
             }
         } else if self.is_interactive() {
             let scopes: Vec<&str> =
@@ -126,8 +142,10 @@ impl TerminalPrompt {
                 format!("a [{scopes}] approve · r [note] reject · s TEXT steer · w why · d detach")
             };
             self.commands = prompt;
-            self.print_commands();
-            self.print_form_question();
+            if self.form.is_some() {
+                self.print_commands();
+            }
+            self.ask();
         } else if is_question {
             let command = answer_command(&gate);
             output::eprint_line(&format!("          answer the question:  {command}"));
@@ -141,7 +159,7 @@ impl TerminalPrompt {
 
     /// Asks for a message to a run that is open for messages.
     pub(crate) fn show_message_prompt(&mut self) {
-        (self.mode, self.form) = (PromptMode::Message, None);
+        (self.mode, self.form, self.earliest_answer) = (PromptMode::Message, None, 0);
         self.options.clear();
         output::eprint_line("          type a message · w why · d detach");
     }
@@ -151,14 +169,47 @@ impl TerminalPrompt {
         output::eprint_line(&format!("          {}", self.commands));
     }
 
-    /// Sets the gate that the next answer is for, which the caller has printed.
-    pub(crate) const fn set_shown_gate(&mut self, gate: GateId) {
+    /// Asks for the answer to a gate that the caller has printed, with these commands.
+    pub(crate) fn ask_about_shown_gate(&mut self, gate: GateId, commands: &str) {
         self.shown_gate = Some(gate);
+        commands.clone_into(&mut self.commands);
+        self.ask();
+    }
+
+    /// Asks for an answer: prints the next question of the form, or else the commands. What was typed
+    /// before is discarded.
+    fn ask(&mut self) {
+        output::discard_typed_input();
+        while let Some(Ok(line)) = self.lines.as_mut().map(mpsc::Receiver::try_recv) {
+            print_unused_line(&line, "typed before the question");
+        }
+        match self.form.as_ref().and_then(FormPrompt::next_question) {
+            Some(question) => output::eprint_line(&format!("          {question}")),
+            None => self.print_commands(),
+        }
+        self.earliest_answer = output::earliest_answer_time();
     }
 
     /// Forgets which gate was printed last, so that the gate is printed again.
     pub(crate) const fn reset_shown_gate(&mut self) {
         self.shown_gate = None;
+    }
+
+    /// Returns what the person types next. While nobody is asked, says that a line is not used, and
+    /// returns nothing else.
+    pub(crate) async fn next_input_if_asked(&mut self, is_asked: bool) -> PromptInput {
+        if is_asked {
+            return self.next_input().await;
+        }
+        match &mut self.lines {
+            Some(lines) => match lines.recv().await {
+                Some(line) => print_unused_line(&line, "nothing was asked"),
+                // The next question finds the terminal closed.
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+        PromptInput::Empty
     }
 
     /// Returns what the person types next. Never returns if the prompt is inactive.
@@ -172,6 +223,12 @@ impl TerminalPrompt {
                 self.lines = None;
                 return PromptInput::Detach;
             };
+            if line.read_at < self.earliest_answer {
+                output::eprint_line(&format!("          {}", output::early_line_note(&line.text)));
+                self.ask();
+                continue;
+            }
+            let line = line.text;
             // A value of a form or an option may read like a command.
             let command = line.trim().strip_prefix('/');
             if self.form.is_some() && command.is_none() {
@@ -197,14 +254,8 @@ impl TerminalPrompt {
         if form.next_question().is_none() {
             return self.form.take().map(|form| form.answer_json());
         }
-        self.print_form_question();
+        self.ask();
         None
-    }
-
-    fn print_form_question(&self) {
-        if let Some(question) = self.form.as_ref().and_then(FormPrompt::next_question) {
-            output::eprint_line(&format!("          {question}"));
-        }
     }
 
     /// Sends what the person typed to the run: an answer to the oldest open gate, or a message.
@@ -303,12 +354,22 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
     }
 }
 
+/// Says that a line that the person typed is not used, unless it is empty.
+fn print_unused_line(line: &TypedLine, reason: &str) {
+    let text = sanitize::sanitize_line(line.text.trim());
+    let text = sanitize::truncate(&text, output::UNUSED_LINE_CHARS_MAX);
+    if !text.is_empty() {
+        output::eprint_line(&format!("          not used: \"{text}\" ({reason})"));
+    }
+}
+
 /// Reads lines from stdin in a separate thread, because reading a terminal blocks.
-fn spawn_stdin_reader() -> mpsc::Receiver<String> {
+fn spawn_stdin_reader() -> mpsc::Receiver<TypedLine> {
     let (sender, lines) = mpsc::channel(16);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { return };
+            let Ok(text) = line else { return };
+            let line = TypedLine { text, read_at: SystemClock.monotonic_nanos() };
             if sender.blocking_send(line).is_err() {
                 return;
             }
@@ -346,24 +407,66 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn an_offered_option_is_an_answer_although_it_reads_like_a_command() {
+    /// Returns a prompt, and the sender of the lines that are typed at it.
+    fn prompt(mode: PromptMode) -> (TerminalPrompt, mpsc::Sender<TypedLine>) {
         let (sender, lines) = mpsc::channel(4);
-        let mut prompt = TerminalPrompt {
+        let prompt = TerminalPrompt {
             lines: Some(lines),
+            earliest_answer: 0,
             shown_gate: None,
-            mode: PromptMode::Question,
+            mode,
             form: None,
             options: vec!["merge".into(), "reject".into()],
             commands: String::new(),
         };
+        (prompt, sender)
+    }
+
+    fn typed_line(text: &str, read_at: u64) -> TypedLine {
+        TypedLine { text: text.to_owned(), read_at }
+    }
+
+    #[tokio::test]
+    async fn an_offered_option_is_an_answer_although_it_reads_like_a_command() {
+        let (mut prompt, sender) = prompt(PromptMode::Question);
         for (line, expected) in [
             ("Reject", PromptInput::Text("reject".into())),
             ("/reject", PromptInput::Reject(None)),
             ("reject it", PromptInput::Reject(Some("it".into()))),
         ] {
-            sender.send(line.to_owned()).await.unwrap();
+            sender.send(typed_line(line, 0)).await.unwrap();
             assert_eq!(prompt.next_input().await, expected, "{line}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_was_typed_before_the_question_or_too_soon_is_no_answer() {
+        let (mut prompt, sender) = prompt(PromptMode::Decision);
+        sender.send(typed_line("a", u64::MAX)).await.unwrap();
+        let asked_at = SystemClock.monotonic_nanos();
+        prompt.ask();
+        assert!(prompt.earliest_answer >= asked_at + 300_000_000);
+        let (answer, typing) = tokio::join!(prompt.next_input(), async {
+            // The line from before the question is gone. These lines ask again.
+            for read_at in [0, asked_at] {
+                sender.send(typed_line("a run", read_at)).await.unwrap();
+                while sender.capacity() < sender.max_capacity() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            sender.send(typed_line("r no", u64::MAX)).await
+        });
+        typing.unwrap();
+        assert_eq!(answer, PromptInput::Reject(Some("no".into())));
+    }
+
+    #[tokio::test]
+    async fn a_line_typed_while_nothing_is_asked_is_not_used() {
+        let (mut prompt, sender) = prompt(PromptMode::Decision);
+        sender.send(typed_line("a", u64::MAX)).await.unwrap();
+        assert_eq!(prompt.next_input_if_asked(false).await, PromptInput::Empty);
+        sender.send(typed_line("a", u64::MAX)).await.unwrap();
+        let approval = PromptInput::Approve(AnswerScope::Once);
+        assert_eq!(prompt.next_input_if_asked(true).await, approval);
     }
 }

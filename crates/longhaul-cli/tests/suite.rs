@@ -76,4 +76,5 @@ mod suite {
     mod trust_cli_egress;
     mod trust_cli_env;
     mod trust_cli_shell;
+    mod typed_ahead;
 }

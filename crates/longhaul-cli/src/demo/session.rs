@@ -34,7 +34,7 @@ const KILL_DELAY: Millis = Millis(700);
 const AUTO_APPROVE_DELAY: Millis = Millis::from_secs(3);
 
 /// Commands at the demo's prompt.
-const COMMANDS: &str = "            a approve · r [note] reject · w why · d detach";
+const COMMANDS: &str = "  a approve · r [note] reject · w why · d detach";
 
 /// State of the running demo: its run, its worker and the prompt.
 #[derive(Debug)]
@@ -172,8 +172,7 @@ impl<'a> DemoSession<'a> {
             output::print_line(&format!("            {gate_line}"))?;
         }
         if self.prompt.is_interactive() {
-            self.prompt.set_shown_gate(gate.id);
-            output::print_line(COMMANDS)?;
+            self.prompt.ask_about_shown_gate(gate.id, COMMANDS);
             return self.wait_for_gate_answer(stream).await;
         }
         output::print_line(&format!(
@@ -198,7 +197,7 @@ impl<'a> DemoSession<'a> {
                 }
                 input = self.prompt.next_input() => match input {
                     PromptInput::Empty => {}
-                    PromptInput::Unknown => output::print_line(COMMANDS)?,
+                    PromptInput::Unknown => self.prompt.print_commands(),
                     PromptInput::Detach => {
                         let message = format!("Detached. The run is saved. To continue it: cd {} && longhaul watch {}", self.project.display_path(), self.run);
                         return Err(CliError::usage_error(message).with_exit_code(Exit::Interrupted).into());

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use super::terminal::run_at_terminal;
+
 fn run_demo(folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.arg("demo").current_dir(folder).stdin(Stdio::null());
@@ -73,31 +75,11 @@ fn an_unwritable_folder_is_reported() {
     assert!(stderr.contains("change to another folder"), "{stderr}");
 }
 
-/// Runs the demo in a terminal provided by `script`.
 #[test]
-#[cfg(target_os = "linux")]
 fn the_demo_is_answered_from_a_terminal() {
-    use std::io::{BufRead as _, BufReader, Write as _};
     let folder = tempfile::tempdir().expect("the folder is created");
-    let binary = env!("CARGO_BIN_EXE_longhaul");
-    let mut child = Command::new("script")
-        .args(["-qec", &format!("{binary} demo"), "/dev/null"])
-        .current_dir(folder.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("`script` starts");
-    let mut stdin = child.stdin.take().expect("stdin is piped");
-    let mut text = String::new();
-    for line in BufReader::new(child.stdout.take().expect("stdout is piped")).lines() {
-        let line = line.expect("the line is readable");
-        if line.contains("a approve ·") {
-            stdin.write_all(b"w\na\n").expect("the answer is written");
-        }
-        text.push_str(&line);
-        text.push('\n');
-    }
-    let code = child.wait().expect("the process exits").code();
+    let steps = [("a approve ·", "w\n"), ("The run waits for an approval", "a\n")];
+    let (text, code) = run_at_terminal(folder.path(), &["demo"], &[], &steps);
     assert_eq!(code, Some(0), "{text}");
     for expected in
         ["The run waits for an approval", "approved, by cli", "0  of them were repeated"]

@@ -7,13 +7,33 @@ use serde_json::json;
 
 /// Runs a program in a new terminal and types an answer whenever a text appears. Prints the whole
 /// terminal output and exits with the program's exit code.
+///
+/// An answer is typed later than the time within which a line counts as typed before the question.
+/// The answer `open:FILE` opens a named pipe instead of typing, and `now:TEXT` is typed at once; if
+/// the text to wait for is empty, before the program starts.
 const TERMINAL_SCRIPT: &str = r#"
-import json, os, pty, signal, sys
+import fcntl, json, os, signal, sys, termios, time
 signal.alarm(60)
 steps, argv = json.loads(sys.argv[1]), sys.argv[2:]
-pid, terminal = pty.fork()
+terminal, program_side = os.openpty()
+def act(answer):
+    if answer.startswith("open:"):
+        open(answer[5:], "w").close()
+        return
+    if not answer.startswith("now:"):
+        time.sleep(0.6)
+    os.write(terminal, answer.removeprefix("now:").encode())
+while steps and not steps[0][0]:
+    act(steps.pop(0)[1])
+pid = os.fork()
 if pid == 0:
+    os.setsid()
+    fcntl.ioctl(program_side, termios.TIOCSCTTY, 0)
+    for fd in range(3):
+        os.dup2(program_side, fd)
+    os.closerange(3, 256)
     os.execv(argv[0], argv)
+os.close(program_side)
 seen = rest = b""
 while True:
     try:
@@ -25,7 +45,7 @@ while True:
     seen, rest = seen + got, rest + got
     while steps and steps[0][0].encode() in rest:
         rest = rest.split(steps[0][0].encode(), 1)[1]
-        os.write(terminal, steps.pop(0)[1].encode())
+        act(steps.pop(0)[1])
 _, status = os.waitpid(pid, 0)
 sys.stdout.buffer.write(seen)
 sys.stdout.flush()
