@@ -17,7 +17,8 @@ use longhaul_core::message::Part;
 use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::policy::gate::{AnswerScope, GateDecision};
 use longhaul_core::status::WaitReason;
-use longhaul_core::time::Timestamp;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_run::explain::cap_raise_command;
 
 use crate::format::{format_duration, scope_phrase};
 use crate::sanitize;
@@ -176,7 +177,7 @@ fn run_event_label_and_text(entry: &JournalEntry) -> Option<(String, String)> {
         Event::RunCancelRequested(action) => labeled("cancel", format!("by {}", action.by)),
         Event::RunRetryScheduled(retry) => labeled(
             "retry",
-            format!("attempt {} starts in {} s", retry.attempt, retry.delay.0.div_ceil(1_000)),
+            format!("attempt {} starts in {}", retry.attempt, format_delay(retry.delay)),
         ),
         Event::SteerQueued(steer) => {
             labeled("message", format!("{}: {}", steer.by, first_line(&steer.text)))
@@ -279,7 +280,12 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
         ),
         WaitReason::Budget(_) => "for more budget".to_owned(),
         WaitReason::BudgetHeld => "for the calls of other runs of its tree".to_owned(),
-        WaitReason::Cap(wait) => format!("at the spend cap {} until {}", wait.cap, wait.until),
+        WaitReason::Cap(wait) => format!(
+            "at the spend cap {} until {}   {}",
+            wait.cap,
+            wait.until,
+            cap_raise_command(wait)
+        ),
         WaitReason::Key(holder) => {
             format!("for the call {} of {}, which has the same effect key", holder.call, holder.run)
         }
@@ -322,6 +328,14 @@ fn tool_result_text(ended: &ToolEnded) -> String {
         Part::Image(_) => None,
     });
     first_line(text.unwrap_or("(image)"))
+}
+
+/// Formats the delay before a retry. A short one has a digit after the point, which matters there.
+fn format_delay(delay: Millis) -> String {
+    match delay.0 {
+        1_000..10_000 => format!("{:.1} s", delay.0 as f64 / 1_000.0),
+        _ => format_duration(delay),
+    }
 }
 
 /// Returns the first line of a text, truncated and safe for a terminal.
@@ -400,7 +414,19 @@ fn local_time_zone() -> TimeZone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_core::time::Millis;
+
+    #[test]
+    fn a_short_delay_is_not_rounded_up() {
+        for (delay, expected) in [
+            (120, "120 ms"),
+            (1_132, "1.1 s"),
+            (2_442, "2.4 s"),
+            (4_047, "4.0 s"),
+            (65_900, "1m 05s"),
+        ] {
+            assert_eq!(format_delay(Millis(delay)), expected);
+        }
+    }
 
     #[test]
     fn a_time_on_another_day_has_its_date() {

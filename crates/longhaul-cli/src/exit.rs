@@ -66,7 +66,9 @@ impl Exit {
             (Status::Cancelled, _) => Self::Cancelled,
             (Status::Failed, Some("turn_limit" | "budget" | "time_limit")) => Self::Limit,
             (Status::Failed, _) => Self::RunFailed,
-            (Status::Waiting, _) if run.reason.as_deref() == Some("budget") => Self::Limit,
+            (Status::Waiting, _) if matches!(run.reason.as_deref(), Some("budget" | "cap")) => {
+                Self::Limit
+            }
             (Status::Waiting | Status::Blocked | Status::Paused, _) => Self::NeedsPerson,
             (Status::Pending | Status::Running, _) => Self::Interrupted,
         }

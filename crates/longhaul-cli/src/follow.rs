@@ -21,6 +21,12 @@ use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
 use crate::style::TextTone;
 
+/// Wait reason, as stored, of a run at a spend cap.
+const CAP: &str = "cap";
+
+/// Wait reason, as stored, of a run whose provider is unavailable.
+const OUTAGE: &str = "outage";
+
 /// Number of characters of a child run's id that are printed before its events.
 const SHORT_ID_CHARS: usize = 6;
 
@@ -120,13 +126,17 @@ impl<'a> RunFollower<'a> {
         after: Seq,
         options: RunFollowOptions,
     ) -> anyhow::Result<Self> {
+        let prompt =
+            TerminalPrompt::new(options.silent || options.as_json || options.stop_at_person);
         let mut stream = FollowedEventStream::open_events_after(client, run, after).await?;
         // Events up to `after` are not read, so the run's status tells whether it waits for a
         // person.
         let view = client.get_run(run).await?;
         let label = status_label(view.status, view.reason.as_deref());
         stream.needs_person = after > Seq::START
-            && (label.tone == TextTone::NeedsPerson || is_open_for_messages(&view))
+            && (label.tone == TextTone::NeedsPerson
+                || is_open_for_messages(&view)
+                || (!prompt.is_interactive() && is_long_wait(&view)))
             && is_last_event(client, run, after).await?;
         Ok(Self {
             client,
@@ -134,9 +144,7 @@ impl<'a> RunFollower<'a> {
             streams: vec![stream],
             unreported_ends: Vec::new(),
             options,
-            prompt: TerminalPrompt::new(
-                options.silent || options.as_json || options.stop_at_person,
-            ),
+            prompt,
             next_step: None,
             asked_run: run,
             last_reason: None,
@@ -227,6 +235,9 @@ impl<'a> RunFollower<'a> {
         // A result that its chain approves needs no person.
         let should_stop = should_stop
             && !(view.status == Status::Waiting && gates.iter().any(will_chain_auto_approve));
+        // A run that no other command can reach would be lost, and an outage may end soon.
+        let is_outage = view.reason.as_deref() == Some(OUTAGE);
+        let should_stop = should_stop && !(self.options.is_only_client && is_outage);
         if should_stop && !self.can_other_runs_continue(view.id).await? {
             // A gate that was closed since the run was loaded is not in the list.
             let waiting_run = self.load_run_waiting_for_person().await?;
@@ -240,7 +251,7 @@ impl<'a> RunFollower<'a> {
         }
         if self.prompt.is_interactive() && is_session {
             self.print_result_and_ask_for_message(view)?;
-        } else if !self.options.silent && !self.options.as_json {
+        } else if !self.options.silent && !self.options.as_json && !is_long_wait(view) {
             self.prompt.show_oldest_gate(self.client, view.id).await?;
         }
         if !self.prompt.is_interactive() {
@@ -308,7 +319,7 @@ impl<'a> RunFollower<'a> {
         for entry in entries {
             stream.last_seq = entry.seq;
             stream.needs_person =
-                needs_person_if_changed(&entry.event, self.options.is_only_client)
+                needs_person_if_changed(&entry.event, self.options, !self.prompt.is_interactive())
                     .unwrap_or(stream.needs_person);
             if let Event::ChildStarted(started) = &entry.event {
                 children.push(started.child);
@@ -364,9 +375,10 @@ impl<'a> RunFollower<'a> {
         let explanation = self.client.explain_run(run).await?;
         if self.last_reason.as_ref() != Some(&explanation) {
             let (message, command) = (&explanation.message, &explanation.command);
-            let note = match self.options.stop_at_person {
-                true => "other runs of the tree continue",
-                false => "--no-input would exit here",
+            let note = match (self.options.stop_at_person, run == self.run) {
+                (true, true) => "the run continues by itself",
+                (true, false) => "other runs of the tree continue",
+                (false, _) => "--no-input would exit here",
             };
             output::eprint_line(&format!("{run}: {message}   {command}   ({note})"));
             self.last_reason = Some(explanation);
@@ -418,11 +430,19 @@ fn is_open_for_messages(view: &RunView) -> bool {
 }
 
 /// Returns whether a wait with this reason ends only through a person, another client of the store
-/// or another run.
+/// or another run, or long after now.
 fn waits_for_outside_event(wait_reason: &str) -> bool {
-    let outside_reasons =
-        ["approval", "question", "signal", "blocked", "budget", "message", "child", "key"];
+    let outside_reasons = [
+        "approval", "question", "signal", "blocked", "budget", CAP, OUTAGE, "message", "child",
+        "key",
+    ];
     outside_reasons.contains(&wait_reason)
+}
+
+/// Returns whether the run waits for a later time, and a person can end the wait sooner: at a spend
+/// cap or in an outage of its provider.
+fn is_long_wait(view: &RunView) -> bool {
+    view.status == Status::Waiting && matches!(view.reason.as_deref(), Some(CAP | OUTAGE))
 }
 
 /// Returns whether no event follows this sequence number in the journal. Then a run status that was
@@ -432,13 +452,17 @@ async fn is_last_event(client: &RunClient, run: RunId, seq: Seq) -> anyhow::Resu
     Ok(later_events.is_empty())
 }
 
-/// Returns whether the run needs a person after this event. `None` means that the event leaves this
-/// unchanged.
+/// Returns whether the run needs a person after this event. `is_unattended` is whether nobody at this
+/// terminal can be asked. `None` means that the event leaves this unchanged.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "most events do not change whether a person is needed"
 )]
-fn needs_person_if_changed(event: &Event, is_only_client: bool) -> Option<bool> {
+fn needs_person_if_changed(
+    event: &Event,
+    options: RunFollowOptions,
+    is_unattended: bool,
+) -> Option<bool> {
     match event {
         Event::RunWaiting(waiting) => Some(match waiting.wait {
             WaitReason::Approval(_)
@@ -447,15 +471,15 @@ fn needs_person_if_changed(event: &Event, is_only_client: bool) -> Option<bool> 
             | WaitReason::Budget(_)
             | WaitReason::Message(_) => true,
             // Another client has to send it. Without other clients the run would wait forever.
-            WaitReason::Signal(_) => is_only_client,
+            WaitReason::Signal(_) => options.is_only_client,
+            // These waits can take hours. A person at the terminal reads so in the line before.
+            WaitReason::Cap(_) | WaitReason::Outage { .. } => is_unattended,
             WaitReason::Timer(_)
             | WaitReason::Child(_)
             | WaitReason::Tool(_)
             | WaitReason::RateLimit(_)
-            | WaitReason::Cap(_)
             | WaitReason::Key(_)
             | WaitReason::Retry(_)
-            | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot
             | WaitReason::BudgetHeld
             | WaitReason::Worker

@@ -37,7 +37,8 @@ const EXAMPLES: &str = "Examples:
   longhaul run writer \"...\" --no-input --json   for scripts: one JSON object
 
 The command drives its own run, with the runs that it starts, and no others: `longhaul worker`,
-`dev` and `serve` drive all. Without a terminal it exits with 3 when a person is needed.
+`dev` and `serve` drive all. Without a terminal it exits with 3 when a person is needed or the
+provider is unavailable, and with 4 at a budget or a spend cap; the run stays as it is.
 
 Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person, 4 stopped by a limit,
 5 busy, 6 not allowed, 7 cancelled, 124 --timeout passed, 130 detached";
@@ -50,8 +51,8 @@ pub(crate) struct RunTaskCommand {
     task: TaskArgs,
     #[command(flatten)]
     follow: RunFollowArgs,
-    /// If nobody can be asked at a terminal, wait until a person answers elsewhere, instead of
-    /// exiting with 3
+    /// If nobody can be asked at a terminal, wait until a person answers elsewhere, the provider is
+    /// available again or the spend cap has room, instead of exiting with 3 or 4
     #[arg(long, conflicts_with_all = ["no_input", "ephemeral"])]
     wait: bool,
     #[command(flatten)]

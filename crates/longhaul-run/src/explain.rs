@@ -265,7 +265,7 @@ pub fn dollars_text(micro_usd: u64) -> String {
 }
 
 /// Returns the command that raises a spend cap so that it covers the next model call.
-fn cap_raise_command(wait: &SpendCapWait) -> String {
+pub fn cap_raise_command(wait: &SpendCapWait) -> String {
     let SpendCapWait { cap, subject, shortage, .. } = wait;
     let unit = unit_of_cap_id(cap);
     let for_arg = match (cap.split('-').nth(2), subject.as_str()) {

@@ -56,6 +56,9 @@ fn a_run_survives_a_provider_that_answers_503_for_a_while() {
     for part in ["unavailable (overloaded) since 20", "next attempt is at 20", "longhaul resume"] {
         assert!(why.contains(part), "{part}: {why}");
     }
+    let output = project.run(&["watch", &run, "--no-input", "-q"], 3);
+    assert!(output.err.contains("The provider is unavailable (overloaded)"), "{output:?}");
+    assert!(output.err.contains(&format!("longhaul resume {run}")), "{output:?}");
     project.run(&["resume", &run], 0);
     let done = project.wait_until(&run, has_status("completed"));
     assert_eq!(done["output"]["text"], "Bought.", "{done}");

@@ -59,3 +59,29 @@ fn a_cap_refuses_a_task_and_an_invalid_one_is_reported() {
     let output = project.run(&["spend"], 2);
     assert!(output.err.contains("cap 1: `usd` must be dollars above 0"), "{output:?}");
 }
+
+#[test]
+fn a_run_at_a_cap_ends_the_command_without_a_terminal() {
+    let project = Project::new();
+    project.write("longhaul.toml", "[[caps]]\nwindow = \"month\"\nruns = 1\n");
+    project.run(&["run", "plain", "one"], 0);
+    let raise = "longhaul spend raise month-runs-all --runs 2";
+    for options in [&[][..], &["-q"], &["--no-input", "--json"]] {
+        let output = project.run(&[&["run", "plain", "two"], options].concat(), 4);
+        let last = output.err.lines().last().unwrap();
+        assert!(last.contains("The cap `month-runs-all`") && last.contains(raise), "{output:?}");
+        // In the line of the event, too.
+        let is_event_printed = output.err.contains("at the spend cap month-runs-all until 20");
+        assert_eq!(is_event_printed, options.is_empty(), "{output:?}");
+    }
+    let run = project.json(&["show", "@last", "--json"]);
+    assert_eq!((&run["status"], &run["reason"]), (&"waiting".into(), &"cap".into()), "{run}");
+    let output = project.run(&["watch", "@last", "--no-input", "--after", "99"], 4);
+    assert!(output.err.contains(raise), "{output:?}");
+    let waiting = ["run", "plain", "three", "-q", "--wait", "--timeout", "1s"];
+    let output = project.run(&waiting, 124);
+    assert!(output.err.contains(raise), "{output:?}");
+    let output = project.run(&["steer", "@last", "--interrupt", "hurry"], 0).out;
+    let expected = "Will be delivered before turn 1, when the run continues: longhaul why run_";
+    assert!(output.contains(expected), "{output}");
+}
