@@ -21,7 +21,7 @@ use crate::error::CliError;
 use crate::status_label::status_label;
 use crate::table::{self, TableCell};
 use crate::task_args::{
-    INPUT_BYTES_MAX, parse_actor, parse_context_args, parse_idempotency_key, parse_input_json,
+    INPUT_BYTES_MAX, InputFormatArgs, parse_actor, parse_context_args, parse_idempotency_key,
     parse_links,
 };
 use crate::{output, runtime};
@@ -84,6 +84,8 @@ struct PostTaskCommand {
     /// Payload of the task; `-` reads it from stdin. A JSON object or list is passed on as JSON
     #[arg(required_unless_present = "file")]
     payload: Vec<String>,
+    #[command(flatten)]
+    format: InputFormatArgs,
     /// Read the payload from this file
     #[arg(long, value_name = "PATH", conflicts_with = "payload")]
     file: Option<PathBuf>,
@@ -271,7 +273,7 @@ impl PostTaskCommand {
         Ok(NewTaskBody {
             agent: self.agent.clone(),
             kind: self.kind.clone(),
-            payload: parse_input_json(&payload)?,
+            payload: self.format.parse_input(&payload)?,
             priority: self.priority,
             lane: self.lane.clone(),
             thread: self.thread.clone(),

@@ -15,7 +15,7 @@ use crate::event_printer::format_time_with_zone;
 use crate::format::{format_duration, parse_duration};
 use crate::style::TextTone;
 use crate::table::{self, TableCell};
-use crate::task_args::parse_input_json;
+use crate::task_args::InputFormatArgs;
 use crate::{output, runtime};
 
 const EXAMPLES: &str = "Examples:
@@ -86,6 +86,8 @@ struct AddScheduleCommand {
     /// Input of the runs; a JSON object or list is passed on as JSON
     #[arg(long, required_unless_present = "event")]
     input: Option<String>,
+    #[command(flatten)]
+    format: InputFormatArgs,
     /// Kind of the event that the agent receives at each firing, such as idle_tick
     #[arg(long, value_name = "KIND")]
     event: Option<String>,
@@ -156,7 +158,7 @@ impl AddScheduleCommand {
             cron: self.cron.clone(),
             tz: self.tz.clone(),
             every_ms: self.every.map(|every| every.0),
-            input: self.input.as_deref().map(parse_input_json).transpose()?,
+            input: self.input.as_deref().map(|text| self.format.parse_input(text)).transpose()?,
             event: self.event.clone(),
             lane: self.lane.clone(),
             thread: self.thread.clone(),

@@ -32,6 +32,8 @@ pub(crate) struct TaskArgs {
     agent: Option<String>,
     /// Input of the task; `-` reads it from stdin. A JSON object or list is passed on as JSON
     input: Vec<String>,
+    #[command(flatten)]
+    format: InputFormatArgs,
     /// Chain to run instead of an agent, as in chains/NAME.toml
     #[arg(long, value_name = "NAME")]
     chain: Option<String>,
@@ -168,7 +170,7 @@ impl TaskArgs {
             let args = self.input_args();
             output::join_args_or_read_stdin(&args, INPUT_BYTES_MAX + 1, "the input")?
         };
-        parse_input_json(&text)
+        self.format.parse_input(&text)
     }
 }
 
@@ -177,22 +179,47 @@ pub(crate) fn parse_idempotency_key(text: &str) -> Result<String, longhaul_engin
     check_idempotency_key(text).map(|()| text.to_owned())
 }
 
-/// Parses the input of a task: a JSON object or list, or else a text.
-pub(crate) fn parse_input_json(text: &str) -> anyhow::Result<RawJson> {
-    if text.len() as u64 > INPUT_BYTES_MAX {
-        let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
-        return Err(CliError::usage_error(message).into());
-    }
-    let is_object_or_list = text.trim_start().starts_with(['{', '[']);
-    match RawJson::parse(text.trim()) {
-        Ok(json) if is_object_or_list => {
-            check_json_parses(json.as_str()).map_err(|error| {
-                CliError::usage_error(format!("the input can't be read: {error}"))
-            })?;
-            Ok(json)
+/// Command-line option for the form in which an input is passed on.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct InputFormatArgs {
+    /// Pass the input on as text, even if it begins like JSON
+    #[arg(long = "text")]
+    is_text: bool,
+}
+
+impl InputFormatArgs {
+    /// Parses the input of a task: a JSON object or list, or else a text. A text that begins like
+    /// JSON is an error unless `--text` is set, because most likely the JSON has a mistake.
+    pub(crate) fn parse_input(self, text: &str) -> anyhow::Result<RawJson> {
+        if text.len() as u64 > INPUT_BYTES_MAX {
+            let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
+            return Err(CliError::usage_error(message).into());
         }
-        Ok(_) | Err(_) => Ok(RawJson::from_serialize(&text)),
+        let is_object_or_list = text.trim_start().starts_with(['{', '[']);
+        if self.is_text || !is_object_or_list {
+            return Ok(RawJson::from_serialize(&text));
+        }
+        let parse_error = match RawJson::parse(text) {
+            Ok(json) => match check_json_parses(json.as_str()) {
+                Ok(()) => return Ok(json),
+                Err(error) => error.to_string(),
+            },
+            Err(_) if !begins_like_json(text) => return Ok(RawJson::from_serialize(&text)),
+            Err(error) => error.to_string(),
+        };
+        let message = format!("the input begins like JSON and is not valid JSON: {parse_error}");
+        let failure = CliError::usage_error(message);
+        Err(failure.with_hint("correct the JSON, or pass the input on as text", "--text").into())
     }
+}
+
+/// Returns whether a text that is not valid JSON was probably meant as JSON. A text such as
+/// `[draft] Write ...` was not: JSON has a quote, a brace or a number after the brackets.
+fn begins_like_json(text: &str) -> bool {
+    let rest = text.trim_start();
+    let value = rest.trim_start_matches(|c: char| c == '[' || c.is_whitespace());
+    let is_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
+    rest.starts_with('{') || value.starts_with(['"', '{']) || is_number
 }
 
 /// Parses references to objects in other systems, given as name and value, to a JSON object. A name
@@ -291,4 +318,37 @@ pub(crate) fn parse_budget_caps(input: &str) -> Result<BudgetRaise, String> {
         return Err(syntax_error(input));
     }
     Ok(raise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_that_begins_like_json_is_json_or_an_error() {
+        let parse = |text: &str, is_text| InputFormatArgs { is_text }.parse_input(text);
+        for json in [r#"{"a": 1}"#, " [1, 2]\n", "{}", "[]"] {
+            let parsed = parse(json, false).unwrap();
+            assert_eq!(parsed.to_value(), serde_json::from_str::<Value>(json).unwrap());
+            assert_eq!(parse(json, true).unwrap().to_value(), json);
+        }
+        for (text, place) in [
+            (r#"{"version": "1.2",}"#, "line 1 column 19"),
+            ("{version: 1}", "line 1 column 2"),
+            ("\n{\"a\": 1}\n{\"b\": 2}", "line 3 column 1"),
+            (r#"["a", "b""#, "line 1 column 9"),
+            ("[1, 2", "line 1 column 5"),
+            ("[[-1,]]", "line 1 column 6"),
+            ("[{'a': 1}]", "line 1 column 3"),
+        ] {
+            let error = parse(text, false).unwrap_err().to_string();
+            assert!(error.contains(place) && error.contains("--text"), "{text}: {error}");
+            assert_eq!(parse(text, true).unwrap().to_value(), text);
+        }
+        for text in
+            ["[draft] Write it", "[ ] buy milk", "[[Note]] summarise", "\"quoted\"", "1", ""]
+        {
+            assert_eq!(parse(text, false).unwrap().to_value(), text);
+        }
+    }
 }
