@@ -27,14 +27,17 @@ use crate::parent_watch::wait_for_parent_exit;
 use crate::server::{local_url, raise_open_file_limit};
 use crate::{environment, output, runtime};
 
+/// Default address of the mock. Browsers and Node refuse to connect to some ports, such as 4190.
+const LISTEN_DEFAULT: &str = "127.0.0.1:4191";
+
 const EXAMPLES: &str = "Examples:
-  longhaul mock-model                              serves scripts/*.yaml at http://127.0.0.1:4190
+  longhaul mock-model                              serves scripts/*.yaml at http://127.0.0.1:4191
   longhaul mock-model --scripts tests/replies      another folder of scripts
   longhaul mock-model --listen 127.0.0.1:0 --json  any free port; its URL as JSON on stdout
   longhaul mock-model --latency 200ms --token-delay 20ms
   longhaul mock-model --fail-status 529 --fail-every 5 --cut-every 7
 
-  curl http://127.0.0.1:4190/v1/chat/completions -d \\
+  curl http://127.0.0.1:4191/v1/chat/completions -d \\
     '{\"model\": \"tidy\", \"messages\": [{\"role\": \"user\", \"content\": \"the garden\"}]}'
 
 The model of a request names the script: `tidy` and `scripted/tidy` mean scripts/tidy.yaml, which
@@ -57,7 +60,7 @@ Any key is accepted, and none is needed. SIGTERM and Ctrl-C stop it with exit co
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MockModelCommand {
     /// Address to listen on; port 0 picks a free port
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4190")]
+    #[arg(long, value_name = "HOST:PORT", default_value = LISTEN_DEFAULT)]
     listen: String,
     /// Folder of the scripts with the replies; by default `scripts` in the project
     #[arg(long, value_name = "DIR")]
@@ -197,5 +200,26 @@ impl MockModelCommand {
             output::eprint_line(&format!("  {client:<14} {settings}"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ports that `fetch` refuses, from the table "bad port" of the WHATWG Fetch standard.
+    const BAD_PORTS: &[u16] = &[
+        0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95,
+        101, 102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179,
+        389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601,
+        636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566,
+        6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+    ];
+
+    #[test]
+    fn default_port_can_be_fetched_by_browsers_and_node() {
+        let address: SocketAddr = LISTEN_DEFAULT.parse().unwrap();
+        assert!(!BAD_PORTS.contains(&address.port()), "{address}");
+        assert!(EXAMPLES.contains(&format!("http://{address}")), "{EXAMPLES}");
     }
 }

@@ -18,7 +18,7 @@ fn the_request_of_the_guide_gets_the_documented_response() {
     let project = project();
     project.write("scripts/tidy.yaml", text_between(&guide, "```yaml\n", "```"));
     let section = text_between(&guide, "## Trying it without a key", "```toml");
-    let line = text_between(section, "curl http://127.0.0.1:4190", " -d '");
+    let line = text_between(section, "curl http://127.0.0.1:4191", " -d '");
     let body = text_between(section, " -d '", "'\n");
     let server = start(&project, &[]);
     let answer = server.request(&format!("POST {line}"), &[], body).json();
