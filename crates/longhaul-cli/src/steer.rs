@@ -6,6 +6,7 @@ use longhaul_api::run::RunView;
 use longhaul_api::steer::{SteerState, SteerView};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, SteerId};
+use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 
 use crate::client::RunClient;
@@ -20,9 +21,6 @@ const TEXT_BYTES_MAX: u64 = 1024 * 1024;
 /// Text in a run's current activity (`now`) while a model call is in flight. The run's view has no
 /// other field that shows this.
 const MODEL_CALL_PHRASE: &str = "calling the model, turn";
-
-/// Beginning of a run's current activity while it only waits.
-const WAIT_PHRASE: &str = "The run waits";
 
 /// Minimum number of characters at the end of an id that identify it.
 const ID_CHARS_MIN: usize = 6;
@@ -152,16 +150,29 @@ impl SteerRunCommand {
     async fn send_message(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
         let (text, delivery) = self.read_text_and_delivery()?;
         let delivery = delivery.unwrap_or_default();
+        // The message wakes a parked run, which then no longer says what it waited for.
+        let before = client.get_run(run).await?;
         let receipt = client.steer_run(run, text, delivery).await?;
         if self.json {
             return output::print_json(&receipt);
         }
         // An ended run of a chain stands for the newest run of the chain.
         let (run, steer) = (receipt.run, receipt.id);
-        let view = client.get_run(run).await?;
-        let activity = first_line(&view.now);
-        let delivery_note = receipt.note.unwrap_or_else(|| expected_delivery_text(&view, delivery));
-        output::print_text(&format!("Queued for {run}. {activity} {delivery_note}"))?;
+        let after = client.get_run(run).await?;
+        let before = if before.id == run { before } else { after.clone() };
+        // Read after the run: a message that is still queued is not in the turn that runs.
+        let steers = client.list_steers(run).await?;
+        let message = steers.iter().find(|message| message.id == steer);
+        output::print_text(&match message.and_then(|message| message.between) {
+            Some([_, turn]) => format!("Delivered to {run}, before turn {turn}."),
+            None => {
+                let activity = if is_parked(&before) { &before.now } else { &after.now };
+                let note = receipt
+                    .note
+                    .unwrap_or_else(|| expected_delivery_text(&before, &after, delivery));
+                format!("Queued for {run}. {} {note}", first_line(activity))
+            }
+        })?;
         output::print_text(&format!(
             "{steer}   Was the message read? longhaul steer {run} --status"
         ))?;
@@ -215,30 +226,51 @@ async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Resul
     }
 }
 
-/// Describes when a message that is queued now will be delivered.
-fn expected_delivery_text(run: &RunView, delivery: SteerDelivery) -> String {
+/// Returns whether the run waits for something other than a worker.
+const fn is_parked(run: &RunView) -> bool {
+    matches!(run.status, Status::Waiting | Status::Blocked | Status::Paused)
+}
+
+/// Describes when a message that is queued now will be delivered. `before` and `after` are the run as
+/// it was read before and after the message was queued.
+fn expected_delivery_text(before: &RunView, after: &RunView, delivery: SteerDelivery) -> String {
     // The turn of a model call in flight is not counted yet, and comes before the delivery.
-    let next_turn = match run.now.contains(MODEL_CALL_PHRASE) {
-        true => run.turns + 2,
-        false => run.turns + 1,
+    let turn = match after.now.contains(MODEL_CALL_PHRASE) {
+        true => after.turns + 2,
+        false => after.turns + 1,
     };
+    let wait = before.reason.as_deref().filter(|_| before.status == Status::Waiting);
+    let is_held =
+        before.status == Status::Paused || matches!(wait, Some("cap" | "budget" | "budget_held"));
+    if wait == Some("message") {
+        return format!("Will be delivered at once, before turn {turn}.");
+    }
     match delivery {
-        SteerDelivery::AfterBatch => {
-            format!("Will be delivered before turn {next_turn}, or sooner with --interrupt.")
+        SteerDelivery::FollowUp => {
+            "Will be delivered only when the run would otherwise end.".to_owned()
         }
-        SteerDelivery::BeforeNextTool => {
+        SteerDelivery::AfterBatch | SteerDelivery::BeforeNextTool | SteerDelivery::Interrupt
+            if is_held =>
+        {
             format!(
-                "Will be delivered before the next call starts, in turn {next_turn} at the latest."
+                "Will be delivered before turn {turn}, when the run continues: longhaul why {}",
+                after.id
             )
         }
-        SteerDelivery::Interrupt if run.now.starts_with(WAIT_PHRASE) => {
+        SteerDelivery::AfterBatch if before.status == Status::Pending => {
+            format!("Will be delivered before turn {turn}.")
+        }
+        SteerDelivery::AfterBatch => {
+            format!("Will be delivered before turn {turn}, or sooner with --interrupt.")
+        }
+        SteerDelivery::BeforeNextTool => {
+            format!("Will be delivered before the next call starts, in turn {turn} at the latest.")
+        }
+        SteerDelivery::Interrupt if before.status != Status::Running => {
             "Will be delivered at once.".to_owned()
         }
         SteerDelivery::Interrupt => {
             "Will be delivered at once; running calls are aborted.".to_owned()
-        }
-        SteerDelivery::FollowUp => {
-            "Will be delivered only when the run would otherwise end.".to_owned()
         }
     }
 }

@@ -45,7 +45,9 @@ fn a_session_without_a_terminal_ends_with_its_result() {
         assert_eq!(run["reason"], "message", "{run}");
         assert_eq!(run["output"]["text"], "First.", "{run}");
         let run = run["id"].as_str().unwrap();
-        project.run(&["steer", run, "more"], 0);
+        let output = project.run(&["steer", run, "more"], 0).out;
+        assert!(output.contains("stays open for a message until 20"), "{output}");
+        assert!(output.contains("Will be delivered at once, before turn 2."), "{output}");
         let output = project.run(&["watch", run, "--no-input"], 0);
         assert_eq!(output.out, "Second.\n", "{output:?}");
     }
