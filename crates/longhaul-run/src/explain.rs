@@ -102,7 +102,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::Approval(gates) => {
             let question = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
             let approvals = approval_count_text(gates.len());
-            (format!("The run waits for {approvals}{question}."), format!("longhaul approve {id}"))
+            (format!("The run waits for {approvals}{question}."), approve_command(run, gates))
         }
         WaitReason::Question(gate) => (
             format!("The run waits for an answer{}.", gate_text(*gate)),
@@ -174,6 +174,23 @@ fn effect_key_wait_text_and_command(
          effect."
     );
     (message, format!("longhaul why {run}"))
+}
+
+/// Maximum number of gates that a suggested command names.
+const NAMED_GATES_MAX: usize = 4;
+
+/// Returns the command that approves what the run waits for. A run stands for its only open gate, so
+/// one of several gates is named.
+fn approve_command(run: &Run, gates: &[GateId]) -> String {
+    let id = run.id();
+    if run.control.gates.len() == 1 {
+        return format!("longhaul approve {id}");
+    }
+    if gates.len() > NAMED_GATES_MAX {
+        return format!("longhaul gates --run {id}");
+    }
+    let commands: Vec<_> = gates.iter().map(|gate| format!("longhaul approve {gate}")).collect();
+    commands.join(" && ")
 }
 
 /// Returns the sentence about a run whose budget is used up, and the command that raises the cap.
@@ -361,6 +378,9 @@ fn explain_progress(run: &Run) -> String {
                     format!("The run is executing tool calls: {}.", names.join(", "))
                 }
             }
+        }
+        RunStage::Concluding(_) if !run.control.steers.is_empty() => {
+            "The run is about to read a message.".into()
         }
         RunStage::Concluding(_) => "The run is about to end.".into(),
         RunStage::Ended(_) => "The run has ended.".into(),

@@ -21,9 +21,11 @@ fn gates_are_raised_together_and_hold_later_calls() {
         see          => run.prepared turn.started
         call read/pure + shell/once {"command": "a"} + read/pure + shell/once {"command": "b"} => turn.completed gate.raised(approval) gate.raised(approval) tool.started(t1.1)
         done t1.1 ok => tool.completed(t1.1) run.waiting(approval) | waiting approval
+        ? command    => longhaul approve GATE && longhaul approve GATE
         yes @2       => gate.answered | running
         claim        => run.claimed
         go           => run.waiting(approval) | waiting approval
+        ? command    => longhaul approve RUN
         yes @1       => gate.answered | running
         claim        => run.claimed
         go           => tool.started(t1.2)

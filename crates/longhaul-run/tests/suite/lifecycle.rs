@@ -77,6 +77,7 @@ fn a_run_that_is_kept_open_goes_on_with_a_message_and_ends_by_itself() {
         ? timers                      => [3600000]
         steer follow_up More, please. => steer.queued | running
         claim                         => run.claimed
+        ? why                         => The run is about to read a message.
         go                            => steer.delivered(after turn 1) turn.started
         ? said                        => More, please.
         say Second.                   => turn.completed run.waiting(message) | waiting message
