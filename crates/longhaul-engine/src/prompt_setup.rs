@@ -140,8 +140,8 @@ fn render_prompt(
         match perception {
             // The next answer of the context provider may contain the missing value.
             Some(_) => RunBlocker::from(format!(
-                "{problem} If the context provider should have returned it, fix the provider, then answer \
-                 here to retry. Otherwise {remedy}."
+                "{problem} If the context provider should have returned it, fix the provider, then resume \
+                 the run or answer here to retry. Otherwise {remedy}."
             )),
             None => RunBlocker::permanent(format!("{problem} To continue, {remedy}.")),
         }

@@ -258,7 +258,7 @@ impl DriveContext {
 fn external_tools_timeout_message(agent: &Agent, tool_names: &[String]) -> String {
     format!(
         "External tools of agent `{}` were not available after {} s: `{}`. Check that they can \
-         be started, then answer here to retry.",
+         be started, then resume the run or answer here to retry.",
         agent.name,
         EXTERNAL_TOOLS_TIMEOUT.0 / 1_000,
         tool_names.join("`, `")

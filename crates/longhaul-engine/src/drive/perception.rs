@@ -141,7 +141,7 @@ async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFe
         AbortableOutcome::Done(Err(error)) => {
             ContextFetchOutcome::Aborted(Some(RunInput::MissingDependency(format!(
                 "Context for agent `{}` could not be fetched: {error}. Fix the context provider, \
-                 then answer here to retry.",
+                 then resume the run or answer here to retry.",
                 agent.name
             ))))
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{LaneKey, RunId, Seq};
-use longhaul_core::policy::gate::{GateRow, GateStatus};
+use longhaul_core::policy::gate::{GateKind, GateRow, GateStatus};
 use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow};
 use longhaul_core::port::store::{GateFilter, JournalReadRequest, RunFilter, RunRow};
 use longhaul_core::status::{Status, WaitReason};
@@ -71,7 +71,7 @@ impl Longhaul {
         let rows = self.services.store.list_runs(filter).await?;
         let has_waiting_run =
             rows.iter().any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
-        let mut gates: BTreeMap<RunId, GateRow> = BTreeMap::new();
+        let mut gates: BTreeMap<(RunId, bool), GateRow> = BTreeMap::new();
         if has_waiting_run {
             let filter = GateFilter {
                 status: Some(GateStatus::Open),
@@ -80,8 +80,9 @@ impl Longhaul {
             };
             let open = self.list_gates(filter).await?;
             // Gates come newest first and later ones overwrite earlier ones, so each run gets its
-            // oldest open gate.
-            gates.extend(open.into_iter().map(|gate| (gate.run, gate)));
+            // oldest open signal gate and its oldest open gate of another kind.
+            let is_signal = |gate: &GateRow| gate.spec.kind == GateKind::Signal;
+            gates.extend(open.into_iter().map(|gate| ((gate.run, is_signal(&gate)), gate)));
         }
         let paused = self.paused_lanes(&rows).await?;
         let mut workers = None;
@@ -100,7 +101,13 @@ impl Longhaul {
                 }
                 reason => reason,
             };
-            let now = reason.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id)));
+            // A program may have raised a gate that the run does not wait for.
+            let gate = match row.reason.as_deref() {
+                Some("approval" | "question" | "blocked") => gates.get(&(row.id, false)),
+                Some("signal") => gates.get(&(row.id, true)),
+                Some(_) | None => None,
+            };
+            let now = reason.unwrap_or_else(|| current_activity_text(row, gate));
             runs.push(RunBriefView::brief_view_of_row(row, now));
         }
         Ok(runs)
@@ -279,7 +286,7 @@ impl Longhaul {
         let overdue = gates.iter().find(|gate| gate.status == GateStatus::Expired);
         Ok(overdue.map(|gate| StateExplanation {
             message: format!(
-                "gate {} has expired; a worker closes the gate and continues the run.",
+                "The gate {} has expired; a worker closes the gate and continues the run.",
                 gate.spec.id
             ),
             command: format!("longhaul watch {}", row.id),
@@ -314,20 +321,20 @@ fn paused_lane_reason(row: &RunRow, paused: &BTreeSet<LaneKey>) -> Option<String
     (row.reason.as_deref() == Some("lane")).then(|| format!("The lane `{lane}` is paused."))
 }
 
-/// Returns a few words about what a run does now, for lists of runs.
+/// Returns a few words about what a run does now, for lists of runs. `gate` is the gate that the run
+/// waits for.
 fn current_activity_text(row: &RunRow, gate: Option<&GateRow>) -> String {
     match (row.status, gate) {
         (Status::Waiting | Status::Blocked, Some(gate)) if gate.status == GateStatus::Expired => {
             "its gate has expired".to_owned()
         }
         (Status::Waiting | Status::Blocked, Some(gate)) => gate.spec.ask.clone(),
-        (Status::Pending | Status::Waiting, None) => {
+        (Status::Pending, _) | (Status::Waiting, None) => {
             describe_queue_wait(row).unwrap_or_else(|| match row.reason.as_deref() {
                 Some("worker") | None => "waits for a worker".to_owned(),
                 Some(reason) => format!("waits: {}", reason.replace('_', " ")),
             })
         }
-        (Status::Pending, Some(_)) => "waits for a worker".to_owned(),
         (Status::Running, _) => format!("turn {}", row.turns + 1),
         (Status::Blocked, None) => "a dependency is missing".to_owned(),
         (Status::Paused, _) => "paused by a person".to_owned(),

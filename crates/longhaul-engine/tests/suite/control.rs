@@ -3,9 +3,11 @@
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateDecision, GateKind, GateTimeout, GateTimeoutAction, ResultApprovalGate,
 };
+use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
+use longhaul_engine::handle::NewSignalGate;
 use longhaul_engine::view::gate_view;
 use serde_json::json;
 
@@ -75,6 +77,29 @@ async fn a_signal_ends_a_wait() {
     engine.longhaul.answer_gate(gate.spec.id, completion).await.unwrap();
     engine.ended(run).await;
     assert_eq!(engine.results(), [("it has happened\n\n{\"version\":7}".to_owned(), false)]);
+}
+
+#[tokio::test]
+async fn a_list_names_what_a_run_waits_for_and_no_other_gate() {
+    let question = FakeReply::call("ask_human", json!({ "question": "Which?" }));
+    for (tokens, expected) in [(1, "waits: budget"), (200_000, "Which?")] {
+        let engine = engine_with([question.clone()]);
+        let mut engine = engine.agent(|agent| agent.budget.caps.tokens = Some(tokens)).build();
+        let run = engine.submit().await;
+        let gate = NewSignalGate {
+            run,
+            ask: "the build".into(),
+            tags: Vec::new(),
+            idempotency_key: None,
+            timeout: GateTimeout::After(Millis::from_secs(3_600)),
+        };
+        engine.longhaul.raise_signal_gate(gate).await.unwrap();
+        engine.spawn_worker(|_| {});
+        engine.until(run, "run.waiting").await;
+        let filter = RunFilter { limit: 1, ..RunFilter::default() };
+        let listed = engine.longhaul.list_brief_runs(filter).await.unwrap();
+        assert_eq!(listed[0].now, expected);
+    }
 }
 
 #[tokio::test]

@@ -265,8 +265,10 @@ async fn a_failed_perception_is_retried_and_then_blocks_the_run() {
     assert_eq!(
         gate.spec.ask,
         "Context for agent `tester` could not be fetched: the context provider failed: still \
-         no light. Fix the context provider, then answer here to retry."
+         no light. Fix the context provider, then resume the run or answer here to retry."
     );
+    let explanation = engine.longhaul.explain_run(run).await.unwrap();
+    assert_eq!(explanation.command, format!("longhaul resume {run}"));
     let gate_answer = answer(&gate, GateDecision::Answer("Fixed.".into()));
     engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;

@@ -45,6 +45,14 @@ pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, VaultNameErro
         let hint = format!("use at most {DEPTH_MAX} nested folders");
         return Err(vault_name_error("folder", text, "is too deep", hint));
     }
+    if parts.contains(&"") {
+        let names: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let hint = match names.as_slice() {
+            [] => "leave it out for the vault itself".into(),
+            names => format!("use for example `{}`", escape_for_message(&names.join("/"))),
+        };
+        return Err(vault_name_error("folder", text, "has an empty component", hint));
+    }
     for part in &parts {
         check_name_component("folder", part)?;
     }
@@ -99,7 +107,7 @@ fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), Vault
 
 fn name_component_problem(text: &str) -> Option<&'static str> {
     if text.is_empty() {
-        Some("has an empty component")
+        Some("is empty")
     } else if text.len() > PART_BYTES_MAX {
         Some("is longer than 200 bytes")
     } else if text.starts_with('.') {
@@ -164,7 +172,7 @@ mod tests {
         check_note_title("Größe 2.0 👨‍👩‍👧", "Größe 2.0 👨‍👩‍👧.md");
         check_note_title("console", "console.md");
         check_note_title("COM10", "COM10.md");
-        check_note_title("", "has an empty component; use another name");
+        check_note_title("", "title `` is empty; use another name");
         check_note_title("..", "starts with a dot");
         check_note_title(".obsidian", "use for example `obsidian`");
         check_note_title("a.", "ends with a dot");
@@ -193,6 +201,8 @@ mod tests {
             check(text, None);
         }
         check(&["a"; 9].join("/"), None);
+        let error = parse_note_folder("/etc").unwrap_err().to_string();
+        assert_eq!(error, "folder `/etc` has an empty component; use for example `etc`");
     }
 
     #[test]
