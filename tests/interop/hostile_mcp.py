@@ -139,6 +139,15 @@ def hang(call):
 
 
 @tool()
+def answer_when_allowed(call):
+    """Reports progress, and answers when the file `allow_answer` exists."""
+    send_progress(call, 1, 2, "waiting")
+    while not os.path.exists(path_of("allow_answer")):
+        time.sleep(0.02)
+    send_text_result(call["id"], "answered by %d" % os.getpid())
+
+
+@tool()
 def wait_for_cancellation(call):
     """Answers once a call was cancelled."""
     CALL_STATE["waiting_call_id"] = call["id"]
@@ -167,6 +176,25 @@ def endless_notifications(call):
 def endless_text_lines(call):
     while True:
         write_raw(b"this is no message\n" * 100)
+
+
+@tool()
+def flood_after_answer(call):
+    """Answers, and then writes without end: `output` says what."""
+    send_text_result(call["id"], "answered")
+    notification = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    stdout_lines = {
+        "notifications": json.dumps(notification).encode() + b"\n",
+        "responses": b'{"jsonrpc":"2.0","id":4000000,"result":{}}\n',
+        "blank_lines": b"\n",
+    }
+    line = stdout_lines.get(call["params"]["arguments"]["output"])
+    while True:
+        if line:
+            write_raw(line * 100)
+        else:
+            sys.stderr.buffer.write(b"x" * 10_000)
+            sys.stderr.buffer.flush()
 
 
 @tool()

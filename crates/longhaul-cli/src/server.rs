@@ -17,7 +17,7 @@ use longhaul::config::secrets;
 use longhaul::config::settings::Config;
 use longhaul::config::value::{Setting, SettingOrigin, SettingValue};
 use longhaul::inbox::{
-    Inbox, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
+    Inbox, InboxWorker, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
 };
 use longhaul::server_marker::{RunningServerRecord, RunningServerRecordGuard};
 use longhaul::trust::decisions::TrustDecisions;
@@ -166,6 +166,7 @@ impl PreparedServer {
             tracing::warn!("{problem}");
         }
         let (worker, types) = self.build_worker_with_task_types(&inboxes)?;
+        let served_worker = InboxWorker::new(types, worker.intake());
         let options = server_options(&self.runtime.config, self.local_key.clone());
         let app = App::new(self.runtime.longhaul.clone(), options, self.address);
         self.listener.set_nonblocking(true)?;
@@ -177,7 +178,7 @@ impl PreparedServer {
         }));
         let mut worker_run = std::pin::pin!(async {
             let serve_folders = async {
-                serve_inboxes(&self.runtime.longhaul, &inboxes, &types, &stop).await;
+                serve_inboxes(&self.runtime.longhaul, &inboxes, &served_worker, &stop).await;
                 std::future::pending().await
             };
             tokio::select! {

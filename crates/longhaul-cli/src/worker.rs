@@ -7,7 +7,9 @@ use std::sync::Arc;
 use clap::Args;
 use longhaul::assemble::sqlite_store_path;
 use longhaul::config::secrets;
-use longhaul::inbox::{ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes};
+use longhaul::inbox::{
+    InboxWorker, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
+};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_engine::hooks::WorkerHooks;
@@ -97,11 +99,12 @@ impl WorkerCommand {
         if !self.quiet {
             worker = worker.with_hooks(Arc::new(RunStatusPrinter));
         }
+        let served_worker = InboxWorker::new(types, worker.intake());
         runtime::build_multi_thread_tokio()?.block_on(async {
             let stop = Shutdown::new();
             let mut worker_run = std::pin::pin!(async {
                 let serve_folders = async {
-                    serve_inboxes(&runtime.longhaul, &inboxes, &types, &stop).await;
+                    serve_inboxes(&runtime.longhaul, &inboxes, &served_worker, &stop).await;
                     std::future::pending().await
                 };
                 tokio::select! {

@@ -36,7 +36,7 @@ pub mod lease;
 pub mod notifier;
 pub mod outbox;
 mod output_schema;
-mod panics;
+pub mod panics;
 mod polling;
 mod prompt;
 mod prompt_setup;

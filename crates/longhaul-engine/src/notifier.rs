@@ -63,7 +63,7 @@ impl DriverNotifier {
 
     /// Subscribes to the signal that runs may be ready to be claimed. Every subscriber gets every
     /// signal that is sent from now on.
-    pub(crate) fn subscribe_to_ready_runs(&self) -> ReadyRunsSubscription {
+    pub fn subscribe_to_ready_runs(&self) -> ReadyRunsSubscription {
         ReadyRunsSubscription { _sender: self.ready.clone(), receiver: self.ready.subscribe() }
     }
 
@@ -148,7 +148,7 @@ impl Drop for DriverRegistration {
 
 /// Subscription of a worker to the signal that runs may be ready to be claimed.
 #[derive(Debug)]
-pub(crate) struct ReadyRunsSubscription {
+pub struct ReadyRunsSubscription {
     /// Sender that is never used: it keeps the watch channel open as long as the subscription
     /// exists.
     _sender: watch::Sender<()>,
@@ -157,7 +157,7 @@ pub(crate) struct ReadyRunsSubscription {
 
 impl ReadyRunsSubscription {
     /// Waits for a signal that was sent since the last call. Several signals count as one.
-    pub(crate) async fn wait_for_ready_runs(&mut self) {
+    pub async fn wait_for_ready_runs(&mut self) {
         // An error is impossible: `self` holds a sender.
         _ = self.receiver.changed().await;
     }

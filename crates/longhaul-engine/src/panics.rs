@@ -3,7 +3,7 @@
 use std::any::Any;
 
 /// Returns the message of a panic payload.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let message = panic
         .downcast_ref::<&str>()
         .copied()

@@ -7,6 +7,7 @@ mod claim_loop;
 mod filter;
 mod filtered_queue;
 mod identity;
+mod intake;
 mod options;
 mod pool;
 
@@ -16,6 +17,7 @@ use longhaul_core::time::Millis;
 use tokio::task::JoinSet;
 
 pub use crate::worker::filter::TaskFilter;
+pub use crate::worker::intake::{InboxActivity, WorkerIntake};
 pub use crate::worker::options::WorkerOptions;
 
 use crate::error::Error;
@@ -47,6 +49,7 @@ pub struct Worker {
     hooks: Arc<dyn WorkerHooks>,
     filter: Option<TaskFilter>,
     scheduler: Option<Longhaul>,
+    intake: WorkerIntake,
 }
 
 impl Worker {
@@ -54,11 +57,17 @@ impl Worker {
     pub fn new(services: &EngineServices, options: WorkerOptions) -> Self {
         Self {
             services: services.clone(),
+            intake: WorkerIntake::new(options.concurrency),
             options,
             hooks: Arc::new(NoHooks),
             filter: None,
             scheduler: None,
         }
+    }
+
+    /// Returns the state that the worker shares with the external inboxes that it serves.
+    pub fn intake(&self) -> WorkerIntake {
+        self.intake.clone()
     }
 
     /// Sets the functions of the embedding program that the worker calls, such as after a run has
@@ -98,8 +107,8 @@ impl Worker {
         if let Some(longhaul) = self.scheduler.clone() {
             background_tasks.spawn(run_scheduler(longhaul));
         }
-        let mut pool =
-            DriverPool::new(&self.services, self.options.concurrency, self.hooks.clone());
+        let permits = Arc::clone(self.intake.permits());
+        let mut pool = DriverPool::new(&self.services, permits, self.hooks.clone());
         let filtered = self
             .filter
             .clone()
@@ -110,6 +119,7 @@ impl Worker {
             heartbeats: &heartbeats,
             shutdown: &shutdown,
             pool: &mut pool,
+            intake: &self.intake,
             filtered,
             turn: 0,
             has_claimed: true,

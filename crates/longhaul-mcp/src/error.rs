@@ -39,6 +39,14 @@ pub enum McpError {
         /// What is invalid in the configuration.
         reason: String,
     },
+    /// The server must not be started.
+    #[error("The MCP server `{server}` is not started: {reason}")]
+    StartRefused {
+        /// Name of the MCP server.
+        server: String,
+        /// Why the server must not be started, as complete sentences.
+        reason: String,
+    },
     /// The server could not be started or reached.
     #[error("The MCP server `{server}` could not be started or reached: {reason}. {hint}")]
     Start {

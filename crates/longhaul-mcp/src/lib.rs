@@ -17,6 +17,7 @@ mod guard;
 mod handshake;
 mod http;
 mod http_auth;
+mod idle_output;
 mod lines;
 mod listing;
 mod observe;
@@ -61,7 +62,7 @@ pub use crate::auth::revoke::LogoutOutcome;
 pub use crate::auth::token_provider::LoginStatus;
 pub use crate::error::McpError;
 pub use crate::listing::ListedTool;
-pub use crate::spec::{ServerSpec, ServerTransport};
+pub use crate::spec::{ServerSpec, ServerTransport, StartCheck};
 pub use longhaul_core::oauth::OAuthConfig;
 
 /// Result of checking a server: its identity and its tools.
@@ -89,6 +90,7 @@ pub struct McpServers(Arc<McpServersInner>);
 struct McpServersInner {
     servers: BTreeMap<String, ConfiguredServer>,
     clock: Arc<dyn Clock>,
+    start_check: Option<Arc<dyn StartCheck>>,
 }
 
 /// A configured server and its connections.
@@ -119,13 +121,18 @@ impl ConfiguredServer {
 
     /// Returns the server that a claim of a run uses: its own instance if `per_run` is set, else
     /// the shared one. A claim is a worker's exclusive right to drive a run.
-    fn server_for_run(&self, claim: RunClaimId, clock: &Arc<dyn Clock>) -> Arc<ReconnectingServer> {
+    fn server_for_run(
+        &self,
+        claim: RunClaimId,
+        servers: &McpServersInner,
+    ) -> Arc<ReconnectingServer> {
         if !self.spec.per_run {
             return Arc::clone(&self.shared);
         }
         let new = || {
             let mode_cache = self.mode_cache.clone();
-            Arc::new(ReconnectingServer::new(Arc::clone(&self.spec), mode_cache, Arc::clone(clock)))
+            let (spec, clock) = (Arc::clone(&self.spec), Arc::clone(&servers.clock));
+            Arc::new(ReconnectingServer::new(spec, mode_cache, clock, servers.start_check.clone()))
         };
         self.lock_and_access_run_servers(|runs| Arc::clone(runs.entry(claim).or_insert_with(new)))
     }
@@ -135,11 +142,25 @@ impl McpServers {
     /// Creates the servers from their specs without starting any. If two specs have the same name,
     /// the last one is used.
     pub fn new(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
+        Self::with_start_check(specs, clock, None)
+    }
+
+    /// Creates the servers as [`McpServers::new`] does. If there is a check, each server is checked
+    /// before each start, and restarted before its next use when its program has changed.
+    pub fn with_start_check(
+        specs: Vec<ServerSpec>,
+        clock: Arc<dyn Clock>,
+        start_check: Option<Arc<dyn StartCheck>>,
+    ) -> Self {
         let servers = specs.into_iter().map(|spec| {
             let spec = Arc::new(spec);
             let mode_cache = HandshakeModeCache::default();
-            let slot =
-                ReconnectingServer::new(Arc::clone(&spec), mode_cache.clone(), Arc::clone(&clock));
+            let slot = ReconnectingServer::new(
+                Arc::clone(&spec),
+                mode_cache.clone(),
+                Arc::clone(&clock),
+                start_check.clone(),
+            );
             let server = ConfiguredServer {
                 shared: Arc::new(slot),
                 spec: Arc::clone(&spec),
@@ -149,7 +170,7 @@ impl McpServers {
             (spec.name.clone(), server)
         });
         let servers = servers.collect();
-        Self(Arc::new(McpServersInner { servers, clock }))
+        Self(Arc::new(McpServersInner { servers, clock, start_check }))
     }
 
     /// Returns the names of the configured servers, sorted.
@@ -165,7 +186,7 @@ impl McpServers {
         tool: Option<&str>,
         claim: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        let run_server = self.find_server(server)?.server_for_run(claim, &self.0.clock);
+        let run_server = self.find_server(server)?.server_for_run(claim, &self.0);
         if let Some(reason) = self.login_error_message(server).await {
             return Err(McpError::LoginRequired {
                 server: server.to_owned(),

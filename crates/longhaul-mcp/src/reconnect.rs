@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
+use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinSet;
@@ -18,7 +19,7 @@ use crate::connection::{McpConnection, ServerRequestError};
 use crate::error::McpError;
 use crate::handshake::{HandshakeMode, HandshakeModeCache};
 use crate::listing::ToolListing;
-use crate::spec::{ServerSpec, ServerTransport, redacted_url};
+use crate::spec::{ServerSpec, ServerTransport, StartCheck, redacted_url};
 
 /// Number of consecutive failures after which a stdio server is reported as failing.
 const FAILURES_MAX: u32 = 5;
@@ -67,6 +68,8 @@ struct ServerConnector {
     spec: Arc<ServerSpec>,
     mode_cache: HandshakeModeCache,
     clock: Arc<dyn Clock>,
+    /// Checks the server before each start. `None` means that it may always be started.
+    start_check: Option<Arc<dyn StartCheck>>,
     state: Mutex<ConnectorState>,
     closed: watch::Sender<bool>,
 }
@@ -74,6 +77,9 @@ struct ServerConnector {
 #[derive(Default)]
 struct ConnectorState {
     connection: Option<Arc<McpConnection>>,
+    /// Version of the program at the last connection attempt. `None` if there was none, or there is
+    /// no check.
+    version: Option<Hash>,
     /// Number of consecutive failed starts and lost connections of the server.
     failures: u32,
     /// Earliest time of the next connection attempt, on the monotonic clock.
@@ -93,12 +99,14 @@ impl ReconnectingServer {
         spec: Arc<ServerSpec>,
         mode_cache: HandshakeModeCache,
         clock: Arc<dyn Clock>,
+        start_check: Option<Arc<dyn StartCheck>>,
     ) -> Self {
         Self {
             connector: Arc::new(ServerConnector {
                 spec,
                 mode_cache,
                 clock,
+                start_check,
                 state: Mutex::default(),
                 closed: watch::Sender::new(false),
             }),
@@ -119,7 +127,8 @@ impl ReconnectingServer {
     /// Returns the current connection. `None` if there is no usable connection.
     pub(super) fn current_connection(&self) -> Option<Arc<McpConnection>> {
         // The lock is held while a connection is being opened, so there is none yet.
-        let state = self.connector.state.try_lock().ok()?;
+        let mut state = self.connector.state.try_lock().ok()?;
+        self.connector.drop_outdated_connection(&mut state);
         state.connection.clone().filter(|connection| connection.closed_reason().is_none())
     }
 
@@ -241,7 +250,29 @@ impl ServerConnector {
         McpError::Closed { server: self.spec.name.clone() }
     }
 
+    /// Drops the connection to a program that has changed since, and forgets its failures, if the
+    /// new version may be started. Calls in flight finish on the old connection; the old process is
+    /// stopped after the last one.
+    fn drop_outdated_connection(&self, state: &mut ConnectorState) {
+        let (Some(check), Some(running)) = (&self.start_check, state.version) else {
+            return;
+        };
+        if check.has_other_version(&self.spec.name, running) {
+            tracing::info!(server = self.spec.name, "MCP server is restarted: its program changed");
+            *state = ConnectorState::default();
+        }
+    }
+
+    /// Checks that the server may be started, and returns the version of its program.
+    fn check_start(&self) -> Result<Option<Hash>, McpError> {
+        let check = self.start_check.as_ref();
+        let version = check.map(|check| check.check_start(&self.spec.name)).transpose();
+        let server = || self.spec.name.clone();
+        version.map_err(|reason| McpError::StartRefused { server: server(), reason })
+    }
+
     async fn connect_under_lock(&self, state: &mut ConnectorState) -> ConnectResult {
+        self.drop_outdated_connection(state);
         if let Some(connection) = &state.connection {
             let Some(reason) = connection.closed_reason() else {
                 return Ok(Arc::clone(connection));
@@ -258,6 +289,7 @@ impl ServerConnector {
                 _ => HandshakeMode::Legacy,
             };
             let mode = self.mode_cache.cached_mode().unwrap_or(default_mode);
+            state.version = self.check_start()?;
             let result = McpConnection::connect_to_server(&self.spec, mode).await;
             self.mode_cache
                 .set_cached_mode(result.as_ref().ok().map(McpConnection::handshake_mode));
@@ -266,6 +298,7 @@ impl ServerConnector {
                     let connection = Arc::new(connection);
                     *state = ConnectorState {
                         connection: Some(Arc::clone(&connection)),
+                        version: state.version,
                         ..ConnectorState::default()
                     };
                     return Ok(connection);
@@ -335,6 +368,7 @@ fn to_repeated_failure_error(error: McpError, times: u32) -> McpError {
         | McpError::ToolNotFound { .. }
         | McpError::Config { .. }
         | McpError::LoginRequired { .. }
+        | McpError::StartRefused { .. }
         | McpError::RepeatedFailures { .. }
         | McpError::Disconnected { .. }
         | McpError::Closed { .. }) => other,
@@ -378,6 +412,7 @@ mod tests {
             Arc::new(spec),
             HandshakeModeCache::default(),
             Arc::new(FixedClock),
+            None,
         );
         let error = server.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
         assert!(error.to_string().contains("not ready within 0.02 s"), "{error}");

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
 use reqwest::Url;
 
@@ -37,6 +38,19 @@ impl ServerSpec {
     pub(super) fn setup_timeout(&self) -> Duration {
         Duration::from(self.timeout) / 4
     }
+}
+
+/// Decides whether a server may be started, and which version of its program that starts.
+pub trait StartCheck: Send + Sync + fmt::Debug {
+    /// Returns the digest of the program files of this server as they are now.
+    ///
+    /// # Errors
+    /// The server must not be started. The text is a complete sentence with a hint.
+    fn check_start(&self, server: &str) -> Result<Hash, String>;
+
+    /// Returns whether the server may be started now, and would run a version other than this one.
+    /// Called before each use of a running server, so an unchanged program must be cheap to detect.
+    fn has_other_version(&self, server: &str, running: Hash) -> bool;
 }
 
 /// How a server is reached.

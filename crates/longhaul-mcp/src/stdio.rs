@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use crate::exit::ServerExitRecord;
 use crate::guard::{ServerGuard, process_id};
+use crate::idle_output::IdleOutputLimit;
 use crate::lines::{BoundedLineReader, LineReadOutcome, MESSAGE_BYTES_MAX};
 use crate::spec::ServerTransport;
 
@@ -37,6 +38,9 @@ const UNSOLICITED_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// How long the remaining output of an exited server process is read.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Why a server is stopped that keeps writing between calls.
+const IDLE_FLOOD_REASON: &str = "the server wrote too much while no call was in flight";
+
 /// Timeout of each step of stopping a server: close its stdin, then SIGTERM, then SIGKILL. The sum
 /// is less than the timeout for closing a connection.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,7 +51,9 @@ pub(super) struct StdioTransport {
     writer: Option<mpsc::Sender<Vec<u8>>>,
     process: ServerProcess,
     exit: Arc<ServerExitRecord>,
-    /// Tasks that write to the server's stdin and read its stderr. They end with the transport.
+    idle_limit: Arc<IdleOutputLimit>,
+    /// Tasks that write to the server's stdin, read its stderr and time its idle output. They end
+    /// with the transport.
     tasks: JoinSet<()>,
     invalid_lines: u32,
     unsolicited_bytes: usize,
@@ -138,12 +144,16 @@ impl StdioTransport {
         let (sender, queue) = mpsc::channel(WRITE_QUEUE_MAX);
         let mut tasks = JoinSet::new();
         tasks.spawn(write_stdin_lines(stdin, queue));
-        tasks.spawn(read_and_record_stderr(stderr, Arc::clone(exit)));
+        let idle_limit = Arc::new(IdleOutputLimit::default());
+        tasks.spawn(read_and_record_stderr(stderr, Arc::clone(exit), Arc::clone(&idle_limit)));
+        let limit = Arc::clone(&idle_limit);
+        tasks.spawn(async move { limit.restart_windows().await });
         Ok(Self {
             lines: BoundedLineReader::new(stdout, MESSAGE_BYTES_MAX),
             writer: Some(sender),
             process,
             exit: Arc::clone(exit),
+            idle_limit,
             tasks,
             invalid_lines: 0,
             unsolicited_bytes: 0,
@@ -156,6 +166,10 @@ impl StdioTransport {
         let line = match self.process.status {
             None => tokio::select! {
                 biased;
+                () = self.idle_limit.wait_until_exceeded() => {
+                    self.stop_idle_flood();
+                    return None;
+                }
                 line = self.lines.next_line() => line,
                 _ = self.process.wait_for_exit() => self.read_remaining_line().await,
             },
@@ -180,6 +194,13 @@ impl StdioTransport {
         None
     }
 
+    /// Records that the server is stopped because it keeps writing between calls. It is started
+    /// again for the next call.
+    fn stop_idle_flood(&self) {
+        tracing::warn!(pid = self.process.child.id(), "MCP server is stopped: {IDLE_FLOOD_REASON}");
+        self.exit.record_limit_violation(IDLE_FLOOD_REASON);
+    }
+
     /// Reads a line that an exited process has left in its pipe. Has a timeout because another
     /// process may hold the pipe open.
     async fn read_remaining_line(&mut self) -> LineReadOutcome {
@@ -191,7 +212,9 @@ impl StdioTransport {
     /// `None` means the server exceeded a limit.
     fn parse_line_if_within_limits(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
         let message = parse_message(line);
-        self.unsolicited_bytes += line.len();
+        let mut is_response = false;
+        // A blank line counts as well.
+        self.unsolicited_bytes += line.len() + 1;
         match &message {
             None if line.trim_ascii().is_empty() => {}
             None => {
@@ -201,10 +224,14 @@ impl StdioTransport {
             }
             Some(message) => {
                 self.invalid_lines = 0;
-                if matches!(message, JsonRpcMessage::Response(_)) {
-                    self.unsolicited_bytes = 0;
-                }
+                is_response = self.idle_limit.track_response(message);
             }
+        }
+        if is_response {
+            self.unsolicited_bytes = 0;
+        } else if !self.idle_limit.count_output(line.len() + 1) {
+            self.stop_idle_flood();
+            return None;
         }
         if self.invalid_lines > INVALID_LINES_MAX || self.unsolicited_bytes > UNSOLICITED_BYTES_MAX
         {
@@ -267,9 +294,16 @@ async fn write_stdin_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<
 }
 
 /// Reads and records what a server writes to stderr.
-async fn read_and_record_stderr(mut stderr: ChildStderr, exit: Arc<ServerExitRecord>) {
-    let mut buffer = [0; 4096];
+async fn read_and_record_stderr(
+    mut stderr: ChildStderr,
+    exit: Arc<ServerExitRecord>,
+    idle_limit: Arc<IdleOutputLimit>,
+) {
+    let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        if !idle_limit.count_output(count) {
+            return;
+        }
         exit.append_stderr(&buffer[..count]);
         if tracing::enabled!(tracing::Level::DEBUG) {
             let line = exit.last_stderr_line();
@@ -287,6 +321,7 @@ impl Transport<RoleClient> for StdioTransport {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
         let writer = self.writer.clone();
+        self.idle_limit.track_sent_message(&message);
         async move {
             if let (Some(writer), Ok(mut line)) = (writer, serde_json::to_vec(&message)) {
                 line.push(b'\n');

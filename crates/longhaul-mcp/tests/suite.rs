@@ -15,6 +15,7 @@ mod suite {
     mod login_harness;
     mod logout;
     mod real_servers;
+    mod restart;
     mod setup_timeouts;
     mod suspended;
 }

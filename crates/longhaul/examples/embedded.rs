@@ -145,7 +145,7 @@ async fn drive(runtime: &Runtime, stop: CancellationToken) -> Result<(), Error> 
         .max_concurrent(4)
         .on_task_start(|run| println!("{run} started"))
         .on_task_complete(|run| println!("{} completed", run.id))
-        .on_task_error(|run| println!("{} failed", run.id))
+        .on_task_error(|task| println!("{task}"))
         .on_empty(|| println!("no runs to drive"));
     worker.run(stop).await
 }

@@ -11,8 +11,11 @@ mod images;
 pub mod mcp_client;
 #[cfg(feature = "mcp")]
 pub mod mcp_servers;
+#[cfg(feature = "mcp")]
+mod mcp_start_check;
 pub mod mcp_tools;
 pub mod model_choice;
+pub mod model_names;
 mod models;
 #[cfg(not(feature = "mcp"))]
 mod no_mcp_servers;
@@ -63,6 +66,7 @@ use crate::assemble::cassettes::RecordingModelResolver;
 use crate::assemble::context::ProjectContextProviders;
 use crate::assemble::images::StoreImageSource;
 use crate::assemble::mcp_tools::McpTools;
+use crate::assemble::model_names::ProjectModelNames;
 use crate::assemble::models::ModelRegistry;
 #[cfg(not(feature = "mcp"))]
 use crate::assemble::no_mcp_servers as mcp_servers;
@@ -269,7 +273,11 @@ fn open_runtime_with_store_url(
         None => registry,
     };
     let client = mcp_servers::create_mcp_client(&config, &file, &clock);
-    let mcp_tools = Arc::new(McpTools::new(&config, file, client));
+    let (factory_config, factory_clock) = (config.clone(), Arc::clone(&clock));
+    let mcp_tools = McpTools::new(&config, file, client).with_client_factory(move |file| {
+        mcp_servers::create_mcp_client(&factory_config, file, &factory_clock)
+    });
+    let mcp_tools = Arc::new(mcp_tools);
     let shell = create_shell_tool(&config, &clock)?;
     let trusted_tools =
         TrustCheckedTools::new(&config, Arc::clone(&mcp_tools), outbound.sender, shell);
@@ -413,6 +421,11 @@ pub fn call_with_agent_load_context<T>(
     }
     let file = McpFile::load(config);
     let servers: Vec<&str> = file.servers.iter().map(|one| one.name.as_str()).collect();
+    let broken_servers: Vec<(&str, String)> = file
+        .servers
+        .iter()
+        .filter_map(|one| Some((one.name.as_str(), one.problems.first()?.to_string())))
+        .collect();
     let reason = file.no_servers_reason();
     let unavailable_reason = reason.as_deref().map(|reason| match file.unusable_reason() {
         Some(_) => McpUnavailableReason::Invalid(reason),
@@ -426,10 +439,12 @@ pub fn call_with_agent_load_context<T>(
         built_in: BUILT_IN_AGENTS,
         tools: &names,
         servers: &servers,
+        broken_servers: &broken_servers,
         servers_unavailable: unavailable_reason,
         skills: &skills.skills,
         broken_skills: &skills.broken_names,
         short_names: &short_names,
+        models: Some(&ProjectModelNames::new(config)),
         is_built_in: false,
     })
 }

@@ -5,6 +5,7 @@
 //! Invariant: a call whose result is in the journal is not repeated. A call that a crash
 //! interrupted is repeated with the same idempotency key, unless `Handler::once` forbids it.
 
+mod error_causes;
 pub(crate) mod function;
 mod journaled_calls;
 mod model;

@@ -67,4 +67,4 @@ pub use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, Tas
 #[doc(hidden)] // Public for the `longhaul` binary.
 pub use crate::inbox::project::{ProjectInboxes, project_folder_inboxes};
 #[doc(hidden)] // Public for the `longhaul` binary.
-pub use crate::inbox::serve::{add_inbox_names, serve_inboxes};
+pub use crate::inbox::serve::{InboxWorker, add_inbox_names, serve_inboxes};

@@ -85,6 +85,7 @@ pub mod skills;
 pub mod spanned;
 mod submit;
 mod task;
+mod task_end;
 pub mod tools;
 #[doc(hidden)]
 pub mod trust;
@@ -103,6 +104,7 @@ pub use run::{FinishedRun, RunEvents, RunHandle};
 pub use runtime::{AnswerOutcome, Runtime, RuntimeBuilder};
 pub use schedules::{Schedule, Schedules};
 pub use task::Task;
+pub use task_end::FailedTask;
 pub use worker::{Worker, WorkerHandle};
 
 pub use async_trait::async_trait;

@@ -222,6 +222,11 @@ impl Task {
     }
 
     /// Returns the task in the engine's format, or the error of an invalid value.
+    /// Returns the type of the task. `None` if it has no type.
+    pub(crate) fn task_type(&self) -> Option<&str> {
+        self.task.kind.as_deref()
+    }
+
     pub(crate) fn build(self) -> Result<longhaul_engine::Task, Error> {
         match (self.name_error, self.serialize_error) {
             (Some(error), _) => Err(error.into()),

@@ -6,10 +6,10 @@
 
 pub mod decisions;
 pub mod egress;
-mod files;
+pub(crate) mod files;
 pub mod item;
 pub mod items;
-mod servers;
+pub(crate) mod servers;
 
 /// Environment variable that trusts all projects, for unattended machines.
 pub const TRUST_VAR: &str = "LONGHAUL_TRUST";

@@ -22,8 +22,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::inbox::{Inbox, add_inbox_names, serve_inboxes};
+use crate::inbox::{Inbox, InboxWorker, add_inbox_names, serve_inboxes};
 use crate::runtime_state::{RunningWorkerGuard, RuntimeState};
+use crate::task_end::{FailedTask, TaskEndHooks};
 use crate::worker::callbacks::{CallbackWorkerHooks, WorkerCallbacks};
 
 /// A worker that drives the runs of inboxes. Created by
@@ -39,7 +40,7 @@ use crate::worker::callbacks::{CallbackWorkerHooks, WorkerCallbacks};
 ///     .types(["letter", "invoice"])
 ///     .filter(|task| task.priority > 0)
 ///     .max_concurrent(4)
-///     .on_task_error(|run| eprintln!("{} failed", run.id))
+///     .on_task_error(|task| eprintln!("{task}"))
 ///     .spawn();
 /// // The rest of the program. At its end:
 /// worker.stop().await
@@ -146,23 +147,25 @@ impl Worker {
         self
     }
 
-    /// Sets the callback that is called when a run has completed. It runs like the one of
+    /// Sets the callback that is called when a run has completed, and after
+    /// [`Inbox::complete`] if its task is of an external inbox. It runs like the one of
     /// [`on_task_start`](Self::on_task_start).
     pub fn on_task_complete(mut self, callback: impl Fn(&RunRow) + Send + Sync + 'static) -> Self {
         self.callbacks.complete = Some(Arc::new(callback));
         self
     }
 
-    /// Sets the callback that is called when a run has failed or was cancelled. It runs like the
-    /// one of [`on_task_start`](Self::on_task_start).
-    pub fn on_task_error(mut self, callback: impl Fn(&RunRow) + Send + Sync + 'static) -> Self {
+    /// Sets the callback that is called when a run has failed or was cancelled, or when a task of an
+    /// external inbox can't become a run. For a task of an external inbox it is called after
+    /// [`Inbox::fail`]. It runs like the one of [`on_task_start`](Self::on_task_start).
+    pub fn on_task_error(mut self, callback: impl Fn(&FailedTask) + Send + Sync + 'static) -> Self {
         self.callbacks.error = Some(Arc::new(callback));
         self
     }
 
-    /// Sets the callback that is called when no run is left to claim and none is in progress: once
-    /// at the start if there is nothing to do, and then once each time the last run was driven. It
-    /// runs like the one of [`on_task_start`](Self::on_task_start).
+    /// Sets the callback that is called when no run is left to claim, none is in progress, and no
+    /// external inbox has a task: once at the start if there is nothing to do, and then once each
+    /// time the last run was driven. It runs like the one of [`on_task_start`](Self::on_task_start).
     pub fn on_empty(mut self, callback: impl Fn() + Send + Sync + 'static) -> Self {
         self.callbacks.empty = Some(Arc::new(callback));
         self
@@ -251,24 +254,34 @@ impl Worker {
         }
         add_inbox_names(&mut options, &self.sources)?;
         let types = options.types.clone();
+        let mut task_end_hooks: Option<Arc<dyn TaskEndHooks>> = None;
         let services = self.state.runtime.longhaul.services();
         let longhaul = &self.state.runtime.longhaul;
         let mut worker = EngineWorker::new(services, options).with_schedules(longhaul);
         if !self.callbacks.is_empty() {
             let hooks = CallbackWorkerHooks::start_callback_thread(
                 self.callbacks.clone(),
-                Arc::clone(&services.clock),
+                services,
+                self.sources.iter().map(|inbox| inbox.name().to_owned()).collect(),
             );
-            worker = worker.with_hooks(Arc::new(hooks.map_err(Error::WorkerSetup)?));
+            let hooks = Arc::new(hooks.map_err(Error::WorkerSetup)?);
+            task_end_hooks = Some(Arc::clone(&hooks) as Arc<dyn TaskEndHooks>);
+            worker = worker.with_hooks(hooks);
         }
         if let Some(filter) = &self.filter {
             worker = worker.with_filter(filter.clone());
         }
+        let served_worker = InboxWorker {
+            filter: self.filter.clone(),
+            hooks: task_end_hooks,
+            ..InboxWorker::new(types, worker.intake())
+        };
         let shutdown = Shutdown::new();
         let mut signals = match self.stops_on_signals {
             true => Some(StopSignals::listen_for_stop_signals().map_err(Error::WorkerSetup)?),
             false => None,
         };
+        let sources = serve_inboxes(longhaul, &self.sources, &served_worker, &shutdown);
         let background = async {
             let drain = async {
                 stop.cancelled().await;
@@ -282,8 +295,6 @@ impl Worker {
                     shutdown.request_abort();
                 }
             };
-            let longhaul = &self.state.runtime.longhaul;
-            let sources = serve_inboxes(longhaul, &self.sources, &types, &shutdown);
             let changes = notify_journal_followers(services);
             let ((), (), (), ()) = tokio::join!(drain, on_signals, changes, sources);
             pending().await

@@ -13,6 +13,7 @@ mod suite {
     mod inbox;
     mod lanes;
     mod mcp_file;
+    mod mcp_restart;
     mod mcp_tools;
     mod open;
     mod providers;

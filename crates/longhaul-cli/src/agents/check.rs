@@ -1,18 +1,24 @@
 //! `longhaul agents check`: reports every problem in agent files as file:line:column, and prints
 //! notes about agents, such as a model without an API key.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
 use longhaul::agents::check;
+use longhaul::agents::load_context::ModelNames as _;
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
 use longhaul::agents::problem::{AgentFileProblem, ProblemKind};
 use longhaul::assemble::model_choice::ModelSelector;
+use longhaul::assemble::model_names::ProjectModelNames;
 use longhaul::assemble::project_model_resolver;
 use longhaul::config::secrets;
-use longhaul::spanned::escape_to_one_line;
+use longhaul::config::settings::Config;
+use longhaul::config::value::SettingOrigin;
+use longhaul::mcp::file::McpFile;
+use longhaul::mcp::name::FILE_NAME;
+use longhaul::spanned::{Position, escape_to_one_line};
 use longhaul_engine::agent::{Agent, BudgetPatch, RunPolicyDefaults};
 use longhaul_engine::services::ModelResolver;
 use longhaul_tool::memory;
@@ -60,7 +66,16 @@ impl CheckAgentsCommand {
             notes.extend(message.map(|note| (one.path.clone(), note)));
         }
         match name {
-            None => problems.extend(loaded.missing_references.iter().cloned()),
+            None => {
+                let is_built_in = |path: &Path| {
+                    let mut agents = loaded.agents.iter();
+                    agents.any(|one| one.path == path && one.source == AgentSource::BuiltIn)
+                };
+                let missing = loaded.missing_references.iter();
+                problems.extend(missing.filter(|one| !is_built_in(&one.path)).cloned());
+                problems.extend(mcp_file_problems(&project.config));
+                problems.extend(unusable_short_names(&project.config));
+            }
             Some(name) => {
                 problems.extend(loaded.missing_reference_problems_of_agent(name).cloned())
             }
@@ -83,10 +98,48 @@ impl CheckAgentsCommand {
         };
         let is_missing = |problem: &AgentFileProblem| problem.kind == ProblemKind::Missing;
         match problems.iter().all(is_missing) {
-            true => bail!("{summary}; runs wait until the missing parts are available"),
+            true => bail!("{summary}; runs can't continue until the missing parts are available"),
             false => bail!("{summary}; an agent with problems can't be used"),
         }
     }
+}
+
+/// Returns the problems of `.mcp.json` and of the servers in it.
+fn mcp_file_problems(config: &Config) -> Vec<AgentFileProblem> {
+    let file = McpFile::load(config);
+    let server_problems = file.servers.iter().flat_map(|server| &server.problems);
+    let problems = file.problems.iter().chain(server_problems).map(|remark| {
+        let position = remark.position.unwrap_or(Position::START);
+        AgentFileProblem {
+            path: PathBuf::from(FILE_NAME),
+            line: position.line,
+            column: position.column,
+            message: remark.message.clone(),
+            kind: ProblemKind::Invalid,
+        }
+    });
+    problems.collect()
+}
+
+/// Returns a problem for each short name in `[models]` that leads to no usable model.
+fn unusable_short_names(config: &Config) -> Vec<AgentFileProblem> {
+    let names = ProjectModelNames::new(config);
+    let problems = config.settings_below("models").filter_map(|(name, setting)| {
+        let reason = names.unusable_reason(name)?;
+        let (path, line) = match &setting.origin {
+            SettingOrigin::UserFile(path, line) | SettingOrigin::ProjectFile(path, line) => {
+                (path.strip_prefix(&config.root).unwrap_or(path).to_owned(), *line)
+            }
+            SettingOrigin::Environment(_)
+            | SettingOrigin::Dotenv(_)
+            | SettingOrigin::Flag(_)
+            | SettingOrigin::Merged(_)
+            | SettingOrigin::Default => (PathBuf::from(setting.origin.to_string()), 1),
+        };
+        let message = format!("the short name `{name}` in `[models]` can't be used: {reason}");
+        Some(AgentFileProblem { path, line, column: 1, message, kind: ProblemKind::Missing })
+    });
+    problems.collect()
 }
 
 fn findings_to_json(problems: &[AgentFileProblem], notes: &[(PathBuf, String)]) -> Value {
@@ -164,6 +217,11 @@ impl<'a> AgentChecker<'a> {
         notes
     }
 
+    /// Whether a model can't be used, whatever keys are set. That is reported as a problem.
+    fn is_unusable_model(&self, model_name: &str) -> bool {
+        ProjectModelNames::new(&self.project.config).unusable_reason(model_name).is_some()
+    }
+
     /// Returns the notes about an agent's model and fallback models, such as a missing key or
     /// price.
     fn model_notes(&self, agent: &Agent) -> Vec<String> {
@@ -183,6 +241,10 @@ impl<'a> AgentChecker<'a> {
             let dotenv_models = self.dotenv_models.as_ref();
             let dotenv_models = dotenv_models
                 .and_then(|dotenv_models| dotenv_models.resolve_model_name(model_name).ok());
+            let is_problem = model_name.is_some_and(|name| self.is_unusable_model(name));
+            if dotenv_models.is_none() && is_problem {
+                continue;
+            }
             notes.push(match (&dotenv_models, model_name) {
                 (Some(model), _) => dotenv_key_note(&model.name),
                 (None, Some(model_name)) => {
@@ -196,6 +258,7 @@ impl<'a> AgentChecker<'a> {
         match grader.map(|grader| (grader, self.models.resolve_model_name(Some(grader)))) {
             Some((_, Ok(model))) if model_names.contains(&model.name) => {}
             Some((_, Ok(model))) => model_names.push(model.name),
+            Some((grader, Err(_))) if self.is_unusable_model(grader) => {}
             Some((grader, Err(error))) => {
                 notes.push(format!(
                     "the model `{grader}`, `grader` of `outcome`, can't be used. {error}"

@@ -9,11 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use longhaul::agents::diff::compare_agents;
 use longhaul::agents::load::agent_file_paths;
 use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::{ProjectRuntime, load_agents, load_model_script, mcp_servers};
+use longhaul::assemble::{ProjectRuntime, load_agents, load_model_script};
 use longhaul::chains::{LoadedChain, LoadedChains, chain_file_paths};
 use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
 use longhaul::config::process_env::CONFIG_FILE_NAME;
 use longhaul::config::settings::Config;
+use longhaul::mcp::file::McpFile;
 use longhaul::mcp::name::FILE_NAME;
 use longhaul::skills;
 use longhaul_core::time::Millis;
@@ -153,6 +154,8 @@ pub(crate) struct ProjectReloader<'a> {
     runtime: &'a ProjectRuntime,
     loaded: LoadedAgents,
     snapshot: FileTimesAndSizes,
+    /// The `.mcp.json` that the agents were last loaded with.
+    mcp_file: McpFile,
     /// Reason why the current `.mcp.json` is not used, as last logged. `None` if the file is used.
     rejection_reason: Option<String>,
     /// Errors in scripts (files with replies of scripted models) that were logged already.
@@ -170,6 +173,7 @@ impl<'a> ProjectReloader<'a> {
             runtime,
             loaded: runtime.loaded.clone(),
             snapshot,
+            mcp_file: runtime.mcp_tools.current_mcp_file(),
             rejection_reason: None,
             reported_script_errors: Vec::new(),
             settings: read_settings_file(&runtime.config),
@@ -212,22 +216,13 @@ impl<'a> ProjectReloader<'a> {
     /// trusted later, it is applied then.
     fn reload_mcp_servers(&mut self) {
         let mcp_tools = &self.runtime.mcp_tools;
-        let rejection = match mcp_tools.read_mcp_file_if_changed() {
-            None => None,
-            Some(Err(reason)) => Some(reason),
-            Some(Ok(file)) => {
-                let servers = file.servers.len() as u64;
-                let client = mcp_servers::create_mcp_client(
-                    &self.runtime.config,
-                    &file,
-                    &self.runtime.longhaul.services().clock,
-                );
-                mcp_tools.replace_servers(file, client);
-                tracing::info!(servers, "{FILE_NAME} was reloaded");
-                self.reload_agents();
-                None
-            }
-        };
+        let rejection = mcp_tools.apply_changed_mcp_file().err();
+        // A run that starts may have applied the file already.
+        let mcp_file = mcp_tools.current_mcp_file();
+        if mcp_file != self.mcp_file {
+            self.mcp_file = mcp_file;
+            self.reload_agents();
+        }
         if rejection != self.rejection_reason
             && let Some(reason) = &rejection
         {

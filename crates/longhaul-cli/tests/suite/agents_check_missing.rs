@@ -28,7 +28,7 @@ fn an_unconfigured_mcp_server_is_a_problem() {
     let output = check_output(&project, 2);
     let prefix = "agents/odd.md:3:21: `mcp:ev` needs an MCP server, but ";
     assert!(output.contains(&format!("{prefix}there is no `.mcp.json`")), "{output}");
-    assert!(output.contains("1 problem; runs wait until"), "{output}");
+    assert!(output.contains("1 problem; runs can't continue until"), "{output}");
     let json: Value = {
         let output = project.run(&["agents", "check", "odd", "--json"], 2);
         serde_json::from_str(&output.out).unwrap()
@@ -46,6 +46,108 @@ fn an_unconfigured_mcp_server_is_a_problem() {
     check_output(&project, 0);
     project.write(".mcp.json", "{");
     check_output(&project, 2);
+}
+
+#[test]
+fn a_model_that_can_never_run_is_a_problem() {
+    let project = Project::new();
+    for (model, expected) in [
+        (
+            "anthropc/x",
+            "2:8: the model `anthropc/x` can't be used: There is no provider `anthropc`. Did you mean `anthropic`?",
+        ),
+        (
+            "[scripted/chat, scripted/gone]",
+            "2:24: the model `scripted/gone` can't be used: there is no script: write scripts/gone.yaml",
+        ),
+        ("scripted/broken", "2:8: the model `scripted/broken` can't be used: scripts/broken.yaml"),
+        (
+            "fastt",
+            "2:8: the model `fastt` can't be used: There is no model `fastt`. Did you mean `fast`?",
+        ),
+        (
+            "fast",
+            "2:8: the model `fast` can't be used: There is no provider `opnai`. Did you mean `openai`?",
+        ),
+    ] {
+        project.write("longhaul.toml", "[models]\nfast = \"opnai/gpt\"\n");
+        project.write("scripts/broken.yaml", "replies: 7\n");
+        project.write("agents/odd.md", &format!("---\nmodel: {model}\n---\nYou.\n"));
+        let output = check_output(&project, 2);
+        assert!(output.contains(&format!("agents/odd.md:{expected}")), "{output}");
+        assert!(!output.contains("note: the agent's model"), "{output}");
+    }
+    // A short name that no agent uses is checked, too.
+    project.write("agents/odd.md", "---\nmodel: scripted/chat\n---\nYou.\n");
+    check_output(&project, 0);
+    let output = project.run(&["agents", "check"], 2).out;
+    let expected = "longhaul.toml:2:1: the short name `fast` in `[models]` can't be used: There is no provider `opnai`";
+    assert!(output.contains(expected), "{output}");
+    project.write("longhaul.toml", "");
+    project.run(&["agents", "check"], 0);
+    // A missing key is a note.
+    project.write("agents/odd.md", "---\nmodel: anthropic/claude-x\n---\nYou.\n");
+    let output = check_output(&project, 0);
+    assert!(
+        output.contains("note: the agent's model `anthropic/claude-x` can't be used"),
+        "{output}"
+    );
+}
+
+#[test]
+fn an_invalid_entry_of_the_mcp_file_affects_only_its_own_users() {
+    let project = project_with_agent("tools: [mcp:good]", "You.");
+    let mcp = r#"{ "mcpServers": {
+  "good": { "command": "true" },
+  "my docs": { "command": "true" },
+  "empty": {}
+} }"#;
+    project.write(".mcp.json", mcp);
+    check_output(&project, 0);
+    let uses_all = project_with_agent("tools: [\"mcp:*\"]", "You.");
+    uses_all.write(".mcp.json", mcp);
+    check_output(&uses_all, 0);
+    let name_problem = ".mcp.json:3:14: \"my docs\" is not a valid server name";
+    let output = project.run(&["agents", "check"], 2);
+    assert_eq!(output.out.matches(name_problem).count(), 1, "{}", output.out);
+    assert!(!output.out.contains("built-in"), "{}", output.out);
+    assert!(output.err.contains("2 problems"), "{}", output.err);
+    project.write("agents/odd.md", "---\nmodel: scripted/chat\ntools: [mcp:empty]\n---\nYou.\n");
+    let output = check_output(&project, 2);
+    let expected = "agents/odd.md:3:9: `mcp:empty` needs the MCP server `empty`, but .mcp.json:4:12: server `empty`: `command` is missing";
+    assert!(output.contains(expected), "{output}");
+    let list = project.run(&["mcp", "ls", "--json"], 0).json();
+    let statuses: Vec<_> = list["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|server| {
+            (
+                server["name"].as_str().unwrap().to_owned(),
+                server["status"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    let status = |name: &str, status: &str| (name.to_owned(), status.to_owned());
+    assert_eq!(
+        statuses,
+        [status("good", "not_trusted"), status("my docs", "broken"), status("empty", "broken")]
+    );
+    let reason = list["servers"][1]["problems"][0].as_str().unwrap();
+    assert!(reason.starts_with(name_problem), "{reason}");
+}
+
+#[test]
+fn an_unsupported_key_is_not_suggested() {
+    let project = project_with_agent("sandbox: { volumes: [x] }", "You.");
+    let output = check_output(&project, 2);
+    assert!(
+        output.contains("unknown key `volumes`") && !output.contains("did you mean"),
+        "{output}"
+    );
+    let project = project_with_agent("sandbox: { volume: x }", "You.");
+    let output = check_output(&project, 2);
+    assert!(output.contains("`volume` is not supported by this build yet"), "{output}");
 }
 
 #[test]

@@ -190,6 +190,15 @@ impl Longhaul {
         Ok((NewRun { lane_depth_max, ..new_run_from_task(id, spec)? }, vec![definition]))
     }
 
+    /// Returns the specification that the run of a task would have. Nothing is submitted.
+    ///
+    /// # Errors
+    /// The task can't be submitted.
+    pub fn preview_task(&self, task: Task) -> Result<TaskSpec, Error> {
+        let (new, _) = self.build_new_run(task, self.new_run_id(), None)?;
+        Ok(new.task)
+    }
+
     /// Builds the specification of a task, with the lane that the task names. Also returns the
     /// task's agent and its definition, to be stored.
     pub(super) fn build_task_spec(

@@ -14,6 +14,7 @@ use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
 use crate::worker::filtered_queue::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
+use crate::worker::intake::WorkerIntake;
 use crate::worker::options::WorkerOptions;
 use crate::worker::pool::{DriverPool, Permits};
 
@@ -31,6 +32,7 @@ pub(super) struct ClaimLoop<'a> {
     pub(super) heartbeats: &'a HeartbeatSender,
     pub(super) shutdown: &'a Shutdown,
     pub(super) pool: &'a mut DriverPool,
+    pub(super) intake: &'a WorkerIntake,
     /// Reader of the queued runs that the task filter accepts. `None` if the worker has no filter.
     pub(super) filtered: Option<FilteredQueue>,
     /// Number of claims so far, from which the inbox that is served first is chosen.
@@ -201,7 +203,7 @@ impl ClaimLoop<'_> {
 
     /// Returns whether the hook `on_no_run_found` has to be called if no run is ready.
     fn is_no_run_found_hook_due(&self) -> bool {
-        self.has_claimed && self.pool.is_empty()
+        self.has_claimed && self.pool.is_empty() && !self.intake.has_busy_inbox()
     }
 
     /// Returns whether a run is ready although a claim has returned none, because the store refused

@@ -29,6 +29,14 @@ impl TaskFilter {
     pub fn new(accepts: impl Fn(&TaskSpec) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(accepts))
     }
+
+    /// Calls the filter on this thread. A panic means that the task is not accepted.
+    pub fn accepts(&self, task: &TaskSpec) -> bool {
+        catch_unwind(AssertUnwindSafe(|| (self.0)(task))).unwrap_or_else(|panic| {
+            tracing::error!("the task filter panicked: {}", panic_message(&*panic));
+            false
+        })
+    }
 }
 
 impl fmt::Debug for TaskFilter {

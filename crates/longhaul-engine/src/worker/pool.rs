@@ -44,14 +44,13 @@ pub(super) struct DriverPool {
 impl DriverPool {
     pub(super) fn new(
         services: &EngineServices,
-        concurrency: usize,
+        permits: Arc<Semaphore>,
         hooks: Arc<dyn WorkerHooks>,
     ) -> Self {
-        let concurrency = concurrency.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             services: services.clone(),
             hooks,
-            permits: Arc::new(Semaphore::new(concurrency)),
+            permits,
             tasks: JoinSet::new(),
             empty_hooks: JoinSet::new(),
         }

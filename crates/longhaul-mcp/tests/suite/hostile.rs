@@ -372,6 +372,21 @@ async fn assert_closed(mut stream: BufReader<tokio::net::TcpStream>) {
 }
 
 #[tokio::test]
+async fn a_server_that_floods_between_calls_is_stopped_and_restarted_for_the_next_call() {
+    for output in ["notifications", "responses", "blank_lines", "stderr"] {
+        let dir = temp_dir();
+        let (servers, _) = single_server(hostile_spec("default", dir.path()));
+        let stream = process_family(&servers).await;
+        let result = call(&servers, "flood_after_answer", json!({ "output": output })).await;
+        assert_eq!(result.unwrap(), "answered", "{output}");
+        // The server is killed though nobody calls it.
+        assert_closed(stream).await;
+        call(&servers, "hello", json!({})).await.unwrap();
+        assert_eq!(lines(dir.path(), "starts"), 2, "{output}");
+    }
+}
+
+#[tokio::test]
 async fn a_run_scoped_server_and_its_children_end_with_the_run() {
     let dir = temp_dir();
     let mut spec = hostile_spec("default", dir.path());

@@ -213,7 +213,12 @@ fn run_error_from_failure(decision: &DecisionBuilder<'_>, failure: &Failure) -> 
         | FailureClass::Lost
         | FailureClass::Stopped => &retry,
         FailureClass::HandlerFailed | FailureClass::HandlerFailedTransiently => {
-            return RunError::new("handler_failed", failure.message.clone(), "");
+            let remedy = match failure.class.is_transient() {
+                true => "when the cause is gone",
+                false => "fix the handler or the task's input, then",
+            };
+            let hint = format!("{remedy}: `longhaul retry {}`", decision.run.id);
+            return RunError::new("handler_failed", failure.message.clone(), &hint);
         }
     };
     RunError::new(failure.class.as_str(), failure.message.clone(), hint)

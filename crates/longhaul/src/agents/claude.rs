@@ -99,6 +99,9 @@ impl ClaudeAgentFields {
         }
         if let Some(entry) = self.find_field("model") {
             agent.models = convert_claude_model_name(diagnostics, &node_to_text(&entry.node), ctx);
+            for model in &agent.models {
+                diagnostics.report_unusable_model(entry.node.position, model, ctx);
+            }
         }
         if let Some(entry) = self.find_field("maxTurns").or_else(|| self.find_field("max_turns")) {
             agent.max_turns = parse_max_turns(diagnostics, entry);

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::problem::{AgentFileProblem, ProblemKind};
 use crate::agents::template::{self, AllowedTemplateVariables};
 use crate::duration::{self, DURATION_EXAMPLES};
@@ -54,6 +55,8 @@ pub(crate) struct FieldReader<'s, 'a> {
     pub(crate) diagnostics: &'s mut Diagnostics,
     entries: &'a [TableEntry],
     requested: Vec<&'static str>,
+    /// Valid keys that this build does not support. They are never suggested.
+    unsupported: &'static [&'static str],
 }
 
 impl<'s, 'a> FieldReader<'s, 'a> {
@@ -69,7 +72,7 @@ impl<'s, 'a> FieldReader<'s, 'a> {
             let expected = format!("a table such as `{}: {{ {example_key}: ... }}`", entry.key);
             return diagnostics.report_type_mismatch(entry, &expected);
         };
-        Some(Self { diagnostics, entries, requested: Vec::new() })
+        Some(Self { diagnostics, entries, requested: Vec::new(), unsupported: &[] })
     }
 
     /// Returns the field with this key. `None` means that it is missing. From now on the key counts
@@ -93,9 +96,10 @@ impl<'s, 'a> FieldReader<'s, 'a> {
     }
 
     /// Reports each of these keys that the table contains as not supported by this build.
-    pub(crate) fn report_unsupported_fields(&mut self, keys: &[&'static str]) {
+    pub(crate) fn report_unsupported_fields(&mut self, keys: &'static [&'static str]) {
+        self.unsupported = keys;
         for key in keys {
-            if let Some(entry) = self.get(key) {
+            if let Some(entry) = self.entries.iter().find(|entry| entry.key == *key) {
                 self.diagnostics.report_unsupported_field(entry.position, key);
             }
         }
@@ -103,7 +107,8 @@ impl<'s, 'a> FieldReader<'s, 'a> {
 
     /// Reports all fields whose keys were never read as unknown.
     pub(crate) fn report_unknown_fields(self) {
-        let is_requested = |entry: &&TableEntry| self.requested.contains(&entry.key.as_str());
+        let known = self.requested.iter().chain(self.unsupported);
+        let is_requested = |entry: &&TableEntry| known.clone().any(|key| *key == entry.key);
         for entry in self.entries.iter().filter(|entry| !is_requested(entry)) {
             let message = suggest::unknown_name_message("key", &entry.key, &self.requested);
             self.diagnostics.report_invalid(entry.position, message);
@@ -128,6 +133,19 @@ impl Diagnostics {
     /// Reports with this message that this build does not support something in the file.
     pub(crate) fn report_unsupported(&mut self, position: Position, message: impl Into<String>) {
         self.problems.push(Diagnostic::new(ProblemKind::Unsupported, position, message));
+    }
+
+    /// Reports a model that can't be used, whatever keys are set.
+    pub(crate) fn report_unusable_model(
+        &mut self,
+        position: Position,
+        model: &str,
+        ctx: &AgentLoadContext<'_>,
+    ) {
+        if let Some(reason) = ctx.models.and_then(|models| models.unusable_reason(model)) {
+            let message = format!("the model `{model}` can't be used: {reason}");
+            self.report_missing_reference(position, message);
+        }
     }
 
     /// Reports that the file refers to something that does not exist.

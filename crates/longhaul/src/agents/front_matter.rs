@@ -92,7 +92,7 @@ fn parse_agent_fields(
     let Some(mut fields) = FieldReader::for_table_fields(diagnostics, &root_entry, "name") else {
         return false;
     };
-    parse_name_and_models(&mut fields, agent);
+    parse_name_and_models(&mut fields, agent, ctx);
     (agent.tools, agent.deferred_tools) = fields
         .parse_field_with("tools", |diagnostics, entry| {
             tools::parse_tools_field(diagnostics, entry, ctx)
@@ -115,7 +115,11 @@ fn parse_agent_fields(
     has_perception
 }
 
-fn parse_name_and_models(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
+fn parse_name_and_models(
+    fields: &mut FieldReader<'_, '_>,
+    agent: &mut Agent,
+    ctx: &AgentLoadContext<'_>,
+) {
     if let Some(entry) = fields.get("name")
         && let Some(name) = fields.diagnostics.parse_nonempty_text(entry)
         && name != agent.name.as_str()
@@ -129,23 +133,35 @@ fn parse_name_and_models(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     agent.description = fields
         .parse_field_with("description", Diagnostics::parse_nonempty_text)
         .unwrap_or_default();
-    agent.models = fields.parse_field_with("model", parse_models).unwrap_or_default();
-    agent.idle_models = fields.parse_field_with("idle_model", parse_models).unwrap_or_default();
+    let models =
+        |diagnostics: &mut Diagnostics, entry: &TableEntry| parse_models(diagnostics, entry, ctx);
+    agent.models = fields.parse_field_with("model", models).unwrap_or_default();
+    agent.idle_models = fields.parse_field_with("idle_model", models).unwrap_or_default();
     agent.context =
         fields.parse_field_with("context", Diagnostics::parse_unique_texts).unwrap_or_default();
 }
 
 /// Parses one model, or a list of models in the order in which they are tried.
-fn parse_models(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<String>> {
+fn parse_models(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+    ctx: &AgentLoadContext<'_>,
+) -> Option<Vec<String>> {
     let Some(list) = entry.node.as_list() else {
-        return diagnostics.parse_nonempty_text(entry).map(|model| vec![model]);
+        let model = diagnostics.parse_nonempty_text(entry)?;
+        diagnostics.report_unusable_model(entry.node.position, &model, ctx);
+        return Some(vec![model]);
     };
     if list.is_empty() {
         let key = &entry.key;
         let message = format!("`{key}` is empty: name a model, or remove the line");
         diagnostics.report_invalid(entry.node.position, message);
     }
-    diagnostics.parse_unique_texts(entry)
+    let models = diagnostics.parse_texts_with_positions(entry);
+    for (position, model) in &models {
+        diagnostics.report_unusable_model(*position, model, ctx);
+    }
+    Some(models.into_iter().map(|(_, model)| model).collect())
 }
 
 fn parse_limit_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {

@@ -16,6 +16,13 @@ pub enum McpUnavailableReason<'a> {
     Invalid(&'a str),
 }
 
+/// Knows which models can never be used.
+pub trait ModelNames: std::fmt::Debug + Sync {
+    /// Returns why this model or short name can't be used, whatever keys are set: its provider or
+    /// its script does not exist. `None` means that it may be usable.
+    fn unusable_reason(&self, model_name: &str) -> Option<String>;
+}
+
 /// The project whose agents are loaded, and the names that its agent files may refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentLoadContext<'a> {
@@ -30,6 +37,8 @@ pub struct AgentLoadContext<'a> {
     /// Names of the MCP servers. An empty list means that they are unknown, so every name is
     /// accepted.
     pub servers: &'a [&'a str],
+    /// Names of the MCP servers whose definition is invalid, each with the reason.
+    pub broken_servers: &'a [(&'a str, String)],
     /// Reason why no MCP server is available, if known.
     pub servers_unavailable: Option<McpUnavailableReason<'a>>,
     /// Usable skills of the project.
@@ -38,6 +47,8 @@ pub struct AgentLoadContext<'a> {
     pub broken_skills: &'a [String],
     /// Model aliases that agent files may name.
     pub short_names: &'a [&'a str],
+    /// The models of the project. `None` means that every name is accepted.
+    pub models: Option<&'a dyn ModelNames>,
     /// Whether the agents are built in. Then their output schemas are not checked, because that
     /// takes a large part of the time in which a command starts. A test checks them.
     pub is_built_in: bool,
@@ -53,10 +64,12 @@ impl<'a> AgentLoadContext<'a> {
             built_in: &[],
             tools,
             servers: &[],
+            broken_servers: &[],
             servers_unavailable: None,
             skills: &[],
             broken_skills: &[],
             short_names: &[],
+            models: None,
             is_built_in: false,
         }
     }

@@ -24,7 +24,11 @@ pub(crate) fn parse_outcome_field(
     }
     let rubric = fields
         .parse_field_with("rubric", |diagnostics, entry| parse_rubric(diagnostics, entry, ctx));
-    let grader = fields.parse_field_with("grader", Diagnostics::parse_nonempty_text);
+    let grader = fields.parse_field_with("grader", |diagnostics, entry| {
+        let grader = diagnostics.parse_nonempty_text(entry)?;
+        diagnostics.report_unusable_model(entry.node.position, &grader, ctx);
+        Some(grader)
+    });
     let max_rounds = fields.parse_field_with("max_rounds", parse_max_grading_rounds);
     fields.report_unknown_fields();
     Some(GradingConfig {

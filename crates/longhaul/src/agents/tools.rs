@@ -75,6 +75,10 @@ pub(crate) fn check_name_if_mcp_tool(tool: &str, servers: &[&str]) -> Option<Res
 /// the tool is not an MCP tool or that no problem is known.
 pub(crate) fn missing_mcp_server_message(tool: &str, ctx: &AgentLoadContext<'_>) -> Option<String> {
     let name = tool.strip_prefix(MCP_PREFIX)?;
+    let server = name.split('/').next().unwrap_or(name);
+    if let Some((_, reason)) = ctx.broken_servers.iter().find(|(broken, _)| *broken == server) {
+        return Some(format!("`{tool}` needs the MCP server `{server}`, but {reason}"));
+    }
     let reason = match ctx.servers_unavailable? {
         // `mcp:*` is valid in a project without servers.
         McpUnavailableReason::NotConfigured(_) if name == ALL_SERVERS => return None,

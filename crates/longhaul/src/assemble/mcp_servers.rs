@@ -13,6 +13,7 @@ use longhaul_mcp::{
 pub(crate) use longhaul_mcp::{partial_token_suffix_len, redact_tokens};
 
 use crate::assemble::mcp_client::{McpCheckError, McpClient, McpReportedTool, McpServerReport};
+use crate::assemble::mcp_start_check::TrustedStartCheck;
 use crate::assemble::mcp_tools::resolve_enabled_servers;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
@@ -35,7 +36,7 @@ pub fn create_mcp_client(
 }
 
 /// Returns the usable MCP servers of this `.mcp.json`, with their login settings. No server is
-/// started here.
+/// started here. A server is started only if it is trusted at that time.
 pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> McpServers {
     let mut resolved_servers = resolve_enabled_servers(config, file);
     let specs = file.servers.iter().filter_map(|server| {
@@ -47,7 +48,8 @@ pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock
         };
         Some(server_config_to_spec(server, resolved, login))
     });
-    McpServers::new(specs.collect(), Arc::clone(clock))
+    let start_check = Arc::new(TrustedStartCheck::new(config, file));
+    McpServers::with_start_check(specs.collect(), Arc::clone(clock), Some(start_check))
 }
 
 /// Converts the settings of an MCP server to the format of the MCP client. `login` creates the

@@ -4,6 +4,7 @@
 //! Invariant: an untrusted server is not started. Every error names a command that helps.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,7 +42,18 @@ pub struct McpTools {
     /// it.
     retired: Mutex<Vec<Arc<McpServerSet>>>,
     closing: Mutex<ClosingMcpClients>,
+    /// Creates the client for a changed `.mcp.json`. `None` means that changes are not applied.
+    client_factory: Option<ClientFactory>,
     slow_notice: SlowMcpServerNotifier,
+}
+
+/// Creates the client for the servers of a `.mcp.json`.
+struct ClientFactory(Box<dyn Fn(&McpFile) -> Arc<dyn McpClient> + Send + Sync>);
+
+impl fmt::Debug for ClientFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientFactory")
+    }
 }
 
 /// MCP clients that no run uses any more and that are being closed.
@@ -94,8 +106,18 @@ impl McpTools {
             current: Mutex::new(McpServerSet::new(file, ready, client)),
             retired: Mutex::default(),
             closing: Mutex::default(),
+            client_factory: None,
             slow_notice: SlowMcpServerNotifier::default(),
         }
+    }
+
+    /// Applies changes of `.mcp.json` to later runs, with clients that `create_client` creates.
+    #[must_use]
+    pub fn with_client_factory(
+        self,
+        create_client: impl Fn(&McpFile) -> Arc<dyn McpClient> + Send + Sync + 'static,
+    ) -> Self {
+        Self { client_factory: Some(ClientFactory(Box::new(create_client))), ..self }
     }
 
     /// Sets a callback that receives the name of an MCP server that is slow to respond.
@@ -147,9 +169,26 @@ impl McpTools {
         item.map_or(Ok(()), |item| self.decisions.check_trusted(&item))
     }
 
+    /// Switches to the current `.mcp.json` if it has changed and is trusted.
+    ///
+    /// # Errors
+    /// The new version can't be used. The text is the reason.
+    pub fn apply_changed_mcp_file(&self) -> Result<(), String> {
+        let Some(ClientFactory(create_client)) = &self.client_factory else {
+            return Ok(());
+        };
+        let Some(file) = self.read_mcp_file_if_changed().transpose()? else {
+            return Ok(());
+        };
+        let (servers, client) = (file.servers.len() as u64, create_client(&file));
+        self.replace_servers(file, client);
+        tracing::info!(servers, "{FILE_NAME} was reloaded");
+        Ok(())
+    }
+
     /// Reads `.mcp.json` again. `None` means that it is unchanged; the error is the reason why the
     /// new version can't be used.
-    pub fn read_mcp_file_if_changed(&self) -> Option<Result<McpFile, String>> {
+    fn read_mcp_file_if_changed(&self) -> Option<Result<McpFile, String>> {
         let file = McpFile::load(&self.config);
         if file == self.current_server_set().file {
             return None;
@@ -292,7 +331,9 @@ impl McpTools {
         if let Some(reason) = state.file.unusable_reason() {
             return Err(format!("{reason}."));
         }
-        let enabled = state.file.servers.iter().filter(|server| !server.disabled);
+        // An entry that is no valid server is reported by `longhaul mcp ls` and `agents check`.
+        let enabled = state.file.servers.iter();
+        let enabled = enabled.filter(|server| !server.disabled && server.problems.is_empty());
         let results =
             join_all(enabled.map(|server| self.load_server_tools(&server.name, None, claim_id)))
                 .await;
@@ -308,7 +349,10 @@ impl ExternalToolSource for McpTools {
         name: &str,
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        Some(match split_mcp_server_and_tool(name)? {
+        let server_and_tool = split_mcp_server_and_tool(name)?;
+        // An error means that the previous version stays in effect.
+        _ = self.apply_changed_mcp_file();
+        Some(match server_and_tool {
             (ALL_SERVERS, None) => self.load_tools_of_all_servers(claim_id).await,
             (server, tool) => self.load_server_tools(server, tool, claim_id).await,
         })

@@ -160,7 +160,7 @@ impl ModelSelector {
 
     /// Resolves a model name or alias to `provider/model`. An alias must refer to a model; only
     /// `default` may refer to another alias.
-    fn resolve_model_name(&self, name_or_alias: &str) -> Result<String, String> {
+    pub(crate) fn resolve_model_name(&self, name_or_alias: &str) -> Result<String, String> {
         let alias_target = |name: &str| self.aliases.get(name).map(|(model, _)| model.as_str());
         let target = alias_target(name_or_alias);
         let target = match name_or_alias {

@@ -208,7 +208,7 @@ pub fn load_model_script(root: &Path, name: &str) -> Option<Result<Script, Strin
 }
 
 /// Whether this is a valid script name. A valid name can't refer to a file in another folder.
-fn is_script_name(name: &str) -> bool {
+pub(crate) fn is_script_name(name: &str) -> bool {
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(is_name_char)
 }

@@ -159,11 +159,20 @@ impl Providers {
         found.ok_or_else(|| self.unknown_provider_message(name))
     }
 
-    fn unknown_provider_message(&self, name: &str) -> String {
+    /// Returns a message with a suggestion if there is no provider with this name.
+    pub fn missing_provider_message(&self, name: &str) -> Option<String> {
+        if self.0.iter().any(|provider| provider.name == name) {
+            return None;
+        }
         let names = self.0.iter().map(|provider| provider.name.as_str());
         let suggestion = most_similar_name(name, names.chain([SCRIPTED_PROVIDER]));
         let suggestion =
             suggestion.map_or(String::new(), |suggestion| format!(" Did you mean `{suggestion}`?"));
+        Some(format!("There is no provider `{name}`.{suggestion}"))
+    }
+
+    fn unknown_provider_message(&self, name: &str) -> String {
+        let message = self.missing_provider_message(name).unwrap_or_default();
         let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let table_name = match !name.is_empty() && name.chars().all(is_name_char) {
             true => name,
@@ -171,7 +180,7 @@ impl Providers {
         };
         let variable = table_name.to_uppercase().replace('-', "_");
         format!(
-            "There is no provider `{name}`.{suggestion} To define it, add to longhaul.toml:\n  \
+            "{message} To define it, add to longhaul.toml:\n  \
              [providers.{table_name}]\n  api = \"chat\"\n  base_url = \"https://HOST/v1\"\n  \
              key_env = \"{variable}_API_KEY\""
         )

@@ -2,11 +2,12 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::io;
 
 use longhaul_core::id::{ResourceKey, RunId, ThreadKey};
 use longhaul_core::raw::RawJson;
 use serde::de::DeserializeOwned;
+
+use crate::handler::error_causes::message_and_is_transient;
 
 /// A call of a handler: the argument of the handler's function.
 ///
@@ -67,8 +68,9 @@ impl HandlerRequest {
 /// Reason why a handler failed. Converts from every `std::error::Error`, so `?` works.
 ///
 /// After a transient failure the run is retried, as the retry settings say. After a permanent failure
-/// the run fails. An error that is converted is transient if it is or contains a timeout of
-/// Tokio or `reqwest`, or an I/O error about the network or a timeout, and permanent otherwise.
+/// the run fails. An error that is converted is transient if it or one of its causes is a timeout, a
+/// network or DNS failure, or the HTTP status 408, 429 or 5xx, and permanent otherwise. Its message
+/// includes the causes.
 ///
 /// ```
 /// use longhaul::HandlerError;
@@ -121,33 +123,7 @@ impl fmt::Display for HandlerError {
 // T`.
 impl<E: StdError + 'static> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        let mut causes =
-            std::iter::successors(Some(&error as &(dyn StdError + 'static)), |cause| {
-                (*cause).source()
-            });
-        Self { message: error.to_string(), is_transient: causes.any(is_transient_cause) }
+        let (message, is_transient) = message_and_is_transient(&error);
+        Self { message, is_transient }
     }
-}
-
-/// Returns whether an error, without its causes, is a timeout or about the network.
-fn is_transient_cause(error: &(dyn StdError + 'static)) -> bool {
-    error.is::<tokio::time::error::Elapsed>()
-        || error.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_timeout)
-        || error.downcast_ref::<io::Error>().is_some_and(is_transient_io_error)
-}
-
-/// Returns whether an I/O error is about the network or a timeout.
-fn is_transient_io_error(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::NotConnected
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::NetworkDown
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::TimedOut
-    )
 }

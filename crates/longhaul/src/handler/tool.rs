@@ -1,7 +1,6 @@
 //! The tool that calls a handler's function.
 
 use std::fmt;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,6 +9,7 @@ use longhaul_core::id::AgentName;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_engine::panics::panic_message;
 use serde_json::Value;
 
 use crate::handler::function::HandlerFn;
@@ -95,8 +95,11 @@ impl Tool for HandlerTool {
             Err(HandlerCallError::NotStarted(error)) => Err(ToolFailure::transient(format!(
                 "the thread of the handler can't be started: {error}"
             ))),
-            // The engine reports the panic as the result of the call.
-            Err(HandlerCallError::Panicked(payload)) => resume_unwind(payload),
+            Err(HandlerCallError::Panicked(payload)) => Err(ToolFailure::new(format!(
+                "the handler `{}` panicked: {}",
+                self.agent,
+                panic_message(&*payload)
+            ))),
             Err(HandlerCallError::NoResult) => Err(ToolFailure::outcome_unknown(
                 "the thread of the handler ended without a result",
             )),

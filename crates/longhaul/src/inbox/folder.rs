@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use longhaul_api::run::RunView;
 use longhaul_core::id::RunId;
 use longhaul_core::raw::{RawJson, check_json_parses};
-use longhaul_core::status::{RunError, Status};
+use longhaul_core::status::RunError;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::id_gen::{IdGenerator as _, UuidV7Generator};
@@ -131,8 +131,8 @@ impl Inbox for FolderInbox {
         if !filter.accepts(None) {
             return Ok(Vec::new());
         }
-        let (scanner, limit) = (Arc::clone(&self.scanner), filter.limit);
-        Ok(tokio::task::spawn_blocking(move || scanner.claim_tasks(limit)).await??)
+        let (scanner, filter) = (Arc::clone(&self.scanner), filter.clone());
+        Ok(tokio::task::spawn_blocking(move || scanner.claim_tasks(&filter)).await??)
     }
 
     async fn start(&self, task_id: &str, _run: RunId) -> Result<(), InboxError> {
@@ -192,15 +192,22 @@ impl InboxFolderScanner {
         f(&mut self.started.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Claims waiting files, and returns up to `limit` tasks of claimed files that are not
-    /// submitted as runs yet.
-    fn claim_tasks(&self, limit: usize) -> io::Result<Vec<InboxTask>> {
-        let claimable = limit.saturating_sub(self.claimed_files_without_run()?.len());
+    /// Claims waiting files that the filter accepts, and returns up to `filter.limit` tasks of
+    /// claimed files that are not submitted as runs yet.
+    fn claim_tasks(&self, filter: &ClaimFilter) -> io::Result<Vec<InboxTask>> {
+        let claimable = filter.limit.saturating_sub(self.claimed_files_without_run()?.len());
         self.claim_unchanged_files(claimable, |name, new_name| {
+            if filter.predicate.is_some() {
+                let task = self.parse_task(new_name, self.files.read_waiting_file(name));
+                if !filter.accepts_task(&task) {
+                    return Ok(false);
+                }
+            }
             self.files.claim_file_if_present(name, new_name)
         })?;
-        let files = self.claimed_files_without_run()?;
-        Ok(files.iter().filter_map(|name| self.read_task(name)).take(limit).collect())
+        let files = self.claimed_files_without_run()?.into_iter().take(filter.limit);
+        let tasks = files.map(|name| self.parse_task(&name, self.files.read_claimed_file(&name)));
+        Ok(tasks.collect())
     }
 
     /// Returns the names of the claimed files whose tasks are not submitted as runs yet, oldest
@@ -254,33 +261,19 @@ impl InboxFolderScanner {
         Ok(())
     }
 
-    /// Reads the task of a claimed file. If the file can't be a task, moves it to the folder of
-    /// failed tasks and returns `None`.
-    fn read_task(&self, file_name: &str) -> Option<InboxTask> {
-        let bytes = self.files.read_claimed_file(file_name);
+    /// Returns the task of a file with this content. A file that is no valid task is a task that
+    /// fails.
+    fn parse_task(&self, file_name: &str, bytes: io::Result<Vec<u8>>) -> InboxTask {
         let bytes = bytes.map_err(|error| format!("the file can't be read: {error}"));
-        let message = match bytes.and_then(|bytes| parse_task_input(file_name, bytes)) {
+        match bytes.and_then(|bytes| parse_task_input(file_name, bytes)) {
             Ok(input) => {
-                let task =
-                    Task::new(&self.agent).input(input).metadata(json!({ "file": file_name }));
-                return Some(InboxTask::new(file_name, task));
+                let metadata = json!({ "file": file_name });
+                InboxTask::new(file_name, Task::new(&self.agent).input(input).metadata(metadata))
             }
-            Err(message) => message,
-        };
-        tracing::warn!(file = file_name, %message, "a file of a folder inbox is not a valid task");
-        let failure = TaskFailure {
-            run: None,
-            status: Status::Failed,
-            error: RunError::new("invalid_file", message, ""),
-        };
-        if let Err(error) = self.files.move_claimed_file(
-            file_name,
-            FinishedTaskFolder::Failed,
-            &task_failure_json(&failure),
-        ) {
-            tracing::warn!(file = file_name, %error, "a file of a folder inbox can't be moved to `failed`");
+            Err(message) => {
+                InboxTask::invalid(file_name, RunError::new("invalid_file", message, ""))
+            }
         }
-        None
     }
 }
 

@@ -115,16 +115,15 @@ impl InboxFolder {
 
     /// Reads the file of a claimed task, at most one byte more than [`FILE_BYTES_MAX`].
     pub(crate) fn read_claimed_file(&self, name: &str) -> io::Result<Vec<u8>> {
-        let working = self.open_subfolder(&self.open_inbox_folder()?, WORKING)?;
-        // Without NONBLOCK, opening a named pipe would wait for a writer.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let handle = sys::openat(&working, name, flags, Mode::empty())?;
-        if FileType::from_raw_mode(sys::fstat(&handle)?.st_mode) != FileType::RegularFile {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        let mut bytes = Vec::new();
-        File::from(handle).take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        read_regular_file(
+            &self.open_subfolder(&self.open_inbox_folder()?, WORKING)?,
+            OsStr::new(name),
+        )
+    }
+
+    /// Reads a file that waits in the folder, at most one byte more than [`FILE_BYTES_MAX`].
+    pub(crate) fn read_waiting_file(&self, name: &OsStr) -> io::Result<Vec<u8>> {
+        read_regular_file(&self.open_inbox_folder()?, name)
     }
 
     /// Ends a task: writes its result, and moves its file to the folder of completed or of failed
@@ -187,6 +186,18 @@ impl InboxFolder {
     fn inbox_path(&self) -> PathBuf {
         self.base.join(self.folders_below_base.iter().collect::<PathBuf>())
     }
+}
+
+fn read_regular_file(folder: &OwnedFd, name: &OsStr) -> io::Result<Vec<u8>> {
+    // Without NONBLOCK, opening a named pipe would wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let handle = sys::openat(folder, name, flags, Mode::empty())?;
+    if FileType::from_raw_mode(sys::fstat(&handle)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::from(handle).take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn open_folder(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {

@@ -1,6 +1,9 @@
 //! The interface of external inboxes (sources of tasks outside the store), and the types that it
 //! uses.
 
+use std::fmt;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use longhaul_api::run::RunView;
 use longhaul_core::id::RunId;
@@ -23,7 +26,8 @@ pub trait Inbox: std::fmt::Debug + Send + Sync + 'static {
     /// Returns the name of the inbox. The runs of its tasks are queued in the inbox of this name.
     fn name(&self) -> &str;
 
-    /// Claims at most `filter.limit` tasks of the types in the filter, and returns them. A task
+    /// Claims at most `filter.limit` tasks that [`ClaimFilter::accepts_task`] accepts, and returns
+    /// them. The limit is the number of tasks that the worker can start now. A task
     /// that has neither completed nor failed must be returned again after a restart. A task that is
     /// returned more than once is executed once.
     ///
@@ -72,14 +76,21 @@ pub trait Inbox: std::fmt::Debug + Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct InboxTask {
     pub(crate) id: String,
-    pub(crate) task: Task,
+    /// The task. The error says why it can't become a run.
+    pub(crate) task: Result<Task, RunError>,
 }
 
 impl InboxTask {
     /// Creates a task with an id that is unique in its inbox for ever: another task with the same
     /// id is taken for the same task. The inbox and the idempotency key of `task` are ignored.
     pub fn new(task_id: impl Into<String>, task: Task) -> Self {
-        Self { id: task_id.into(), task }
+        Self { id: task_id.into(), task: Ok(task) }
+    }
+
+    /// Creates a task that can't become a run, for example because its content is not readable. It
+    /// fails at once with this error.
+    pub fn invalid(task_id: impl Into<String>, error: RunError) -> Self {
+        Self { id: task_id.into(), task: Err(error) }
     }
 
     /// Returns the id that the inbox gave the task.
@@ -88,23 +99,51 @@ impl InboxTask {
     }
 }
 
-/// Filter for the tasks that a worker claims from an external inbox: their types, and their maximum
-/// number.
+/// Filter for the tasks that a worker claims from an external inbox: their types, the worker's
+/// [`filter`](crate::Worker::filter), and their maximum number.
 ///
 /// ```
-/// # use longhaul::inbox::ClaimFilter;
-/// let filter = ClaimFilter { types: vec!["mail".to_owned()], limit: 10 };
+/// # use longhaul::inbox::{ClaimFilter, InboxTask};
+/// # use longhaul::Task;
+/// let filter = ClaimFilter::new(vec!["mail".to_owned()], 10);
 /// assert!(filter.accepts(Some("mail")) && !filter.accepts(None));
+/// assert!(filter.accepts_task(&InboxTask::new("17", Task::new("helper").kind("mail"))));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct ClaimFilter {
     /// Types of the tasks to claim. Empty means tasks of all types and tasks without a type.
     pub types: Vec<String>,
     /// Maximum number of tasks to claim.
     pub limit: usize,
+    pub(crate) predicate: Option<TaskPredicate>,
+}
+
+/// Function that returns whether a worker takes a task.
+pub(crate) type TaskPredicate = Arc<dyn Fn(&Task) -> bool + Send + Sync>;
+
+impl fmt::Debug for ClaimFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { types, limit, .. } = self;
+        f.debug_struct("ClaimFilter").field("types", types).field("limit", limit).finish()
+    }
 }
 
 impl ClaimFilter {
+    /// Creates a filter for tasks of these types. Empty means tasks of all types and tasks without a
+    /// type.
+    pub const fn new(types: Vec<String>, limit: usize) -> Self {
+        Self { types, limit, predicate: None }
+    }
+
+    /// Whether the worker takes this task, by its type and by the worker's filter. Tasks that it
+    /// does not take should stay in the inbox. A task that can't become a run is taken, so that it
+    /// fails.
+    pub fn accepts_task(&self, task: &InboxTask) -> bool {
+        let Ok(task) = &task.task else { return true };
+        self.accepts(task.task_type())
+            && self.predicate.as_ref().is_none_or(|predicate| predicate(task))
+    }
+
     /// Whether the filter accepts a task of this type. `None` is a task without a type.
     pub fn accepts(&self, task_type: Option<&str>) -> bool {
         self.types.is_empty()

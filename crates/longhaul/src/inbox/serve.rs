@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use longhaul_core::event::EVENT_FORMAT;
 use longhaul_core::id::{IdError, InboxName, LaneKey, RunId};
-use longhaul_core::port::queue::PeekRequest;
 use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::port::store::StoreWatcher;
 use longhaul_core::status::{RunError, Status};
@@ -17,26 +15,34 @@ use longhaul_core::task::TaskSource;
 use longhaul_core::time::Millis;
 use longhaul_engine::handle::SubmitOutcome;
 use longhaul_engine::outbox::{OutboxReceiver, deliver_due_messages};
+use longhaul_engine::services::EngineServices;
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::worker::WorkerOptions;
+use longhaul_engine::worker::{InboxActivity, TaskFilter, WorkerIntake, WorkerOptions};
 use longhaul_engine::{Error as EngineError, Longhaul};
 use tokio::task::JoinSet;
 
-use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
+use crate::inbox::interface::{
+    ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure, TaskPredicate,
+};
+use crate::task_end::{FailedTask, TaskEndHooks};
 
-/// Maximum number of tasks that are claimed at once. No tasks are claimed while this number of runs
-/// waits in the inbox for a worker.
+/// Maximum number of tasks that are claimed at once.
 const CLAIM_MAX: usize = 64;
 
 /// Maximum number of claimed tasks that can't be submitted yet, for example because their lane is
 /// full. No further tasks are claimed while it is reached.
 const POSTPONED_MAX: usize = 256;
 
+/// Time after which a run that waits in the queue no longer holds a place, because the worker may
+/// never take it, for example if its filter refuses the run.
+const PLACE_TTL: Millis = Millis::from_secs(5);
+
 /// Interval at which an inbox is asked for new tasks. The store is also read at least this often
 /// for ended runs that must be reported to the inbox.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
-/// Delay before a change of the store is handled. It limits how often the store is read.
+/// Delay before a change of the store or of the free permits is handled. It limits how often the
+/// store is read and an inbox is asked.
 const MIN_WATCH_INTERVAL: Millis = Millis(20);
 
 /// Maximum duration of a call to an inbox.
@@ -60,30 +66,61 @@ pub fn add_inbox_names(
     Ok(())
 }
 
+/// The worker for which external inboxes are served.
+#[derive(Debug, Clone)]
+pub struct InboxWorker {
+    /// Types of the tasks that the worker takes. Empty means all types.
+    pub types: Vec<String>,
+    /// Filter of the worker. `None` means that it takes all tasks.
+    pub filter: Option<TaskFilter>,
+    /// Permits of the worker: no more tasks are claimed than it can start.
+    pub intake: WorkerIntake,
+    /// Callbacks that are called after an inbox has recorded the end of a task.
+    pub hooks: Option<Arc<dyn TaskEndHooks>>,
+}
+
+impl InboxWorker {
+    /// Describes a worker without a filter and without callbacks.
+    pub const fn new(types: Vec<String>, intake: WorkerIntake) -> Self {
+        Self { types, filter: None, intake, hooks: None }
+    }
+}
+
 /// Serves external inboxes until the future is dropped: submits their tasks as runs, and reports to
-/// the inboxes how the runs ended. If `types` is not empty, only tasks of these types are claimed.
-/// After a shutdown was requested, no more tasks are submitted. Returns only if there are no
-/// inboxes.
+/// the inboxes how the runs ended. After a shutdown was requested, no more tasks are submitted.
+/// Returns only if there are no inboxes.
 ///
 /// Dropping the future loses nothing: an interrupted call to an inbox is repeated when the inbox is
 /// served again.
-pub async fn serve_inboxes(
+pub fn serve_inboxes(
     longhaul: &Longhaul,
     inboxes: &[Arc<dyn Inbox>],
-    types: &[String],
+    worker: &InboxWorker,
+    shutdown: &Shutdown,
+) -> impl Future<Output = ()> {
+    // Registered at once, before the worker can find that there is nothing to do.
+    let activities: Vec<InboxActivity> =
+        inboxes.iter().map(|_| worker.intake.register_inbox()).collect();
+    run_inbox_loops(longhaul, inboxes.iter().zip(activities), worker, shutdown)
+}
+
+async fn run_inbox_loops<'a>(
+    longhaul: &Longhaul,
+    inboxes: impl Iterator<Item = (&'a Arc<dyn Inbox>, InboxActivity)>,
+    worker: &InboxWorker,
     shutdown: &Shutdown,
 ) {
     // Each inbox has tasks of its own, so that one that blocks its thread does not block the worker.
     let mut loops = JoinSet::new();
-    for inbox in inboxes {
+    for (inbox, activity) in inboxes {
         let Ok(name) = InboxName::new(inbox.name()) else {
             continue;
         };
         let (longhaul, inbox) = (longhaul.clone(), Arc::clone(inbox));
         let submitting_inbox =
-            Arc::new(ServedInbox { longhaul, inbox, name, types: types.to_vec() });
+            Arc::new(ServedInbox { longhaul, inbox, name, worker: worker.clone() });
         let (delivering_inbox, shutdown) = (Arc::clone(&submitting_inbox), shutdown.clone());
-        loops.spawn(async move { submitting_inbox.submit_tasks(&shutdown).await });
+        loops.spawn(async move { submitting_inbox.submit_tasks(&shutdown, activity).await });
         loops.spawn(async move { delivering_inbox.deliver_task_results().await });
     }
     while let Some(result) = loops.join_next().await {
@@ -93,13 +130,13 @@ pub async fn serve_inboxes(
     }
 }
 
-/// An external inbox (a source of tasks outside the store). This process submits its tasks of the
-/// listed types as runs; an empty list means all types.
+/// An external inbox (a source of tasks outside the store) whose tasks this process submits as runs
+/// for a worker.
 struct ServedInbox {
     longhaul: Longhaul,
     inbox: Arc<dyn Inbox>,
     name: InboxName,
-    types: Vec<String>,
+    worker: InboxWorker,
 }
 
 /// A claimed task that is not submitted as a run yet.
@@ -112,61 +149,93 @@ struct UnsubmittedTask {
 /// Result of an attempt to submit a task.
 enum SubmissionOutcome {
     /// A new run was created for the task.
-    Created,
-    /// The task already has a run, or has failed.
+    Created(RunId),
+    /// The task already has a run.
     NoNewRun,
+    /// The task can't become a run, and this was reported.
+    Failed,
     /// The task can't be submitted now. The text is the reason.
     Postponed(String),
 }
 
 impl ServedInbox {
     /// Claims tasks and submits them until a shutdown is requested.
-    async fn submit_tasks(&self, shutdown: &Shutdown) {
-        let mut watch = self.longhaul.services().store.watch_for_changes();
+    async fn submit_tasks(&self, shutdown: &Shutdown, mut activity: InboxActivity) {
+        let notifier = &self.longhaul.services().notifier;
+        let mut permits = notifier.subscribe_to_ready_runs();
+        let intake = &self.worker.intake;
         let mut postponed: Vec<UnsubmittedTask> = Vec::new();
+        // Runs of this inbox that wait for a permit of the worker, each with a place, and since when.
+        let mut queued: Vec<(RunId, Millis)> = Vec::new();
         while !shutdown.is_draining() {
-            let free_places = match postponed.len() < POSTPONED_MAX {
-                true => self.count_free_queue_places().await,
+            self.remove_started_runs(&mut queued).await;
+            let places = match postponed.len() < POSTPONED_MAX {
+                true => intake.reserve_free_places(CLAIM_MAX),
                 false => 0,
             };
             let mut waiting = std::mem::take(&mut postponed);
-            if free_places > 0 {
-                waiting.extend(self.claim_new_tasks(free_places, &waiting).await);
+            if places > 0 {
+                waiting.extend(self.claim_new_tasks(places, &waiting).await);
             }
-            let created = self.submit_waiting_tasks(waiting, &mut postponed).await;
+            let (created, failed) = self.submit_waiting_tasks(waiting, &mut postponed).await;
+            intake.add_places(created.len());
+            intake.release_places(places);
+            let has_tasks = !created.is_empty() || failed > 0 || !postponed.is_empty();
+            // Without a place the inbox was not asked.
+            if (has_tasks || places > 0) && activity.set_busy(has_tasks) && !has_tasks {
+                notifier.notify_runs_ready();
+            }
             let next_claim = async {
-                // There may be more tasks as soon as the worker has taken runs from the queue.
-                match free_places == 0 || created >= free_places {
-                    true => self.wait_for_store_change(&mut *watch).await,
-                    false => self.sleep(POLL_INTERVAL).await,
+                if failed > 0 {
+                    self.sleep(MIN_WATCH_INTERVAL).await;
+                } else if places == 0 || created.len() >= places {
+                    // There may be more tasks as soon as the worker has a free permit again.
+                    tokio::select! {
+                        biased;
+                        () = permits.wait_for_ready_runs() => self.sleep(MIN_WATCH_INTERVAL).await,
+                        () = self.sleep(POLL_INTERVAL) => {}
+                    }
+                } else {
+                    self.sleep(POLL_INTERVAL).await;
                 }
             };
+            let now = self.longhaul.services().clock.monotonic_time();
+            queued.extend(created.iter().map(|run| (*run, now)));
             tokio::select! {
                 biased;
-                () = shutdown.wait_for_drain() => return,
+                () = shutdown.wait_for_drain() => break,
                 () = next_claim => {}
             }
         }
+        intake.release_places(queued.len());
     }
 
-    /// Returns how many more runs may wait in the inbox until `CLAIM_MAX` is reached, or 0 if the
-    /// queue can't be read.
-    async fn count_free_queue_places(&self) -> usize {
-        let request = PeekRequest {
-            inbox: self.name.clone(),
-            types: self.types.clone(),
-            format: EVENT_FORMAT,
-            host: None,
-            after: None,
-            limit: CLAIM_MAX,
-        };
-        match self.longhaul.services().store.peek_queue(request).await {
-            Ok(runs) => CLAIM_MAX.saturating_sub(runs.len()),
-            Err(error) => {
-                tracing::warn!(inbox = %self.name, %error, "the queue of the inbox can't be read");
-                0
+    /// Removes the runs that no longer wait in the queue for a worker, and releases their places.
+    async fn remove_started_runs(&self, queued: &mut Vec<(RunId, Millis)>) {
+        let EngineServices { store, clock, .. } = self.longhaul.services();
+        let (before, now) = (queued.len(), clock.monotonic_time());
+        for (run, since) in std::mem::take(queued) {
+            let is_queued = match store.get_run(run).await {
+                Ok(row) => row.is_some_and(|row| row.reason.as_deref() == Some("worker")),
+                Err(_) => true,
+            };
+            if is_queued && now.minus(since) < PLACE_TTL {
+                queued.push((run, since));
             }
         }
+        self.worker.intake.release_places(before - queued.len());
+    }
+
+    /// Returns the filter of the worker as a function of tasks that are no runs yet. It accepts a
+    /// task that can't be submitted, so that the task fails.
+    fn task_predicate(&self) -> Option<TaskPredicate> {
+        let filter = self.worker.filter.clone()?;
+        let (longhaul, name) = (self.longhaul.clone(), self.name.clone());
+        Some(Arc::new(move |task| {
+            let Ok(task) = task.clone().build() else { return true };
+            let task = longhaul_engine::Task { inbox: Some(name.clone()), ..task };
+            longhaul.preview_task(task).map_or(true, |spec| filter.accepts(&spec))
+        }))
     }
 
     /// Claims tasks from the inbox, and returns those that are not in `waiting`, the claimed tasks
@@ -177,7 +246,11 @@ impl ServedInbox {
         waiting: &[UnsubmittedTask],
     ) -> Vec<UnsubmittedTask> {
         // The inbox may return the waiting tasks again, and they must not displace new ones.
-        let filter = ClaimFilter { types: self.types.clone(), limit: count + waiting.len() };
+        let limit = count + waiting.len();
+        let filter = ClaimFilter {
+            predicate: self.task_predicate(),
+            ..ClaimFilter::new(self.worker.types.clone(), limit)
+        };
         let tasks = match self.call_inbox_method(self.inbox.claim(&filter)).await {
             Ok(tasks) => tasks,
             Err(reason) => {
@@ -191,19 +264,20 @@ impl ServedInbox {
         new_tasks.map(|task| UnsubmittedTask { task, is_reported: false }).collect()
     }
 
-    /// Submits claimed tasks as runs, and returns the number of new runs. Tasks that can't be
-    /// submitted now are added to `postponed`.
+    /// Submits claimed tasks as runs. Returns the new runs, and the number of tasks that failed
+    /// instead. Tasks that can't be submitted now are added to `postponed`.
     async fn submit_waiting_tasks(
         &self,
         waiting: Vec<UnsubmittedTask>,
         postponed: &mut Vec<UnsubmittedTask>,
-    ) -> usize {
+    ) -> (Vec<RunId>, usize) {
         let mut full_lanes = HashSet::new();
-        let mut created = 0;
+        let (mut created, mut failed) = (Vec::new(), 0);
         for mut waiting in waiting {
             match self.submit_task(&waiting.task, &mut full_lanes).await {
-                SubmissionOutcome::Created => created += 1,
+                SubmissionOutcome::Created(run) => created.push(run),
                 SubmissionOutcome::NoNewRun => {}
+                SubmissionOutcome::Failed => failed += 1,
                 SubmissionOutcome::Postponed(reason) => {
                     if !waiting.is_reported {
                         let (inbox, task) = (&self.name, &waiting.task.id);
@@ -214,7 +288,7 @@ impl ServedInbox {
                 }
             }
         }
-        created
+        (created, failed)
     }
 
     async fn submit_task(
@@ -223,13 +297,12 @@ impl ServedInbox {
         full_lanes: &mut HashSet<LaneKey>,
     ) -> SubmissionOutcome {
         let InboxTask { id, task } = task;
-        let engine_task = match task.clone().build() {
+        let built = task.clone().and_then(|task| {
+            task.build().map_err(|error| RunError::new(error.code(), error.to_string(), ""))
+        });
+        let engine_task = match built {
             Ok(engine_task) => engine_task,
-            Err(error) => {
-                return self
-                    .report_task_failure(id, RunError::new(error.code(), error.to_string(), ""))
-                    .await;
-            }
+            Err(error) => return self.report_task_failure(id, error).await,
         };
         if let Some(lane) = engine_task.lane.as_ref().filter(|lane| full_lanes.contains(*lane)) {
             return SubmissionOutcome::Postponed(format!(
@@ -259,7 +332,9 @@ impl ServedInbox {
             );
         }
         match outcome {
-            SubmitOutcome::Created(_) => SubmissionOutcome::Created,
+            SubmitOutcome::Created(runs) => runs
+                .first()
+                .map_or(SubmissionOutcome::NoNewRun, |run| SubmissionOutcome::Created(*run)),
             SubmitOutcome::Existing(_) | SubmitOutcome::Added(_) => SubmissionOutcome::NoNewRun,
         }
     }
@@ -307,7 +382,10 @@ impl ServedInbox {
         };
         // The task has failed, whatever its hook does.
         _ = self.call_inbox_method(hook).await;
-        SubmissionOutcome::NoNewRun
+        if let Some(hooks) = &self.worker.hooks {
+            hooks.on_task_error(FailedTask::without_run(task_id, &failure.error.code)).await;
+        }
+        SubmissionOutcome::Failed
     }
 
     /// Reads messages about ended runs from the store's outbox and reports them to the inbox. Never
@@ -388,15 +466,27 @@ impl OutboxReceiver for ServedInbox {
     }
 
     async fn on_delivered(&self, message: &DueOutboxMessage) {
-        let id = &message.row.body;
-        match self.load_task_outcome(message.run).await {
-            Ok(InboxTaskOutcome::Completed(view)) => self.inbox.on_complete(id, &view).await,
-            Ok(InboxTaskOutcome::Failed(failure)) => self.inbox.on_error(id, &failure).await,
-            Err(reason) => {
-                tracing::warn!(
-                    inbox = %self.name, %reason,
-                    "`on_complete` or `on_error` of the inbox was not called"
-                )
+        let (id, run) = (&message.row.body, message.run);
+        let hook = async {
+            match self.load_task_outcome(run).await? {
+                InboxTaskOutcome::Completed(view) => self.inbox.on_complete(id, &view).await,
+                InboxTaskOutcome::Failed(failure) => self.inbox.on_error(id, &failure).await,
+            }
+            Ok(())
+        };
+        if let Err(reason) = self.call_inbox_method(hook).await {
+            tracing::warn!(
+                inbox = %self.name, %reason,
+                "`on_complete` or `on_error` of the inbox was not called or failed"
+            );
+        }
+        // The callbacks of the worker come last, whatever the hook of the inbox does.
+        if let (Some(hooks), Ok(Some(row))) =
+            (&self.worker.hooks, self.longhaul.services().store.get_run(run).await)
+        {
+            match row.status == Status::Completed {
+                true => hooks.on_task_complete(&row).await,
+                false => hooks.on_task_error(FailedTask::of_run(&row, Some(id))).await,
             }
         }
     }

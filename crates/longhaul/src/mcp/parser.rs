@@ -15,7 +15,7 @@ use crate::mcp::server::{DEFAULT_TIMEOUT, McpFileRemark, McpServerConfig, Transp
 use crate::mcp::server_parser::{
     McpServerParser, Object, OrderedFields, json_type_name, remark_escaped_to_one_line,
 };
-use crate::spanned::{Position, PositionIndex};
+use crate::spanned::{Position, PositionIndex, escape_to_one_line};
 
 /// Maximum number of MCP servers in the file.
 const SERVERS_MAX: usize = 64;
@@ -115,10 +115,9 @@ fn parse_and_add_server(
     parsed: &mut ParsedMcpFile,
 ) {
     let position = index.position_of_slice(value.get());
-    if let Some(message) = server_name_error(name) {
-        parsed.problems.push(remark_escaped_to_one_line(Some(position), &message));
-        return;
-    }
+    let name_error = server_name_error(name);
+    let shown_name: String = escape_to_one_line(name).chars().take(NAME_MAX).collect();
+    let name = shown_name.as_str();
     if let Some(first) = parsed.servers.iter_mut().find(|existing| existing.name == name) {
         // Duplicate names are an error: the user could approve one server, and the other could be
         // started.
@@ -128,7 +127,10 @@ fn parse_and_add_server(
     }
     let mut parser = McpServerParser { index, name, problems: Vec::new(), notes: Vec::new() };
     let server = parser.parse_server(position, value);
-    let (problems, notes) = (parser.problems, parser.notes);
+    let (mut problems, notes) = (parser.problems, parser.notes);
+    if let Some(message) = name_error {
+        problems.insert(0, remark_escaped_to_one_line(Some(position), &message));
+    }
     parsed.notes.extend(notes);
     parsed.servers.push(McpServerConfig { problems, ..server });
 }

@@ -101,6 +101,12 @@ impl CommandFileCollector {
         self.files.extend(paths.into_iter().filter(is_file_in_project));
     }
 
+    /// Returns the paths of the collected files.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(PathBuf::as_path)
+    }
+
     /// Returns the digest of each collected file, by its path in the project. The error names a
     /// file that can't be read.
     pub(crate) fn file_digests(&self) -> Result<BTreeMap<String, Hash>, String> {

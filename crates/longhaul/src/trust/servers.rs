@@ -29,7 +29,7 @@ impl TrustItem {
         let title = format!("`{FILE_NAME}`");
         Some(Self {
             settings_digest: mcp_settings_digest(hash, &file.dotenv_values),
-            files: files_run_by_servers(file).and_then(|files| files.file_digests()),
+            files: files_run_by_servers(file, &file.servers).and_then(|files| files.file_digests()),
             ..Self::new(TrustKind::Run, FILE_NAME, title, &[]).with_description_lines(lines)
         })
     }
@@ -41,9 +41,12 @@ fn mcp_settings_digest(file_hash: Hash, dotenv: &Env) -> Hash {
     digest_texts([&file_hash.bytes()[..]].into_iter().chain(filled))
 }
 
-/// Finds the project files that are run when the MCP servers are started. The error is the reason
-/// why they can't be determined.
-fn files_run_by_servers(file: &McpFile) -> Result<CommandFileCollector, String> {
+/// Finds the project files that are run when these MCP servers of the file are started. The error
+/// is the reason why they can't be determined.
+pub(crate) fn files_run_by_servers<'a>(
+    file: &McpFile,
+    servers: impl IntoIterator<Item = &'a McpServerConfig>,
+) -> Result<CommandFileCollector, String> {
     let root = file.path.parent().unwrap_or(&file.path);
     let mut files = CommandFileCollector::new(root);
     let mut bytes_left = EXPANDED_BYTES_MAX;
@@ -59,7 +62,7 @@ fn files_run_by_servers(file: &McpFile) -> Result<CommandFileCollector, String> 
         }
         Ok::<_, String>(expanded)
     };
-    for server in file.servers.iter().filter(|server| !server.disabled) {
+    for server in servers.into_iter().filter(|server| !server.disabled) {
         let Some(Transport::Stdio { command, args, env, cwd }) = &server.transport else {
             continue;
         };

@@ -8,11 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use async_trait::async_trait;
-use longhaul_core::id::RunId;
-use longhaul_core::port::store::RunRow;
+use longhaul_core::event::Event;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::port::store::{JournalReadRequest, RunRow, Store};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::hooks::WorkerHooks;
+use longhaul_engine::services::EngineServices;
 use tokio::sync::oneshot;
+
+use crate::task_end::{FailedTask, TaskEndHooks};
 
 /// Maximum time for which the worker waits until a callback has returned.
 const CALLBACK_WAIT: Millis = Millis::from_secs(1);
@@ -27,7 +31,7 @@ type RunCallback = Arc<dyn Fn(&RunRow) + Send + Sync>;
 pub(super) struct WorkerCallbacks {
     pub(super) start: Option<Arc<dyn Fn(RunId) + Send + Sync>>,
     pub(super) complete: Option<RunCallback>,
-    pub(super) error: Option<RunCallback>,
+    pub(super) error: Option<Arc<dyn Fn(&FailedTask) + Send + Sync>>,
     pub(super) empty: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -57,6 +61,10 @@ pub(super) struct CallbackWorkerHooks {
     /// does not wait for callbacks.
     is_late: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
+    store: Arc<dyn Store>,
+    /// Names of the external inboxes that the worker serves. The end of their tasks is reported
+    /// after the inbox has recorded it.
+    external_inboxes: Vec<String>,
 }
 
 /// A call of a callback that is sent to the callback thread.
@@ -71,7 +79,8 @@ impl CallbackWorkerHooks {
     /// dropped.
     pub(super) fn start_callback_thread(
         callbacks: WorkerCallbacks,
-        clock: Arc<dyn Clock>,
+        services: &EngineServices,
+        external_inboxes: Vec<String>,
     ) -> std::io::Result<Self> {
         let (calls, receiver) = sync_channel::<QueuedCallback>(WAITING_MAX);
         let is_late = Arc::new(AtomicBool::new(false));
@@ -86,7 +95,19 @@ impl CallbackWorkerHooks {
                 _ = call.done.send(());
             }
         })?;
-        Ok(Self { callbacks, calls, is_late, clock })
+        let (clock, store) = (Arc::clone(&services.clock), Arc::clone(&services.store));
+        Ok(Self { callbacks, calls, is_late, clock, store, external_inboxes })
+    }
+
+    /// Whether the task of a run is of an external inbox that the worker serves.
+    async fn is_task_of_external_inbox(&self, run: &RunRow) -> bool {
+        if !self.external_inboxes.iter().any(|name| name == run.inbox.as_str()) {
+            return false;
+        }
+        let first = JournalReadRequest { run: run.id, after: Seq::START, limit: 1 };
+        let page = self.store.read_journal(first).await;
+        let event = page.ok().and_then(|page| page.entries.into_iter().next());
+        matches!(event.map(|entry| entry.event), Some(Event::RunCreated(created)) if created.task.source.is_some())
     }
 
     /// Calls a function on the callback thread, and waits at most `CALLBACK_WAIT` until it returns.
@@ -126,22 +147,36 @@ impl WorkerHooks for CallbackWorkerHooks {
     }
 
     async fn on_run_completed(&self, run: &RunRow) {
-        if let Some(callback) = self.callbacks.complete.clone() {
-            let run = run.clone();
-            self.call_on_callback_thread("on_task_complete", move || callback(&run)).await;
+        if !self.is_task_of_external_inbox(run).await {
+            self.on_task_complete(run).await;
         }
     }
 
     async fn on_run_failed(&self, run: &RunRow) {
-        if let Some(callback) = self.callbacks.error.clone() {
-            let run = run.clone();
-            self.call_on_callback_thread("on_task_error", move || callback(&run)).await;
+        if !self.is_task_of_external_inbox(run).await {
+            self.on_task_error(FailedTask::of_run(run, None)).await;
         }
     }
 
     async fn on_no_run_found(&self) {
         if let Some(callback) = self.callbacks.empty.clone() {
             self.call_on_callback_thread("on_empty", move || callback()).await;
+        }
+    }
+}
+
+#[async_trait]
+impl TaskEndHooks for CallbackWorkerHooks {
+    async fn on_task_complete(&self, run: &RunRow) {
+        if let Some(callback) = self.callbacks.complete.clone() {
+            let run = run.clone();
+            self.call_on_callback_thread("on_task_complete", move || callback(&run)).await;
+        }
+    }
+
+    async fn on_task_error(&self, task: FailedTask) {
+        if let Some(callback) = self.callbacks.error.clone() {
+            self.call_on_callback_thread("on_task_error", move || callback(&task)).await;
         }
     }
 }

@@ -87,8 +87,11 @@ async fn a_handler_error_fails_the_run() {
     assert!(message.contains("No such file"), "{message}");
     let message = error_text(run_to_end(builder(), Task::new("file").input(7)).await);
     assert!(message.contains("the input does not have the expected type"), "{message}");
-    let message = error_text(run_to_end(builder(), Task::new("panics")).await);
-    assert!(message.contains("the paper is out"), "{message}");
+    let done = run_to_end(builder(), Task::new("panics")).await;
+    let error = done.error.clone().unwrap();
+    assert_eq!(error.message, "the handler `panics` panicked: the paper is out");
+    let hint = format!("fix the handler or the task's input, then: `longhaul retry {}`", done.id);
+    assert_eq!(error.hint, hint);
 }
 
 #[tokio::test]

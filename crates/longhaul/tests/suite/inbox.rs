@@ -265,6 +265,150 @@ async fn postponed_tasks_do_not_stop_the_others() {
     worker.stop().await.unwrap();
 }
 
+/// An inbox that claims tasks as its filter says, and records the order of the calls.
+#[derive(Debug)]
+struct StrictInbox {
+    name: &'static str,
+    tasks: Mutex<Vec<InboxTask>>,
+    log: Log,
+}
+
+#[async_trait]
+impl Inbox for StrictInbox {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
+        let mut tasks = self.tasks.lock().unwrap();
+        let accepted = tasks.extract_if(.., |task| filter.accepts_task(task));
+        let accepted: Vec<InboxTask> = accepted.take(filter.limit).collect();
+        accepted.iter().for_each(|task| self.log.add(format!("claim {}", task.task_id())));
+        Ok(accepted)
+    }
+
+    async fn complete(&self, id: &str, _run: &RunView) -> Result<(), InboxError> {
+        self.log.add(format!("complete {id}"));
+        Ok(())
+    }
+
+    async fn fail(&self, id: &str, _failure: &TaskFailure) -> Result<(), InboxError> {
+        self.log.add(format!("fail {id}"));
+        Ok(())
+    }
+
+    async fn on_complete(&self, id: &str, _run: &RunView) {
+        self.log.add(format!("on_complete {id}"));
+        panic!("this hook panics");
+    }
+
+    async fn on_error(&self, id: &str, _failure: &TaskFailure) {
+        self.log.add(format!("on_error {id}"));
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_claimed_only_if_a_permit_is_free() {
+    let log = Log::default();
+    let end_log = log.clone();
+    let runtime = Runtime::builder()
+        .store("sqlite::memory:")
+        .handler("echo", move |request, _| {
+            let log = end_log.clone();
+            async move {
+                log.add(format!("end {}", request.input::<String>()?));
+                Ok(())
+            }
+        })
+        .open()
+        .await
+        .unwrap();
+    let inbox = |name: &'static str| {
+        let tasks = (0..4).map(|number| task(&format!("{name} {number}"), name)).collect();
+        StrictInbox { name, tasks: Mutex::new(tasks), log: log.clone() }
+    };
+    let worker = runtime.worker().source(inbox("one")).source(inbox("two")).max_concurrent(2);
+    let worker = worker.spawn();
+    let completed = |texts: &[String]| {
+        texts.iter().filter(|text| text.starts_with("on_complete ")).count() == 8
+    };
+    let mut count = 1;
+    while !completed(&log.wait_for(count).await) {
+        count = log.texts().len() + 1;
+    }
+    worker.stop().await.unwrap();
+    let mut open = 0_usize;
+    for text in log.texts() {
+        open += usize::from(text.starts_with("claim "));
+        open -= usize::from(text.starts_with("end "));
+        assert!(open <= 2, "{:?}", log.texts());
+    }
+}
+
+#[tokio::test]
+async fn callbacks_come_after_the_calls_of_the_inbox_and_also_for_tasks_without_a_run() {
+    let runtime = runtime(&Arc::default()).await;
+    let log = Log::default();
+    let tasks = vec![
+        task("a", "Hello."),
+        task("b", "fail"),
+        InboxTask::new("c", Task::new("unknown")),
+        InboxTask::invalid("d", longhaul::RunError::new("unreadable", "no text", "")),
+    ];
+    let inbox = StrictInbox { name: "strict", tasks: Mutex::new(tasks), log: log.clone() };
+    let [complete_log, error_log, empty_log] = [log.clone(), log.clone(), log.clone()];
+    let worker = runtime
+        .worker()
+        .source(inbox)
+        .on_task_complete(move |_| complete_log.add("done a"))
+        .on_task_error(move |task| {
+            assert_eq!(task.run.is_some(), task.code == "handler_failed");
+            error_log.add(format!("done {}: {}", task.task_id.as_deref().unwrap(), task.code));
+        })
+        .on_empty(move || empty_log.add("empty"))
+        .spawn();
+    let texts = log.wait_for(17).await;
+    worker.stop().await.unwrap();
+    assert_eq!(log.texts().len(), 17, "{texts:?}");
+    for expected in [
+        ["claim a", "complete a", "on_complete a", "done a"],
+        ["claim b", "fail b", "on_error b", "done b: handler_failed"],
+        ["claim c", "fail c", "on_error c", "done c: agent_not_found"],
+        ["claim d", "fail d", "on_error d", "done d: unreadable"],
+        ["claim a", "claim b", "claim d", "empty"],
+    ] {
+        let positions = expected.map(|text| {
+            let position = texts.iter().position(|other| other == text);
+            position.unwrap_or_else(|| panic!("{text} is not in {texts:?}"))
+        });
+        assert!(positions.is_sorted(), "{expected:?}: {texts:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_types_and_the_filter_of_a_worker_reach_its_inboxes() {
+    let runtime = runtime(&Arc::default()).await;
+    let log = Log::default();
+    let echo = |id: &str, kind: &str, priority: i32| {
+        let task = Task::new("echo").input("Hello.").kind(kind).priority(priority);
+        InboxTask::new(id, task)
+    };
+    let tasks = vec![echo("a", "mail", 0), echo("b", "mail", 1), echo("c", "note", 1)];
+    let inbox = StrictInbox { name: "strict", tasks: Mutex::new(tasks), log: log.clone() };
+    let empty_log = log.clone();
+    let worker = runtime
+        .worker()
+        .source(inbox)
+        .types(["mail"])
+        .filter(|task| task.inbox.as_str() == "strict" && task.priority > 0)
+        .on_empty(move || empty_log.add("empty"))
+        .spawn();
+    let mut texts = log.wait_for(4).await;
+    worker.stop().await.unwrap();
+    texts.sort();
+    assert_eq!(texts, ["claim b", "complete b", "empty", "on_complete b"]);
+}
+
 #[tokio::test]
 async fn closures_that_never_return_do_not_stop_the_worker() {
     let runtime = runtime(&Arc::default()).await;

@@ -102,9 +102,6 @@ fn an_invalid_file_reports_the_position_and_has_no_servers() {
         ("{\"servers\": {}}", "`mcpServers` is missing"),
         ("{\"mcpServers\": []}", ".mcp.json:1:16: `mcpServers` must be an object, but is a list"),
         ("{\"mcpServers\": {}, \"mcpServers\": {}}", "duplicate key `mcpServers`"),
-        ("{\"mcpServers\": {\"a b\": {}}}", "is not a valid server name"),
-        ("{\"mcpServers\": {\"\": {}}}", "is not a valid server name"),
-        ("{\"mcpServers\": {\"a/../b\": {}}}", "is not a valid server name"),
     ] {
         let (_folder, file) = load_file(text);
         let problem = file.problems.first().expect(text).to_string();
@@ -132,6 +129,22 @@ fn an_invalid_file_reports_the_position_and_has_no_servers() {
     fs::create_dir(folder.path().join(".mcp.json")).unwrap();
     let file = McpFile::load_from_path(&folder.path().join(".mcp.json"));
     assert_eq!(file.problems[0].to_string(), ".mcp.json: the file is not a regular file");
+}
+
+#[test]
+fn a_server_with_an_invalid_name_is_broken_and_the_others_are_not() {
+    for name in ["a b", "", "a/../b", "a\\nb", &"n".repeat(65)] {
+        let server = "{\"command\": \"x\"}";
+        let (folder, file) =
+            load_file(format!("{{\"mcpServers\": {{\"{name}\": {server}, \"good\": {server}}}}}"));
+        assert_eq!(file.problems, [], "{name}");
+        let [broken, good] = file.servers.as_slice() else { panic!("{file:?}") };
+        assert!(!broken.name.contains('\n') && broken.name.len() <= 64, "{broken:?}");
+        let error = ResolvedMcpServer::resolve(broken, &env(&[]), folder.path()).unwrap_err();
+        assert!(error.contains("is not a valid server name"), "{error}");
+        assert!(ResolvedMcpServer::resolve(good, &env(&[]), folder.path()).is_ok());
+        assert!(file.find_server("good").is_ok());
+    }
 }
 
 /// Checks the error of an invalid server next to a valid one.
