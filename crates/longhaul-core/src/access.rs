@@ -2,6 +2,7 @@
 //!
 //! Each role includes the permissions of all lower roles.
 
+use crate::id::ApiKeyName;
 use crate::text_macros::string_enum;
 
 string_enum! {
@@ -33,6 +34,22 @@ pub struct Principal {
     pub name: String,
     /// Role, which determines what the caller may do.
     pub role: Role,
+}
+
+/// Prefix of the names of principals that authenticate with an API key.
+const KEY_PREFIX: &str = "key:";
+
+/// Name of the principal that revokes and cancels on behalf of Longhaul itself.
+pub const SYSTEM_PRINCIPAL: &str = "longhaul";
+
+/// Returns the name of the principal that authenticates with the API key of this name.
+pub fn principal_of_key(name: &ApiKeyName) -> String {
+    format!("{KEY_PREFIX}{name}")
+}
+
+/// Returns the name of the API key with which a principal authenticates. `None` if it has no key.
+pub fn key_name_of_principal(principal: &str) -> Option<&str> {
+    principal.strip_prefix(KEY_PREFIX)
 }
 
 #[cfg(test)]

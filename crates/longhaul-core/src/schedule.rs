@@ -88,6 +88,9 @@ pub struct ScheduleSpec {
     /// What happens when the schedule fires while its last run has not ended.
     #[serde(default)]
     pub overlap: Overlap,
+    /// Principal that created the schedule. `None` if it is not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

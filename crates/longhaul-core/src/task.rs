@@ -100,7 +100,8 @@ pub struct TaskSpec {
     /// Failed run that this run retries. `None` if this run is no retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RetriedRun>,
-    /// Principals that submitted the earlier runs of the task, if this run is a retry.
+    /// Principals other than the submitter that brought work into the run before it was created:
+    /// those of the run that it retries or of its parent, and who made or fired its schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_submitters: Vec<String>,
 }

@@ -29,8 +29,12 @@ pub(crate) async fn build_child_end_command(
     let failed = |code, message| RunOutcome::Failed(RunError::new(code, message, ""));
     let deleted =
         || failed("run_deleted", "its journal has been deleted, so its result is unknown");
+    let mut submitters = Vec::new();
     let outcome = match replay_run_without_transcript(services, child).await {
-        Ok((run, _)) => run.outcome().cloned().unwrap_or_else(deleted),
+        Ok((run, _)) => {
+            submitters = run.submitters().names_except(None);
+            run.outcome().cloned().unwrap_or_else(deleted)
+        }
         Err(Error::RunNotFound(_)) => deleted(),
         Err(Error::InvalidJournal(_)) => {
             failed("invalid_journal", "its journal can't be read, so its result is unknown")
@@ -38,6 +42,8 @@ pub(crate) async fn build_child_end_command(
         Err(error) => return Err(error),
     };
     let (parent, _) = replay_run_without_transcript(services, due.run).await?;
+    let known = parent.submitters().names_except(None);
+    submitters.retain(|name| !known.contains(name));
     let open = parent.control().children.iter().find(|open| open.id == child);
     let (outcome, full) = match (outcome, open) {
         (RunOutcome::Completed(output), Some(OpenChildRun { call: Some(call), .. })) => {
@@ -47,7 +53,7 @@ pub(crate) async fn build_child_end_command(
         (outcome, _) => (outcome, None),
     };
     let full_ref = full.as_ref().map(|blob| blob.blob_ref);
-    let ended = Box::new(ChildEnded { child, outcome, full: full_ref });
+    let ended = Box::new(ChildEnded { child, outcome, full: full_ref, submitters });
     Ok(RunCommand::ChildEnded { ended, full, timer: due.timer })
 }
 

@@ -53,6 +53,9 @@ pub struct Task {
     pub budget: BudgetPatch,
     /// Person or program that submits the task, such as `cli:anna`.
     pub submitter: Option<String>,
+    /// Further people or programs that brought this task in, such as the one who made its schedule.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_submitters: Vec<String>,
     /// Person or system on whose behalf the run acts, in a form chosen by the caller.
     pub actor: Option<RawJson>,
     /// Ids of related objects in other systems.
@@ -138,6 +141,7 @@ impl Task {
             start: EarliestStart::Now,
             budget: BudgetPatch::default(),
             submitter: None,
+            other_submitters: Vec::new(),
             actor: None,
             links: None,
             tags: Vec::new(),

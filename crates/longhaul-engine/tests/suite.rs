@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod suite {
     mod active_time;
+    mod approvers;
     mod batches;
     mod cancel_and_pause;
     mod chains;

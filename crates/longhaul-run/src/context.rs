@@ -1,5 +1,5 @@
-//! The time, the budget, the spend caps, whether the provider accepts requests, the effect keys and
-//! the random number that a decision depends on.
+//! The time, the budget, the spend caps, whether the provider accepts requests, the effect keys,
+//! revoked votes and the random number that a decision depends on.
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
@@ -9,7 +9,7 @@ use longhaul_core::policy::spend_cap::{CapRefusal, CapWithWindow};
 use longhaul_core::time::Timestamp;
 
 /// Context of a decision: the store's time, what is known about the budget, the spend caps, whether
-/// the provider accepts requests and the effect keys, and a random number.
+/// the provider accepts requests, the effect keys and revoked votes, and a random number.
 #[derive(Debug, Clone)]
 pub struct DecisionContext {
     /// Current time according to the store.
@@ -34,6 +34,9 @@ pub struct DecisionContext {
     /// Whether the store refused an earlier decision about the same input: a tool call was to wait
     /// for another call with the same effect key, but that call no longer holds the key.
     pub keys_changed: bool,
+    /// Indices of the recorded answers of the gate being answered that no longer count, because
+    /// the keys of their authors were revoked.
+    pub revoked_votes: Vec<usize>,
     /// Random number for the jitter of a retry delay. 0 means no jitter.
     pub random: u64,
 }
@@ -60,6 +63,7 @@ impl DecisionContext {
             cap_refusals: Vec::new(),
             keys_claimed_by_other_calls: Vec::new(),
             keys_changed: false,
+            revoked_votes: Vec::new(),
             random: 0,
         }
     }

@@ -111,7 +111,11 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Opens a gate and sets its deadline and reminder timers.
-    pub(crate) fn raise_gate(&mut self, gate: GateSpec) -> Result<(), Rejection> {
+    pub(crate) fn raise_gate(&mut self, mut gate: GateSpec) -> Result<(), Rejection> {
+        if gate.approvers.not_submitter {
+            let submitter = self.run.task.submitter.as_deref();
+            gate.earlier_submitters = self.control.submitters.names_except(submitter);
+        }
         self.record_event(Event::GateRaised(Box::new(GateRaised { gate: gate.clone() })))?;
         self.batch.changes.extend(new_gate_timer_rows(self.run.id, &gate, self.ctx.now));
         self.add_row_change(RowChange::RaiseGate(Box::new(gate)));

@@ -83,7 +83,10 @@ pub enum Rejection {
         revocation: RememberedApprovalRevocation,
     },
     /// The submitter of the run may not approve this gate.
-    #[error("the submitter of a run may not approve its gates")]
+    #[error(
+        "the submitter of a run may not approve its gates, and neither may anybody else who brought \
+         work into the run with a task, a message, a schedule or a retry"
+    )]
     SelfApproval,
     /// The person has already voted on this gate.
     #[error("{person} has already answered this gate", person = .0)]

@@ -117,10 +117,7 @@ pub fn retry_failed_run(
         first: (task.retry_of.map(|earlier| earlier.first_run_of_task()))
             .or_else(|| task.chain.as_ref().map(|position| position.first_run)),
     };
-    let mut earlier_submitters = task.earlier_submitters.clone();
-    earlier_submitters.extend(task.submitter.clone());
-    earlier_submitters.sort();
-    earlier_submitters.dedup();
+    let earlier_submitters = failed.submitters().names_except(Some(&submitter));
     let task = TaskSpec {
         root: id,
         parent: None,
@@ -134,8 +131,8 @@ pub fn retry_failed_run(
     let mut new = new_run_from_task(id, task)?;
     new.copied_journal = point.journal_part_to_copy(failed.id());
     if let Some(JournalPrefixCopy { from, through }) = new.copied_journal {
-        let kind = ForkKind::Retry;
-        new.events.push(Event::RunForked(RunForked { from, through, kind }));
+        let forked = RunForked { from, through, kind: ForkKind::Retry, drops_approvals: true };
+        new.events.push(Event::RunForked(forked));
     }
     let copies_journal = new.copied_journal.is_some();
     let unread = point.messages.iter().filter(|queued| !(copies_journal && queued.is_delivered));

@@ -15,6 +15,7 @@ pub mod pending_timer;
 pub mod perception;
 pub mod progress_guard;
 pub mod stage;
+pub mod submitters;
 pub mod transcript;
 
 use longhaul_core::event::Event;
@@ -33,6 +34,7 @@ use crate::state::call::CopiedToolCallOrigin;
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::perception::PerceptionState;
 use crate::state::stage::RunStage;
+use crate::state::submitters::Submitters;
 use crate::state::transcript::Transcript;
 
 /// Hash of the source code that replays journals. A checkpoint that was written with another hash
@@ -252,6 +254,11 @@ impl Run {
     /// Returns the control state: everything about the run except the conversation.
     pub const fn control(&self) -> &ControlState {
         &self.control
+    }
+
+    /// Returns the principals that have brought work into the run, for example with a message.
+    pub const fn submitters(&self) -> &Submitters {
+        &self.control.submitters
     }
 
     /// Returns the conversation of the run with the model.

@@ -8,6 +8,7 @@
 mod suite {
     mod agent_options;
     mod answers;
+    mod approvers;
     mod budgets;
     mod calls;
     mod chains;

@@ -148,7 +148,7 @@ impl Schedules<'_> {
         if let Some(error) = schedule.serialize_error {
             return Err(error.into());
         }
-        Ok(self.state.runtime.longhaul.create_schedule(schedule.body).await?)
+        Ok(self.state.runtime.longhaul.create_schedule(schedule.body, None).await?)
     }
 
     /// Returns all schedules, ordered by name, with the next firing and the last run.
@@ -172,7 +172,7 @@ impl Schedules<'_> {
     /// # Errors
     /// There is no such schedule, the lane is full, or the store failed.
     pub async fn run(&self, schedule_name: &str) -> Result<RunHandle, Error> {
-        let run = self.state.runtime.longhaul.run_schedule(schedule_name, None).await?;
+        let run = self.state.runtime.longhaul.run_schedule(schedule_name, None, None).await?;
         Ok(RunHandle::new(Arc::clone(self.state), run.id))
     }
 }

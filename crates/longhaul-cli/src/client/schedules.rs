@@ -6,6 +6,7 @@ use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::id::AgentName;
 use longhaul_core::time::Millis;
 
+use crate::caller_name::caller_name;
 use crate::client::RunClient;
 use crate::error::HintResultExt as _;
 
@@ -17,7 +18,8 @@ impl RunClient {
         let name = schedule.name.clone();
         match self {
             Self::Local(longhaul) => {
-                longhaul.create_schedule(schedule).await.fill_hint_placeholder("NAME", name)
+                let created = longhaul.create_schedule(schedule, Some(&caller_name())).await;
+                created.fill_hint_placeholder("NAME", name)
             }
             Self::Remote(client) => {
                 client.create_schedule(schedule).await.fill_hint_placeholder("NAME", name)
@@ -43,7 +45,9 @@ impl RunClient {
     /// Starts a run of a schedule now and returns the run.
     pub(crate) async fn run_schedule(&self, name: &str) -> anyhow::Result<RunView> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.run_schedule(name, None).await?,
+            Self::Local(longhaul) => {
+                longhaul.run_schedule(name, None, Some(&caller_name())).await?
+            }
             Self::Remote(client) => client.run_schedule(name).await?,
         })
     }

@@ -43,6 +43,10 @@ pub struct ChildEnded {
     /// Full text of the child's result, if `outcome` has only a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<BlobRef>,
+    /// Principals that brought work into the child run, for example with a message, but not into
+    /// this run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub submitters: Vec<String>,
 }
 
 /// The result of the run was graded against the rubric of its agent.
@@ -127,6 +131,9 @@ pub struct RuleAdded {
     pub pattern: RulePattern,
     /// Principal that gave the approval.
     pub by: String,
+    /// Other principals whose votes were needed for the approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_voters: Vec<String>,
     /// Whether the approval applies to this run, to its agent or to the project.
     #[serde(default = "run_scope", skip_serializing_if = "is_run_scope")]
     pub scope: AnswerScope,

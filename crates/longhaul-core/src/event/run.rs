@@ -255,6 +255,10 @@ pub struct RunForked {
     pub through: Seq,
     /// Reason for the copy.
     pub kind: ForkKind,
+    /// Whether approvals in the copied events don't hold any more for what has not started. False
+    /// in older journals.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drops_approvals: bool,
 }
 
 /// Reason why a run starts with the events of another run.

@@ -115,7 +115,7 @@ pub enum GateRuleAction {
 pub struct ApprovalRequirement {
     /// Number of different people who must approve.
     pub count: u16,
-    /// Whether the person who submitted the run is excluded from approving.
+    /// Whether everybody who brought work into the run is excluded from approving.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_submitter: bool,
 }
@@ -280,8 +280,8 @@ pub struct GateSpec {
     /// Approvals that the gate requires.
     #[serde(default)]
     pub approvers: ApprovalRequirement,
-    /// Principals that submitted earlier runs of the task. If the submitter may not approve, they
-    /// may not either.
+    /// Principals other than the submitter that brought work into the run, for example with a
+    /// message or a retry. If the submitter may not approve, they may not either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_submitters: Vec<String>,
     /// Time within which the gate must be answered, from when it is raised. `None` means no

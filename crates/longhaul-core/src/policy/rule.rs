@@ -65,6 +65,9 @@ pub struct RememberedApprovalRow {
     pub pattern: RulePattern,
     /// Principal that gave the approval.
     pub by: String,
+    /// Other principals whose votes were needed for the approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_voters: Vec<String>,
     pub at: Timestamp,
     /// Run in which the approval was given. It may have been deleted since.
     pub run: RunId,
@@ -97,12 +100,23 @@ pub struct RememberedApproval {
     pub pattern: RulePattern,
     /// Principal that gave the approval.
     pub by: String,
+    /// Other principals whose votes were needed for the approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_voters: Vec<String>,
+}
+
+impl RememberedApprovalRow {
+    /// Returns whether the approval rests on a vote of this principal.
+    pub fn has_voter(&self, principal: &str) -> bool {
+        self.by == principal || self.other_voters.iter().any(|voter| voter == principal)
+    }
 }
 
 impl From<RememberedApprovalRow> for RememberedApproval {
     fn from(row: RememberedApprovalRow) -> Self {
         let scope = row.scope.answer_scope();
-        Self { rule: row.rule, scope, pattern: row.pattern, by: row.by }
+        let RememberedApprovalRow { rule, pattern, by, other_voters, .. } = row;
+        Self { rule, scope, pattern, by, other_voters }
     }
 }
 

@@ -29,7 +29,8 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
     /// Lists all API keys, oldest first.
     async fn list_api_keys(&self) -> Result<Vec<ApiKeyRow>, StoreError>;
 
-    /// Revokes the API key with this name and all tokens issued for it. Returns `None` if no
+    /// Revokes the API key with this name, all tokens issued for it, the gate links that it created
+    /// and the remembered approvals that it gave for an agent or the project. Returns `None` if no
     /// unrevoked key has this name. An expired key must be revoked too before its name can be used
     /// again.
     async fn revoke_api_key(&self, name: &ApiKeyName) -> Result<Option<ApiKeyRow>, StoreError>;

@@ -2,10 +2,13 @@
 //!
 //! Invariant: an input or result that a person edited passes the same checks as one of the model.
 
+use longhaul_core::access::key_name_of_principal;
 use longhaul_core::event::turn::OutputCheckResult;
 use longhaul_core::id::{AgentName, Epoch, GateId, RunId, Seq};
 use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
-use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateRow, GateStatus};
+use longhaul_core::policy::gate::{
+    Answer, GateDecision, GateKind, GateRow, GateStatus, RecordedAnswer,
+};
 use longhaul_core::policy::rule::RULES_MAX;
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::port::tool::RunClaimId;
@@ -20,7 +23,7 @@ use crate::blocker::RunBlocker;
 use crate::classify::{classify_effects_of_input, tool_input_has_secret_message};
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
-use crate::replay::replay_run;
+use crate::replay::{replay_run, replay_run_without_transcript};
 use crate::run_env::{RunDependencies, compile_output_schema, load_agent_version_of_run};
 use crate::services::release_external_tools;
 
@@ -113,7 +116,7 @@ impl Longhaul {
         answer: Answer,
         secret: Option<String>,
     ) -> Result<Option<GateAnswerOutcome>, Error> {
-        let row = self.get_gate(gate).await?;
+        let mut row = self.get_gate(gate).await?;
         let run = row.run;
         // A late answer is rejected as late, whatever else is wrong with it.
         if let (GateStatus::Open, GateDecision::Edit(edited)) = (row.status, &answer.decision) {
@@ -136,8 +139,13 @@ impl Longhaul {
         let view = RunIdAndStatus { run, status: run_row.status };
         let agent = run_row.agent;
         let has_rule = self.has_rule_that_answer_adds(&row, &answer, agent.clone()).await?;
+        let revoked_votes = self.revoked_votes(&row).await?;
+        if row.status == GateStatus::Open && row.spec.approvers.not_submitter {
+            row.spec.earlier_submitters = self.current_submitters(run).await?;
+        }
         let command = RunCommand::Answer { gate: Box::new(row), answer, agent, has_rule };
-        let batch = decide_command(&view, command, DecisionContext::new(now))?;
+        let ctx = DecisionContext { revoked_votes, ..DecisionContext::new(now) };
+        let batch = decide_command(&view, command, ctx)?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
         match self.append_to_journal_without_claim(run, batch).await? {
             Ok(seq) if counts => Ok(Some(GateAnswerOutcome::Voted(seq))),
@@ -157,6 +165,41 @@ impl Longhaul {
             Err(AppendRefusalReason::GateNotFound) => Err(Error::GateNotFound(gate)),
             Err(_) => Err(Error::Contention(run)),
         }
+    }
+
+    /// Returns the principals that have brought work into a run up to now, also while its gate was
+    /// open, or into a run above it, which may have passed it on.
+    async fn current_submitters(&self, run: RunId) -> Result<Vec<String>, Error> {
+        let (folded, _) = replay_run_without_transcript(&self.services, run).await?;
+        let mut names = folded.submitters().names_except(None);
+        let mut parent = folded.task().parent;
+        while let Some(run) = parent {
+            let folded = match replay_run_without_transcript(&self.services, run).await {
+                Ok((folded, _)) => folded,
+                Err(Error::RunNotFound(_)) => break,
+                Err(error) => return Err(error),
+            };
+            names.extend(folded.submitters().names_except(None));
+            parent = folded.task().parent;
+        }
+        Ok(names)
+    }
+
+    /// Returns the indices of the votes on a gate whose keys were revoked since.
+    async fn revoked_votes(&self, gate: &GateRow) -> Result<Vec<usize>, Error> {
+        if gate.answers.is_empty() || gate.spec.approvers.count <= 1 {
+            return Ok(Vec::new());
+        }
+        let keys = self.services.auth.list_api_keys().await?;
+        // A name can be used again after its key was revoked: the vote is of the newest older key.
+        let is_revoked = |vote: &RecordedAnswer| {
+            let name = key_name_of_principal(&vote.answer.by);
+            let mut keys = keys.iter().rev().filter(|key| Some(key.name.as_str()) == name);
+            let key = keys.find(|key| key.created_at <= vote.at);
+            key.is_some_and(|key| key.revoked_at.is_some())
+        };
+        let votes = gate.answers.iter().enumerate();
+        Ok(votes.filter(|(_, vote)| is_revoked(vote)).map(|(index, _)| index).collect())
     }
 
     /// Returns whether the remembered approval (rule by which later calls are approved) that this

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the secret of a key is returned once, when the key is created, and never stored.
 
-use longhaul_core::access::{Principal, Role};
+use longhaul_core::access::{Principal, Role, principal_of_key};
 use longhaul_core::id::ApiKeyName;
 use longhaul_core::port::auth::{ApiKeyRef, ApiKeyRow, NewApiKey};
 use longhaul_core::time::Millis;
@@ -47,7 +47,7 @@ impl CallerIdentity {
     /// Returns the identity of the holder of a stored key.
     pub(super) fn from_api_key(row: &ApiKeyRow) -> Self {
         Self {
-            principal: Principal { name: format!("key:{}", row.name), role: row.role },
+            principal: Principal { name: principal_of_key(&row.name), role: row.role },
             key: ApiKeyRef::Key(row.hash),
         }
     }
@@ -101,9 +101,12 @@ impl Longhaul {
         Ok(rows.iter().map(|row| KeyView::new(row, now)).collect())
     }
 
-    /// Revokes an API key and all tokens issued for it.
+    /// Revokes an API key with everything that it gave: all tokens issued for it, its links to gates
+    /// and its remembered approvals. Its votes no longer count at gates that are still open.
     pub async fn revoke_api_key(&self, name: &ApiKeyName) -> Result<KeyView, Error> {
         let row = self.services.auth.revoke_api_key(name).await?;
+        // Also of a key that is revoked already: an earlier attempt may have been cut off here.
+        self.revoke_rules_of_principal(&principal_of_key(name)).await?;
         let row = row.ok_or_else(|| Error::KeyNotFound(name.to_string()))?;
         Ok(KeyView::new(&row, self.current_store_time().await?))
     }

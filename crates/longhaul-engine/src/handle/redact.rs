@@ -93,6 +93,9 @@ impl Longhaul {
             input: redaction.redact_json(&task.input),
             history: history.map(|message| redaction.redact_message(message)).collect(),
             submitter: task.submitter.map(|name| redaction.redact_text(name)),
+            other_submitters: (task.other_submitters.into_iter())
+                .map(|name| redaction.redact_text(name))
+                .collect(),
             actor: task.actor.as_ref().map(|actor| redaction.redact_json(actor)),
             links: task.links.as_ref().map(|links| redaction.redact_json(links)),
             metadata: task.metadata.as_ref().map(|data| redaction.redact_json(data)),

@@ -1,6 +1,7 @@
 //! Lists and revokes remembered approvals: rules that a person adds by approving a call not only
 //! once, but for the run, the agent or the project.
 
+use longhaul_core::access::SYSTEM_PRINCIPAL;
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::rule::{RememberedApprovalFilter, RememberedApprovalRow};
 use longhaul_run::Rejection;
@@ -8,6 +9,9 @@ use longhaul_run::commands::RunCommand;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
+
+/// Number of remembered approvals that are read at once.
+const RULES_PAGE: usize = 500;
 
 impl Longhaul {
     /// Lists the remembered approvals (rules by which later calls are approved without asking) that
@@ -29,6 +33,28 @@ impl Longhaul {
         };
         let found = self.list_rules(filter).await?;
         found.into_iter().next().ok_or(Error::RuleNotFound(rule))
+    }
+
+    /// Revokes the remembered approvals that rest on a vote of this principal.
+    pub(super) async fn revoke_rules_of_principal(&self, principal: &str) -> Result<(), Error> {
+        let mut filter =
+            RememberedApprovalFilter { limit: RULES_PAGE, ..RememberedApprovalFilter::default() };
+        loop {
+            let page = self.list_rules(filter.clone()).await?;
+            for row in page.iter().filter(|row| row.has_voter(principal)) {
+                match self.revoke_rule(row.rule, SYSTEM_PRINCIPAL).await {
+                    Ok(_)
+                    | Err(Error::RunNotFound(_) | Error::RuleNotFound(_))
+                    | Err(Error::Rejected(Rejection::Ended(_) | Rejection::RuleRevoked { .. })) => {
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == RULES_PAGE => filter.after = Some(last.rule),
+                Some(_) | None => return Ok(()),
+            }
+        }
     }
 
     /// Revokes a remembered approval and returns it. Calls in later model replies need an approval

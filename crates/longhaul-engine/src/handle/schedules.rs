@@ -34,11 +34,17 @@ const PAGE_SIZE: usize = 100;
 const ATTEMPTS_MAX: usize = 10;
 
 impl Longhaul {
-    /// Creates a schedule. Its first firing is the first matching time after now.
-    pub async fn create_schedule(&self, body: NewScheduleBody) -> Result<ScheduleView, Error> {
+    /// Creates a schedule. Its first firing is the first matching time after now. `by` is the
+    /// principal that creates it; `None` means that it is not recorded.
+    pub async fn create_schedule(
+        &self,
+        body: NewScheduleBody,
+        by: Option<&str>,
+    ) -> Result<ScheduleView, Error> {
         let name = parse_schedule_name(&body.name)?;
         self.check_no_secret_in_name("the name of the schedule", name.as_str())?;
         let spec = self.parse_schedule_spec(body)?;
+        let spec = ScheduleSpec { created_by: by.map(|by| self.redact(by)), ..spec };
         let now = self.current_store_time().await?;
         let calendar =
             ParsedScheduleTiming::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
@@ -87,11 +93,13 @@ impl Longhaul {
 
     /// Starts a run of a schedule now, even if the schedule is not due or its last run has not
     /// ended. The next due time does not change. A second call with the same idempotency key
-    /// returns the existing run.
+    /// returns the existing run. `by` is the principal that starts the run; `None` means that it is
+    /// not recorded.
     pub async fn run_schedule(
         &self,
         name: &str,
         key: Option<IdempotencyKey>,
+        by: Option<&str>,
     ) -> Result<RunView, Error> {
         let idempotency = key.map(|IdempotencyKey { principal, key }| IdempotencyRecord {
             principal: self.redact(principal),
@@ -101,8 +109,8 @@ impl Longhaul {
         });
         for _ in 0..ATTEMPTS_MAX {
             let row = self.schedule_row(name).await?;
-            let request =
-                self.create_run_request_of_firing(&row, self.current_store_time().await?)?;
+            let now = self.current_store_time().await?;
+            let request = self.create_run_request_of_firing(&row, now, by)?;
             let request = CreateRunsRequest { idempotency: idempotency.clone(), ..request };
             let request = self.add_cap_reservations(request).await?;
             let firing = ScheduleFiring {
@@ -223,7 +231,7 @@ impl Longhaul {
             let reason = format!("skipped: the run {last} of the last firing has not ended");
             return self.skip_firing(row, next, reason).await;
         }
-        let request = match self.create_run_request_of_firing(row, time) {
+        let request = match self.create_run_request_of_firing(row, time, None) {
             Ok(request) => request,
             Err(Error::Store(error)) => return Err(error.into()),
             Err(error) => {
@@ -289,13 +297,15 @@ impl Longhaul {
     }
 
     /// Builds the request that creates a run of a schedule for the time `time`, with the newest
-    /// version of the agent.
+    /// version of the agent. `by` is the principal that fires it by hand, if somebody does.
     fn create_run_request_of_firing(
         &self,
         row: &ScheduleRow,
         time: Timestamp,
+        by: Option<&str>,
     ) -> Result<CreateRunsRequest, Error> {
         let mut task = task_of_firing(&row.name, &row.spec, time);
+        task.other_submitters.extend(by.map(str::to_owned));
         let agent = self.get_agent(row.spec.agent.as_str());
         let agent_has_lane = agent.is_ok_and(|agent| agent.lane.is_some());
         let has_lane = task.lane.is_some() || task.thread.is_some() || agent_has_lane;
@@ -325,6 +335,7 @@ fn task_of_firing(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> 
         thread: spec.thread.clone(),
         resource: spec.resource.clone(),
         submitter: Some(format!("schedule:{name}")),
+        other_submitters: spec.created_by.iter().cloned().collect(),
         metadata: Some(RawJson::from_serialize(
             &serde_json::json!({ "schedule": name.as_str(), "due": due }),
         )),
@@ -382,6 +393,7 @@ fn schedule_spec(body: NewScheduleBody, agent: String) -> Result<ScheduleSpec, E
         resource: body.resource.map(ResourceKey::new).transpose().map_err(invalid_name_error)?,
         catch_up: body.catch_up,
         overlap: body.overlap,
+        created_by: None,
     })
 }
 

@@ -34,6 +34,8 @@ pub struct NewSignalGate {
     pub idempotency_key: Option<String>,
     /// Time within which the gate must be answered.
     pub timeout: GateTimeout,
+    /// Principal that opens the gate. The model reads its text, so it counts as a submitter.
+    pub by: String,
 }
 
 impl Longhaul {
@@ -60,6 +62,7 @@ impl Longhaul {
             tags: new.tags.clone(),
             idempotency_key: new.idempotency_key.clone(),
             timeout: new.timeout.duration(),
+            earlier_submitters: vec![self.redact(new.by.as_str())],
             ..GateSpec::new(id, GateKind::Signal, new.ask.as_str())
         };
         let command = RunCommand::RaiseSignalGate(Box::new(spec));

@@ -264,6 +264,7 @@ impl Longhaul {
             resource: task.resource,
             start: task.start,
             submitter: task.submitter,
+            earlier_submitters: task.other_submitters,
             actor: task.actor,
             links: task.links,
             tags: task.tags,

@@ -86,7 +86,7 @@ async fn a_schedule_fires_at_its_times_with_the_newest_agent() {
     let mut engine = engine([]);
     engine.spawn_worker_with_schedules();
     let body = NewScheduleBody { overlap: Overlap::Allow, ..hourly("hourly") };
-    let created = engine.longhaul.create_schedule(body).await.unwrap();
+    let created = engine.longhaul.create_schedule(body, None).await.unwrap();
     assert_eq!(created.next_at, Some(time("2026-01-01T01:00:00Z")));
     assert_eq!((created.last_run, created.tz.as_deref()), (None, Some("UTC")));
     let first = fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
@@ -122,7 +122,7 @@ async fn a_firing_is_skipped_while_the_retry_of_a_chain_is_open() {
         overlap: Overlap::Skip,
         ..hourly("hourly")
     };
-    engine.longhaul.create_schedule(body).await.unwrap();
+    engine.longhaul.create_schedule(body, None).await.unwrap();
     let failed = fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await.last_run.unwrap();
     engine.ended(failed).await;
     let question = FakeReply::call("ask_human", json!({ "question": "Which?" }));
@@ -139,7 +139,7 @@ async fn each_firing_happens_once_over_workers_and_restarts() {
     let mut engine = engine([]);
     let body =
         NewScheduleBody { catch_up: CatchUp::All, overlap: Overlap::Allow, ..hourly("hourly") };
-    engine.longhaul.create_schedule(body).await.unwrap();
+    engine.longhaul.create_schedule(body, None).await.unwrap();
     let mut expected = BTreeSet::new();
     for restart in 0..3_u64 {
         let shutdowns = [(); 3].map(|()| engine.spawn_worker_with_schedules());
@@ -168,7 +168,7 @@ async fn each_firing_happens_once_over_workers_and_restarts() {
 async fn a_clock_that_is_set_back_fires_nothing_again() {
     let mut engine = engine([]);
     engine.spawn_worker_with_schedules();
-    engine.longhaul.create_schedule(hourly("hourly")).await.unwrap();
+    engine.longhaul.create_schedule(hourly("hourly"), None).await.unwrap();
     fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
     engine.clock.as_ref().unwrap().set(time("2026-01-01T00:59:58Z"));
     let schedule = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;
@@ -181,7 +181,7 @@ async fn missed_firings_are_caught_up_by_policy() {
     for (catch_up, count) in [(CatchUp::Skip, 0), (CatchUp::Once, 1), (CatchUp::All, 5)] {
         let mut engine = engine([]);
         let body = NewScheduleBody { catch_up, overlap: Overlap::Allow, ..hourly("hourly") };
-        engine.longhaul.create_schedule(body).await.unwrap();
+        engine.longhaul.create_schedule(body, None).await.unwrap();
         engine.clock.as_ref().unwrap().set(time("2026-01-01T05:30:00Z"));
         engine.spawn_worker_with_schedules();
         let next = Some(time("2026-01-01T06:00:00Z"));
@@ -199,7 +199,7 @@ async fn an_open_last_run_is_handled_by_policy() {
         let mut engine = engine([FakeReply::Text("done").after_latch(&latch)]);
         engine.spawn_worker_with_schedules();
         let body = NewScheduleBody { overlap, ..hourly("hourly") };
-        engine.longhaul.create_schedule(body).await.unwrap();
+        engine.longhaul.create_schedule(body, None).await.unwrap();
         fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
         latch.reached(1).await;
         let schedule = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;
@@ -232,7 +232,7 @@ async fn an_idle_tick_can_be_scheduled_at_an_interval() {
         lane: Some("npc-7".to_owned()),
         ..NewScheduleBody::new("idle", "tester")
     };
-    let created = engine.longhaul.create_schedule(body).await.unwrap();
+    let created = engine.longhaul.create_schedule(body, None).await.unwrap();
     assert_eq!(created.next_at, Some(time("2026-01-01T00:00:30Z")));
     let schedule = until(&engine, "idle", |schedule| schedule.last_run.is_some()).await;
     let run = schedule.last_run.unwrap();
@@ -247,7 +247,7 @@ async fn an_idle_tick_can_be_scheduled_at_an_interval() {
 async fn a_firing_without_an_agent_is_reported() {
     let mut engine = engine([]);
     engine.spawn_worker_with_schedules();
-    engine.longhaul.create_schedule(hourly("hourly")).await.unwrap();
+    engine.longhaul.create_schedule(hourly("hourly"), None).await.unwrap();
     engine.longhaul.replace_agents(AgentRegistry::default());
     let schedule = fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
     assert_eq!(schedule.last_error.as_deref(), Some("there is no agent named `tester`"));
@@ -257,9 +257,9 @@ async fn a_firing_without_an_agent_is_reported() {
 #[tokio::test]
 async fn a_schedule_runs_on_demand_and_is_deleted() {
     let engine = engine([]);
-    let created = engine.longhaul.create_schedule(hourly("hourly")).await.unwrap();
-    let run = engine.longhaul.run_schedule("hourly", None).await.unwrap();
-    let second = engine.longhaul.run_schedule("hourly", None).await.unwrap();
+    let created = engine.longhaul.create_schedule(hourly("hourly"), None).await.unwrap();
+    let run = engine.longhaul.run_schedule("hourly", None, None).await.unwrap();
+    let second = engine.longhaul.run_schedule("hourly", None, None).await.unwrap();
     let schedule = engine.longhaul.schedule("hourly").await.unwrap();
     assert_ne!(run.id, second.id);
     assert_eq!((schedule.next_at, schedule.last_run), (created.next_at, Some(second.id)));
@@ -270,7 +270,7 @@ async fn a_schedule_runs_on_demand_and_is_deleted() {
         let codes = [
             engine.longhaul.schedule(name).await.unwrap_err().code(),
             engine.longhaul.delete_schedule(name).await.unwrap_err().code(),
-            engine.longhaul.run_schedule(name, None).await.unwrap_err().code(),
+            engine.longhaul.run_schedule(name, None, None).await.unwrap_err().code(),
         ];
         assert_eq!(codes, ["schedule_not_found"; 3], "{name}");
     }
@@ -280,17 +280,17 @@ async fn a_schedule_runs_on_demand_and_is_deleted() {
 async fn a_run_on_demand_with_a_used_key_is_returned_again() {
     let engine = engine([]);
     for name in ["hourly", "other"] {
-        engine.longhaul.create_schedule(hourly(name)).await.unwrap();
+        engine.longhaul.create_schedule(hourly(name), None).await.unwrap();
     }
     let key = |principal: &str| {
         Some(IdempotencyKey { principal: principal.to_owned(), key: "k".to_owned() })
     };
-    let run = engine.longhaul.run_schedule("hourly", key("ops")).await.unwrap();
-    let repeated = engine.longhaul.run_schedule("hourly", key("ops")).await.unwrap();
+    let run = engine.longhaul.run_schedule("hourly", key("ops"), None).await.unwrap();
+    let repeated = engine.longhaul.run_schedule("hourly", key("ops"), None).await.unwrap();
     assert_eq!((repeated.id, runs(&engine).await.len()), (run.id, 1));
-    let reused = engine.longhaul.run_schedule("other", key("ops")).await.unwrap_err();
+    let reused = engine.longhaul.run_schedule("other", key("ops"), None).await.unwrap_err();
     assert_eq!(reused.code(), longhaul_engine::Error::IdempotencyKeyReused.code());
-    let other_run = engine.longhaul.run_schedule("hourly", key("dev")).await.unwrap();
+    let other_run = engine.longhaul.run_schedule("hourly", key("dev"), None).await.unwrap();
     assert_ne!(other_run.id, run.id);
 }
 
@@ -307,7 +307,7 @@ async fn a_clock_that_jumps_ahead_and_back_does_not_stop_schedules() {
         let shutdown = engine.spawn_worker_with_schedules();
         let once = NewScheduleBody { catch_up: CatchUp::Once, ..hourly("hourly") };
         for body in [once, every.clone()] {
-            engine.longhaul.create_schedule(body).await.unwrap();
+            engine.longhaul.create_schedule(body, None).await.unwrap();
         }
         let schedule = fire_at(&engine, "hourly", "2099-05-01T10:30:00Z").await;
         assert_eq!(schedule.next_at, Some(time("2099-05-01T11:00:00Z")));
@@ -339,7 +339,7 @@ async fn a_clock_that_is_set_back_a_little_repeats_no_firing() {
     let mut engine = engine([]);
     engine.spawn_worker_with_schedules();
     let body = NewScheduleBody { overlap: Overlap::Allow, ..hourly("hourly") };
-    engine.longhaul.create_schedule(body).await.unwrap();
+    engine.longhaul.create_schedule(body, None).await.unwrap();
     fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
     engine.clock.as_ref().unwrap().set(time("2026-01-01T00:59:50Z"));
     let second = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;
@@ -350,7 +350,7 @@ async fn a_clock_that_is_set_back_a_little_repeats_no_firing() {
 #[tokio::test]
 async fn an_invalid_schedule_is_rejected() {
     let engine = engine([]);
-    engine.longhaul.create_schedule(hourly("taken")).await.unwrap();
+    engine.longhaul.create_schedule(hourly("taken"), None).await.unwrap();
     let long = "n".repeat(65);
     let with_cron = |cron: &str| NewScheduleBody { cron: Some(cron.to_owned()), ..hourly("new") };
     let base = || NewScheduleBody::new("new", "tester");
@@ -404,13 +404,13 @@ async fn an_invalid_schedule_is_rejected() {
         ),
         (hourly(SECRET), "invalid_task", "holds the secret"),
     ] {
-        let error = engine.longhaul.create_schedule(body.clone()).await.unwrap_err();
+        let error = engine.longhaul.create_schedule(body.clone(), None).await.unwrap_err();
         assert_eq!(error.code(), code, "{body:?}: {error}");
         assert!(error.to_string().contains(reason), "{body:?}: {error}");
     }
     let input = Some(RawJson::from_serialize(&format!("The key is {SECRET}.")));
     let body = NewScheduleBody { input, ..hourly("redacted") };
-    let created = engine.longhaul.create_schedule(body).await.unwrap();
+    let created = engine.longhaul.create_schedule(body, None).await.unwrap();
     assert_eq!(created.input.to_value(), json!("The key is {{secret:WORD}}."));
     assert_eq!(engine.longhaul.schedules().await.unwrap().len(), 2);
 }

@@ -44,6 +44,7 @@ pub(super) fn create_next_chain_step(
         parent: Some(task.root),
         retry_of: None,
         chain: Some(Box::new(position.clone())),
+        earlier_submitters: decision.control.submitters.names_except(task.submitter.as_deref()),
         ..TaskSpec::clone(task)
     };
     let started = ChainStepStarted { step: position.step, agent: step.agent.clone(), run };

@@ -15,7 +15,7 @@ use crate::policy::control_tool::{ControlToolCall, parse_control_tool_call};
 use crate::policy::digest::{GateContent, gate_content_digest};
 use crate::policy::in_doubt::in_doubt_question;
 use crate::policy::rules::{
-    ApprovalRuleDecision, evaluate_approval_rules, remembered_approval_pattern,
+    ApprovalRuleDecision, evaluate_approval_rules, remembered_approval_pattern, required_approvals,
 };
 use crate::rejection::Rejection;
 use crate::state::call::TrackedToolCall;
@@ -155,9 +155,6 @@ fn raise_approval_gate(
     let mut gate = new_tool_call_gate_with_digest(decision, call, GateKind::Approval, question);
     gate.pattern = remembered_approval_pattern(rule);
     gate.approvers = rule.approvers;
-    if rule.approvers.not_submitter {
-        gate.earlier_submitters.clone_from(&decision.run.task.earlier_submitters);
-    }
     gate.timeout = rule.timeout.unwrap_or_default().duration();
     gate.on_timeout = rule.on_timeout;
     gate.remind = rule.remind;
@@ -177,6 +174,8 @@ pub(super) fn raise_gate_for_call_in_doubt(
     let mut gate = new_tool_call_gate_with_digest(decision, call, GateKind::InDoubt, question);
     // No timeout: nobody may decide by silence whether money was sent or not.
     gate.timeout = None;
+    // To run the call again needs the same approvals as to run it.
+    gate.approvers = required_approvals(&decision.control.policy.rules, &call.classification);
     decision.raise_gate(gate)
 }
 

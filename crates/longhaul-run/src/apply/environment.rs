@@ -91,6 +91,7 @@ impl ControlState {
         let Some(index) = self.children.iter().position(|open| open.id == data.child) else {
             return NO_MESSAGES;
         };
+        data.submitters.iter().for_each(|name| self.submitters.add(name));
         let OpenChildRun { id, agent, call } = self.children.remove(index);
         if call.is_none() {
             self.apply_grading_ended(id, &data.outcome);
@@ -176,9 +177,9 @@ impl ControlState {
     /// Remembers an approval for this run. An approval for the agent or the project is read from the
     /// store with each reply, because it can be revoked without an event in this journal.
     pub(super) fn apply_rule_added(&mut self, data: &RuleAdded) -> ApplyResult {
-        let RuleAdded { rule, scope, pattern, by } = data.clone();
+        let RuleAdded { rule, scope, pattern, by, other_voters } = data.clone();
         if scope == AnswerScope::Run {
-            self.approvals.push(RememberedApproval { rule, scope, pattern, by });
+            self.approvals.push(RememberedApproval { rule, scope, pattern, by, other_voters });
         }
         NO_MESSAGES
     }

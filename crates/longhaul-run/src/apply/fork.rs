@@ -52,13 +52,19 @@ impl ControlState {
             }
             RunStage::Concluding(concluding) => RunStage::Concluding(ConcludingRunState {
                 gate: None,
+                approved: concluding.approved && !data.drops_approvals,
                 grading: reset_grading_for_retry(concluding.grading),
                 pending_timer: None,
                 ..concluding
             }),
             RunStage::ToolsRunning(mut tools) => {
                 let open = tools.calls.iter_mut().filter(|call| !call.is_done());
-                open.for_each(|call| reset_call_of_failed_run(call, earlier));
+                open.for_each(|call| {
+                    reset_call_of_failed_run(call, earlier);
+                    if data.drops_approvals {
+                        drop_approval_of_call(call);
+                    }
+                });
                 RunStage::ToolsRunning(tools)
             }
         };
@@ -168,5 +174,23 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: CopiedToolCallO
         | ToolCallState::InputRequired
         | ToolCallState::ResultReady { .. }
         | ToolCallState::Done { .. }) => kept,
+    };
+}
+
+/// Takes back the permission to start a call, so that the retry asks again. A call that has started
+/// and may be repeated, or that its tool continues, keeps its permission.
+fn drop_approval_of_call(call: &mut TrackedToolCall) {
+    if call.state != ToolCallState::Ready || call.suspended.is_some() {
+        return;
+    }
+    call.state = match call.starts {
+        0 => ToolCallState::Unevaluated,
+        _ if call.may_repeat() => ToolCallState::Ready,
+        // A person has allowed to repeat a call in doubt, or its tool says that it did not happen.
+        _ => ToolCallState::InDoubt {
+            policy: InDoubtPolicy::Ask,
+            can_verify: call.classification.can_verify,
+            reason: None,
+        },
     };
 }

@@ -26,6 +26,7 @@ const SIGNALS_BYTES_MAX: usize = 256 * 1024;
 impl ControlState {
     pub(super) fn apply_gate_raised(&mut self, data: &GateRaised) -> ApplyResult {
         let gate = &data.gate;
+        gate.earlier_submitters.iter().for_each(|name| self.submitters.add(name));
         if let Some(id) = gate.call {
             let call = self.call_mut(id)?;
             call.state = match gate.kind == GateKind::Approval {
@@ -112,6 +113,8 @@ impl ControlState {
         }
         let answer = &prepend_vote_notes(data.answer.clone(), vote_notes);
         if gate.is_signal_gate_without_tool_call() {
+            // Like a message: nobody asked this person or program.
+            self.submitters.add(&answer.by);
             self.add_report_for_model(signal_gate_answer_text(&gate, answer));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {

@@ -15,6 +15,7 @@ use crate::state::control::{ControlState, QueuedSteer};
 
 impl ControlState {
     pub(super) fn apply_steer_queued(&mut self, data: &SteerMessage) -> ApplyResult {
+        self.submitters.add(&data.by);
         let answers = data.delivery != SteerDelivery::FollowUp
             && self.is_valid_answer_to_first_question(&data.text);
         self.steers.push(QueuedSteer {
@@ -36,6 +37,7 @@ impl ControlState {
     }
 
     pub(super) fn apply_steer_changed(&mut self, data: &SteerMessage) -> ApplyResult {
+        self.submitters.add(&data.by);
         let is_answer = self
             .first_call_with_open_question()
             .map(|_| self.is_valid_answer_to_first_question(&data.text));

@@ -20,6 +20,7 @@ use crate::policy::digest::edited_content_digest;
 use crate::policy::edit_diff::diff_json;
 use crate::policy::question::check_question_answer;
 use crate::rejection::Rejection;
+use crate::state::submitters::is_submitter;
 
 /// Decides the effect of an answer to a gate: it is recorded as one of several votes, or it closes
 /// the gate. `rule` is the scope of the rule that an approval adds. `None` means that it adds none.
@@ -32,7 +33,7 @@ pub(super) fn decide_gate_answer(
     check_gate_open(gate, &ctx)?;
     check_decision_allowed(&gate.spec.kind, &answer.decision)?;
     check_answer_digest(gate, &answer)?;
-    check_answer_permission(gate, &answer)?;
+    check_answer_permission(gate, &answer, &ctx)?;
     let answer = check_answer_content(gate, answer)?;
     let id = gate.spec.id;
     let batch_for_answer =
@@ -45,7 +46,7 @@ pub(super) fn decide_gate_answer(
                 changes: vec![RowChange::UpdateGate(update)],
             }
         };
-    if !answer_closes_gate(gate, &answer) {
+    if !answer_closes_gate(gate, &answer, &ctx) {
         return Ok(batch_for_answer(Event::GateVoted, GateTransition::Voted, answer));
     }
     let final_answer = answer_with_approved_edit(gate, answer.clone());
@@ -56,6 +57,7 @@ pub(super) fn decide_gate_answer(
             rule,
             scope,
             pattern,
+            other_voters: current_approvers(gate, &ctx).into_iter().map(str::to_owned).collect(),
             by: answer.by,
             at: ctx.now,
             run: gate.run,
@@ -174,16 +176,19 @@ fn check_answer_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection>
     }
 }
 
-fn check_answer_permission(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
+fn check_answer_permission(
+    gate: &GateRow,
+    answer: &Answer,
+    ctx: &DecisionContext,
+) -> Result<(), Rejection> {
     let is_approval = matches!(answer.decision, GateDecision::Approve | GateDecision::Edit(_));
-    let is_submitter = gate.submitter.as_deref() == Some(answer.by.as_str())
-        || gate.spec.earlier_submitters.contains(&answer.by);
-    if is_approval && is_submitter && gate.spec.approvers.not_submitter {
+    let is_excluded = gate.spec.approvers.not_submitter && is_submitter(gate, &answer.by);
+    if is_approval && is_excluded {
         return Err(Rejection::SelfApproval);
     }
     check_answer_scope_offered(&gate.spec, answer)?;
     let is_edit = matches!(answer.decision, GateDecision::Edit(_));
-    if is_approval && !is_edit && current_approvers(gate).contains(answer.by.as_str()) {
+    if is_approval && !is_edit && current_approvers(gate, ctx).contains(answer.by.as_str()) {
         return Err(Rejection::AlreadyVoted(answer.by.clone()));
     }
     Ok(())
@@ -213,12 +218,15 @@ fn check_answer_scope_offered(gate: &GateSpec, answer: &Answer) -> Result<(), Re
     Err(Rejection::ScopeNotOffered { scope: answer.scope, offered, reason })
 }
 
-/// Returns the people who have approved the gate's current content. An edit restarts the count.
-fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
+/// Returns the people who have approved the gate's current content. An edit restarts the count. The
+/// vote of a revoked key does not count.
+fn current_approvers<'a>(gate: &'a GateRow, ctx: &DecisionContext) -> BTreeSet<&'a str> {
     let is_edit =
         |recorded: &RecordedAnswer| matches!(recorded.answer.decision, GateDecision::Edit(_));
     let from = gate.answers.iter().rposition(is_edit).unwrap_or(0);
-    gate.answers[from..].iter().map(|recorded| recorded.answer.by.as_str()).collect()
+    let current = gate.answers.iter().enumerate().skip(from);
+    let valid = current.filter(|(index, _)| !ctx.revoked_votes.contains(index));
+    valid.map(|(_, recorded)| recorded.answer.by.as_str()).collect()
 }
 
 /// Returns the scope of the remembered approval that an answer adds if it closes its gate: the
@@ -240,11 +248,11 @@ pub fn scope_of_remembered_approval(
 }
 
 /// Returns whether this answer closes the gate. One rejection is enough to close it.
-fn answer_closes_gate(gate: &GateRow, answer: &Answer) -> bool {
+fn answer_closes_gate(gate: &GateRow, answer: &Answer, ctx: &DecisionContext) -> bool {
     let needed = usize::from(gate.spec.approvers.count);
     match &answer.decision {
         GateDecision::Edit(_) => needed <= 1,
-        GateDecision::Approve => current_approvers(gate).len() + 1 >= needed,
+        GateDecision::Approve => current_approvers(gate, ctx).len() + 1 >= needed,
         GateDecision::Reject | GateDecision::Answer(_) | GateDecision::Complete => true,
     }
 }
@@ -263,6 +271,7 @@ fn add_remembered_approval(row: RememberedApprovalRow, batch: &mut JournalBatch)
         rule: row.rule,
         pattern: row.pattern.clone(),
         by: row.by.clone(),
+        other_voters: row.other_voters.clone(),
         scope: row.scope.answer_scope(),
     };
     // The rule precedes the answer, so that a run woken by the answer already has the rule.

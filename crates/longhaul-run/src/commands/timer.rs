@@ -3,6 +3,7 @@
 //! Invariant: a timer fires once, because its row is consumed in the same transaction. A timer of a
 //! closed gate or of an ended run is consumed without further effect.
 
+use longhaul_core::access::SYSTEM_PRINCIPAL;
 use longhaul_core::change::{
     GateTransition, GateUpdate, JournalBatch, RowChange, RunSchedulingUpdate, TimerKind,
     TimerUpdate,
@@ -125,7 +126,7 @@ pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest
         | TimerKind::ChildEnded(_) => return None,
     };
     Some(
-        RunControlRequest { cause, ..RunControlRequest::from_principal("longhaul") }
+        RunControlRequest { cause, ..RunControlRequest::from_principal(SYSTEM_PRINCIPAL) }
             .with_reason(reason),
     )
 }

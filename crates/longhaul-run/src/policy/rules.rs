@@ -36,21 +36,14 @@ pub(crate) fn evaluate_approval_rules(
     call: &ToolCallClassification,
 ) -> ApprovalRuleDecision {
     let rules = &control.policy.rules;
-    let is_opaque = is_opaque(call);
-    if is_opaque && let Some(reason) = uninspectable_call_denial_reason(rules, call) {
+    if is_opaque(call)
+        && let Some(reason) = uninspectable_call_denial_reason(rules, call)
+    {
         return ApprovalRuleDecision::Deny(reason);
     }
-    let texts = call.rule_match_texts.iter().map(String::as_str);
-    let empty_text = call.rule_match_texts.is_empty().then_some("");
     let mut ask_rules: Vec<&GateRule> = Vec::new();
     let mut approvals: Vec<RememberedApproval> = Vec::new();
-    let matching =
-        texts.chain(empty_text).filter_map(|text| first_matching_rule(rules, call, text));
-    let rules_about_hidden_part =
-        rules.iter().filter(|rule| is_opaque && requires_approval_of_tool(rule, call));
-    for (rule, is_visible) in
-        matching.zip(repeat(true)).chain(rules_about_hidden_part.zip(repeat(false)))
-    {
+    for (rule, is_visible) in rules_of_call(rules, call) {
         match &rule.action {
             GateRuleAction::Allow => {}
             GateRuleAction::Deny(reason) => return ApprovalRuleDecision::Deny(reason.clone()),
@@ -71,6 +64,34 @@ pub(crate) fn evaluate_approval_rules(
             ApprovalRuleDecision::Ask(Box::new(ask_rules.fold(first, merge_strictest_rules)))
         }
     }
+}
+
+/// Returns the approvals that the rules of a tool call require, whatever approvals are remembered.
+pub(crate) fn required_approvals(
+    rules: &[GateRule],
+    call: &ToolCallClassification,
+) -> ApprovalRequirement {
+    let rules = rules_of_call(rules, call).map(|(rule, _)| rule);
+    let asking = rules.filter(|rule| matches!(rule.action, GateRuleAction::Ask(_)));
+    asking.fold(ApprovalRequirement::default(), |strictest, rule| ApprovalRequirement {
+        count: strictest.count.max(rule.approvers.count),
+        not_submitter: strictest.not_submitter || rule.approvers.not_submitter,
+    })
+}
+
+/// Returns the rule for each text of a tool call that rules match, and each rule that may apply to
+/// the hidden part of an opaque call. The flag says whether the rule matches a visible text.
+fn rules_of_call<'a>(
+    rules: &'a [GateRule],
+    call: &'a ToolCallClassification,
+) -> impl Iterator<Item = (&'a GateRule, bool)> {
+    let texts = call.rule_match_texts.iter().map(String::as_str);
+    let empty_text = call.rule_match_texts.is_empty().then_some("");
+    let matching =
+        texts.chain(empty_text).filter_map(|text| first_matching_rule(rules, call, text));
+    let rules_about_hidden_part =
+        rules.iter().filter(|rule| is_opaque(call) && requires_approval_of_tool(rule, call));
+    matching.zip(repeat(true)).chain(rules_about_hidden_part.zip(repeat(false)))
 }
 
 /// Returns whether a person has to approve the tool call before it starts.
@@ -198,7 +219,8 @@ fn matches_or_restricts(rule: &GateRule, glob: &str, text: &str) -> bool {
 }
 
 /// Returns the remembered approval that covers all calls that match this rule. `None` if there is
-/// none. Its pattern must equal that of the rule, so a rule that was changed since asks again.
+/// none. Its pattern must equal that of the rule, so a rule that was changed since asks again. If the
+/// submitter may not approve, an approval ends when its giver brings work into the run.
 fn find_remembered_approval<'a>(
     control: &'a ControlState,
     rule: &GateRule,
@@ -206,7 +228,15 @@ fn find_remembered_approval<'a>(
 ) -> Option<&'a RememberedApproval> {
     let max_scope = widest_scope(rule);
     let mut approvals = control.approvals.iter().chain(&call.approvals);
-    approvals.find(|approval| approval.scope <= max_scope && approval.pattern == rule_pattern(rule))
+    let is_of_submitter = |approval: &RememberedApproval| {
+        let mut voters = [&approval.by].into_iter().chain(&approval.other_voters);
+        rule.approvers.not_submitter && voters.any(|voter| control.submitters.contains(voter))
+    };
+    approvals.find(|approval| {
+        approval.scope <= max_scope
+            && approval.pattern == rule_pattern(rule)
+            && !is_of_submitter(approval)
+    })
 }
 
 /// Returns the widest scope of an approval that this rule accepts.

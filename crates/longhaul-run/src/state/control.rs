@@ -28,6 +28,7 @@ use crate::state::outcome::GradingRounds;
 use crate::state::output_retries::InvalidFinalAnswerCounter;
 use crate::state::progress_guard::NoProgressGuard;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
+use crate::state::submitters::Submitters;
 
 /// Maximum number of artifacts of a run. The engine limits their size.
 pub const ARTIFACTS_MAX: usize = 256;
@@ -98,6 +99,8 @@ pub struct ControlState {
     /// closed.
     #[serde(default)]
     pub(crate) votes: Vec<GateAnswer>,
+    /// Principals that have brought work into the run. Their number is bounded.
+    pub(crate) submitters: Submitters,
     /// Approvals that a person has given for the rest of the run.
     pub(crate) approvals: Vec<RememberedApproval>,
     pub totals: UsageTotals,
@@ -256,6 +259,7 @@ impl ControlState {
             gates: Vec::new(),
             children: Vec::new(),
             votes: Vec::new(),
+            submitters: Submitters::from_task(task),
             approvals: Vec::new(),
             totals: UsageTotals::default(),
             transcript_bytes: 0,

@@ -26,7 +26,7 @@ fn step(agent: &str, condition: ChainStepCondition) -> ChainStep {
     }
 }
 
-fn run_in_chain(steps: Vec<ChainStep>, policy: RunPolicy) -> TestRun {
+pub(super) fn run_in_chain(steps: Vec<ChainStep>, policy: RunPolicy) -> TestRun {
     TestRun::with_task(|task| {
         task.policy = policy;
         let chain = Chain { name: Some("pair".to_owned()), steps };
@@ -34,7 +34,7 @@ fn run_in_chain(steps: Vec<ChainStep>, policy: RunPolicy) -> TestRun {
     })
 }
 
-fn pair(condition: ChainStepCondition) -> Vec<ChainStep> {
+pub(super) fn pair(condition: ChainStepCondition) -> Vec<ChainStep> {
     vec![step("writer", ChainStepCondition::Always), step("critic", condition)]
 }
 

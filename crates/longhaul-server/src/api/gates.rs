@@ -116,6 +116,7 @@ pub(crate) async fn raise_gate(
         tags: body.tags,
         idempotency_key: body.idempotency_key,
         timeout,
+        by: caller.name().to_owned(),
     };
     let (gate, is_new) = app.longhaul().raise_signal_gate(new).await?;
     let view = gate_view(&gate);

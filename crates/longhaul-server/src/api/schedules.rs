@@ -42,7 +42,7 @@ pub(crate) async fn create_schedule(
     Operator(caller): Operator,
     Json(body): Json<NewScheduleBody>,
 ) -> Result<Response, Problem> {
-    let schedule = app.longhaul().create_schedule(body).await?;
+    let schedule = app.longhaul().create_schedule(body, Some(&caller.principal.name)).await?;
     let (name, caller) = (&schedule.name, &caller.principal.name);
     tracing::info!(schedule = name, caller, "schedule created");
     created_response(&format!("/v1/schedules/{name}"), &schedule)
@@ -96,7 +96,7 @@ pub(crate) async fn run_schedule(
     // Stored in the commit that creates the run, so that a crash before the response is stored does
     // not lead to a second run.
     let key = key.map(|key| IdempotencyKey { principal, key });
-    let view = app.longhaul().run_schedule(&name, key).await?;
+    let view = app.longhaul().run_schedule(&name, key, Some(&caller.principal.name)).await?;
     tracing::info!(run = %view.id, schedule = name, caller = caller.principal.name, "run submitted");
     created_response(&format!("/v1/runs/{}", view.id), &view)
 }

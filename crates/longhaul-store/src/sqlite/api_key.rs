@@ -3,6 +3,7 @@
 //! Invariant: a key is never deleted, so that past actions can be attributed to the name of the
 //! key.
 
+use longhaul_core::access::principal_of_key;
 use longhaul_core::id::ApiKeyName;
 use longhaul_core::port::auth::{ApiKeyRow, NewApiKey};
 use longhaul_core::raw::Hash;
@@ -12,6 +13,7 @@ use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{get_hash, get_optional_time, get_parsed, get_role, get_time};
 use crate::sqlite::idempotency;
+use crate::sqlite::rule;
 use crate::sqlite::tx::Tx;
 
 /// Minimum interval between two updates of a key's time of last use, so that not every request
@@ -78,7 +80,8 @@ pub(crate) fn list_api_keys(tx: &Tx<'_>) -> Result<Vec<ApiKeyRow>> {
     tx.query_all(SELECT_KEYS, (), read_key_row)
 }
 
-/// Revokes the API key with this name and deletes all tokens that were issued for it. Returns the
+/// Revokes the API key with this name and its remembered approvals that apply to more than one run,
+/// and deletes the tokens that were issued for it and the gate links that it created. Returns the
 /// revoked key, or `None` if there is no such key.
 pub(crate) fn revoke_api_key(tx: &Tx<'_>, name: &ApiKeyName) -> Result<Option<ApiKeyRow>> {
     let revoked =
@@ -86,6 +89,9 @@ pub(crate) fn revoke_api_key(tx: &Tx<'_>, name: &ApiKeyName) -> Result<Option<Ap
     if let Some(key) = &revoked {
         let sql = "DELETE FROM token WHERE api_key_hash = ?1";
         tx.run(sql, params![key.hash.bytes()])?;
+        let principal = principal_of_key(name);
+        tx.run("DELETE FROM gate_link WHERE created_by = ?1", params![principal])?;
+        rule::revoke_shared_rules_of(tx, &principal)?;
     }
     Ok(revoked)
 }

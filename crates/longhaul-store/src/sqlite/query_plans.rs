@@ -22,7 +22,9 @@ use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE, SELECT_PREVIOUS_IN_
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
 use crate::sqlite::records::SELECT_DUE_OUTBOX;
-use crate::sqlite::rule::{COUNT_SHARED_RULES, SELECT_ACTIVE_RULE, SELECT_RULES};
+use crate::sqlite::rule::{
+    COUNT_SHARED_RULES, SELECT_ACTIVE_RULE, SELECT_RULES, SELECT_SHARED_RULES,
+};
 use crate::sqlite::run_row::{SELECT_BATCH_RUNS, select_run_rows_statement};
 use crate::sqlite::schedule::select_due_schedules_sql;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
@@ -149,6 +151,7 @@ fn active_rules_are_found_by_scope_and_pattern() {
     check_query_plan(SELECT_ACTIVE_RULE, &[one]);
     let shared = "SEARCH rule USING COVERING INDEX rule_active (scope<?)";
     check_query_plan(COUNT_SHARED_RULES, &[shared]);
+    check_query_plan(SELECT_SHARED_RULES, &["SEARCH rule USING INDEX rule_active (scope<?)"]);
     let walk = "SEARCH r USING INDEX sqlite_autoindex_rule_1 (rule<?)";
     let head = "SEARCH h USING PRIMARY KEY (run=?) LEFT-JOIN";
     check_query_plan(SELECT_RULES, &[walk, head]);

@@ -1,6 +1,7 @@
 //! Remembered approvals: rules that are added when a person approves a call for the rest of the
 //! run, for the agent or for the project.
 
+use longhaul_core::access::SYSTEM_PRINCIPAL;
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
@@ -21,6 +22,10 @@ pub(crate) const SELECT_ACTIVE_RULE: &str =
 /// Counts the active rules (remembered approvals) that apply to more than one run.
 pub(crate) const COUNT_SHARED_RULES: &str =
     "SELECT count(*) FROM rule WHERE scope < 'run:' AND revoked = 0";
+
+/// Selects the active rules (remembered approvals) that apply to more than one run.
+pub(crate) const SELECT_SHARED_RULES: &str =
+    "SELECT data FROM rule WHERE scope < 'run:' AND revoked = 0";
 
 /// Selects the rules (remembered approvals) that are older than a given rule, newest first: all of
 /// them, or only the active ones. A rule for a single run is not active after that run has ended.
@@ -71,6 +76,16 @@ pub(crate) fn revoke_rule(tx: &Tx<'_>, rule: RuleId, by: &str) -> Result<bool> {
     row.revoked = Some(RememberedApprovalRevocation { by: by.to_owned(), at: tx.now });
     update_rule(tx, &row)?;
     Ok(true)
+}
+
+/// Revokes the rules (remembered approvals) of a principal that apply to more than one run.
+pub(crate) fn revoke_shared_rules_of(tx: &Tx<'_>, principal: &str) -> Result<()> {
+    let rows: Vec<RememberedApprovalRow> =
+        tx.query_all(SELECT_SHARED_RULES, (), |row| get_json(row, 0))?;
+    for row in rows.iter().filter(|row| row.has_voter(principal)) {
+        revoke_rule(tx, row.rule, SYSTEM_PRINCIPAL)?;
+    }
+    Ok(())
 }
 
 /// Lists the rules (remembered approvals) that match a filter, newest first.

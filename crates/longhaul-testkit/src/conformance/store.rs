@@ -255,6 +255,7 @@ macro_rules! each_store_check {
             rule {
                 a_rule_is_added_once_per_scope_and_pattern
                 a_rule_is_used_and_revoked
+                a_revoked_key_ends_its_links_and_rules
                 active_rules_are_listed_in_pages
                 shared_rules_are_bounded
                 shared_rules_outlive_their_run

@@ -3,6 +3,7 @@
 //! Invariant: a token is valid only until it expires and only as long as its key. A link exists
 //! only as long as its gate.
 
+use longhaul_core::access::principal_of_key;
 use longhaul_core::id::ApiKeyName;
 use longhaul_core::port::auth::{
     ApiKeyRef, ApiKeyRow, GateLinkRow, LoginTokenKind, LoginTokenRow, NewApiKey, NewLoginToken,
@@ -69,7 +70,7 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// Revokes a key and deletes its tokens.
+    /// Revokes a key and its remembered approvals beyond one run, and deletes its tokens and links.
     pub(crate) fn revoke_api_key(&mut self, name: &ApiKeyName) -> Option<ApiKeyRow> {
         let (row_id, row) = self.tables.active_key(name)?;
         let (row_id, mut row) = (*row_id, row.clone());
@@ -78,6 +79,9 @@ impl Tx<'_> {
         let api_key = ApiKeyRef::Key(row.hash);
         let tokens = &mut self.tables.tokens;
         tokens.remove_where(|_, token| token.api_key == api_key);
+        let principal = principal_of_key(name);
+        self.tables.links.remove_where(|_, link| link.by == principal);
+        self.revoke_shared_rules_of(&principal);
         Some(row)
     }
 

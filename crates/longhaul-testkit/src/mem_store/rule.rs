@@ -1,5 +1,6 @@
 //! Remembered approvals: added once per scope and pattern, counted and revoked.
 
+use longhaul_core::access::SYSTEM_PRINCIPAL;
 use longhaul_core::id::{RuleId, RunId};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
@@ -42,6 +43,16 @@ impl Tx<'_> {
         let revocation = RememberedApprovalRevocation { by: by.to_owned(), at: self.now };
         self.tables.rules.update(&rule, |row| row.revoked = Some(revocation.clone()));
         Ok(())
+    }
+
+    /// Revokes the rules of a principal that apply to more than one run.
+    pub(crate) fn revoke_shared_rules_of(&mut self, principal: &str) {
+        let revoked = RememberedApprovalRevocation { by: SYSTEM_PRINCIPAL.into(), at: self.now };
+        let rows = self.tables.rules.iter().map(|(_, row)| row).filter(is_active);
+        let rows = rows.filter(|row| row.scope.run().is_none() && row.has_voter(principal));
+        for rule in rows.map(|row| row.rule).collect::<Vec<_>>() {
+            self.tables.rules.update(&rule, |row| row.revoked = Some(revoked.clone()));
+        }
     }
 }
 

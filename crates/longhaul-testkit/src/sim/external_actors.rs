@@ -323,7 +323,7 @@ async fn child_report(
     let run = Run::replay(&journal(services, child).await?)?;
     let outcome = run.outcome().cloned();
     let outcome = outcome.ok_or_else(|| format!("{child} was reported before its end"))?;
-    let ended = Box::new(ChildEnded { child, outcome, full: None });
+    let ended = Box::new(ChildEnded { child, outcome, full: None, submitters: Vec::new() });
     Ok(RunCommand::ChildEnded { ended, full: None, timer: due.timer })
 }
 

@@ -95,7 +95,7 @@ impl TestRun {
         };
         let timer = TimerId::from_bits(0xc41d_0000 + number as u128);
         self.rows.timers.insert(timer, (START, TimerKind::ChildEnded(child)));
-        let ended = Box::new(ChildEnded { child, outcome, full: None });
+        let ended = Box::new(ChildEnded { child, outcome, full: None, submitters: Vec::new() });
         Some(RunCommand::ChildEnded { ended, full: None, timer })
     }
 }

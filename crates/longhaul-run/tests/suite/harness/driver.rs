@@ -197,9 +197,13 @@ impl TestRun {
                 self.play("raise active 90000");
             }
         } else {
-            for line in
-                ["yes", "yes by cli:bob", "answer All is well.", r#"answer {"name": "Ada"}"#]
-            {
+            for line in [
+                "yes",
+                "yes by cli:bob",
+                "yes by cli:cleo",
+                "answer All is well.",
+                r#"answer {"name": "Ada"}"#,
+            ] {
                 if self.run.seq() == before {
                     self.play(line);
                 }

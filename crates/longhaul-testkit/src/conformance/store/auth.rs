@@ -351,7 +351,12 @@ where
     results.into_iter().filter(|succeeded| *succeeded).count()
 }
 
-async fn add_api_key(fixture: &StoreFixture, name: &str, ttl: Option<Millis>, role: Role) -> bool {
+pub(super) async fn add_api_key(
+    fixture: &StoreFixture,
+    name: &str,
+    ttl: Option<Millis>,
+    role: Role,
+) -> bool {
     let added = fixture.harness.auth.add_api_key(new_key(name, ttl, role)).await;
     added.expect("add key")
 }

@@ -53,7 +53,7 @@ pub async fn a_child_starts_and_ends_with_its_events(fixture: StoreFixture) {
         [(timer, parent.run)]
     );
     let outcome = RunOutcome::Cancelled("enough".to_owned());
-    let ended = ChildEnded { child, outcome, full: None };
+    let ended = ChildEnded { child, outcome, full: None, submitters: Vec::new() };
     let report = events_batch([Event::ChildEnded(Box::new(ended))]).with_change(spend_timer(timer));
     assert_appended(&fixture.append_outside(parent.run, report).await);
     fixture.assert_status(parent.run, Status::Running, "worker").await;

@@ -185,7 +185,8 @@ fn retry_of(fixture: &StoreFixture, failed: RunId, change: impl FnOnce(&mut Task
 
 fn copy(new: &mut NewRun, from: RunId, through: Seq) {
     new.copied_journal = Some(JournalPrefixCopy { from, through });
-    new.events.push(Event::RunForked(RunForked { from, through, kind: ForkKind::Retry }));
+    let kind = ForkKind::Retry;
+    new.events.push(Event::RunForked(RunForked { from, through, kind, drops_approvals: true }));
 }
 
 fn failed_batch() -> longhaul_core::change::JournalBatch {

@@ -107,6 +107,7 @@ pub async fn the_strongest_wake_of_a_batch_counts(fixture: StoreFixture) {
             rule: fixture.ids.rule(),
             pattern: pattern(),
             by: "cli:anna".to_owned(),
+            other_voters: Vec::new(),
             scope: AnswerScope::Run,
         })
     };
@@ -162,6 +163,7 @@ fn outsider_events(fixture: &StoreFixture) -> Vec<Event> {
         child: fixture.ids.run(),
         outcome: RunOutcome::Cancelled("enough".to_owned()),
         full: None,
+        submitters: Vec::new(),
     };
     let late_result = LateToolResultEvent {
         call: CallId { turn: 1, index: 1 },
@@ -173,6 +175,7 @@ fn outsider_events(fixture: &StoreFixture) -> Vec<Event> {
         rule: fixture.ids.rule(),
         pattern: pattern(),
         by: by(),
+        other_voters: Vec::new(),
         scope: AnswerScope::Project,
     };
     let sandbox = SandboxEvent {

@@ -1,16 +1,22 @@
 //! Remembered approvals: added once, counted, revoked and listed.
 
+use longhaul_core::access::{Role, SYSTEM_PRINCIPAL};
 use longhaul_core::change::RowChange;
-use longhaul_core::id::{GateId, RuleId, RunId};
+use longhaul_core::id::{ApiKeyName, GateId, RuleId, RunId};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
     RULES_MAX, RememberedApprovalFilter, RememberedApprovalRevocation, RememberedApprovalRow,
     RememberedApprovalScope,
 };
+use longhaul_core::port::auth::GateLinkRow;
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult, PruneRequest};
-use longhaul_core::time::Millis;
+use longhaul_core::raw::Hash;
+use longhaul_core::time::{Clock as _, Millis};
 
-use crate::conformance::store::batches::{BatchExt as _, change_batch, end_batch};
+use crate::conformance::store::auth::add_api_key;
+use crate::conformance::store::batches::{
+    BatchExt as _, change_batch, end_batch, gate_spec, raise_gate_batch,
+};
 use crate::conformance::store::fixture::{StoreFixture, agent, assert_appended, refused};
 
 fn pattern(tool: &str) -> RulePattern {
@@ -27,6 +33,7 @@ async fn new_rule(
         scope,
         pattern: pattern("shell"),
         by: "cli:anna".to_owned(),
+        other_voters: Vec::new(),
         at: fixture.harness.records.now().await.expect("now"),
         run,
         gate: GateId::from_bits(3),
@@ -162,6 +169,56 @@ pub async fn shared_rules_are_bounded(fixture: StoreFixture) {
     let extra = row(RULES_MAX, RememberedApprovalScope::Agent(agent("helper"))).await;
     assert_eq!(refused(add(&fixture, &extra).await), AppendRefusalReason::RulesFull);
     assert_appended(&add(&fixture, &row(RULES_MAX, RememberedApprovalScope::Run(run)).await).await);
+}
+
+/// Links to gates and remembered approvals beyond one run end with the key that they are from. The
+/// journal of a run says when one of its own approvals ends.
+pub async fn a_revoked_key_ends_its_links_and_rules(fixture: StoreFixture) {
+    let auth = &fixture.harness.auth;
+    assert!(add_api_key(&fixture, "ops", None, Role::Approver).await);
+    let mut claimed = fixture.open_and_claim(|_| {}).await;
+    let run = claimed.run;
+    let gate = fixture.ids.gate();
+    let mut batch = raise_gate_batch(gate_spec(gate));
+    let mut kept = Vec::new();
+    for (by, scope) in [
+        ("key:ops", RememberedApprovalScope::Project),
+        ("key:ops", RememberedApprovalScope::Agent(agent("helper"))),
+        ("key:other", RememberedApprovalScope::Agent(agent("other"))),
+        ("key:ops", RememberedApprovalScope::Run(run)),
+    ] {
+        let is_kept = by == "key:other" || scope.run().is_some();
+        let row =
+            RememberedApprovalRow { by: by.to_owned(), ..new_rule(&fixture, run, scope).await };
+        kept.extend(is_kept.then_some(row.rule));
+        batch = batch.with_change(RowChange::AddRule(Box::new(row)));
+    }
+    claimed.append_ok(batch).await;
+    let by = ["key:ops", "key:ops2"];
+    for by in by {
+        let (hash, recipient, by) = (Hash::digest(by.as_bytes()), "anna".to_owned(), by.to_owned());
+        let link = GateLinkRow { hash, gate, digest: None, recipient, by };
+        auth.add_gate_link(link).await.expect("add link");
+    }
+    assert!(
+        auth.revoke_api_key(&ApiKeyName::new("ops").expect("a name"))
+            .await
+            .expect("revoke")
+            .is_some()
+    );
+    let mut found = Vec::new();
+    for by in by {
+        found.push(auth.find_gate_link(Hash::digest(by.as_bytes())).await.expect("link").is_some());
+    }
+    assert_eq!(found, [false, true]);
+    let rows = list(&fixture, all()).await;
+    let active = rows.iter().filter(|row| row.revoked.is_none()).map(|row| row.rule);
+    assert_eq!(active.rev().collect::<Vec<_>>(), kept);
+    let revoked = rows.into_iter().filter_map(|row| row.revoked);
+    let at = fixture.harness.clock.now();
+    let by = SYSTEM_PRINCIPAL.to_owned();
+    let expected = RememberedApprovalRevocation { by, at };
+    assert_eq!(revoked.collect::<Vec<_>>(), [expected.clone(), expected]);
 }
 
 /// A rule of the agent or the project stays when the run is pruned in which it was added.

@@ -195,6 +195,7 @@ fn spec() -> ScheduleSpec {
         resource: None,
         catch_up: CatchUp::All,
         overlap: Overlap::Queue,
+        created_by: Some("key:ops".to_owned()),
     }
 }
 
