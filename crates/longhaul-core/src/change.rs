@@ -293,7 +293,7 @@ pub enum GateTransition {
     Withdrawn,
 }
 
-/// Update of timers: sets one, marks one as fired, or deletes those that approve gates.
+/// Update of timers: sets one, marks one as fired, or deletes one or those that approve gates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimerUpdate {
     /// Sets a timer for this run or for another run.
@@ -307,6 +307,8 @@ pub enum TimerUpdate {
     },
     /// Marks the timer with this id as fired. Refused if the timer was already marked as fired.
     Consume(TimerId),
+    /// Deletes the timer of a wait that was cut short. Does nothing if the timer has fired.
+    Cancel(TimerId),
     /// Makes the open gates of this run wait for a person: deletes the timers with which they approve
     /// themselves, and `auto_approve` in their rows.
     StopAutoApproval(RunId),
@@ -329,6 +331,9 @@ pub enum TimerDueTime {
 pub enum TimerKind {
     /// The time has come at which the wait of a parked run ends.
     Wake,
+    /// The delay of this length is over for which a parked run waits. The length is kept because
+    /// the due time is wrong if the clock is set back during the delay.
+    Delay(Millis),
     /// The run's scheduled start time has been reached.
     Start,
     /// The previous run of this batch has completed, so the run may start.
@@ -367,6 +372,7 @@ impl TimerKind {
             | Self::GateAutoApprove(gate)
             | Self::GateEscalate { gate, .. } => Some(*gate),
             Self::Wake
+            | Self::Delay(_)
             | Self::Start
             | Self::BatchNext(_)
             | Self::BatchStopped(_)

@@ -80,6 +80,10 @@ pub struct TaskSpec {
     /// Principal that submitted the task, such as `key:ops`. `None` if it is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitter: Option<String>,
+    /// Principal for which spend caps per key count the run: who made or fired the schedule that
+    /// started it. `None` means the submitter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_to: Option<String>,
     /// Actor on whose behalf the run acts, as stated by the caller. `None` if none was stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<RawJson>,
@@ -177,6 +181,7 @@ impl TaskSpec {
             chain: None,
             batch: None,
             submitter: None,
+            charged_to: None,
             actor: None,
             links: None,
             tags: Vec::new(),

@@ -30,7 +30,7 @@ pub(crate) async fn park_run_after_error(
         timer: TimerId::derive(run.bits(), &format!("retry:{}", claimed.epoch.0), now),
         run,
         due: TimerDueTime::After(ERROR_DELAY),
-        kind: TimerKind::Wake,
+        kind: TimerKind::Delay(ERROR_DELAY),
     };
     let park = RunSchedulingUpdate::Park { reason: "retry", blocked: false, release_lane: false };
     let changes = vec![RowChange::SetTimer(arm), RowChange::UpdateScheduling(park)];

@@ -1,17 +1,27 @@
 //! Keeps a run that crashes its worker process from doing so forever.
 //!
-//! When a worker process dies, a crash is counted for every run that it drove. The last attempt
-//! before a run is blocked is therefore a trial: no other run that has crashed before is driven
-//! until the run on trial makes progress. Runs that have never crashed do not wait: if one of them
-//! kills the process during a trial, the run on trial is blocked.
+//! When a worker process dies, a crash is counted for every run that it drove, so a crash alone does
+//! not show which run caused it. The last two attempts before a run is blocked are therefore trials:
+//! no other run that has crashed before is driven until the run on trial makes progress. A run that
+//! crashed only together with such runs is never blocked. The second trial of a run starts after the
+//! first trials of others, so that kills from outside, which hit any run on trial, first have to hit
+//! all of them. Runs that have never crashed do not wait, because that would stop all work: a run is
+//! blocked wrongly if two of them kill the process during its trials.
 
 use std::sync::Arc;
 
+use longhaul_core::time::Millis;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Total number of permits of a crash limiter. A run that has crashed before holds one permit, and a
-/// run on its last attempt holds all of them.
+/// run on trial holds all of them.
 const PERMITS: u32 = 1 << 16;
+
+/// Number of attempts before a run is blocked in which no other run that has crashed is driven.
+const TRIALS: u32 = 2;
+
+/// Delay before the last trial of a run. The other runs on trial ask for their permits meanwhile.
+const LAST_TRIAL_DELAY: Millis = Millis::from_secs(2);
 
 /// Limits how often a run may crash its worker, shared by all drivers of a worker.
 #[derive(Debug, Clone)]
@@ -33,8 +43,9 @@ pub(crate) enum RunAdmission {
     /// The run may start at once: it has not crashed its worker since it last made progress, or the
     /// number of crashes has no limit.
     Free,
-    /// The run has crashed its worker and may start when it has acquired this number of permits.
-    Trial { permits: u32 },
+    /// The run has crashed its worker. After this delay it may start when it has acquired this
+    /// number of permits.
+    Trial { permits: u32, delay: Millis },
     /// The run has crashed its worker too often and may not start any more.
     Blocked,
 }
@@ -51,10 +62,12 @@ impl RunCrashLimiter {
     pub(crate) fn admission_after_crashes(&self, crash_count: u32) -> RunAdmission {
         match self.limit {
             Some(limit) if crash_count >= limit => RunAdmission::Blocked,
-            Some(limit) if crash_count > 0 && crash_count + 1 == limit => {
-                RunAdmission::Trial { permits: PERMITS }
+            Some(limit) if crash_count > 0 && crash_count + TRIALS >= limit => {
+                let is_last = crash_count + 1 == limit;
+                let delay = if is_last { LAST_TRIAL_DELAY } else { Millis::ZERO };
+                RunAdmission::Trial { permits: PERMITS, delay }
             }
-            Some(_) if crash_count > 0 => RunAdmission::Trial { permits: 1 },
+            Some(_) if crash_count > 0 => RunAdmission::Trial { permits: 1, delay: Millis::ZERO },
             Some(_) | None => RunAdmission::Free,
         }
     }
@@ -78,28 +91,26 @@ impl RunCrashLimiter {
 mod tests {
     use super::*;
 
-    const EXCLUSIVE_TRIAL: RunAdmission = RunAdmission::Trial { permits: PERMITS };
-    const SHARED_TRIAL: RunAdmission = RunAdmission::Trial { permits: 1 };
+    const SHARED: RunAdmission = RunAdmission::Trial { permits: 1, delay: Millis::ZERO };
+    const FIRST_TRIAL: RunAdmission = RunAdmission::Trial { permits: PERMITS, delay: Millis::ZERO };
+    const LAST_TRIAL: RunAdmission =
+        RunAdmission::Trial { permits: PERMITS, delay: LAST_TRIAL_DELAY };
 
     #[test]
-    fn the_last_attempt_before_the_crash_limit_runs_alone() {
+    fn the_last_two_attempts_before_the_crash_limit_are_trials() {
+        use RunAdmission::{Blocked, Free};
         let admission =
             |limit, crashes| RunCrashLimiter::new(limit).admission_after_crashes(crashes);
-        let admissions: Vec<RunAdmission> =
-            (0..5).map(|crashes| admission(Some(3), crashes)).collect();
-        assert_eq!(
-            admissions,
-            [
-                RunAdmission::Free,
-                SHARED_TRIAL,
-                EXCLUSIVE_TRIAL,
-                RunAdmission::Blocked,
-                RunAdmission::Blocked
-            ]
-        );
-        // A run that has never crashed does not wait.
-        assert_eq!(admission(Some(1), 0), RunAdmission::Free);
-        assert_eq!(admission(Some(1), 1), RunAdmission::Blocked);
+        for (limit, expected) in [
+            (5, [Free, SHARED, SHARED, FIRST_TRIAL, LAST_TRIAL, Blocked]),
+            (4, [Free, SHARED, FIRST_TRIAL, LAST_TRIAL, Blocked, Blocked]),
+            (3, [Free, FIRST_TRIAL, LAST_TRIAL, Blocked, Blocked, Blocked]),
+            (2, [Free, LAST_TRIAL, Blocked, Blocked, Blocked, Blocked]),
+            (1, [Free, Blocked, Blocked, Blocked, Blocked, Blocked]),
+        ] {
+            let admissions = [0, 1, 2, 3, 4, 5].map(|crashes| admission(Some(limit), crashes));
+            assert_eq!(admissions, expected, "limit {limit}");
+        }
         for limit in [None, Some(0)] {
             assert_eq!(admission(limit, 1_000), RunAdmission::Free);
         }

@@ -4,6 +4,7 @@
 //! store.
 
 mod answer;
+mod approver_limits;
 mod batch;
 mod budget;
 mod chains;
@@ -37,6 +38,7 @@ use longhaul_core::change::{JournalBatch, RowChange};
 use longhaul_core::request::IdempotencyKey;
 
 pub use crate::handle::answer::GateAnswerOutcome;
+pub use crate::handle::approver_limits::UnpricedModel;
 pub use crate::handle::commands::QueuedSteerMessage;
 pub use crate::handle::inboxes::{build_inbox_task, quote_toml_key};
 pub use crate::handle::keys::{CallerIdentity, IssuedApiKey, NewKeyRequest};

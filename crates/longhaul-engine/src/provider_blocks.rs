@@ -8,6 +8,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::store::StoreError;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::state::stage::{RunStage, RunningModelCall};
 use longhaul_run::{Run, RunInput};
@@ -98,7 +99,7 @@ impl BlockedProviderCache {
         {
             return known.until;
         }
-        match records.provider_blocked_until(provider).await {
+        match read_block(records, provider, now).await {
             Ok(until) => self.with_locked_blocks(|blocks| {
                 let unchanged = blocks.get(provider).filter(|known| known.until == until);
                 let since = unchanged.map_or(now, |known| known.since);
@@ -159,6 +160,22 @@ impl BlockedProviderCache {
             true
         })
     }
+}
+
+/// Reads from the store until when a provider is blocked. A block that ends later than a block can
+/// last was stored before the clock was set back, and is removed.
+async fn read_block(
+    records: &dyn RecordStore,
+    provider: &str,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, StoreError> {
+    let until = records.provider_blocked_until(provider).await?;
+    if until.is_some_and(|until| until > now.plus(BLOCK_MAX)) {
+        tracing::warn!(provider, "the clock was set back: the provider is no longer blocked");
+        records.unblock_provider(provider).await?;
+        return Ok(None);
+    }
+    Ok(until)
 }
 
 /// Returns the name of the model that the run calls: the model in `input` if that input prepares

@@ -43,6 +43,10 @@ impl SpendCaps {
         self.caps.is_empty()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SpendCap> {
+        self.caps.iter().map(|(cap, _)| cap)
+    }
+
     /// Returns all spend caps, each with the window (such as a day) that contains this time.
     pub(crate) fn caps_with_windows_at(&self, now: Timestamp) -> Vec<CapWithWindow> {
         let current = self.caps.iter().filter_map(|(cap, tz)| {

@@ -66,7 +66,13 @@ pub(crate) async fn run_maintenance_until_error(
     let clock = &*services.clock;
     let mut repair_at = clock.monotonic_time();
     let mut prune_at = repair_at;
+    let mut checked_at = None;
     loop {
+        let wall_time = clock.now();
+        if checked_at.is_none_or(|checked_at| wall_time < checked_at) {
+            shorten_delays_after_clock_step(services).await?;
+        }
+        checked_at = Some(wall_time);
         let fire_outcome = fire_due_timers(services).await?;
         let now = clock.monotonic_time();
         if repair_at <= now {
@@ -221,6 +227,16 @@ async fn cancel_run_if_no_driver(services: &EngineServices, due: &DueTimer) -> R
         services.notifier.notify_run_changed(run);
     }
     Ok(cancelled)
+}
+
+/// Shortens delays that would last too long because the clock was set back after they began, also
+/// while no worker was running.
+async fn shorten_delays_after_clock_step(services: &EngineServices) -> Result<(), Error> {
+    let count = services.records.move_delays_set_by_later_clock().await?;
+    if count > 0 {
+        tracing::warn!(count, "the clock was set back: delays of runs were shortened");
+    }
+    Ok(())
 }
 
 async fn repair_store_rows(services: &EngineServices) -> Result<(), Error> {

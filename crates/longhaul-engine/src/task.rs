@@ -56,6 +56,9 @@ pub struct Task {
     /// Further people or programs that brought this task in, such as the one who made its schedule.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_submitters: Vec<String>,
+    /// Principal for which spend caps per key count the run. `None` means the submitter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub charged_to: Option<String>,
     /// Person or system on whose behalf the run acts, in a form chosen by the caller.
     pub actor: Option<RawJson>,
     /// Ids of related objects in other systems.
@@ -142,6 +145,7 @@ impl Task {
             budget: BudgetPatch::default(),
             submitter: None,
             other_submitters: Vec::new(),
+            charged_to: None,
             actor: None,
             links: None,
             tags: Vec::new(),

@@ -137,22 +137,32 @@ impl<'a> DecisionBuilder<'a> {
         Ok(())
     }
 
+    /// Returns the id of a new timer of this run, derived from `purpose`.
+    pub(crate) fn new_timer_id(&self, purpose: &str) -> TimerId {
+        TimerId::derive(self.run.id.bits(), &self.unique_id_salt(purpose), self.ctx.now)
+    }
+
     /// Sets a timer that wakes this run after a delay. The timer's id is derived from `purpose`.
     pub(crate) fn set_wake_timer(&mut self, purpose: &str, delay: Millis) -> TimerId {
-        let now = self.ctx.now;
-        let timer = TimerId::derive(self.run.id.bits(), &self.unique_id_salt(purpose), now);
-        self.set_wake_timer_at(timer, now.plus(delay));
+        let timer = self.new_timer_id(purpose);
+        self.set_delay_timer(timer, delay);
         timer
     }
 
-    /// Sets a timer with a given id that wakes this run at a given time.
+    /// Sets a timer with a given id that wakes this run after a delay, even if the clock is set
+    /// back meanwhile.
+    pub(crate) fn set_delay_timer(&mut self, timer: TimerId, delay: Millis) {
+        self.set_timer(timer, delay, TimerKind::Delay(delay));
+    }
+
+    /// Sets a timer with a given id that wakes this run at a given time of the wall clock.
     pub(crate) fn set_wake_timer_at(&mut self, timer: TimerId, until: Timestamp) {
-        let delay = until.duration_since(self.ctx.now);
-        self.add_row_change(RowChange::SetTimer(TimerUpdate::Arm {
-            timer,
-            run: self.run.id,
-            due: TimerDueTime::After(delay),
-            kind: TimerKind::Wake,
-        }));
+        self.set_timer(timer, until.duration_since(self.ctx.now), TimerKind::Wake);
+    }
+
+    fn set_timer(&mut self, timer: TimerId, delay: Millis, kind: TimerKind) {
+        let due = TimerDueTime::After(delay);
+        let run = self.run.id;
+        self.add_row_change(RowChange::SetTimer(TimerUpdate::Arm { timer, run, due, kind }));
     }
 }

@@ -328,18 +328,22 @@ fn answer_command(run: &Run, gate: GateId) -> String {
     }
 }
 
-/// Returns the name of the exhausted budget cap and the command-line argument that doubles it.
+/// Returns the name of the exhausted budget cap, and the command-line argument that doubles it or,
+/// if the next model call needs more, raises it so far that the call fits.
 fn cap_name_and_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, String) {
     let caps = &run.control.caps;
     let tree_cap = run.control.exhausted_tree_cap;
+    // Twice what is missing, because the model may first be warned that little is left.
+    let missing = run.control.missing_budget.saturating_mul(2);
+    let raised = |cap: u64| cap.saturating_add(cap.max(missing));
     match cap {
         BudgetCap::Money => {
             let micros = tree_cap.or(caps.micro_usd.map(|micros| micros.0)).unwrap_or_default();
-            let dollars = micros.saturating_mul(2).div_ceil(1_000_000);
+            let dollars = raised(micros).div_ceil(1_000_000);
             ("money", format!("usd={}", dollars.max(1)))
         }
         BudgetCap::Tokens => {
-            let tokens = tree_cap.or(caps.tokens).unwrap_or_default().saturating_mul(2);
+            let tokens = raised(tree_cap.or(caps.tokens).unwrap_or_default());
             ("tokens", format!("tokens={}", tokens.max(100_000)))
         }
         BudgetCap::Turns => {

@@ -124,6 +124,7 @@ pub fn retry_failed_run(
         start: EarliestStart::Now,
         batch: None,
         submitter: Some(submitter),
+        charged_to: None,
         retry_of: Some(retried),
         earlier_submitters,
         ..task.clone()

@@ -70,6 +70,11 @@ pub fn spend_cap_reservations_for_task(
     reservations.collect()
 }
 
+/// Whether a spend cap in dollars counts calls of this model for this task.
+pub fn counts_call_in_dollars(cap: &SpendCap, task: &TaskSpec, model: &str) -> bool {
+    cap.unit == CapUnit::Usd && subject_counted_by_cap(cap, task, model).is_some()
+}
+
 fn new_cap_reservation(current: &CapWithWindow, subject: String, amount: u64) -> CapReservation {
     let CapWithWindow { cap, period } = current;
     let key = CapCounterKey { cap: cap.cap_id(), subject, window_start: period.start };
@@ -82,7 +87,9 @@ fn new_cap_reservation(current: &CapWithWindow, subject: String, amount: u64) ->
 fn subject_counted_by_cap(cap: &SpendCap, task: &TaskSpec, model: &str) -> Option<String> {
     let subject = match cap.per {
         CapUsageGrouping::All => String::new(),
-        CapUsageGrouping::Key => task.submitter.clone().unwrap_or_default(),
+        CapUsageGrouping::Key => {
+            task.charged_to.as_ref().or(task.submitter.as_ref()).cloned().unwrap_or_default()
+        }
         CapUsageGrouping::Actor => cap_subject_of_actor(task),
         CapUsageGrouping::Agent => task.agent.to_string(),
         CapUsageGrouping::Model => model.to_owned(),

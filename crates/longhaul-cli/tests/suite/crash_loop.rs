@@ -67,16 +67,16 @@ fn project(front: &str, replies: &str) -> Project {
     project
 }
 
-fn assert_blocked_after_three_crashes(project: &Project, position: &str) {
+fn assert_blocked_after_four_crashes(project: &Project, position: &str) {
     // Submitted without a server, because a server that dies at once can't respond.
     let (long_run, fatal_run) = (project.submit("long", "milk"), project.submit("fatal", "milk"));
     let mut server = RestartingServer::new(project);
     server.wait_until(&fatal_run, has_status("blocked"));
-    assert_eq!(server.crashes, 3);
+    assert_eq!(server.crashes, 4);
     server.wait_until(&long_run, has_status("completed"));
     let why = project.run(&["why", &fatal_run], 0).out;
     for part in
-        ["died 3 times in a row at the same point", position, "longhaul cancel", "longhaul resume"]
+        ["died 4 times in a row at the same point", position, "longhaul cancel", "longhaul resume"]
     {
         assert!(why.contains(part), "{part}: {why}");
     }
@@ -87,7 +87,7 @@ fn assert_blocked_after_three_crashes(project: &Project, position: &str) {
     project.run(&["answer", &fatal_run, "Again."], 0);
     let mut server = RestartingServer::new(project);
     server.wait_until(&fatal_run, has_status("blocked"));
-    assert_eq!(server.crashes, 3);
+    assert_eq!(server.crashes, 4);
     project.run(&["cancel", &fatal_run], 0);
     server.wait_until(&fatal_run, has_status("cancelled"));
 }
@@ -98,11 +98,11 @@ fn a_tool_that_kills_its_process_blocks_its_run() {
                  approve: [{ tool: shell, allow: true }]\n\
                  effects: [{ tool: shell, match: 'kill *', class: pure }]";
     let replies = "- tools: [{ name: shell, input: { command: kill -9 $PPID } }]\n- text: Done.\n";
-    assert_blocked_after_three_crashes(&project(front, replies), "during a call of `shell`");
+    assert_blocked_after_four_crashes(&project(front, replies), "during a call of `shell`");
 }
 
 #[test]
 fn a_context_command_that_kills_its_process_blocks_its_run() {
     let front = "tools: []\nperception: { command: [sh, -c, 'kill -9 $PPID'] }";
-    assert_blocked_after_three_crashes(&project(front, "- text: Done.\n"), "before its first turn");
+    assert_blocked_after_four_crashes(&project(front, "- text: Done.\n"), "before its first turn");
 }

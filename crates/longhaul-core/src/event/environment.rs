@@ -104,12 +104,21 @@ pub struct BudgetReached {
     /// has reached it. `None` means that a cap of the run alone was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_cap: Option<u64>,
+    /// Amount by which the cap is too low for the next model call, in millionths of a US dollar or
+    /// tokens. 0 if it is unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missing: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+const fn is_zero(amount: &u64) -> bool {
+    *amount == 0
 }
 
 impl BudgetReached {
     /// Creates the event for a reached cap that applies to the run alone.
     pub const fn of_run(cap: BudgetCap) -> Self {
-        Self { cap, tree_cap: None }
+        Self { cap, tree_cap: None, missing: 0 }
     }
 }
 

@@ -36,6 +36,11 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the due time of the next timer. `None` means that no timer is set.
     async fn next_timer_due(&self) -> Result<Option<Timestamp>, StoreError>;
 
+    /// Moves each timer of a delay that is due later than this delay from now to the end of the
+    /// delay, because the clock was set back since the timer was set. Returns the number of moved
+    /// timers.
+    async fn move_delays_set_by_later_clock(&self) -> Result<usize, StoreError>;
+
     /// Repairs rows that violate an invariant, and returns the numbers of repaired rows. Every such
     /// row is evidence of a bug.
     async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError>;

@@ -4,6 +4,7 @@
 //! Invariant: the state contains nothing that must survive a crash.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::store::Claim;
@@ -91,8 +92,8 @@ impl DriveContext {
         let crashes = ctx.session.run().control().crashes;
         let may_begin = match assignment.crash_limiter.admission_after_crashes(crashes) {
             RunAdmission::Free => true,
-            RunAdmission::Trial { permits } => {
-                ctx.acquire_crash_limiter_permits(&assignment, permits).await?
+            RunAdmission::Trial { permits, delay } => {
+                ctx.acquire_crash_limiter_permits(&assignment, (permits, delay)).await?
             }
             RunAdmission::Blocked => return Ok((ctx, DriverSetupOutcome::CrashLoop)),
         };
@@ -107,22 +108,26 @@ impl DriveContext {
         Ok((ctx, setup_outcome))
     }
 
-    /// Acquires the crash limiter permits that a run needs after a crash. Returns `false` if the run
-    /// has to be released. While waiting, the drive permit is released to another run. A cancelled
+    /// Acquires the crash limiter permits that a run needs after a crash, after a delay. Returns
+    /// `false` if the run has to be released. While waiting, the drive permit is released to another run. A cancelled
     /// run needs no permits, because it only ends.
     async fn acquire_crash_limiter_permits(
         &mut self,
         assignment: &RunAssignment,
-        permit_count: u32,
+        (permit_count, delay): (u32, Millis),
     ) -> Result<bool, Error> {
-        self.trial = assignment.crash_limiter.try_acquire_permits(permit_count);
+        if delay == Millis::ZERO {
+            self.trial = assignment.crash_limiter.try_acquire_permits(permit_count);
+        }
         if self.trial.is_some() {
             return Ok(true);
         }
         assignment.permit.release();
         self.services.notifier.notify_runs_ready();
+        let clock = Arc::clone(&self.services.clock);
         let waiting = pin!(async {
             let acquire_permits = async {
+                clock.sleep(delay).await;
                 let trial = assignment.crash_limiter.acquire_permits(permit_count).await;
                 assignment.permit.acquire().await;
                 trial

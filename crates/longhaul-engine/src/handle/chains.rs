@@ -12,6 +12,7 @@ use longhaul_core::chain::{
 };
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::RunId;
+use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::gate::AutoApproval;
 use longhaul_core::policy::{ParkedLanePolicy, RunPolicy};
 use longhaul_core::task::{RunBatchPosition, TaskSpec};
@@ -117,7 +118,7 @@ impl Longhaul {
         for index in 0..chain.spec.steps.len() {
             built.push(self.build_chain_step(&chain, index)?);
         }
-        set_highest_caps_for_all_steps(&mut built);
+        set_highest_caps_for_all_steps(built.iter_mut().map(|built| &mut built.step.policy.budget));
         let definitions = built.iter().map(|built| built.definition.clone()).collect();
         let steps = built.iter().map(|built| built.step.clone()).collect();
         let Some(BuiltChainStep { step, mut task, agent, .. }) = built.into_iter().next() else {
@@ -189,14 +190,13 @@ fn set_result_auto_approval(policy: &mut RunPolicy, chain_name: Option<&str>) {
 
 /// Sets the caps on money and tokens of all steps to the highest cap of any step, because the steps
 /// share one budget account. If one step has no cap, the cap of all steps is removed.
-fn set_highest_caps_for_all_steps(built: &mut [BuiltChainStep]) {
+pub(super) fn set_highest_caps_for_all_steps<'a>(budgets: impl Iterator<Item = &'a mut Budget>) {
+    let mut budgets: Vec<&mut Budget> = budgets.collect();
     let highest =
         |caps: Vec<Option<u64>>| caps.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max();
-    let budgets = || built.iter().map(|built| &built.step.policy.budget);
-    let usd = highest(budgets().map(|budget| budget.micro_usd.map(|usd| usd.0)).collect());
-    let tokens = highest(budgets().map(|budget| budget.tokens).collect());
-    for built in built {
-        let budget = &mut built.step.policy.budget;
+    let usd = highest(budgets.iter().map(|budget| budget.micro_usd.map(|usd| usd.0)).collect());
+    let tokens = highest(budgets.iter().map(|budget| budget.tokens).collect());
+    for budget in &mut budgets {
         budget.micro_usd = usd.map(longhaul_core::usage::MicroUsd);
         budget.tokens = tokens;
     }

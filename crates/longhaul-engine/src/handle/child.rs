@@ -84,6 +84,7 @@ fn child_task_spec(parent: &Run, spec: TaskSpec, agent: &Agent) -> TaskSpec {
         parent: Some(parent.id()),
         root: parent_task.root,
         depth: parent_task.depth.saturating_add(1),
+        charged_to: parent_task.charged_to.clone(),
         earlier_submitters: parent.submitters().names_except(parent_task.submitter.as_deref()),
         ..spec
     }

@@ -96,6 +96,7 @@ impl Longhaul {
             other_submitters: (task.other_submitters.into_iter())
                 .map(|name| redaction.redact_text(name))
                 .collect(),
+            charged_to: task.charged_to.map(|name| redaction.redact_text(name)),
             actor: task.actor.as_ref().map(|actor| redaction.redact_json(actor)),
             links: task.links.as_ref().map(|links| redaction.redact_json(links)),
             metadata: task.metadata.as_ref().map(|data| redaction.redact_json(data)),

@@ -12,7 +12,9 @@ use longhaul_core::port::schedules::{
 };
 use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord, RunRow};
 use longhaul_core::raw::{Hash, RawJson};
-use longhaul_core::schedule::{Overlap, SCHEDULES_MAX, ScheduleRow, ScheduleSpec, ScheduleTiming};
+use longhaul_core::schedule::{
+    CatchUp, Overlap, SCHEDULES_MAX, ScheduleRow, ScheduleSpec, ScheduleTiming,
+};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::Rejection;
@@ -28,6 +30,9 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// Maximum number of due schedules that are fired per query.
 const PAGE_SIZE: usize = 100;
+
+/// Maximum time for which a schedule with `catch_up: all` waits after the clock was set back.
+const REPEATED_TIME_MAX: Millis = Millis::from_secs(24 * 60 * 60);
 
 /// Maximum number of attempts to start a run of a schedule on request, while other writers change
 /// its due time.
@@ -165,13 +170,20 @@ impl Longhaul {
     ///
     /// A due time is changed only if it is later than the next two times at which the schedule
     /// would fire. If the clock was set back a little after a firing, the due time is the second of
-    /// them, and moving it back would repeat the firing.
+    /// them, and moving it back would repeat the firing. A schedule with `catch_up: all` that has
+    /// fired up to a day after now waits for that time, because each time must start one run.
     pub(crate) async fn correct_due_times_too_far_ahead(&self) -> Result<(), Error> {
         let now = self.current_store_time().await?;
         for mut row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
             let Some(due) = row.due else {
                 continue;
             };
+            let fired_at = row.last_fired_at.filter(|fired_at| *fired_at > now);
+            if row.spec.catch_up == CatchUp::All
+                && fired_at.is_some_and(|at| at.duration_since(now) <= REPEATED_TIME_MAX)
+            {
+                continue;
+            }
             let Ok(calendar) = ParsedScheduleTiming::parse(&row.spec.timing, due) else {
                 continue;
             };
@@ -306,6 +318,7 @@ impl Longhaul {
     ) -> Result<CreateRunsRequest, Error> {
         let mut task = task_of_firing(&row.name, &row.spec, time);
         task.other_submitters.extend(by.map(str::to_owned));
+        task.charged_to = by.map(str::to_owned).or(task.charged_to);
         let agent = self.get_agent(row.spec.agent.as_str());
         let agent_has_lane = agent.is_ok_and(|agent| agent.lane.is_some());
         let has_lane = task.lane.is_some() || task.thread.is_some() || agent_has_lane;
@@ -336,6 +349,7 @@ fn task_of_firing(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> 
         resource: spec.resource.clone(),
         submitter: Some(format!("schedule:{name}")),
         other_submitters: spec.created_by.iter().cloned().collect(),
+        charged_to: spec.created_by.clone(),
         metadata: Some(RawJson::from_serialize(
             &serde_json::json!({ "schedule": name.as_str(), "due": due }),
         )),

@@ -19,7 +19,7 @@ use longhaul_run::submit::new_run_from_task;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::agent::{Agent, BudgetPatch};
+use crate::agent::Agent;
 use crate::error::Error;
 use crate::event_text;
 use crate::handle::{Longhaul, check_text_len};
@@ -29,7 +29,7 @@ use crate::view::created_run_view;
 use longhaul_api::run::RunView;
 
 /// Inbox of tasks that do not name an inbox.
-const DEFAULT_INBOX: &str = "default";
+pub(super) const DEFAULT_INBOX: &str = "default";
 
 /// How long the idempotency key of a submit is remembered.
 pub(super) const IDEMPOTENCY_TTL: Millis = Millis::from_secs(24 * 60 * 60);
@@ -158,22 +158,6 @@ impl Longhaul {
         Ok(submitted)
     }
 
-    /// Whether the patch sets any budget cap higher than the agent's own cap.
-    pub fn exceeds_agent_budget(&self, agent: &Agent, patch: BudgetPatch) -> bool {
-        let agent_budget =
-            agent.run_policy(&self.services.agents.defaults, BudgetPatch::default()).budget;
-        let caps = patch.caps;
-        // No cap of its own means unlimited, which nothing exceeds.
-        let exceeds = |value: Option<u64>, limit: Option<u64>| match (value, limit) {
-            (Some(value), Some(limit)) => value > limit,
-            (None, _) | (_, None) => false,
-        };
-        exceeds(caps.micro_usd.map(|m| m.0), agent_budget.micro_usd.map(|m| m.0))
-            || exceeds(caps.tokens, agent_budget.tokens)
-            || exceeds(caps.turns.map(u64::from), agent_budget.turns.map(u64::from))
-            || exceeds(caps.active.map(|m| m.0), agent_budget.active.map(|m| m.0))
-    }
-
     /// Builds the new run of a task. Also returns the definitions of the task's agents, to be stored.
     pub(super) fn build_new_run(
         &self,
@@ -265,6 +249,7 @@ impl Longhaul {
             start: task.start,
             submitter: task.submitter,
             earlier_submitters: task.other_submitters,
+            charged_to: task.charged_to,
             actor: task.actor,
             links: task.links,
             tags: task.tags,

@@ -6,7 +6,7 @@ use longhaul_core::time::Millis;
 use crate::sweep::RunRetention;
 
 /// Default number of worker crashes after which the run that was driven is blocked.
-const CRASH_LIMIT: u32 = 3;
+const CRASH_LIMIT: u32 = 4;
 
 /// Options with which a worker is started.
 #[derive(Debug, Clone)]

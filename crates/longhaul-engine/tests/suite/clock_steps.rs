@@ -1,5 +1,6 @@
 //! Tests in which the wall clock is set back or forward while a worker runs.
 
+use longhaul_core::failure::FailureClass;
 use longhaul_core::id::RunId;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Clock as _, Millis, Timestamp};
@@ -16,12 +17,16 @@ const HOUR: Millis = Millis::from_secs(3_600);
 /// Starts a worker with the default lease and poll interval, on a clock that the test advances.
 fn start_engine(replies: impl IntoIterator<Item = FakeReply>) -> (TestEngine, SimClock) {
     let mut engine = engine_with(replies).with_sim_clock().build();
+    start_worker(&mut engine);
+    let clock = engine.clock.clone().unwrap();
+    (engine, clock)
+}
+
+fn start_worker(engine: &mut TestEngine) {
     engine.spawn_worker(|options| {
         options.lease = Millis::from_secs(15);
         options.poll = Millis::from_secs(1);
     });
-    let clock = engine.clock.clone().unwrap();
-    (engine, clock)
 }
 
 fn set_back(clock: &SimClock, duration: Millis) {
@@ -90,4 +95,53 @@ async fn a_start_time_counts_when_the_wall_clock_has_reached_it() {
     let started = clock.monotonic_time();
     engine.advance_until(run, "run.completed").await;
     assert!(clock.monotonic_time().minus(started) < HOUR);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_does_not_prolong_the_pause_of_a_provider() {
+    let limited = FakeReply::in_turn([FakeReply::Fail(FailureClass::RateLimit)]);
+    let (engine, clock) = start_engine([limited]);
+    let run = engine.submit().await;
+    engine.until(run, "run.waiting").await;
+    set_back(&clock, HOUR);
+    let started = clock.monotonic_time();
+    engine.model.set_replies(Vec::new());
+    let other = engine.submit().await;
+    let journal = engine.advance_until(other, "run.completed").await;
+    assert_eq!(count(&journal, "run.waiting"), 0, "the provider is not blocked any more");
+    engine.advance_until(run, "run.completed").await;
+    assert!(clock.monotonic_time().minus(started) < HOUR);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_does_not_prolong_a_wait_for_a_duration() {
+    for restarts in [false, true] {
+        let (mut engine, clock) = start_engine([FakeReply::call("wait", json!({ "for": "30s" }))]);
+        let run = engine.submit().await;
+        engine.until(run, "run.waiting").await;
+        if restarts {
+            engine.workers.abort_all();
+            while engine.workers.join_next().await.is_some() {}
+        }
+        set_back(&clock, HOUR);
+        if restarts {
+            start_worker(&mut engine);
+        }
+        let started = clock.monotonic_time();
+        engine.advance_until(run, "run.completed").await;
+        let elapsed = clock.monotonic_time().minus(started);
+        assert!((30_000..HOUR.0).contains(&elapsed.0), "{elapsed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_until_a_time_ends_at_that_time_of_a_clock_that_was_set_back() {
+    let until = longhaul_testkit::clock::SIM_START.plus(Millis::from_secs(60));
+    let wait = FakeReply::call("wait", json!({ "until": until.to_string() }));
+    let (engine, clock) = start_engine([wait]);
+    let run = engine.submit().await;
+    engine.until(run, "run.waiting").await;
+    set_back(&clock, Millis::from_secs(120));
+    engine.advance_until(run, "run.completed").await;
+    assert!(clock.now() >= until);
 }

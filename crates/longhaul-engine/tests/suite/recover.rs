@@ -113,16 +113,16 @@ async fn a_run_that_crashes_its_worker_during_setup_is_blocked() {
     source.block_load(&latch);
     let mut engine = engine_with([]).external_tools(&source).with_sim_clock().build();
     let run = engine.submit().await;
-    for crashes in 1..=3 {
+    for crashes in 1..=4 {
         engine.spawn_worker(limit_crashes);
         wait_and_release(&engine, &latch, crashes).await;
         crash_worker(&mut engine).await;
     }
     engine.spawn_worker(limit_crashes);
     engine.advance_until(run, "run.blocked").await;
-    assert_eq!(latch.arrivals(), 3);
+    assert_eq!(latch.arrivals(), 4);
     let question = engine.gate(run).await.spec.ask;
-    let reason = "died 3 times in a row at the same point, before its first turn";
+    let reason = "died 4 times in a row at the same point, before its first turn";
     assert!(question.contains(reason), "{question}");
 }
 
@@ -155,5 +155,27 @@ async fn runs_that_wait_for_a_trial_leave_their_slots_to_others() {
     latch.open();
     for run in [on_trial, waiting, new_runs[0], new_runs[1]] {
         assert_eq!(outcome_text(&engine.ended(run).await), "done");
+    }
+}
+
+#[tokio::test]
+async fn kills_from_outside_do_not_block_the_runs_that_they_hit() {
+    let latch = Latch::closed();
+    let tool = FakeTool::new("act", Pure, &EffectLog::default()).after_latch(&latch);
+    let builder = engine_with([FakeReply::call("act", json!({}))]).tools([tool]);
+    let mut engine = builder.with_sim_clock().build();
+    let runs = [engine.submit().await, engine.submit().await, engine.submit().await];
+    // Two crashes of all runs together, then one of each run alone.
+    for arrivals in [3, 6, 7, 8, 9] {
+        engine.spawn_worker(limit_crashes);
+        wait_and_release(&engine, &latch, arrivals).await;
+        crash_worker(&mut engine).await;
+    }
+    engine.spawn_worker(limit_crashes);
+    wait_and_release(&engine, &latch, 10).await;
+    latch.open();
+    for run in runs {
+        let journal = engine.advance_until(run, "run.completed").await;
+        assert_eq!(count(&journal, "run.blocked"), 0, "{:?}", kinds(&journal));
     }
 }

@@ -177,6 +177,28 @@ async fn a_clock_that_is_set_back_fires_nothing_again() {
 }
 
 #[tokio::test]
+async fn catch_up_all_fires_each_time_once_over_a_clock_that_goes_back_and_forth() {
+    let mut engine = engine([]);
+    let body = NewScheduleBody { catch_up: CatchUp::All, overlap: Overlap::Allow, ..hourly("all") };
+    engine.longhaul.create_schedule(body, None).await.unwrap();
+    engine.longhaul.create_schedule(hourly("later"), None).await.unwrap();
+    engine.spawn_worker_with_schedules();
+    fire_at(&engine, "all", "2026-01-01T05:00:00Z").await;
+    fire_at(&engine, "later", "2026-01-01T05:00:00Z").await;
+    engine.clock.as_ref().unwrap().set(time("2026-01-01T02:30:00Z"));
+    // The scheduler has looked at all schedules when it has moved the last one back.
+    let next = Some(time("2026-01-01T03:00:00Z"));
+    until(&engine, "later", |schedule| schedule.next_at == next).await;
+    fire_at(&engine, "later", "2026-01-01T03:00:00Z").await;
+    fire_at(&engine, "all", "2026-01-01T06:00:00Z").await;
+    let due = runs(&engine).await.into_iter().map(|run| run.metadata.unwrap().to_value());
+    let due = due.filter(|metadata| metadata["schedule"] == "all");
+    let due: Vec<String> =
+        due.map(|metadata| metadata["due"].as_str().unwrap()[11..13].to_owned()).collect();
+    assert_eq!(due, ["01", "02", "03", "04", "05", "06"]);
+}
+
+#[tokio::test]
 async fn missed_firings_are_caught_up_by_policy() {
     for (catch_up, count) in [(CatchUp::Skip, 0), (CatchUp::Once, 1), (CatchUp::All, 5)] {
         let mut engine = engine([]);

@@ -10,7 +10,6 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 
 use crate::decision::DecisionBuilder;
-use crate::policy::control_tool_names::wait_timer_id;
 use crate::policy::rules::{ApprovalRuleDecision, evaluate_approval_rules};
 use crate::rejection::Rejection;
 use crate::state::call::TrackedToolCall;
@@ -47,7 +46,7 @@ pub(crate) fn record_used_approval_rules(
     Ok(())
 }
 
-/// Records the start of a `wait` call and sets the timer that ends it.
+/// Records the start of a `wait` call, which a timer ends at this time.
 pub(crate) fn record_wait_tool_call_start(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
@@ -58,9 +57,7 @@ pub(crate) fn record_wait_tool_call_start(
         attempt: call.starts + 1,
         until: Some(until),
         child: None,
-    }))?;
-    decision.set_wake_timer_at(wait_timer_id(decision.run.id, call.id), until);
-    Ok(())
+    }))
 }
 
 /// Adds active time (time that workers spend on the run) to the run's usage without naming a model,

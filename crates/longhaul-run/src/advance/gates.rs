@@ -12,6 +12,7 @@ use crate::advance::call_events::{record_call_result, record_wait_tool_call_star
 use crate::advance::children::{has_children_to_wait_for, record_wait_for_child};
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool::{ControlToolCall, parse_control_tool_call};
+use crate::policy::control_tool_names::wait_timer_id;
 use crate::policy::digest::{GateContent, gate_content_digest};
 use crate::policy::in_doubt::in_doubt_question;
 use crate::policy::rules::{
@@ -73,7 +74,14 @@ fn handle_control_tool_call(
                 .record_event(Event::ProgressReported(ProgressReported { percent, message }))?;
             record_call_result(decision, call.id, ToolOutput::text("noted"), false)
         }
-        ControlToolCall::WaitUntil(until) => record_wait_tool_call_start(decision, call, until),
+        ControlToolCall::WaitFor(delay) => {
+            decision.set_delay_timer(wait_timer_id(decision.run.id, call.id), delay);
+            record_wait_tool_call_start(decision, call, decision.ctx.now.plus(delay))
+        }
+        ControlToolCall::WaitUntil(until) => {
+            decision.set_wake_timer_at(wait_timer_id(decision.run.id, call.id), until);
+            record_wait_tool_call_start(decision, call, until)
+        }
         ControlToolCall::WaitForChild(child) => record_wait_for_child(decision, call, child),
         ControlToolCall::Finish(_) if has_children_to_wait_for(&decision.control) => {
             let text = "child runs of this run are open, and their results would be lost: `wait` for \

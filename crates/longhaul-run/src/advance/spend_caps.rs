@@ -80,8 +80,8 @@ pub(super) fn park_until_spend_cap_allows(
     let until = reservation.window_end;
     let spread = u128::from(WAKE_SPREAD.0);
     let jitter = Millis(u64::try_from(decision.run.id.bits() % spread).unwrap_or_default());
-    let delay = until.duration_since(decision.ctx.now).plus(jitter);
-    let timer = decision.set_wake_timer("cap", delay);
+    let timer = decision.new_timer_id("cap");
+    decision.set_wake_timer_at(timer, until.plus(jitter));
     let CapHold { key, amount: needed, .. } = &reservation.hold;
     let mut refusals = decision.ctx.cap_refusals.iter().filter(|refusal| refusal.key == *key);
     let shortage = refusals.next().map(|refusal| SpendCapShortage {

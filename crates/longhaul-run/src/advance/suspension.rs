@@ -97,7 +97,8 @@ pub(crate) fn record_suspended_call(
     let pending = ToolPending { call, suspension, since, until, message, given_up, active };
     decision.record_event(Event::ToolPending(Box::new(pending)))?;
     let polls = earlier.map_or(1, |earlier| earlier.polls.saturating_add(1));
-    decision.set_wake_timer_at(poll_timer_id(decision.run.id, call, polls), until);
+    let timer = poll_timer_id(decision.run.id, call, polls);
+    decision.set_delay_timer(timer, until.duration_since(now));
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{BudgetHold, RowChange};
+use longhaul_core::change::{BudgetHold, RowChange, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetReached, BudgetWarned};
 use longhaul_core::event::run::CompactionModel;
@@ -84,6 +84,7 @@ pub(super) fn start_turn(
         Ok(size_and_caps) => size_and_caps,
         Err(over_cap) => return spend_caps::park_until_spend_cap_allows(decision, &over_cap),
     };
+    cancel_skipped_timer(decision);
     let ModelCallSize { max_tokens, hold, reserve } = size;
     let turn = decision.control.turn + 1;
     let refresh = decision.perception_refresh.take().filter(|_| is_turn);
@@ -105,6 +106,14 @@ pub(super) fn start_turn(
         decision.add_row_change(RowChange::HoldCaps(caps));
     }
     Ok(ControlFlow::Break(()))
+}
+
+/// Deletes the timer of a wait that a person has cut short, so that it does not wake the run from a
+/// later wait.
+fn cancel_skipped_timer(decision: &mut DecisionBuilder<'_>) {
+    if let Some(timer) = decision.control.skipped_timer {
+        decision.add_row_change(RowChange::SetTimer(TimerUpdate::Cancel(timer)));
+    }
 }
 
 /// Parks the run until other runs with the same budget have released so much of what they have
@@ -233,9 +242,15 @@ pub(super) fn exhausted_cap_even_without_new_messages(
     let account = decision.ctx.budget_account.unwrap_or_default();
     let own = own_budget_account(decision).unreserved_budget();
     let reply_tokens = REPLY_TOKENS_MIN.min(control.pricing.max_output_tokens);
-    let needed = control.pricing.worst_case_hold(control.transcript_bytes, reply_tokens);
-    let is_covered = account.unspent_budget().min_of_each(own).covers(needed);
-    (!is_covered).then(|| exhausted_budget_cap(needed, own, &account))
+    let needed = |bytes| control.pricing.worst_case_hold(bytes, reply_tokens);
+    let unspent_budget = account.unspent_budget().min_of_each(own);
+    if unspent_budget.covers(needed(control.transcript_bytes)) {
+        return None;
+    }
+    // The messages are part of the next call, so a raise must cover them too.
+    let message_bytes: u64 = control.steers.iter().map(|steer| steer.text.len() as u64).sum();
+    let needed = needed(control.transcript_bytes.saturating_add(message_bytes));
+    Some(exhausted_budget_cap(needed, own, &account))
 }
 
 /// Returns the cap that does not cover the amount `needed`: a cap of the run alone, of which `own`
@@ -251,11 +266,18 @@ fn exhausted_budget_cap(
         let money = is_money_short.then_some(BudgetCap::Money);
         money.or_else(|| is_tokens_short.then_some(BudgetCap::Tokens))
     };
+    let missing = |cap: BudgetCap, left: RemainingBudget| match cap {
+        BudgetCap::Money => needed.micro_usd.minus(left.micro_usd.unwrap_or_default()).0,
+        BudgetCap::Tokens => needed.tokens.saturating_sub(left.tokens.unwrap_or_default()),
+        BudgetCap::Turns | BudgetCap::ActiveTime => 0,
+    };
     match short_cap(own) {
-        Some(cap) => BudgetReached::of_run(cap),
+        Some(cap) => BudgetReached { cap, tree_cap: None, missing: missing(cap, own) },
         None => {
-            let cap = short_cap(account.unspent_budget()).unwrap_or(BudgetCap::Tokens);
-            BudgetReached { cap, tree_cap: account.limit_of_cap(cap) }
+            let left = account.unspent_budget();
+            let cap = short_cap(left).unwrap_or(BudgetCap::Tokens);
+            let tree_cap = account.limit_of_cap(cap);
+            BudgetReached { cap, tree_cap, missing: missing(cap, left) }
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::question::check_question_answer;
 use crate::state::call::ToolCallState;
 use crate::state::control::{ControlState, OpenChildRun};
-use crate::state::stage::{PendingModelCall, PendingTimer, RunStage};
+use crate::state::pending_timer::{PendingTimer, unfired_timer};
+use crate::state::stage::{PendingModelCall, RunStage};
 
 impl ControlState {
     pub(super) fn apply_timer_fired(&mut self, data: &TimerFired) -> ApplyResult {
@@ -131,8 +132,12 @@ impl ControlState {
     pub(super) fn add_message_between_turns(&mut self, message: Message) -> ApplyResult {
         match &mut self.stage {
             // A message ends the wait, so that the model is called now.
-            RunStage::ModelPending(pending) => pending.pending_timer = None,
+            RunStage::ModelPending(pending) => {
+                let skipped = unfired_timer(pending.pending_timer.take());
+                self.skipped_timer = skipped.or(self.skipped_timer);
+            }
             RunStage::Concluding(concluding) if concluding.gate.is_none() => {
+                self.skipped_timer = unfired_timer(concluding.pending_timer);
                 self.stage = RunStage::ModelPending(PendingModelCall::default());
             }
             RunStage::Concluding(_)
@@ -150,6 +155,7 @@ impl ControlState {
     pub(super) fn apply_budget_reached(&mut self, data: &BudgetReached) -> ApplyResult {
         self.exhausted_cap = Some(data.cap);
         self.exhausted_tree_cap = data.tree_cap;
+        self.missing_budget = data.missing;
         NO_MESSAGES
     }
 

@@ -70,6 +70,7 @@ impl ControlState {
         };
         self.epoch = Epoch::default();
         self.driven = false;
+        self.skipped_timer = None;
         self.crashed_epoch = None;
         self.crashes = 0;
         self.idle = None;

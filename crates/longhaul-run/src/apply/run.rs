@@ -11,8 +11,9 @@ use longhaul_core::status::{RunOutcome, WaitReason};
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::loop_guard::LoopGuard;
+use crate::state::pending_timer::{PendingTimer, unfired_timer};
 use crate::state::progress_guard::NoProgressGuard;
-use crate::state::stage::{PendingModelCall, PendingTimer, ProviderOutage, RunStage};
+use crate::state::stage::{PendingModelCall, ProviderOutage, RunStage};
 
 impl ControlState {
     pub(super) fn apply_run_claimed(&mut self, data: &RunClaimed) -> ApplyResult {
@@ -117,7 +118,8 @@ impl ControlState {
         self.blocked_resumed = self.blocked_on.is_some();
         // A person who resumes a run that waits for a retry wants the request to be sent now.
         if let RunStage::ModelPending(pending) = &mut self.stage {
-            pending.pending_timer = None;
+            let skipped = unfired_timer(pending.pending_timer.take());
+            self.skipped_timer = skipped.or(self.skipped_timer);
             pending.resumed = true;
         }
         if let Some(raise) = data.raise {

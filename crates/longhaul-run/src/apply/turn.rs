@@ -41,6 +41,7 @@ impl ControlState {
         if data.turn != self.turn + 1 || data.attempt != pending.attempts + 1 {
             return Err("turns and attempts must be numbered without gaps");
         }
+        self.skipped_timer = None;
         if pending.failures > 0 {
             self.retries.model_calls = self.retries.model_calls.saturating_add(1);
         }

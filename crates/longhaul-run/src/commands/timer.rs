@@ -28,7 +28,7 @@ pub(super) fn decide_due_timer_effect(due_timer: &DueTimer, ctx: DecisionContext
         return batch;
     }
     match &due_timer.kind {
-        TimerKind::Wake | TimerKind::Start | TimerKind::BatchNext(_) => {
+        TimerKind::Wake | TimerKind::Delay(_) | TimerKind::Start | TimerKind::BatchNext(_) => {
             batch.events.push(Event::TimerFired(TimerFired { timer: due_timer.timer }));
         }
         TimerKind::GateDeadline(gate) => {
@@ -117,6 +117,7 @@ pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest
             (CancelCause::LaneInterrupted, format!("the newer run {newer_run} interrupted it"))
         }
         TimerKind::Wake
+        | TimerKind::Delay(_)
         | TimerKind::Start
         | TimerKind::BatchNext(_)
         | TimerKind::GateDeadline(_)

@@ -36,6 +36,7 @@ pub(crate) enum ControlToolCall {
         /// Description of the agent's progress.
         message: String,
     },
+    WaitFor(Millis),
     WaitUntil(Timestamp),
     /// Waits for the end of this child run.
     WaitForChild(RunId),
@@ -143,13 +144,16 @@ fn parse_wait(input: &Value, now: Timestamp) -> ControlToolCall {
     if let Some(signal) = string_field(input, "signal") {
         return ControlToolCall::WaitForSignal(signal);
     }
-    let until = match (string_field(input, "for"), string_field(input, "until")) {
-        (Some(duration), _) => parse_wait_duration(&duration).map(|duration| now.plus(duration)),
-        (None, Some(at)) => at.parse::<Timestamp>().ok(),
+    let wait = match (string_field(input, "for"), string_field(input, "until")) {
+        (Some(duration), _) => parse_wait_duration(&duration)
+            .map(|duration| (now.plus(duration), ControlToolCall::WaitFor(duration))),
+        (None, Some(at)) => {
+            at.parse().ok().map(|until: Timestamp| (until, ControlToolCall::WaitUntil(until)))
+        }
         (None, None) => None,
     };
-    match until {
-        Some(until) if until <= now.plus(WAIT_MAX) => ControlToolCall::WaitUntil(until),
+    match wait {
+        Some((until, wait)) if until <= now.plus(WAIT_MAX) => wait,
         Some(_) => ControlToolCall::Invalid("a wait can last at most one year".into()),
         None => ControlToolCall::Invalid(
             "set `for` to a duration such as \"2h 30m\", `until` to a time such as \
@@ -172,13 +176,10 @@ mod tests {
 
     #[test]
     fn a_wait_is_a_duration_a_time_or_a_signal() {
-        check_parsed_wait(
-            &json!({"for": "90s"}),
-            &ControlToolCall::WaitUntil(NOW.plus(Millis::from_secs(90))),
-        );
+        check_parsed_wait(&json!({"for": "90s"}), &ControlToolCall::WaitFor(Millis::from_secs(90)));
         check_parsed_wait(
             &json!({"for": "1h 30m"}),
-            &ControlToolCall::WaitUntil(NOW.plus(Millis::from_secs(5_400))),
+            &ControlToolCall::WaitFor(Millis::from_secs(5_400)),
         );
         check_parsed_wait(
             &json!({"signal": "deploy"}),

@@ -60,6 +60,10 @@ pub struct ControlState {
     /// of its batch.
     #[serde(default)]
     pub(crate) start_timer_fired: bool,
+    /// Timer of a wait that a person has cut short, which the start of the next turn deletes. `None`
+    /// if there is none.
+    #[serde(default)]
+    pub(crate) skipped_timer: Option<TimerId>,
     pub idle: Option<IdleReason>,
     pub(crate) cancel: Option<String>,
     /// Cause of the run's cancellation. Meaningless if nobody has cancelled the run.
@@ -124,6 +128,10 @@ pub struct ControlState {
     /// whole tree of runs. `None` means that it is a cap of this run alone.
     #[serde(default)]
     pub(crate) exhausted_tree_cap: Option<u64>,
+    /// Amount by which the exhausted cap is too low for the next model call, in millionths of a US
+    /// dollar or tokens. 0 if it is unknown.
+    #[serde(default)]
+    pub(crate) missing_budget: u64,
     /// Whether the last model reply was interrupted and no message to the model followed it.
     pub(crate) interrupted: bool,
     /// Artifacts of the run's tool calls, which become artifacts of its output. Bounded.
@@ -240,6 +248,7 @@ impl ControlState {
             epoch: Epoch::default(),
             driven: false,
             start_timer_fired: false,
+            skipped_timer: None,
             crashed_epoch: None,
             crashes: 0,
             stage: RunStage::New,
@@ -270,6 +279,7 @@ impl ControlState {
             warned: Vec::new(),
             exhausted_cap: None,
             exhausted_tree_cap: None,
+            missing_budget: 0,
             interrupted: false,
             artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),

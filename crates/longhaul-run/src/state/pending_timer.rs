@@ -12,3 +12,8 @@ pub struct PendingTimer {
     pub until: Timestamp,
     pub fired: bool,
 }
+
+/// Returns the id of a timer that has not fired. `None` if it has fired, or if there is none.
+pub(crate) fn unfired_timer(pending: Option<PendingTimer>) -> Option<TimerId> {
+    pending.filter(|pending| !pending.fired).map(|pending| pending.timer)
+}

@@ -371,6 +371,27 @@ fn the_cap_that_does_not_cover_the_shortest_reply_is_exhausted() {
 }
 
 #[test]
+fn the_named_raise_covers_messages_that_are_larger_than_the_whole_budget() {
+    let mut test_run =
+        TestRun::new(with_caps(Budget { tokens: Some(50_000), ..Budget::default() }));
+    for line in ["claim", "see"] {
+        test_run.play(line);
+    }
+    for _ in 0..6 {
+        test_run.play(&format!("steer after_batch {}", "x".repeat(60_000)));
+    }
+    let parked = test_run.play("call nonsense/bad");
+    assert!(parked.contains("budget.reached(tokens) run.waiting(budget)"), "{parked}");
+    let command = test_run.play("? command");
+    let tokens = command.strip_prefix("longhaul resume RUN --budget tokens=").unwrap().to_owned();
+    for line in [&format!("resume tokens {tokens}"), "claim"] {
+        test_run.play(line);
+    }
+    let woken = test_run.play("go");
+    assert!(woken.contains("turn.started"), "{command}: {woken}");
+}
+
+#[test]
 fn a_root_run_learns_of_a_cap_that_was_raised_through_another_run() {
     let mut step = TestRun::with_task(|task| task.policy = with_money_cap(1_000_000));
     step.rows.account.cap.micro_usd = Some(MicroUsd(5_000_000));

@@ -57,6 +57,30 @@ fn a_model_call_is_retried_after_2_4_8_seconds_then_the_run_if_it_waits_for_no_o
 }
 
 #[test]
+fn the_timer_of_a_wait_that_was_cut_short_is_deleted() {
+    for skip in [
+        "resume => run.resumed | running\n claim => run.claimed\n go => turn.started",
+        "steer after_batch Now. => steer.queued | running\n claim => run.claimed\n go => steer.delivered(after turn 0) turn.started",
+    ] {
+        check(
+            with_outage(Millis::ZERO),
+            &format!(
+                r#"
+            claim          => run.claimed | running
+            see            => run.prepared turn.started
+            err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+            ? timers       => [2498]
+            {skip}
+            ? timers       => []
+            err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+            ? timers       => [4056]
+        "#
+            ),
+        );
+    }
+}
+
+#[test]
 fn retry_after_is_a_minimum_delay_with_jitter_above_it() {
     check(
         plain(),
@@ -273,12 +297,10 @@ fn a_stale_timer_changes_nothing() {
         see                    => run.prepared turn.started
         err overloaded         => turn.failed(overloaded) run.waiting(retry) | waiting retry
         steer after_batch Now. => steer.queued | running
+        fire                   => timer.fired
         claim                  => run.claimed
         go                     => steer.delivered(after turn 0) turn.started
         err overloaded         => turn.failed(overloaded) run.waiting(retry) | waiting retry
-        fire                   => timer.fired | running
-        claim                  => run.claimed
-        go                     => run.waiting(retry) | waiting retry
         fire                   => timer.fired | running
         claim                  => run.claimed
         go                     => turn.started

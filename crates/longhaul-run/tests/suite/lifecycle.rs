@@ -81,9 +81,9 @@ fn a_run_that_is_kept_open_goes_on_with_a_message_and_ends_by_itself() {
         go                            => steer.delivered(after turn 1) turn.started
         ? said                        => More, please.
         say Second.                   => turn.completed run.waiting(message) | waiting message
-        ? timers                      => [3600000, 3600000]
+        ? timers                      => [3600000]
         tick 2000                     =>
-        tick 1600                     => timer.fired timer.fired | running
+        tick 1600                     => timer.fired | running
         claim                         => run.claimed
         go                            => run.completed(Second.) | completed
         tick 9999                     =>

@@ -108,7 +108,7 @@ fn a_run_that_waits_for_a_provider_can_be_woken_early() {
         claim                   => run.claimed
         go                      => turn.started
         err overloaded          => turn.failed(overloaded) run.waiting(outage) | waiting outage
-        ? timers                => [19676, 33498]
+        ? timers                => [33498]
         steer after_batch Hurry => steer.queued | running
         claim                   => run.claimed
         go                      => steer.delivered(after turn 0) turn.started

@@ -221,7 +221,7 @@ fn a_message_ends_a_retry_wait_and_a_follow_up_does_not() {
         steer after_batch Now. => steer.queued | running
         claim                  => run.claimed
         go                     => steer.delivered(after turn 0) turn.started
-        fire                   => timer.fired
+        ? timers               => []
         say Done.              => turn.completed steer.delivered(after turn 1) turn.started
     "#,
     );

@@ -9,6 +9,7 @@ use longhaul_api::submit::NewRunBody;
 use longhaul_core::access::Role;
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::policy::budget::BudgetRaise;
+use longhaul_core::raw::RawJson;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
@@ -204,13 +205,65 @@ pub(crate) fn check_task_agent_and_budget(
     if let Some(undeclared_name) = task.context.keys().find(|name| !is_declared(name)) {
         return Err(Problem::unprocessable(undeclared_context_message(undeclared_name, &agents)));
     }
-    if agents.iter().all(|agent| longhaul.exceeds_agent_budget(agent, task.budget)) {
-        require_role(caller, Role::Approver).map_err(|problem| Problem {
-            detail: format!("the requested budget is above the agent's budget: {}", problem.detail),
-            ..problem
+    if let Some(agent) = longhaul.agent_with_exceeded_budget(&agents, task) {
+        require_role(caller, Role::Approver).map_err(|problem| {
+            let detail = format!(
+                "the run would have a higher budget than its agent `{agent}`: {}",
+                problem.detail
+            );
+            let problem = Problem { detail, ..problem };
+            match task.chain {
+                None => problem,
+                Some(_) => problem.with_hint(format!(
+                    "all steps of a chain share the highest budget: request at most that of \
+                     `{agent}` with `budget`, or use a key with the role approver"
+                )),
+            }
         })?;
     }
-    Ok(())
+    check_models_have_price(app, caller, (&agents, task))
+}
+
+/// Checks that limits in dollars hold for the task: only an approver may start a run of a model
+/// without a price while such a limit applies.
+fn check_models_have_price(
+    app: &App,
+    caller: &CallerIdentity,
+    (agents, task): (&[Arc<Agent>], &Task),
+) -> Result<(), Problem> {
+    let mut agents = agents.iter();
+    let unpriced = agents.find_map(|agent| app.longhaul().unpriced_model_under_limit(agent, task));
+    let Some(unpriced) = unpriced else {
+        return Ok(());
+    };
+    require_role(caller, Role::Approver).map_err(|problem| {
+        let detail = format!("{unpriced}: {}", problem.detail);
+        Problem { detail, ..problem }.with_hint(format!(
+            "set the price of the model: `longhaul models price {}` shows how; or use a key with \
+             the role approver",
+            unpriced.model
+        ))
+    })
+}
+
+/// Checks that limits in dollars hold for the runs of a schedule of this agent or chain.
+pub(crate) fn check_schedule_models_have_price(
+    app: &App,
+    caller: &CallerIdentity,
+    (agent, chain): (Option<&str>, Option<&str>),
+) -> Result<(), Problem> {
+    let input = RawJson::null();
+    let task = match (agent, chain) {
+        (_, Some(chain)) => Task::for_chain(chain, &input),
+        (Some(agent), None) => Task::new(agent, &input),
+        (None, None) => return Ok(()),
+    };
+    let task = Task { charged_to: Some(caller.principal.name.clone()), event: true, ..task };
+    // The schedule itself reports an agent or chain that does not exist.
+    match resolve_agents_of_task(app, caller, &task) {
+        Ok(agents) => check_models_have_price(app, caller, (&agents, &task)),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Returns the agent of a task, or the agents of the steps of its chain. Returns an error if the

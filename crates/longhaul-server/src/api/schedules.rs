@@ -8,6 +8,7 @@ use longhaul_api::run::RunView;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::port::auth::IdempotencyKey;
 
+use crate::api::create_run::check_schedule_models_have_price;
 use crate::app::App;
 use crate::body::{EmptyBody, Json, OptionalJsonBody};
 use crate::caller::{Operator, Viewer};
@@ -42,6 +43,8 @@ pub(crate) async fn create_schedule(
     Operator(caller): Operator,
     Json(body): Json<NewScheduleBody>,
 ) -> Result<Response, Problem> {
+    let target = (body.agent.as_deref(), body.chain.as_deref());
+    check_schedule_models_have_price(&app, &caller, target)?;
     let schedule = app.longhaul().create_schedule(body, Some(&caller.principal.name)).await?;
     let (name, caller) = (&schedule.name, &caller.principal.name);
     tracing::info!(schedule = name, caller, "schedule created");
@@ -91,6 +94,9 @@ pub(crate) async fn run_schedule(
     (NamePathParam(name), headers): (NamePathParam, HeaderMap),
     OptionalJsonBody(EmptyBody {}): OptionalJsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
+    let schedule = app.longhaul().schedule(&name).await?;
+    let target = (Some(schedule.agent.as_str()), schedule.chain.as_deref());
+    check_schedule_models_have_price(&app, &caller, target)?;
     let key = caller_scoped_idempotency_key(&caller, idempotency_key_header(&headers)?);
     let principal = caller.principal.name.clone();
     // Stored in the commit that creates the run, so that a crash before the response is stored does

@@ -1,11 +1,18 @@
 //! Authentication: valid and invalid keys, names that only the local machine key may use, and
 //! an open loopback.
 
+use std::sync::Arc;
+
 use longhaul_core::access::Role;
+use longhaul_core::chain::{ChainSpec, ChainStepSpec};
+use longhaul_core::id::AgentName;
 use longhaul_core::time::Millis;
+use longhaul_core::usage::MicroUsd;
+use longhaul_engine::agent::Agent;
 use serde_json::{Value, json};
 
 use crate::suite::harness::client::{TestRequest, get, post, request};
+use crate::suite::harness::model::PRICED_MODEL;
 use crate::suite::harness::{TestServer, TestServerBuilder, server_with, server_with_gate, task};
 
 fn with_open_loopback(plan: TestServerBuilder) -> TestServerBuilder {
@@ -167,6 +174,43 @@ async fn a_budget_above_the_agents_needs_an_approver() {
         );
         assert_eq!(response_status(&server, post("/v1/runs", &task()).with_key(&key)).await, 201);
     }
+}
+
+#[tokio::test]
+async fn a_richer_agent_of_a_chain_does_not_raise_the_budget_of_the_others() {
+    let server = server_with([]).open().await;
+    let mut rich = Agent::new(AgentName::new("rich").unwrap());
+    rich.budget.caps.micro_usd = Some(MicroUsd(50_000_000));
+    rich.budget.caps.turns = Some(1_000);
+    server.longhaul.register(rich);
+    let steps = vec![ChainStepSpec::new("tester"), ChainStepSpec::new("rich")];
+    let named = ChainSpec { description: None, steps };
+    server.longhaul.replace_chains([("both".to_owned(), Arc::new(named))].into());
+    let inline = json!({ "steps": [{ "agent": "tester" }, { "agent": "rich" }] });
+    let operator = server.create_key("ops", Role::Operator).await;
+    let approver = server.create_key("boss", Role::Approver).await;
+    let with_model = |chain: &Value, budget: Value| json!({ "chain": chain, "input": "x", "model": PRICED_MODEL, "budget": budget });
+    for (chain, budget, expected) in [
+        // The author of a chain file has chosen which agents share a budget.
+        (&json!("both"), json!({}), 201),
+        (&json!("both"), json!({ "usd": 20 }), 201),
+        (&json!("both"), json!({ "usd": 60 }), 403),
+        (&json!("both"), json!({ "turns": 900 }), 403),
+        (&inline, json!({}), 403),
+        (&inline, json!({ "usd": 20 }), 403),
+        (&inline, json!({ "usd": 5 }), 201),
+    ] {
+        let body = with_model(chain, budget);
+        let request = post("/v1/runs", &body);
+        assert_eq!(response_status(&server, request.with_key(&operator)).await, expected, "{body}");
+        let request = post("/v1/runs", &body);
+        assert_eq!(response_status(&server, request.with_key(&approver)).await, 201, "{body}");
+    }
+    let refused =
+        server.send(post("/v1/runs", &with_model(&inline, json!({}))).with_key(&operator));
+    let problem = refused.await.expect(403);
+    assert!(problem["detail"].as_str().unwrap().contains("its agent `tester`"), "{problem}");
+    assert!(problem["hint"].as_str().unwrap().contains("`budget`"), "{problem}");
 }
 
 #[tokio::test]

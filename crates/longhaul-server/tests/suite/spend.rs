@@ -1,12 +1,14 @@
 //! Spend caps over HTTP.
 
+use longhaul_core::access::Role;
 use longhaul_core::policy::spend_cap::{
     CapReachedAction, CapUnit, CapUsageGrouping, CapWindowLength, SpendCap,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::suite::harness::client::{get, post};
-use crate::suite::harness::{server_with, task};
+use crate::suite::harness::model::PRICED_MODEL;
+use crate::suite::harness::{TestServerBuilder, server_with, task};
 
 fn cap(per: CapUsageGrouping, at_cap: CapReachedAction) -> SpendCap {
     SpendCap {
@@ -60,4 +62,105 @@ async fn a_cap_refuses_tasks_until_it_is_raised() {
     server.send(post("/v1/runs", &task())).await.expect(201);
     server.send(post("/v1/runs", &task())).await.expect(429);
     server.send(get("/v1/spend?limit=3")).await.expect(422);
+}
+
+/// Checks which of these requests an operator may send, and that an approver may send all of them.
+async fn assert_operator_may_send(
+    server: TestServerBuilder,
+    requests: impl IntoIterator<Item = (&'static str, Value, bool)>,
+    limit: &str,
+) {
+    let server = server.open().await;
+    let operator = server.create_key("ops", Role::Operator).await;
+    let approver = server.create_key("boss", Role::Approver).await;
+    for (path, body, is_allowed) in requests {
+        let answer = server.send(post(path, &body).with_key(&operator)).await;
+        if is_allowed {
+            answer.expect(201);
+            continue;
+        }
+        let problem = answer.expect(403);
+        let detail = problem["detail"].as_str().unwrap();
+        let reason = format!("the model `scripted/actor` has no price, so {limit} can't limit it");
+        assert!(detail.contains(&reason), "{detail}");
+        let hint = problem["hint"].as_str().unwrap();
+        assert!(hint.contains("longhaul models price scripted/actor"), "{hint}");
+        server.send(post(path, &body).with_key(&approver)).await.expect(201);
+    }
+}
+
+#[tokio::test]
+async fn only_an_approver_starts_a_model_without_a_price_under_a_cap_in_dollars() {
+    let usd_cap = SpendCap {
+        unit: CapUnit::Usd,
+        limit: 4_000_000,
+        pattern: Some("key:*".to_owned()),
+        ..cap(CapUsageGrouping::Key, CapReachedAction::Wait)
+    };
+    let with = |field: &str, value: Value| {
+        let mut task = task();
+        task[field] = value;
+        task
+    };
+    let event = json!({ "agent": "tester", "kind": "idle_tick" });
+    let schedule = json!({ "name": "a", "agent": "tester", "every_ms": 60_000, "input": "x" });
+    let chain = json!({ "chain": { "steps": [{ "agent": "tester" }] }, "input": "x" });
+    let requests = [
+        ("/v1/runs", task(), false),
+        ("/v1/runs", with("model", json!(PRICED_MODEL)), true),
+        ("/v1/runs/batch", json!({ "runs": [task()] }), false),
+        ("/v1/runs", chain, false),
+        ("/v1/inboxes/mail/tasks", task(), false),
+        ("/v1/events", event, false),
+        ("/v1/schedules", schedule, false),
+        ("/v1/schedules/a/run", json!({}), false),
+    ];
+    let server = server_with([]).caps([usd_cap.clone()]);
+    let limit = format!("the spend cap `{}`", usd_cap.cap_id());
+    assert_operator_may_send(server, requests, &limit).await;
+    let priced = server_with([]).caps([usd_cap.clone()]);
+    let priced = priced.agent(|agent| agent.models = vec![PRICED_MODEL.to_owned()]);
+    assert_operator_may_send(priced, [("/v1/runs", task(), true)], "").await;
+    for unit in [CapUnit::Runs, CapUnit::Tokens] {
+        let cap = SpendCap { unit, ..usd_cap.clone() };
+        assert_operator_may_send(server_with([]).caps([cap]), [("/v1/runs", task(), true)], "")
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn only_an_approver_chooses_a_model_without_a_price_under_a_budget_in_dollars() {
+    let with = |fields: Value| {
+        let mut task = task();
+        task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        ("/v1/runs", task)
+    };
+    let requests = [
+        (with(json!({})), true),
+        (with(json!({ "budget": { "tokens": 100 } })), true),
+        (with(json!({ "budget": { "usd": 5 } })), false),
+        (with(json!({ "model": "acme/unknown" })), false),
+        (with(json!({ "model": PRICED_MODEL, "budget": { "usd": 5 } })), true),
+    ];
+    let requests = requests.map(|((path, body), is_allowed)| (path, body, is_allowed));
+    assert_operator_may_send(server_with([]), requests, "the budget of $5.00").await;
+}
+
+#[tokio::test]
+async fn a_schedule_counts_for_the_key_that_made_or_fired_it() {
+    let caps = [cap(CapUsageGrouping::Key, CapReachedAction::Refuse)];
+    let server = server_with([]).with_sim_clock().caps(caps).open().await;
+    let anna = server.create_key("anna", Role::Operator).await;
+    let bert = server.create_key("bert", Role::Operator).await;
+    for name in ["a", "b"] {
+        let body = json!({ "name": name, "agent": "tester", "every_ms": 60_000, "input": "x" });
+        server.send(post("/v1/schedules", &body).with_key(&anna)).await.expect(201);
+    }
+    let fire = |name: &str| post(format!("/v1/schedules/{name}/run"), &json!({}));
+    server.send(fire("a").with_key(&anna)).await.expect(201);
+    let refused = server.send(fire("b").with_key(&anna)).await.expect(429);
+    assert!(refused["detail"].as_str().unwrap().contains("of key:anna"), "{refused}");
+    server.send(post("/v1/runs", &task()).with_key(&anna)).await.expect(429);
+    server.send(fire("b").with_key(&bert)).await.expect(201);
+    server.send(post("/v1/runs", &task()).with_key(&bert)).await.expect(429);
 }

@@ -42,6 +42,13 @@ impl RecordStore for SqliteStore {
         self.run_query(timer::next_timer_due).await
     }
 
+    async fn move_delays_set_by_later_clock(&self) -> Result<usize, StoreError> {
+        self.run_command(|tx| {
+            Ok(CommandOutcome::Changed(timer::move_delays_set_by_later_clock(tx)?))
+        })
+        .await
+    }
+
     async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
         self.require_driver_process("repair")?;
         let after = self.consistency_check_cursor();

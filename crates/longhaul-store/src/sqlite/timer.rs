@@ -42,6 +42,10 @@ pub(crate) fn set_or_delete_timers(
             }
             Ok(())
         }
+        TimerUpdate::Cancel(timer) => {
+            tx.run("DELETE FROM timer WHERE timer = ?1", params![timer.bytes()])?;
+            Ok(())
+        }
         TimerUpdate::StopAutoApproval(run) => {
             tx.run(
                 "DELETE FROM timer WHERE run = ?1 AND kind LIKE '{\"gate_auto_approve\":%'",
@@ -68,6 +72,16 @@ pub(crate) fn arm_timer(tx: &Tx<'_>, armed: &ArmedTimer<'_>) -> Result<()> {
          ON CONFLICT (timer) DO UPDATE
             SET fire_at = excluded.fire_at, run = excluded.run, kind = excluded.kind",
         params![fire_at.as_micros(), timer.bytes(), run.bytes(), to_json(kind)?],
+    )
+}
+
+/// Moves each timer that is due later than its own delay from now, and returns their number.
+pub(crate) fn move_delays_set_by_later_clock(tx: &Tx<'_>) -> Result<usize> {
+    tx.run(
+        "UPDATE timer SET fire_at = ?1 + 1000 * json_extract(kind, '$.delay')
+          WHERE fire_at > ?1 AND kind LIKE '{\"delay\":%'
+            AND fire_at > ?1 + 1000 * json_extract(kind, '$.delay')",
+        params![tx.now_micros()],
     )
 }
 

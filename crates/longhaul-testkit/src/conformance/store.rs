@@ -143,6 +143,8 @@ macro_rules! each_store_check {
             timer {
                 timers_come_due_in_order
                 a_timer_fires_once
+                a_timer_can_be_cancelled
+                a_delay_is_shortened_after_the_clock_was_set_back
                 a_timer_set_again_moves
                 automatic_approvals_can_be_stopped
                 a_timer_of_an_ended_run_says_so

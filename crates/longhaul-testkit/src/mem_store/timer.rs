@@ -28,6 +28,11 @@ impl Tx<'_> {
                 };
                 self.tables.due.remove(&(consumed.due, timer));
             }
+            TimerUpdate::Cancel(timer) => {
+                if let Some(cancelled) = self.tables.timers.remove(&timer) {
+                    self.tables.due.remove(&(cancelled.due, timer));
+                }
+            }
             TimerUpdate::StopAutoApproval(run) => {
                 self.disarm(run, |kind| matches!(kind, TimerKind::GateAutoApprove(_)));
                 let gates = self.tables.gates.iter().filter(|(_, gate)| gate.run == run);
@@ -48,6 +53,22 @@ impl Tx<'_> {
         }
         self.tables.due.insert((timer.due, id), ());
         self.tables.timers.insert(id, timer);
+    }
+
+    /// Moves each timer that is due later than its own delay from now, and returns their number.
+    pub(crate) fn move_delays_set_by_later_clock(&mut self) -> usize {
+        let now = self.now;
+        let timers = self.tables.timers.iter().filter_map(|(id, timer)| {
+            let TimerKind::Delay(delay) = timer.kind else {
+                return None;
+            };
+            let due = now.plus(delay);
+            (timer.due > due).then(|| (*id, Timer { due, ..timer.clone() }))
+        });
+        let moved: Vec<_> = timers.collect();
+        let count = moved.len();
+        moved.into_iter().for_each(|(id, timer)| self.arm(id, timer));
+        count
     }
 
     /// Removes the timer that starts a run.

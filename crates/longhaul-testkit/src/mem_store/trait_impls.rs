@@ -95,6 +95,10 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.due.iter().next().map(|((due, _), ())| *due)))
     }
 
+    async fn move_delays_set_by_later_clock(&self) -> StoreResult<usize> {
+        self.write_tx(|tx| Ok(tx.move_delays_set_by_later_clock()))
+    }
+
     async fn repair_inconsistent_rows(&self) -> StoreResult<RepairedRowCounts> {
         self.write_tx(|tx| Ok(tx.repair()))
     }

@@ -67,7 +67,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // How often an idle worker polls for work.
     key("worker.poll", SettingValueKind::MinDuration(10)).with_default("\"1s\""),
     // Number of worker crashes at the same point after which a run is blocked. 0 means never.
-    key("worker.crash_limit", SettingValueKind::UnsignedInt).with_default("3"),
+    key("worker.crash_limit", SettingValueKind::UnsignedInt).with_default("4"),
     // Inboxes that this worker serves.
     key("worker.inboxes", SettingValueKind::TextList).with_default("[\"default\"]"),
     // Maximum number of runs in one lane. A submit to a full lane is refused.

@@ -260,6 +260,10 @@ impl RecordStore for FailingStore {
         self.inner.next_timer_due().await
     }
 
+    async fn move_delays_set_by_later_clock(&self) -> Result<usize, StoreError> {
+        self.inner.move_delays_set_by_later_clock().await
+    }
+
     async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
         self.inner.repair_inconsistent_rows().await
     }

@@ -138,6 +138,10 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.next_timer_due()).await
     }
 
+    async fn move_delays_set_by_later_clock(&self) -> Result<usize, StoreError> {
+        yield_around(self.records.move_delays_set_by_later_clock()).await
+    }
+
     async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
         yield_around(self.records.repair_inconsistent_rows()).await
     }

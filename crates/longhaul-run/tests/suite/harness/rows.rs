@@ -396,6 +396,7 @@ impl Rows {
                 let spent = self.timers.remove(&timer);
                 spent.ok_or(RowConflict::Row("timer spent"))?;
             }
+            TimerUpdate::Cancel(timer) => drop(self.timers.remove(&timer)),
             TimerUpdate::StopAutoApproval(_) => {
                 self.timers.retain(|_, (_, kind)| !matches!(kind, TimerKind::GateAutoApprove(_)));
             }

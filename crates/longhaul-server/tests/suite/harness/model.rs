@@ -15,12 +15,15 @@ use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects, Predict
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::{BudgetAmount, ModelPricing, Usage};
+use longhaul_core::usage::{BudgetAmount, ModelPricing, Price, Usage};
 use longhaul_engine::services::{ModelResolver, ResolveModelError, ResolvedModel};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use longhaul_testkit::latch::Latch;
+
+/// Name of the only model that has a price.
+pub(crate) const PRICED_MODEL: &str = "acme/priced";
 
 /// One scripted reply of the model.
 #[derive(Debug, Clone)]
@@ -72,8 +75,10 @@ impl FakeModel {
 
 #[async_trait]
 impl Model for FakeModel {
-    fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
-        CostEstimate { hold: BudgetAmount::default(), pricing: ModelPricing::default() }
+    fn estimate(&self, request: &ModelRequest) -> CostEstimate {
+        let price = (request.model == PRICED_MODEL).then_some(Price::FREE);
+        let pricing = ModelPricing { price, ..ModelPricing::default() };
+        CostEstimate { hold: BudgetAmount::default(), pricing }
     }
 
     async fn generate(
@@ -158,7 +163,7 @@ impl ModelResolver for FakeModels {
         if name == Some("nobody/none") {
             return Err(ResolveModelError::NotConfigured("there is no such provider".to_owned()));
         }
-        let name = "scripted/actor".to_owned();
+        let name = name.filter(|name| *name == PRICED_MODEL).unwrap_or("scripted/actor").to_owned();
         let model = self.model.clone();
         Ok(ResolvedModel { name, model })
     }

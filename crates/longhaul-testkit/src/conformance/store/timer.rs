@@ -63,6 +63,50 @@ pub async fn a_timer_fires_once(fixture: StoreFixture) {
     assert_eq!(next_due(&fixture).await, None);
 }
 
+/// A cancelled timer does not fire. Cancelling it again is no error.
+pub async fn a_timer_can_be_cancelled(fixture: StoreFixture) {
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let [cancelled, other] = [fixture.ids.timer(), fixture.ids.timer()];
+    let batch = events_batch([progress(1)])
+        .with_change(arm_timer(cancelled, claimed_run.run, Millis(10)))
+        .with_change(arm_timer(other, claimed_run.run, Millis(20)));
+    claimed_run.append_ok(batch).await;
+    for percent in [2, 3] {
+        let cancel = RowChange::SetTimer(TimerUpdate::Cancel(cancelled));
+        claimed_run.append_ok(events_batch([progress(percent)]).with_change(cancel)).await;
+    }
+    fixture.advance(Millis(20));
+    assert_eq!(due(&fixture, 9).await, [other]);
+}
+
+/// After the clock was set back, a delay lasts no longer than its length. Other timers keep their
+/// time.
+pub async fn a_delay_is_shortened_after_the_clock_was_set_back(fixture: StoreFixture) {
+    let mut claimed_run = fixture.open_and_claim(|_| {}).await;
+    let run = claimed_run.run;
+    let [short, long, date] = [(); 3].map(|()| fixture.ids.timer());
+    let (short_delay, long_delay) = (Millis::from_secs(10), Millis::from_secs(100_000));
+    let arm = |timer, delay, kind| {
+        let due = TimerDueTime::After(delay);
+        RowChange::SetTimer(TimerUpdate::Arm { timer, run, due, kind })
+    };
+    // The clock of these tests can't be set back, so a due time that is too late stands for it.
+    let batch = events_batch([progress(1)])
+        .with_change(arm(short, Millis::from_secs(3_610), TimerKind::Delay(short_delay)))
+        .with_change(arm(long, Millis::from_secs(3_600), TimerKind::Delay(long_delay)))
+        .with_change(arm(date, Millis::from_secs(3_620), TimerKind::Wake));
+    claimed_run.append_ok(batch).await;
+    let move_delays = || fixture.harness.records.move_delays_set_by_later_clock();
+    assert_eq!(move_delays().await.expect("move"), 1);
+    assert_eq!(move_delays().await.expect("move"), 0);
+    fixture.advance(short_delay);
+    assert_eq!(due(&fixture, 9).await, [short]);
+    let rows = fixture.harness.records.due_timers(9).await.expect("due");
+    assert_eq!(rows[0].kind, TimerKind::Delay(short_delay));
+    fixture.advance(Millis::from_secs(3_610));
+    assert_eq!(due(&fixture, 9).await, [short, long, date]);
+}
+
 /// Only the timers of automatic approvals are deleted. The gate then waits for a person.
 pub async fn automatic_approvals_can_be_stopped(fixture: StoreFixture) {
     let mut claimed_run = fixture.open_and_claim(|_| {}).await;
