@@ -3,6 +3,7 @@
 mod connection;
 pub mod events;
 mod request;
+mod threads;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -247,6 +248,11 @@ impl Client {
         let reason = reason.to_owned();
         let path = ["v1", "runs", &run.to_string(), "cancel"];
         self.post_and_parse(&path, &CancelBody { reason }).await
+    }
+
+    /// Completes a run that stays open for messages, with its result.
+    pub async fn close_run(&self, run: RunId) -> Result<RunView, Problem> {
+        self.post_and_parse(&["v1", "runs", &run.to_string(), "close"], &json!({})).await
     }
 
     /// Pauses a run until it is resumed.

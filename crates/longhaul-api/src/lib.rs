@@ -23,5 +23,6 @@ pub mod schema;
 pub mod spend;
 pub mod steer;
 pub mod submit;
+pub mod thread;
 pub mod transcript;
 pub mod why;

@@ -76,6 +76,8 @@ commands! {
     Resume(run_commands::ResumeRunsCommand),
     /// Cancels runs
     Cancel(run_commands::CancelRunsCommand),
+    /// Completes runs that have a result and stay open for messages
+    Close(run_commands::CloseRunsCommand),
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
     Lanes(lanes::LanesCommand),
     /// Shows what spend caps have counted, and raises a cap

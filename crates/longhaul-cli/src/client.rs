@@ -1,11 +1,13 @@
 //! The client that every command uses: the same methods and results for a store opened by this
 //! process and for a store behind a server. Results are the view types of the HTTP API.
 
+mod close;
 pub(crate) mod connect;
 mod rules;
 mod run_request;
 mod schedules;
 mod spend;
+mod threads;
 
 use std::collections::BTreeMap;
 

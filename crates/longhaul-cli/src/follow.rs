@@ -180,6 +180,7 @@ impl<'a> RunFollower<'a> {
                     input @ (PromptInput::Approve(_)
                     | PromptInput::Reject(_)
                     | PromptInput::Text(_)
+                    | PromptInput::Close
                     | PromptInput::Why) => {
                         self.submit_prompt_input(input).await?;
                     }

@@ -1,14 +1,17 @@
-//! `longhaul memory`: shows and deletes what agents remember: threads (conversations) and notes.
-//! The command works on the local store only, not through a server.
+//! `longhaul memory`: shows, extends and deletes what agents remember: threads (conversations) and
+//! notes. Notes are read in the local store only, not through a server.
 
 use clap::{Args, Subcommand};
 use longhaul::assemble::ProjectRuntime;
+use longhaul_api::thread::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
-use longhaul_core::message::Message;
 use longhaul_core::note::MemoryNote;
 use longhaul_engine::Longhaul;
 use serde_json::{Value, json};
 
+use crate::client::connect::{
+    connect_or_create_store, find_configured_or_local_server, try_connect_run_client,
+};
 use crate::environment::current_process_env;
 use crate::error::CliError;
 use crate::event_printer::{first_line, format_date_time};
@@ -25,6 +28,7 @@ const LIMIT_MAX: usize = 10_000;
 const EXAMPLES: &str = "Examples:
   longhaul run writer 'Go on.' --thread letters --resource ada
   longhaul memory show letters             the messages of this thread, oldest first
+  longhaul memory add letters \"I am Ada.\"  adds a message of the user, or of the --role assistant
   longhaul memory notes ada                what agents wrote down about ada, newest first
   longhaul memory notes ada tea sugar      only notes with any of these words, best match first
   longhaul memory notes ada --json | jq -r .data[].text
@@ -45,6 +49,9 @@ enum MemorySubcommand {
     /// Shows the messages of a thread, oldest first
     #[command(after_help = EXAMPLES)]
     Show(ShowThreadCommand),
+    /// Adds a message to a thread
+    #[command(after_help = EXAMPLES)]
+    Add(AddThreadMessageCommand),
     /// Deletes the messages of a thread
     #[command(after_help = EXAMPLES)]
     Clear(ClearThreadCommand),
@@ -64,6 +71,20 @@ struct ShowThreadCommand {
     #[arg(long, default_value_t = 50)]
     limit: usize,
     /// Print the messages as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct AddThreadMessageCommand {
+    /// Key of the thread, as in `--thread`
+    thread: ThreadKey,
+    /// Text of the message
+    text: String,
+    /// Author of the message: user or assistant
+    #[arg(long, default_value = "user", value_parser = parse_role)]
+    role: ThreadMessageRole,
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -108,6 +129,7 @@ impl MemoryCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             MemorySubcommand::Show(show) => show.print_thread(),
+            MemorySubcommand::Add(add) => add.add_message(),
             MemorySubcommand::Clear(clear) => clear.clear_thread(),
             MemorySubcommand::Notes(notes) => notes.print_notes(),
             MemorySubcommand::Forget(forget) => forget.forget_notes(),
@@ -118,7 +140,8 @@ impl MemoryCommand {
 /// Opens the store of this folder. `None` means that there is no store.
 fn open_local_store() -> anyhow::Result<Option<ProjectRuntime>> {
     if current_process_env()?.var("LONGHAUL_URL").is_some() {
-        let message = "LONGHAUL_URL names a server, and memory can only be read where its store is";
+        let message =
+            "LONGHAUL_URL names a server, and notes can only be read where their store is";
         return Err(CliError::usage_error(message)
             .with_hint("use the store here", "LONGHAUL_URL= longhaul memory ...")
             .into());
@@ -130,22 +153,29 @@ fn clamp_list_limit(limit: usize) -> usize {
     limit.clamp(1, LIMIT_MAX)
 }
 
+fn parse_role(text: &str) -> Result<ThreadMessageRole, &'static str> {
+    match text {
+        "user" => Ok(ThreadMessageRole::User),
+        "assistant" => Ok(ThreadMessageRole::Assistant),
+        _ => Err("write user or assistant"),
+    }
+}
+
 impl ShowThreadCommand {
     fn print_thread(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let runtime = open_local_store()?;
-        let (messages, count) = match &runtime {
-            None => (Vec::new(), 0),
-            Some(runtime) => runtime::build_single_thread_tokio()?
-                .block_on(self.load_messages(&runtime.longhaul, thread))?,
+        let view = match try_connect_run_client()? {
+            None => ThreadMessagesView { thread: thread.to_string(), count: 0, data: Vec::new() },
+            Some(client) => runtime::build_single_thread_tokio()?
+                .block_on(client.thread(thread, clamp_list_limit(self.limit)))?,
         };
         if self.json {
-            let messages = json!({ "thread": thread, "count": count, "data": messages });
-            return output::print_json(&messages);
+            return output::print_json(&view);
         }
+        let ThreadMessagesView { count, data: messages, .. } = view;
         if messages.is_empty() {
             output::eprint_line(&format!(
-                "The thread `{thread}` has no messages.   Add some: longhaul run AGENT TEXT --thread {thread}"
+                "The thread `{thread}` has no messages.   Add one: longhaul memory add {thread} TEXT"
             ));
             return Ok(());
         }
@@ -160,29 +190,32 @@ impl ShowThreadCommand {
         }
         Ok(())
     }
+}
 
-    async fn load_messages(
-        &self,
-        longhaul: &Longhaul,
-        thread: &ThreadKey,
-    ) -> anyhow::Result<(Vec<Message>, u64)> {
-        let messages = longhaul.thread_messages(thread, clamp_list_limit(self.limit)).await;
-        let count = longhaul.thread_message_count(thread).await;
-        Ok((messages?, count?))
+impl AddThreadMessageCommand {
+    fn add_message(&self) -> anyhow::Result<()> {
+        let (thread, role, text) = (&self.thread, self.role, self.text.clone());
+        let client = connect_or_create_store(find_configured_or_local_server()?)?;
+        let count = runtime::build_single_thread_tokio()?
+            .block_on(client.add_thread_message(thread, NewThreadMessageBody { role, text }))?;
+        if self.json {
+            return output::print_json(&json!({ "thread": thread, "count": count }));
+        }
+        output::print_text(&format!(
+            "The thread `{thread}` has {} now.",
+            count_with_noun(count, "message")
+        ))
     }
 }
 
 impl ClearThreadCommand {
     fn clear_thread(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let count = match open_local_store()? {
+        let count = match try_connect_run_client()? {
             None => 0,
-            Some(runtime) => runtime::build_single_thread_tokio()?.block_on(async {
-                let longhaul = &runtime.longhaul;
-                let count = longhaul.thread_message_count(thread).await?;
-                longhaul.clear_thread(thread).await?;
-                anyhow::Ok(count)
-            })?,
+            Some(client) => {
+                runtime::build_single_thread_tokio()?.block_on(client.clear_thread(thread))?
+            }
         };
         if self.json {
             return output::print_json(&json!({ "thread": thread, "deleted": count }));

@@ -29,6 +29,8 @@ pub(crate) enum PromptInput {
     Reject(Option<String>),
     /// An answer to a question, or a message to the run.
     Text(String),
+    /// Completes the run, which is open for messages, with its result.
+    Close,
     Why,
     Detach,
     Empty,
@@ -161,7 +163,7 @@ impl TerminalPrompt {
     pub(crate) fn show_message_prompt(&mut self) {
         (self.mode, self.form, self.earliest_answer) = (PromptMode::Message, None, 0);
         self.options.clear();
-        output::eprint_line("          type a message · w why · d detach");
+        output::eprint_line("          type a message · /end close · w why · d detach");
     }
 
     /// Prints the commands that the prompt accepts.
@@ -237,6 +239,9 @@ impl TerminalPrompt {
                 }
                 continue;
             }
+            if self.mode == PromptMode::Message && command == Some("end") {
+                return PromptInput::Close;
+            }
             if let Some(option) = find_option_by_text(&self.options, &line) {
                 return PromptInput::Text(option.to_owned());
             }
@@ -297,6 +302,10 @@ impl TerminalPrompt {
                         "          message queued; delivered when the run continues",
                     );
                 }
+                return Ok(());
+            }
+            (PromptInput::Close, _) => {
+                client.close_run(run).await?;
                 return Ok(());
             }
             (PromptInput::Why, _) => {
@@ -427,13 +436,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_offered_option_is_an_answer_although_it_reads_like_a_command() {
+    async fn an_offered_option_or_a_message_may_read_like_a_command() {
         let (mut prompt, sender) = prompt(PromptMode::Question);
         for (line, expected) in [
             ("Reject", PromptInput::Text("reject".into())),
             ("/reject", PromptInput::Reject(None)),
             ("reject it", PromptInput::Reject(Some("it".into()))),
         ] {
+            sender.send(typed_line(line, 0)).await.unwrap();
+            assert_eq!(prompt.next_input().await, expected, "{line}");
+        }
+        prompt.show_message_prompt();
+        for (line, expected) in
+            [("/end", PromptInput::Close), ("end", PromptInput::Text("end".into()))]
+        {
             sender.send(typed_line(line, 0)).await.unwrap();
             assert_eq!(prompt.next_input().await, expected, "{line}");
         }

@@ -1,5 +1,5 @@
-//! `longhaul cancel`, `pause`, `resume` and `retry`: commands that act on one or more runs. All runs are
-//! looked up before the first one is changed.
+//! `longhaul cancel`, `close`, `pause`, `resume` and `retry`: commands that act on one or more runs. All
+//! runs are looked up before the first one is changed.
 
 use clap::Args;
 use longhaul_api::run::RunView;
@@ -19,7 +19,14 @@ const CANCEL_EXAMPLES: &str = "Examples:
   longhaul cancel @last
   longhaul cancel run_01k3qv9 run_01k41xm --reason \"wrong repository\"
 
-A run without a driver ends at once. A driven run ends when its driver sees the request.";
+A run without a driver ends at once. A driven run ends when its driver sees the request. A run that
+has its result and stays open for messages keeps the result: to complete it, use `longhaul close`.";
+
+const CLOSE_EXAMPLES: &str = "Examples:
+  longhaul close @last
+
+Only a run that has its result and stays open for messages (`keep_open` in the agent's file) can be
+closed. It is completed with this result.";
 
 const PAUSE_EXAMPLES: &str = "Examples:
   longhaul pause @last
@@ -60,6 +67,14 @@ pub(crate) struct CancelRunsCommand {
     reason: String,
 }
 
+/// Arguments of `longhaul close`.
+#[derive(Debug, Args)]
+#[command(after_help = CLOSE_EXAMPLES)]
+pub(crate) struct CloseRunsCommand {
+    #[command(flatten)]
+    args: RunIdArgs,
+}
+
 /// Maximum number of child runs that are searched for open ones.
 const CHILDREN_MAX: usize = 1_000;
 
@@ -97,6 +112,12 @@ impl CancelRunsCommand {
     }
 }
 
+impl CloseRunsCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        RunAction::Close.connect_and_apply_to_runs(&self.args)
+    }
+}
+
 impl PauseRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         RunAction::Pause.connect_and_apply_to_runs(&self.args)
@@ -115,10 +136,12 @@ impl RetryRunsCommand {
     }
 }
 
-/// Action of a command on its runs: cancel, pause, resume or retry.
+/// Action of a command on its runs: cancel, close, pause, resume or retry.
 enum RunAction<'a> {
     /// Cancels the run for this reason.
     Cancel(&'a str),
+    /// Completes the run, which stays open for messages.
+    Close,
     Pause,
     /// Resumes the run. `None` means that its budget stays as it is.
     Resume(Option<BudgetRaise>),
@@ -174,6 +197,7 @@ impl RunAction<'_> {
     async fn apply_to_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<RunView> {
         match self {
             Self::Cancel(reason) => client.cancel_run(run, reason).await,
+            Self::Close => client.close_run(run).await,
             Self::Pause => client.pause_run(run).await,
             Self::Resume(raise) => client.resume_run(run, *raise).await,
             Self::Retry => client.retry_run(run).await,
@@ -185,7 +209,7 @@ impl RunAction<'_> {
     fn note_if_other_run_changed(&self, requested_run: RunId, changed: &RunView) -> String {
         let chain_run = match self {
             Self::Retry => changed.retry_of.unwrap_or(requested_run),
-            Self::Cancel(_) | Self::Pause | Self::Resume(_) => changed.id,
+            Self::Cancel(_) | Self::Close | Self::Pause | Self::Resume(_) => changed.id,
         };
         match (&changed.chain, chain_run == requested_run) {
             (Some(chain), false) => {
@@ -231,6 +255,7 @@ impl RunAction<'_> {
         let no_worker = format!("No worker drives the run now. To drive it: longhaul watch {id}");
         match (self, run.status) {
             (Self::Cancel(_), Status::Cancelled) => format!("{id} is cancelled."),
+            (Self::Close, _) => format!("{id} is completed.   See its result: longhaul show {id}"),
             (Self::Cancel(_), _) if has_process_driving_runs => {
                 format!("{id}: cancel requested; it takes effect within 10 s.")
             }

@@ -15,7 +15,11 @@ use crate::time::Millis;
 /// Maximum number of steps in a chain file or in the chain of a request.
 pub const CHAIN_STEPS_MAX: usize = 10;
 
-/// Maximum number of runs of one chain, including those of repeated steps.
+/// Maximum number of runs of one chain, including those of repeated steps, unless the chain sets
+/// `max_runs`.
+pub const CHAIN_RUNS_DEFAULT: usize = 10;
+
+/// Maximum of `max_runs`.
 pub const CHAIN_RUNS_MAX: usize = 100;
 
 /// Delay after which the result of a step with `auto_approve` is approved automatically.
@@ -28,6 +32,10 @@ pub struct ChainSpec {
     /// Purpose of the chain, as a sentence. `None` if it has no description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Maximum number of runs of the chain, including those of repeated steps. `None` means
+    /// [`CHAIN_RUNS_DEFAULT`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runs: Option<u32>,
     /// Steps of the chain, in order.
     pub steps: Vec<ChainStepSpec>,
 }
@@ -143,13 +151,25 @@ impl ChainSpec {
                 add("max", "`max` must be at least 1: how often the chain goes back".to_owned());
             }
         }
-        if runs > CHAIN_RUNS_MAX {
-            problems.push(chain_problem(format!(
-                "a chain has at most {CHAIN_RUNS_MAX} runs, and this one could have {runs}: lower \
-                 `repeat.max`"
-            )));
-        }
+        problems.extend(self.check_run_count(runs).err().map(chain_problem));
         problems
+    }
+
+    /// Checks the number of runs that the chain could have. The error says what the limit is.
+    fn check_run_count(&self, runs: usize) -> Result<(), String> {
+        let max_runs = self.max_runs.map_or(CHAIN_RUNS_DEFAULT, |max| max as usize);
+        if !(1..=CHAIN_RUNS_MAX).contains(&max_runs) {
+            return Err(format!("`max_runs` must be a number from 1 to {CHAIN_RUNS_MAX}"));
+        }
+        let help = match runs {
+            runs if runs <= max_runs => return Ok(()),
+            ..=CHAIN_RUNS_MAX => format!(", or set `max_runs = {runs}` in the chain"),
+            _ => format!("; `max_runs` is at most {CHAIN_RUNS_MAX}"),
+        };
+        Err(format!(
+            "a chain has at most {max_runs} runs, and this one could have {runs}: lower \
+             `repeat.max`{help}"
+        ))
     }
 
     /// Returns the index of the first earlier step with the same name as the step `index`, if at
@@ -425,6 +445,39 @@ impl From<Status> for ChainStatus {
             Status::Completed => Self::Completed,
             Status::Failed => Self::Failed,
             Status::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_has_at_most_ten_runs_unless_it_says_more() {
+        let problems = |repeat_max: u32, max_runs: Option<u32>| {
+            let (from, until) = ("fix".to_owned(), ChainRepeatEndCondition::NoIssues);
+            let repeat = Some(ChainRepeatSpec { from, until, max: repeat_max });
+            let fix = ChainStepSpec { repeat, ..ChainStepSpec::new("fix") };
+            let steps = vec![ChainStepSpec::new("plan"), fix];
+            let problems = ChainSpec { description: None, max_runs, steps }.problems();
+            problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(problems(8, None), "");
+        assert_eq!(
+            problems(9, None),
+            "a chain has at most 10 runs, and this one could have 11: lower `repeat.max`, or set \
+             `max_runs = 11` in the chain"
+        );
+        assert_eq!(problems(9, Some(11)), "");
+        assert!(
+            problems(3, Some(4))
+                .starts_with("a chain has at most 4 runs, and this one could have 5")
+        );
+        assert_eq!(problems(98, Some(100)), "");
+        assert!(problems(99, Some(100)).ends_with("lower `repeat.max`; `max_runs` is at most 100"));
+        for max_runs in [0, 101] {
+            assert_eq!(problems(1, Some(max_runs)), "`max_runs` must be a number from 1 to 100");
         }
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::budget::Budget;
 use crate::policy::effect::InDoubtPolicy;
-use crate::policy::gate::{GateRule, ResultApprovalGate};
+use crate::policy::gate::{GateRule, GateTimeout, ResultApprovalGate};
 use crate::policy::retry::RetryPolicy;
 use crate::time::Millis;
 
@@ -48,6 +48,10 @@ pub struct RunPolicy {
     /// means that the result is not graded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome_rounds: Option<u32>,
+    /// Time within which questions, requests for help and signals of the agent must be answered.
+    /// `None` means the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question_timeout: Option<GateTimeout>,
     /// How long the run stays open for follow-up messages after its answer. `None` means not at
     /// all.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,4 +44,6 @@ pub enum IdempotentRequestEffect {
     },
     /// The request created the API key with this hash.
     Key(Hash),
+    /// The request added messages to a thread.
+    Thread,
 }

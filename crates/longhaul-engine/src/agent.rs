@@ -13,7 +13,7 @@ use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::id::AgentName;
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{GateRule, ResultApprovalGate};
+use longhaul_core::policy::gate::{GateRule, GateTimeout, ResultApprovalGate};
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy, RunPolicy};
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
@@ -83,6 +83,10 @@ pub struct Agent {
     /// graded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<GradingConfig>,
+    /// Time within which questions, requests for help and signals of the agent must be answered.
+    /// `None` means the default of the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_timeout: Option<GateTimeout>,
     /// How long a run that would complete stays open for follow-up messages. `None` means not at
     /// all.
     pub keep_open: Option<Millis>,
@@ -217,14 +221,16 @@ impl RetryPatch {
 /// Default time that a run with `lane_busy: collect` waits after the last message before it starts.
 const COLLECT_WINDOW: Millis = Millis::from_secs(1);
 
-/// Budget and retry policy of runs for which neither the agent nor the task sets any, and the
-/// limits of lanes.
+/// Budget, retry policy and gate timeout of runs for which neither the agent nor the task sets any,
+/// and the limits of lanes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunPolicyDefaults {
     /// Budget caps of runs without caps of their own.
     pub budget: Budget,
     /// Retry policy of runs without a policy of their own.
     pub retry: RetryPolicy,
+    /// Time within which gates must be answered, if the agent's file sets none.
+    pub gate_timeout: GateTimeout,
     /// Maximum number of runs in one lane.
     pub lane_depth_max: u32,
     /// How long a run that collects messages (`lane_busy: collect`) waits after the last message
@@ -237,6 +243,7 @@ impl Default for RunPolicyDefaults {
         Self {
             budget: Budget::PROJECT_DEFAULT,
             retry: RetryPolicy::default(),
+            gate_timeout: GateTimeout::default(),
             lane_depth_max: LANE_DEPTH_MAX,
             collect_window: COLLECT_WINDOW,
         }
@@ -263,6 +270,7 @@ impl Agent {
             in_doubt: None,
             result_gate: None,
             outcome: None,
+            question_timeout: None,
             keep_open: None,
             lane: None,
             lane_on_park: ParkedLanePolicy::default(),
@@ -305,13 +313,22 @@ impl Agent {
     /// Returns the policy of the agent's runs: `defaults`, overridden by the agent, overridden by
     /// the budget caps of the task.
     pub fn run_policy(&self, defaults: &RunPolicyDefaults, task_budget: BudgetPatch) -> RunPolicy {
+        // What is not set has the default value already.
+        let project = Some(defaults.gate_timeout);
+        let project = project.filter(|timeout| *timeout != GateTimeout::default());
+        let (mut rules, mut result_gate) = (self.rules.clone(), self.result_gate.clone());
+        let rule_timeouts = rules.iter_mut().map(|rule| &mut rule.timeout);
+        for timeout in rule_timeouts.chain(result_gate.as_mut().map(|gate| &mut gate.timeout)) {
+            *timeout = timeout.or(project);
+        }
         RunPolicy {
             budget: task_budget.apply_to_budget(self.budget.apply_to_budget(defaults.budget)),
             retry: self.retry.apply_to_retry_policy(defaults.retry),
             max_turns: self.max_turns,
-            rules: self.rules.clone(),
+            rules,
             in_doubt: self.in_doubt,
-            result_gate: self.result_gate.clone(),
+            result_gate,
+            question_timeout: self.question_timeout.or(project),
             outcome_rounds: self.outcome.as_ref().map(|outcome| outcome.max_rounds),
             keep_open: self.keep_open,
             lane_on_park: self.lane_on_park,

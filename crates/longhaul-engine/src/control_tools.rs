@@ -3,15 +3,20 @@
 //! Control tools are never executed: the state machine turns their calls into gates, timers, child
 //! runs and results.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longhaul_core::duration::format_duration;
 use longhaul_core::id::ToolName;
+use longhaul_core::policy::gate::GateTimeout;
 use longhaul_core::port::tool::ToolSpec;
 use longhaul_run::RUN_AGENT;
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::output_schema::OutputSchema;
+use crate::tool_registry::{RegisteredTool, ToolRegistrationError};
 
 /// Maximum number of agents that the description of `run_agent` lists.
 const LISTED_AGENTS_MAX: usize = 50;
@@ -19,7 +24,7 @@ const LISTED_AGENTS_MAX: usize = 50;
 /// Definition of a control tool, from which its spec is built.
 struct ControlToolDef {
     name: &'static str,
-    description: &'static str,
+    description: Cow<'static, str>,
     properties: Value,
     required: &'static [&'static str],
 }
@@ -29,21 +34,46 @@ pub fn is_control_tool(name: &str) -> bool {
 }
 
 pub(crate) fn control_tool_specs() -> Vec<ToolSpec> {
+    let [ask_human, report_blocked, wait] = question_tool_defs(GateTimeout::default());
     let definitions = [
-        ask_human_tool_def(),
-        report_blocked_tool_def(),
+        ask_human,
+        report_blocked,
         report_progress_tool_def(),
-        wait_tool_def(),
+        wait,
         finish_tool_def(),
         run_agent_tool_def(),
     ];
     definitions.into_iter().filter_map(build_control_tool_spec).collect()
 }
 
+/// Sets the timeout in the descriptions of those tools in `tools` whose calls wait for an answer.
+/// `None` means that the descriptions have the default already.
+pub(crate) fn describe_question_timeout(
+    tools: &mut BTreeMap<String, RegisteredTool>,
+    timeout: Option<GateTimeout>,
+) -> Result<(), ToolRegistrationError> {
+    let definitions = timeout.map(question_tool_defs).into_iter().flatten();
+    for spec in definitions.filter_map(build_control_tool_spec) {
+        if let Some(tool) = tools.get_mut(spec.name.as_str()) {
+            *tool = RegisteredTool::new_control_tool(spec)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the tools whose calls wait for an answer within this time.
+fn question_tool_defs(timeout: GateTimeout) -> [ControlToolDef; 3] {
+    let limit = match timeout {
+        GateTimeout::Never => "as long as it takes".to_owned(),
+        GateTimeout::After(duration) => format!("at most {}", format_duration(duration)),
+    };
+    [ask_human_tool_def(&limit), report_blocked_tool_def(&limit), wait_tool_def(&limit)]
+}
+
 fn build_control_tool_spec(definition: ControlToolDef) -> Option<ToolSpec> {
     Some(ToolSpec {
         name: ToolName::new(definition.name).ok()?,
-        description: definition.description.to_owned(),
+        description: definition.description.into_owned(),
         schema: json!({
             "type": "object",
             "properties": definition.properties,
@@ -56,11 +86,14 @@ fn build_control_tool_spec(definition: ControlToolDef) -> Option<ToolSpec> {
     })
 }
 
-fn ask_human_tool_def() -> ControlToolDef {
+fn ask_human_tool_def(limit: &str) -> ControlToolDef {
     ControlToolDef {
         name: "ask_human",
-        description: "Asks a person a question and waits for the answer, at most 24 hours. \
-            Use it when only a person can know.",
+        description: format!(
+            "Asks a person a question and waits for the answer, {limit}. Use it when only a person \
+             can know."
+        )
+        .into(),
         properties: json!({
             "question": { "type": "string", "minLength": 1, "maxLength": 8_000 },
             "options": {
@@ -80,11 +113,14 @@ fn ask_human_tool_def() -> ControlToolDef {
     }
 }
 
-fn report_blocked_tool_def() -> ControlToolDef {
+fn report_blocked_tool_def(limit: &str) -> ControlToolDef {
     ControlToolDef {
         name: "report_blocked",
-        description: "Reports that you can't continue without help, and waits for it. Say what is \
-            missing and who could fix it.",
+        description: format!(
+            "Reports that you can't continue without help, and waits for it, {limit}. Say what is \
+             missing and who could fix it."
+        )
+        .into(),
         properties: json!({
             "reason": { "type": "string", "minLength": 1, "maxLength": 8_000 },
         }),
@@ -95,7 +131,8 @@ fn report_blocked_tool_def() -> ControlToolDef {
 fn report_progress_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "report_progress",
-        description: "Reports your progress to the people who watch. It does not end your turn.",
+        description: "Reports your progress to the people who watch. It does not end your turn."
+            .into(),
         properties: json!({
             "percent": { "type": "number", "minimum": 0, "maximum": 100 },
             "message": { "type": "string", "maxLength": 2_000 },
@@ -104,16 +141,22 @@ fn report_progress_tool_def() -> ControlToolDef {
     }
 }
 
-fn wait_tool_def() -> ControlToolDef {
+fn wait_tool_def(limit: &str) -> ControlToolDef {
     ControlToolDef {
         name: "wait",
-        description: "Waits until a time, for a duration, for a child run or for a signal. It costs \
-            nothing. Use it instead of sleeping or asking again and again.",
+        description:
+            "Waits until a time, for a duration, for a child run or for a signal. It costs \
+            nothing. Use it instead of sleeping or asking again and again."
+                .into(),
         properties: json!({
             "for": { "type": "string", "description": "A duration, such as `2h 30m`" },
             "until": { "type": "string", "description": "A time, such as `2026-01-31T09:00:00Z`" },
             "child": { "type": "string", "description": "The id of a child run that you started" },
-            "signal": { "type": "string", "description": "The name of a signal", "maxLength": 200 },
+            "signal": {
+                "type": "string",
+                "description": format!("The name of a signal, which is awaited {limit}"),
+                "maxLength": 200,
+            },
         }),
         required: &[],
     }
@@ -122,9 +165,11 @@ fn wait_tool_def() -> ControlToolDef {
 fn run_agent_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: RUN_AGENT,
-        description: "Gives a task to another agent, which works on it in a run of its own and does \
+        description:
+            "Gives a task to another agent, which works on it in a run of its own and does \
             not see this conversation. Returns the agent's result. Call it several times in one \
-            turn to let agents work at the same time.",
+            turn to let agents work at the same time."
+                .into(),
         properties: json!({
             "agent": { "type": "string", "minLength": 1, "maxLength": 200 },
             "input": { "description": "The task: a text with all that the agent must know, or any \
@@ -168,7 +213,7 @@ pub(crate) fn build_finish_tool_spec(output_schema: &OutputSchema) -> Option<Too
 fn finish_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "finish",
-        description: "Ends your work with this result. Nothing runs after it.",
+        description: "Ends your work with this result. Nothing runs after it.".into(),
         properties: json!({
             "output": { "description": "The result: a text, or any JSON" },
         }),

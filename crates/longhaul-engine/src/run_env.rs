@@ -151,6 +151,8 @@ impl RunDependencies {
             let tool = RegisteredTool::from_tool(tool).map_err(|error| error.to_string())?;
             tools.insert(FIND_TOOLS.to_owned(), tool);
         }
+        control_tools::describe_question_timeout(&mut tools, task.policy.question_timeout)
+            .map_err(|error| error.to_string())?;
         let output_schema = compile_output_schema(&agent)?;
         if let Some(output_schema) = &output_schema {
             let finish_tool = control_tools::build_finish_tool_spec(output_schema)

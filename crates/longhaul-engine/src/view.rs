@@ -33,6 +33,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
     let control = run.control();
     let until = row.finished_at.unwrap_or(now);
     let elapsed = row.started_at.map_or(0, |started| until.duration_since(started).0);
+    let active = row.active.plus(control.unrecorded_active_time(now)).0;
     let model = Some(run.transcript().current_model()).filter(|name| !name.is_empty());
     RunView {
         id: row.id,
@@ -57,8 +58,8 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
             turns: min_cap(control.caps.turns, task.policy.max_turns),
             ..(&control.caps).into()
         },
-        active_ms: row.active.0,
-        waiting_ms: elapsed.saturating_sub(row.active.0),
+        active_ms: active,
+        waiting_ms: elapsed.saturating_sub(active),
         attempt: run.attempt_number(),
         retries: RetryCountsView {
             model_calls: control.retries.model_calls,

@@ -8,7 +8,7 @@ pub(crate) mod call_events;
 mod call_order;
 mod chain;
 pub(crate) mod children;
-mod conclude;
+pub(crate) mod conclude;
 mod effect_keys;
 mod finish;
 pub(crate) mod gates;

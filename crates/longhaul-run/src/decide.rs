@@ -20,7 +20,8 @@ use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
 use crate::advance::call_events::add_active_time_to_usage;
 use crate::advance::{
-    advance_run, children, gates, outcome, record_unfinished_work_of_dead_drivers, suspension,
+    advance_run, children, conclude, gates, outcome, record_unfinished_work_of_dead_drivers,
+    suspension,
 };
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run_to_other_workers};
@@ -92,6 +93,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
         RunInput::Release => release_run_to_other_workers(&mut decision)?,
         RunInput::CancelNow(request) => cancel_run_without_driver(&mut decision, request)?,
         RunInput::PauseNow { by } => pause_run_without_driver(&mut decision, by)?,
+        RunInput::CloseNow { by } => conclude::close_open_run(&mut decision, by)?,
         RunInput::Command(_) => {}
     }
     Ok(decision.batch)

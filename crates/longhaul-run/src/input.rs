@@ -85,6 +85,11 @@ pub enum RunInput {
         /// Principal that pauses the run.
         by: String,
     },
+    /// Ends a run that is parked and open for messages, with its result.
+    CloseNow {
+        /// Principal that closes the run.
+        by: String,
+    },
     /// A command from outside the run, such as an answer or a message.
     Command(RunCommand),
 }

@@ -131,6 +131,18 @@ pub enum Rejection {
         root_run = .0
     )]
     TreeBudgetExhausted(RunId),
+    /// The run can't be closed, because it is not open for messages.
+    #[error(
+        "only a run that has its result and waits for a message (`keep_open`) can be closed, and the \
+         status of this run is {}", .0.as_str()
+    )]
+    NotOpen(Status),
+    /// The run can't be closed, because a program has raised this gate and has not closed it yet.
+    #[error("the run can't be closed while the gate {0} is open")]
+    OpenGate(GateId),
+    /// The run can't be resumed, because nobody has paused it. The text says what the run does.
+    #[error("nobody has paused the run, so there is nothing to resume. {0}")]
+    NotPaused(String),
     /// The run is already in the requested state, such as paused.
     #[error("the run is already {state}", state = .0)]
     AlreadyInState(&'static str),
@@ -172,6 +184,9 @@ impl Rejection {
             Self::BudgetNotRaised { .. } | Self::NoCapToRaise(_) | Self::TreeBudgetExhausted(_) => {
                 "budget_not_raised"
             }
+            Self::NotOpen(_) => "not_open",
+            Self::OpenGate(_) => "open_gate",
+            Self::NotPaused(_) => "not_paused",
             Self::AlreadyInState(_) => "already_in_state",
         }
     }

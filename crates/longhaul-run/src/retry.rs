@@ -10,6 +10,7 @@ use longhaul_core::event::run::{ForkKind, RunForked};
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::message::HANDLER_API;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::status::Status;
 use longhaul_core::task::{EarliestStart, RetriedRun, TaskSpec};
 
@@ -127,6 +128,8 @@ pub fn retry_failed_run(
         charged_to: None,
         retry_of: Some(retried),
         earlier_submitters,
+        // The caps may have been raised since the failed run was submitted.
+        policy: RunPolicy { budget: failed.control().caps, ..task.policy.clone() },
         ..task.clone()
     };
     let mut new = new_run_from_task(id, task)?;

@@ -231,17 +231,26 @@ impl Run {
         None
     }
 
-    /// Returns the output of a run that completed, or that stays open for messages. `None` means that
-    /// the run has no output.
-    pub const fn output(&self) -> Option<&RunOutput> {
-        match (&self.control.stage, &self.control.idle) {
-            (RunStage::Ended(RunOutcome::Completed(output)), _) => Some(output),
-            (
-                RunStage::Concluding(concluding),
-                Some(IdleReason::Parked { wait: WaitReason::Message(_), .. }),
-            ) => Some(&concluding.output),
-            _ => None,
+    /// Returns the output of a run that completed, that stays open for messages, or that was
+    /// cancelled while it was open. `None` means that the run has no output.
+    pub fn output(&self) -> Option<&RunOutput> {
+        match &self.control.stage {
+            RunStage::Ended(RunOutcome::Completed(output)) => Some(output),
+            RunStage::Ended(RunOutcome::Cancelled(_)) => self.control.cancelled_output.as_deref(),
+            _ => self.control.output_while_open(),
         }
+    }
+
+    /// Returns whether the run has its result and is parked until a message arrives or its time for
+    /// messages (`keep_open`) has passed.
+    pub const fn is_open_for_messages(&self) -> bool {
+        matches!(
+            (&self.control.stage, &self.control.idle),
+            (
+                RunStage::Concluding(_),
+                Some(IdleReason::Parked { wait: WaitReason::Message(_), .. })
+            )
+        )
     }
 
     /// Returns the number of the current attempt of the task, from 1. The attempts of the runs that

@@ -17,3 +17,4 @@ pub(crate) mod schedules;
 pub(crate) mod send_event;
 pub(crate) mod spend;
 pub(crate) mod steer;
+pub(crate) mod threads;

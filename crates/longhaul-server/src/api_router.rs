@@ -8,7 +8,7 @@ use utoipa_axum::routes;
 
 use crate::api::{
     agents, batches, chains, events, gates, health, inboxes, keys, lanes, rules, runs, schedules,
-    send_event, spend, steer,
+    send_event, spend, steer, threads,
 };
 use crate::app::App;
 
@@ -27,6 +27,7 @@ use crate::app::App;
         (name = "chains", description = "Chains of the project"),
         (name = "schedules", description = "Schedules that start agents at certain times"),
         (name = "lanes", description = "Lanes: runs of one lane execute serially"),
+        (name = "threads", description = "Threads: conversations that successive runs share"),
         (name = "spend", description = "Spend caps: money, tokens and runs per day, week or month"),
         (name = "keys", description = "API keys"),
         (name = "health", description = "Liveness, readiness and version"),
@@ -47,6 +48,7 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(steer::send_steer, steer::list_steers))
         .routes(routes!(steer::edit_queued_steer, steer::withdraw_steer))
         .routes(routes!(runs::cancel_run))
+        .routes(routes!(runs::close_run))
         .routes(routes!(runs::pause_run))
         .routes(routes!(runs::resume_run))
         .routes(routes!(runs::retry_run))
@@ -73,6 +75,11 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(lanes::show_lane))
         .routes(routes!(lanes::pause_lane))
         .routes(routes!(lanes::resume_lane))
+        .routes(routes!(
+            threads::list_thread_messages,
+            threads::add_thread_message,
+            threads::clear_thread
+        ))
         .routes(routes!(spend::list_spend))
         .routes(routes!(spend::raise_cap))
         .routes(routes!(keys::list_keys, keys::create_key))

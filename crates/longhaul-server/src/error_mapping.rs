@@ -182,7 +182,13 @@ const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
         Rejection::TreeBudgetExhausted(_) => {
             (StatusCode::CONFLICT, "resume that run with a budget")
         }
-        Rejection::AlreadyInState(_) => (StatusCode::CONFLICT, "nothing to do"),
+        Rejection::NotOpen(_) => (StatusCode::CONFLICT, "POST .../cancel ends any run"),
+        Rejection::OpenGate(_) => {
+            (StatusCode::CONFLICT, "answer the gate first; POST .../cancel ends the run anyway")
+        }
+        Rejection::AlreadyInState(_) | Rejection::NotPaused(_) => {
+            (StatusCode::CONFLICT, "nothing to do")
+        }
         Rejection::InvalidState { .. } | Rejection::CallNotRunning(_) => {
             (StatusCode::CONFLICT, "GET the run to see its status")
         }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use longhaul_core::id::{BatchId, GateId, IdError, RuleId, RunId, SteerId};
+use longhaul_core::id::{BatchId, GateId, IdError, RuleId, RunId, SteerId, ThreadKey};
 
 use crate::app::App;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
@@ -133,6 +133,21 @@ impl FromRequestParts<App> for NamePathParam {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         path_param(parts, app, "name").await.map(Self)
+    }
+}
+
+/// Extractor for the name of a thread in the path of a request.
+#[derive(Debug)]
+pub(crate) struct ThreadPath(pub(crate) ThreadKey);
+
+impl FromRequestParts<App> for ThreadPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let name = path_param(parts, app, "thread").await?;
+        ThreadKey::new(name).map(Self).map_err(|error| {
+            Problem::unprocessable(format!("the name of the thread is invalid: {error}"))
+        })
     }
 }
 

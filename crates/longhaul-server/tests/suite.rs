@@ -22,4 +22,5 @@ mod suite {
     mod sessions;
     mod spend;
     mod streams;
+    mod threads;
 }

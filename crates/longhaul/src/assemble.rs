@@ -28,6 +28,7 @@ pub(crate) mod registrations;
 pub mod slow_notice;
 pub mod trusted_tools;
 
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -231,15 +232,15 @@ fn open_runtime_with_store_url(
     registered: RuntimeRegistrations,
 ) -> Result<ProjectRuntime, AssembleError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    if let FileLocation::Below { .. } = config.data_folder_location() {
-        restrict_path_permissions(&config.data_folder(), 0o700);
-        restrict_path_permissions(&config.data_folder().join("longhaul.db"), 0o600);
-    }
+    let has_own_data_folder = protect_data_folder(&config);
     let store = Arc::new(longhaul_store::open_sqlite_store(StoreOptions {
         holder: options.holder,
         on_fatal: options.on_fatal,
         ..StoreOptions::new(url, options.mode, clock.clone())
     })?);
+    if has_own_data_folder {
+        hide_folder_from_git(&config.data_folder());
+    }
     let outbound = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
     let tools = register_store_backed_tools(
         build_tools_without_shell(&config, &clock, &outbound)?,
@@ -309,6 +310,27 @@ fn register_store_backed_tools(
         tools = tools.with_built_in_tool(tool)?;
     }
     Ok(tools)
+}
+
+/// Removes the access of other users to the data folder, if it is in the project. Returns whether
+/// only the runtime uses the folder: it has the default name, or does not exist yet.
+fn protect_data_folder(config: &Config) -> bool {
+    let FileLocation::Below { .. } = config.data_folder_location() else {
+        return false;
+    };
+    let folder = config.data_folder();
+    restrict_path_permissions(&folder, 0o700);
+    restrict_path_permissions(&folder.join("longhaul.db"), 0o600);
+    folder.file_name().is_some_and(|name| name == ".longhaul") || folder.symlink_metadata().is_err()
+}
+
+/// Makes git ignore everything in a folder, unless the folder does not exist or has a `.gitignore`
+/// already. Errors are ignored.
+fn hide_folder_from_git(folder: &Path) {
+    let mut options = std::fs::OpenOptions::new();
+    // An existing file or symbolic link is left alone.
+    let file = options.write(true).create_new(true).open(folder.join(".gitignore"));
+    _ = file.and_then(|mut file| file.write_all(b"*\n"));
 }
 
 /// Sets the permissions of a file or folder to `mode` if other users have access to it. Symbolic

@@ -161,6 +161,8 @@ fn parse_chain(diagnostics: &mut Diagnostics, text: &str, agents: &[&str]) -> Op
     let file = TableEntry { key: "chain".to_owned(), position: Position::START, node };
     let mut fields = FieldReader::for_table_fields(diagnostics, &file, "steps")?;
     let description = fields.parse_field_with("description", Diagnostics::parse_nonempty_text);
+    let max_runs = fields
+        .parse_field_with("max_runs", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
     let Some(entry) = fields.get("steps") else {
         fields.diagnostics.report_invalid(
             Position::START,
@@ -175,7 +177,7 @@ fn parse_chain(diagnostics: &mut Diagnostics, text: &str, agents: &[&str]) -> Op
     fields.report_unknown_fields();
     // Problems between steps are reported only if each step is readable.
     let steps: Vec<ChainStepSpec> = steps.into_iter().collect::<Option<_>>()?;
-    let spec = ChainSpec { description, steps };
+    let spec = ChainSpec { description, max_runs, steps };
     for problem in spec.problems() {
         let step = problem.step.and_then(|step| entries.get(step));
         let position = step.map_or(entry.position, |step| step_field_position(step, problem.field));

@@ -86,6 +86,7 @@ pub mod spanned;
 mod submit;
 mod task;
 mod task_end;
+mod thread;
 pub mod tools;
 #[doc(hidden)]
 pub mod trust;
@@ -105,6 +106,7 @@ pub use runtime::{AnswerOutcome, Runtime, RuntimeBuilder};
 pub use schedules::{Schedule, Schedules};
 pub use task::Task;
 pub use task_end::FailedTask;
+pub use thread::Thread;
 pub use worker::{Worker, WorkerHandle};
 
 pub use async_trait::async_trait;
@@ -134,6 +136,7 @@ pub use longhaul_core::task::{RunBatchMode as Mode, TaskSpec};
 pub use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_engine::Error as EngineError;
 pub use longhaul_engine::agent::Agent as AgentDefinition;
+pub use longhaul_engine::handle::ThreadMessage;
 pub use longhaul_engine::task::ChainChoice;
 pub use tokio_util::sync::CancellationToken;
 pub use {schemars, serde_json};

@@ -22,8 +22,8 @@ use crate::gates::DEFAULT_ACTOR;
 use crate::runtime_state::RuntimeState;
 
 /// Handle of a submitted run. Cheap to clone; dropping all handles does not stop the run. A run of a
-/// chain that has ended stands for the newest run of the chain: messages, cancels, pauses and resumes go
-/// to that run.
+/// chain that has ended stands for the newest run of the chain: messages, cancels, closes, pauses and resumes
+/// go to that run.
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -123,6 +123,16 @@ impl RunHandle {
         Ok(())
     }
 
+    /// Completes the run, which has its result and stays open for messages (`keep_open`), with this
+    /// result.
+    ///
+    /// # Errors
+    /// The run has ended, it is not open for messages, or the store failed.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.longhaul().close_run(self.id, DEFAULT_ACTOR).await?;
+        Ok(())
+    }
+
     /// Retries the failed run, as a new run with the same agent version and the same budget. The
     /// new run continues from the last good event, so completed tool calls are not
     /// repeated. A handler is called again. A failed run has at most one retry: a second call
@@ -145,10 +155,11 @@ impl RunHandle {
         Ok(())
     }
 
-    /// Resumes a paused run.
+    /// Resumes a run that is paused or blocked, or tries again now if it waits before it calls the
+    /// model again. Changes nothing if it waits for something else.
     ///
     /// # Errors
-    /// The run has ended or is not paused, or the store failed.
+    /// The run has ended, it runs or is queued and nobody has paused it, or the store failed.
     pub async fn resume(&self) -> Result<(), Error> {
         self.longhaul().resume_run(self.id, None, DEFAULT_ACTOR).await?;
         Ok(())
@@ -257,7 +268,7 @@ pub struct FinishedRun {
     pub id: RunId,
     /// Final status of the run: completed, failed or cancelled.
     pub status: Status,
-    /// Output of the run. `None` means that the run failed or was cancelled.
+    /// Output of the run. `None` means that the run failed or was cancelled before it had a result.
     pub output: Option<OutputView>,
     /// Reason why the run failed or was cancelled. `None` means that it completed.
     pub error: Option<RunError>,
@@ -310,7 +321,8 @@ impl FinishedRun {
     }
 
     fn require_output(&self) -> Result<&OutputView, Error> {
-        self.output.as_ref().ok_or_else(|| Error::NoOutput {
+        let output = self.output.as_ref().filter(|_| self.status == Status::Completed);
+        output.ok_or_else(|| Error::NoOutput {
             run: self.id,
             status: self.status,
             error: self.error.clone().unwrap_or_else(|| {

@@ -28,6 +28,7 @@ use crate::runtime_state::RuntimeState;
 use crate::schedules::Schedules;
 use crate::submit::{check_and_convert_task, submit_task};
 use crate::task::Task;
+use crate::thread::Thread;
 use crate::worker::Worker;
 
 /// Maximum number of lanes in one list.
@@ -158,6 +159,11 @@ impl Runtime {
     /// Returns access to the lane with this name. The runs of a lane are driven one at a time.
     pub fn lane(&self, lane_name: impl AsRef<str>) -> Lane<'_> {
         Lane::new(self.longhaul(), lane_name.as_ref())
+    }
+
+    /// Returns access to the thread with this name, a conversation that successive runs share.
+    pub fn thread(&self, thread_name: impl AsRef<str>) -> Thread<'_> {
+        Thread::new(self.longhaul(), thread_name.as_ref())
     }
 
     /// Lists the lanes that contain runs or are paused, in the order of their names, at most 1,000

@@ -44,7 +44,7 @@ impl Task {
     ///
     /// let named = Task::chain("full-pipeline").input("Add a flag --dry-run");
     /// let steps = vec![ChainStepSpec::new("writer"), ChainStepSpec::new("critic")];
-    /// let given = Task::chain(ChainSpec { description: None, steps }).input("A haiku");
+    /// let given = Task::chain(ChainSpec { steps, ..ChainSpec::default() }).input("A haiku");
     /// ```
     pub fn chain(chain: impl Into<ChainChoice>) -> Self {
         Self { task: longhaul_engine::Task::for_chain(chain, ""), ..Self::new("") }

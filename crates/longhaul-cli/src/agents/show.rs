@@ -70,7 +70,8 @@ impl ShowAgentCommand {
         line("source", loaded_agent.source.as_str().to_owned())?;
         line("version", agent.definition_hash().to_string())?;
         line("tool size", format_tool_tokens(agent, &project.tools))?;
-        for (name, text) in agent_field_rows(agent) {
+        let gate_timeout = project.config.run_policy_defaults().gate_timeout;
+        for (name, text) in agent_field_rows(agent, gate_timeout) {
             line(name, text)?;
         }
         for note in &loaded_agent.notes {
@@ -84,8 +85,9 @@ impl ShowAgentCommand {
     }
 }
 
-/// Returns the label and the text of every field that the agent's file sets.
-fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
+/// Returns the label and the text of every field that the agent's file sets. Gates for which it sets
+/// no timeout have `gate_timeout`.
+fn agent_field_rows(agent: &Agent, gate_timeout: GateTimeout) -> Vec<(&'static str, String)> {
     let names = agent.skills.iter().map(|skill| skill.name.as_str());
     let rules = match agent.project_rules.len() {
         0 => String::new(),
@@ -106,9 +108,15 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("children", format_children(&agent.children)),
         ("compaction", format_option(agent.compaction.as_ref(), format_compaction)),
         ("keep open", format_option(agent.keep_open, duration::format_duration)),
+        ("ask human", format_option(agent.question_timeout, format_gate_timeout)),
         ("in doubt", format_option(agent.in_doubt, format_in_doubt_policy)),
         ("outcome", format_option(agent.outcome.as_ref(), format_grading)),
-        ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
+        (
+            "result",
+            format_option(agent.result_gate.as_ref(), |gate| {
+                format_result_gate(gate, gate_timeout)
+            }),
+        ),
         ("lane", agent.lane.clone().unwrap_or_default()),
         ("parked", format_parked_lane_policy(agent)),
         ("lane busy", format_busy_lane_policy(agent.lane_busy)),
@@ -116,7 +124,8 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("output", format_option(agent.output.as_ref(), format_output_schema)),
         ("rules", rules),
     ];
-    lines.extend(agent.rules.iter().map(|rule| ("rule", format_gate_rule(rule))));
+    let rules = agent.rules.iter();
+    lines.extend(rules.map(|rule| ("rule", format_gate_rule(rule, gate_timeout))));
     let effects = agent.effects.iter();
     lines.extend(effects.map(|effect| ("effect", format_effect_rule(effect))));
     let events = agent.events.iter();
@@ -205,12 +214,12 @@ fn format_retry(retry: RetryPatch) -> String {
     ])
 }
 
-fn format_result_gate(gate: &ResultApprovalGate) -> String {
+fn format_result_gate(gate: &ResultApprovalGate, default_timeout: GateTimeout) -> String {
     let conditions = format_gate_approvers_and_tags(gate.approvers, &gate.tags, "");
     format!(
         "asks \"{}\", {}{conditions}",
         gate.ask,
-        format_gate_timeout(gate.timeout, gate.on_timeout)
+        format_gate_timeout_and_action(gate.timeout.unwrap_or(default_timeout), gate.on_timeout)
     )
 }
 
@@ -311,14 +320,15 @@ fn format_perception(perception: &PerceptionConfig) -> String {
     }
 }
 
-fn format_gate_rule(rule: &GateRule) -> String {
+fn format_gate_rule(rule: &GateRule, default_timeout: GateTimeout) -> String {
     let match_glob = rule.match_glob.as_ref().map(|match_glob| format!(" {match_glob}"));
     let calls = format!("{}{}", rule.tool, match_glob.unwrap_or_default());
     match &rule.action {
         GateRuleAction::Allow => format!("{calls}: allowed"),
         GateRuleAction::Deny(reason) => format!("{calls}: denied, {reason}"),
         GateRuleAction::Ask(question) => {
-            let timeout = format_gate_timeout(rule.timeout.unwrap_or_default(), rule.on_timeout);
+            let timeout = rule.timeout.unwrap_or(default_timeout);
+            let timeout = format_gate_timeout_and_action(timeout, rule.on_timeout);
             let remind = format_option(rule.remind, duration::format_duration);
             let escalations = rule.escalation.iter().map(|step| {
                 format!(", notifies {} after {}", step.to, duration::format_duration(step.after))
@@ -330,17 +340,25 @@ fn format_gate_rule(rule: &GateRule) -> String {
     }
 }
 
-fn format_gate_timeout(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> String {
-    let Some(timeout) = timeout.duration() else {
-        return "waits without limit".to_owned();
-    };
+fn format_gate_timeout(timeout: GateTimeout) -> String {
+    match timeout.duration() {
+        Some(timeout) => format!("waits {}", duration::format_duration(timeout)),
+        None => "waits without limit".to_owned(),
+    }
+}
+
+fn format_gate_timeout_and_action(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> String {
+    let waits = format_gate_timeout(timeout);
+    if timeout == GateTimeout::Never {
+        return waits;
+    }
     let then_action = match on_timeout {
         GateTimeoutAction::Reject => "then rejected",
         GateTimeoutAction::Approve => "then approved",
         GateTimeoutAction::Fail => "then the run fails",
         GateTimeoutAction::Pause => "then the run pauses",
     };
-    format!("waits {}, {then_action}", duration::format_duration(timeout))
+    format!("{waits}, {then_action}")
 }
 
 /// Formats the required approvers, the tags and the reminder interval of a gate, with a leading

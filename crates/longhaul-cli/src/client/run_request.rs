@@ -122,7 +122,7 @@ mod tests {
         let mut chain = Task::for_chain("pair", "milk");
         chain.chain.as_mut().unwrap().step = Some("review".to_owned());
         let steps = vec![ChainStepSpec::new("writer")];
-        let inline = Task::for_chain(ChainSpec { description: None, steps }, "milk");
+        let inline = Task::for_chain(ChainSpec { steps, ..ChainSpec::default() }, "milk");
         for (task, body) in [
             (chain, json!({ "chain": "pair", "step": "review", "input": "milk" })),
             (

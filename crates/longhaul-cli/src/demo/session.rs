@@ -205,6 +205,7 @@ impl<'a> DemoSession<'a> {
                     input @ (PromptInput::Approve(_)
                     | PromptInput::Reject(_)
                     | PromptInput::Text(_)
+                    | PromptInput::Close
                     | PromptInput::Why) => {
                         self.prompt.send_input_to_run(&self.client, self.run, input).await?;
                     }

@@ -212,7 +212,7 @@ fn a_minimal_agent_file_is_enough() {
     )
     .result_gate
     .unwrap();
-    assert_eq!((result.ask.as_str(), result.timeout), ("Ship it?", GateTimeout::Never));
+    assert_eq!((result.ask.as_str(), result.timeout), ("Ship it?", Some(GateTimeout::Never)));
     assert_eq!((result.approvers.count, result.tags), (2, vec!["release".to_owned()]));
     let rules = agent(
         "approve:\n- { tool: a, ask: x, timeout: never, remind: 48h, then: [{ after: 6h, to: lead }], tags: [money] }",

@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use longhaul::agents::check::agent_warnings;
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
+use longhaul_core::policy::gate::GateTimeout;
+use longhaul_core::time::Millis;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
     ChildRunsConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
@@ -473,4 +475,24 @@ fn a_glob_of_a_rule_has_at_most_one_kibibyte() {
         &format!("effects:\n  - {{ tool: a, match: \"{too_long}\", class: pure }}"),
         &[&problem("3:23: `match`")],
     );
+}
+
+#[test]
+fn questions_wait_as_long_as_the_agent_says() {
+    for (field, expected) in [
+        ("", None),
+        ("ask_human: { timeout: never }", Some(GateTimeout::Never)),
+        ("ask_human: { timeout: 3d }", Some(GateTimeout::After(Millis::from_secs(259_200)))),
+    ] {
+        assert_eq!(agent(field).question_timeout, expected, "{field}");
+    }
+    for (field, problem) in [
+        ("ask_human: {}", "`ask_human` is empty: write `ask_human: { timeout: never }`"),
+        ("ask_human: { timeout: soon }", "`timeout` is \"soon\": write a duration"),
+        ("ask_human: { timeout: 5000d }", "`timeout` must be at most 3650d, or `never`"),
+    ] {
+        let found = problems(&format!("---\n{field}\n---\nHello.\n"));
+        assert_eq!(found.len(), 1, "{field}: {found:?}");
+        assert!(found[0].contains(problem), "{field}: {found:?}");
+    }
 }

@@ -324,6 +324,8 @@ fn a_store_of_the_repository_is_not_used() {
     let (text, code) = clone.run(&["submit", "helper", "planted"]);
     assert_eq!(code, Some(0), "{text}");
     git(&["init", "-q"]);
+    // What `git add` finds is not the data of the runtime.
+    git(&["add", "-A"]);
     let (text, code) = clone.run(&["ls"]);
     assert_eq!(code, Some(0), "{text}");
     git(&["add", "-f", ".longhaul/longhaul.db"]);
@@ -331,6 +333,36 @@ fn a_store_of_the_repository_is_not_used() {
         let (text, code) = clone.run(args);
         assert_eq!(code, Some(2), "{args:?}: {text}");
         assert!(text.contains("is tracked by git"), "{args:?}: {text}");
+        for part in ["`git rm -r --cached .longhaul`", "the files stay", "Replace a key"] {
+            assert!(text.contains(part), "{args:?}: {text}");
+        }
+    }
+    git(&["rm", "-rq", "--cached", ".longhaul"]);
+    let (text, code) = clone.run(&["ls"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("helper"), "the run is still there: {text}");
+}
+
+#[test]
+fn git_ignores_the_data_folder() {
+    let clone = ClonedRepository::new();
+    let ignore_file = clone.root().join(".longhaul/.gitignore");
+    clone.run(&["submit", "helper", "one"]);
+    assert_eq!(fs::read_to_string(&ignore_file).unwrap(), "*\n");
+    // A folder of an earlier build gets the file, and one that exists is kept.
+    fs::remove_file(&ignore_file).unwrap();
+    clone.run(&["ls"]);
+    assert_eq!(fs::read_to_string(&ignore_file).unwrap(), "*\n");
+    fs::write(&ignore_file, "local.key\n").unwrap();
+    clone.run(&["ls"]);
+    assert_eq!(fs::read_to_string(&ignore_file).unwrap(), "local.key\n");
+    // A folder that the project uses for other files, too, is left alone.
+    fs::create_dir(clone.root().join("shared")).unwrap();
+    for (folder, is_ignored) in [("shared", false), ("new", true)] {
+        clone.run_with(&["submit", "helper", "two"], &[("LONGHAUL_DATA", folder)]);
+        assert!(clone.root().join(folder).join("longhaul.db").exists());
+        let ignore_file = clone.root().join(folder).join(".gitignore");
+        assert_eq!(ignore_file.exists(), is_ignored, "{folder}");
     }
 }
 

@@ -155,7 +155,7 @@ fn a_client_written_from_the_openapi_document_completes_a_run() {
 fn generated_clients_start_a_run_a_batch_and_a_chain() {
     for build_program in [
         |project: &Project, server: &InteropServer| python_program("generated.py", project, server),
-        |project, server| node_program("generated.mjs", project, server),
+        |project: &Project, server: &InteropServer| node_program("generated.mjs", project, server),
     ] {
         let project = Project::new();
         let server = InteropServer::start(&project);

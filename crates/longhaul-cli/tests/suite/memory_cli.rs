@@ -2,6 +2,7 @@
 //! worker.
 
 use super::project::Project;
+use super::server_harness::TestServer;
 
 /// A project with an agent that writes a note, and one that searches for it.
 fn project() -> Project {
@@ -118,9 +119,30 @@ fn memory_commands_create_no_store() {
     project.run(&["memory", "forget", "note_x"], 2);
     project.run(&["memory", "show", "a\u{7}b"], 2);
     assert!(!project.store().exists());
-    let mut command = project.command(&["memory", "show", "shop"]);
+    let mut command = project.command(&["memory", "notes", "ada"]);
     let output = command.env("LONGHAUL_URL", "http://127.0.0.1:1").output();
     let output = super::project::CommandOutput::from_output(&output.unwrap());
     assert_eq!(output.code, 2);
-    assert!(output.err.contains("memory can only be read where its store is"));
+    assert!(output.err.contains("notes can only be read where their store is"));
+}
+
+#[test]
+fn a_message_is_added_to_a_thread_with_and_without_a_server() {
+    let project = project();
+    let added = project.run(&["memory", "add", "shop", "I like milk."], 0);
+    assert_eq!(added.out, "The thread `shop` has 1 message now.\n");
+    let refused = project.run(&["memory", "add", "shop", " "], 2);
+    assert!(refused.err.contains("a message of a thread must not be empty"), "{refused:?}");
+    project.run(&["memory", "add", "shop", "x", "--role", "tool"], 2);
+    let _server = TestServer::start(&project);
+    let add = ["memory", "add", "shop", "Noted.", "--role", "assistant", "--json"];
+    assert_eq!(project.json(&add)["count"], 2);
+    let run = project.json(&["run", "finder", "x", "--thread", "shop", "--json"]);
+    let id = run["id"].as_str().unwrap();
+    let page = project.run(&["show", id, "--transcript"], 0);
+    assert!(page.out.contains("user: I like milk. assistant: Noted."), "{page:?}");
+    let shown = project.json(&["memory", "show", "shop", "--json"]);
+    assert_eq!((&shown["count"], shown["data"].as_array().unwrap().len()), (&4.into(), 4));
+    let output = project.run(&["memory", "clear", "shop"], 0);
+    assert_eq!(output.out, "Deleted 4 messages of the thread `shop`.\n");
 }

@@ -68,3 +68,52 @@ fn a_session_at_a_terminal_takes_messages() {
     let transcript = project.run(&["show", run, "--transcript"], 0).out;
     assert!(transcript.contains("and then?"), "{transcript}");
 }
+
+#[test]
+fn an_open_session_is_closed_with_its_result() {
+    let project = session_project();
+    project.run(&["run", "session", "x", "--no-input"], 0);
+    let closed = project.run(&["close", "@last"], 0);
+    assert!(closed.out.contains(" is completed."), "{closed:?}");
+    let run = project.json(&["show", "@last", "--json"]);
+    assert_eq!((&run["status"], &run["output"]["text"]), (&"completed".into(), &"First.".into()));
+    let again = project.run(&["close", "@last"], 2);
+    assert!(again.err.contains("has already ended: its status is completed"), "{again:?}");
+    let pending = project.submit("session", "y");
+    let refused = project.run(&["close", &pending], 2);
+    assert!(refused.err.contains("(`keep_open`) can be closed"), "{refused:?}");
+    assert!(refused.err.contains(&format!("longhaul cancel {pending}")), "{refused:?}");
+}
+
+#[test]
+fn a_cancelled_session_keeps_its_result() {
+    let project = session_project();
+    project.run(&["run", "session", "x", "--no-input"], 0);
+    project.run(&["cancel", "@last"], 0);
+    let run = project.json(&["show", "@last", "--json"]);
+    assert_eq!((&run["status"], &run["output"]["text"]), (&"cancelled".into(), &"First.".into()));
+    let watched = project.run(&["watch", "@last", "--no-input"], 7);
+    assert_eq!(watched.out, "First.\n");
+}
+
+#[test]
+fn a_session_at_a_terminal_is_ended_by_a_command() {
+    let project = session_project();
+    let steps = [("type a message", "/end\r")];
+    let (screen, code) = run_at_terminal(project.path(), &["run", "session", "x"], &[], &steps);
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(screen.matches("First.").count(), 1, "{screen}");
+    let run = project.json(&["show", "@last", "--json"]);
+    assert_eq!((&run["status"], &run["output"]["text"]), (&"completed".into(), &"First.".into()));
+}
+
+#[test]
+fn a_resume_of_a_run_that_nobody_paused_is_refused() {
+    let project = session_project();
+    let run = project.submit("session", "x");
+    let refused = project.run(&["resume", &run], 2);
+    assert!(refused.err.contains("nobody has paused the run"), "{refused:?}");
+    assert!(refused.err.contains(&format!("longhaul why {run}")), "{refused:?}");
+    let events = project.run(&["show", &run, "--events"], 0).out;
+    assert!(!events.contains("run.resumed"), "{events}");
+}

@@ -213,6 +213,10 @@ pub struct RunBlocked {
 pub struct RunCancelled {
     /// Who cancelled the run and why, as one sentence.
     pub reason: String,
+    /// Result that the run had when it was cancelled. `None` if it had none: only a run that stays
+    /// open for messages (`keep_open`) has a result before its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Box<RunOutput>>,
 }
 
 /// The run ended with a result.
@@ -220,6 +224,10 @@ pub struct RunCancelled {
 pub struct RunCompleted {
     /// Result that the run ended with.
     pub output: RunOutput,
+    /// Principal that closed the run, which was open for messages. `None` means that it ended by
+    /// itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_by: Option<String>,
 }
 
 /// The run ended with an error.

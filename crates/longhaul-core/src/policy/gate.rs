@@ -12,7 +12,7 @@ use crate::raw::{Hash, RawJson};
 use crate::text_macros::string_enum;
 use crate::time::{Millis, Timestamp};
 
-/// Timeout of a gate whose approval rule sets no timeout.
+/// Timeout of a gate for which neither the agent's file nor the settings set one.
 pub const GATE_TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
 
 /// Maximum timeout of a gate that expires: ten years of 365 days.
@@ -158,8 +158,9 @@ pub enum GateTimeoutAction {
 pub struct ResultApprovalGate {
     /// Question that the person is asked.
     pub ask: String,
-    /// Time within which a person must answer.
-    pub timeout: GateTimeout,
+    /// Time within which a person must answer. `None` means the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<GateTimeout>,
     /// Action if nobody answers within the timeout. With `auto_approve`, this is `approve` after
     /// three seconds.
     #[serde(default)]

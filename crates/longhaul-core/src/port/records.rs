@@ -7,7 +7,9 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind};
+use crate::change::{
+    LateToolResult, NewThreadMessages, OutboxRow, SandboxRow, SteerRow, TimerKind,
+};
 use crate::checkpoint::RunCheckpoint;
 use crate::event::entry::JournalEntry;
 use crate::id::{
@@ -24,6 +26,7 @@ use crate::policy::rule::{
 use crate::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
+use crate::request::IdempotencyKey;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{MicroUsd, Usage};
 
@@ -59,11 +62,12 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
 
     async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, StoreError>;
 
-    /// Appends messages to a thread outside of any run.
+    /// Appends messages to a thread outside of any run. If an idempotent request does so, an earlier
+    /// attempt of which has already appended them, nothing changes.
     async fn append_thread_messages(
         &self,
-        thread: &ThreadKey,
-        messages: Vec<Message>,
+        added: NewThreadMessages,
+        request: Option<IdempotencyKey>,
     ) -> Result<(), StoreError>;
 
     /// Deletes all messages of a thread.

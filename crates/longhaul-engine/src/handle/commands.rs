@@ -17,6 +17,7 @@ use longhaul_run::{DecisionContext, Rejection, check_question_answer};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
+use crate::replay::replay_run_without_transcript;
 
 /// Maximum number of open gates of a run that are searched for the oldest question.
 const OPEN_QUESTIONS_MAX: usize = 100;
@@ -149,12 +150,12 @@ impl Longhaul {
 
     /// Resumes a paused or blocked run, optionally with a raised budget. If the run has ended and
     /// belongs to a chain, the newest run of the chain is resumed. Returns the run that was
-    /// resumed.
+    /// resumed. Changes nothing if the run waits for something that a resume does not end.
     ///
     /// # Errors
     ///
-    /// The run has ended, a cap is above the new one, or the run is a child and the budget of its whole
-    /// tree is used up.
+    /// The run has ended, nobody has paused it, a cap is above the new one, or the run is a child and
+    /// the budget of its whole tree is used up.
     pub async fn resume_run(
         &self,
         run: RunId,
@@ -164,9 +165,36 @@ impl Longhaul {
         let by = by.to_owned();
         let command = match raise {
             Some(raise) => self.resume_command_with_raised_caps(run, raise, by).await?,
-            None => RunCommand::Resume { by, raise },
+            None => {
+                let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
+                if !self.needs_resume(newest).await? {
+                    return Ok(newest);
+                }
+                RunCommand::Resume { by, raise }
+            }
         };
         self.apply_input_or_send_command(run, None, command).await
+    }
+
+    /// Returns whether a resume without a raised budget changes the run. `false` means that the run
+    /// waits for something else.
+    async fn needs_resume(&self, run: RunId) -> Result<bool, Error> {
+        let status = self.run_row(run).await?.status;
+        match status {
+            // The command to a run that has ended is refused with its status.
+            Status::Paused
+            | Status::Blocked
+            | Status::Completed
+            | Status::Failed
+            | Status::Cancelled => return Ok(true),
+            Status::Pending | Status::Running | Status::Waiting => {}
+        }
+        let (folded, _) = replay_run_without_transcript(&self.services, run).await?;
+        match folded.status().is_terminal() || folded.control().can_be_resumed() {
+            true => Ok(true),
+            false if status == Status::Waiting => Ok(false),
+            false => Err(Rejection::NotPaused(self.explain_run(run).await?.message).into()),
+        }
     }
 
     /// Sends a command to a run. Returns the sequence number of the last appended event.

@@ -1,5 +1,5 @@
-//! Cancels and pauses runs: directly if no worker drives the run, otherwise by a command to the
-//! run's driver. Pauses and resumes lanes.
+//! Cancels, pauses and closes runs: directly if no worker drives the run, otherwise by a command to
+//! the run's driver. Pauses and resumes lanes.
 
 use longhaul_api::lane::LaneView;
 use longhaul_core::event::run::RunControlRequest;
@@ -14,6 +14,10 @@ use crate::replay::replay_run;
 
 /// Maximum length of the reason for a cancellation, in bytes.
 const REASON_BYTES_MAX: usize = 4 * 1024;
+
+/// Maximum number of times that a run is looked at again because it has changed while it was being
+/// closed.
+const CLOSE_ATTEMPTS_MAX: usize = 16;
 
 impl Longhaul {
     /// Cancels a run. When this returns, the run starts no more model or tool calls. If the run has
@@ -33,6 +37,30 @@ impl Longhaul {
         let by = self.redact(by);
         let pause_now = RunInput::PauseNow { by: by.clone() };
         self.apply_input_or_send_command(run, Some(pause_now), RunCommand::Pause { by }).await
+    }
+
+    /// Completes a run that has its result and stays open for messages, with this result. If the
+    /// run has ended and belongs to a chain, the newest run of the chain is closed. Returns the run
+    /// that was closed.
+    pub async fn close_run(&self, run: RunId, by: &str) -> Result<RunId, Error> {
+        let by = self.redact(by);
+        let mut target = run;
+        // A message that arrives now changes the run, which is then looked at again.
+        for _ in 0..CLOSE_ATTEMPTS_MAX {
+            let close_now = RunInput::CloseNow { by: by.clone() };
+            match self.apply_input_if_no_driver(target, close_now).await {
+                Ok(true) => return Ok(target),
+                Ok(false) => {}
+                Err(Error::Rejected(Rejection::Ended(status))) => {
+                    match self.newest_run_of_chain(target).await? {
+                        Some(newest) => target = newest,
+                        None => return Err(Rejection::Ended(status).into()),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Contention(target))
     }
 
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
@@ -87,9 +115,12 @@ impl Longhaul {
         let (folded, now) = replay_run(&self.services, run).await?;
         let batch = match decide(&folded, input, DecisionContext::new(now)) {
             Ok(batch) => self.add_request_applied_mark(batch),
-            Err(refusal @ (Rejection::Ended(_) | Rejection::AlreadyInState(_))) => {
-                return Err(refusal.into());
-            }
+            Err(
+                refusal @ (Rejection::Ended(_)
+                | Rejection::AlreadyInState(_)
+                | Rejection::NotOpen(_)
+                | Rejection::OpenGate(_)),
+            ) => return Err(refusal.into()),
             Err(_) => return Ok(false),
         };
         let author = JournalAuthor::Closer { after: folded.seq() };

@@ -2,9 +2,12 @@
 //!
 //! The messages that a run itself adds to its thread are part of the append that ends the run.
 
+use longhaul_api::thread::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
+use longhaul_core::change::NewThreadMessages;
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
-use longhaul_core::message::Message;
+use longhaul_core::message::{Message, Part};
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_run::Rejection;
 
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
@@ -34,6 +37,33 @@ impl ThreadMessage {
             Self::Assistant(text) => Message::assistant(text),
         }
     }
+
+    /// Returns the texts of a message of a thread. `None` for tool results, which no thread has.
+    pub fn from_message(message: &Message) -> Option<Self> {
+        match message {
+            Message::User(parts) => {
+                let texts: Vec<&str> = parts.iter().filter_map(Part::text).collect();
+                Some(Self::User(texts.join("\n")))
+            }
+            Message::Assistant(reply) => Some(Self::Assistant(reply.text())),
+            Message::Results(_) => None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::User(text) | Self::Assistant(text) => text.trim().is_empty(),
+        }
+    }
+}
+
+impl From<NewThreadMessageBody> for ThreadMessage {
+    fn from(body: NewThreadMessageBody) -> Self {
+        match body.role {
+            ThreadMessageRole::User => Self::User(body.text),
+            ThreadMessageRole::Assistant => Self::Assistant(body.text),
+        }
+    }
 }
 
 impl Longhaul {
@@ -44,6 +74,17 @@ impl Longhaul {
         limit: usize,
     ) -> Result<Vec<Message>, Error> {
         Ok(self.services.records.thread_messages(thread, limit).await?)
+    }
+
+    /// Returns the newest messages of a thread (conversation), and how many it has.
+    pub async fn thread(
+        &self,
+        thread: &ThreadKey,
+        limit: usize,
+    ) -> Result<ThreadMessagesView, Error> {
+        let data = self.thread_messages(thread, limit).await?;
+        let count = self.thread_message_count(thread).await?;
+        Ok(ThreadMessagesView { thread: thread.to_string(), count, data })
     }
 
     /// Returns the number of messages in a thread (conversation).
@@ -58,12 +99,16 @@ impl Longhaul {
         thread: &ThreadKey,
         added: Vec<ThreadMessage>,
     ) -> Result<(), Error> {
+        if added.iter().any(ThreadMessage::is_empty) {
+            return Err(Rejection::Empty("a message of a thread").into());
+        }
         let bytes = added.iter().map(ThreadMessage::text_bytes).sum();
         check_text_len("the text added to a thread", bytes, APPEND_BYTES_MAX)?;
         self.check_no_secret_in_name("the thread", thread.as_str())?;
         let messages = added.into_iter().map(ThreadMessage::into_message);
         let messages = messages.map(|message| self.redaction().redact_message(message)).collect();
-        Ok(self.services.records.append_thread_messages(thread, messages).await?)
+        let added = NewThreadMessages { thread: thread.clone(), messages };
+        Ok(self.services.records.append_thread_messages(added, self.request.clone()).await?)
     }
 
     /// Deletes all messages of a thread (conversation). The journals of its runs are kept.

@@ -107,3 +107,23 @@ async fn perception_counts_as_active_time() {
         assert_eq!(last_kinds(&journal, &expected), expected, "{every:?}: {:?}", kinds(&journal));
     }
 }
+
+#[tokio::test]
+async fn the_time_of_a_call_in_progress_is_active_time() {
+    let (effects, latch, tool_latch) = (EffectLog::default(), Latch::closed(), Latch::closed());
+    let read = FakeTool::new("read", Pure, &effects).after_latch(&tool_latch);
+    let replies = [FakeReply::call("read", json!({})).after_latch(&latch), FakeReply::Text("done")];
+    let engine = engine_with(replies).tools([read]).with_sim_clock().start();
+    let run = engine.submit().await;
+    let clock = engine.clock.clone().unwrap();
+    for (waits_at, active_ms) in [(&latch, 3_000), (&tool_latch, 6_000)] {
+        waits_at.reached(1).await;
+        clock.advance(Millis::from_secs(3));
+        let view = engine.longhaul.get_run(run).await.unwrap();
+        assert_eq!((view.active_ms, view.waiting_ms), (active_ms, 0));
+        waits_at.open();
+    }
+    engine.ended(run).await;
+    let view = engine.longhaul.get_run(run).await.unwrap();
+    assert_eq!((view.active_ms, view.waiting_ms), (6_000, 0));
+}

@@ -7,6 +7,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass::{self, Once, Pure};
 use longhaul_core::policy::gate::GateDecision;
 use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
 use serde_json::json;
 
 use crate::suite::harness::model::FakeReply;
@@ -122,6 +123,7 @@ async fn an_undriven_run_is_cancelled_by_the_caller() {
     // An ended run cannot be changed.
     for error in [
         engine.longhaul.cancel_run(run, "cli:anna", "again").await,
+        engine.longhaul.close_run(run, "cli:anna").await,
         engine.longhaul.pause_run(run, "cli:anna").await,
         engine.longhaul.resume_run(run, None, "cli:anna").await,
     ] {
@@ -211,4 +213,52 @@ async fn an_undriven_run_can_be_paused_and_then_cancelled() {
     assert_eq!(outcome_text(&engine.ended(second).await), "run.cancelled");
     engine.longhaul.resume_run(first, None, "cli:anna").await.unwrap();
     assert_eq!(outcome_text(&engine.ended(first).await), "done");
+}
+
+#[tokio::test]
+async fn a_resume_of_a_run_that_nobody_paused_changes_nothing() {
+    // Pending, and then during a model request.
+    let latch = Latch::closed();
+    let mut engine = engine_with([FakeReply::Text("done").after_latch(&latch)]).build();
+    let run = engine.submit().await;
+    let error = engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap_err();
+    assert_eq!(error.code(), "not_paused");
+    engine.spawn_worker(|_| {});
+    latch.reached(1).await;
+    let error = engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "nobody has paused the run, so there is nothing to resume. The run is calling the model, turn 1."
+    );
+    // A pause that has not taken effect yet is withdrawn.
+    engine.longhaul.pause_run(run, "cli:anna").await.unwrap();
+    engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
+    latch.open();
+    let journal = engine.ended(run).await;
+    assert_eq!(outcome_text(&journal), "done");
+    assert_eq!((count(&journal, "run.resumed"), count(&journal, "run.paused")), (1, 0));
+
+    // At a gate, which a resume does not answer.
+    let engine = engine_with([FakeReply::call("wait", json!({ "signal": "go" }))]).start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
+    engine.longhaul.answer_gate(gate.spec.id, answer(&gate, GateDecision::Complete)).await.unwrap();
+    assert_eq!(count(&engine.ended(run).await, "run.resumed"), 0);
+}
+
+#[tokio::test]
+async fn one_of_two_closes_completes_an_open_run() {
+    let engine = engine_with([FakeReply::Text("done")])
+        .agent(|agent| agent.keep_open = Some(Millis::from_secs(3_600)))
+        .start();
+    let run = engine.submit().await;
+    engine.until(run, "run.waiting").await;
+    let close = |by: &'static str| engine.longhaul.close_run(run, by);
+    let (one, other) = tokio::join!(close("cli:anna"), close("cli:bob"));
+    let refusals: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert_eq!(refusals[0].code(), "run_ended");
+    let journal = engine.ended(run).await;
+    assert_eq!((outcome_text(&journal), count(&journal, "run.completed")), ("done".into(), 1));
 }

@@ -31,7 +31,7 @@ const ISSUES: &str = r#"{"issues_found": true, "text": "One bug."}"#;
 const NO_ISSUES: &str = "```json\n{\"issues_found\": false}\n```";
 
 fn chain(steps: Vec<ChainStepSpec>) -> Task {
-    Task::for_chain(ChainSpec { description: None, steps }, "Build it.")
+    Task::for_chain(ChainSpec { steps, ..ChainSpec::default() }, "Build it.")
 }
 
 fn when(agent: &str, condition: ChainStepCondition) -> ChainStepSpec {
@@ -62,7 +62,7 @@ fn set_reply(engine: &TestEngine, agent: &str, reply: FakeReply) {
 fn result_gate(agent: &mut Agent) {
     agent.result_gate = Some(ResultApprovalGate {
         ask: "Is it good?".to_owned(),
-        timeout: GateTimeout::Never,
+        timeout: Some(GateTimeout::Never),
         on_timeout: GateTimeoutAction::Reject,
         approvers: ApprovalRequirement::default(),
         tags: Vec::new(),

@@ -140,7 +140,7 @@ fn engine_with_result_gate(replies: Vec<FakeReply>) -> TestEngine {
     let gate = ResultApprovalGate {
         auto_approve: None,
         ask: "Is it good?".into(),
-        timeout: GateTimeout::After(Millis::from_secs(60)),
+        timeout: Some(GateTimeout::After(Millis::from_secs(60))),
         on_timeout: GateTimeoutAction::Reject,
         approvers: ApprovalRequirement::default(),
         tags: Vec::new(),

@@ -164,7 +164,7 @@ async fn editing_a_result_needs_no_tool_server() {
     let gate = ResultApprovalGate {
         auto_approve: None,
         ask: "Is it good?".into(),
-        timeout: GateTimeout::Never,
+        timeout: Some(GateTimeout::Never),
         on_timeout: GateTimeoutAction::Reject,
         approvers: ApprovalRequirement::default(),
         tags: Vec::new(),

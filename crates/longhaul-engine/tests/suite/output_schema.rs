@@ -157,7 +157,7 @@ async fn an_edited_result_must_match_the_schema() {
     let gate = ResultApprovalGate {
         auto_approve: None,
         ask: "Is it good?".into(),
-        timeout: GateTimeout::Never,
+        timeout: Some(GateTimeout::Never),
         on_timeout: GateTimeoutAction::Reject,
         approvers: ApprovalRequirement::default(),
         tags: Vec::new(),

@@ -114,7 +114,7 @@ async fn a_firing_is_skipped_while_the_retry_of_a_chain_is_open() {
     engine.spawn_worker_with_schedules();
     engine.add_agent("plan", [FakeReply::Fail(FailureClass::InvalidRequest)]);
     let steps = vec![ChainStepSpec::new("plan")];
-    let spec = ChainSpec { description: None, steps };
+    let spec = ChainSpec { steps, ..ChainSpec::default() };
     engine.longhaul.replace_chains([("alone".to_owned(), Arc::new(spec))].into());
     let body = NewScheduleBody {
         agent: None,

@@ -71,8 +71,26 @@ pub(super) fn advance_concluding_run(
     if let Some(flow) = keep_run_open_for_messages(decision, &concluding)? {
         return Ok(flow);
     }
-    let output = RunOutput { answer: concluding.answer, ..concluding.output };
-    complete_run(decision, output)
+    complete_run(decision, concluding, None)
+}
+
+/// Ends a run that is parked and open for further messages, with the result that it has.
+pub(crate) fn close_open_run(
+    decision: &mut DecisionBuilder<'_>,
+    by: String,
+) -> Result<(), Rejection> {
+    let (RunStage::Concluding(concluding), true) =
+        (&decision.control.stage, decision.run.is_open_for_messages())
+    else {
+        return Err(Rejection::NotOpen(decision.run.status()));
+    };
+    // The run can't end before the programs that raised these gates have answered.
+    if let Some(gate) = decision.control.gates.first() {
+        return Err(Rejection::OpenGate(gate.id));
+    }
+    let concluding = concluding.clone();
+    decision.control.idle = None;
+    complete_run(decision, concluding, Some(by)).map(drop)
 }
 
 /// Parks a finished run so that it can receive further messages, for the time `keep_open` in the
@@ -98,15 +116,17 @@ fn keep_run_open_for_messages(
 
 fn complete_run(
     decision: &mut DecisionBuilder<'_>,
-    output: RunOutput,
+    concluding: ConcludingRunState,
+    closed_by: Option<String>,
 ) -> Result<ControlFlow<()>, Rejection> {
+    let output = RunOutput { answer: concluding.answer, ..concluding.output };
     if let Some(thread) = decision.run.task.thread.clone() {
         let tasks = decision.run.transcript.all_task_messages().cloned();
         let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
         decision.add_row_change(RowChange::AppendThread(NewThreadMessages { thread, messages }));
     }
     create_next_chain_step(decision, &output)?;
-    decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output })))?;
+    decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output, closed_by })))?;
     finish::mark_run_ended(decision, Status::Completed, None);
     Ok(ControlFlow::Break(()))
 }

@@ -48,7 +48,8 @@ pub(crate) fn fail_run(
 pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
     withdraw_gates_and_drop_steers(decision)?;
     let reason = decision.control.cancel.clone().unwrap_or_default();
-    decision.record_event(Event::RunCancelled(RunCancelled { reason }))?;
+    let output = decision.control.output_while_open().cloned().map(Box::new);
+    decision.record_event(Event::RunCancelled(RunCancelled { reason, output }))?;
     mark_run_ended(decision, Status::Cancelled, None);
     Ok(ControlFlow::Break(()))
 }

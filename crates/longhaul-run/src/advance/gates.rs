@@ -4,7 +4,7 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::policy::gate::{GATE_TIMEOUT, GateKind, GateRule, GateSpec};
+use longhaul_core::policy::gate::{GateKind, GateRule, GateSpec};
 use longhaul_core::policy::gate::{GateRuleAction, ResultApprovalGate};
 use longhaul_core::raw::RawJson;
 
@@ -102,7 +102,7 @@ fn handle_control_tool_call(
     }
 }
 
-/// Returns a gate for a tool call, with the default deadline. It has no digest, so an answer need
+/// Returns a gate for a tool call, with the deadline of questions. It has no digest, so an answer need
 /// not prove which content was shown.
 pub(super) fn new_tool_call_gate(
     decision: &DecisionBuilder<'_>,
@@ -115,7 +115,7 @@ pub(super) fn new_tool_call_gate(
         call: Some(call.id),
         tool: Some(call.classification.tool.to_string()),
         key: call.classification.key.as_ref().map(|key| key.text.clone()),
-        timeout: Some(GATE_TIMEOUT),
+        timeout: decision.control.policy.question_timeout.unwrap_or_default().duration(),
         ..GateSpec::new(id, kind, question)
     }
 }
@@ -212,7 +212,7 @@ pub(super) fn raise_result_approval_gate(
     decision.raise_gate(GateSpec {
         input: Some(input),
         digest: Some(digest),
-        timeout: policy.timeout.duration(),
+        timeout: policy.timeout.unwrap_or_default().duration(),
         on_timeout: policy.on_timeout,
         auto_approve,
         approvers: policy.approvers,

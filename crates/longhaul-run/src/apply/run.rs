@@ -153,6 +153,7 @@ impl ControlState {
     }
 
     pub(super) fn apply_run_cancelled(&mut self, data: &RunCancelled) -> ApplyResult {
+        self.cancelled_output = data.output.as_deref().cloned().map(Arc::new);
         self.end_run(RunOutcome::Cancelled(data.reason.clone()))
     }
 

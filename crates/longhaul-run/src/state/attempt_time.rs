@@ -21,7 +21,7 @@ pub(crate) struct AttemptActiveTime {
     /// executed the run) died or released the run.
     unrecorded: Millis,
     /// Time of the last journal entry up to which the durations of all calls are recorded.
-    recorded_until: Timestamp,
+    pub(crate) recorded_until: Timestamp,
     /// Time of the last journal entry that a worker wrote while it executed the run.
     last_entry: Timestamp,
     /// Whether the soft timeout of the attempt has passed.

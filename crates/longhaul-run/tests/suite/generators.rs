@@ -83,6 +83,7 @@ const UNEXPECTED_LINES: &[&str] = &[
     "release",
     "close",
     "still",
+    "end",
     "go",
     "grade",
 ];
@@ -138,7 +139,7 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
             result_gate: result.map(|on_timeout| ResultApprovalGate {
                 auto_approve: None,
                 ask: "Is it good?".into(),
-                timeout: GateTimeout::After(Millis::from_secs(600)),
+                timeout: Some(GateTimeout::After(Millis::from_secs(600))),
                 on_timeout,
                 approvers: ApprovalRequirement::default(),
                 tags: Vec::new(),

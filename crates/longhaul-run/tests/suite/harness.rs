@@ -101,7 +101,9 @@ impl TestRun {
     pub(crate) fn send_input(&mut self, input: RunInput) -> InputOutcome {
         let author = match input {
             RunInput::Command(_) => Author::Outsider,
-            RunInput::CancelNow(_) | RunInput::PauseNow { .. } => Author::Closer,
+            RunInput::CancelNow(_) | RunInput::PauseNow { .. } | RunInput::CloseNow { .. } => {
+                Author::Closer
+            }
             _ => Author::Driver,
         };
         if !self.rows.admits(author) {

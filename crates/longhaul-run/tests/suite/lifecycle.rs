@@ -2,6 +2,8 @@
 //!
 //! Each line shows the status as it appears in lists.
 
+use longhaul_core::event::Event;
+
 use super::harness::script::check;
 use super::policies::{keep_open, plain};
 
@@ -99,6 +101,73 @@ fn a_run_that_is_kept_open_goes_on_with_a_message_and_ends_by_itself() {
         call finish/pure {"output": "The end."} => turn.completed tool.completed(t1.1) run.completed(The end.) | completed
     "#,
     );
+}
+
+#[test]
+fn an_open_run_is_closed_with_its_result() {
+    let closed = check(
+        keep_open(),
+        r#"
+        claim                         => run.claimed | running
+        see                           => run.prepared turn.started
+        say First.                    => turn.completed run.waiting(message) | waiting message
+        steer follow_up More, please. => steer.queued | running
+        end                           => !not_open
+        claim                         => run.claimed
+        go                            => steer.delivered(after turn 1) turn.started
+        end                           => !fenced
+        say Second.                   => turn.completed run.waiting(message) | waiting message
+        signal the build              => gate.raised(signal)
+        end                           => !open_gate
+        complete                      => gate.answered | running
+        claim                         => run.claimed
+        go                            => turn.started
+        say Third.                    => turn.completed run.waiting(message) | waiting message
+        end                           => run.completed(Third.) | completed
+        end                           => !fenced
+    "#,
+    );
+    let Event::RunCompleted(completed) = &closed.entries.last().unwrap().event else {
+        panic!("{:?}", closed.entries.last());
+    };
+    assert_eq!(completed.closed_by.as_deref(), Some("cli:anna"));
+}
+
+#[test]
+fn a_cancelled_run_keeps_the_result_that_it_had() {
+    let until_open = "
+        claim                         => run.claimed | running
+        see                           => run.prepared turn.started
+        say First.                    => turn.completed run.waiting(message) | waiting message
+        ? output                      => First.";
+    for (lines, output) in [
+        ("close enough => run.cancel_requested run.cancelled | cancelled", "First."),
+        (
+            "still => run.pause_requested run.paused | paused
+          ? output => First.
+          close enough => run.cancel_requested run.cancelled | cancelled",
+            "First.",
+        ),
+        (
+            "cancel enough => run.cancel_requested | running
+          claim => run.claimed
+          go => run.cancelled | cancelled",
+            "First.",
+        ),
+        // A message leads to another result, which the run does not have yet.
+        (
+            "steer follow_up More. => steer.queued | running
+          claim => run.claimed
+          go => steer.delivered(after turn 1) turn.started
+          cancel enough => run.cancel_requested
+          err stopped => turn.failed(stopped) run.cancelled | cancelled",
+            "none",
+        ),
+    ] {
+        let cancelled = check(keep_open(), &format!("{until_open}\n{lines}"));
+        assert_eq!(cancelled.show("output"), output, "{lines}");
+        assert_eq!(cancelled.show("outcome"), "cancelled by cli:anna: enough");
+    }
 }
 
 #[test]

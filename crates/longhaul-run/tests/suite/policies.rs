@@ -55,7 +55,7 @@ pub(crate) fn result_gate(on_timeout: GateTimeoutAction) -> RunPolicy {
         result_gate: Some(ResultApprovalGate {
             auto_approve: None,
             ask: "Is it good?".into(),
-            timeout: GateTimeout::After(Millis::from_secs(600)),
+            timeout: Some(GateTimeout::After(Millis::from_secs(600))),
             on_timeout,
             approvers: ApprovalRequirement::default(),
             tags: Vec::new(),

@@ -55,7 +55,7 @@ proptest! {
         prop_assert!(test_run.run.status().is_terminal());
         let last = test_run.entries.iter().position(|entry| entry.event.is_terminal());
         prop_assert_eq!(last, Some(test_run.entries.len() - 1), "something follows the end");
-        for line in ["go", "steer interrupt", "cancel", "resume", "close", "surface t1.1"] {
+        for line in ["go", "steer interrupt", "cancel", "resume", "close", "end", "surface t1.1"] {
             let result = test_run.play(line);
             prop_assert!(result.starts_with('!'), "{} at the end: {}", line, result);
         }

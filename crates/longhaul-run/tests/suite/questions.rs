@@ -1,7 +1,36 @@
 //! Questions of the agent: options and forms are checked, also if a message answers them.
 
+use longhaul_core::policy::RunPolicy;
+use longhaul_core::policy::gate::{GATE_TIMEOUT, GateTimeout};
+use longhaul_core::time::Millis;
+
+use super::harness::TestRun;
 use super::harness::script::check;
 use super::policies::plain;
+
+#[test]
+fn questions_reports_and_signals_wait_as_long_as_the_policy_says() {
+    let hour = Millis::from_secs(3_600);
+    for (question_timeout, expected) in [
+        (None, Some(GATE_TIMEOUT)),
+        (Some(GateTimeout::Never), None),
+        (Some(GateTimeout::After(hour)), Some(hour)),
+    ] {
+        for call in [
+            r#"ask_human/pure {"question": "Which?"}"#,
+            r#"report_blocked/pure {"reason": "no key"}"#,
+            r#"wait/pure {"signal": "deploy"}"#,
+        ] {
+            let mut test_run = TestRun::new(RunPolicy { question_timeout, ..plain() });
+            for line in ["claim", "see", &format!("call {call}")] {
+                test_run.play(line);
+            }
+            let timeouts: Vec<_> =
+                test_run.run.control().gates.iter().map(|gate| gate.timeout).collect();
+            assert_eq!(timeouts, [expected], "{call}");
+        }
+    }
+}
 
 #[test]
 fn a_question_takes_only_its_options() {

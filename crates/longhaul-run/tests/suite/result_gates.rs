@@ -11,7 +11,7 @@ use super::policies::result_gate;
 fn a_result_can_need_two_approvers_without_a_timeout() {
     let mut policy = result_gate(GateTimeoutAction::Reject);
     if let Some(gate) = &mut policy.result_gate {
-        gate.timeout = GateTimeout::Never;
+        gate.timeout = Some(GateTimeout::Never);
         gate.approvers.count = 2;
     }
     check(

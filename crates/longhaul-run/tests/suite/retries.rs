@@ -35,6 +35,23 @@ fn open_calls(test_run: &TestRun) -> Vec<(String, u64)> {
 }
 
 #[test]
+fn a_retry_has_the_caps_to_which_the_budget_was_raised() {
+    let raised = ["raise money 9000000", "raise turns 50", "claim"];
+    let without_turn = ["see", "err invalid_request", "err invalid_request"];
+    let with_turn = ["see", "call read/pure", "done t1.1 ok", "err invalid_request"];
+    for lines in [
+        [&raised[..], &without_turn].concat(),
+        [&raised[..], &with_turn, &["err invalid_request"]].concat(),
+    ] {
+        let retry =
+            failed(with_caps(Budget { turns: Some(20), ..Budget::PROJECT_DEFAULT }), &lines)
+                .retry();
+        let Budget { micro_usd, turns, .. } = retry.run.control().caps;
+        assert_eq!((micro_usd.unwrap().0, turns), (9_000_000, Some(50)), "{lines:?}");
+    }
+}
+
+#[test]
 fn a_retry_goes_on_after_the_last_result() {
     let failed = check(
         plain(),

@@ -231,7 +231,9 @@ pub(crate) async fn answer_gate(
         Some(IdempotentRequestEffect::Events { run, seq }) => {
             longhaul.find_recorded_answer_outcome(run, seq).await?
         }
-        Some(IdempotentRequestEffect::Key(_)) | None => longhaul.answer_gate(gate, answer).await?,
+        Some(IdempotentRequestEffect::Key(_) | IdempotentRequestEffect::Thread) | None => {
+            longhaul.answer_gate(gate, answer).await?
+        }
     };
     let gate = gate_view(&longhaul.get_gate(gate).await.map_err(result_read_problem_after_commit)?);
     tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "gate answered");

@@ -1,4 +1,4 @@
-//! API handlers that create, list, show, cancel, pause, resume and retry runs.
+//! API handlers that create, list, show, cancel, close, pause, resume and retry runs.
 //!
 //! Invariant: a change is acknowledged only after it is on disk.
 
@@ -195,6 +195,29 @@ pub(crate) async fn cancel_run(
         Some(_) => id_of_run_changed_by_request(&request, run).await?,
     };
     tracing::info!(%run, caller = caller.name(), "cancel requested");
+    response_with_updated_run(&request, run).await
+}
+
+/// Completes a run that has its result and stays open for messages (`keep_open`), with this result.
+/// If the run has ended and belongs to a chain, the newest run of the chain is closed and returned
+/// instead.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/close", tag = "runs", operation_id = "close_run",
+    params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
+    request_body(content = Option<EmptyBody>),
+    responses((status = 200, description = "The completed run", body = RunView)),
+)]
+pub(crate) async fn close_run(
+    request: EngineHandleForRequest,
+    caller: Operator,
+    RunPath(run): RunPath,
+    OptionalJsonBody(EmptyBody {}): OptionalJsonBody<EmptyBody>,
+) -> Result<Response, Problem> {
+    let run = match request.effect {
+        None => request.longhaul.close_run(run, caller.name()).await?,
+        Some(_) => id_of_run_changed_by_request(&request, run).await?,
+    };
+    tracing::info!(%run, caller = caller.name(), "run closed");
     response_with_updated_run(&request, run).await
 }
 

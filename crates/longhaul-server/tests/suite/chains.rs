@@ -16,6 +16,7 @@ async fn chains_are_listed_and_run() {
     let server = server_with([FakeReply::Text("Done.")]).start().await;
     let spec = ChainSpec {
         description: Some("Twice".to_owned()),
+        max_runs: None,
         steps: vec![ChainStepSpec::new("tester"), ChainStepSpec::new("tester")],
     };
     server.longhaul.replace_chains([("twice".to_owned(), Arc::new(spec))].into());

@@ -302,6 +302,7 @@ async fn a_request_with_a_lost_response_gets_the_first_response() {
         (post(format!("/v1/runs/{paused_run}/pause"), &empty), 200),
         (post(format!("/v1/runs/{paused_run}/resume"), &empty), 200),
         (post(format!("/v1/runs/{paused_run}/steer"), &json!({ "text": "left" })), 202),
+        (post("/v1/threads/shop/messages", &json!({ "text": "I like milk." })), 200),
     ];
     for (index, (request, status)) in cases.into_iter().enumerate() {
         let request = request.idempotency_key(&format!("k{index}"));
@@ -310,7 +311,7 @@ async fn a_request_with_a_lost_response_gets_the_first_response() {
             // The server that began the request counts as dead.
             server.clock().advance(Millis::from_secs(61));
             let second = server.send(request.clone()).await.expect(status);
-            for field in ["id", "seq", "outcome", "gate"] {
+            for field in ["id", "seq", "outcome", "gate", "count"] {
                 assert_eq!(second[field], first[field], "{request:?}");
             }
         }

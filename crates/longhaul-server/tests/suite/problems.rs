@@ -210,7 +210,7 @@ async fn commands_to_ended_runs_are_409_or_410() {
     let answer = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
     server.send(post(&answer, &rejection)).await.expect(200);
     server.wait_until_ended(&run).await;
-    for path in ["cancel", "pause", "resume"] {
+    for path in ["cancel", "close", "pause", "resume"] {
         check(&server, request("POST", format!("/v1/runs/{run}/{path}")), 409, "run_ended").await;
     }
     let steer = post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x" }));

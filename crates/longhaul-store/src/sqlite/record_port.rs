@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, NewThreadMessages, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
@@ -21,6 +21,7 @@ use longhaul_core::port::records::{
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
+use longhaul_core::request::IdempotencyKey;
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::sqlite::command::CommandOutcome;
@@ -86,12 +87,11 @@ impl RecordStore for SqliteStore {
 
     async fn append_thread_messages(
         &self,
-        thread: &ThreadKey,
-        messages: Vec<Message>,
+        added: NewThreadMessages,
+        request: Option<IdempotencyKey>,
     ) -> Result<(), StoreError> {
-        let thread = thread.clone();
         self.run_command_without_notifying_watchers(move |tx| {
-            records::extend_thread(tx, &thread, &messages)
+            records::append_thread_messages(tx, &added, request.as_ref())
         })
         .await
     }

@@ -1,16 +1,20 @@
 //! Queries for small tables: threads, sandboxes, late results, the outbox, blocked providers
 //! and checkpoints.
 
-use longhaul_core::change::{LateToolResult, OutboxRow, SandboxRow};
+use longhaul_core::change::{LateToolResult, NewThreadMessages, OutboxRow, SandboxRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{RunId, Seq, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::port::records::DueOutboxMessage;
+use longhaul_core::request::{IdempotencyKey, IdempotentRequestEffect};
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{
     count_to_column, get_json, get_parsed, get_time, get_u32, get_u64, limit_to_column, to_json,
+};
+use crate::sqlite::idempotency::{
+    change_committed_by_earlier_attempt, replace_change_committed_by_request,
 };
 use crate::sqlite::tx::Tx;
 
@@ -46,6 +50,22 @@ pub(crate) fn extend_thread(tx: &Tx<'_>, thread: &ThreadKey, messages: &[Message
         )?;
     }
     Ok(())
+}
+
+/// Appends messages to the end of a thread outside of any run. Does nothing if an earlier attempt of
+/// the request has appended them.
+pub(crate) fn append_thread_messages(
+    tx: &Tx<'_>,
+    added: &NewThreadMessages,
+    request: Option<&IdempotencyKey>,
+) -> Result<()> {
+    if let Some(key) = request {
+        if change_committed_by_earlier_attempt(tx, key)?.is_some() {
+            return Ok(());
+        }
+        replace_change_committed_by_request(tx, key, &IdempotentRequestEffect::Thread)?;
+    }
+    extend_thread(tx, &added.thread, &added.messages)
 }
 
 /// Deletes all messages of a thread (the conversation that successive runs share).

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, NewThreadMessages, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     ApiKeyName, BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey,
@@ -30,6 +30,7 @@ use longhaul_core::port::store::{
     RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
+use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::mem_store::journal;
@@ -121,11 +122,17 @@ impl RecordStore for MemStore {
 
     async fn append_thread_messages(
         &self,
-        thread: &ThreadKey,
-        messages: Vec<Message>,
+        added: NewThreadMessages,
+        request: Option<IdempotencyKey>,
     ) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.extend_thread(thread, messages);
+            if let Some(key) = &request {
+                if tx.request_effect(key).is_some() {
+                    return Ok(());
+                }
+                tx.mark_request(key, IdempotentRequestEffect::Thread);
+            }
+            tx.extend_thread(&added.thread, added.messages);
             Ok(())
         })
     }

@@ -257,6 +257,11 @@ pub async fn pause(services: &SimServices, run: RunId) -> Result<(), SimError> {
     Ok(())
 }
 
+/// Closes a run as a caller would. Does nothing if the run is not open for messages.
+pub async fn close(services: &SimServices, run: RunId) -> Result<(), SimError> {
+    apply_if_undriven(services, run, RunInput::CloseNow { by: "anna".into() }).await.map(drop)
+}
+
 /// Decides an input for a run without a driver, and returns whether the run had none.
 async fn apply_if_undriven(
     services: &SimServices,

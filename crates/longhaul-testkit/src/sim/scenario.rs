@@ -107,7 +107,7 @@ fn with_special_policies() -> Vec<Scenario> {
     let result_gate = ResultApprovalGate {
         auto_approve: None,
         ask: "Is it good?".into(),
-        timeout: GateTimeout::After(Millis::from_secs(86_400)),
+        timeout: Some(GateTimeout::After(Millis::from_secs(86_400))),
         on_timeout: GateTimeoutAction::Approve,
         approvers: ApprovalRequirement::default(),
         tags: Vec::new(),
@@ -202,7 +202,7 @@ fn random_policy(rng: &mut SeededRng) -> RunPolicy {
         policy.result_gate = Some(ResultApprovalGate {
             auto_approve: None,
             ask: "Is it good?".into(),
-            timeout: GateTimeout::After(Millis::from_secs(3_600)),
+            timeout: Some(GateTimeout::After(Millis::from_secs(3_600))),
             on_timeout: *rng.pick(&[
                 GateTimeoutAction::Approve,
                 GateTimeoutAction::Reject,

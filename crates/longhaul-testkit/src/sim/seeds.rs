@@ -230,6 +230,7 @@ impl Simulation {
             17 => drop(external_actors::raise_caps(&services, Millis::ZERO).await?),
             18..20 => external_actors::raise_signal_gate(&services, run, self.ids.gate()).await?,
             20 => external_actors::revoke_rule(&services).await?,
+            21..23 => external_actors::close(&services, run).await?,
             _ => {}
         }
         Ok(())

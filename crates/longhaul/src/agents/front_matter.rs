@@ -232,6 +232,7 @@ fn parse_approval_rules(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     };
     agent.effects = fields.parse_field_with("effects", effects).unwrap_or_default();
     agent.in_doubt = fields.parse_field_with("in_doubt", rule::parse_in_doubt_policy);
+    agent.question_timeout = fields.parse_field_with("ask_human", rule::parse_question_timeout);
     let result_gate = fields.parse_field_with("approve_result", rule::parse_result_gate);
     agent.result_gate = result_gate.flatten();
 }

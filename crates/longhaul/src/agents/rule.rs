@@ -107,7 +107,7 @@ pub(crate) fn parse_result_gate(
     let gate = ResultApprovalGate {
         auto_approve: None,
         ask: RESULT_GATE_QUESTION.to_owned(),
-        timeout: GateTimeout::default(),
+        timeout: None,
         on_timeout: GateTimeoutAction::default(),
         approvers: ApprovalRequirement::default(),
         tags: Vec::new(),
@@ -124,7 +124,7 @@ pub(crate) fn parse_result_gate(
     Some(Some(ResultApprovalGate {
         auto_approve: None,
         ask: ask.unwrap_or(gate.ask),
-        timeout: timeout.unwrap_or_default(),
+        timeout,
         on_timeout: on_timeout.unwrap_or_default(),
         approvers: approvers.unwrap_or_default(),
         tags: tags.unwrap_or_default(),
@@ -136,12 +136,7 @@ pub(crate) fn parse_result_gate(
 fn parse_gate_timeout_fields(
     fields: &mut FieldReader<'_, '_>,
 ) -> (Option<GateTimeout>, Option<GateTimeoutAction>) {
-    let timeout = fields.parse_field_with("timeout", |diagnostics, entry| {
-        match entry.node.as_text() == Some("never") {
-            true => Some(GateTimeout::Never),
-            false => parse_duration_within_gate_max(diagnostics, entry).map(GateTimeout::After),
-        }
-    });
+    let timeout = fields.parse_field_with("timeout", parse_gate_timeout);
     let on_timeout = fields.parse_field_with("on_timeout", |diagnostics, entry| {
         let action = diagnostics.parse_one_of(entry, ON_TIMEOUT);
         if timeout == Some(GateTimeout::Never) {
@@ -151,6 +146,30 @@ fn parse_gate_timeout_fields(
         action
     });
     (timeout, on_timeout)
+}
+
+/// Parses `ask_human`: the time within which questions, requests for help and signals of the agent
+/// must be answered.
+pub(crate) fn parse_question_timeout(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<GateTimeout> {
+    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "timeout")?;
+    let timeout = fields.parse_field_with("timeout", parse_gate_timeout);
+    if fields.get("timeout").is_none() {
+        let message = "`ask_human` is empty: write `ask_human: { timeout: never }`";
+        fields.diagnostics.report_invalid(entry.node.position, message);
+    }
+    fields.report_unknown_fields();
+    timeout
+}
+
+/// Parses the time within which a gate must be answered: a duration, or `never`.
+fn parse_gate_timeout(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<GateTimeout> {
+    match entry.node.as_text() == Some("never") {
+        true => Some(GateTimeout::Never),
+        false => parse_duration_within_gate_max(diagnostics, entry).map(GateTimeout::After),
+    }
 }
 
 /// Parses a duration in the settings of a gate, and reports it if it is longer than

@@ -74,6 +74,8 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key("lanes.depth", SettingValueKind::PositiveInt).with_default("10000"),
     // How long a run that collects messages waits after the last one (`lane_busy: collect`).
     key("lanes.collect", SettingValueKind::Duration).with_default("\"1s\""),
+    // Time within which a person or program must answer, if the agent's file sets none, or "never".
+    key("gates.timeout", SettingValueKind::GateTimeout).with_default("\"24h\""),
     // Agent for tasks of this inbox that name none.
     key("inboxes.*.agent", SettingValueKind::Text),
     key("hooks", SettingValueKind::Unsupported("inbound webhooks")),

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::policy::budget::Budget;
+use longhaul_core::policy::gate::GateTimeout;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::policy::spend_cap::SpendCap;
 use longhaul_core::time::Millis;
@@ -187,6 +188,10 @@ impl Config {
                 soft_timeout: self.duration("retry.soft_timeout"),
                 hard_timeout: self.duration("retry.hard_timeout"),
                 outage: duration("retry.outage"),
+            },
+            gate_timeout: match self.duration("gates.timeout") {
+                Some(timeout) => GateTimeout::After(timeout),
+                None => GateTimeout::Never,
             },
             lane_depth_max: integer_u32("lanes.depth").unwrap_or_default(),
             collect_window: duration("lanes.collect"),

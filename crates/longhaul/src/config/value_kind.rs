@@ -3,6 +3,7 @@
 
 use std::ops::RangeInclusive;
 
+use longhaul_core::policy::gate::GATE_TIMEOUT_MAX;
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
@@ -38,6 +39,8 @@ pub enum SettingValueKind {
     Duration,
     /// A duration of at least this many milliseconds.
     MinDuration(u64),
+    /// A duration greater than zero, or `never`.
+    GateTimeout,
     /// A URL with `http://` or `https://`.
     Url,
     /// A store URL with `sqlite:` or `postgres://`.
@@ -79,6 +82,7 @@ impl SettingValueKind {
                 let min = duration::format_duration(Millis(min));
                 return format!("a duration of {min} or more, such as {DURATION_EXAMPLES}");
             }
+            Self::GateTimeout => "\"never\", or a duration such as \"24h\" of at most 10 years",
             Self::Url => "a URL, such as \"https://example.com/hook\"",
             Self::StoreUrl => {
                 "a store, such as \"sqlite:.longhaul/longhaul.db\" or \"postgres://user@host/db\""
@@ -185,6 +189,12 @@ impl SettingValueKind {
             Self::Fraction => parse_number(node, 0.0..=1.0),
             Self::Duration => parse_duration(node, 1),
             Self::MinDuration(min) => parse_duration(node, min),
+            Self::GateTimeout => text_value(|text| text == "never").or_else(|| {
+                let is_in_range = |value: &SettingValue| {
+                    matches!(value, SettingValue::Duration(timeout) if *timeout <= GATE_TIMEOUT_MAX)
+                };
+                parse_duration(node, 1).filter(is_in_range)
+            }),
             Self::Any => Some(SettingValue::Any(node.to_json())),
             Self::SpendCaps => {
                 let caps = node.to_json();

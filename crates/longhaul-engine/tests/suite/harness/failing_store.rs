@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, NewThreadMessages, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
@@ -293,10 +293,10 @@ impl RecordStore for FailingStore {
 
     async fn append_thread_messages(
         &self,
-        thread: &ThreadKey,
-        messages: Vec<Message>,
+        added: NewThreadMessages,
+        request: Option<longhaul_core::request::IdempotencyKey>,
     ) -> Result<(), StoreError> {
-        self.inner.append_thread_messages(thread, messages).await
+        self.inner.append_thread_messages(added, request).await
     }
 
     async fn add_note(

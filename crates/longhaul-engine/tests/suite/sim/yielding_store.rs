@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, NewThreadMessages, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
@@ -168,10 +168,10 @@ impl RecordStore for YieldingStore {
 
     async fn append_thread_messages(
         &self,
-        thread: &ThreadKey,
-        messages: Vec<Message>,
+        added: NewThreadMessages,
+        request: Option<longhaul_core::request::IdempotencyKey>,
     ) -> Result<(), StoreError> {
-        yield_around(self.records.append_thread_messages(thread, messages)).await
+        yield_around(self.records.append_thread_messages(added, request)).await
     }
 
     async fn add_note(

@@ -344,6 +344,7 @@ fn driver(verb: &str, rest: &str) -> Option<RunInput> {
             RunControlRequest::from_principal("cli:anna").with_reason(rest),
         )),
         "still" => Some(RunInput::PauseNow { by: "cli:anna".into() }),
+        "end" => Some(RunInput::CloseNow { by: "cli:anna".into() }),
         _ => None,
     }
 }

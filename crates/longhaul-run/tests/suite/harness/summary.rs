@@ -104,6 +104,7 @@ impl TestRun {
                 Some(RunOutcome::Failed(error)) => self.without_ids(&error.hint),
                 Some(RunOutcome::Completed(_) | RunOutcome::Cancelled(_)) | None => "none".into(),
             },
+            "output" => self.run.output().map_or("none".into(), |output| output.text.clone()),
             "crashes" => self.run.control().crashes.to_string(),
             "outcome" => match self.run.outcome() {
                 Some(RunOutcome::Failed(error)) => format!("{}: {}", error.code, error.message),

@@ -69,7 +69,7 @@ pub fn release_batch() -> JournalBatch {
 
 /// Returns the batch that completes a run and releases its lane.
 pub fn end_batch() -> JournalBatch {
-    let completed = RunCompleted { output: RunOutput::default() };
+    let completed = RunCompleted { output: RunOutput::default(), closed_by: None };
     let end =
         RunSchedulingUpdate::End { status: Status::Completed, code: None, releases_lane: true };
     events_batch([Event::RunCompleted(Box::new(completed))])
@@ -78,7 +78,7 @@ pub fn end_batch() -> JournalBatch {
 
 /// Returns the batch that cancels a run without a driver.
 pub fn cancel_batch() -> JournalBatch {
-    let cancelled = RunCancelled { reason: "not needed".to_owned() };
+    let cancelled = RunCancelled { reason: "not needed".to_owned(), output: None };
     let end =
         RunSchedulingUpdate::End { status: Status::Cancelled, code: None, releases_lane: true };
     events_batch([Event::RunCancelled(cancelled)]).with_change(RowChange::UpdateScheduling(end))
