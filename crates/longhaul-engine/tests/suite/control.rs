@@ -92,6 +92,7 @@ async fn a_list_names_what_a_run_waits_for_and_no_other_gate() {
             tags: Vec::new(),
             idempotency_key: None,
             timeout: GateTimeout::After(Millis::from_secs(3_600)),
+            by: "key:ci".into(),
         };
         engine.longhaul.raise_signal_gate(gate).await.unwrap();
         engine.spawn_worker(|_| {});

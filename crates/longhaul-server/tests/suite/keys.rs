@@ -188,7 +188,7 @@ async fn a_richer_agent_of_a_chain_does_not_raise_the_budget_of_the_others() {
     rich.budget.caps.turns = Some(1_000);
     server.longhaul.register(rich);
     let steps = vec![ChainStepSpec::new("tester"), ChainStepSpec::new("rich")];
-    let named = ChainSpec { description: None, steps };
+    let named = ChainSpec { description: None, max_runs: None, steps };
     server.longhaul.replace_chains([("both".to_owned(), Arc::new(named))].into());
     let inline = json!({ "steps": [{ "agent": "tester" }, { "agent": "rich" }] });
     let operator = server.create_key("ops", Role::Operator).await;
