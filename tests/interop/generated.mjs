@@ -15,20 +15,25 @@ const [url, agent] = process.argv.slice(2);
 const key = process.env.LONGHAUL_KEY;
 
 const require = createRequire(join(packages, "package.json"));
-const generator = await import(pathToFileURL(require.resolve("openapi-typescript")));
+const { astToString, default: generateTypes } = require("openapi-typescript");
 const headers = { Authorization: `Bearer ${key}` };
 const document = await (await fetch(`${url}/openapi.json`, { headers })).json();
-const types = generator.astToString(await generator.default(document));
+const types = astToString(await generateTypes(document));
 
 writeFileSync("openapi.d.ts", types);
 writeFileSync("package.json", '{ "type": "module" }');
 symlinkSync(join(packages, "node_modules"), "node_modules");
 copyFileSync(new URL("generated.ts", import.meta.url), "generated.ts");
-const options = ["--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom"];
+const compilerOptions = {
+  strict: true,
+  target: "es2022",
+  lib: ["es2022", "dom"],
+  module: "nodenext",
+  types: [],
+};
+writeFileSync("tsconfig.json", JSON.stringify({ compilerOptions, files: ["generated.ts"] }));
 const compiler = join(packages, "node_modules/typescript/bin/tsc");
-execFileSync(process.execPath, [compiler, ...options, "--types", "", "generated.ts"], {
-  stdio: "inherit",
-});
+execFileSync(process.execPath, [compiler], { stdio: "inherit" });
 
 const { start } = await import(pathToFileURL(resolve("generated.js")));
 await start(url, key, agent);

@@ -217,13 +217,16 @@ pub(crate) fn history_schema() -> Array {
         .required("role")
         .required("content")
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
+    let any_object = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)));
     let stored_message = ObjectBuilder::new()
         .schema_type(Type::Object)
         .description(Some(
             "A message in the journal's format, with tool calls and results: `user`, `assistant` or `results`.",
         ))
         .property("user", ArrayBuilder::new().items(schema::any_json_schema()))
-        .property("assistant", ObjectBuilder::new().schema_type(Type::Object))
+        .property("assistant", any_object)
         .property("results", ArrayBuilder::new().items(schema::any_json_schema()))
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
     let message = OneOfBuilder::new().item(text_message).item(stored_message);
