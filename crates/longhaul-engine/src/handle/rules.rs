@@ -43,10 +43,13 @@ impl Longhaul {
             let page = self.list_rules(filter.clone()).await?;
             for row in page.iter().filter(|row| row.has_voter(principal)) {
                 match self.revoke_rule(row.rule, SYSTEM_PRINCIPAL).await {
+                    // The run has ended, or somebody else was faster.
                     Ok(_)
-                    | Err(Error::RunNotFound(_) | Error::RuleNotFound(_))
-                    | Err(Error::Rejected(Rejection::Ended(_) | Rejection::RuleRevoked { .. })) => {
-                    }
+                    | Err(
+                        Error::RunNotFound(_)
+                        | Error::RuleNotFound(_)
+                        | Error::Rejected(Rejection::Ended(_) | Rejection::RuleRevoked { .. }),
+                    ) => {}
                     Err(error) => return Err(error),
                 }
             }
