@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use crate::inbox::interface::{
     ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure, TaskPredicate,
 };
+use crate::task::Task;
 use crate::task_end::{FailedTask, TaskEndHooks};
 
 /// Maximum number of tasks that are claimed at once.
@@ -231,7 +232,7 @@ impl ServedInbox {
     fn task_predicate(&self) -> Option<TaskPredicate> {
         let filter = self.worker.filter.clone()?;
         let (longhaul, name) = (self.longhaul.clone(), self.name.clone());
-        Some(Arc::new(move |task| {
+        Some(Arc::new(move |task: &Task| {
             let Ok(task) = task.clone().build() else { return true };
             let task = longhaul_engine::Task { inbox: Some(name.clone()), ..task };
             longhaul.preview_task(task).map_or(true, |spec| filter.accepts(&spec))
