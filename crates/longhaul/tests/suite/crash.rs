@@ -72,18 +72,18 @@ async fn a_call_that_was_killed_is_made_again_as_the_second_attempt() {
 }
 
 #[tokio::test]
-async fn a_run_is_blocked_after_three_crashes_at_the_same_place() {
+async fn a_run_is_blocked_after_four_crashes_at_the_same_place() {
     if let Some(folder) = env::var_os(FOLDER_VAR) {
         return run_hanging_handler(folder, false).await;
     }
-    let test = "suite::crash::a_run_is_blocked_after_three_crashes_at_the_same_place";
+    let test = "suite::crash::a_run_is_blocked_after_four_crashes_at_the_same_place";
     let folder = tempfile::tempdir().unwrap();
-    for attempt in 1..=3 {
+    for attempt in 1..=4 {
         let line = start_and_kill(folder.path(), test);
         assert_eq!(line, format!("attempt {attempt} of 7, true"));
     }
     let builder = builder(folder.path()).handler("dig", |_, _| async move {
-        Err::<(), _>(HandlerError::new("the handler was called a fourth time"))
+        Err::<(), _>(HandlerError::new("the handler was called a fifth time"))
     });
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
