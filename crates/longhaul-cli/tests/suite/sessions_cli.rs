@@ -102,7 +102,7 @@ fn a_session_at_a_terminal_is_ended_by_a_command() {
     let steps = [("type a message", "/end\r")];
     let (screen, code) = run_at_terminal(project.path(), &["run", "session", "x"], &[], &steps);
     assert_eq!(code, Some(0), "{screen}");
-    assert_eq!(screen.matches("First.").count(), 1, "{screen}");
+    assert_eq!(screen.matches("\nFirst.\n").count(), 1, "{screen}");
     let run = project.json(&["show", "@last", "--json"]);
     assert_eq!((&run["status"], &run["output"]["text"]), (&"completed".into(), &"First.".into()));
 }

@@ -193,7 +193,8 @@ async fn the_rounds_of_nested_repeats_do_not_multiply() {
     };
     let plan = ChainStepSpec { repeat: Some(outer), ..ChainStepSpec::new("plan") };
     let steps = vec![ChainStepSpec::new("review"), fix_and_repeat(1), plan];
-    let root = engine.longhaul.submit(chain(steps)).await.unwrap();
+    let spec = ChainSpec { max_runs: Some(11), steps, ..ChainSpec::default() };
+    let root = engine.longhaul.submit(Task::for_chain(spec, "Build it.")).await.unwrap();
     let rows = engine.chain_ended(root).await;
     let rounds = [&["review", "fix"][..], &["review", "fix", "plan"]];
     let later = ["review", "fix", "plan"];

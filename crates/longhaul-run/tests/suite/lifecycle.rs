@@ -121,7 +121,7 @@ fn an_open_run_is_closed_with_its_result() {
         end                           => !open_gate
         complete                      => gate.answered | running
         claim                         => run.claimed
-        go                            => turn.started
+        go                            => turn.started(signal)
         say Third.                    => turn.completed run.waiting(message) | waiting message
         end                           => run.completed(Third.) | completed
         end                           => !fenced
