@@ -204,7 +204,7 @@ impl InputFormatArgs {
                 Ok(()) => return Ok(json),
                 Err(error) => error.to_string(),
             },
-            Err(_) if !begins_like_json(text) => return Ok(RawJson::from_serialize(&text)),
+            Err(_) if !is_probably_json(text) => return Ok(RawJson::from_serialize(&text)),
             Err(error) => error.to_string(),
         };
         let message = format!("the input begins like JSON and is not valid JSON: {parse_error}");
@@ -215,7 +215,7 @@ impl InputFormatArgs {
 
 /// Returns whether a text that is not valid JSON was probably meant as JSON. A text such as
 /// `[draft] Write ...` was not: JSON has a quote, a brace or a number after the brackets.
-fn begins_like_json(text: &str) -> bool {
+fn is_probably_json(text: &str) -> bool {
     let rest = text.trim_start();
     let value = rest.trim_start_matches(|c: char| c == '[' || c.is_whitespace());
     let is_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn input_that_begins_like_json_is_json_or_an_error() {
+    fn input_that_is_probably_json_is_json_or_an_error() {
         let parse = |text: &str, is_text| InputFormatArgs { is_text }.parse_input(text);
         for json in [r#"{"a": 1}"#, " [1, 2]\n", "{}", "[]"] {
             let parsed = parse(json, false).unwrap();

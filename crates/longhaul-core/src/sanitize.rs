@@ -28,7 +28,7 @@ const INVISIBLE: &[(char, char)] = &[
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// First character of the scripts that need joiners. Letters before it, such as Latin and Cyrillic,
+/// First character of the scripts that need joiners. Scripts before it, such as Latin and Cyrillic,
 /// need none.
 const JOINED_SCRIPTS_START: char = '\u{600}';
 
@@ -55,7 +55,7 @@ pub const fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
-/// Replaces unsafe characters. A joiner is kept after a letter or an emoji that may need it.
+/// Replaces unsafe characters. A joiner is kept after a visible character that may need it.
 fn mark_unsafe(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     let mut last = MARK;
     let replace = |c: char| {
