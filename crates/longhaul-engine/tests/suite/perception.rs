@@ -300,7 +300,10 @@ async fn a_run_blocked_by_a_missing_world_value_can_be_resumed() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     let question = &gate.spec.ask;
-    assert!(question.contains("fix the provider, then resume the run or answer here"), "{question}");
+    assert!(
+        question.contains("fix the provider, then resume the run or answer here"),
+        "{question}"
+    );
     let gate_answer = answer(&gate, GateDecision::Answer("Fixed.".into()));
     engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
