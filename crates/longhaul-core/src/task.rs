@@ -104,7 +104,7 @@ pub struct TaskSpec {
     /// Failed run that this run retries. `None` if this run is no retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RetriedRun>,
-    /// Principals other than the submitter that brought work into the run before it was created:
+    /// Principals other than the submitter that added work to the run before it was created:
     /// those of the run that it retries or of its parent, and who made or fired its schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_submitters: Vec<String>,

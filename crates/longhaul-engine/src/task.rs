@@ -53,7 +53,7 @@ pub struct Task {
     pub budget: BudgetPatch,
     /// Person or program that submits the task, such as `cli:anna`.
     pub submitter: Option<String>,
-    /// Further people or programs that brought this task in, such as the one who made its schedule.
+    /// Further submitters of the task, such as the person who created its schedule.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_submitters: Vec<String>,
     /// Principal for which spend caps per key count the run. `None` means the submitter.

@@ -84,8 +84,8 @@ pub enum Rejection {
     },
     /// The submitter of the run may not approve this gate.
     #[error(
-        "the submitter of a run may not approve its gates, and neither may anybody else who brought \
-         work into the run with a task, a message, a schedule or a retry"
+        "the submitter of a run may not approve its gates, and neither may anybody else who added \
+         work to the run with a task, a message, a schedule or a retry"
     )]
     SelfApproval,
     /// The person has already voted on this gate.

@@ -43,8 +43,8 @@ pub struct ChildEnded {
     /// Full text of the child's result, if `outcome` has only a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<BlobRef>,
-    /// Principals that brought work into the child run, for example with a message, but not into
-    /// this run.
+    /// Principals that added work to the child run, for example with a message, but not to this
+    /// run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submitters: Vec<String>,
 }

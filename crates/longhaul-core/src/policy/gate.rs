@@ -115,7 +115,7 @@ pub enum GateRuleAction {
 pub struct ApprovalRequirement {
     /// Number of different people who must approve.
     pub count: u16,
-    /// Whether everybody who brought work into the run is excluded from approving.
+    /// Whether all who added work to the run are excluded from approving.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_submitter: bool,
 }
@@ -281,7 +281,7 @@ pub struct GateSpec {
     /// Approvals that the gate requires.
     #[serde(default)]
     pub approvers: ApprovalRequirement,
-    /// Principals other than the submitter that brought work into the run, for example with a
+    /// Principals other than the submitter that added work to the run, for example with a
     /// message or a retry. If the submitter may not approve, they may not either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_submitters: Vec<String>,

@@ -167,8 +167,8 @@ impl Longhaul {
         }
     }
 
-    /// Returns the principals that have brought work into a run up to now, also while its gate was
-    /// open, or into a run above it, which may have passed it on.
+    /// Returns the principals that have added work to a run up to now, also while its gate was
+    /// open, or to a run above it, which may have passed it on.
     async fn current_submitters(&self, run: RunId) -> Result<Vec<String>, Error> {
         let (folded, _) = replay_run_without_transcript(&self.services, run).await?;
         let mut names = folded.submitters().names_except(None);

@@ -1,4 +1,4 @@
-//! Tests of who may approve: not those who brought work into the run, and not those whose key was
+//! Tests of who may approve: not those who added work to the run, and not those whose key was
 //! revoked.
 
 use longhaul_api::schedule::NewScheduleBody;

@@ -220,7 +220,7 @@ fn matches_or_restricts(rule: &GateRule, glob: &str, text: &str) -> bool {
 
 /// Returns the remembered approval that covers all calls that match this rule. `None` if there is
 /// none. Its pattern must equal that of the rule, so a rule that was changed since asks again. If the
-/// submitter may not approve, an approval ends when its giver brings work into the run.
+/// submitter may not approve, an approval ends when its giver adds work to the run.
 fn find_remembered_approval<'a>(
     control: &'a ControlState,
     rule: &GateRule,

@@ -1,7 +1,7 @@
-//! The principals that have brought work into a run: who submitted it, added a task or a message to
+//! The principals that have added work to a run: who submitted it, added a task or a message to
 //! it, made or fired its schedule, retried it, or did so with its parent or a step before it.
 //!
-//! Invariant: a full list excludes everybody, so that its limit lets nobody approve their own work.
+//! Invariant: a full list excludes all principals, so that its limit lets nobody approve their own work.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of submitters that are known by name.
 const SUBMITTERS_MAX: usize = 100;
 
-/// Stands for every principal in a list that is full.
-const EVERYBODY: &str = "*";
+/// Entry of a full list that matches every principal.
+const ANY_PRINCIPAL: &str = "*";
 
-/// Principals that have brought work into a run.
+/// Principals that have added work to a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitters(Arc<BTreeSet<String>>);
 
@@ -35,13 +35,13 @@ impl Submitters {
             return;
         }
         let is_full = self.0.len() >= SUBMITTERS_MAX;
-        let name = if is_full { EVERYBODY } else { principal };
+        let name = if is_full { ANY_PRINCIPAL } else { principal };
         Arc::make_mut(&mut self.0).insert(name.to_owned());
     }
 
-    /// Returns whether this principal has brought work into the run.
+    /// Returns whether this principal has added work to the run.
     pub(crate) fn contains(&self, principal: &str) -> bool {
-        self.0.contains(principal) || self.0.contains(EVERYBODY)
+        self.0.contains(principal) || self.0.contains(ANY_PRINCIPAL)
     }
 
     /// Returns the names of all of them but this one, in order.
@@ -51,11 +51,11 @@ impl Submitters {
     }
 }
 
-/// Returns whether this principal has brought work into the run of a gate, as far as its row says.
+/// Returns whether this principal has added work to the run of a gate, as far as its row says.
 pub(crate) fn is_submitter(gate: &GateRow, principal: &str) -> bool {
     let mut others = gate.spec.earlier_submitters.iter();
     gate.submitter.as_deref() == Some(principal)
-        || others.any(|name| name == principal || name == EVERYBODY)
+        || others.any(|name| name == principal || name == ANY_PRINCIPAL)
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_list_contains_everybody() {
+    fn a_full_list_contains_all_principals() {
         let mut submitters = Submitters::default();
         submitters.add("");
         (0..SUBMITTERS_MAX).for_each(|index| submitters.add(&format!("key:{index}")));

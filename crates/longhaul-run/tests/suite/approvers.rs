@@ -1,5 +1,5 @@
 //! Who may approve what: a call in doubt is repeated only with the approvals of its rule, nobody
-//! approves work that they brought in, and a retry asks again.
+//! approves work that they added, and a retry asks again.
 
 use longhaul_core::chain::ChainStepCondition;
 use longhaul_core::change::RowChange;
