@@ -287,9 +287,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "already_answered" | "gate_expired" | "already_voted" => {
             &[("see its answers", "longhaul gates show GATE")]
         }
-        "digest_missing" | "digest_changed" => {
-            &[("show the current gate", "longhaul gates show GATE")]
-        }
+        "digest_missing" | "digest_changed" => &[("show the gate", "longhaul gates show GATE")],
         "invalid_answer" => &[("see the valid answers", "longhaul gates show GATE")],
         "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
@@ -297,9 +295,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "rule_revoked" | "rule_not_found" => {
             &[("see all remembered approvals", "longhaul rules --all")]
         }
-        "not_open" => {
-            &[("end it anyway", "longhaul cancel RUN"), ("its status", "longhaul why RUN")]
-        }
+        "not_open" => &[("end it anyway", "longhaul cancel RUN")],
         "open_gate" => &[("see the gate", "longhaul gates --run RUN")],
         "already_in_state" | "not_failed" | "not_paused" | "stopping" | "budget_not_raised" => {
             &[("see its status", "longhaul why RUN")]

@@ -4,7 +4,6 @@
 //! runs and results.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::duration::format_duration;
@@ -16,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::output_schema::OutputSchema;
-use crate::tool_registry::{RegisteredTool, ToolRegistrationError};
 
 /// Maximum number of agents that the description of `run_agent` lists.
 const LISTED_AGENTS_MAX: usize = 50;
@@ -46,19 +44,9 @@ pub(crate) fn control_tool_specs() -> Vec<ToolSpec> {
     definitions.into_iter().filter_map(build_control_tool_spec).collect()
 }
 
-/// Sets the timeout in the descriptions of those tools in `tools` whose calls wait for an answer.
-/// `None` means that the descriptions have the default already.
-pub(crate) fn describe_question_timeout(
-    tools: &mut BTreeMap<String, RegisteredTool>,
-    timeout: Option<GateTimeout>,
-) -> Result<(), ToolRegistrationError> {
-    let definitions = timeout.map(question_tool_defs).into_iter().flatten();
-    for spec in definitions.filter_map(build_control_tool_spec) {
-        if let Some(tool) = tools.get_mut(spec.name.as_str()) {
-            *tool = RegisteredTool::new_control_tool(spec)?;
-        }
-    }
-    Ok(())
+/// Returns the specs of the tools whose calls wait for an answer within this time.
+pub(crate) fn question_tool_specs(timeout: GateTimeout) -> Vec<ToolSpec> {
+    question_tool_defs(timeout).into_iter().filter_map(build_control_tool_spec).collect()
 }
 
 /// Returns the tools whose calls wait for an answer within this time.

@@ -29,7 +29,7 @@ use crate::output_schema::{FINISH_TOOL, OutputSchema};
 use crate::recorded_outputs::{OutputReferenceError, RecordedToolOutputReader};
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::{EngineServices, ResolveModelError, ResolvedModel};
-use crate::tool_registry::RegisteredTool;
+use crate::tool_registry::{RegisteredTool, describe_question_timeout};
 
 /// Name of the tool that pages through long results. Every agent with tools may use it.
 pub(crate) const READ_OUTPUT: &str = "read_output";
@@ -151,7 +151,7 @@ impl RunDependencies {
             let tool = RegisteredTool::from_tool(tool).map_err(|error| error.to_string())?;
             tools.insert(FIND_TOOLS.to_owned(), tool);
         }
-        control_tools::describe_question_timeout(&mut tools, task.policy.question_timeout)
+        describe_question_timeout(&mut tools, task.policy.question_timeout)
             .map_err(|error| error.to_string())?;
         let output_schema = compile_output_schema(&agent)?;
         if let Some(output_schema) = &output_schema {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use longhaul_core::id::ToolName;
+use longhaul_core::policy::gate::GateTimeout;
 use longhaul_core::port::tool::{Tool, ToolSpec};
 use longhaul_core::time::Clock;
 use serde_json::Value;
 
+use crate::control_tools::{control_tool_specs, question_tool_specs};
 use crate::validation::SchemaValidator;
 
 /// Reason why a tool could not be registered.
@@ -23,6 +25,20 @@ pub enum ToolRegistrationError {
     /// Two tools have this name.
     #[error("there are two tools named `{0}`")]
     Duplicate(ToolName),
+}
+
+/// Sets the timeout in the descriptions of those tools in `tools` whose calls wait for an answer.
+/// `None` means that the descriptions have the default already.
+pub(crate) fn describe_question_timeout(
+    tools: &mut BTreeMap<String, RegisteredTool>,
+    timeout: Option<GateTimeout>,
+) -> Result<(), ToolRegistrationError> {
+    for spec in timeout.map(question_tool_specs).unwrap_or_default() {
+        if let Some(tool) = tools.get_mut(spec.name.as_str()) {
+            *tool = RegisteredTool::new_control_tool(spec)?;
+        }
+    }
+    Ok(())
 }
 
 /// A tool with the validator for its input.
@@ -134,7 +150,7 @@ impl ToolRegistry {
         tools: impl IntoIterator<Item = Arc<dyn Tool>>,
     ) -> Result<Self, ToolRegistrationError> {
         let mut registry = Self::default();
-        for spec in crate::control_tools::control_tool_specs() {
+        for spec in control_tool_specs() {
             registry.insert_tool(RegisteredTool::with_uncompiled_schema(spec, None))?;
         }
         tools.into_iter().try_fold(registry, Self::with_built_in_tool)

@@ -6,6 +6,7 @@
 pub(crate) mod attempt_time;
 pub mod call;
 pub mod control;
+mod control_queries;
 pub(crate) mod empty_replies;
 pub mod loop_guard;
 mod outage;
@@ -265,7 +266,7 @@ impl Run {
         &self.control
     }
 
-    /// Returns the principals that have brought work into the run, for example with a message.
+    /// Returns the principals that have added work to the run, for example with a message.
     pub const fn submitters(&self) -> &Submitters {
         &self.control.submitters
     }

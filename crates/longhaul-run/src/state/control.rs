@@ -16,7 +16,7 @@ use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, RunOutput, WaitReason};
 use longhaul_core::task::TaskSpec;
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ use crate::state::loop_guard::LoopGuard;
 use crate::state::outcome::GradingRounds;
 use crate::state::output_retries::InvalidFinalAnswerCounter;
 use crate::state::progress_guard::NoProgressGuard;
-use crate::state::stage::{ConcludingRunState, RunStage, RunningModelCall, RunningToolCalls};
+use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 use crate::state::submitters::Submitters;
 
 /// Maximum number of artifacts of a run. The engine limits their size.
@@ -106,7 +106,7 @@ pub struct ControlState {
     /// closed.
     #[serde(default)]
     pub(crate) votes: Vec<GateAnswer>,
-    /// Principals that have brought work into the run. Their number is bounded.
+    /// Principals that have added work to the run. Their number is bounded.
     pub(crate) submitters: Submitters,
     /// Approvals that a person has given for the rest of the run.
     pub(crate) approvals: Vec<RememberedApproval>,
@@ -292,48 +292,6 @@ impl ControlState {
             unread_reports: Vec::new(),
             empty_replies: EmptyReplyCounter::default(),
             outcome: GradingRounds::default(),
-        }
-    }
-
-    /// Returns the result of a run that stays open for messages, until a message leads to another
-    /// one. `None` if the run has not come so far.
-    pub(crate) fn output_while_open(&self) -> Option<&RunOutput> {
-        // The timer is set when the run is parked for messages, after its result was accepted.
-        let RunStage::Concluding(ConcludingRunState { output, pending_timer: Some(_), .. }) =
-            &self.stage
-        else {
-            return None;
-        };
-        Some(output)
-    }
-
-    /// Returns whether a resume changes anything: somebody has paused the run, or it is blocked, at a
-    /// limit, or waits before it calls the model again.
-    pub fn can_be_resumed(&self) -> bool {
-        let is_parked_until_resume = match &self.idle {
-            Some(IdleReason::Paused) => true,
-            Some(IdleReason::Parked { wait, .. }) => {
-                matches!(wait, WaitReason::Blocked(_) | WaitReason::Budget(_) | WaitReason::Cap(_))
-            }
-            None => false,
-        };
-        let delays_model_call = matches!(
-            &self.stage,
-            RunStage::ModelPending(pending) if pending.pending_timer.is_some()
-        );
-        is_parked_until_resume
-            || delays_model_call
-            || self.pause.is_some()
-            || self.blocked_on.is_some()
-            || self.exhausted_cap.is_some()
-    }
-
-    /// Returns for how long the calls in progress have been running, which no event has recorded
-    /// yet. 0 if no call is running.
-    pub fn unrecorded_active_time(&self, now: Timestamp) -> Millis {
-        match self.driven && self.has_running_call() {
-            true => now.duration_since(self.attempt_time.recorded_until),
-            false => Millis::ZERO,
         }
     }
 
