@@ -1,9 +1,9 @@
 //! Globs of approval rules, `effects` and spend caps: `*` stands for any characters, `?` for one.
 //!
-//! Invariant: matching is bounded, because models and other strangers write the texts. The matcher
-//! only returns to the last `*`, so it compares each character of the text at most once with each
-//! character of the glob. Longer globs and texts are not compared, so a match takes at most
-//! `GLOB_BYTES_MAX` times `TEXT_BYTES_MAX`, 4 million, comparisons.
+//! Invariant: matching is bounded, because the texts are untrusted. The matcher only returns to the
+//! last `*`, so it compares each character of the text at most once with each character of the glob.
+//! Longer globs and texts are not compared, so a match takes at most `GLOB_BYTES_MAX` times
+//! `TEXT_BYTES_MAX`, 4 million, comparisons.
 
 use wildmatch::WildMatch;
 

@@ -13,8 +13,8 @@ pub(super) fn spellings(url: &Url) -> Vec<String> {
 }
 
 /// Returns the URL without needless percent-encoding, double slashes, an empty query and the dot
-/// after a host name. The parser has already removed dot segments, default ports and upper-case
-/// letters of the host. `None` means that servers may interpret the URL in several ways: it has an
+/// after a host name. The parser has already removed dot segments, default ports and upper case
+/// in the host. `None` means that servers may interpret the URL in several ways: it has an
 /// incomplete percent-encoding, or dot segments between encoded slashes.
 pub(super) fn normalized(url: &Url) -> Option<String> {
     let path = decode_unreserved(url.path())?;
