@@ -14,6 +14,7 @@ pub mod mcp_servers;
 #[cfg(feature = "mcp")]
 mod mcp_start_check;
 pub mod mcp_tools;
+mod mcp_tools_with_reload;
 pub mod model_choice;
 pub mod model_names;
 mod models;
@@ -273,12 +274,7 @@ fn open_runtime_with_store_url(
         Some(recorder) => Arc::new(RecordingModelResolver { models: registry, recorder }),
         None => registry,
     };
-    let client = mcp_servers::create_mcp_client(&config, &file, &clock);
-    let (factory_config, factory_clock) = (config.clone(), Arc::clone(&clock));
-    let mcp_tools = McpTools::new(&config, file, client).with_client_factory(move |file| {
-        mcp_servers::create_mcp_client(&factory_config, file, &factory_clock)
-    });
-    let mcp_tools = Arc::new(mcp_tools);
+    let mcp_tools = mcp_tools_with_reload::create_mcp_tools(&config, file, &clock);
     let shell = create_shell_tool(&config, &clock)?;
     let trusted_tools =
         TrustCheckedTools::new(&config, Arc::clone(&mcp_tools), outbound.sender, shell);
@@ -443,11 +439,6 @@ pub fn call_with_agent_load_context<T>(
     }
     let file = McpFile::load(config);
     let servers: Vec<&str> = file.servers.iter().map(|one| one.name.as_str()).collect();
-    let broken_servers: Vec<(&str, String)> = file
-        .servers
-        .iter()
-        .filter_map(|one| Some((one.name.as_str(), one.problems.first()?.to_string())))
-        .collect();
     let reason = file.no_servers_reason();
     let unavailable_reason = reason.as_deref().map(|reason| match file.unusable_reason() {
         Some(_) => McpUnavailableReason::Invalid(reason),
@@ -461,7 +452,7 @@ pub fn call_with_agent_load_context<T>(
         built_in: BUILT_IN_AGENTS,
         tools: &names,
         servers: &servers,
-        broken_servers: &broken_servers,
+        broken_servers: &file.broken_servers(),
         servers_unavailable: unavailable_reason,
         skills: &skills.skills,
         broken_skills: &skills.broken_names,

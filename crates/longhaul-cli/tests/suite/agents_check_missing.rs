@@ -138,19 +138,6 @@ fn an_invalid_entry_of_the_mcp_file_affects_only_its_own_users() {
 }
 
 #[test]
-fn an_unsupported_key_is_not_suggested() {
-    let project = project_with_agent("sandbox: { volumes: [x] }", "You.");
-    let output = check_output(&project, 2);
-    assert!(
-        output.contains("unknown key `volumes`") && !output.contains("did you mean"),
-        "{output}"
-    );
-    let project = project_with_agent("sandbox: { volume: x }", "You.");
-    let output = check_output(&project, 2);
-    assert!(output.contains("`volume` is not supported by this build yet"), "{output}");
-}
-
-#[test]
 fn a_missing_executable_is_a_problem_or_a_note() {
     let project = project_with_agent("perception: { command: [./look, -v] }", "You.");
     let output = check_output(&project, 2);

@@ -144,7 +144,9 @@ fn an_invalid_sandbox_is_refused() {
     );
     assert_problems(
         "sandbox: { netwrok: none }",
-        &["2:12: unknown key `netwrok`, did you mean `network`?"],
+        &[
+            "2:12: unknown key `netwrok`, did you mean `network`? `network` is not supported by this build yet",
+        ],
     );
     let message = "`shell` needs a sandbox, which this build does not support yet: it supports only `sandbox: { isolation: none }`, which runs commands unsandboxed";
     assert_problems("tools: [shell]", &[&format!("2:1: {message}")]);

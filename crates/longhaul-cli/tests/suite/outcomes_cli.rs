@@ -77,6 +77,8 @@ fn the_rubric_is_checked_and_shown() {
     let unknown = "outcome: { rubric: Good, grader: nobody/x }";
     let agent = format!("---\nmodel: scripted/writer\n{unknown}\n---\nWrite.\n");
     project.write("agents/writer.md", &agent);
-    let output = project.run(&["agents", "check"], 0).out;
-    assert!(output.contains("`nobody/x`, `grader` of `outcome`, can't be used"), "{output}");
+    let output = project.run(&["agents", "check"], 2).out;
+    let expected =
+        "agents/writer.md:3:34: the model `nobody/x` can't be used: There is no provider";
+    assert!(output.contains(expected), "{output}");
 }

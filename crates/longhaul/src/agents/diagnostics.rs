@@ -55,7 +55,7 @@ pub(crate) struct FieldReader<'s, 'a> {
     pub(crate) diagnostics: &'s mut Diagnostics,
     entries: &'a [TableEntry],
     requested: Vec<&'static str>,
-    /// Valid keys that this build does not support. They are never suggested.
+    /// Those of the valid keys that this build does not support.
     unsupported: &'static [&'static str],
 }
 
@@ -99,7 +99,7 @@ impl<'s, 'a> FieldReader<'s, 'a> {
     pub(crate) fn report_unsupported_fields(&mut self, keys: &'static [&'static str]) {
         self.unsupported = keys;
         for key in keys {
-            if let Some(entry) = self.entries.iter().find(|entry| entry.key == *key) {
+            if let Some(entry) = self.get(key) {
                 self.diagnostics.report_unsupported_field(entry.position, key);
             }
         }
@@ -107,10 +107,13 @@ impl<'s, 'a> FieldReader<'s, 'a> {
 
     /// Reports all fields whose keys were never read as unknown.
     pub(crate) fn report_unknown_fields(self) {
-        let known = self.requested.iter().chain(self.unsupported);
-        let is_requested = |entry: &&TableEntry| known.clone().any(|key| *key == entry.key);
+        let is_requested = |entry: &&TableEntry| self.requested.contains(&entry.key.as_str());
         for entry in self.entries.iter().filter(|entry| !is_requested(entry)) {
-            let message = suggest::unknown_name_message("key", &entry.key, &self.requested);
+            let mut message = suggest::unknown_name_message("key", &entry.key, &self.requested);
+            let is_suggested = |key: &&&str| message.ends_with(&format!("did you mean `{key}`?"));
+            if let Some(key) = self.unsupported.iter().find(is_suggested) {
+                message.push_str(&format!(" `{key}` is not supported by this build yet"));
+            }
             self.diagnostics.report_invalid(entry.position, message);
         }
     }

@@ -80,6 +80,13 @@ impl McpFile {
         }
     }
 
+    /// Returns the names of the servers whose definition is invalid, each with the reason.
+    pub fn broken_servers(&self) -> Vec<(&str, String)> {
+        let reason = |server: &McpServerConfig| Some(server.problems.first()?.to_string());
+        let servers = self.servers.iter();
+        servers.filter_map(|server| Some((server.name.as_str(), reason(server)?))).collect()
+    }
+
     /// Whether `.mcp.json` exists, valid or not.
     pub fn exists(&self) -> bool {
         self.hash.is_some() || !self.problems.is_empty()
