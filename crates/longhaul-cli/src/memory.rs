@@ -28,7 +28,7 @@ const LIMIT_MAX: usize = 10_000;
 const EXAMPLES: &str = "Examples:
   longhaul run writer 'Go on.' --thread letters --resource ada
   longhaul memory show letters             the messages of this thread, oldest first
-  longhaul memory add letters 'I am Ada.'  adds a message of the user, or of the --role assistant
+  longhaul memory add support 'I am Ada.'  adds a message of the user, or of the --role assistant
   longhaul memory notes ada                what agents wrote down about ada, newest first
   longhaul memory notes ada tea sugar      only notes with any of these words, best match first
   longhaul memory notes ada --json | jq -r .data[].text

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
 /// use longhaul::ThreadMessage;
 ///
-/// let thread = runtime.thread("letters");
+/// let thread = runtime.thread("support");
 /// thread.add([ThreadMessage::User("I am Ada.".into())]).await?;
 /// for message in thread.messages(50).await? {
 ///     println!("{message:?}");
