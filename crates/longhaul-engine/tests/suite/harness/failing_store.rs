@@ -72,13 +72,10 @@ pub(crate) struct FailingStore {
     timer_reads: Mutex<VecDeque<StoreFault>>,
     /// Run whose journal can't be read.
     unreadable: Mutex<Option<RunId>>,
-    /// Whether agent definitions are not found.
     pub(crate) hides_definitions: AtomicBool,
-    /// Whether checkpoints are not found.
     pub(crate) hides_checkpoints: AtomicBool,
     /// Sequence numbers after which journals were read.
     pub(crate) journal_reads: Mutex<Vec<Seq>>,
-    /// Number of times that the workers were listed.
     pub(crate) worker_reads: AtomicUsize,
 }
 
@@ -110,7 +107,6 @@ impl FailingStore {
         self.conflicts.store(count, Ordering::SeqCst);
     }
 
-    /// Whether this append fails with a conflict.
     fn takes_conflict(&self, append: &AppendRequest) -> bool {
         let decrement = |count: usize| count.checked_sub(1);
         append.batch.events.is_empty()
