@@ -33,7 +33,7 @@ export async function start(baseUrl: string, key: string, agent: string): Promis
   check(first.data?.chain?.of === 2, first.error);
 
   const id = submitted.data?.id ?? "";
-  const cancelled = await client.POST("/v1/runs/{id}/cancel", { params: { path: { id } } });
-  const run: Run | undefined = cancelled.data;
-  check(run?.id === id, cancelled.error);
+  const shown = await client.GET("/v1/runs/{id}", { params: { path: { id } } });
+  const run: Run | undefined = shown.data;
+  check(run?.id === id, shown.error);
 }

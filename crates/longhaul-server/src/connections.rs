@@ -206,15 +206,42 @@ pub(crate) fn subscriber_network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
     use futures_util::FutureExt as _;
-    use longhaul_testkit::clock::SimClock;
+    use longhaul_core::time::Timestamp;
+    use tokio::sync::watch;
 
     use super::*;
 
+    /// A clock that moves only when a test moves it. Its value is the time in milliseconds.
+    #[derive(Debug, Clone, Default)]
+    struct ManualClock(watch::Sender<u64>);
+
+    impl ManualClock {
+        fn advance(&self, duration: Millis) {
+            self.0.send_modify(|now| *now += duration.0);
+        }
+    }
+
+    #[async_trait]
+    impl Clock for ManualClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::default().plus(Millis(*self.0.borrow()))
+        }
+
+        async fn sleep(&self, duration: Millis) {
+            let mut now = self.0.subscribe();
+            let deadline = *now.borrow() + duration.0;
+            // An error means that the sender is dropped, which is impossible while it is borrowed.
+            let _ = now.wait_for(|now| *now >= deadline).await;
+        }
+    }
+
     const LOCALHOST: &str = "127.0.0.1";
 
-    fn connections_with_limit(total: usize) -> (Arc<Connections>, SimClock) {
-        let (limits, clock) = (ConnectionLimits::within_file_limit(total, None), SimClock::new());
+    fn connections_with_limit(total: usize) -> (Arc<Connections>, ManualClock) {
+        let limits = ConnectionLimits::within_file_limit(total, None);
+        let clock = ManualClock::default();
         (Connections::new(limits, Arc::new(clock.clone())), clock)
     }
 

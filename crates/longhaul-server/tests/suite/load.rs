@@ -3,6 +3,7 @@
 
 use longhaul_core::time::Millis;
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::suite::harness::client::{TestConnection, get, post};
 use crate::suite::harness::{TestServer, server_with, server_with_gate};
@@ -130,25 +131,40 @@ async fn half_open_connections_do_not_block_others() {
 /// Opens all connections before the first request is sent, as the clients of a proxy may do.
 #[tokio::test]
 async fn many_connections_from_one_address_with_a_key_all_get_responses() {
-    for connections_max in [8_192, 256] {
-        let server = server_with([])
-            .with_sim_clock()
-            .options(|options| options.connections_max = connections_max)
-            .open()
-            .await;
-        let mut connections = Vec::new();
-        for _ in 0..400 {
-            connections.push(TestConnection::connect(server.address).await);
-        }
+    let server = server_with([]).with_sim_clock().open().await;
+    let mut connections = Vec::new();
+    for _ in 0..400 {
+        connections.push(TestConnection::connect(server.address).await);
+    }
+    let request = get("/v1/runs").bytes(&server.host(), &server.key);
+    for connection in &mut connections {
+        connection.send(&request).await;
+    }
+    for (index, mut connection) in connections.into_iter().enumerate() {
+        let response = connection.read_response().await;
+        assert_eq!(response.map(|response| response.status), Some(200), "{index}");
+    }
+}
+
+#[tokio::test]
+async fn more_clients_with_a_key_than_connections_wait_for_their_responses() {
+    let server = server_with([])
+        .with_sim_clock()
+        .options(|options| options.connections_max = 64)
+        .open()
+        .await;
+    let mut clients = JoinSet::new();
+    for _ in 0..150 {
         let request = get("/v1/runs").bytes(&server.host(), &server.key);
-        for connection in &mut connections {
+        let address = server.address;
+        clients.spawn(async move {
+            let mut connection = TestConnection::connect(address).await;
             connection.send(&request).await;
-        }
-        // At the limit of all connections, the later ones wait for the end of the first.
-        for (index, mut connection) in connections.into_iter().enumerate() {
-            let response = connection.read_response().await;
-            assert_eq!(response.map(|response| response.status), Some(200), "{index}");
-        }
+            connection.read_response().await.map(|response| response.status)
+        });
+    }
+    while let Some(status) = clients.join_next().await {
+        assert_eq!(status.unwrap(), Some(200));
     }
 }
 
