@@ -86,10 +86,10 @@ pub(super) fn start_turn(
     };
     cancel_skipped_timer(decision);
     let ModelCallSize { max_tokens, hold, reserve } = size;
-    let turn = decision.control.turn + 1;
+    let budget_hold = new_budget_hold(&decision.control, (hold, reserve));
     let refresh = decision.perception_refresh.take().filter(|_| is_turn);
     decision.record_event(Event::TurnStarted(TurnStarted {
-        turn,
+        turn: decision.control.turn + 1,
         attempt,
         purpose,
         hold,
@@ -101,7 +101,7 @@ pub(super) fn start_turn(
         perception_active,
     }))?;
     add_active_time_to_usage(decision, perception_active);
-    decision.add_row_change(RowChange::Hold(new_budget_hold(&decision.control, (hold, reserve))));
+    decision.add_row_change(RowChange::Hold(budget_hold));
     if !caps.is_empty() {
         decision.add_row_change(RowChange::HoldCaps(caps));
     }
@@ -128,7 +128,8 @@ fn park_until_budget_is_released(
 }
 
 /// Returns a hold (reservation) of this amount of the budget. The hold also says at which usage the
-/// store refuses it, so that the model is first warned about a nearly exhausted cap.
+/// store refuses it, so that the model is first warned about a nearly exhausted cap. It is computed
+/// before the turn starts, because that event forgets the warnings about a raised cap.
 fn new_budget_hold(
     control: &ControlState,
     (amount, reserve): (BudgetAmount, BudgetAmount),

@@ -110,7 +110,7 @@ async fn only_an_approver_starts_a_model_without_a_price_under_a_cap_in_dollars(
         ("/v1/runs", with("model", json!(PRICED_MODEL)), true),
         ("/v1/runs/batch", json!({ "runs": [task()] }), false),
         ("/v1/runs", chain, false),
-        ("/v1/inboxes/mail/tasks", task(), false),
+        ("/v1/inboxes/mail/tasks", json!({ "agent": "tester", "payload": "x" }), false),
         ("/v1/events", event, false),
         ("/v1/schedules", schedule, false),
         ("/v1/schedules/a/run", json!({}), false),
