@@ -299,13 +299,15 @@ pub(crate) mod tests {
                 .prop_map(|(before, (text, compact), after)| (before + &text + &after, compact));
             let items = prop::collection::vec((space, padded), 0..4);
             (items, space, any::<bool>()).prop_map(|(items, empty, is_object)| {
-                let join = |text_of: &dyn Fn(&(String, (String, String))) -> String| {
-                    items.iter().map(text_of).collect::<Vec<_>>().join(",")
-                };
                 let key = if is_object { r#""k \" k""# } else { "" };
                 let colon = if is_object { ":" } else { "" };
-                let text = join(&|(space, (text, _))| format!("{space}{key}{space}{colon}{text}"));
-                let compact = join(&|(_, (_, compact))| format!("{key}{colon}{compact}"));
+                let (texts, compact_texts): (Vec<_>, Vec<_>) = (items.iter())
+                    .map(|(space, (text, compact))| {
+                        let text = format!("{space}{key}{space}{colon}{text}");
+                        (text, format!("{key}{colon}{compact}"))
+                    })
+                    .unzip();
+                let (text, compact) = (texts.join(","), compact_texts.join(","));
                 let text = if items.is_empty() { empty } else { text };
                 match is_object {
                     true => (format!("{{{text}}}"), format!("{{{compact}}}")),

@@ -238,7 +238,12 @@ impl Run {
         match &self.control.stage {
             RunStage::Ended(RunOutcome::Completed(output)) => Some(output),
             RunStage::Ended(RunOutcome::Cancelled(_)) => self.control.cancelled_output.as_deref(),
-            _ => self.control.output_while_open(),
+            RunStage::New
+            | RunStage::ModelPending(_)
+            | RunStage::ModelRunning(_)
+            | RunStage::ToolsRunning(_)
+            | RunStage::Concluding(_)
+            | RunStage::Ended(_) => self.control.output_while_open(),
         }
     }
 

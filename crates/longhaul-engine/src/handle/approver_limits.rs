@@ -79,7 +79,7 @@ impl Longhaul {
                 InboxName::new(DEFAULT_INBOX).ok()?,
             )
         };
-        let model = self.models_without_price(agent, task).into_iter().find_map(|model| {
+        self.models_without_price(agent, task).into_iter().find_map(|model| {
             let mut caps = self.services.caps.iter();
             let cap = caps.find(|cap| counts_call_in_dollars(cap, &spec, &model));
             let limit = match (cap, budget) {
@@ -88,8 +88,7 @@ impl Longhaul {
                 (None, None) => return None,
             };
             Some(UnpricedModel { model, limit })
-        });
-        model
+        })
     }
 
     /// Returns the full names of the models that a run of the task may call and that have no price.

@@ -47,8 +47,10 @@ pub struct McpTools {
     slow_notice: SlowMcpServerNotifier,
 }
 
+type CreateClient = dyn Fn(&McpFile) -> Arc<dyn McpClient> + Send + Sync;
+
 /// Creates the client for the servers of a `.mcp.json`.
-struct ClientFactory(Box<dyn Fn(&McpFile) -> Arc<dyn McpClient> + Send + Sync>);
+struct ClientFactory(Box<CreateClient>);
 
 impl fmt::Debug for ClientFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -183,7 +183,9 @@ impl ServedInbox {
             intake.release_places(places);
             let has_tasks = !created.is_empty() || failed > 0 || !postponed.is_empty();
             // Without a place the inbox was not asked.
-            if (has_tasks || places > 0) && activity.set_busy(has_tasks) && !has_tasks {
+            let was_asked = has_tasks || places > 0;
+            let has_changed = was_asked && activity.set_busy(has_tasks);
+            if has_changed && !has_tasks {
                 notifier.notify_runs_ready();
             }
             let next_claim = async {

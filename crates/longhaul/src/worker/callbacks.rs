@@ -25,13 +25,14 @@ const CALLBACK_WAIT: Millis = Millis::from_secs(1);
 const WAITING_MAX: usize = 1_024;
 
 type RunCallback = Arc<dyn Fn(&RunRow) + Send + Sync>;
+type TaskErrorCallback = Arc<dyn Fn(&FailedTask) + Send + Sync>;
 
 /// Callbacks of the program, called when a run starts, completes or fails, or when no run is left.
 #[derive(Clone, Default)]
 pub(super) struct WorkerCallbacks {
     pub(super) start: Option<Arc<dyn Fn(RunId) + Send + Sync>>,
     pub(super) complete: Option<RunCallback>,
-    pub(super) error: Option<Arc<dyn Fn(&FailedTask) + Send + Sync>>,
+    pub(super) error: Option<TaskErrorCallback>,
     pub(super) empty: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
