@@ -31,6 +31,9 @@ pub(super) fn build_program(name: &str, source: &str, folder: &Path) -> PathBuf 
     let (library, workspace) = package_and_workspace();
     let cargo_toml = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
     let (_, profile) = cargo_toml.split_once("[profile.dev]").expect("the dev profile");
+    // Longhaul itself is built again, and without optimization that takes less time.
+    let profile = profile.lines().filter(|line| !line.starts_with("longhaul-"));
+    let profile = profile.collect::<Vec<_>>().join("\n");
     let manifest = MANIFEST_TEMPLATE.replace("NAME", name);
     let manifest = manifest.replace("LONGHAUL", library.to_str().unwrap());
     fs::write(folder.join("Cargo.toml"), format!("{manifest}\n[profile.dev]{profile}")).unwrap();
