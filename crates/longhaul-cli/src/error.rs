@@ -295,7 +295,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "rule_revoked" | "rule_not_found" => {
             &[("see all remembered approvals", "longhaul rules --all")]
         }
-        "not_open" => &[("end it anyway", "longhaul cancel RUN")],
+        "not_open" => &[("see its status", "longhaul why RUN")],
         "open_gate" => &[("see the gate", "longhaul gates --run RUN")],
         "already_in_state" | "not_failed" | "not_paused" | "stopping" | "budget_not_raised" => {
             &[("see its status", "longhaul why RUN")]

@@ -17,9 +17,9 @@ pub(crate) enum Exit {
     RunFailed,
     /// The command line or the configuration is invalid.
     Usage,
-    /// A person must act before the run can continue.
+    /// The run waits for a person, or for a provider that is unavailable.
     NeedsPerson,
-    /// A limit, such as the budget, stopped the run.
+    /// A limit, such as the budget or a spend cap, stopped the run or makes it wait.
     Limit,
     /// The store or the server is busy or unreachable. The command can be repeated safely.
     Busy,

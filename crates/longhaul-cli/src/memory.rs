@@ -28,7 +28,7 @@ const LIMIT_MAX: usize = 10_000;
 const EXAMPLES: &str = "Examples:
   longhaul run writer 'Go on.' --thread letters --resource ada
   longhaul memory show letters             the messages of this thread, oldest first
-  longhaul memory add support 'I am Ada.'  adds a message of the user, or of the --role assistant
+  longhaul memory add letters 'I am Ada.'  adds a message of the user; --role assistant: the model
   longhaul memory notes ada                what agents wrote down about ada, newest first
   longhaul memory notes ada tea sugar      only notes with any of these words, best match first
   longhaul memory notes ada --json | jq -r .data[].text
@@ -184,9 +184,11 @@ impl ShowThreadCommand {
         }
         let shown_count = messages.len() as u64;
         if shown_count < count {
-            output::eprint_line(&format!(
-                "The newest {shown_count} of {count} messages.   All of them: --limit {count}"
-            ));
+            let help = match shown_count < clamp_list_limit(self.limit) as u64 {
+                true => format!("A server returns at most {shown_count}."),
+                false => format!("All of them: --limit {count}"),
+            };
+            output::eprint_line(&format!("The newest {shown_count} of {count} messages.   {help}"));
         }
         Ok(())
     }

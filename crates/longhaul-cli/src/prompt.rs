@@ -197,8 +197,8 @@ impl TerminalPrompt {
         self.shown_gate = None;
     }
 
-    /// Returns what the person types next. While nobody is asked, says that a line is not used, and
-    /// returns nothing else.
+    /// Returns what the person types next. If nothing is asked, reports the line as unused and returns
+    /// `Empty`.
     pub(crate) async fn next_input_if_asked(&mut self, is_asked: bool) -> PromptInput {
         if is_asked {
             return self.next_input().await;

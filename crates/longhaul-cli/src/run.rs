@@ -38,10 +38,10 @@ const EXAMPLES: &str = "Examples:
 
 The command drives its own run, with the runs that it starts, and no others: `longhaul worker`,
 `dev` and `serve` drive all. Without a terminal it exits with 3 when a person is needed or the
-provider is unavailable, and with 4 at a budget or a spend cap; the run stays as it is.
+provider is unavailable, and with 4 at a budget or a spend cap; the run keeps waiting.
 
-Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person, 4 stopped by a limit,
-5 busy, 6 not allowed, 7 cancelled, 124 --timeout passed, 130 detached";
+Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person or the provider,
+4 stopped by a limit, 5 busy, 6 not allowed, 7 cancelled, 124 --timeout passed, 130 detached";
 
 /// Arguments of `longhaul run`.
 #[derive(Debug, Args)]

@@ -221,12 +221,12 @@ impl Task {
         checked_id.map_err(|error| self.name_error = Some(error)).ok()
     }
 
-    /// Returns the task in the engine's format, or the error of an invalid value.
     /// Returns the type of the task. `None` if it has no type.
     pub(crate) fn task_type(&self) -> Option<&str> {
         self.task.kind.as_deref()
     }
 
+    /// Returns the task in the engine's format, or the error of an invalid value.
     pub(crate) fn build(self) -> Result<longhaul_engine::Task, Error> {
         match (self.name_error, self.serialize_error) {
             (Some(error), _) => Err(error.into()),

@@ -100,7 +100,7 @@ fn find_quoted_chars(line: &str) -> Vec<bool> {
         quote.is_some()
     };
     let quoted: Vec<bool> = line.chars().map(is_quoted_or_escaped).collect();
-    let is_text = line.contains('#') || line.contains("<<");
+    let is_text = ["#", "<<", "$'"].iter().any(|sign| line.contains(sign));
     if is_text || quote.is_some() { vec![false; quoted.len()] } else { quoted }
 }
 
@@ -173,6 +173,10 @@ fn strip_prefix_words(command: &str) -> Option<String> {
 
 /// Returns whether a command line runs a command that splitting does not show.
 pub(super) fn has_hidden_commands(line: &str) -> bool {
+    // A shell does not continue a comment, or a line that ends with an escaped backslash.
+    if line.contains("\\\\\n") || line.contains('#') && line.contains("\\\n") {
+        return true;
+    }
     let line = join_continued_lines(line);
     let parts = split_at_command_ends(&line, find_quoted_chars(&line));
     SUBSTITUTIONS.iter().any(|sign| line.contains(sign))
@@ -183,7 +187,7 @@ fn runs_hidden_command(command: &str) -> bool {
     let mut words = command.split(' ');
     let first = words.next().unwrap_or_default();
     // The shell may expand the name to another one, or it is not a name.
-    let is_special_char = |c: char| "\"'\\$*?[]{}~=<>".contains(c);
+    let is_special_char = |c: char| "\"'\\$*?[]({}~=<>".contains(c);
     if first.contains(is_special_char) {
         return true;
     }
@@ -300,6 +304,12 @@ mod tests {
         for line in [
             "echo $(rm x)",
             "echo `rm x`",
+            "echo a\\\\\nrm x",
+            "# a\\\nrm x",
+            "if (rm x); then a; fi",
+            "for i in 1; do (rm x); done",
+            "f( ) ( rm x ); f",
+            "echo $'\\'' ; bash -c 'rm x' \\'",
             "diff <(a) >(b)",
             "eval rm x",
             "ls; eval rm",

@@ -61,9 +61,8 @@ fn git_tracked_data_folder_error(config: &Config) -> Option<SettingError> {
     Some(SettingError {
         message: format!(
             "this path is tracked by git, so its runs and keys may be those of another user. If they are \
-             yours, run `git rm -r --cached {data}` and commit: the files stay, and nothing has to be \
-             deleted. Replace a key that was committed: `rm {data}/local.key` makes `longhaul serve` \
-             create another one. If they are not yours, set another folder with LONGHAUL_DATA"
+             yours, run `git rm -r --cached {data}` and commit: the files stay. If `local.key` was committed, \
+             also run `rm {data}/local.key`: `longhaul serve` creates a new key. If they are not yours, set another folder with LONGHAUL_DATA"
         ),
         location: ErrorLocation::File(path, None),
     })
