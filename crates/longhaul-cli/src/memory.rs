@@ -26,15 +26,15 @@ const NOTE_CHARS: usize = 80;
 const LIMIT_MAX: usize = 10_000;
 
 const EXAMPLES: &str = "Examples:
-  longhaul run writer 'Go on.' --thread letters --resource ada
-  longhaul memory show letters             the messages of this thread, oldest first
-  longhaul memory add letters 'I am Ada.'  adds a message of the user; --role assistant: the model
+  longhaul run writer 'Go on.' --thread support --resource ada
+  longhaul memory show support             the messages of this thread, oldest first
+  longhaul memory add support 'I am Ada.'  adds a message of the user; --role assistant: the model
   longhaul memory notes ada                what agents wrote down about ada, newest first
   longhaul memory notes ada tea sugar      only notes with any of these words, best match first
   longhaul memory notes ada --json | jq -r .data[].text
   longhaul memory forget note_01k3rzc...   deletes one note
   longhaul memory forget --all ada         deletes all notes about ada
-  longhaul memory clear letters            deletes a thread; journals keep the messages";
+  longhaul memory clear support            deletes a thread; journals keep the messages";
 
 /// Arguments of `longhaul memory`.
 #[derive(Debug, Args)]
