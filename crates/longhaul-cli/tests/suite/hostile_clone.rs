@@ -333,7 +333,7 @@ fn a_store_of_the_repository_is_not_used() {
         let (text, code) = clone.run(args);
         assert_eq!(code, Some(2), "{args:?}: {text}");
         assert!(text.contains("is tracked by git"), "{args:?}: {text}");
-        for part in ["`git rm -r --cached .longhaul`", "the files stay", "Replace a key"] {
+        for part in ["`git rm -r --cached .longhaul`", "the files stay", "creates a new key"] {
             assert!(text.contains(part), "{args:?}: {text}");
         }
     }
