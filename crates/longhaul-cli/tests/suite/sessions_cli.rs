@@ -82,7 +82,7 @@ fn an_open_session_is_closed_with_its_result() {
     let pending = project.submit("session", "y");
     let refused = project.run(&["close", &pending], 2);
     assert!(refused.err.contains("(`keep_open`) can be closed"), "{refused:?}");
-    assert!(refused.err.contains(&format!("longhaul cancel {pending}")), "{refused:?}");
+    assert!(refused.err.contains(&format!("longhaul why {pending}")), "{refused:?}");
 }
 
 #[test]
