@@ -3,7 +3,6 @@
 //! A store neither replays journals nor makes decisions, which is the task of the state machine. It
 //! writes each batch of events and row changes completely or not at all.
 
-pub mod bench;
 pub mod options;
 pub mod sqlite;
 

@@ -5,7 +5,7 @@
 //! options.
 
 mod api_key;
-pub(crate) mod append;
+mod append;
 mod auth_port;
 mod backup;
 mod blob;
@@ -16,9 +16,9 @@ mod check;
 mod claim;
 mod column;
 mod command;
-pub(crate) mod connect;
+mod connect;
 mod effect_key;
-pub(crate) mod error;
+mod error;
 mod filter;
 mod gate;
 mod global_log;
@@ -27,7 +27,7 @@ mod head;
 mod heartbeat;
 mod idempotency;
 mod inbox;
-pub(crate) mod journal;
+mod journal;
 mod lane;
 mod link;
 mod location;
@@ -36,8 +36,6 @@ mod new_run;
 mod note;
 mod open;
 mod prune;
-#[cfg(test)]
-mod query_plans;
 mod queue;
 mod reader;
 mod record_port;
@@ -47,12 +45,14 @@ mod rule;
 mod run_row;
 mod schedule;
 mod schedule_port;
-pub(crate) mod schema;
+mod schema;
 mod slot;
 mod spend;
 mod steer;
 mod store_port;
 mod takeover;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod token;
 mod tx;

@@ -278,6 +278,7 @@ CREATE TABLE effect_key (
   state INTEGER NOT NULL,
   at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX effect_key_in_doubt ON effect_key (run, call) WHERE state = 2;
 
 -- Runs that wait until a key is settled. A row counts only while its run is parked.
 CREATE TABLE effect_key_wait (
@@ -287,7 +288,7 @@ CREATE TABLE effect_key_wait (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX effect_key_wait_run ON effect_key_wait (run);
 
--- Results of tool calls that arrived after their run had ended.
+-- Results of tool calls that arrived after their run had ended, and who freed the key of a call.
 CREATE TABLE late_result (
   id   INTEGER PRIMARY KEY,
   run  BLOB NOT NULL,

@@ -11,6 +11,7 @@ use longhaul_core::policy::budget::{Budget, BudgetAccount, BudgetRaise};
 use longhaul_core::policy::budget_queue::{BudgetQueue, BudgetQueueEntry};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
+use longhaul_core::wait::WaitKind;
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{LEASED, PARKED, READY, amount_to_column, get_u64};
@@ -132,8 +133,8 @@ pub(crate) fn raise_budget_caps(
     };
     let waiting: Vec<[u8; 16]> = tx.query_all(
         "SELECT h.run FROM run r CROSS JOIN run_head h ON h.run = r.id
-          WHERE (r.root = ?1 OR r.account = ?1) AND h.state = ?2 AND h.reason = 'budget'",
-        params![account, PARKED],
+          WHERE (r.root = ?1 OR r.account = ?1) AND h.state = ?2 AND h.reason = ?3",
+        params![account, PARKED, WaitKind::Budget.code()],
         |row| row.get(0),
     )?;
     for waiting in waiting {
@@ -203,7 +204,7 @@ fn wake_runs_waiting_for_budget(tx: &Tx<'_>, root_run: [u8; 16]) -> Result<(), R
 pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2, r.root
        FROM budget_wait w CROSS JOIN run_head h ON h.run = w.run CROSS JOIN run r ON r.id = w.run
       WHERE w.account = ?1
-        AND (h.state IN (?3, ?4) OR h.state = ?2 AND h.reason = 'budget_held')
+        AND (h.state IN (?3, ?4) OR h.state = ?2 AND h.reason = ?5)
       ORDER BY w.position";
 
 /// SQL condition that a run waits for the budget. Most budgets have no queue; then the queue is not
@@ -219,14 +220,18 @@ fn load_budget_queue(tx: &Tx<'_>, root: [u8; 16]) -> Result<Option<BudgetQueue>>
 }
 
 fn load_budget_queue_entries(tx: &Tx<'_>, root: [u8; 16]) -> Result<Vec<BudgetQueueEntry>> {
-    tx.query_all(SELECT_QUEUE, params![root, PARKED, READY, LEASED], |row| {
-        Ok(BudgetQueueEntry {
-            run: RunId::from_bytes(row.get(0)?),
-            root: RunId::from_bytes(row.get(4)?),
-            needed: read_budget_amount(row, 1)?,
-            is_parked: row.get(3)?,
-        })
-    })
+    tx.query_all(
+        SELECT_QUEUE,
+        params![root, PARKED, READY, LEASED, WaitKind::BudgetHeld.code()],
+        |row| {
+            Ok(BudgetQueueEntry {
+                run: RunId::from_bytes(row.get(0)?),
+                root: RunId::from_bytes(row.get(4)?),
+                needed: read_budget_amount(row, 1)?,
+                is_parked: row.get(3)?,
+            })
+        },
+    )
 }
 
 const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens, lost_micro_usd, \

@@ -2,8 +2,9 @@
 //! key, and which runs wait until the outcome of that call is known.
 //!
 //! Invariant: a key has at most one holder. The row of a key whose call may have taken effect is
-//! never deleted.
+//! deleted only by a person.
 
+use longhaul_core::change::LateToolResult;
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::effect_key::{
     ClaimedEffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState,
@@ -15,6 +16,7 @@ use rusqlite::{Result, params};
 use crate::sqlite::column::{PARKED, get_parsed};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::head::wake_run;
+use crate::sqlite::records::save_late_result;
 use crate::sqlite::tx::Tx;
 
 /// Selects the parked runs that wait for the outcome of the call that holds an effect key.
@@ -87,6 +89,21 @@ fn settle_effect_key(
         tx.query_all(SELECT_WAITING_RUNS, params![claim.key.bytes(), PARKED], |row| row.get(0))?;
     tx.run("DELETE FROM effect_key_wait WHERE key = ?1", params![claim.key.bytes()])?;
     waiting.into_iter().try_for_each(|run| wake_run(tx, RunId::from_bytes(run)))
+}
+
+/// Deletes the row of the effect key of a call whose outcome is unknown.
+pub(crate) const FREE_KEY_IN_DOUBT: &str =
+    "DELETE FROM effect_key WHERE run = ?1 AND call = ?2 AND state = 2";
+
+/// Frees the effect key of a call whose outcome is unknown, and stores who did so. Returns `false`
+/// if the call holds no such key.
+pub(crate) fn free_effect_key(tx: &Tx<'_>, run: RunId, freed: &LateToolResult) -> Result<bool> {
+    // No run waits for a key whose outcome is unknown.
+    let count = tx.run(FREE_KEY_IN_DOUBT, params![run.bytes(), freed.call.to_string()])?;
+    if count > 0 {
+        save_late_result(tx, run, freed)?;
+    }
+    Ok(count > 0)
 }
 
 /// Returns the row of an effect key (name of an effect that must happen at most once). `None` means

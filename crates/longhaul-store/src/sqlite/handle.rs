@@ -62,12 +62,6 @@ impl SqliteStore {
         self.boot
     }
 
-    /// Returns the number of commits by which this process has changed runs since it opened the
-    /// store.
-    pub fn commit_count(&self) -> u64 {
-        self.writer.commit_count()
-    }
-
     /// Returns whether this process is the store's driver, the only process that may execute its
     /// runs.
     pub fn is_driver_process(&self) -> bool {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use longhaul_core::id::InboxName;
 use longhaul_core::port::records::InboxRunCounts;
+use longhaul_core::status::Status;
 use rusqlite::{Result, params_from_iter};
 
-use crate::sqlite::column::{LANE_WAIT, LEASED, PARKED, READY, get_parsed, get_u64};
-use crate::sqlite::run_row::NOT_RETRIED;
+use crate::sqlite::column::{get_parsed, get_u64};
+use crate::sqlite::run_row::{NOT_RETRIED, open_head_state};
 use crate::sqlite::tx::Tx;
 
 /// Which inboxes a statement counts.
@@ -66,11 +67,13 @@ pub(crate) fn run_counts_by_inbox(
     let mut counts_by_inbox: BTreeMap<InboxName, InboxRunCounts> = BTreeMap::new();
     for (inbox, state, epoch, count) in open {
         let counts = counts_by_inbox.entry(inbox).or_insert_with_key(zero_inbox_counts);
-        *match (state, epoch) {
-            (READY | PARKED | LANE_WAIT, 0) => &mut counts.pending,
-            (READY | LEASED, _) => &mut counts.running,
-            _ => &mut counts.waiting,
-        } += count;
+        let (status, _) = open_head_state(state).status_and_reason(epoch == 0);
+        let counter = match (status == Status::Pending, status == Status::Running) {
+            (true, _) => &mut counts.pending,
+            (_, true) => &mut counts.running,
+            (false, false) => &mut counts.waiting,
+        };
+        *counter += count;
     }
     for (inbox, count) in failed {
         counts_by_inbox.entry(inbox).or_insert_with_key(zero_inbox_counts).failed = count;

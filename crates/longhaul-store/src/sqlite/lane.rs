@@ -6,7 +6,8 @@ use longhaul_core::change::{LaneEntryPolicy, TimerKind};
 use longhaul_core::id::{LaneKey, RunId, TimerId};
 use longhaul_core::port::records::LaneRow;
 use longhaul_core::port::store::{AppendRefusalReason, BusyLane};
-use longhaul_core::time::Timestamp;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::wait::WaitKind;
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{
@@ -141,19 +142,21 @@ fn start_run_after_message_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i6
         params![run.bytes()],
         |row| row.get(0),
     )?;
-    let due = last.map(|at| at.saturating_add(window_ms.saturating_mul(1_000)));
+    let window = Millis(u64::try_from(window_ms).unwrap_or_default());
+    // If the clock was set back since the last message, the window begins now.
+    let due = last.map(|at| Timestamp::from_micros(at).min(tx.now).plus(window).as_micros());
     let Some(due) = due.filter(|due| *due > tx.now_micros()) else {
         return make_run_ready(tx, run);
     };
     tx.run(
-        "UPDATE run_head SET state = ?2, reason = 'collect' WHERE run = ?1",
-        params![run.bytes(), PARKED],
+        "UPDATE run_head SET state = ?2, reason = ?3 WHERE run = ?1",
+        params![run.bytes(), PARKED, WaitKind::Collect.code()],
     )?;
     // Each due time has a timer of its own, so that a sweep that has read an earlier timer can't
     // start the run.
     let due = Timestamp::from_micros(due);
-    let timer = TimerId::derive(run.bits(), "collect", due);
-    arm_timer(tx, &ArmedTimer { timer, run, fire_at: due, kind: &TimerKind::Start })
+    let timer = TimerId::derive(run.bits(), WaitKind::Collect.code(), due);
+    arm_timer(tx, &ArmedTimer { timer, run, fire_at: due, kind: &TimerKind::Delay(window) })
 }
 
 /// Restarts the collect window of a run (the time without new messages after which the run starts),
@@ -161,17 +164,19 @@ fn start_run_after_message_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i6
 pub(crate) fn restart_message_collect_window(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let window_ms = tx.query_one(
         "SELECT r.collect_ms FROM run_head h JOIN run r ON r.id = h.run
-          WHERE h.run = ?1 AND h.epoch = 0 AND h.state = ?2 AND h.reason = 'collect'
+          WHERE h.run = ?1 AND h.epoch = 0 AND h.state = ?2 AND h.reason = ?3
             AND r.collect_ms IS NOT NULL",
-        params![run.bytes(), PARKED],
+        params![run.bytes(), PARKED, WaitKind::Collect.code()],
         |row| row.get(0),
     )?;
     window_ms.map_or(Ok(()), |window_ms| start_run_after_message_collect_window(tx, run, window_ms))
 }
 
+/// Deletes the timers that start a run which nobody has claimed yet: that of its start time and that
+/// of its collect window.
 fn delete_start_timer(tx: &Tx<'_>, run: RunId) -> Result<()> {
     tx.exec(
-        "DELETE FROM timer WHERE run = ?1 AND kind = ?2",
+        "DELETE FROM timer WHERE run = ?1 AND (kind = ?2 OR kind LIKE '{\"delay\":%')",
         params![run.bytes(), to_json(&TimerKind::Start)?],
     )
 }

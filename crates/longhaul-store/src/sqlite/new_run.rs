@@ -9,6 +9,7 @@ use longhaul_core::port::store::{
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::task::{EarliestStart, OPEN_DESCENDANTS_MAX, TaskSpec};
+use longhaul_core::wait::WaitKind;
 use rusqlite::params;
 
 use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column, limit_to_column};
@@ -295,8 +296,8 @@ fn insert_run_head(
     let (state, reason) = match (new_run.task.start, lane_position) {
         (EarliestStart::Now, Some(PositionInLane { is_holder: false, .. })) => (LANE_WAIT, None),
         (EarliestStart::Now, Some(_) | None) => (READY, None),
-        (EarliestStart::At(_), _) => (PARKED, Some("start_at")),
-        (EarliestStart::AfterBatch, _) => (PARKED, Some("batch")),
+        (EarliestStart::At(_), _) => (PARKED, Some(WaitKind::StartAt.code())),
+        (EarliestStart::AfterBatch, _) => (PARKED, Some(WaitKind::Batch.code())),
     };
     let format = new_run.events.iter().map(Event::format).max().unwrap_or(0);
     tx.run(

@@ -271,7 +271,6 @@ fn start_store_threads(
         clock: Arc::clone(&options.clock),
         busy_timeout: options.busy_timeout,
         change_sender: sender.clone(),
-        commits: Arc::default(),
         on_fatal: options.on_fatal.clone(),
         fault_injector: options.fault_injector.clone(),
         driver_lock: resources.driver_lock.clone(),

@@ -28,8 +28,8 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver_process;
 use crate::sqlite::{
-    blob, budget, global_log, heartbeat, inbox, lane, note, records, repair, rule, run_row, spend,
-    steer, timer, usage,
+    blob, budget, effect_key, global_log, heartbeat, inbox, lane, note, records, repair, rule,
+    run_row, spend, steer, timer, usage,
 };
 
 #[async_trait]
@@ -251,6 +251,13 @@ impl RecordStore for SqliteStore {
             true => Ok(true),
             false => store_has_driver_process(Path::new(&*self.location)),
         }
+    }
+
+    async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> Result<bool, StoreError> {
+        self.run_command_without_notifying_watchers(move |tx| {
+            effect_key::free_effect_key(tx, run, &freed)
+        })
+        .await
     }
 
     async fn save_late_tool_result(

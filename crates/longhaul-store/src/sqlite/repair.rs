@@ -5,9 +5,12 @@
 //! repair. Each search looks at a limited range of rows, so that its cost does not grow with the
 //! store.
 
+use std::sync::LazyLock;
+
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::records::RepairedRowCounts;
+use longhaul_core::wait::{WaitKind, Waker};
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{ENDED, PARKED, READY, gate_status_code};
@@ -27,29 +30,47 @@ const ROW_WITHOUT_READY: &str = "SELECT q.run FROM ready q LEFT JOIN run_head h 
       WHERE q.run > ?1 AND q.run <= ?2 AND coalesce(h.state, ?4) <> ?3";
 
 /// Selects parked runs that nothing can wake: for each reason to wait, the gate, timer or queue
-/// entry that should end the wait is missing. A run that waits for budget needs a hold to be released,
+/// entry that should end the wait, according to the table of waits, is missing. A run that waits for budget needs a hold to be released,
 /// or a woken run that is still in the queue. Runs that wait for a person, a child run or the previous
 /// run of the batch are not selected.
-const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
-      WHERE h.state <> 5 AND h.run > ?1 AND h.run <= ?2 AND h.state = ?3 AND CASE
-        WHEN h.reason IN ('approval', 'question', 'signal', 'blocked') THEN
-          NOT EXISTS (SELECT 1 FROM gate g WHERE g.run = h.run AND g.status = 0)
-        WHEN h.reason IN ('timer', 'retry', 'rate_limit', 'outage', 'message', 'start_at', 'collect',
-                         'cap', 'tool') THEN
-          NOT EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)
-        WHEN h.reason = 'sandbox_slot' THEN
-          NOT EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)
-          AND NOT EXISTS (SELECT 1 FROM sandbox_slot_wait w WHERE w.run = h.run)
-        WHEN h.reason = 'budget_held' THEN
-          NOT EXISTS (SELECT 1 FROM budget_wait w JOIN budget b ON b.root = w.account
-             WHERE w.run = h.run AND (b.held_micro_usd > 0 OR b.held_tokens > 0
-               OR EXISTS (SELECT 1 FROM budget_wait o JOIN run_head d ON d.run = o.run
-                           WHERE o.account = w.account AND d.state IN (0, 1))))
-        WHEN h.reason = 'key' THEN
-          NOT EXISTS (SELECT 1 FROM effect_key_wait w
-                       CROSS JOIN effect_key k ON k.key = w.key AND k.state = 0
-                      WHERE w.run = h.run)
-        ELSE 0 END";
+static PARKED_WITHOUT_WAKER: LazyLock<String> = LazyLock::new(|| {
+    let cases = WaitKind::ALL.iter().filter_map(|kind| {
+        let waker = waker_condition(kind.row().waker)?;
+        Some(format!("WHEN '{}' THEN NOT ({waker})", kind.code()))
+    });
+    let cases: Vec<String> = cases.collect();
+    format!(
+        "SELECT h.run FROM run_head h INDEXED BY run_head_open
+          WHERE h.state <> 5 AND h.run > ?1 AND h.run <= ?2 AND h.state = ?3
+            AND CASE h.reason {} ELSE 0 END",
+        cases.join(" ")
+    )
+});
+
+/// Returns the SQL condition that something will wake the run of the head (scheduling row) `h`.
+/// `None` means that no row is needed for that.
+const fn waker_condition(waker: Waker) -> Option<&'static str> {
+    Some(match waker {
+        Waker::Gate => "EXISTS (SELECT 1 FROM gate g WHERE g.run = h.run AND g.status = 0)",
+        Waker::Timer => "EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)",
+        Waker::SandboxQueue => {
+            "EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)
+             OR EXISTS (SELECT 1 FROM sandbox_slot_wait w WHERE w.run = h.run)"
+        }
+        Waker::BudgetQueue => {
+            "EXISTS (SELECT 1 FROM budget_wait w JOIN budget b ON b.root = w.account
+              WHERE w.run = h.run AND (b.held_micro_usd > 0 OR b.held_tokens > 0
+                OR EXISTS (SELECT 1 FROM budget_wait o JOIN run_head d ON d.run = o.run
+                            WHERE o.account = w.account AND d.state IN (0, 1))))"
+        }
+        Waker::EffectKey => {
+            "EXISTS (SELECT 1 FROM effect_key_wait w
+                      CROSS JOIN effect_key k ON k.key = w.key AND k.state = 0
+                     WHERE w.run = h.run)"
+        }
+        Waker::Unchecked => return None,
+    })
+}
 
 const GATE_OF_ENDED: &str = "SELECT g.id FROM gate g INDEXED BY gate_open
        LEFT JOIN run_head h ON h.run = g.run
@@ -146,7 +167,7 @@ fn find_inconsistencies(tx: &Tx<'_>, page: &ConsistencyCheckPage) -> Result<Foun
             params![after.run, last.run, READY, ENDED],
             id,
         )?,
-        parked_without_waker: runs_in_state(PARKED_WITHOUT_WAKER, PARKED)?,
+        parked_without_waker: runs_in_state(&PARKED_WITHOUT_WAKER, PARKED)?,
         lane_stuck: list_stuck_lanes(tx, (&after.lane, &last.lane))?,
         gate_of_ended: tx.query_all(GATE_OF_ENDED, params![after.gate, last.gate, ENDED], id)?,
         slot_leaked: sandboxes_with_leaked_slot(tx)?,

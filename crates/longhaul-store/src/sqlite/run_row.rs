@@ -5,7 +5,7 @@ use longhaul_core::chain::ChainRow;
 use longhaul_core::id::{BatchId, Epoch, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{RunFilter, RunRow};
 use longhaul_core::raw::Hash;
-use longhaul_core::status::Status;
+use longhaul_core::status::{HeadState, Status};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
 use rusqlite::types::{Type, Value, ValueRef};
@@ -234,18 +234,25 @@ fn read_status_and_reason(
     columns: &StatusColumnIndexes,
 ) -> Result<(Status, Option<String>)> {
     let epoch: i64 = row.get(columns.epoch)?;
-    let pending_if_new = |status| if epoch == 0 { Status::Pending } else { status };
-    let reason = |text: &str| Some(text.to_owned());
-    Ok(match row.get(columns.state)? {
-        READY => (pending_if_new(Status::Running), reason("worker")),
-        LEASED => (Status::Running, None),
+    let reason: Option<String> = row.get(columns.reason)?;
+    let state = match row.get(columns.state)? {
         PARKED => {
-            let is_blocked: bool = row.get(columns.blocked)?;
-            let status = if is_blocked { Status::Blocked } else { Status::Waiting };
-            (pending_if_new(status), row.get(columns.reason)?)
+            HeadState::Parked { reason: reason.as_deref(), blocked: row.get(columns.blocked)? }
         }
-        LANE_WAIT => (pending_if_new(Status::Waiting), reason("lane")),
-        PAUSED => (Status::Paused, None),
-        _ => (get_final_status(row, columns.outcome)?, None),
-    })
+        ENDED => HeadState::Ended(get_final_status(row, columns.outcome)?),
+        state => open_head_state(state),
+    };
+    let (status, reason) = state.status_and_reason(epoch == 0);
+    Ok((status, reason.map(str::to_owned)))
+}
+
+/// Returns the scheduling state of an open run from its column. A parked run has no reason.
+pub(crate) const fn open_head_state(state: i64) -> HeadState<'static> {
+    match state {
+        READY => HeadState::Ready,
+        LEASED => HeadState::Leased,
+        LANE_WAIT => HeadState::LaneWait,
+        PAUSED => HeadState::Paused,
+        _ => HeadState::Parked { reason: None, blocked: false },
+    }
 }

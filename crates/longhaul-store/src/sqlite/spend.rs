@@ -4,12 +4,15 @@
 //! Invariant: a reservation never makes the sum of spent, lost and reserved amounts exceed the
 //! limit.
 
+use std::sync::LazyLock;
+
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::spend_cap::{
     CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapCounterKey, CapCounterRow, CapHold, CapLimitChange,
     CapReservation, CapSettlement, CapWaitRow, SPEND_ROWS_MAX,
 };
 use longhaul_core::port::store::AppendRefusalReason;
+use longhaul_core::wait::WaitKind;
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{PARKED, amount_to_column, get_time, get_u64, limit_to_column};
@@ -20,8 +23,13 @@ const COLUMNS: &str = "s.cap, s.subject, s.window_start, s.window_end, s.cap_lim
                        s.raised_limit, s.spent, s.lost, s.held";
 
 /// SQL condition that the run of a `spend_wait` row is still parked because of the spend cap.
-const RUN_WAITS: &str = "EXISTS (SELECT 1 FROM run_head h WHERE h.run = w.run
-                                  AND h.state = ?1 AND h.reason = 'cap')";
+static RUN_WAITS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "EXISTS (SELECT 1 FROM run_head h WHERE h.run = w.run
+                    AND h.state = ?1 AND h.reason = '{}')",
+        WaitKind::Cap.code()
+    )
+});
 
 /// Reserves an amount in each of these spend caps. Refused if an amount does not fit into the rest
 /// of its cap's limit, or if the time window of a reservation is not the current one.
@@ -180,8 +188,9 @@ fn wake_runs_waiting_at_cap(tx: &Tx<'_>, row: &CapCounterRow, runs_max: usize) -
     let sql = format!(
         "SELECT w.run, w.timer, w.amount FROM spend_wait w
           WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND w.amount <= ?5
-            AND {RUN_WAITS}
-          ORDER BY w.since, w.run LIMIT ?6"
+            AND {}
+          ORDER BY w.since, w.run LIMIT ?6",
+        *RUN_WAITS
     );
     let waiting: Vec<([u8; 16], [u8; 16], u64)> = tx.query_all(
         &sql,
@@ -214,7 +223,8 @@ fn make_timer_due(tx: &Tx<'_>, timer: TimerId) -> Result<()> {
 fn count_runs_waiting_at_cap(tx: &Tx<'_>, key: &CapCounterKey) -> Result<u64> {
     let sql = format!(
         "SELECT count(*) FROM spend_wait w
-          WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND {RUN_WAITS}"
+          WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND {}",
+        *RUN_WAITS
     );
     let key = params![PARKED, key.cap, key.subject, key.window_start.as_micros()];
     Ok(tx.query_one(&sql, key, |row| get_u64(row, 0))?.unwrap_or_default())
@@ -257,9 +267,10 @@ pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<CapCounterRow>> {
     let sql = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM spend_wait w
                             WHERE w.cap = s.cap AND w.subject = s.subject
-                              AND w.window_start = s.window_start AND {RUN_WAITS}) AS waiting
+                              AND w.window_start = s.window_start AND {}) AS waiting
            FROM spend s WHERE s.window_end > ?2 AND s.window_start <= ?2
-          ORDER BY waiting DESC, s.spent + s.lost + s.held DESC, s.cap, s.subject LIMIT ?3"
+          ORDER BY waiting DESC, s.spent + s.lost + s.held DESC, s.cap, s.subject LIMIT ?3",
+        *RUN_WAITS
     );
     let window = params![PARKED, tx.now_micros(), limit_to_column(SPEND_ROWS_MAX)];
     tx.query_all(&sql, window, |row| {

@@ -1,9 +1,10 @@
 //! Timers. A timer that is due does not wake its run directly: the run is woken by an event, which
 //! consumes the timer in the same transaction.
 
+use longhaul_core::chain::AUTO_APPROVE_DELAY;
 use longhaul_core::change::{TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
-use longhaul_core::port::records::DueTimer;
+use longhaul_core::port::records::{DueTimer, OUTBOX_DELAY_MAX};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, params};
@@ -75,14 +76,22 @@ pub(crate) fn arm_timer(tx: &Tx<'_>, armed: &ArmedTimer<'_>) -> Result<()> {
     )
 }
 
-/// Moves each timer that is due later than its own delay from now, and returns their number.
+/// Moves each timer that is due later than its own delay from now. Makes each outbox message due
+/// whose next attempt is later than the maximum delay from now. Returns the number of both.
 pub(crate) fn move_delays_set_by_later_clock(tx: &Tx<'_>) -> Result<usize> {
-    tx.run(
-        "UPDATE timer SET fire_at = ?1 + 1000 * json_extract(kind, '$.delay')
-          WHERE fire_at > ?1 AND kind LIKE '{\"delay\":%'
-            AND fire_at > ?1 + 1000 * json_extract(kind, '$.delay')",
-        params![tx.now_micros()],
-    )
+    let auto_approval = i64::try_from(AUTO_APPROVE_DELAY.0).unwrap_or(i64::MAX);
+    let timers = tx.run(
+        "UPDATE timer SET fire_at = ?1 + 1000 * coalesce(json_extract(kind, '$.delay'), ?2)
+          WHERE fire_at > ?1
+            AND (kind LIKE '{\"delay\":%' OR kind LIKE '{\"gate_auto_approve\":%')
+            AND fire_at > ?1 + 1000 * coalesce(json_extract(kind, '$.delay'), ?2)",
+        params![tx.now_micros(), auto_approval],
+    )?;
+    let attempts = tx.run(
+        "UPDATE outbox SET due_at = ?1 WHERE due_at > ?2",
+        params![tx.now_micros(), tx.now.plus(OUTBOX_DELAY_MAX).as_micros()],
+    )?;
+    Ok(timers + attempts)
 }
 
 /// Returns whether there is a timer with this id.

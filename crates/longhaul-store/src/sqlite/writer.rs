@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -50,8 +49,6 @@ pub(crate) struct Writer {
     /// How long a transaction waits for other processes that are writing.
     pub(crate) busy_timeout: Duration,
     pub(crate) change_sender: watch::Sender<u64>,
-    /// Number of commits of this process that watchers were notified of.
-    pub(crate) commits: Arc<AtomicU64>,
     pub(crate) on_fatal: Option<FatalHook>,
     pub(crate) fault_injector: Option<Arc<dyn FaultInjector>>,
     /// Driver lock (held by the process that executes the runs), released when this thread ends.
@@ -65,7 +62,6 @@ pub(crate) struct Writer {
 /// and releases the driver lock.
 pub(crate) struct WriterHandle {
     location: Arc<str>,
-    commits: Arc<AtomicU64>,
     commands: Option<mpsc::Sender<Box<dyn WriteCommand>>>,
     thread: Option<JoinHandle<()>>,
     /// Error with which every command fails, if nothing can be written. `None` means that the store
@@ -85,7 +81,6 @@ impl Writer {
         // From here on the thread itself retries instead of SQLite.
         let result = self.conn.busy_timeout(Duration::ZERO);
         result.map_err(|error| store_error_from_sql(error, &location))?;
-        let commits = Arc::clone(&self.commits);
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
@@ -93,7 +88,6 @@ impl Writer {
             .map_err(|error| store_error_from_io(error, &location))?;
         Ok(WriterHandle {
             location,
-            commits,
             commands: Some(commands),
             thread: Some(thread),
             unavailable: None,
@@ -135,7 +129,6 @@ impl Writer {
         let error = match result {
             Ok(must_notify) => {
                 if must_notify {
-                    self.commits.fetch_add(1, Ordering::Relaxed);
                     self.change_sender.send_modify(|count| *count = count.wrapping_add(1));
                 }
                 None
@@ -324,18 +317,7 @@ fn respond_to_callers(
 impl WriterHandle {
     /// Creates a handle for a store that can't be written to. Every command fails with this error.
     pub(crate) fn new_for_unwritable_store(location: Arc<str>, error: CommitError) -> Self {
-        Self {
-            location,
-            commits: Arc::default(),
-            commands: None,
-            thread: None,
-            unavailable: Some(error),
-        }
-    }
-
-    /// Returns the number of commits of this process that watchers were notified of.
-    pub(crate) fn commit_count(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+        Self { location, commands: None, thread: None, unavailable: Some(error) }
     }
 
     /// Sends a command to the writer thread and waits until its commit is durable. If the caller is

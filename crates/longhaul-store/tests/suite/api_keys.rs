@@ -1,6 +1,7 @@
 //! API keys, tokens and idempotent requests in a file shared by several processes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_core::access::Role as May;
 use longhaul_core::id::ApiKeyName;
@@ -11,9 +12,11 @@ use longhaul_core::port::auth::{
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
 use longhaul_store::{OpenMode, SqliteStore};
+use longhaul_testkit::conformance::store::fixture::StoreFixture;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use super::harness::{StoreDir, connect};
+use super::harness::{StoreDir, connect, in_memory};
 
 const ROUNDS: usize = 50;
 
@@ -167,9 +170,13 @@ async fn the_last_use_of_a_key_is_written_rarely() {
 
 #[tokio::test]
 async fn changes_of_keys_and_tokens_do_not_notify_workers() {
-    let folder = StoreDir::new();
-    let store = folder.drive();
-    store.add_api_key(new_key("ops")).await.unwrap();
-    store.add_login_token(ticket("t")).await.unwrap();
-    assert_eq!(store.commit_count(), 0);
+    // In memory there is no file whose changes are noticed too.
+    let fixture = StoreFixture::new(in_memory().await);
+    let mut changes = fixture.harness.store.watch_for_changes();
+    let mut is_notified = async || timeout(Duration::ZERO, changes.wait_for_change()).await.is_ok();
+    fixture.harness.auth.add_api_key(new_key("ops")).await.unwrap();
+    fixture.harness.auth.add_login_token(ticket("t")).await.unwrap();
+    assert!(!is_notified().await);
+    fixture.open(|_| {}).await;
+    assert!(is_notified().await);
 }

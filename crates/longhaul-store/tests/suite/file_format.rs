@@ -215,30 +215,3 @@ async fn a_refused_append_does_not_affect_its_commit_group() {
     tasks.join_all().await;
     fixture.assert_consistent().await;
 }
-
-#[test]
-fn the_benchmark_uses_the_given_stopwatch() {
-    use longhaul_store::bench::{
-        PlainSqlInsertBenchOptions, measure_fsync, measure_plain_sql_inserts,
-    };
-    let folder = StoreDir::new();
-    let ticks = std::sync::atomic::AtomicU64::new(0);
-    let stopwatch = || ticks.fetch_add(1_000, std::sync::atomic::Ordering::Relaxed);
-    let durations = measure_fsync(folder.dir.path(), 3, &stopwatch).unwrap();
-    assert_eq!((durations.percentile(50), durations.percentile(100)), (1_000, 1_000));
-    let options = PlainSqlInsertBenchOptions {
-        file: folder.file(),
-        runs: 4,
-        events: 50,
-        body_bytes: 100,
-        per_commit: 16,
-    };
-    let rate = measure_plain_sql_inserts(&options, &stopwatch).unwrap();
-    assert_eq!((rate.events, rate.commits, rate.nanos), (50, 4, 1_000));
-    let conn = connect(&folder.file());
-    let sql =
-        "SELECT count(*), sum(last) FROM journal, (SELECT sum(last_seq) AS last FROM run_head)";
-    let (row_count, _): (i64, i64) =
-        conn.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    assert_eq!(row_count, 50);
-}

@@ -12,6 +12,7 @@ use crate::sqlite::budget::SELECT_QUEUE;
 use crate::sqlite::claim::{
     SELECT_READY, SELECT_READY_IN_TREE, SELECT_READY_OF_TYPE, SELECT_READY_RUN,
 };
+use crate::sqlite::effect_key::FREE_KEY_IN_DOUBT;
 use crate::sqlite::global_log::{
     SELECT_ALL_AFTER, SELECT_CHANGED_AFTER, SELECT_LAST_GLOBAL_SEQ, SELECT_LAST_WRITTEN_RUN,
 };
@@ -155,6 +156,12 @@ fn active_rules_are_found_by_scope_and_pattern() {
     let walk = "SEARCH r USING INDEX sqlite_autoindex_rule_1 (rule<?)";
     let head = "SEARCH h USING PRIMARY KEY (run=?) LEFT-JOIN";
     check_query_plan(SELECT_RULES, &[walk, head]);
+}
+
+#[test]
+fn a_key_in_doubt_is_found_by_its_call() {
+    let search = "SEARCH effect_key USING INDEX effect_key_in_doubt (run=? AND call=?)";
+    check_query_plan(FREE_KEY_IN_DOUBT, &[search]);
 }
 
 #[test]
