@@ -14,14 +14,15 @@ use longhaul_core::port::model::Model;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{RunError, WaitReason};
+use longhaul_core::status::RunError;
 use longhaul_core::time::{Clock, Millis};
+use longhaul_core::wait::WaitEnd;
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::read_output::ReadOutputTool;
-use longhaul_engine::services::{EngineServices, NoContextProviders};
+use longhaul_engine::services::{NoContextProviders, Services};
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
+use longhaul_engine::tools::read_output::ReadOutputTool;
+use longhaul_engine::tools::registry::{ToolRegistrationError, ToolRegistry};
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Error, Longhaul, RUN_AGENT, Task};
 use longhaul_store::{OpenMode, StoreOptions};
@@ -183,7 +184,7 @@ impl Ephemeral {
         let paging = ReadOutputTool::new(store.clone(), store.clone())?;
         let tools = self.tools.clone().with_tool(Arc::new(paging))?;
         let mut services =
-            EngineServices::from_single_store(store, clock, Arc::clone(&self.models), tools);
+            Services::from_single_store(store, clock, Arc::clone(&self.models), tools);
         services.context_providers = Arc::clone(&self.context_providers);
         let mut agents = AgentRegistry::default();
         agents.register(Agent {
@@ -253,26 +254,9 @@ const fn started_child(event: &Event) -> Option<RunId> {
 #[expect(clippy::wildcard_enum_match_arm, reason = "most events do not make a run wait")]
 fn is_wait_for_outside_event(event: &Event) -> bool {
     match event {
-        Event::RunWaiting(waiting) => match waiting.wait {
-            WaitReason::Approval(_)
-            | WaitReason::Question(_)
-            | WaitReason::Blocked(_)
-            | WaitReason::Budget(_)
-            | WaitReason::Cap(_)
-            | WaitReason::Key(_)
-            | WaitReason::Signal(_)
-            | WaitReason::Message(_) => true,
-            WaitReason::Timer(_)
-            | WaitReason::Child(_)
-            | WaitReason::Tool(_)
-            | WaitReason::RateLimit(_)
-            | WaitReason::Retry(_)
-            | WaitReason::Outage { .. }
-            | WaitReason::SandboxSlot
-            | WaitReason::BudgetHeld
-            | WaitReason::Worker
-            | WaitReason::StartAt(_)
-            | WaitReason::Batch => false,
+        Event::RunWaiting(waiting) => match waiting.wait.row().ended_by {
+            WaitEnd::Person | WaitEnd::Program | WaitEnd::Period | WaitEnd::OtherRun => true,
+            WaitEnd::Provider | WaitEnd::Child | WaitEnd::Runtime => false,
         },
         Event::RunBlocked(_) | Event::RunPaused(_) => true,
         _ => false,

@@ -3,6 +3,7 @@
 //! The failure of a run is not an error here: it is recorded in the journal and returned in
 //! `FinishedRun`. `FinishedRun::text` and `FinishedRun::data` turn it into an [`Error`].
 
+#[cfg(feature = "project")]
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,13 +11,10 @@ use longhaul_core::id::{IdError, RunId};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, Status};
-use longhaul_engine::tool_registry;
+use longhaul_engine::tools::registry;
 use longhaul_model::scripted::ScriptError;
 use longhaul_tool::typed;
 use serde::Serialize;
-
-use crate::agents::loaded_agents::AgentError;
-use crate::assemble::AssembleError;
 
 /// Reason why a request of the program to Longhaul failed.
 ///
@@ -74,7 +72,7 @@ pub enum Error {
     ModelUnavailable(String),
     /// A tool can't be registered, for example because its name is used twice.
     #[error(transparent)]
-    Tool(#[from] tool_registry::ToolRegistrationError),
+    Tool(#[from] registry::ToolRegistrationError),
     /// The input type of a tool has no JSON Schema that models accept.
     #[error(transparent)]
     ToolInput(#[from] typed::TypedToolError),
@@ -125,6 +123,7 @@ pub enum Error {
         reason: serde_json::Error,
     },
     /// The project folder can't be opened.
+    #[cfg(feature = "project")]
     #[error("the project folder `{}` can't be opened: {reason}", .folder.display())]
     ProjectUnavailable {
         /// Path of the project folder.
@@ -196,6 +195,7 @@ impl Error {
             Self::Engine(error) => error.code(),
             Self::NoOutput { .. } => "no_output",
             Self::OutputType { .. } => "output_type_mismatch",
+            #[cfg(feature = "project")]
             Self::ProjectUnavailable { .. } => "project_unavailable",
             #[cfg(feature = "server")]
             Self::Listener(_) => "listener",
@@ -226,23 +226,34 @@ impl From<longhaul_engine::Error> for Error {
     }
 }
 
-impl From<AssembleError> for Error {
-    fn from(error: AssembleError) -> Self {
+#[cfg(feature = "project")]
+impl Error {
+    pub(crate) fn invalid_settings(error: longhaul_project::config::error::ConfigError) -> Self {
+        Self::Settings(format!("invalid settings: {error}"))
+    }
+}
+
+#[cfg(feature = "project")]
+impl From<longhaul_project::assemble::AssembleError> for Error {
+    fn from(error: longhaul_project::assemble::AssembleError) -> Self {
+        use longhaul_project::assemble::AssembleError;
+
         match error {
-            AssembleError::Store(error) => Self::Store(error),
             AssembleError::Tool(error) => Self::Tool(error),
             AssembleError::BuiltInTool(error) => Self::ToolInput(error),
             AssembleError::InvalidId(error) => Self::InvalidName(error),
             AssembleError::Setting(message) | AssembleError::Unsupported(message) => {
                 Self::Settings(message)
             }
-            AssembleError::Agent { name, problems } => Self::BrokenAgent { name, problems },
         }
     }
 }
 
-impl From<AgentError> for Error {
-    fn from(error: AgentError) -> Self {
+#[cfg(feature = "project")]
+impl From<longhaul_project::agents::loaded_agents::AgentError> for Error {
+    fn from(error: longhaul_project::agents::loaded_agents::AgentError) -> Self {
+        use longhaul_project::agents::loaded_agents::AgentError;
+
         match error {
             AgentError::Unknown(name) => Self::AgentNotFound { name, suggestion: None },
             AgentError::Broken { name, problems } => Self::BrokenAgent {

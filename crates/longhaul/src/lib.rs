@@ -33,26 +33,26 @@
 //! | follow a run and read its result | [`RunHandle`], [`events`] |
 //!
 //! `docs/library.md` describes each with a complete program. A program depends on this crate only,
-//! not on the other Longhaul crates. Features: `mcp` (tools of MCP servers; on by default) and
-//! `server` (the HTTP API and the dashboard inside a program).
+//! not on the other Longhaul crates. Features:
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `sqlite` (default) | the SQLite store |
+//! | `project` | the files of a project folder, with `RuntimeBuilder::project` |
+//! | `mcp` | the tools of the MCP servers that a project lists in `.mcp.json` |
+//! | `server` | the HTTP API and the dashboard inside a program |
 //!
 //! This crate contains no business rules: it builds the concrete components and forwards requests
 //! to the engine.
 
 #![deny(missing_docs)]
 
-// The hidden modules are public for the `longhaul` binary. They are not part of the library.
+// The hidden items are public for the `longhaul` binary. They are not part of the library.
 mod agent;
-#[doc(hidden)]
-pub mod agents;
-#[doc(hidden)]
-pub mod assemble;
+mod assemble;
 mod batch;
-#[doc(hidden)]
-pub mod chains;
-#[doc(hidden)]
-pub mod config;
 pub mod context;
+#[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub mod ephemeral;
 mod error;
@@ -62,34 +62,20 @@ mod gates;
 mod handler;
 pub mod inbox;
 mod lane;
-#[doc(hidden)]
-pub mod local_key;
-#[doc(hidden)]
-pub mod mcp;
 pub mod models;
 pub mod policy;
+#[cfg(feature = "project")]
 #[doc(hidden)]
-pub mod private_file;
-#[doc(hidden)]
-pub mod process;
-mod project_file;
+pub mod project;
 mod run;
 mod runtime;
 mod runtime_state;
 mod schedules;
-#[doc(hidden)]
-pub mod server_marker;
-#[doc(hidden)]
-pub mod skills;
-#[doc(hidden)]
-pub mod spanned;
 mod submit;
 mod task;
 mod task_end;
 mod thread;
 pub mod tools;
-#[doc(hidden)]
-pub mod trust;
 mod worker;
 
 pub use agent::{Agent, AgentTool};
@@ -102,6 +88,9 @@ pub use handler::request::{HandlerError, HandlerRequest};
 pub use handler::response::Response;
 pub use lane::Lane;
 pub use run::{FinishedRun, RunEvents, RunHandle};
+#[cfg(all(feature = "server", feature = "project"))]
+#[doc(hidden)]
+pub use runtime::project_server_options;
 pub use runtime::{AnswerOutcome, Runtime, RuntimeBuilder};
 pub use schedules::{Schedule, Schedules};
 pub use task::Task;
@@ -140,15 +129,3 @@ pub use longhaul_engine::handle::ThreadMessage;
 pub use longhaul_engine::task::ChainChoice;
 pub use tokio_util::sync::CancellationToken;
 pub use {schemars, serde_json};
-
-use std::path::Path;
-
-/// Reads the file `name` of the project in `root`, at most `bytes_max` bytes. A symbolic link is
-/// followed if its target is inside the project.
-///
-/// # Errors
-/// The file can't be read. The message does not contain the file's name.
-#[doc(hidden)] // Public for the `longhaul` binary.
-pub fn read_project_file(root: &Path, name: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
-    project_file::read_file_in_project(root, name, bytes_max).map_err(|error| error.to_string())
-}

@@ -6,6 +6,8 @@
 mod builder;
 #[cfg(feature = "server")]
 mod serve;
+#[cfg(all(feature = "server", feature = "project"))]
+pub use crate::runtime::serve::project_server_options;
 
 use std::fmt;
 use std::sync::Arc;

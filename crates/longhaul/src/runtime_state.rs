@@ -4,20 +4,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use longhaul_engine::worker::WorkerOptions;
 use tokio::sync::watch;
 
-use crate::assemble::{ProjectRuntime, worker_options};
-use crate::config::value::SettingOrigin;
+use crate::assemble::OpenedRuntime;
 use crate::error::Error;
-
-/// Default number of runs that a worker of a program drives at the same time.
-const CONCURRENCY: usize = 1;
 
 /// The store and other parts of a runtime, and the state of its workers.
 pub(crate) struct RuntimeState {
-    pub(crate) runtime: ProjectRuntime,
-    pub(crate) worker_options: WorkerOptions,
+    pub(crate) runtime: OpenedRuntime,
     workers: watch::Sender<RunningWorkers>,
 }
 
@@ -44,13 +38,8 @@ impl RunningWorkers {
 }
 
 impl RuntimeState {
-    pub(crate) fn new(runtime: ProjectRuntime) -> Result<Self, Error> {
-        let mut worker_options = worker_options(&runtime.config)?;
-        let setting = runtime.config.settings.get("worker.concurrency");
-        if setting.is_none_or(|setting| matches!(setting.origin, SettingOrigin::Default)) {
-            worker_options.concurrency = CONCURRENCY;
-        }
-        Ok(Self { worker_options, runtime, workers: watch::Sender::default() })
+    pub(crate) fn new(runtime: OpenedRuntime) -> Self {
+        Self { runtime, workers: watch::Sender::default() }
     }
 
     /// Counts a worker as running until `record_worker_end` is called on the returned guard or the

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use longhaul_engine::error::Rejection;
 use longhaul_engine::handle::SubmitOutcome;
 
-use crate::agents::loaded_agents::AgentError;
 use crate::error::Error;
 use crate::run::RunHandle;
 use crate::runtime_state::RuntimeState;
@@ -63,13 +62,7 @@ fn check_agent_and_models_usable(
             result
                 .map_err(|error| Error::ModelUnavailable(error.message_for_agent(&agent.name)))?;
         }
-        Err(_) => {
-            if let Err(broken @ AgentError::Broken { .. }) =
-                state.runtime.loaded.find_loaded_agent(name)
-            {
-                return Err(broken.into());
-            }
-        }
+        Err(_) => state.runtime.check_agent_file_valid(name)?,
     }
     Ok(())
 }

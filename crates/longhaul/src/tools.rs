@@ -46,5 +46,5 @@ pub use longhaul_core::port::tool::{
     ToolFailure, ToolQuestionAnswer, ToolReply, ToolResumption, ToolSpec,
 };
 pub use longhaul_core::raw::BlobRef;
-pub use longhaul_engine::tool_registry::ToolRegistrationError;
+pub use longhaul_engine::tools::registry::ToolRegistrationError;
 pub use longhaul_tool::typed::{TypedTool, TypedToolError as ToolInputError, typed};

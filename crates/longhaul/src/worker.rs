@@ -14,7 +14,7 @@ use longhaul_core::port::store::RunRow;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 use longhaul_engine::changes::JournalChangeSource;
-use longhaul_engine::services::EngineServices;
+use longhaul_engine::services::Services;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{TaskFilter, Worker as EngineWorker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -64,7 +64,7 @@ pub struct Worker {
 impl Worker {
     pub(crate) fn new(state: Arc<RuntimeState>) -> Self {
         Self {
-            options: state.worker_options.clone(),
+            options: state.runtime.worker.clone(),
             state,
             inboxes: Vec::new(),
             sources: Vec::new(),
@@ -348,13 +348,13 @@ impl StopSignals {
 
 /// Reads from the store which journals have grown and notifies the callers that wait for these
 /// runs, so that the callers need not poll the store.
-async fn notify_journal_followers(services: &EngineServices) {
+async fn notify_journal_followers(services: &Services) {
     let source = JournalChangeSource {
         store: &*services.store,
         records: &*services.records,
         clock: &*services.clock,
     };
-    if let Err(error) = services.changes.read_changes_and_notify_subscribers(source).await {
+    if let Err(error) = services.changes.notify_subscribers(source).await {
         tracing::warn!(%error, "the change feed failed; callers that wait for runs check the store themselves from now on");
     }
 }

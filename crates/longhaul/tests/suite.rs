@@ -12,13 +12,8 @@ mod suite {
     mod handler_retry;
     mod inbox;
     mod lanes;
-    mod mcp_file;
-    mod mcp_restart;
-    mod mcp_tools;
     mod open;
-    mod providers;
     mod runtime;
-    #[cfg(feature = "server")]
     mod serve;
     mod standalone_build;
     mod worker;

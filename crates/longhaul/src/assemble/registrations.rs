@@ -8,22 +8,19 @@ use std::sync::Arc;
 use longhaul_core::id::IdError;
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::model::Model;
-use longhaul_core::port::records::RecordStore;
-use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::Tool;
+use longhaul_engine::agent::check;
 use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::agent::{Agent, AgentRegistry};
-use longhaul_engine::context_providers::ContextProviderRegistry;
+use longhaul_engine::prompt::context_providers::ContextProviderRegistry;
 use longhaul_engine::services::{
     ContextProviders, ModelResolver, NoContextProviders, ResolveModelError, ResolvedModel,
+    StorePorts,
 };
-use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
+use longhaul_engine::tools::registry::{ToolRegistrationError, ToolRegistry};
+use longhaul_model::providers::model_choice::ModelSelector;
 
-use crate::agents::in_code;
-use crate::agents::load_context::AgentLoadContext;
-use crate::assemble::model_choice::ModelSelector;
-use crate::config::built_in_providers::{CASSETTE_PROVIDER, DEFAULT_ALIAS, SCRIPTED_PROVIDER};
-use crate::config::settings::Config;
+use crate::error::Error;
 use crate::handler::function::Handler;
 use crate::handler::parts::handler_to_agent_parts;
 use crate::handler::threads::HandlerThreadRunner;
@@ -69,20 +66,21 @@ impl RuntimeRegistrations {
     }
 
     /// Checks the registered agents by the rules for agent files, and that the models and context
-    /// providers they name exist. The error is the name of an invalid agent and all of its
-    /// problems.
+    /// providers they name exist. `tool_problem` returns why a tool with this name can't be used.
     pub(crate) fn check_registered_agents(
         &mut self,
-        config: &Config,
-        ctx: &AgentLoadContext<'_>,
-    ) -> Result<(), (String, Vec<String>)> {
-        let selector = ModelSelector::from_config(config);
+        selector: Result<&ModelSelector, &String>,
+        tool_problem: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), Error> {
         let providers = self.context_providers_with_fallback(Arc::new(NoContextProviders));
         for agent in &mut self.agents {
-            let mut problems = in_code::check_agent_and_canonicalize_schema(agent, ctx);
+            let mut problems = check::check_agent_and_canonicalize_schema(agent, tool_problem);
             for model in agent.models.iter().chain(&agent.idle_models) {
                 if !self.models.contains_key(model) {
-                    problems.extend(unknown_model_message(selector.as_ref(), model));
+                    problems.extend(match selector {
+                        Ok(selector) => selector.unknown_model_message(model),
+                        Err(reason) => Some(reason.clone()),
+                    });
                 }
             }
             if let Some(source @ PerceptionSource::Named(_)) =
@@ -91,24 +89,21 @@ impl RuntimeRegistrations {
                 problems.extend(providers.resolve_provider(source).err());
             }
             if !problems.is_empty() {
-                return Err((agent.name.to_string(), problems));
+                return Err(Error::BrokenAgent { name: agent.name.to_string(), problems });
             }
         }
         Ok(())
     }
 
     /// Converts each handler (a Rust function that is registered as an agent) to an agent, a tool
-    /// and a model. `store` contains the journals that the model reads. The handlers run on `threads`.
-    pub(crate) fn convert_handlers_to_agents<S>(
+    /// and a model. `ports` have the journals that the model reads. The handlers run on `threads`.
+    pub(crate) fn convert_handlers_to_agents(
         mut self,
-        store: &Arc<S>,
+        ports: &StorePorts,
         threads: &HandlerThreadRunner,
-    ) -> Result<Self, IdError>
-    where
-        S: Store + RecordStore + 'static,
-    {
+    ) -> Result<Self, IdError> {
         for handler in std::mem::take(&mut self.handlers) {
-            let parts = handler_to_agent_parts(handler, store.clone(), store.clone(), threads)?;
+            let parts = handler_to_agent_parts(handler, ports, threads)?;
             self.agents.push(parts.agent);
             self.tools.push(parts.tool);
             self.models.insert(parts.model_name, parts.model);
@@ -159,22 +154,6 @@ impl RuntimeRegistrations {
         }
         Arc::new(providers)
     }
-}
-
-/// Returns an error message if no provider has the model `name`. Its API key or script is checked
-/// later, when the model is used.
-fn unknown_model_message(selector: Result<&ModelSelector, &String>, name: &str) -> Option<String> {
-    if name == DEFAULT_ALIAS {
-        return None;
-    }
-    let choice_result = selector.map_err(String::clone).and_then(|selector| {
-        let choice = selector.choose_model(Some(name), |_| None)?;
-        match choice.name.split_once('/') {
-            Some((SCRIPTED_PROVIDER | CASSETTE_PROVIDER, _)) | None => Ok(()),
-            Some((provider, _)) => selector.providers.find_provider(provider).map(drop),
-        }
-    });
-    choice_result.err()
 }
 
 /// Resolver for the registered models by name, with a second resolver for all other names.

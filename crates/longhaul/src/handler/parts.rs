@@ -6,11 +6,10 @@ use longhaul_core::id::{AgentName, IdError, ToolName};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::port::model::Model;
-use longhaul_core::port::records::RecordStore;
-use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::{Tool, ToolSpec};
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::{Agent as AgentDefinition, BudgetPatch};
+use longhaul_engine::services::StorePorts;
 use serde_json::json;
 
 use crate::handler::function::Handler;
@@ -38,12 +37,11 @@ pub(crate) struct HandlerAgentParts {
     pub(crate) model: Arc<dyn Model>,
 }
 
-/// Creates the agent, the tool and the model of a handler. `store` contains the journals of runs,
-/// and `records` the full texts of truncated results.
+/// Creates the agent, the tool and the model of a handler. `ports` have the journals of runs, and the
+/// full texts of truncated results.
 pub(crate) fn handler_to_agent_parts(
     handler: Handler,
-    store: Arc<dyn Store>,
-    records: Arc<dyn RecordStore>,
+    ports: &StorePorts,
     threads: &HandlerThreadRunner,
 ) -> Result<HandlerAgentParts, IdError> {
     let tool = ToolName::new(format!("handler:{}", handler.name))?;
@@ -69,8 +67,8 @@ pub(crate) fn handler_to_agent_parts(
     let model = HandlerModel {
         name: model_name.clone(),
         tool: tool.name_for_model_api().into_owned(),
-        store: Arc::clone(&store),
-        records,
+        store: Arc::clone(&ports.store),
+        records: Arc::clone(&ports.records),
     };
     // A call of the class `Keyed` is repeated after a crash: the idempotency key makes that safe.
     let (class, in_doubt) = match handler.once {
@@ -90,7 +88,7 @@ pub(crate) fn handler_to_agent_parts(
         class,
         function: handler.function,
         agent: agent.name.clone(),
-        store,
+        store: Arc::clone(&ports.store),
         threads: threads.clone(),
     };
     Ok(HandlerAgentParts { agent, tool: Arc::new(tool), model_name, model: Arc::new(model) })

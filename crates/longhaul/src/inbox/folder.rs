@@ -16,7 +16,6 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_engine::id_gen::{IdGenerator as _, UuidV7Generator};
 use serde_json::json;
 
-use crate::config::inbox_folders::INBOX_FOLDER;
 use crate::inbox::folder_files::{
     FILE_BYTES_MAX, FileTimeAndSize, FinishedTaskFolder, InboxFolder, WaitingFile,
 };
@@ -82,8 +81,13 @@ impl FolderInbox {
 
     /// Opens the inbox in the folder `inbox/NAME` of the project with this root. Symbolic links in
     /// the project are not followed.
+    #[cfg(feature = "project")]
     pub(crate) fn open_in_project(name: &str, root: &Path, agent: &str) -> io::Result<Self> {
-        Self::from_inbox_folder(name, InboxFolder::new(root, &[INBOX_FOLDER, name]), agent)
+        Self::from_inbox_folder(
+            name,
+            InboxFolder::new(root, &[longhaul_project::config::inbox_folders::INBOX_FOLDER, name]),
+            agent,
+        )
     }
 
     /// Creates an inbox for this folder, whose subfolders are created if they are missing.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use longhaul_core::id::InboxName;
 use longhaul_engine::handle::quote_toml_key;
+use longhaul_project::config::inbox_folders::{INBOX_FOLDER, inbox_folders};
+use longhaul_project::config::settings::Config;
+use longhaul_project::trust::decisions::TrustDecisions;
+use longhaul_project::trust::egress;
 
-use crate::config::inbox_folders::{INBOX_FOLDER, inbox_folders};
-use crate::config::settings::Config;
 use crate::inbox::folder::FolderInbox;
 use crate::inbox::interface::Inbox;
-use crate::trust::decisions::TrustDecisions;
-use crate::trust::egress;
 
 /// Folder inboxes (folders whose files become tasks) of a project.
 #[derive(Debug, Default)]

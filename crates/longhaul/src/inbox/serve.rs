@@ -13,9 +13,9 @@ use longhaul_core::port::store::StoreWatcher;
 use longhaul_core::status::{RunError, Status};
 use longhaul_core::task::TaskSource;
 use longhaul_core::time::Millis;
+use longhaul_engine::background::outbox::{OutboxReceiver, deliver_due_messages};
 use longhaul_engine::handle::SubmitOutcome;
-use longhaul_engine::outbox::{OutboxReceiver, deliver_due_messages};
-use longhaul_engine::services::EngineServices;
+use longhaul_engine::services::Services;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{InboxActivity, TaskFilter, WorkerIntake, WorkerOptions};
 use longhaul_engine::{Error as EngineError, Longhaul};
@@ -215,7 +215,7 @@ impl ServedInbox {
 
     /// Removes the runs that no longer wait in the queue for a worker, and releases their places.
     async fn remove_started_runs(&self, queued: &mut Vec<(RunId, Millis)>) {
-        let EngineServices { store, clock, .. } = self.longhaul.services();
+        let Services { store, clock, .. } = self.longhaul.services();
         let (before, now) = (queued.len(), clock.monotonic_time());
         for (run, since) in std::mem::take(queued) {
             let is_queued = match store.get_run(run).await {

@@ -10,12 +10,11 @@ use longhaul_core::port::tool::Progress;
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::assemble::embedded::{open_project_runtime, open_runtime_without_project};
+use crate::assemble;
 use crate::assemble::registrations::RuntimeRegistrations;
 use crate::error::Error;
 use crate::handler::function::Handler;
 use crate::handler::request::{HandlerError, HandlerRequest};
-use crate::process;
 use crate::runtime::Runtime;
 use crate::runtime_state::RuntimeState;
 
@@ -33,6 +32,7 @@ use crate::runtime_state::RuntimeState;
 #[derive(Debug, Default)]
 pub struct RuntimeBuilder {
     store: Option<String>,
+    /// Always `None` without the feature `project`.
     project: Option<PathBuf>,
     agents: Vec<Agent>,
     registrations: RuntimeRegistrations,
@@ -121,6 +121,7 @@ impl RuntimeBuilder {
     /// Adds the files of a project folder: `longhaul.toml`, `agents/`, `skills/` and `.mcp.json`.
     /// Commands and outbound requests of these files are blocked until a person has trusted them
     /// with `longhaul trust`.
+    #[cfg(feature = "project")]
     pub fn project(mut self, folder: impl Into<PathBuf>) -> Self {
         self.project = Some(folder.into());
         self
@@ -147,19 +148,16 @@ impl RuntimeBuilder {
         let (project, store, registered) = (self.project, self.store, self.registrations);
         // Opening reads files and may wait for another process.
         let task = tokio::task::spawn_blocking(move || match (project, store) {
+            #[cfg(feature = "project")]
             (Some(folder), store) => {
                 let root = folder.canonicalize();
                 let root =
                     root.map_err(|error| Error::ProjectUnavailable { folder, reason: error })?;
-                let process_env = process::process_env_in_folder(root);
-                Ok(open_project_runtime(&process_env, store, registered)?)
+                crate::project::open(&root, store, registered)
             }
-            (None, Some(store)) => {
-                let process_env = process::process_env_in_folder(PathBuf::new());
-                Ok(open_runtime_without_project(&process_env, store, registered)?)
-            }
-            (None, None) => Err(Error::StoreNotConfigured),
+            (_, Some(store)) => assemble::open(store, registered),
+            (_, None) => Err(Error::StoreNotConfigured),
         });
-        Ok(Runtime(Arc::new(RuntimeState::new(task.await??)?)))
+        Ok(Runtime(Arc::new(RuntimeState::new(task.await??))))
     }
 }

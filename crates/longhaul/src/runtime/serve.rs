@@ -8,16 +8,13 @@ use std::future::pending;
 use longhaul_core::access::Role;
 use longhaul_core::id::ApiKeyName;
 use longhaul_engine::handle::NewKeyRequest;
-use longhaul_engine::secret::KEY_PREFIX;
-use longhaul_server::App;
+use longhaul_engine::secret::{KEY_PREFIX, Secret};
+use longhaul_server::{App, ServerOptions};
 use tokio::net::TcpListener;
 
-use crate::assemble::server_options;
 use crate::error::Error;
 use crate::gates::DEFAULT_ACTOR;
 use crate::runtime::Runtime;
-use crate::trust::decisions::TrustDecisions;
-use crate::trust::egress;
 
 impl Runtime {
     /// Creates an API key for the HTTP server and returns it. It can't be shown again later.
@@ -68,7 +65,26 @@ impl Runtime {
         listener: TcpListener,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let (longhaul, config) = (self.longhaul(), &self.0.runtime.config);
+        let longhaul = self.longhaul();
+        // This key is not shown to anybody: callers use their own keys.
+        let options = self.server_options(longhaul.generate_secret(KEY_PREFIX)?)?;
+        let address = listener.local_addr().map_err(Error::Listener)?;
+        let app = App::new(longhaul.clone(), options, address);
+        Ok(longhaul_server::serve(listener, app, stop).await?)
+    }
+    #[cfg(not(feature = "project"))]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with the feature")]
+    fn server_options(&self, key: Secret) -> Result<ServerOptions, Error> {
+        Ok(ServerOptions::new(key))
+    }
+
+    /// Returns the options of the project's settings, if they are trusted.
+    #[cfg(feature = "project")]
+    fn server_options(&self, key: Secret) -> Result<ServerOptions, Error> {
+        use longhaul_project::trust::decisions::TrustDecisions;
+        use longhaul_project::trust::egress;
+
+        let config = &self.0.runtime.config;
         // The program chose the address, so trust is needed only for the other settings of the
         // table. A decision covers the whole table.
         let access = egress::describe_server_access_added_by_project(config);
@@ -86,10 +102,22 @@ impl Runtime {
                 "`[server] open_loopback` is on: every program on this machine may submit and steer runs without a key"
             );
         }
-        // This key is not shown to anybody: callers use their own keys.
-        let options = server_options(config, longhaul.generate_secret(KEY_PREFIX)?);
-        let address = listener.local_addr().map_err(Error::Listener)?;
-        let app = App::new(longhaul.clone(), options, address);
-        Ok(longhaul_server::serve(listener, app, stop).await?)
+        Ok(project_server_options(config, key))
+    }
+}
+
+/// Returns the options for the HTTP server of a project.
+#[cfg(feature = "project")]
+pub fn project_server_options(
+    config: &longhaul_project::config::settings::Config,
+    local_key: Secret,
+) -> ServerOptions {
+    let server = config.server_settings();
+    ServerOptions {
+        hosts: server.hosts,
+        open_loopback: server.open_loopback,
+        rate: server.rate.unwrap_or(longhaul_server::options::DEFAULT_RATE),
+        inboxes: config.default_agents_by_inbox(),
+        ..ServerOptions::new(local_key)
     }
 }

@@ -12,8 +12,8 @@ use longhaul_core::event::Event;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{JournalReadRequest, RunRow, Store};
 use longhaul_core::time::{Clock, Millis};
-use longhaul_engine::hooks::WorkerHooks;
-use longhaul_engine::services::EngineServices;
+use longhaul_engine::services::Services;
+use longhaul_engine::worker::hooks::WorkerHooks;
 use tokio::sync::oneshot;
 
 use crate::task_end::{FailedTask, TaskEndHooks};
@@ -80,7 +80,7 @@ impl CallbackWorkerHooks {
     /// dropped.
     pub(super) fn start_callback_thread(
         callbacks: WorkerCallbacks,
-        services: &EngineServices,
+        services: &Services,
         external_inboxes: Vec<String>,
     ) -> std::io::Result<Self> {
         let (calls, receiver) = sync_channel::<QueuedCallback>(WAITING_MAX);

@@ -1,5 +1,5 @@
 //! Builds the first program of `docs/library.md` outside of this workspace, with `longhaul` as its only
-//! Longhaul dependency, kills it during its work, and runs it again.
+//! Longhaul dependency and without the code of projects, kills it during its work, and runs it again.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -44,7 +44,7 @@ fn the_first_program_has_ten_lines_which_the_readme_shows() {
 async fn the_first_program_resumes_after_a_kill_and_repeats_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let program = build_program("longhaul-first-program", &first_program(), folder);
+    let program = build_program("longhaul-first-program", &["sqlite"], &first_program(), folder);
     let file = |name: &str| folder.join(name);
     fs::write(file("one.txt"), "to be or").unwrap();
     fs::write(file("three.txt"), "the rest is silence").unwrap();

@@ -1,4 +1,4 @@
-//! Tests of a program that uses `longhaul` without its features.
+//! Tests of programs that use `longhaul` without some of its features.
 
 use std::fs;
 use std::process::Command;
@@ -30,10 +30,12 @@ async fn main() -> Result<(), longhaul::Error> {
 "#;
 
 #[test]
-fn a_program_without_features_has_its_own_http_client_and_says_that_it_has_no_mcp_client() {
+fn a_program_without_the_feature_mcp_has_its_own_http_client_and_says_that_it_has_no_mcp_client() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let program = standalone_build::build_program("longhaul-without-features", PROGRAM, folder);
+    let features = ["project"];
+    let program =
+        standalone_build::build_program("longhaul-without-mcp", &features, PROGRAM, folder);
     let write = |name: &str, text: &str| {
         let file = folder.join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -58,10 +60,10 @@ fn a_program_without_features_has_its_own_http_client_and_says_that_it_has_no_mc
     }
 }
 
-#[test]
-fn without_features_there_is_no_http_server_no_mcp_client_and_no_command_line() {
+/// Returns the names of all packages in a program with these features of `longhaul`.
+fn packages(features: &str) -> Vec<String> {
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--package", "longhaul", "--no-default-features"])
+        .args(["tree", "--package", "longhaul", "--no-default-features", "--features", features])
         .args(["--edges", "normal", "--prefix", "none", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
@@ -69,9 +71,24 @@ fn without_features_there_is_no_http_server_no_mcp_client_and_no_command_line() 
     let stderr = String::from_utf8_lossy(&tree.stderr);
     assert!(tree.status.success(), "{stderr}");
     let tree = String::from_utf8(tree.stdout).unwrap();
-    let has_package = |name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
-    assert!(has_package("longhaul-engine"), "{tree}");
-    for name in ["axum", "clap", "rmcp", "longhaul-mcp", "longhaul-server", "longhaul-cli"] {
-        assert!(!has_package(name), "{name} is a dependency even without features");
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_feature_brings_only_its_own_code() {
+    let has = |features: &str, name: &str| packages(features).iter().any(|package| package == name);
+    assert!(has("", "longhaul-engine"));
+    for name in ["axum", "clap", "rmcp", "longhaul-cli"] {
+        assert!(!has("sqlite", name), "{name} is a dependency even without features");
     }
+    for (feature, name) in [
+        ("sqlite", "longhaul-store"),
+        ("project", "longhaul-project"),
+        ("mcp", "longhaul-mcp"),
+        ("server", "longhaul-server"),
+    ] {
+        assert!(!has("", name), "{name} is a dependency even without `{feature}`");
+        assert!(has(feature, name), "`{feature}` does not add {name}");
+    }
+    assert!(!has("sqlite,server", "longhaul-project"), "a program without projects compiles them");
 }

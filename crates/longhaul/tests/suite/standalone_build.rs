@@ -1,5 +1,4 @@
-//! Builds programs in a folder outside of this workspace. Their only Longhaul dependency is `longhaul` without
-//! its features.
+//! Builds programs in a folder outside of this workspace. Their only Longhaul dependency is `longhaul`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ version = "0.0.0"
 edition = "2024"
 
 [dependencies]
-longhaul = { path = "LONGHAUL", default-features = false }
+longhaul = { path = "LONGHAUL", default-features = false, features = [FEATURES] }
 reqwest = { version = "0.13", default-features = false }
 tokio = { version = "1", features = ["macros", "rt-multi-thread", "fs"] }
 
@@ -25,9 +24,9 @@ pub(super) fn package_and_workspace() -> (&'static Path, &'static Path) {
     (library, library.ancestors().nth(2).expect("the workspace folder"))
 }
 
-/// Builds a program from this source, without the features of `longhaul`. Third-party dependencies are already
+/// Builds a program from this source, with these features of `longhaul`. Third-party dependencies are already
 /// built in the target directory of these tests, with the same versions and the same profile.
-pub(super) fn build_program(name: &str, source: &str, folder: &Path) -> PathBuf {
+pub(super) fn build_program(name: &str, features: &[&str], source: &str, folder: &Path) -> PathBuf {
     let (library, workspace) = package_and_workspace();
     let cargo_toml = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
     let (_, profile) = cargo_toml.split_once("[profile.dev]").expect("the dev profile");
@@ -36,6 +35,8 @@ pub(super) fn build_program(name: &str, source: &str, folder: &Path) -> PathBuf 
     let profile = profile.collect::<Vec<_>>().join("\n");
     let manifest = MANIFEST_TEMPLATE.replace("NAME", name);
     let manifest = manifest.replace("LONGHAUL", library.to_str().unwrap());
+    let features: Vec<String> = features.iter().map(|name| format!("{name:?}")).collect();
+    let manifest = manifest.replace("FEATURES", &features.join(", "));
     fs::write(folder.join("Cargo.toml"), format!("{manifest}\n[profile.dev]{profile}")).unwrap();
     fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     fs::create_dir(folder.join("src")).unwrap();

@@ -1,0 +1,344 @@
+//! Parses agent files of Claude Code in `.claude/agents`. The files need no changes.
+//!
+//! Unknown fields do not make a file invalid, and every ignored field is reported in a note. The
+//! prompt is not a template: it reaches the model verbatim.
+
+mod lenient;
+
+use longhaul_engine::agent::Agent;
+
+use crate::agents::diagnostics::Diagnostics;
+use crate::agents::files;
+use crate::agents::load_context::AgentLoadContext;
+use crate::agents::split;
+use crate::agents::{escape, runtime_fields, tools};
+use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
+use longhaul_engine::agent::check::{SHELL_TOOL, is_unsandboxed};
+
+/// Tools of a Claude Code agent whose file names no tools: the read-only tools.
+const READ_ONLY_TOOLS: &[&str] = &["read_file", "list_files", "search_files"];
+
+/// Fields of Claude Code's agent files that Longhaul supports.
+const KNOWN_FIELDS: &[&str] = &[
+    "name",
+    "description",
+    "tools",
+    "disallowedTools",
+    "model",
+    "maxTurns",
+    "max_turns",
+    "skills",
+    "sandbox",
+];
+
+/// Parses a Claude Code agent file; `stem` is the file's name without `.md`. The outer `None` means
+/// that the file has no front matter and is not an agent; the inner `None` means that the file is
+/// invalid.
+pub(crate) fn parse_claude_agent(
+    diagnostics: &mut Diagnostics,
+    stem: &str,
+    bytes: &[u8],
+    ctx: &AgentLoadContext<'_>,
+) -> Option<Option<Agent>> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if !bytes.starts_with(b"---") {
+        diagnostics.add_note("it has no front matter, so it is not an agent");
+        return None;
+    }
+    let parts = match split::split_agent_file(bytes) {
+        Ok(parts) => parts,
+        Err((position, message)) => {
+            diagnostics.report_invalid(position, message);
+            return Some(None);
+        }
+    };
+    let fields = ClaudeAgentFields(parse_front_matter_entries(diagnostics, &parts.front_matter));
+    let (position, name_text) = fields.position_and_agent_name(stem);
+    let name = match files::parse_agent_name(&name_text) {
+        Ok(name) => name,
+        Err(message) => {
+            diagnostics.report_invalid(position, message);
+            return Some(None);
+        }
+    };
+    let mut agent = Agent::new(name);
+    agent.prompt = escape::escape_template_syntax(&parts.body);
+    fields.set_agent_fields(diagnostics, &mut agent, ctx);
+    agent.tools = fields.granted_tool_names(diagnostics, &agent, ctx);
+    fields.add_unknown_field_notes(diagnostics);
+    Some(Some(agent))
+}
+
+/// All fields of a Claude Code agent file, supported or not.
+struct ClaudeAgentFields(Vec<TableEntry>);
+
+impl ClaudeAgentFields {
+    fn find_field(&self, key: &str) -> Option<&TableEntry> {
+        self.0.iter().find(|entry| entry.key == key)
+    }
+
+    /// Returns the agent's name and the position of the name. Without a `name` field the agent is
+    /// named like the file.
+    fn position_and_agent_name(&self, file_stem: &str) -> (Position, String) {
+        let name_field = self.find_field("name");
+        let name_field = name_field.map(|entry| (entry.node.position, node_to_text(&entry.node)));
+        name_field
+            .filter(|(_, name)| !name.is_empty())
+            .unwrap_or((Position::START, file_stem.to_owned()))
+    }
+
+    /// Sets all fields of the agent except name, tools and prompt.
+    fn set_agent_fields(
+        &self,
+        diagnostics: &mut Diagnostics,
+        agent: &mut Agent,
+        ctx: &AgentLoadContext<'_>,
+    ) {
+        if let Some(entry) = self.find_field("description") {
+            agent.description = node_to_text(&entry.node);
+        }
+        if let Some(entry) = self.find_field("model") {
+            agent.models = convert_claude_model_name(diagnostics, &node_to_text(&entry.node), ctx);
+            for model in &agent.models {
+                diagnostics.report_unusable_model(entry.node.position, model, ctx);
+            }
+        }
+        if let Some(entry) = self.find_field("maxTurns").or_else(|| self.find_field("max_turns")) {
+            agent.max_turns = parse_max_turns(diagnostics, entry);
+        }
+        if let Some(entry) = self.find_field("sandbox") {
+            set_agent_sandbox(diagnostics, agent, entry);
+        }
+        let skills = self.find_field("skills").map(|entry| node_to_text_items(&entry.node));
+        for name in skills.into_iter().flatten() {
+            match runtime_fields::find_skill(&name, ctx) {
+                Ok(skill) => agent.skills.push(skill),
+                Err(reason) => {
+                    diagnostics.add_note(format!("`skills`: {reason}; this skill is left out"))
+                }
+            }
+        }
+    }
+
+    /// Returns the tools that the field `tools` lists, without those that `disallowedTools` lists.
+    fn granted_tool_names(
+        &self,
+        diagnostics: &mut Diagnostics,
+        agent: &Agent,
+        ctx: &AgentLoadContext<'_>,
+    ) -> Vec<String> {
+        let mut granted =
+            resolve_claude_tool_list(diagnostics, agent, self.find_field("tools"), ctx);
+        if let Some(entry) = self.find_field("disallowedTools") {
+            let disallowed = node_to_text_items(&entry.node);
+            // A tool is removed even if only some of its calls are disallowed: approval rules
+            // express such limits better.
+            let forbidden: Vec<_> = disallowed
+                .iter()
+                .map(|name| ClaudeToolEntry::parse_tool_entry(name).native_name)
+                .collect();
+            granted.retain(|tool| {
+                !forbidden.iter().flatten().any(|forbidden_tool| forbidden_tool == tool)
+            });
+            let names = disallowed.join(", ");
+            diagnostics.add_note(format!("`disallowedTools` removes {names}"));
+        }
+        granted
+    }
+
+    fn add_unknown_field_notes(&self, diagnostics: &mut Diagnostics) {
+        let keys = self.0.iter().map(|entry| entry.key.as_str());
+        let unknown = keys.filter(|key| !KNOWN_FIELDS.contains(key));
+        let unknown: Vec<String> = unknown.map(|key| format!("`{key}`")).collect();
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            diagnostics.add_note(format!("unknown fields are ignored: {unknown}"));
+        }
+    }
+}
+
+/// Parses the front matter as YAML, or line by line if it is not valid YAML.
+fn parse_front_matter_entries(
+    diagnostics: &mut Diagnostics,
+    front_matter: &str,
+) -> Vec<TableEntry> {
+    match yaml::parse(front_matter) {
+        Ok(node) => match node.as_table() {
+            Some(entries) => entries.to_vec(),
+            None => lenient::parse_fields_leniently(front_matter),
+        },
+        Err(error) => {
+            let position = error.position;
+            diagnostics.add_note(format!(
+                "its front matter is not valid YAML at {position} and was parsed line by line"
+            ));
+            lenient::parse_fields_leniently(front_matter)
+        }
+    }
+}
+
+fn convert_claude_model_name(
+    diagnostics: &mut Diagnostics,
+    model_name: &str,
+    ctx: &AgentLoadContext<'_>,
+) -> Vec<String> {
+    let (models, note) = if model_name.is_empty() || model_name == "inherit" {
+        (Vec::new(), "the project's default model is used".to_owned())
+    } else if ctx.short_names.contains(&model_name) {
+        (vec![model_name.to_owned()], "the short name in `[models]`".to_owned())
+    } else if model_name.contains('/') {
+        return vec![model_name.to_owned()];
+    } else if model_name.starts_with("claude-") {
+        let model = format!("anthropic/{model_name}");
+        let note = format!("the model `{model}` is used");
+        (vec![model], note)
+    } else {
+        let note =
+            format!("`[models]` has no `{model_name}`, so the project's default model is used");
+        (Vec::new(), note)
+    };
+    diagnostics.add_note(format!("`model: {model_name}`: {note}"));
+    models
+}
+
+fn parse_max_turns(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
+    let text = node_to_text(&entry.node);
+    let turns = text.parse().ok().filter(|turns| *turns > 0);
+    if turns.is_none() {
+        diagnostics.add_note(format!(
+            "`{}: {text}` is not a valid number of turns and is ignored",
+            entry.key
+        ));
+    }
+    turns
+}
+
+/// Sets the agent's sandbox from the field `sandbox`, which Longhaul adds to Claude Code's format.
+/// An invalid value is ignored with a note.
+fn set_agent_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &TableEntry) {
+    let mut sandbox_diagnostics = Diagnostics::default();
+    let sandbox = runtime_fields::parse_sandbox(&mut sandbox_diagnostics, entry);
+    match sandbox_diagnostics.problems.first() {
+        None => agent.sandbox = sandbox,
+        Some(problem) => diagnostics.add_note(format!("`sandbox` is ignored: {}", problem.message)),
+    }
+}
+
+/// A tool as a Claude Code agent file names it.
+struct ClaudeToolEntry {
+    /// Longhaul's name of the tool. `None` means that the listed name is not a Claude Code name.
+    native_name: Option<String>,
+    /// Whether the file allows only some calls of the tool, as in `Bash(git log:*)`.
+    is_limited: bool,
+}
+
+impl ClaudeToolEntry {
+    fn parse_tool_entry(text: &str) -> Self {
+        let (name, limit) = text.split_once('(').unwrap_or((text, ""));
+        let name = name.trim();
+        let own_name = tools::longhaul_tool_name(name).map(str::to_owned);
+        Self {
+            native_name: own_name.or_else(|| tools::convert_claude_mcp_tool_name(name)),
+            is_limited: !limit.is_empty(),
+        }
+    }
+}
+
+/// Resolves the names in the field `tools` to the tools that the agent gets: the read-only tools if
+/// none are listed. A name that can't be resolved is left out with a note.
+fn resolve_claude_tool_list(
+    diagnostics: &mut Diagnostics,
+    agent: &Agent,
+    entry: Option<&TableEntry>,
+    ctx: &AgentLoadContext<'_>,
+) -> Vec<String> {
+    let tool_names = entry.filter(|entry| entry.node.value != NodeValue::Null);
+    let tool_names = tool_names.map(|entry| node_to_text_items(&entry.node));
+    let Some(tool_names) = tool_names.filter(|items| !items.iter().any(|name| name == "*")) else {
+        let read_only_tools = READ_ONLY_TOOLS.iter().filter(|tool| ctx.tools.contains(tool));
+        let read_only_tools: Vec<String> = read_only_tools.map(|tool| (*tool).to_owned()).collect();
+        diagnostics.add_note(format!(
+            "no tools are listed, so the agent gets the read-only ones: {}",
+            read_only_tools.join(", ")
+        ));
+        return read_only_tools;
+    };
+    let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    for claude_name in tool_names {
+        match resolve_claude_tool_name(&claude_name, agent, ctx) {
+            Ok(tool) => {
+                if tool != claude_name {
+                    mappings.push(format!("`{claude_name}` maps to {tool}"));
+                }
+                if let (Some(message), Some(entry)) =
+                    (tools::missing_mcp_server_message(&tool, ctx), entry)
+                {
+                    diagnostics.report_missing_reference(entry.node.position, message);
+                }
+                if !granted.contains(&tool) {
+                    granted.push(tool);
+                }
+            }
+            Err(reason) => {
+                diagnostics.add_note(format!("`tools`: `{claude_name}` is left out: {reason}"))
+            }
+        }
+    }
+    if !mappings.is_empty() {
+        diagnostics.add_note(format!("`tools`: {}", mappings.join(", ")));
+    }
+    granted
+}
+
+fn resolve_claude_tool_name(
+    name: &str,
+    agent: &Agent,
+    ctx: &AgentLoadContext<'_>,
+) -> Result<String, String> {
+    let entry = ClaudeToolEntry::parse_tool_entry(name);
+    let longhaul_name = entry.native_name.unwrap_or_else(|| name.to_owned());
+    if entry.is_limited {
+        return Err("such limits are not supported; define the agent with rules in agents/NAME.md"
+            .to_owned());
+    }
+    match tools::check_name_if_mcp_tool(&longhaul_name, ctx.servers) {
+        Some(Ok(())) => return Ok(longhaul_name),
+        Some(Err(reason)) => return Err(reason),
+        None => {}
+    }
+    if longhaul_name == SHELL_TOOL && !is_unsandboxed(agent) {
+        return Err("commands need a sandbox, which this build does not support yet, or the line \
+             `sandbox: { isolation: none }`, which runs them unsandboxed"
+            .to_owned());
+    }
+    match ctx.tools.contains(&longhaul_name.as_str()) {
+        true => Ok(longhaul_name),
+        false if longhaul_name == name => Err("unknown tool".to_owned()),
+        false => Err(format!("this build has no tool `{longhaul_name}`")),
+    }
+}
+
+/// Converts a YAML value to one text. The elements of a list are joined with commas.
+fn node_to_text(node: &Node) -> String {
+    match &node.value {
+        NodeValue::Null => String::new(),
+        NodeValue::Text(text) => text.trim().to_owned(),
+        NodeValue::List(_) | NodeValue::Table(_) => node_to_text_items(node).join(", "),
+        NodeValue::Boolean(flag) => flag.to_string(),
+        NodeValue::Integer(integer) => integer.to_string(),
+        NodeValue::Float(float) => float.to_string(),
+    }
+}
+
+/// Splits a YAML value into items: the elements of a list, or the parts of a text between commas.
+fn node_to_text_items(node: &Node) -> Vec<String> {
+    let items = match &node.value {
+        NodeValue::List(list) => list.iter().map(node_to_text).collect(),
+        NodeValue::Table(entries) => entries.iter().map(|entry| entry.key.clone()).collect(),
+        NodeValue::Text(text) => lenient::split_at_outer_commas(text),
+        NodeValue::Null | NodeValue::Boolean(_) | NodeValue::Integer(_) | NodeValue::Float(_) => {
+            vec![node_to_text(node)]
+        }
+    };
+    items.into_iter().filter(|item: &String| !item.is_empty()).collect()
+}

@@ -1,0 +1,360 @@
+//! Parses single values of the front matter and collects the problems. An invalid value adds a
+//! problem and gives `None`, and parsing continues.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use longhaul_core::suggest;
+use longhaul_core::time::Millis;
+use serde::de::value::StrDeserializer;
+use serde::de::{self, DeserializeOwned};
+
+use crate::agents::load_context::AgentLoadContext;
+use crate::agents::problem::{AgentFileProblem, ProblemKind};
+use crate::spanned::{Node, NodeValue, Position, TableEntry, escape_control_characters};
+use longhaul_core::duration::{self, DURATION_EXAMPLES};
+use longhaul_engine::agent::template_check::{self, AllowedTemplateVariables};
+
+/// Problems and notes about one agent file.
+#[derive(Debug, Default)]
+pub(crate) struct Diagnostics {
+    pub(crate) problems: Vec<Diagnostic>,
+    /// Problems of kind `Missing`: the file refers to something that does not exist.
+    pub(crate) missing: Vec<Diagnostic>,
+    /// Remarks about how valid values were interpreted.
+    pub(crate) notes: Vec<String>,
+    /// Files that were read while the agent file was parsed, such as an output schema.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// A problem at a position in an agent file.
+#[derive(Debug)]
+pub(crate) struct Diagnostic {
+    pub(crate) position: Position,
+    pub(crate) message: String,
+    pub(crate) kind: ProblemKind,
+}
+
+impl Diagnostic {
+    fn new(kind: ProblemKind, position: Position, message: impl Into<String>) -> Self {
+        Self { position, message: escape_control_characters(&message.into()), kind }
+    }
+
+    pub(crate) fn into_problem(self, file_path: &Path) -> AgentFileProblem {
+        AgentFileProblem {
+            path: file_path.to_path_buf(),
+            line: self.position.line,
+            column: self.position.column,
+            message: self.message,
+            kind: self.kind,
+        }
+    }
+}
+
+/// Reads the fields of a table one by one. Every key that is read counts as valid; all other keys
+/// are reported as unknown at the end. So no separate list of valid keys is needed.
+#[derive(Debug)]
+pub(crate) struct FieldReader<'s, 'a> {
+    pub(crate) diagnostics: &'s mut Diagnostics,
+    entries: &'a [TableEntry],
+    requested: Vec<&'static str>,
+    /// Those of the valid keys that this build does not support.
+    unsupported: &'static [&'static str],
+}
+
+impl<'s, 'a> FieldReader<'s, 'a> {
+    /// Creates a reader for the fields of the table in `entry`. `None` means that the value is not
+    /// a table. This is reported, and the message shows a table with the key `example_key` as an
+    /// example.
+    pub(crate) fn for_table_fields(
+        diagnostics: &'s mut Diagnostics,
+        entry: &'a TableEntry,
+        example_key: &str,
+    ) -> Option<Self> {
+        let Some(entries) = entry.node.as_table() else {
+            let expected = format!("a table such as `{}: {{ {example_key}: ... }}`", entry.key);
+            return diagnostics.report_type_mismatch(entry, &expected);
+        };
+        Some(Self { diagnostics, entries, requested: Vec::new(), unsupported: &[] })
+    }
+
+    /// Returns the field with this key. `None` means that it is missing. From now on the key counts
+    /// as valid, so it is not reported as unknown.
+    pub(crate) fn get(&mut self, field_key: &'static str) -> Option<&'a TableEntry> {
+        if !self.requested.contains(&field_key) {
+            self.requested.push(field_key);
+        }
+        self.entries.iter().find(|entry| entry.key == field_key)
+    }
+
+    /// Parses the field with this key by calling `parse`. `None` means that the field is missing or
+    /// invalid.
+    pub(crate) fn parse_field_with<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&mut Diagnostics, &'a TableEntry) -> Option<T>,
+    ) -> Option<T> {
+        let entry = self.get(key)?;
+        parse(self.diagnostics, entry)
+    }
+
+    /// Reports each of these keys that the table contains as not supported by this build.
+    pub(crate) fn report_unsupported_fields(&mut self, keys: &'static [&'static str]) {
+        self.unsupported = keys;
+        for key in keys {
+            if let Some(entry) = self.get(key) {
+                self.diagnostics.report_unsupported_field(entry.position, key);
+            }
+        }
+    }
+
+    /// Reports all fields whose keys were never read as unknown.
+    pub(crate) fn report_unknown_fields(self) {
+        let is_requested = |entry: &&TableEntry| self.requested.contains(&entry.key.as_str());
+        for entry in self.entries.iter().filter(|entry| !is_requested(entry)) {
+            let mut message = suggest::unknown_name_message("key", &entry.key, &self.requested);
+            let is_suggested = |key: &&&str| message.ends_with(&format!("did you mean `{key}`?"));
+            if let Some(key) = self.unsupported.iter().find(is_suggested) {
+                message.push_str(&format!(" `{key}` is not supported by this build yet"));
+            }
+            self.diagnostics.report_invalid(entry.position, message);
+        }
+    }
+}
+
+impl Diagnostics {
+    /// Reports that the agent file is invalid at this position.
+    pub(crate) fn report_invalid(&mut self, position: Position, message: impl Into<String>) {
+        self.problems.push(Diagnostic::new(ProblemKind::Invalid, position, message));
+    }
+
+    /// Reports that this build does not support a valid field.
+    pub(crate) fn report_unsupported_field(&mut self, position: Position, field: &str) {
+        self.report_unsupported(
+            position,
+            format!("`{field}` is not supported by this build yet: remove it"),
+        );
+    }
+
+    /// Reports with this message that this build does not support something in the file.
+    pub(crate) fn report_unsupported(&mut self, position: Position, message: impl Into<String>) {
+        self.problems.push(Diagnostic::new(ProblemKind::Unsupported, position, message));
+    }
+
+    /// Reports a model that can't be used, whatever keys are set.
+    pub(crate) fn report_unusable_model(
+        &mut self,
+        position: Position,
+        model: &str,
+        ctx: &AgentLoadContext<'_>,
+    ) {
+        if let Some(reason) = ctx.models.and_then(|models| models.unusable_reason(model)) {
+            let message = format!("the model `{model}` can't be used: {reason}");
+            self.report_missing_reference(position, message);
+        }
+    }
+
+    /// Reports that the file refers to something that does not exist.
+    pub(crate) fn report_missing_reference(
+        &mut self,
+        position: Position,
+        message: impl Into<String>,
+    ) {
+        self.missing.push(Diagnostic::new(ProblemKind::Missing, position, message));
+    }
+
+    /// Records that the file `file_name` of the project in `project_root` was read.
+    pub(crate) fn add_path_of_read_file(&mut self, project_root: &Path, file_name: &str) {
+        let components =
+            Path::new(file_name).components().filter(|part| *part != Component::CurDir);
+        self.files.push(project_root.join(components.collect::<PathBuf>()));
+    }
+
+    /// Adds a note: a remark that is not a problem.
+    pub(crate) fn add_note(&mut self, note: impl Into<String>) {
+        self.notes.push(escape_control_characters(&note.into()));
+    }
+
+    /// Reports that the value of `entry` is not what is expected. Always returns `None`.
+    fn report_type_mismatch<T>(&mut self, entry: &TableEntry, expected: &str) -> Option<T> {
+        let node = &entry.node;
+        let problem = match &node.value {
+            NodeValue::Null => "has no value".to_owned(),
+            NodeValue::Boolean(flag) => format!("is {flag}"),
+            NodeValue::Integer(integer) => format!("is {integer}"),
+            NodeValue::Float(float) => format!("is {float}"),
+            NodeValue::Text(text) => format!("is {text:?}"),
+            NodeValue::List(_) | NodeValue::Table(_) => format!("is {}", node.type_name()),
+        };
+        self.report_invalid(node.position, format!("`{}` {problem}: write {expected}", entry.key));
+        None
+    }
+
+    /// Parses a list. The returned entries have the key of the list with an index, such as
+    /// `tools[0]`.
+    pub(crate) fn parse_list_entries(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
+        let Some(nodes) = entry.node.as_list() else {
+            let expected = format!("a list such as `{}: [...]`", entry.key);
+            return self.report_type_mismatch(entry, &expected);
+        };
+        let element = |(index, node): (usize, &Node)| TableEntry {
+            key: format!("{}[{index}]", entry.key),
+            position: node.position,
+            node: node.clone(),
+        };
+        Some(nodes.iter().enumerate().map(element).collect())
+    }
+
+    /// Parses a list by calling `parse` for each element. Invalid elements are left out.
+    pub(crate) fn parse_list_items<T>(
+        &mut self,
+        entry: &TableEntry,
+        parse: impl Fn(&mut Self, &TableEntry) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let elements = self.parse_list_entries(entry)?;
+        let values = elements.iter().filter_map(|element| parse(self, element));
+        Some(values.collect())
+    }
+
+    /// Parses a text that is not empty.
+    pub(crate) fn parse_nonempty_text(&mut self, entry: &TableEntry) -> Option<String> {
+        match &entry.node.value {
+            NodeValue::Text(text) if !text.trim().is_empty() => Some(text.clone()),
+            NodeValue::Integer(_) | NodeValue::Float(_) | NodeValue::Boolean(_) => {
+                self.report_type_mismatch(entry, "text in quotes")
+            }
+            NodeValue::Text(_) | NodeValue::Null | NodeValue::List(_) | NodeValue::Table(_) => {
+                self.report_type_mismatch(entry, "text")
+            }
+        }
+    }
+
+    /// Parses a list of texts without duplicates, with the position of each text.
+    pub(crate) fn parse_texts_with_positions(
+        &mut self,
+        entry: &TableEntry,
+    ) -> Vec<(Position, String)> {
+        let mut texts: Vec<(Position, String)> = Vec::new();
+        for element in self.parse_list_entries(entry).unwrap_or_default() {
+            let Some(text) = self.parse_nonempty_text(&element) else {
+                continue;
+            };
+            if texts.iter().any(|(_, seen_text)| *seen_text == text) {
+                let message = format!("`{}` lists `{text}` twice", entry.key);
+                self.report_invalid(element.position, message);
+            } else {
+                texts.push((element.position, text));
+            }
+        }
+        texts
+    }
+
+    /// Parses a list of texts without duplicates.
+    pub(crate) fn parse_unique_texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
+        let texts = self.parse_texts_with_positions(entry);
+        Some(texts.into_iter().map(|(_, text)| text).collect())
+    }
+
+    /// Parses `true` or `false`.
+    pub(crate) fn parse_boolean(&mut self, entry: &TableEntry) -> Option<bool> {
+        if let NodeValue::Boolean(flag) = entry.node.value {
+            return Some(flag);
+        }
+        self.report_type_mismatch(entry, "true or false")
+    }
+
+    /// Parses an integer that is at least `min` and fits into `T`.
+    pub(crate) fn parse_integer<T: TryFrom<i128>>(
+        &mut self,
+        entry: &TableEntry,
+        min: i128,
+    ) -> Option<T> {
+        if let NodeValue::Integer(integer) = entry.node.value
+            && integer >= min
+            && let Ok(integer) = T::try_from(integer)
+        {
+            return Some(integer);
+        }
+        self.report_type_mismatch(entry, &format!("a whole number, {min} or more"))
+    }
+
+    pub(crate) fn parse_number(&mut self, entry: &TableEntry, min: f64, max: f64) -> Option<f64> {
+        let number = entry.node.as_number();
+        let number = number.filter(|number| (min..=max).contains(number));
+        number
+            .or_else(|| self.report_type_mismatch(entry, &format!("a number from {min} to {max}")))
+    }
+
+    /// Parses a duration greater than zero.
+    pub(crate) fn parse_duration(&mut self, entry: &TableEntry) -> Option<Millis> {
+        let is_zero = entry.node.as_text().and_then(duration::parse_duration) == Some(Millis::ZERO);
+        if is_zero {
+            return self.report_type_mismatch(entry, &duration_syntax_description());
+        }
+        self.parse_duration_or_zero(entry)
+    }
+
+    /// Parses a duration, which may be zero.
+    pub(crate) fn parse_duration_or_zero(&mut self, entry: &TableEntry) -> Option<Millis> {
+        let value = entry.node.as_text().and_then(duration::parse_duration);
+        value.or_else(|| self.report_type_mismatch(entry, &duration_syntax_description()))
+    }
+
+    /// Parses a text that must be the name of one of the type's values.
+    pub(crate) fn parse_one_of<T: DeserializeOwned>(&mut self, entry: &TableEntry) -> Option<T> {
+        let text = self.parse_nonempty_text(entry)?;
+        let value = T::deserialize(StrDeserializer::<UnknownNameError>::new(&text));
+        let unknown = |UnknownNameError(names): UnknownNameError| {
+            let kind = format!("value for `{}`:", entry.key);
+            let message = suggest::unknown_name_message(&kind, &text, names);
+            self.report_invalid(entry.node.position, message);
+        };
+        value.map_err(unknown).ok()
+    }
+
+    /// Parses a template that may use only the allowed variables.
+    pub(crate) fn parse_template(
+        &mut self,
+        entry: &TableEntry,
+        names: AllowedTemplateVariables<'_>,
+    ) -> Option<String> {
+        let text = self.parse_nonempty_text(entry)?;
+        if let Some(error) = template_check::find_template_error(&text, names) {
+            // A text of several lines starts below its key with its own indentation, so its
+            // position is only known by line.
+            let line_note = match error.position.line {
+                1 => String::new(),
+                line => format!(" (line {line} of the template)"),
+            };
+            let message = format!("`{}`: {}{line_note}", entry.key, error.message);
+            self.report_invalid(entry.node.position, message);
+        }
+        Some(text)
+    }
+}
+
+/// Error for a text that names no value of an enum. It has the names of all values.
+#[derive(Debug)]
+struct UnknownNameError(&'static [&'static str]);
+
+impl fmt::Display for UnknownNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the names are {:?}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownNameError {}
+
+impl de::Error for UnknownNameError {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self(&[])
+    }
+
+    fn unknown_variant(_: &str, names: &'static [&'static str]) -> Self {
+        Self(names)
+    }
+}
+
+fn duration_syntax_description() -> String {
+    format!("a duration such as {DURATION_EXAMPLES}")
+}

@@ -1,0 +1,395 @@
+//! The tools of the MCP servers in `.mcp.json`, under names such as `mcp:github` and
+//! `mcp:github/search`.
+//!
+//! Invariant: an untrusted server is not started. Every error names a command that helps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use longhaul_core::port::tool::RunClaimId;
+use longhaul_engine::services::ExternalToolSource;
+use longhaul_engine::tools::registry::RegisteredTool;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::assemble::mcp_client::McpClient;
+use crate::assemble::slow_notice::SlowMcpServerNotifier;
+use crate::config::settings::Config;
+use crate::mcp::file::McpFile;
+use crate::mcp::name::{ALL_SERVERS, FILE_NAME, split_mcp_server_and_tool};
+use crate::mcp::resolved::ResolvedMcpServer;
+use crate::trust::decisions::TrustDecisions;
+use crate::trust::item::TrustItem;
+
+/// Maximum time to close all MCP servers at shutdown.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The MCP servers of a file by name, with expanded variables. The error is the reason why a server
+/// can't be started.
+pub type ResolvedMcpServers = BTreeMap<String, Result<ResolvedMcpServer, String>>;
+
+/// The tools of a project's MCP servers.
+#[derive(Debug)]
+pub struct McpTools {
+    config: Config,
+    decisions: TrustDecisions,
+    current: Mutex<Arc<McpServerSet>>,
+    /// Earlier versions of `.mcp.json`, each with its MCP client. A version is kept while runs use
+    /// it.
+    retired: Mutex<Vec<Arc<McpServerSet>>>,
+    closing: Mutex<ClosingMcpClients>,
+    /// Creates the client for a changed `.mcp.json`. `None` means that changes are not applied.
+    client_factory: Option<ClientFactory>,
+    slow_notice: SlowMcpServerNotifier,
+}
+
+type CreateClient = dyn Fn(&McpFile) -> Arc<dyn McpClient> + Send + Sync;
+
+/// Creates the client for the servers of a `.mcp.json`.
+struct ClientFactory(Box<CreateClient>);
+
+impl fmt::Debug for ClientFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientFactory")
+    }
+}
+
+/// MCP clients that no run uses any more and that are being closed.
+#[derive(Debug, Default)]
+struct ClosingMcpClients {
+    clients: Vec<Arc<dyn McpClient>>,
+    tasks: JoinSet<()>,
+}
+
+/// One version of `.mcp.json`, and the client for its servers.
+#[derive(Debug)]
+struct McpServerSet {
+    file: McpFile,
+    resolved: ResolvedMcpServers,
+    client: Arc<dyn McpClient>,
+    /// Claims of the runs that use this client. A claim is a worker's exclusive right to drive a
+    /// run.
+    claims: Mutex<BTreeSet<RunClaimId>>,
+}
+
+impl McpServerSet {
+    fn new(file: McpFile, resolved: ResolvedMcpServers, client: Arc<dyn McpClient>) -> Arc<Self> {
+        Arc::new(Self { file, resolved, client, claims: Mutex::default() })
+    }
+
+    fn lock_run_claims(&self) -> MutexGuard<'_, BTreeSet<RunClaimId>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Expands the variables of all MCP servers that are not disabled.
+pub fn resolve_enabled_servers(config: &Config, file: &McpFile) -> ResolvedMcpServers {
+    // Uses the `.env` values that were read together with the file.
+    let env = config.env.with_dotenv_values_of(&file.dotenv_values);
+    let enabled = file.servers.iter().filter(|server| !server.disabled);
+    let resolved = enabled.map(|server| {
+        let resolved = ResolvedMcpServer::resolve(server, &env, &config.root);
+        (server.name.clone(), resolved)
+    });
+    resolved.collect()
+}
+
+impl McpTools {
+    /// Creates the tools of the MCP servers in this file. They are called through this client.
+    pub fn new(config: &Config, file: McpFile, client: Arc<dyn McpClient>) -> Self {
+        let ready = resolve_enabled_servers(config, &file);
+        Self {
+            config: config.clone(),
+            decisions: TrustDecisions::new(config),
+            current: Mutex::new(McpServerSet::new(file, ready, client)),
+            retired: Mutex::default(),
+            closing: Mutex::default(),
+            client_factory: None,
+            slow_notice: SlowMcpServerNotifier::default(),
+        }
+    }
+
+    /// Applies changes of `.mcp.json` to later runs, with clients that `create_client` creates.
+    #[must_use]
+    pub fn with_client_factory(
+        self,
+        create_client: impl Fn(&McpFile) -> Arc<dyn McpClient> + Send + Sync + 'static,
+    ) -> Self {
+        Self { client_factory: Some(ClientFactory(Box::new(create_client))), ..self }
+    }
+
+    /// Sets a callback that receives the name of an MCP server that is slow to respond.
+    pub fn set_slow_mcp_server_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
+        self.slow_notice.set_slow_server_callback(callback);
+    }
+
+    /// Returns the version of `.mcp.json` that is in use.
+    pub fn current_mcp_file(&self) -> McpFile {
+        self.current_server_set().file.clone()
+    }
+
+    fn current_server_set(&self) -> Arc<McpServerSet> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&current)
+    }
+
+    /// Returns the MCP client for the run that has this claim. The claim is registered while the
+    /// lock is held, so that the client is not closed as unused when `.mcp.json` changes.
+    fn client_for_run_claim(&self, claim_id: RunClaimId) -> Arc<dyn McpClient> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.lock_run_claims().insert(claim_id);
+        Arc::clone(&current.client)
+    }
+
+    /// Checks that the server with this name is trusted and can be started.
+    ///
+    /// # Errors
+    /// The server can't be used. The message has the reason and a command that helps.
+    pub fn check_server_usable(&self, server_name: &str) -> Result<(), String> {
+        let state = self.current_server_set();
+        if state.file.find_server(server_name)?.disabled {
+            return Err(format!(
+                "The server `{server_name}` is disabled in `{FILE_NAME}`. \
+                 Remove `disabled` there, and run `longhaul mcp ls`."
+            ));
+        }
+        if let Some(Err(reason)) = state.resolved.get(server_name) {
+            return Err(format!(
+                "The server `{server_name}` of `{FILE_NAME}` can't be started: {reason}. \
+                 Run `longhaul mcp ls`."
+            ));
+        }
+        self.check_mcp_file_trusted(&state.file)
+    }
+
+    fn check_mcp_file_trusted(&self, file: &McpFile) -> Result<(), String> {
+        let item = TrustItem::for_mcp_servers(file);
+        item.map_or(Ok(()), |item| self.decisions.check_trusted(&item))
+    }
+
+    /// Switches to the current `.mcp.json` if it has changed and is trusted.
+    ///
+    /// # Errors
+    /// The new version can't be used. The text is the reason.
+    pub fn apply_changed_mcp_file(&self) -> Result<(), String> {
+        let Some(ClientFactory(create_client)) = &self.client_factory else {
+            return Ok(());
+        };
+        let Some(file) = self.read_mcp_file_if_changed().transpose()? else {
+            return Ok(());
+        };
+        let (servers, client) = (file.servers.len() as u64, create_client(&file));
+        self.replace_servers(file, client);
+        tracing::info!(servers, "{FILE_NAME} was reloaded");
+        Ok(())
+    }
+
+    /// Reads `.mcp.json` again. `None` means that it is unchanged; the error is the reason why the
+    /// new version can't be used.
+    fn read_mcp_file_if_changed(&self) -> Option<Result<McpFile, String>> {
+        let file = McpFile::load(&self.config);
+        if file == self.current_server_set().file {
+            return None;
+        }
+        if let Some(problem) = file.problems.first() {
+            return Some(Err(problem.to_string()));
+        }
+        Some(self.check_mcp_file_trusted(&file).map(|()| file))
+    }
+
+    /// Switches to this version of `.mcp.json` and this client. The previous client is closed when
+    /// no run uses it any more.
+    pub fn replace_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
+        self.set_current_servers(file, client);
+        // The clients close in the background.
+        drop(self.close_unused_clients());
+    }
+
+    /// Makes this version of `.mcp.json` and this MCP client the current ones. The previous ones
+    /// are kept in `retired`.
+    fn set_current_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
+        let ready = resolve_enabled_servers(&self.config, &file);
+        let state = McpServerSet::new(file, ready, client);
+        // Both locks are held, so that a concurrent release finds the set either in `retired` or in
+        // `current`.
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.push(std::mem::replace(&mut *current, state));
+    }
+
+    /// Starts to close the MCP clients that no run uses, and returns for each a receiver that
+    /// completes when the client is closed. If a receiver is dropped, closing continues, and
+    /// `close_mcp_clients` still waits for it.
+    fn close_unused_clients(&self) -> Vec<oneshot::Receiver<()>> {
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        while closing.tasks.try_join_next().is_some() {}
+        if closing.tasks.is_empty() {
+            closing.clients.clear();
+        }
+        let start_closing = |client: Arc<dyn McpClient>| {
+            let (sender, receiver) = oneshot::channel();
+            closing.clients.push(Arc::clone(&client));
+            closing.tasks.spawn(async move {
+                close_client(&*client).await;
+                // The receiver may be gone.
+                _ = sender.send(());
+            });
+            receiver
+        };
+        self.take_unused_clients().into_iter().map(start_closing).collect()
+    }
+
+    /// Removes the MCP clients of earlier versions of `.mcp.json` that no run uses any more, and
+    /// returns them.
+    fn take_unused_clients(&self) -> Vec<Arc<dyn McpClient>> {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = retired.extract_if(.., |state| state.lock_run_claims().is_empty());
+        unused.map(|state| Arc::clone(&state.client)).collect()
+    }
+
+    /// Returns the current and the earlier versions of `.mcp.json` whose MCP clients are not closed
+    /// yet.
+    fn server_sets_with_open_clients(&self) -> Vec<Arc<McpServerSet>> {
+        let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.iter().cloned().chain([self.current_server_set()]).collect()
+    }
+
+    /// Closes all MCP clients. A server that does not stop within `CLOSE_TIMEOUT` is abandoned.
+    /// Token refreshes must not be interrupted and have their own time limit.
+    pub async fn close_mcp_clients(&self) {
+        let (closing, server_sets) = {
+            // Holding the lock makes sure that a concurrently released client is found in one of
+            // the two lists.
+            let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            (std::mem::take(&mut *closing), self.server_sets_with_open_clients())
+        };
+        close_all_clients(closing, &server_sets).await;
+    }
+
+    /// Switches to this version of `.mcp.json` and this MCP client immediately, even while runs use
+    /// the previous ones. The returned future closes the connections of all previous clients.
+    pub fn restart_servers(
+        &self,
+        file: McpFile,
+        client: Arc<dyn McpClient>,
+    ) -> impl Future<Output = ()> + use<> {
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.set_current_servers(file, client);
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let (closing, server_sets) = (std::mem::take(&mut *closing), std::mem::take(&mut *retired));
+        async move { close_all_clients(closing, &server_sets).await }
+    }
+
+    async fn load_server_tools(
+        &self,
+        server: &str,
+        tool: Option<&str>,
+        claim_id: RunClaimId,
+    ) -> Result<Vec<RegisteredTool>, String> {
+        self.check_server_usable(server)?;
+        let line = self.client_for_run_claim(claim_id);
+        let result = self
+            .slow_notice
+            .wait_and_report_server_if_slow(server, line.list_server_tools(server, tool, claim_id))
+            .await;
+        let tools = result.map_err(|reason| {
+            let punctuation = match reason.ends_with(['.', '?', '!']) {
+                true => "",
+                false => ".",
+            };
+            format!(
+                "The server `{server}` of `{FILE_NAME}` can't be used: {reason}{punctuation} \
+                 Run `longhaul mcp check {server}`."
+            )
+        })?;
+        let mut registered = Vec::new();
+        for tool in tools {
+            let name = tool.spec().name.clone();
+            match RegisteredTool::from_tool(tool) {
+                Ok(tool) => registered.push(tool),
+                Err(error) => tracing::warn!(server, tool = %name, "MCP tool is left out: {error}"),
+            }
+        }
+        match (registered.is_empty(), tool) {
+            (true, Some(tool)) => Err(format!(
+                "The tool `{tool}` of the server `{server}` can't be used: its input schema is \
+                 invalid. Run `longhaul mcp check {server}`."
+            )),
+            (_, Some(_) | None) => Ok(registered),
+        }
+    }
+
+    /// Returns the tools of all MCP servers that are not disabled.
+    async fn load_tools_of_all_servers(
+        &self,
+        claim_id: RunClaimId,
+    ) -> Result<Vec<RegisteredTool>, String> {
+        let state = self.current_server_set();
+        // With an invalid file the list of servers is unknown.
+        if let Some(reason) = state.file.unusable_reason() {
+            return Err(format!("{reason}."));
+        }
+        // An entry that is no valid server is reported by `longhaul mcp ls` and `agents check`.
+        let enabled = state.file.servers.iter();
+        let enabled = enabled.filter(|server| !server.disabled && server.problems.is_empty());
+        let results =
+            join_all(enabled.map(|server| self.load_server_tools(&server.name, None, claim_id)))
+                .await;
+        let tools: Result<Vec<_>, String> = results.into_iter().collect();
+        Ok(tools?.into_iter().flatten().collect())
+    }
+}
+
+#[async_trait]
+impl ExternalToolSource for McpTools {
+    async fn load_tools(
+        &self,
+        name: &str,
+        claim_id: RunClaimId,
+    ) -> Option<Result<Vec<RegisteredTool>, String>> {
+        let server_and_tool = split_mcp_server_and_tool(name)?;
+        // An error means that the previous version stays in effect.
+        _ = self.apply_changed_mcp_file();
+        Some(match server_and_tool {
+            (ALL_SERVERS, None) => self.load_tools_of_all_servers(claim_id).await,
+            (server, tool) => self.load_server_tools(server, tool, claim_id).await,
+        })
+    }
+
+    async fn release_tools(&self, claim_id: RunClaimId) {
+        let states = self.server_sets_with_open_clients();
+        join_all(states.iter().map(|state| state.client.close_connections_of_run_claim(claim_id)))
+            .await;
+        for state in &states {
+            state.lock_run_claims().remove(&claim_id);
+        }
+        // An error means that `close_mcp_clients` has taken over the closing.
+        join_all(self.close_unused_clients()).await;
+    }
+}
+
+/// Closes the connections to these MCP servers, and waits for the MCP clients that are already
+/// being closed.
+async fn close_all_clients(already_closing: ClosingMcpClients, server_sets: &[Arc<McpServerSet>]) {
+    let ClosingMcpClients { mut clients, mut tasks } = already_closing;
+    let close_clients = async {
+        join_all(server_sets.iter().map(|state| state.client.close_all_connections())).await;
+        while tasks.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(CLOSE_TIMEOUT, close_clients).await.is_err() {
+        tracing::warn!("timeout: MCP servers did not stop and were abandoned");
+    }
+    clients.extend(server_sets.iter().map(|state| Arc::clone(&state.client)));
+    join_all(clients.iter().map(|client| client.wait_for_token_refreshes())).await;
+}
+
+/// Closes the connections of an MCP client, and waits for its token refreshes, which must not be
+/// interrupted. Then the client can be dropped.
+async fn close_client(client: &dyn McpClient) {
+    client.close_all_connections().await;
+    client.wait_for_token_refreshes().await;
+}

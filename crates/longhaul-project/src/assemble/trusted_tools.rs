@@ -1,0 +1,167 @@
+//! The tool that sends messages, and the source of all tools that a person must trust before agents
+//! use them.
+//!
+//! Invariant: without trust, a message is not passed to a program that the project names, and not
+//! written outside the project.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::port::tool::{RunClaimId, Tool};
+use longhaul_core::time::Clock;
+use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::check::SHELL_TOOL;
+use longhaul_engine::services::ExternalToolSource;
+use longhaul_engine::tools::registry::RegisteredTool;
+use longhaul_tool::message::{DeliveryTarget, SendMessageConfig, SendMessageTool};
+use longhaul_tool::outbound::GuardedHttpClient;
+
+use crate::assemble::mcp_tools::McpTools;
+use crate::config::schema::DELIVER_KEY;
+use crate::config::settings::Config;
+use crate::trust::decisions::TrustDecisions;
+use crate::trust::egress;
+use crate::trust::item::TrustItem;
+use crate::trust::items::{self, SEND_MESSAGE_TOOL};
+
+/// Name of the log file of delivered messages, in the project's data folder.
+const DELIVERY_LOG_FILE: &str = "deliveries.jsonl";
+
+/// Name of the file to which messages are delivered by default, in the project's data folder.
+const OUTBOX_FILE: &str = "outbox.jsonl";
+
+/// The tool that sends messages, and its delivery target if a person must trust that first.
+#[derive(Debug, Clone)]
+pub struct MessageToolWithTarget {
+    /// The tool `send_message`.
+    pub tool: Arc<dyn Tool>,
+    /// Delivery target that the project itself sets, so that a person must trust it. `None` means
+    /// that no trust is needed.
+    pub project_target: Option<DeliveryTarget>,
+}
+
+/// Creates the tool `send_message` from the project's settings. The error describes the invalid
+/// setting.
+pub(crate) fn create_send_message_tool(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    client: &Arc<GuardedHttpClient>,
+) -> Result<MessageToolWithTarget, String> {
+    let data = config.data_folder_location();
+    let target_setting = config.tool_settings(SEND_MESSAGE_TOOL).remove("deliver");
+    let deliver = match target_setting.as_ref().map(serde_json::Value::as_str) {
+        None => DeliveryTarget::File(data.join(OUTBOX_FILE)),
+        Some(Some(text)) => {
+            match text.parse().map_err(|error| format!("`{DELIVER_KEY}`: {error}"))? {
+                DeliveryTarget::File(file) => {
+                    DeliveryTarget::File(config.resolve_configured_path(&file.path()))
+                }
+                other @ (DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) => other,
+            }
+        }
+        Some(None) => return Err(format!("`{DELIVER_KEY}` must be a string, such as `file:PATH`")),
+    };
+    let messages = SendMessageConfig {
+        target: deliver,
+        log: data.join(DELIVERY_LOG_FILE),
+        root: config.root.clone(),
+        allow_private: false,
+    };
+    let tool = SendMessageTool::new(messages, Arc::clone(clock), Arc::clone(client));
+    Ok(MessageToolWithTarget {
+        tool: Arc::new(tool.map_err(|error| error.to_string())?),
+        project_target: egress::project_delivery_target(config),
+    })
+}
+
+/// Source of the tools that a person must trust before agents use them: the tools of MCP servers,
+/// the shell tool, and the message tool if the project sets its target.
+#[derive(Debug)]
+pub struct TrustCheckedTools {
+    mcp_tools: Arc<McpTools>,
+    sender: MessageToolWithTarget,
+    shell: Arc<dyn Tool>,
+    root: PathBuf,
+    decisions: TrustDecisions,
+}
+
+impl TrustCheckedTools {
+    /// Creates the tools that a person must trust before a run can use them.
+    pub fn new(
+        config: &Config,
+        mcp_tools: Arc<McpTools>,
+        sender: MessageToolWithTarget,
+        shell: Arc<dyn Tool>,
+    ) -> Self {
+        Self {
+            mcp_tools,
+            sender,
+            shell,
+            root: config.root.clone(),
+            decisions: TrustDecisions::new(config),
+        }
+    }
+
+    /// Returns the shell tool or the message tool with this name, and the item that a person must
+    /// trust before the agent uses it. `None` means another tool, or that no trust is needed.
+    fn tool_and_required_trust_item(
+        &self,
+        name: &str,
+        agent: Option<&Agent>,
+    ) -> Option<(&Arc<dyn Tool>, TrustItem)> {
+        match name {
+            // Only for an agent, since a person approves the agent together with its shell access.
+            SHELL_TOOL => Some((&self.shell, items::shell_trust_item(agent?))),
+            SEND_MESSAGE_TOOL => {
+                let deliver = self.sender.project_target.as_ref()?;
+                let item = egress::delivery_trust_item(&self.root, deliver)?;
+                Some((&self.sender.tool, item))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl TrustCheckedTools {
+    /// Returns the tool if a person has trusted it. Otherwise the error says how to trust it.
+    fn tool_if_trusted(
+        &self,
+        (tool, item): (&Arc<dyn Tool>, TrustItem),
+    ) -> Result<Vec<RegisteredTool>, String> {
+        self.decisions.check_trusted(&item)?;
+        let tool =
+            RegisteredTool::from_tool(Arc::clone(tool)).map_err(|error| error.to_string())?;
+        Ok(vec![tool])
+    }
+}
+
+#[async_trait]
+impl ExternalToolSource for TrustCheckedTools {
+    async fn load_tools(
+        &self,
+        name: &str,
+        claim_id: RunClaimId,
+    ) -> Option<Result<Vec<RegisteredTool>, String>> {
+        match self.tool_and_required_trust_item(name, None) {
+            Some(tool_and_item) => Some(self.tool_if_trusted(tool_and_item)),
+            None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
+        }
+    }
+
+    async fn load_tools_for_agent(
+        &self,
+        agent: &Agent,
+        name: &str,
+        claim_id: RunClaimId,
+    ) -> Option<Result<Vec<RegisteredTool>, String>> {
+        match self.tool_and_required_trust_item(name, Some(agent)) {
+            Some(tool_and_item) => Some(self.tool_if_trusted(tool_and_item)),
+            None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
+        }
+    }
+
+    async fn release_tools(&self, claim_id: RunClaimId) {
+        self.mcp_tools.release_tools(claim_id).await;
+    }
+}

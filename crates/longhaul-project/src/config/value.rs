@@ -1,0 +1,193 @@
+//! Values of settings, with their origins. Passwords in URLs are never shown.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use longhaul_core::time::Millis;
+use serde_json::Value as Json;
+
+use longhaul_core::duration;
+
+/// Value of a setting, by type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SettingValue {
+    /// A single text.
+    Text(String),
+    Integer(u64),
+    /// A floating-point number.
+    Float(f64),
+    Boolean(bool),
+    Duration(Millis),
+    TextList(Vec<String>),
+    /// A text that may be a secret.
+    Secret(SecretText),
+    /// A value of any type, such as a request field. Only the code that uses the setting interprets
+    /// it.
+    Any(Json),
+}
+
+/// Text that is shown instead of a secret.
+const MASK: &str = "***";
+
+/// A text that may be a secret. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(String);
+
+impl SecretText {
+    /// Wraps a text that may be a secret.
+    pub fn new(secret_text: &str) -> Self {
+        Self(secret_text.to_owned())
+    }
+
+    /// Returns the wrapped text, which may be a secret.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}
+
+impl SettingValue {
+    /// Returns the text, or the texts of a list. Values of other types give an empty list.
+    pub fn to_text_list(&self) -> Vec<String> {
+        match self {
+            Self::Text(text) => vec![text.clone()],
+            Self::TextList(texts) => texts.clone(),
+            Self::Integer(_) | Self::Float(_) | Self::Boolean(_) => Vec::new(),
+            Self::Duration(_) | Self::Secret(_) | Self::Any(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the value as JSON for display, with passwords and secrets masked.
+    pub fn redacted_json(&self) -> Json {
+        match self {
+            Self::Text(text) => Json::from(redact_password(text)),
+            Self::Integer(integer) => Json::from(*integer),
+            Self::Float(float) => Json::from(*float),
+            Self::Boolean(flag) => Json::from(*flag),
+            Self::Duration(value) => Json::from(duration::format_duration(*value)),
+            Self::TextList(texts) => texts.iter().map(|text| redact_password(text)).collect(),
+            Self::Secret(_) => Json::from(MASK),
+            Self::Any(json) => redact_json(json),
+        }
+    }
+}
+
+fn redact_json(json: &Json) -> Json {
+    match json {
+        Json::String(text) => Json::from(redact_password(text)),
+        Json::Array(list) => list.iter().map(redact_json).collect(),
+        Json::Object(map) => {
+            let pairs = map.iter().map(|(key, value)| (key.clone(), redact_json(value)));
+            Json::Object(pairs.collect())
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => json.clone(),
+    }
+}
+
+/// Masks the password in a URL, and values after `password=`.
+pub(crate) fn redact_password(text: &str) -> String {
+    let mut redacted = text.to_owned();
+    if let Some((scheme, rest)) = text.split_once("://") {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path_and_query) = rest.split_at(end);
+        let masked_authority = authority.rsplit_once('@').map(|(user_info, host)| {
+            let user = user_info.split_once(':').map(|(user, _)| format!("{user}:***"));
+            format!("{}@{host}", user.as_deref().unwrap_or(user_info))
+        });
+        let masked_authority = masked_authority.as_deref().unwrap_or(authority);
+        redacted = format!("{scheme}://{masked_authority}{path_and_query}");
+    }
+    match redacted.find("password=") {
+        None => redacted,
+        Some(at) => {
+            let (up_to_password, from_password) = redacted.split_at(at + "password=".len());
+            let password_end = from_password.find('&').unwrap_or(from_password.len());
+            format!("{up_to_password}***{}", &from_password[password_end..])
+        }
+    }
+}
+
+/// Where the value of a setting comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettingOrigin {
+    /// The built-in default.
+    Default,
+    /// The user's configuration file: its path, and the line number of the setting.
+    UserFile(PathBuf, usize),
+    /// The project's configuration file: its path, and the line number of the setting.
+    ProjectFile(PathBuf, usize),
+    /// The environment variable with this name.
+    Environment(String),
+    /// The variable with this name in the project's `.env`.
+    Dotenv(String),
+    /// The command-line flag with this name.
+    Flag(String),
+    /// Several origins whose lists were merged.
+    Merged(Vec<Self>),
+}
+
+impl SettingOrigin {
+    /// Whether the value, or a part of it, comes from a file of the project.
+    pub fn is_from_project_file(&self) -> bool {
+        match self {
+            Self::ProjectFile(..) | Self::Dotenv(_) => true,
+            Self::Default | Self::UserFile(..) | Self::Environment(_) | Self::Flag(_) => false,
+            Self::Merged(all) => all.iter().any(Self::is_from_project_file),
+        }
+    }
+}
+
+impl fmt::Display for SettingOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::UserFile(path, line) => write!(f, "user file {}:{line}", path.display()),
+            Self::ProjectFile(path, line) => write!(f, "project file {}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Dotenv(name) => write!(f, ".env {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+            Self::Merged(all) => {
+                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+                f.write_str(&all.join(" and "))
+            }
+        }
+    }
+}
+
+/// Value of a setting, with its origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    pub value: SettingValue,
+    /// Where the value comes from.
+    pub origin: SettingOrigin,
+}
+
+impl Setting {
+    /// Merges the lists of two settings, without duplicates.
+    pub(crate) fn merge_text_lists(self, other: Self) -> Self {
+        let mut merged = self.value.to_text_list();
+        for text in other.value.to_text_list() {
+            if !merged.contains(&text) {
+                merged.push(text);
+            }
+        }
+        let origin = match self.origin {
+            SettingOrigin::Default => other.origin,
+            SettingOrigin::Merged(mut all) => {
+                all.push(other.origin);
+                SettingOrigin::Merged(all)
+            }
+            one @ (SettingOrigin::UserFile(..)
+            | SettingOrigin::ProjectFile(..)
+            | SettingOrigin::Environment(_)
+            | SettingOrigin::Dotenv(_)
+            | SettingOrigin::Flag(_)) => SettingOrigin::Merged(vec![one, other.origin]),
+        };
+        Self { value: SettingValue::TextList(merged), origin }
+    }
+}
