@@ -1,7 +1,8 @@
-//! Body of a request that sends an event to an agent.
+//! Events in requests and responses: an event for an agent, and an event of a journal.
 
 use longhaul_core::raw::RawJson;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::schema;
@@ -38,4 +39,33 @@ pub struct NewEventBody {
     /// Resource: the person or thing that the conversation is about.
     #[serde(default)]
     pub resource: Option<String>,
+}
+
+/// OpenAPI schema of a journal event
+/// ([`JournalEntryEnvelope`](longhaul_core::event::entry::JournalEntryEnvelope)).
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Event)]
+pub struct EventView {
+    /// Id of the run whose journal has the event.
+    #[schema(schema_with = schema::run_id_schema)]
+    run: String,
+    /// Sequence number of the event in the run's journal, from 1.
+    seq: u64,
+    /// Time at which the event was appended.
+    #[schema(schema_with = schema::timestamp_schema)]
+    at: String,
+    /// Type of the event, such as `run.created`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// Version of the event's `data` format.
+    v: u16,
+    /// Number of the turn to which the event belongs.
+    #[schema(required = false)]
+    turn: u32,
+    /// Epoch of the claim under which the event was written. Each claim of a run by a worker has a
+    /// higher epoch.
+    epoch: u64,
+    /// Data of the event, in the format of its `type` and `v`.
+    #[schema(schema_with = schema::any_json_schema)]
+    data: Value,
 }

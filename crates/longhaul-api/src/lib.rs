@@ -1,5 +1,5 @@
-//! Types of the HTTP API `/v1`, shared by the server and its clients. The feature `client` adds
-//! an HTTP client.
+//! The HTTP API `/v1`, shared by the server and its clients: a table of all operations, and the types
+//! of their requests and answers. The feature `client` adds a client.
 
 pub mod agent;
 pub mod agent_stats;
@@ -7,6 +7,7 @@ pub mod batch;
 pub mod chain;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod effect_key;
 pub mod event;
 pub mod gate;
 pub mod health;
@@ -15,7 +16,12 @@ pub mod inbox;
 pub mod key;
 pub mod lane;
 pub mod list;
+pub mod operation;
+pub mod operations;
+pub mod path;
 pub mod problem;
+pub mod query;
+mod query_schema;
 pub mod rule;
 pub mod run;
 pub mod schedule;

@@ -1,13 +1,14 @@
 //! Error responses in the format `application/problem+json`.
 
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// An error response with a code, a message and a hint.
-#[derive(
-    Debug, Clone, Default, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, ToSchema,
-)]
-#[error("{detail}")]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// Type of the problem as a URI. The URI does not have to be resolvable.
     #[serde(rename = "type", default)]
@@ -36,6 +37,22 @@ pub struct Problem {
     #[serde(default)]
     #[schema(required = true)]
     pub request_id: String,
+    /// Error behind the problem. `None` means that the problem comes from another process.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl Error for Problem {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|error| error as _)
+    }
 }
 
 impl Problem {

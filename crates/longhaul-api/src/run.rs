@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::chain::{ChainRow, ChainStatus};
+use longhaul_core::change::LateToolResult;
 use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
 use longhaul_core::id::{BatchId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
@@ -14,6 +15,7 @@ use longhaul_core::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::effect_key::LateToolResultView;
 use crate::schema;
 
 /// Numbers of repeated model calls and tool calls of a run, and of takeovers by other workers.
@@ -144,6 +146,11 @@ pub struct RunView {
     /// Time at which the run ended. `None` means that it has not ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
+    /// Results of tool calls that arrived after the run had ended, and who freed the effect keys of
+    /// its calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<LateToolResultView>)]
+    pub late: Vec<LateToolResult>,
     /// Whether the submitted task was added to this run as a message instead of starting a new run,
     /// because the lane is busy. Only set in the response to a submit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -319,6 +326,25 @@ impl RunBriefView {
             finished_at: row.finished_at,
         }
     }
+}
+
+/// A page of runs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RunList {
+    /// Runs of this page, newest first. With `brief` they have the short form `RunBrief`.
+    pub data: Vec<FullOrBriefRun>,
+    /// Value of the `after` parameter for the next page. `None` means that this is the last page.
+    pub next: Option<String>,
+}
+
+/// A run in full or in short form.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum FullOrBriefRun {
+    /// All fields of the run.
+    Full(Box<RunView>),
+    /// Short form of the run, for lists.
+    Brief(Box<RunBriefView>),
 }
 
 /// Result of a run that has completed.

@@ -6,7 +6,9 @@ use longhaul_core::policy::gate::{AnswerScope, GateKind, GateStatus, GateTimeout
 use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::status::Status;
 use serde::Serialize;
-use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::schema::{
+    Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, SchemaFormat, Type,
+};
 
 /// Regular expression for the part of an id after its prefix.
 const SUFFIX: &str = "[0-7][0-9a-hjkmnp-tv-z]{25}";
@@ -37,6 +39,11 @@ pub fn steer_id_schema() -> Object {
     id_schema("steer")
 }
 
+/// Returns the schema of a name or another text.
+pub fn text_schema() -> Object {
+    string_schema_builder().build()
+}
+
 /// Returns the schema of a point in time. Times have six decimals, so they sort as text.
 pub fn timestamp_schema() -> Object {
     string_schema_builder().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build()
@@ -60,6 +67,11 @@ fn enum_schema<T: Serialize>(variants: impl IntoIterator<Item = T>) -> Object {
 
 pub fn run_status_schema() -> Object {
     enum_schema(Status::ALL)
+}
+
+/// Returns the schema of a list of run statuses.
+pub fn run_status_list_schema() -> Array {
+    ArrayBuilder::new().items(run_status_schema()).build()
 }
 
 /// Returns the schema of the role of an API key.

@@ -13,7 +13,7 @@ use crate::run::BudgetBody;
 use crate::{history, schema};
 
 /// A new run, as the caller submits it.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRun)]
 pub struct NewRunBody {

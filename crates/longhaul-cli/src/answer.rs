@@ -4,13 +4,13 @@
 //! Invariant: a run that no worker drives is never reported as continuing.
 
 use clap::Args;
-use longhaul_api::gate::GateView;
+use longhaul_api::gate::{AnswerOutcomeKind, AnswerResponse, GateView};
+use longhaul_core::id::Seq;
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
 use longhaul_core::raw::{RawJson, check_json_parses};
-use longhaul_engine::handle::GateAnswerOutcome;
 
 use crate::caller_name::caller_name;
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::error::CliError;
 use crate::event_printer::first_line;
 use crate::exit::Exit;
@@ -146,7 +146,7 @@ pub(crate) fn parse_json_option(option: &str, argument: &str) -> anyhow::Result<
 
 /// A gate that is about to be answered, and how to send and print the answer.
 pub(crate) struct GateAnswerSender<'a> {
-    pub(crate) client: &'a RunClient,
+    pub(crate) client: &'a Client,
     pub(crate) gate: GateView,
     pub(crate) json: bool,
 }
@@ -172,30 +172,28 @@ impl GateAnswerSender<'_> {
             (GateDecision::Complete, _) => ("Completed", None),
         };
         let answer = Answer { digest, ..answer };
-        let (outcome, gate) = self.client.answer_gate(&self.gate, answer).await?;
+        let AnswerResponse { outcome, seq, gate } =
+            self.client.answer_gate(&self.gate, answer).await?;
         if self.json {
             output::print_json(&gate)?;
             return Ok(Exit::Done);
         }
         output::print_text(&format!("{action_text}: {}", gate_summary_text(&gate)))?;
-        output::print_text(&self.run_continuation_text(&outcome, &gate).await?)?;
+        output::print_text(&self.run_continuation_text((outcome, seq), &gate).await?)?;
         Ok(Exit::Done)
     }
 
     /// Returns a sentence about the run of the answered gate: when it continues or what it needs.
     async fn run_continuation_text(
         &self,
-        outcome: &GateAnswerOutcome,
+        (outcome, seq): (AnswerOutcomeKind, Seq),
         gate: &GateView,
     ) -> anyhow::Result<String> {
         let run = gate.run;
-        let seq = match outcome {
-            GateAnswerOutcome::Voted(_) => {
-                let (votes, required) = (gate.answers.len(), gate.approvers);
-                return Ok(format!("{votes} of {required} people have agreed; {run} still waits."));
-            }
-            GateAnswerOutcome::Closed(seq) => *seq,
-        };
+        if outcome == AnswerOutcomeKind::Voted {
+            let (votes, required) = (gate.answers.len(), gate.approvers);
+            return Ok(format!("{votes} of {required} people have agreed; {run} still waits."));
+        }
         let open_gates = self.client.list_open_gates(run).await?;
         let open_gates = open_gates.len();
         if open_gates > 0 {

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use longhaul_api::batch::BatchView;
+use longhaul_api::batch::{BatchView, NewBatchBody};
+use longhaul_api::operations::{SHOW_BATCH, SUBMIT_BATCH};
+use longhaul_api::problem::Problem;
 use longhaul_api::run::RunView;
 use longhaul_api::submit::NewRunBody;
 use longhaul_core::id::BatchId;
@@ -94,8 +96,10 @@ impl SubmitBatchCommand {
             false => RunBatchMode::Parallel,
         };
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        let submit = client.submit_batch(runs, mode, self.idempotency_key.clone());
-        let batch = runtime::build_single_thread_tokio()?.block_on(submit)?;
+        let request = SUBMIT_BATCH.at(()).body(&NewBatchBody { runs, mode });
+        let submit = client.send(request.idempotency_key(self.idempotency_key.clone()));
+        let batch = runtime::build_single_thread_tokio()?.block_on(submit);
+        let batch = batch.map_err(name_task_in_error)?;
         if self.json {
             return output::print_json(&batch);
         }
@@ -109,7 +113,7 @@ impl ShowBatchCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
         runtime::build_single_thread_tokio()?.block_on(async {
-            let batch = client.get_batch(self.batch).await?;
+            let batch = client.send(SHOW_BATCH.at(self.batch)).await?;
             if self.json {
                 return output::print_json(&batch);
             }
@@ -148,6 +152,20 @@ fn print_batch(
         ]
     });
     table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows)
+}
+
+/// Replaces the position of a task in a request body, with which a problem begins, by its number in the
+/// file.
+fn name_task_in_error(error: anyhow::Error) -> anyhow::Error {
+    let Some(problem) = error.downcast_ref::<Problem>() else { return error };
+    let position = problem.detail.strip_prefix("`runs[").and_then(|rest| rest.split_once("]`: "));
+    let Some((Ok(index), reason)) =
+        position.map(|(index, reason)| (index.parse::<usize>(), reason))
+    else {
+        return error;
+    };
+    let detail = format!("task {}: {reason}", index + 1);
+    Problem { detail, ..problem.clone() }.into()
 }
 
 fn read_batch_file(path: &Path) -> anyhow::Result<String> {

@@ -2,9 +2,9 @@
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use longhaul::chains::{LoadedChain, LoadedChains};
 use longhaul_core::chain::ChainStepSpec;
 use longhaul_core::suggest::most_similar_name;
+use longhaul_project::chains::{LoadedChain, LoadedChains};
 use serde_json::{Value, json};
 
 use crate::error::CliError;

@@ -4,32 +4,33 @@
 //! Invariant: the project's own store is never touched, because everything happens in a copy of the
 //! project.
 
-mod auto_approver;
-mod built_in;
-mod confirm;
-mod kill_loop;
-mod probe_log;
-mod rng;
+mod effects;
+mod kills;
+mod project;
 mod scorecard;
-mod scratch;
 mod verify;
 
 use clap::Args;
-use longhaul::assemble::ProjectRuntime;
+use longhaul::project::ProjectRuntime;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock as _;
+use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::task::Task;
+use longhaul_engine::tools::registry::RegisteredTool;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::chaos::kill_loop::{ChaosPlan, KillLoop, KillLoopResult, read_run_journals};
+use crate::chaos::effects::{PROBE_PREFIX, read_effects};
+use crate::chaos::kills::{ChaosPlan, KillLoop, read_journals};
+use crate::chaos::project::{BUILT_IN_AGENT, ScratchProject};
 use crate::chaos::scorecard::Scorecard;
-use crate::chaos::scratch::ScratchProject;
-use crate::chaos::verify::counts::ChaosCounts;
 use crate::chaos::verify::verify_runs;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::{output, runtime};
+
+/// Tools whose effects stay in the temporary folder.
+const LOCAL_TOOLS: &[&str] = &["vault_read", "vault_write", "vault_list", "read_output"];
 
 const EXAMPLES: &str = "Examples:
   longhaul chaos                                20 runs of 12 turns, 50 kills
@@ -71,46 +72,48 @@ pub(crate) struct ChaosCommand {
     json: bool,
 }
 
-/// Result of a chaos test: the log of the kill loop and the verified counts.
-struct ChaosResult {
-    log: KillLoopResult,
-    counts: ChaosCounts,
-    duration_ms: u64,
-}
-
 impl ChaosCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let scratch = match &self.agent {
-            Some(agent) => ScratchProject::copy_current_project(agent)?,
-            None => ScratchProject::create_built_in_project()?,
+            Some(agent) => ScratchProject::copy_of_current(agent)?,
+            None => ScratchProject::built_in()?,
         };
-        let plan = self.build_chaos_plan();
-        let result = self.run_kill_loop(&scratch, &plan)?;
-        let Some(ChaosResult { log, counts, duration_ms }) = result else {
+        let Some(mut scorecard) = self.kill_and_verify(&scratch)? else {
             return Ok(Exit::Interrupted);
         };
-        let folder = (self.keep || !counts.has_test_passed()).then(|| scratch.keep_folder());
-        let scorecard = Scorecard {
-            agent: &plan.task.agent,
-            plan: &plan,
-            log: &log,
-            counts: &counts,
-            duration_ms,
-            folder,
-        };
+        let has_passed = scorecard.findings.has_test_passed();
+        scorecard.folder = (self.keep || !has_passed).then(|| scratch.keep_folder());
         match self.json {
-            true => output::print_json(&scorecard.as_json())?,
+            true => output::print_json(&scorecard.as_json()?)?,
             false => output::print_line(&scorecard.as_text())?,
         }
-        Ok(match counts.has_test_passed() {
-            true => Exit::Done,
-            false => Exit::RunFailed,
+        Ok(if has_passed { Exit::Done } else { Exit::RunFailed })
+    }
+
+    /// Runs the kill loop and verifies the journals. `None` means that the user stopped the loop.
+    fn kill_and_verify(&self, scratch: &ScratchProject) -> anyhow::Result<Option<Scorecard>> {
+        let runtime = scratch.open_runtime()?;
+        let plan = self.plan();
+        self.check_agent(&runtime, &plan)?;
+        runtime::build_single_thread_tokio()?.block_on(async {
+            let start = SystemClock.monotonic_nanos();
+            let mut sigterm = signal(SignalKind::terminate())?;
+            let log = tokio::select! {
+                biased;
+                log = KillLoop::new(scratch, &runtime, &plan).run() => log?,
+                // Dropping the kill loop kills and reaps its worker.
+                _ = tokio::signal::ctrl_c() => return Ok(None),
+                _ = sigterm.recv() => return Ok(None),
+            };
+            let duration_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
+            let effects = read_effects(scratch.effects_file().as_deref())?;
+            let findings = verify_runs(&read_journals(&runtime, &log).await?, &effects);
+            Ok(Some(Scorecard { plan, log, findings, duration_ms, folder: None }))
         })
     }
 
-    fn build_chaos_plan(&self) -> ChaosPlan {
-        let agent = self.agent.as_deref().unwrap_or(built_in::AGENT_NAME);
-        let mut task = Task::new(agent, "");
+    fn plan(&self) -> ChaosPlan {
+        let mut task = Task::new(self.agent.as_deref().unwrap_or(BUILT_IN_AGENT), "");
         task.input = parse_task_input(&self.input.join(" "));
         ChaosPlan {
             task,
@@ -121,43 +124,32 @@ impl ChaosCommand {
         }
     }
 
-    /// Runs the kill loop and verifies the journals. `None` means that the user stopped the loop.
-    fn run_kill_loop(
-        &self,
-        scratch: &ScratchProject,
-        plan: &ChaosPlan,
-    ) -> anyhow::Result<Option<ChaosResult>> {
-        let runtime = scratch.open_runtime()?;
-        self.check_agent_and_confirm_chaos(&runtime, plan)?;
-        runtime::build_single_thread_tokio()?.block_on(async {
-            let start = SystemClock.monotonic_nanos();
-            let mut sigterm = signal(SignalKind::terminate())?;
-            let log = tokio::select! {
-                biased;
-                log = KillLoop::new(scratch, &runtime, plan).run() => log?,
-                // Dropping the kill loop kills and reaps its worker.
-                _ = tokio::signal::ctrl_c() => return Ok(None),
-                _ = sigterm.recv() => return Ok(None),
-            };
-            let duration_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
-            let journals = read_run_journals(&runtime, &log).await?;
-            let counts = verify_runs(&journals, &load_effect_records(scratch)?);
-            Ok(Some(ChaosResult { log, counts, duration_ms }))
-        })
-    }
-
-    fn check_agent_and_confirm_chaos(
-        &self,
-        runtime: &ProjectRuntime,
-        plan: &ChaosPlan,
-    ) -> anyhow::Result<()> {
+    /// Fails if there is no such agent, or if it has real effects and the user does not confirm
+    /// the test. Neither silence nor a missing terminal counts as a yes.
+    fn check_agent(&self, runtime: &ProjectRuntime, plan: &ChaosPlan) -> anyhow::Result<()> {
         let name = &plan.task.agent;
-        let loaded_agent = runtime.loaded.find_loaded_agent(name).map_err(|error| {
+        let loaded = runtime.loaded.find_loaded_agent(name).map_err(|error| {
             CliError::usage_error(error.to_string()).with_hint("all agents", "longhaul agents")
         })?;
-        confirm::confirm_chaos_run(runtime, &loaded_agent.agent, self.yes)?;
+        let warnings = effects_outside_test(runtime, &loaded.agent);
+        if !warnings.is_empty() && !self.yes {
+            output::eprint_line(&format!("`{name}` would have real effects:"));
+            for warning in &warnings {
+                output::eprint_line(&format!("  {warning}"));
+            }
+            let is_yes = |line: String| matches!(line.trim(), "y" | "yes");
+            let is_confirmed = output::is_interactive()
+                && output::ask_for_line("Start anyway? [y/N]").is_some_and(is_yes);
+            if !is_confirmed {
+                return Err(CliError::usage_error("the chaos run was not started")
+                    .with_exit_code(Exit::NotAllowed)
+                    .with_hint("start anyway", format!("longhaul chaos --yes {name} ..."))
+                    .with_hint("or use the built-in project", "longhaul chaos")
+                    .into());
+            }
+        }
         if !self.json {
-            let (runs, kills, seed) = (plan.runs, plan.kills, plan.seed);
+            let ChaosPlan { runs, kills, seed, .. } = plan;
             output::eprint_line(&format!(
                 "{name}: {runs} runs, {kills} kills, seed {seed}, in a temporary folder"
             ));
@@ -166,11 +158,33 @@ impl ChaosCommand {
     }
 }
 
-fn load_effect_records(scratch: &ScratchProject) -> anyhow::Result<Vec<probe_log::EffectRecord>> {
-    match scratch.effect_log_path() {
-        Some(file) => probe_log::read_effect_log(&file),
-        None => Ok(Vec::new()),
-    }
+/// Describes each real model and each tool of the agent that may have effects outside the test.
+fn effects_outside_test(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
+    let models = runtime.config.model_aliases();
+    let services = runtime.longhaul.services();
+    let model_names: Vec<String> = match agent.models.as_slice() {
+        // A key in the environment is enough to choose a real model by default.
+        [] => match services.models.resolve_model_name(None) {
+            Ok(model) => vec![model.name],
+            Err(_) => models.default.iter().cloned().collect(),
+        },
+        names => names.to_vec(),
+    };
+    let real_models = model_names
+        .iter()
+        .map(|name| models.aliases.get(name).unwrap_or(name))
+        .filter(|name| !name.starts_with("scripted/"))
+        .map(|name| format!("{name} is a real model; after a kill its calls may be repeated"));
+    let is_local = |tool: &str| {
+        // A control tool only asks a person, waits or ends the run.
+        LOCAL_TOOLS.contains(&tool)
+            || tool.starts_with(PROBE_PREFIX)
+            || services.tools.find_tool(tool).is_some_and(RegisteredTool::is_control)
+    };
+    let tools = agent.tools.iter().filter(|tool| !is_local(tool));
+    let external_tools =
+        tools.map(|tool| format!("{tool} may have effects outside the temporary folder"));
+    real_models.chain(external_tools).collect()
 }
 
 /// Parses the task from the command line: a JSON object or list, or else plain text.

@@ -1,22 +1,15 @@
-//! A child process that runs this program: a worker to be killed, or a server or mock model to be
-//! measured.
+//! A child process that runs this program: a worker to be killed.
 //!
 //! Invariant: the process is killed and reaped when its handle is dropped.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
-use serde_json::Value;
-
-/// Timeout for a started server to print that it is ready.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Interval between checks whether a process has exited.
 const EXIT_POLL_INTERVAL: Millis = Millis(20);
@@ -50,36 +43,6 @@ impl ChildProcess {
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.spawn().context("the child process can't be started")?;
         Ok(Self(child))
-    }
-
-    /// Starts a server process and waits until it prints a JSON line with its URL. Returns the
-    /// process and the URL.
-    pub(crate) fn start_server_and_get_url(
-        command: &mut Command,
-    ) -> anyhow::Result<(Self, String)> {
-        let mut process = Self::start(command)?;
-        let stdout = process.0.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
-        let stderr = process.0.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
-        let output = stdout.or(stderr).context("the output of the child process can't be read")?;
-        let (sender, lines) = mpsc::channel();
-        // Reads until EOF, so that the process never blocks on its output.
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                _ = sender.send(line);
-            }
-        });
-        loop {
-            let line = lines.recv_timeout(READY_TIMEOUT);
-            let line = line.context("the child process did not become ready")?;
-            let line: Value = serde_json::from_str(&line).unwrap_or_default();
-            if let (Some("ready"), Some(url)) = (line["message"].as_str(), line["url"].as_str()) {
-                return Ok((process, url.to_owned()));
-            }
-        }
-    }
-
-    pub(crate) fn process_id(&self) -> u32 {
-        self.0.id()
     }
 
     /// Fails if the process has exited.

@@ -7,9 +7,9 @@ use longhaul_engine::clock::SystemClock;
 
 use crate::exit::Exit;
 use crate::{
-    agents, answer, approve, batch, bench, chains, chaos, config, db, demo, error, export, gates,
-    inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, rules, run, run_commands,
-    schedules, serve, show, spend, steer, submit, trust, version, watch, why, worker,
+    agents, answer, approve, batch, chains, chaos, config, db, demo, error, export, gates, inbox,
+    keys, lanes, log, ls, mcp, memory, mock_model, models, rules, run, run_commands, schedules,
+    serve, show, spend, steer, submit, trust, version, watch, why, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -95,6 +95,8 @@ commands! {
     Reject(answer::RejectCommand),
     /// Answers a question that a run asks
     Answer(answer::AnswerCommand),
+    /// Frees the effect key of a call whose outcome is unknown and that had no effect
+    FreeKey(run_commands::FreeKeyCommand),
     /// Lists and revokes approvals that are remembered for a run, an agent or the project
     Rules(rules::RulesCommand),
     /// Lists, checks, shows and creates agents
@@ -119,9 +121,6 @@ commands! {
     /// Shows settings, where each setting is set, and the files that are read
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Measures this build against the raw limits of this machine
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
     /// Kills workers in the middle of their work and checks that nothing is lost or repeated
     Chaos(chaos::ChaosCommand),
     /// Serves scripted replies over the Anthropic and OpenAI APIs, for testing SDKs without a key

@@ -2,9 +2,9 @@
 //! command shows no secrets and changes nothing.
 
 use clap::{Args, Subcommand};
-use longhaul::config::secrets;
-use longhaul::config::settings::{Config as LoadedConfig, StoreUrl};
-use longhaul::config::value::SettingValue;
+use longhaul_project::config::secrets;
+use longhaul_project::config::settings::{Config as LoadedConfig, StoreUrl};
+use longhaul_project::config::value::SettingValue;
 use serde_json::{Map, json};
 
 use crate::{environment, output, sanitize};
@@ -127,7 +127,7 @@ impl ShowConfigPathsCommand {
         let process_env = environment::current_process_env()?;
         // The path of an invalid file is printed too.
         let root = process_env.project_root().unwrap_or(&process_env.cwd).to_path_buf();
-        let file = root.join(longhaul::config::process_env::CONFIG_FILE_NAME);
+        let file = root.join(longhaul_project::config::process_env::CONFIG_FILE_NAME);
         let user_file = process_env.user_config_file();
         let data = environment::load_config(&process_env).map(|config| config.data_folder());
         let exists = |path: &std::path::Path| path.is_file();

@@ -2,9 +2,8 @@
 
 mod backup;
 mod check;
-mod file;
-mod journals;
 mod restore;
+mod store_file;
 
 use clap::Subcommand;
 

@@ -5,7 +5,7 @@ mod project;
 mod session;
 
 use clap::Args;
-use longhaul::assemble::open_runtime;
+use longhaul::project::open_runtime;
 use longhaul_engine::Task;
 use longhaul_store::OpenMode;
 

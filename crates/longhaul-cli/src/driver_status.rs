@@ -5,14 +5,14 @@ use longhaul_api::run::RunView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::status::Status;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::status_label::{StatusLabel, no_driver_label, status_label};
 
 /// Returns an explanation of the run's status, with a command to run next. The explanation says if
 /// no worker drives the run, because such a run makes no progress even if its journal says
 /// `running`.
 pub(crate) async fn explain_run_status(
-    client: &RunClient,
+    client: &Client,
     run: &RunView,
 ) -> anyhow::Result<RunExplanation> {
     Ok(explain_run_status_with_label(client, run).await?.0)
@@ -20,7 +20,7 @@ pub(crate) async fn explain_run_status(
 
 /// Returns an explanation of the run's status, and the label that is printed for the status.
 pub(crate) async fn explain_run_status_with_label(
-    client: &RunClient,
+    client: &Client,
     run: &RunView,
 ) -> anyhow::Result<(RunExplanation, StatusLabel)> {
     let explanation = client.explain_run(run.id).await;

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::{self, built_in_tool_registry};
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::settings::{CRASH_PROBE_FILE_VAR, Config};
-use longhaul::config::{dotenv, load};
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
+use longhaul_project::agents::loaded_agents::LoadedAgents;
+use longhaul_project::assemble::{self, built_in_tool_registry};
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::settings::{CRASH_PROBE_FILE_VAR, Config};
+use longhaul_project::config::{dotenv, load};
 
 use crate::output;
 
@@ -31,7 +31,7 @@ const RESERVED_VARS: [&str; 7] = [
 pub(crate) fn current_process_env() -> anyhow::Result<ProcessEnv> {
     let cwd = std::env::current_dir()
         .context("the current folder can't be read; change to another one")?;
-    Ok(longhaul::process::process_env_in_folder(cwd))
+    Ok(longhaul_project::process::process_env_in_folder(cwd))
 }
 
 /// Adds the variables of the project's `.env` that are not set in the environment.

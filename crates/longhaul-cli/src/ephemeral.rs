@@ -2,10 +2,10 @@
 //! tools may.
 
 use clap::Args;
-use longhaul::assemble::ProjectRuntime;
-use longhaul_engine::Task;
+use longhaul::project::ProjectRuntime;
 use longhaul_engine::agent::Agent;
 
+use crate::client::NewTask;
 use crate::environment;
 use crate::error::CliError;
 use crate::record_replay::CassetteArgs;
@@ -45,7 +45,7 @@ impl EphemeralRunArgs {
         args: &TaskArgs,
         cassette: &CassetteArgs,
         silent: bool,
-    ) -> anyhow::Result<(ProjectRuntime, Task)> {
+    ) -> anyhow::Result<(ProjectRuntime, NewTask)> {
         let process_env = environment::add_dotenv_variables(environment::current_process_env()?)?;
         let mut args_with_model = args.clone();
         if let Some(model) = cassette.replay_model_from_args(&process_env)? {

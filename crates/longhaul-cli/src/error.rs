@@ -6,12 +6,12 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::path::Path;
 
-use longhaul::assemble::AssembleError;
-use longhaul::private_file::PrivateFileError;
 use longhaul_api::problem::Problem;
 use longhaul_core::access::Role;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::Error as EngineError;
+use longhaul_project::assemble::AssembleError;
+use longhaul_project::private_file::PrivateFileError;
 
 use crate::exit::Exit;
 
@@ -67,20 +67,19 @@ impl CliError {
             return Some(from_store_error(error));
         }
         if let Some(problem) = error.downcast_ref::<Problem>() {
-            return Some(from_api_problem(problem));
+            // A problem of the API in this process has the error of the engine as its source.
+            let source = problem.source().and_then(Self::from_cause_with_hints);
+            return Some(source.unwrap_or_else(|| from_api_problem(problem)));
         }
+        let setting_hint = ("see what is set", "longhaul config show --origin");
         if let Some(error) = error.downcast_ref::<AssembleError>() {
-            let setting_hint = ("see what is set", "longhaul config show --origin");
-            return Some(match error {
-                AssembleError::Store(error) => from_store_error(error),
-                AssembleError::Tool(_)
-                | AssembleError::BuiltInTool(_)
-                | AssembleError::InvalidId(_)
-                | AssembleError::Setting(_)
-                | AssembleError::Unsupported(_)
-                | AssembleError::Agent { .. } => {
-                    Self::usage_error(error.to_string()).with_hints(&[setting_hint])
-                }
+            return Some(Self::usage_error(error.to_string()).with_hints(&[setting_hint]));
+        }
+        if let Some(error) = error.downcast_ref::<longhaul::Error>() {
+            return Some(if let longhaul::Error::Store(error) = error {
+                from_store_error(error)
+            } else {
+                Self::usage_error(error.to_string()).with_hints(&[setting_hint])
             });
         }
         let error = error.downcast_ref::<EngineError>()?;
@@ -292,10 +291,9 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
         "rules_full" => &[("revoke some of them", "longhaul rules")],
-        "rule_revoked" | "rule_not_found" => {
-            &[("see all remembered approvals", "longhaul rules --all")]
-        }
+        "rule_revoked" | "rule_not_found" => &[("see all of them", "longhaul rules --all")],
         "not_open" => &[("see its status", "longhaul why RUN")],
+        "key_not_in_doubt" => &[("see its calls", "longhaul show RUN --events")],
         "open_gate" => &[("see the gate", "longhaul gates --run RUN")],
         "already_in_state" | "not_failed" | "not_paused" | "stopping" | "budget_not_raised" => {
             &[("see its status", "longhaul why RUN")]

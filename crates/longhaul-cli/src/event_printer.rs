@@ -14,10 +14,10 @@ use longhaul_core::event::turn::{TurnCompleted, TurnFailed};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
-use longhaul_core::policy::effect_key::EffectKeyHolder;
+use longhaul_core::policy::effect_key::{EffectKeyHolder, EffectKeyState};
 use longhaul_core::policy::gate::{AnswerScope, GateDecision};
-use longhaul_core::status::WaitReason;
 use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::wait::WaitReason;
 use longhaul_run::explain::cap_raise_command;
 
 use crate::format::{format_duration, scope_phrase};
@@ -134,7 +134,15 @@ impl EventPrinter {
     fn duplicate_effect_key_text(&self, taken: &ToolKeyTaken) -> String {
         let EffectKeyHolder { run, call } = taken.holder;
         let tool = self.tool_name(taken.call);
-        format!("  {tool} was not started: the call {call} of {run} has the same effect key")
+        let command = match taken.state {
+            EffectKeyState::Unknown => format!(
+                " and an unknown outcome   if it had no effect: longhaul free-key {run} {call}"
+            ),
+            EffectKeyState::Held | EffectKeyState::Done => String::new(),
+        };
+        format!(
+            "  {tool} was not started: the call {call} of {run} has the same effect key{command}"
+        )
     }
 
     fn tool_name(&self, call: CallId) -> String {
@@ -264,46 +272,14 @@ pub(crate) const fn verdict_text(verdict: GradingVerdict) -> &'static str {
 }
 
 /// Describes what a run waits for. The wait began at `now`. `None` means that the wait is not
-/// printed.
+/// printed: the question was printed in the line before, or the run only waits for a worker.
 fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
-    let time = |at: &Timestamp| format_time_with_date_unless_today(*at, now);
-    Some(match wait {
-        WaitReason::Timer(until) => format!("until {}", time(until)),
-        WaitReason::RateLimit(until) => {
-            format!("rate limited by the provider until {}", time(until))
-        }
-        WaitReason::Retry(until) => format!("retry at {}", time(until)),
-        WaitReason::Outage { until, class, .. } => format!(
-            "for the provider, which is unavailable ({}); next attempt at {}",
-            class.as_str(),
-            time(until)
-        ),
-        WaitReason::Budget(_) => "for more budget".to_owned(),
-        WaitReason::BudgetHeld => "for the calls of other runs of its tree".to_owned(),
-        WaitReason::Cap(wait) => format!(
-            "at the spend cap {} until {}   {}",
-            wait.cap,
-            wait.until,
-            cap_raise_command(wait)
-        ),
-        WaitReason::Key(holder) => {
-            format!("for the call {} of {}, which has the same effect key", holder.call, holder.run)
-        }
-        WaitReason::Message(_) => "open for a message".to_owned(),
-        WaitReason::Signal(_) => "for a signal".to_owned(),
-        WaitReason::Child(child) => format!("for {child}"),
-        WaitReason::Tool(until) => {
-            format!("for the result of a tool call; the tool is asked again at {}", time(until))
-        }
-        WaitReason::SandboxSlot => "for a free sandbox".to_owned(),
-        WaitReason::StartAt(at) => format!("until its start at {}", time(at)),
-        WaitReason::Batch => "for the run before it in its batch".to_owned(),
-        // The question was printed in the line before, and a wait for a worker needs no line.
-        WaitReason::Approval(_)
-        | WaitReason::Question(_)
-        | WaitReason::Blocked(_)
-        | WaitReason::Worker => return None,
-    })
+    let text = Some(wait.row().event).filter(|text| !text.is_empty())?;
+    Some(wait.fill_in(text, |fact| match (fact, wait) {
+        ("until", _) => wait.end_time().map(|until| format_time_with_date_unless_today(until, now)),
+        ("raise_cap", WaitReason::Cap(wait)) => Some(cap_raise_command(wait)),
+        _ => None,
+    }))
 }
 
 fn gate_answer_text(gate_answer: &GateAnswer) -> String {

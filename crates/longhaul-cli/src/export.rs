@@ -3,14 +3,14 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::assemble::redactor::build_redactor;
-use longhaul::assemble::{cassette_file_path, cassette_folder};
 use longhaul_core::id::RunId;
 use longhaul_engine::handle::ModelCallOutcome;
 use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
+use longhaul_project::assemble::redactor::build_redactor;
+use longhaul_project::assemble::{cassette_file_path, cassette_folder};
 use serde_json::json;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::error::CliError;
 use crate::format::format_model_exchange_count;
 use crate::{environment, output, resolve, runtime, store_access};
@@ -45,7 +45,7 @@ impl ExportRunCommand {
         let config_with_dotenv = environment::load_config_quietly(
             &environment::add_dotenv_variables(environment::current_process_env()?)?,
         )?;
-        let client = RunClient::for_local_store(&runtime.longhaul);
+        let client = Client::for_store(&runtime)?;
         runtime::build_single_thread_tokio()?.block_on(async {
             let run = resolve::resolve_run_id(&client, &self.run).await?;
             let view = client.get_run(run).await?;
@@ -60,7 +60,7 @@ impl ExportRunCommand {
             let recorder = CassetteRecorder::new(build_redactor(&config_with_dotenv));
             let folder_message = || format!("cassettes can't be written to {}", folder.display());
             recorder.create_temp_file(&folder).with_context(folder_message)?;
-            let now = runtime.longhaul.current_store_time().await?;
+            let now = runtime.longhaul.store_time().await?;
             let header = CassetteHeader::new(run.to_string(), view.agent, now.to_string());
             let file_message = || format!("{} can't be written", path.display());
             recorder.start_recording(run, &header, &path).with_context(file_message)?;
@@ -96,7 +96,7 @@ impl ExportRunCommand {
 
     fn cassette_path(
         &self,
-        config: &longhaul::config::settings::Config,
+        config: &longhaul_project::config::settings::Config,
         run: RunId,
     ) -> anyhow::Result<std::path::PathBuf> {
         let name = self.cassette.as_deref().filter(|name| !name.is_empty());

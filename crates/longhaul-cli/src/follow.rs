@@ -3,29 +3,25 @@
 //!
 //! Invariant: without a terminal nobody is prompted and no gate is answered.
 
+use longhaul_api::client::events::EventStream;
 use longhaul_api::gate::GateView;
+use longhaul_api::query::RunsQuery;
 use longhaul_api::run::RunView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{GateStatus, has_submit_again_tag};
-use longhaul_core::port::store::RunFilter;
-use longhaul_core::status::{Status, WaitReason};
+use longhaul_core::status::Status;
+use longhaul_core::wait::{WaitEnd, WaitKind};
 
-use crate::client::{RunClient, RunEventStream};
+use crate::client::Client;
 use crate::event_printer::EventPrinter;
 use crate::gate_card::will_chain_auto_approve;
 use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
 use crate::style::TextTone;
-
-/// Wait reason, as stored, of a run at a spend cap.
-const CAP: &str = "cap";
-
-/// Wait reason, as stored, of a run whose provider is unavailable.
-const OUTAGE: &str = "outage";
 
 /// Number of characters of a child run's id that are printed before its events.
 const SHORT_ID_CHARS: usize = 6;
@@ -76,7 +72,7 @@ pub(crate) enum RunFollowOutcome {
 
 /// Follows the events of one run and of its child runs, and prompts the person at the terminal.
 pub(crate) struct RunFollower<'a> {
-    client: &'a RunClient,
+    client: &'a Client,
     /// The run that is followed now: the run that the user named, or a later run of its chain.
     pub(crate) run: RunId,
     /// Event streams of the run, if it has not ended, and then of its open descendants.
@@ -103,7 +99,7 @@ struct FollowedEventStream {
     /// Parent run that has not recorded the end of this run yet. `None` if there is no such parent,
     /// or if it has ended.
     parent: Option<RunId>,
-    entries: RunEventStream,
+    entries: EventStream,
     printer: EventPrinter,
     /// Sequence number of the last event that was read.
     last_seq: Seq,
@@ -112,7 +108,7 @@ struct FollowedEventStream {
 }
 
 impl FollowedEventStream {
-    async fn open_events_after(client: &RunClient, run: RunId, after: Seq) -> anyhow::Result<Self> {
+    async fn open_events_after(client: &Client, run: RunId, after: Seq) -> anyhow::Result<Self> {
         let entries = client.follow_events(run, after).await?;
         let printer = EventPrinter::default();
         Ok(Self { run, parent: None, entries, printer, last_seq: after, needs_person: false })
@@ -121,7 +117,7 @@ impl FollowedEventStream {
 
 impl<'a> RunFollower<'a> {
     pub(crate) async fn new(
-        client: &'a RunClient,
+        client: &'a Client,
         run: RunId,
         after: Seq,
         options: RunFollowOptions,
@@ -237,7 +233,7 @@ impl<'a> RunFollower<'a> {
         let should_stop = should_stop
             && !(view.status == Status::Waiting && gates.iter().any(will_chain_auto_approve));
         // A run that no other command can reach would be lost, and an outage may end soon.
-        let is_outage = view.reason.as_deref() == Some(OUTAGE);
+        let is_outage = view.reason.as_deref() == Some(WaitKind::Outage.code());
         let should_stop = should_stop && !(self.options.is_only_client && is_outage);
         if should_stop && !self.can_other_runs_continue(view.id).await? {
             // A gate that was closed since the run was loaded is not in the list.
@@ -268,10 +264,9 @@ impl<'a> RunFollower<'a> {
             return Ok(false);
         }
         let root = self.client.get_run(self.run).await?.root;
-        let statuses = vec![Status::Pending, Status::Running, Status::Waiting];
-        let limit = OPEN_RUNS_MAX;
-        let filter = RunFilter { root: Some(root), statuses, limit, ..RunFilter::default() };
-        let open_runs = self.client.list_runs(filter).await?;
+        let status = vec![Status::Pending, Status::Running, Status::Waiting];
+        let query = RunsQuery { root: Some(root), status, ..RunsQuery::default() };
+        let open_runs = self.client.list_runs(query, OPEN_RUNS_MAX).await?;
         if open_runs.iter().any(|run| !run.reason.as_deref().is_some_and(waits_for_outside_event)) {
             return Ok(true);
         }
@@ -414,9 +409,9 @@ impl<'a> RunFollower<'a> {
 async fn next_entries(
     streams: &mut [FollowedEventStream],
 ) -> (usize, anyhow::Result<Option<Vec<JournalEntry>>>) {
-    let futures = streams.iter_mut().map(|stream| Box::pin(stream.entries.next_entries()));
+    let futures = streams.iter_mut().map(|stream| Box::pin(stream.entries.next()));
     let (batch, index, _) = futures_util::future::select_all(futures).await;
-    (index, batch)
+    (index, batch.map_err(Into::into))
 }
 
 /// Returns the last characters of a run's id, which commands accept in its place.
@@ -427,28 +422,27 @@ fn short_run_id(run: RunId) -> String {
 
 /// Returns whether the run has a result and stays open for messages.
 fn is_open_for_messages(view: &RunView) -> bool {
-    view.status == Status::Waiting && view.reason.as_deref() == Some("message")
+    view.status == Status::Waiting && view.reason.as_deref() == Some(WaitKind::Message.code())
 }
 
 /// Returns whether a wait with this reason ends only through a person, another client of the store
 /// or another run, or long after now.
 fn waits_for_outside_event(wait_reason: &str) -> bool {
-    let outside_reasons = [
-        "approval", "question", "signal", "blocked", "budget", CAP, OUTAGE, "message", "child",
-        "key",
-    ];
-    outside_reasons.contains(&wait_reason)
+    let wait = WaitKind::from_code(wait_reason);
+    wait.is_some_and(|wait| wait.row().ended_by != WaitEnd::Runtime)
 }
 
 /// Returns whether the run waits for a later time, and a person can end the wait sooner: at a spend
 /// cap or in an outage of its provider.
 fn is_long_wait(view: &RunView) -> bool {
-    view.status == Status::Waiting && matches!(view.reason.as_deref(), Some(CAP | OUTAGE))
+    let wait = view.reason.as_deref().and_then(WaitKind::from_code);
+    let end = wait.map(|wait| wait.row().ended_by);
+    view.status == Status::Waiting && matches!(end, Some(WaitEnd::Period | WaitEnd::Provider))
 }
 
 /// Returns whether no event follows this sequence number in the journal. Then a run status that was
 /// read before this call is still current.
-async fn is_last_event(client: &RunClient, run: RunId, seq: Seq) -> anyhow::Result<bool> {
+async fn is_last_event(client: &Client, run: RunId, seq: Seq) -> anyhow::Result<bool> {
     let later_events = client.read_events(run, seq, 1).await?;
     Ok(later_events.is_empty())
 }
@@ -465,27 +459,13 @@ fn needs_person_if_changed(
     is_unattended: bool,
 ) -> Option<bool> {
     match event {
-        Event::RunWaiting(waiting) => Some(match waiting.wait {
-            WaitReason::Approval(_)
-            | WaitReason::Question(_)
-            | WaitReason::Blocked(_)
-            | WaitReason::Budget(_)
-            | WaitReason::Message(_) => true,
+        Event::RunWaiting(waiting) => Some(match waiting.wait.row().ended_by {
+            WaitEnd::Person => true,
             // Another client has to send it. Without other clients the run would wait forever.
-            WaitReason::Signal(_) => options.is_only_client,
+            WaitEnd::Program => options.is_only_client,
             // These waits can take hours. A person at the terminal reads so in the line before.
-            WaitReason::Cap(_) | WaitReason::Outage { .. } => is_unattended,
-            WaitReason::Timer(_)
-            | WaitReason::Child(_)
-            | WaitReason::Tool(_)
-            | WaitReason::RateLimit(_)
-            | WaitReason::Key(_)
-            | WaitReason::Retry(_)
-            | WaitReason::SandboxSlot
-            | WaitReason::BudgetHeld
-            | WaitReason::Worker
-            | WaitReason::StartAt(_)
-            | WaitReason::Batch => false,
+            WaitEnd::Period | WaitEnd::Provider => is_unattended,
+            WaitEnd::Child | WaitEnd::OtherRun | WaitEnd::Runtime => false,
         }),
         Event::RunBlocked(_) | Event::RunPaused(_) => Some(true),
         Event::RunClaimed(_) => Some(false),

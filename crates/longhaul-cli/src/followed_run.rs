@@ -1,14 +1,15 @@
 //! Follows a run to its end for `run` and `watch`, and drives (executes) the run if no other
 //! process does.
 
-use longhaul::assemble::ProjectRuntime;
+use longhaul::project::ProjectRuntime;
 use longhaul_api::run::RunView;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::time::{Clock as _, Millis};
+use longhaul_core::wait::WaitKind;
 use longhaul_engine::clock::SystemClock;
 use longhaul_run::explain::StateExplanation;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
 use crate::follow::{FinalOutputFormat, RunFollowOptions, RunFollowOutcome, RunFollower};
@@ -19,13 +20,9 @@ use crate::{ephemeral, output};
 /// Interval between checks whether a worker will start a queued run.
 const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
 
-/// Wait reason, as stored, of a run that waits for another run's tool call with the same effect key
-/// (the key of an effect that happens at most once).
-const KEY: &str = "key";
-
 /// A run that this command follows, and whether and how this process drives (executes) it.
 pub(crate) struct FollowedRun<'a> {
-    pub(crate) client: &'a RunClient,
+    pub(crate) client: &'a Client,
     pub(crate) run: RunId,
     pub(crate) after: Seq,
     /// The project, if this process drives the run whenever no other process does. `None` means
@@ -270,7 +267,7 @@ impl FollowedRun<'_> {
     async fn waits_for_effect_key(&self) -> anyhow::Result<bool> {
         let Some(runtime) = self.runtime else { return Ok(false) };
         let run = self.client.get_run(self.run).await?.newest_run_in_chain();
-        Ok(runtime.longhaul.run_row(run).await?.reason.as_deref() == Some(KEY))
+        Ok(runtime.longhaul.run_row(run).await?.reason.as_deref() == Some(WaitKind::Key.code()))
     }
 
     /// Waits until it is certain that no worker will start or continue the run, and returns why:
@@ -290,13 +287,14 @@ impl FollowedRun<'_> {
             let row = runtime.longhaul.run_row(run).await?;
             let is_driver_process = self.executes_runs_of_store();
             // A run in the queue is claimed by the worker of this process.
-            let is_own_run = is_driver_process && row.reason.as_deref() == Some("worker");
+            let is_own_run =
+                is_driver_process && row.reason.as_deref() == Some(WaitKind::Worker.code());
             if !is_own_run
                 && (is_driver_process || !is_shown)
                 && let Some(explanation) = runtime.longhaul.explain_unstarted_run(&row).await?
             {
                 // A process that drives the holder of a key stops for a moment before it continues.
-                if row.reason.as_deref() != Some(KEY)
+                if row.reason.as_deref() != Some(WaitKind::Key.code())
                     || last_key_wait.as_ref() == Some(&explanation)
                 {
                     return Ok(explanation);

@@ -19,8 +19,8 @@ pub(crate) fn format_duration(duration: Millis) -> String {
 
 /// Parses a duration from the command line, such as `50ms`.
 pub(crate) fn parse_duration(text: &str) -> Result<Millis, String> {
-    let examples = longhaul::duration::DURATION_EXAMPLES;
-    longhaul::duration::parse_duration(text)
+    let examples = longhaul_core::duration::DURATION_EXAMPLES;
+    longhaul_core::duration::parse_duration(text)
         .ok_or_else(|| format!("expected a duration such as 50ms, {examples}"))
 }
 

@@ -3,12 +3,13 @@
 
 use clap::{Args, Subcommand};
 use longhaul_api::gate::{AnswerView, GateView};
+use longhaul_api::operations::LIST_GATES;
+use longhaul_api::query::GatesQuery;
 use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus, has_submit_again_tag};
-use longhaul_core::port::store::GateFilter;
 use longhaul_core::time::Timestamp;
 
 use crate::answer::{GateAnswerSender, new_answer, parse_json_option};
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::{first_line, format_time_of_day};
 use crate::form_prompt::answer_command;
@@ -133,12 +134,12 @@ impl ListGatesCommand {
         };
         runtime::build_single_thread_tokio()?.block_on(async {
             let gates = self.load_gates(&client).await?;
-            let now = client.current_store_time().await?;
+            let now = client.store_time().await?;
             self.print_gates(&gates, now)
         })
     }
 
-    async fn load_gates(&self, client: &RunClient) -> anyhow::Result<Vec<GateView>> {
+    async fn load_gates(&self, client: &Client) -> anyhow::Result<Vec<GateView>> {
         let run = match &self.run {
             Some(run_id) => {
                 let run = resolve::resolve_run_id(client, run_id).await?;
@@ -147,14 +148,9 @@ impl ListGatesCommand {
             }
             None => None,
         };
-        let filter = GateFilter {
-            run,
-            status: (!self.all).then_some(GateStatus::Open),
-            tag: self.tag.clone(),
-            limit: GATES_MAX,
-            ..GateFilter::default()
-        };
-        let mut gates = client.list_gates(filter).await?;
+        let status = (!self.all).then_some(GateStatus::Open);
+        let query = GatesQuery { run, status, tag: self.tag.clone(), ..GatesQuery::default() };
+        let mut gates = client.list(LIST_GATES, query, GATES_MAX).await?;
         // The gate that has waited longest comes first.
         gates.reverse();
         Ok(gates)

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
+use longhaul_api::operations::{LIST_INBOXES, POST_TASK, SHOW_INBOX};
+use longhaul_api::query::InboxesQuery;
 use longhaul_api::run::RunBriefView;
 use longhaul_core::id::InboxName;
 use longhaul_core::time::Timestamp;
@@ -16,7 +18,7 @@ use serde_json::Value;
 use crate::client::connect::{
     connect_or_create_store, find_configured_or_local_server, try_connect_run_client,
 };
-use crate::client::default_agent_by_inbox;
+use crate::client::print_note_if_task_added;
 use crate::error::CliError;
 use crate::status_label::status_label;
 use crate::table::{self, TableCell};
@@ -24,7 +26,7 @@ use crate::task_args::{
     INPUT_BYTES_MAX, InputFormatArgs, parse_actor, parse_context_args, parse_idempotency_key,
     parse_links,
 };
-use crate::{output, runtime};
+use crate::{environment, output, runtime};
 
 /// Maximum number of characters of a run's current activity in a list.
 const NOW_CHARS: usize = 44;
@@ -147,7 +149,8 @@ impl ListInboxesCommand {
     fn print_inbox_list(&self) -> anyhow::Result<()> {
         let inboxes = match try_connect_run_client()? {
             Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(client.list_inboxes())?
+                let inboxes = client.list(LIST_INBOXES, InboxesQuery::default(), usize::MAX);
+                runtime::build_single_thread_tokio()?.block_on(inboxes)?
             }
             None => {
                 let agents = default_agent_by_inbox()?;
@@ -171,6 +174,12 @@ impl ListInboxesCommand {
     }
 }
 
+/// Returns the default agent of each inbox, from the project's settings.
+fn default_agent_by_inbox() -> anyhow::Result<BTreeMap<String, String>> {
+    let process_env = environment::current_process_env()?;
+    Ok(environment::load_config_quietly(&process_env)?.default_agents_by_inbox())
+}
+
 /// Returns an inbox without tasks, for a folder that has no store.
 fn inbox_without_tasks(name: String, agent: Option<String>) -> InboxView {
     InboxView { name, agent, served: false, pending: 0, running: 0, waiting: 0, failed: 0 }
@@ -188,7 +197,8 @@ impl ShowInboxCommand {
     fn print_inbox(&self) -> anyhow::Result<()> {
         let detail = match try_connect_run_client()? {
             Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(client.get_inbox(&self.name))?
+                let inbox = client.send(SHOW_INBOX.at(self.name.clone()));
+                runtime::build_single_thread_tokio()?.block_on(inbox)?
             }
             None => {
                 let agent = default_agent_by_inbox()?.remove(self.name.as_str());
@@ -251,7 +261,10 @@ impl PostTaskCommand {
         let body = self.build_task_body()?;
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
         runtime::build_single_thread_tokio()?.block_on(async {
-            let run = client.post_task(self.name.clone(), body).await?;
+            let key = body.idempotency_key.clone();
+            let request = POST_TASK.at(self.name.clone()).body(&body).idempotency_key(key);
+            let run = client.send(request).await?;
+            print_note_if_task_added(&run);
             if self.json {
                 return output::print_json(&run);
             }

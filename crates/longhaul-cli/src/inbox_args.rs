@@ -1,10 +1,10 @@
 //! Command-line options that choose which tasks a worker takes.
 
 use clap::Args;
-use longhaul::assemble::worker_options;
-use longhaul::config::settings::Config;
 use longhaul_core::id::InboxName;
 use longhaul_engine::worker::WorkerOptions;
+use longhaul_project::assemble::worker_options;
+use longhaul_project::config::settings::Config;
 
 use crate::error::CliError;
 

@@ -1,4 +1,4 @@
-//! Handles SIGINT, SIGTERM and SIGHUP for commands that must release resources before they exit. A
+//! What asks a command to stop: SIGINT, SIGTERM and SIGHUP, and the end of the parent process. A
 //! signal that arrives while `next_signal` is not awaited is not lost.
 
 use anyhow::Context as _;
@@ -34,4 +34,18 @@ impl InterruptListener {
             std::future::pending().await
         }
     }
+}
+
+/// Returns when stdin reaches EOF, because the parent process is gone. Never returns if
+/// watching is disabled.
+pub(crate) async fn wait_for_parent_exit(enabled: bool) {
+    if !enabled {
+        return std::future::pending().await;
+    }
+    let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        drop(sender);
+    });
+    _ = receiver.await;
 }

@@ -4,19 +4,18 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use longhaul_api::key::{KeyState, KeyView};
+use longhaul_api::key::{CreatedKey, KeyState, KeyView, NewKeyBody};
+use longhaul_api::operations::{CREATE_KEY, CREATE_TICKET, LIST_KEYS, REVOKE_KEY};
 use longhaul_core::access::Role;
 use longhaul_core::id::ApiKeyName;
 use longhaul_core::time::Millis;
-use longhaul_engine::handle::NewKeyRequest;
 use serde_json::json;
 
-use crate::caller_name::caller_name;
 use crate::client::connect::{
     connect_or_create_store, connect_run_client, find_configured_or_local_server,
     try_connect_run_client,
 };
-use crate::error::CliError;
+use crate::error::{CliError, HintResultExt as _};
 use crate::event_printer::format_date_time;
 use crate::format::parse_duration;
 use crate::style::TextTone;
@@ -109,19 +108,16 @@ impl KeysCommand {
 
 impl NewKeyCommand {
     fn create_and_print_key(&self) -> anyhow::Result<()> {
-        let request = NewKeyRequest {
-            name: self.name.clone(),
-            role: self.role,
-            ttl: self.expires,
-            by: caller_name(),
-        };
+        let name = self.name.to_string();
+        let expires_in_ms = self.expires.map(|expires| expires.0);
+        let request = CREATE_KEY.at(()).body(&NewKeyBody { name, role: self.role, expires_in_ms });
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        let created = runtime::build_single_thread_tokio()?.block_on(client.create_key(request))?;
-        let (secret, key) = (created.secret.reveal(), &created.key);
+        let created = runtime::build_single_thread_tokio()?.block_on(client.send(request));
+        let CreatedKey { secret, key } = created.fill_hint_placeholder("NAME", &self.name)?;
         if self.json {
             return output::print_json(&json!({ "secret": secret, "key": key }));
         }
-        output::print_line(secret)?;
+        output::print_line(&secret)?;
         let expiry = match key.expires_at {
             Some(at) => format!("expires {}", format_date_time(at)),
             None => "does not expire".to_owned(),
@@ -144,7 +140,7 @@ impl ListKeysCommand {
     fn print_key_list(&self) -> anyhow::Result<()> {
         let keys = match try_connect_run_client()? {
             Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(client.list_api_keys())?
+                runtime::build_single_thread_tokio()?.block_on(client.send(LIST_KEYS.at(())))?.data
             }
             None => Vec::new(),
         };
@@ -183,8 +179,8 @@ fn key_row(key: &KeyView) -> Vec<TableCell> {
 impl RevokeKeyCommand {
     fn revoke_key(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let revoked =
-            runtime::build_single_thread_tokio()?.block_on(client.revoke_api_key(&self.name))?;
+        let revoke = client.send(REVOKE_KEY.at(self.name.clone()));
+        let revoked = runtime::build_single_thread_tokio()?.block_on(revoke)?;
         output::print_text(&format!("The key `{}` is revoked.", revoked.name))
     }
 }
@@ -198,7 +194,8 @@ fn print_browser_link() -> anyhow::Result<()> {
         .with_hint("start one", "longhaul serve")
         .into());
     };
-    let link = runtime::build_single_thread_tokio()?.block_on(server.client.create_login_ticket());
+    let link =
+        runtime::build_single_thread_tokio()?.block_on(server.client.send(CREATE_TICKET.at(())));
     output::print_line(&link?.url)?;
     output::eprint_line("Open the link in a browser; it works once, within 10 minutes.");
     Ok(())

@@ -2,12 +2,14 @@
 //! a time.
 
 use clap::{Args, Subcommand};
+use longhaul_api::client::Request;
 use longhaul_api::lane::LaneView;
+use longhaul_api::operation::{EmptyBody, NoQuery};
+use longhaul_api::operations::{LIST_LANES, PAUSE_LANE, RESUME_LANE, SHOW_LANE};
+use longhaul_api::query::{LanesQuery, RunsQuery};
 use longhaul_core::id::LaneKey;
-use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 
-use crate::client::RunClient;
 use crate::client::connect::{
     connect_or_create_store, connect_run_client, find_configured_or_local_server,
     try_connect_run_client,
@@ -75,10 +77,10 @@ impl LanesCommand {
             Some(LanesSubcommand::Ls(list)) => list.print_lane_list(),
             Some(LanesSubcommand::Show(lane)) => lane.show_lane(),
             Some(LanesSubcommand::Pause(lane)) => {
-                lane.change_and_print_lane(async |client| client.pause_lane(&lane.lane).await)
+                lane.change_and_print_lane(PAUSE_LANE.at(lane.lane.clone()))
             }
             Some(LanesSubcommand::Resume(lane)) => {
-                lane.change_and_print_lane(async |client| client.resume_lane(&lane.lane).await)
+                lane.change_and_print_lane(RESUME_LANE.at(lane.lane.clone()))
             }
         }
     }
@@ -88,7 +90,8 @@ impl ListLanesCommand {
     fn print_lane_list(&self) -> anyhow::Result<()> {
         let lanes = match try_connect_run_client()? {
             Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(client.list_lanes(ROWS_MAX))?
+                let lanes = client.list(LIST_LANES, LanesQuery::default(), ROWS_MAX);
+                runtime::build_single_thread_tokio()?.block_on(lanes)?
             }
             None => Vec::new(),
         };
@@ -106,18 +109,19 @@ impl ListLanesCommand {
 impl LaneArgs {
     fn show_lane(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let lane = runtime::build_single_thread_tokio()?.block_on(client.get_lane(&self.lane))?;
+        let lane = client.send(SHOW_LANE.at(self.lane.clone()));
+        let lane = runtime::build_single_thread_tokio()?.block_on(lane)?;
         if self.json {
             return output::print_json(&lane);
         }
         output::print_text(&describe_lane(&lane))?;
-        let filter = RunFilter {
+        let query = RunsQuery {
             lane: Some(self.lane.clone()),
-            statuses: Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect(),
-            limit: ROWS_MAX,
-            ..RunFilter::default()
+            status: Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect(),
+            ..RunsQuery::default()
         };
-        let mut runs = runtime::build_single_thread_tokio()?.block_on(client.list_runs(filter))?;
+        let runs = client.list_runs(query, ROWS_MAX);
+        let mut runs = runtime::build_single_thread_tokio()?.block_on(runs)?;
         runs.reverse();
         let rows = runs.iter().map(|run| {
             vec![
@@ -133,13 +137,13 @@ impl LaneArgs {
         }
     }
 
-    /// Calls `change`, which pauses or resumes the lane, and prints the lane's new state.
+    /// Sends a request that pauses or resumes the lane, and prints the lane's new state.
     fn change_and_print_lane(
         &self,
-        change: impl AsyncFnOnce(&RunClient) -> anyhow::Result<LaneView>,
+        change: Request<NoQuery, EmptyBody, LaneView>,
     ) -> anyhow::Result<()> {
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        let lane = runtime::build_single_thread_tokio()?.block_on(change(&client))?;
+        let lane = runtime::build_single_thread_tokio()?.block_on(client.send(change))?;
         match self.json {
             true => output::print_json(&lane),
             false => output::print_text(&describe_lane(&lane)),

@@ -4,7 +4,7 @@
 //!
 //! Invariant: a worker of this process runs only while this process holds the driver lock.
 
-use longhaul::assemble::ProjectRuntime;
+use longhaul::project::ProjectRuntime;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{RunFilter, StoreError};
 use longhaul_core::status::Status;

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
-use longhaul::assemble::mcp_tools::McpTools;
-use longhaul::assemble::{ProjectRuntime, worker_options};
+use longhaul::project::ProjectRuntime;
 use longhaul_core::id::RunId;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Error;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::Worker;
+use longhaul_project::assemble::mcp_tools::McpTools;
+use longhaul_project::assemble::worker_options;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::error::CliError;

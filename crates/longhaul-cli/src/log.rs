@@ -7,12 +7,12 @@ use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
-use longhaul::assemble::redactor::ProjectRedactor;
 use longhaul_core::port::redact::Redact as _;
 use longhaul_core::redact::Redactor;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::secret::KEY_PREFIX;
+use longhaul_project::assemble::redactor::ProjectRedactor;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};

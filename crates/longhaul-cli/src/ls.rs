@@ -2,14 +2,15 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use longhaul_api::operations::LIST_FULL_RUNS;
+use longhaul_api::query::RunsQuery;
 use longhaul_api::run::{RunBriefView, RunChainView};
 use longhaul_core::id::{AgentName, InboxName, LaneKey, RunId};
-use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use serde_json::json;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::client::connect::try_connect_run_client;
 use crate::driver_status::needs_driver;
 use crate::format::{format_duration, format_usd};
@@ -102,49 +103,43 @@ impl ListRunsCommand {
         if self.all { UNLIMITED } else { self.limit.min(UNLIMITED) }
     }
 
-    async fn build_run_filter(
-        &self,
-        client: &RunClient,
-        limit: usize,
-    ) -> anyhow::Result<RunFilter> {
+    async fn build_query(&self, client: &Client) -> anyhow::Result<RunsQuery> {
         let is_selected =
             |status: &&Status| self.status.iter().any(|value| value == status.as_str());
-        Ok(RunFilter {
-            statuses: Status::ALL.iter().filter(is_selected).copied().collect(),
+        Ok(RunsQuery {
+            status: Status::ALL.iter().filter(is_selected).copied().collect(),
             agent: self.agent.clone(),
             lane: self.lane.clone(),
             inbox: self.inbox.clone(),
-            not_retried: false,
             root: self.resolve_root_option(client).await?,
             parent: resolve_optional_run(client, self.parent.as_deref()).await?,
             after: resolve_optional_run(client, self.after.as_deref()).await?,
-            limit,
+            ..RunsQuery::default()
         })
     }
 
     /// Returns the root of the tree that `--root` names by any of its runs. `None` if the option is
     /// not given.
-    async fn resolve_root_option(&self, client: &RunClient) -> anyhow::Result<Option<RunId>> {
+    async fn resolve_root_option(&self, client: &Client) -> anyhow::Result<Option<RunId>> {
         match resolve_optional_run(client, self.root.as_deref()).await? {
             Some(run) => Ok(Some(client.get_run(run).await?.root)),
             None => Ok(None),
         }
     }
 
-    async fn print_runs_as_json(&self, client: &RunClient) -> anyhow::Result<()> {
+    async fn print_runs_as_json(&self, client: &Client) -> anyhow::Result<()> {
         let limit = self.run_limit();
-        let mut data =
-            client.list_run_views(self.build_run_filter(client, limit + 1).await?).await?;
+        let query = self.build_query(client).await?;
+        let mut data = client.list(LIST_FULL_RUNS, query, limit + 1).await?;
         let has_more = data.len() > limit;
         data.truncate(limit);
         let next = data.last().filter(|_| has_more).map(|last| last.id);
         output::print_json(&json!({ "data": data, "next": next }))
     }
 
-    async fn print_run_table(&self, client: &RunClient) -> anyhow::Result<()> {
+    async fn print_run_table(&self, client: &Client) -> anyhow::Result<()> {
         let count_limit = self.run_limit().max(COUNT_MAX);
-        let mut runs =
-            client.list_runs(self.build_run_filter(client, count_limit + 1).await?).await?;
+        let mut runs = client.list_runs(self.build_query(client).await?, count_limit + 1).await?;
         let count = runs.len();
         runs.truncate(self.run_limit());
         if runs.is_empty() {
@@ -154,7 +149,7 @@ impl ListRunsCommand {
             });
             return Ok(());
         }
-        let now = client.current_store_time().await?;
+        let now = client.store_time().await?;
         let titles = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
         let is_drivable = |run: &RunBriefView| needs_driver(run.status);
         let has_no_driver =
@@ -195,7 +190,7 @@ impl ListRunsCommand {
 
 /// Returns the id of the run that an option names, if it is set.
 async fn resolve_optional_run(
-    client: &RunClient,
+    client: &Client,
     value: Option<&str>,
 ) -> anyhow::Result<Option<RunId>> {
     match value {

@@ -19,7 +19,7 @@ const EXAMPLES: &str = "Examples:
   longhaul mcp check github       the same for one
   longhaul mcp login docs         logs in to an HTTP server that needs OAuth, in a browser
   longhaul mcp login docs --no-browser    only prints the URL to open
-  longhaul mcp logout docs        deletes that login and revokes it at the server
+  longhaul mcp logout docs        deletes that login on this machine
   longhaul trust                  shows .mcp.json and asks whether to trust it
 
 An agent uses them by name: `tools: [mcp:github]` or `tools: [mcp:github/search_issues]`.
@@ -29,8 +29,7 @@ Exit codes of check: 0 all checked are ok, 2 .mcp.json is invalid, 5 a server do
   respond, 6 .mcp.json is not trusted
 Exit codes of login: 0 logged in or not needed, 2 failed, 5 the server does not respond,
   6 .mcp.json is not trusted, 124 timeout, 130 stopped
-Exit codes of logout: 0 deleted here, whatever the server responded, or there was no login,
-  2 failed, 130 stopped";
+Exit codes of logout: 0 deleted, or there was no login, 2 failed";
 
 /// Arguments of `longhaul mcp`.
 #[derive(Debug, Args)]
@@ -53,7 +52,7 @@ enum McpSubcommand {
     /// Logs in to an HTTP server in a browser, and stores the login for all runs
     #[command(after_help = EXAMPLES)]
     Login(login::LoginCommand),
-    /// Deletes the login for a server, and revokes it at the server
+    /// Deletes the login for a server on this machine
     #[command(after_help = EXAMPLES)]
     Logout(logout::LogoutCommand),
 }

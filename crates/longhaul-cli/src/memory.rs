@@ -2,7 +2,9 @@
 //! notes. Notes are read in the local store only, not through a server.
 
 use clap::{Args, Subcommand};
-use longhaul::assemble::ProjectRuntime;
+use longhaul::project::ProjectRuntime;
+use longhaul_api::operations::{ADD_THREAD_MESSAGE, CLEAR_THREAD, LIST_THREAD_MESSAGES};
+use longhaul_api::query::ThreadQuery;
 use longhaul_api::thread::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
 use longhaul_core::note::MemoryNote;
@@ -24,6 +26,9 @@ const NOTE_CHARS: usize = 80;
 
 /// Maximum number of messages or notes that are listed.
 const LIMIT_MAX: usize = 10_000;
+
+/// Maximum number of messages that a server returns.
+const REMOTE_MESSAGES_MAX: usize = 1_000;
 
 const EXAMPLES: &str = "Examples:
   longhaul run writer 'Go on.' --thread support --resource ada
@@ -166,8 +171,12 @@ impl ShowThreadCommand {
         let thread = &self.thread;
         let view = match try_connect_run_client()? {
             None => ThreadMessagesView { thread: thread.to_string(), count: 0, data: Vec::new() },
-            Some(client) => runtime::build_single_thread_tokio()?
-                .block_on(client.thread(thread, clamp_list_limit(self.limit)))?,
+            Some(client) => {
+                let limit_max = if client.is_remote() { REMOTE_MESSAGES_MAX } else { LIMIT_MAX };
+                let limit = Some(clamp_list_limit(self.limit).min(limit_max));
+                let request = LIST_THREAD_MESSAGES.at(thread.clone()).query(&ThreadQuery { limit });
+                runtime::build_single_thread_tokio()?.block_on(client.send(request))?
+            }
         };
         if self.json {
             return output::print_json(&view);
@@ -198,8 +207,9 @@ impl AddThreadMessageCommand {
     fn add_message(&self) -> anyhow::Result<()> {
         let (thread, role, text) = (&self.thread, self.role, self.text.clone());
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        let count = runtime::build_single_thread_tokio()?
-            .block_on(client.add_thread_message(thread, NewThreadMessageBody { role, text }))?;
+        let message = NewThreadMessageBody { role, text };
+        let add = client.send(ADD_THREAD_MESSAGE.at(thread.clone()).body(&message));
+        let count = runtime::build_single_thread_tokio()?.block_on(add)?.count;
         if self.json {
             return output::print_json(&json!({ "thread": thread, "count": count }));
         }
@@ -216,7 +226,8 @@ impl ClearThreadCommand {
         let count = match try_connect_run_client()? {
             None => 0,
             Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(client.clear_thread(thread))?
+                let clear = client.send(CLEAR_THREAD.at(thread.clone()));
+                runtime::build_single_thread_tokio()?.block_on(clear)?.deleted
             }
         };
         if self.json {

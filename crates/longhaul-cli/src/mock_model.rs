@@ -1,9 +1,6 @@
 //! `longhaul mock-model`: serves scripted replies over the Anthropic and OpenAI APIs, for testing
 //! adapters and SDKs without an API key. The mock contacts no other server and ignores API keys.
 
-mod counts;
-mod response;
-mod route;
 mod script_folder;
 mod server;
 
@@ -12,6 +9,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::serve::ListenerExt as _;
 use clap::Args;
 use longhaul_core::time::Millis;
 use longhaul_model::mock::{FaultSettings, MockProvider, RecurringFailure, ScriptSource as _};
@@ -20,10 +18,8 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::format::parse_duration;
-use crate::interrupts::InterruptListener;
+use crate::interrupts::{InterruptListener, wait_for_parent_exit};
 use crate::mock_model::script_folder::ScriptFolder;
-use crate::mock_model::server::MockServer;
-use crate::parent_watch::wait_for_parent_exit;
 use crate::server::{local_url, raise_open_file_limit};
 use crate::{environment, output, runtime};
 
@@ -117,10 +113,14 @@ impl MockModelCommand {
         let mock = MockProvider::new(Arc::clone(&folder) as _, self.fault_settings());
         runtime::build_multi_thread_tokio()?.block_on(async {
             let mut interrupts = InterruptListener::listen()?;
-            let server = MockServer::new(listener, mock)?;
+            listener.set_nonblocking(true)?;
+            // Sends small events at once.
+            let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(|stream| {
+                _ = stream.set_nodelay(true);
+            });
             self.print_url_and_usage(&folder, address)?;
             tokio::select! {
-                () = server.serve() => {}
+                result = axum::serve(listener, server::router(mock)) => result?,
                 () = interrupts.next_signal() => {}
                 () = wait_for_parent_exit(self.until_eof) => {}
             }

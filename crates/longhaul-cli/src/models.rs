@@ -8,8 +8,8 @@ mod ls;
 mod price;
 
 use clap::{Args, Subcommand};
-use longhaul::assemble::model_choice::ModelSelector;
-use longhaul::config::settings::Config;
+use longhaul_project::assemble::model_selector;
+use longhaul_project::config::settings::Config;
 
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -54,7 +54,7 @@ impl ModelsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let process_env = environment::current_process_env()?;
         let config = environment::load_config(&process_env)?;
-        let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
+        let selector = model_selector(&config).map_err(CliError::usage_error)?;
         match &self.command {
             None => self.list.run(&selector)?,
             Some(ModelsSubcommand::Ls(ls)) => ls.run(&selector)?,
@@ -65,7 +65,7 @@ impl ModelsCommand {
                     &environment::add_dotenv_variables_if_valid(process_env),
                 )?;
                 let dotenv_selector =
-                    ModelSelector::from_config(&dotenv_selector).map_err(CliError::usage_error)?;
+                    model_selector(&dotenv_selector).map_err(CliError::usage_error)?;
                 return check.run(&config, &selector, &dotenv_selector);
             }
         }

@@ -6,6 +6,7 @@
 use std::io::BufRead as _;
 
 use longhaul_api::gate::GateView;
+use longhaul_api::operations::CLOSE_RUN;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::form::find_option_by_text;
 use longhaul_core::id::{GateId, RunId};
@@ -17,7 +18,7 @@ use longhaul_engine::clock::SystemClock;
 use tokio::sync::mpsc;
 
 use crate::answer::new_answer;
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::form_prompt::{FormPrompt, answer_command};
 use crate::gate_card::short_gate_card;
 use crate::{output, sanitize};
@@ -100,7 +101,7 @@ impl TerminalPrompt {
     /// Prints the run's oldest open gate, unless that gate was the last one printed.
     pub(crate) async fn show_oldest_gate(
         &mut self,
-        client: &RunClient,
+        client: &Client,
         run: RunId,
     ) -> anyhow::Result<()> {
         let Some(gate) = oldest_open_gate(client, run).await? else {
@@ -266,7 +267,7 @@ impl TerminalPrompt {
     /// Sends what the person typed to the run: an answer to the oldest open gate, or a message.
     pub(crate) async fn send_input_to_run(
         &mut self,
-        client: &RunClient,
+        client: &Client,
         run: RunId,
         input: PromptInput,
     ) -> anyhow::Result<()> {
@@ -305,7 +306,7 @@ impl TerminalPrompt {
                 return Ok(());
             }
             (PromptInput::Close, _) => {
-                client.close_run(run).await?;
+                client.send(CLOSE_RUN.at(run)).await?;
                 return Ok(());
             }
             (PromptInput::Why, _) => {
@@ -331,7 +332,7 @@ impl TerminalPrompt {
 
 /// Returns the run's oldest gate that is still open.
 pub(crate) async fn oldest_open_gate(
-    client: &RunClient,
+    client: &Client,
     run: RunId,
 ) -> anyhow::Result<Option<GateView>> {
     let mut gates = client.list_open_gates(run).await?;

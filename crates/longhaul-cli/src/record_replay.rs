@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::assemble::redactor::build_redactor;
-use longhaul::assemble::{
-    ProjectRuntime, cassette_file_path, cassette_folder, prepare_cassette_replay_model,
-};
-use longhaul::config::process_env::ProcessEnv;
+use longhaul::project::ProjectRuntime;
 use longhaul_core::id::RunId;
 use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
+use longhaul_project::assemble::redactor::build_redactor;
+use longhaul_project::assemble::{
+    cassette_file_path, cassette_folder, prepare_cassette_replay_model,
+};
+use longhaul_project::config::process_env::ProcessEnv;
 
 use crate::error::CliError;
 use crate::format::format_model_exchange_count;
@@ -100,7 +101,7 @@ impl RecordingSession {
     /// Starts the cassette (the file in which model calls are recorded) for a run, before the first
     /// model call of the run.
     pub(crate) async fn begin_cassette(&self, run: RunId, agent: &str) -> anyhow::Result<()> {
-        let now = self.runtime.longhaul.current_store_time().await?;
+        let now = self.runtime.longhaul.store_time().await?;
         let header = CassetteHeader::new(run.to_string(), agent.to_owned(), now.to_string());
         let path = self.cassette_path(run)?;
         let result = self.recorder.start_recording(run, &header, &path);

@@ -2,13 +2,13 @@
 //! characters of the id, or `@last`. If several ids match, the error lists them.
 
 use longhaul_api::gate::GateView;
+use longhaul_api::operations::{LIST_GATES, LIST_RULES, SHOW_GATE};
+use longhaul_api::query::{GatesQuery, RulesQuery, RunsQuery};
 use longhaul_api::run::RunBriefView;
 use longhaul_core::id::{GateId, RuleId, RunId};
-use longhaul_core::policy::rule::RememberedApprovalFilter;
-use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::status::Status;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::client::connect::connect_run_client;
 use crate::error::CliError;
 use crate::event_printer::first_line;
@@ -27,7 +27,7 @@ const SUFFIX_CHARS_MIN: usize = 6;
 /// client and the run.
 pub(crate) fn with_resolved_run<T>(
     id: &str,
-    act: impl AsyncFnOnce(&RunClient, RunId) -> anyhow::Result<T>,
+    act: impl AsyncFnOnce(&Client, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let client = connect_run_client()?;
     runtime::build_single_thread_tokio()?.block_on(async {
@@ -40,7 +40,7 @@ pub(crate) fn with_resolved_run<T>(
 /// client and the gate.
 pub(crate) fn with_resolved_gate<T>(
     id: &str,
-    act: impl AsyncFnOnce(&RunClient, GateView) -> anyhow::Result<T>,
+    act: impl AsyncFnOnce(&Client, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let client = connect_run_client()?;
     runtime::build_single_thread_tokio()?.block_on(async {
@@ -50,13 +50,12 @@ pub(crate) fn with_resolved_gate<T>(
 }
 
 /// Finds the run with this id, id suffix or `@last`, the newest run that is not a child.
-pub(crate) async fn resolve_run_id(client: &RunClient, id: &str) -> anyhow::Result<RunId> {
+pub(crate) async fn resolve_run_id(client: &Client, id: &str) -> anyhow::Result<RunId> {
     if let Ok(run) = id.parse::<RunId>() {
         return Ok(run);
     }
     if id == "@last" {
-        let filter = RunFilter { limit: LAST_RUNS, ..RunFilter::default() };
-        let rows = client.list_runs(filter).await?;
+        let rows = client.list_runs(RunsQuery::default(), LAST_RUNS).await?;
         let is_child = |row: &RunBriefView| row.parent.is_some() && row.chain.is_none();
         return match rows.iter().find(|row| !is_child(row)).or(rows.first()) {
             Some(row) if is_child(row) => Ok(client.get_run(row.id).await?.root),
@@ -71,25 +70,20 @@ pub(crate) async fn resolve_run_id(client: &RunClient, id: &str) -> anyhow::Resu
 }
 
 /// Returns the runs whose ids end with this suffix.
-async fn runs_with_id_suffix(client: &RunClient, suffix: &str) -> anyhow::Result<Vec<RunId>> {
-    let filter = RunFilter { limit: SEARCHED_MAX, ..RunFilter::default() };
-    let rows = client.list_runs(filter).await?;
+async fn runs_with_id_suffix(client: &Client, suffix: &str) -> anyhow::Result<Vec<RunId>> {
+    let rows = client.list_runs(RunsQuery::default(), SEARCHED_MAX).await?;
     let ids = rows.iter().map(|row| row.id);
     Ok(ids.filter(|id| id.to_string().ends_with(suffix)).collect())
 }
 
 /// Finds the remembered approval with this id or id suffix, also if it is revoked.
-pub(crate) async fn resolve_rule_id(client: &RunClient, id: &str) -> anyhow::Result<RuleId> {
+pub(crate) async fn resolve_rule_id(client: &Client, id: &str) -> anyhow::Result<RuleId> {
     if let Ok(rule) = id.parse::<RuleId>() {
         return Ok(rule);
     }
     let suffix = parse_id_suffix(id, RuleId::PREFIX)?;
-    let filter = RememberedApprovalFilter {
-        include_inactive: true,
-        limit: SEARCHED_MAX,
-        ..RememberedApprovalFilter::default()
-    };
-    let rules = client.list_rules(filter).await?;
+    let query = RulesQuery { all: true, ..RulesQuery::default() };
+    let rules = client.list(LIST_RULES, query, SEARCHED_MAX).await?;
     let ids = rules.iter().map(|rule| rule.id);
     let matches: Vec<RuleId> = ids.filter(|id| id.to_string().ends_with(suffix)).collect();
     expect_one_id_match(id, RuleId::PREFIX, &matches)
@@ -98,19 +92,18 @@ pub(crate) async fn resolve_rule_id(client: &RunClient, id: &str) -> anyhow::Res
 /// Finds the gate with this id or id suffix. The id of a run, or `@last`, stands for the only open
 /// gate of the run.
 pub(crate) async fn resolve_gate_by_gate_or_run_id(
-    client: &RunClient,
+    client: &Client,
     gate_or_run: &str,
 ) -> anyhow::Result<GateView> {
     if let Ok(gate) = gate_or_run.parse::<GateId>() {
-        return client.get_gate(gate).await;
+        return client.send(SHOW_GATE.at(gate)).await;
     }
     let is_run = gate_or_run == "@last" || gate_or_run.starts_with(RunId::PREFIX);
     if is_run {
         return find_only_open_gate(client, resolve_run_id(client, gate_or_run).await?).await;
     }
     let suffix = parse_id_suffix(gate_or_run, GateId::PREFIX)?;
-    let filter = GateFilter { limit: SEARCHED_MAX, ..GateFilter::default() };
-    let gates = client.list_gates(filter).await?;
+    let gates = client.list(LIST_GATES, GatesQuery::default(), SEARCHED_MAX).await?;
     let matches: Vec<GateId> =
         gates.iter().map(|gate| gate.id).filter(|id| id.to_string().ends_with(suffix)).collect();
     if matches.is_empty() && suffix == gate_or_run {
@@ -122,10 +115,10 @@ pub(crate) async fn resolve_gate_by_gate_or_run_id(
         return find_only_open_gate(client, run).await;
     }
     let id = expect_one_id_match(gate_or_run, "gate", &matches)?;
-    client.get_gate(id).await
+    client.send(SHOW_GATE.at(id)).await
 }
 
-async fn find_only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
+async fn find_only_open_gate(client: &Client, run: RunId) -> anyhow::Result<GateView> {
     let mut gates = client.list_open_gates(run).await?;
     // An ended run of a chain stands for the newest run of the chain.
     if gates.is_empty() {
@@ -134,10 +127,9 @@ async fn find_only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<G
     }
     // A run without a gate of its own stands for its open child runs.
     if gates.is_empty() {
-        let statuses = vec![Status::Waiting, Status::Blocked];
-        let filter =
-            RunFilter { parent: Some(run), statuses, limit: LAST_RUNS, ..RunFilter::default() };
-        for child in client.list_runs(filter).await? {
+        let status = vec![Status::Waiting, Status::Blocked];
+        let query = RunsQuery { parent: Some(run), status, ..RunsQuery::default() };
+        for child in client.list_runs(query, LAST_RUNS).await? {
             gates.extend(client.list_open_gates(child.id).await?);
         }
     }

@@ -2,9 +2,10 @@
 //! project.
 
 use clap::{Args, Subcommand};
+use longhaul_api::operations::{LIST_RULES, REVOKE_RULE};
+use longhaul_api::query::RulesQuery;
 use longhaul_api::rule::RuleView;
 use longhaul_core::policy::gate::AnswerScope;
-use longhaul_core::policy::rule::RememberedApprovalFilter;
 
 use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::format_date_time;
@@ -74,14 +75,11 @@ impl RulesCommand {
 
 impl ListRulesCommand {
     fn print_rule_list(&self) -> anyhow::Result<()> {
-        let filter = RememberedApprovalFilter {
-            include_inactive: self.all,
-            limit: ROWS_MAX,
-            ..RememberedApprovalFilter::default()
-        };
+        let query = RulesQuery { all: self.all, ..RulesQuery::default() };
         let rules = match try_connect_run_client()? {
             Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(client.list_rules(filter))?
+                let rules = client.list(LIST_RULES, query, ROWS_MAX);
+                runtime::build_single_thread_tokio()?.block_on(rules)?
             }
             None => Vec::new(),
         };
@@ -102,7 +100,7 @@ impl RevokeRuleCommand {
         let client = connect_run_client()?;
         let rule = runtime::build_single_thread_tokio()?.block_on(async {
             let rule = resolve::resolve_rule_id(&client, &self.rule).await?;
-            client.revoke_rule(rule).await
+            client.send(REVOKE_RULE.at(rule)).await
         })?;
         if self.json {
             return output::print_json(&rule);

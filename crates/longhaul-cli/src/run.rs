@@ -5,12 +5,12 @@
 //! messages.
 
 use clap::Args;
-use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::config::process_env::ProcessEnv;
 use longhaul_core::id::Seq;
 use longhaul_core::time::Millis;
+use longhaul_project::agents::loaded_agents::LoadedAgents;
+use longhaul_project::config::process_env::ProcessEnv;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::client::connect::{connect_or_create_store, find_configured_or_local_server};
 use crate::ephemeral::EphemeralRunArgs;
 use crate::error::CliError;
@@ -171,8 +171,8 @@ impl RunTaskCommand {
             Some(recording) => Some(&recording.runtime),
             None => opened_store.as_ref().map(|db| db.note_driver_and_get_runtime(options.silent)),
         };
-        let client: RunClient = match (server, local_runtime) {
-            (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),
+        let client: Client = match (server, local_runtime) {
+            (_, Some(runtime)) => Client::for_store(runtime)?,
             (server, None) => connect_or_create_store(server)?,
         };
         runtime::build_multi_thread_tokio()?.block_on(async {
@@ -225,7 +225,7 @@ impl RunTaskCommand {
         let result =
             self.ephemeral.open_runtime_and_prepare_task(&self.task, &self.record_replay, quiet);
         let (runtime, task) = result?;
-        let client = RunClient::for_local_store(&runtime.longhaul);
+        let client = Client::for_store(&runtime)?;
         runtime::build_multi_thread_tokio()?.block_on(async {
             let interrupts = InterruptListener::listen()?;
             let run = client.submit_task(task).await?;

@@ -1,15 +1,19 @@
 //! `longhaul cancel`, `close`, `pause`, `resume` and `retry`: commands that act on one or more runs. All
-//! runs are looked up before the first one is changed.
+//! runs are looked up before the first one is changed. `longhaul free-key` acts on a call of a run.
 
 use clap::Args;
-use longhaul_api::run::RunView;
+use longhaul_api::effect_key::FreeKeyBody;
+use longhaul_api::operations::{
+    CANCEL_RUN, CLOSE_RUN, FREE_EFFECT_KEY, PAUSE_RUN, RESUME_RUN, RETRY_RUN,
+};
+use longhaul_api::query::RunsQuery;
+use longhaul_api::run::{CancelBody, ResumeBody, RunView};
 use longhaul_api::why::RunExplanation;
-use longhaul_core::id::RunId;
+use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::client::connect::connect_run_client;
 use crate::exit::Exit;
 use crate::task_args::parse_budget_caps;
@@ -136,6 +140,41 @@ impl RetryRunsCommand {
     }
 }
 
+const FREE_KEY_EXAMPLES: &str = "Examples:
+  longhaul free-key run_01k3qv9 t1.1 --note \"no payment in the bank's list\"
+
+Check first that the call had no effect: the next call with its key is made. Who freed the key, and the
+note, are shown by `longhaul show RUN`.";
+
+/// Arguments of `longhaul free-key`.
+#[derive(Debug, Args)]
+#[command(after_help = FREE_KEY_EXAMPLES)]
+pub(crate) struct FreeKeyCommand {
+    /// Run of the call that holds the key: its id, the last six characters of the id, or @last
+    run: String,
+    /// Id of the call, such as t1.1
+    call: CallId,
+    /// Why the call is known to have had no effect
+    #[arg(long, default_value = "", hide_default_value = true)]
+    note: String,
+    /// Print what is recorded with the run as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl FreeKeyCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let body = FreeKeyBody { call: self.call, note: self.note.trim().to_owned() };
+        resolve::with_resolved_run(&self.run, async |client, run| {
+            let freed = client.send(FREE_EFFECT_KEY.at(run).body(&body)).await?;
+            match self.json {
+                true => output::print_json(&freed),
+                false => output::print_text(&format!("{run} {}: {}", freed.call, freed.text)),
+            }
+        })
+    }
+}
+
 /// Action of a command on its runs: cancel, close, pause, resume or retry.
 enum RunAction<'a> {
     /// Cancels the run for this reason.
@@ -155,7 +194,7 @@ impl RunAction<'_> {
         runtime::build_single_thread_tokio()?.block_on(self.apply_to_runs(&client, args))
     }
 
-    async fn apply_to_runs(&self, client: &RunClient, args: &RunIdArgs) -> anyhow::Result<Exit> {
+    async fn apply_to_runs(&self, client: &Client, args: &RunIdArgs) -> anyhow::Result<Exit> {
         let mut runs: Vec<(RunId, RunExplanation)> = Vec::new();
         for name in &args.runs {
             let run = resolve::resolve_run_id(client, name).await?;
@@ -194,13 +233,19 @@ impl RunAction<'_> {
         Ok(exit)
     }
 
-    async fn apply_to_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<RunView> {
+    async fn apply_to_run(&self, client: &Client, run: RunId) -> anyhow::Result<RunView> {
         match self {
-            Self::Cancel(reason) => client.cancel_run(run, reason).await,
-            Self::Close => client.close_run(run).await,
-            Self::Pause => client.pause_run(run).await,
-            Self::Resume(raise) => client.resume_run(run, *raise).await,
-            Self::Retry => client.retry_run(run).await,
+            Self::Cancel(reason) => {
+                let reason = (*reason).to_owned();
+                client.send(CANCEL_RUN.at(run).body(&CancelBody { reason })).await
+            }
+            Self::Close => client.send(CLOSE_RUN.at(run)).await,
+            Self::Pause => client.send(PAUSE_RUN.at(run)).await,
+            Self::Resume(raise) => {
+                let budget = raise.map(Into::into);
+                client.send(RESUME_RUN.at(run).body(&ResumeBody { budget })).await
+            }
+            Self::Retry => client.send(RETRY_RUN.at(run)).await,
         }
     }
 
@@ -225,12 +270,12 @@ impl RunAction<'_> {
 
     /// Returns a sentence about the open child runs of a run that was cancelled. Empty if there are
     /// none, or for other actions.
-    async fn open_children_text(&self, client: &RunClient, run: RunId) -> anyhow::Result<String> {
+    async fn open_children_text(&self, client: &Client, run: RunId) -> anyhow::Result<String> {
         if !matches!(self, Self::Cancel(_)) {
             return Ok(String::new());
         }
-        let filter = RunFilter { parent: Some(run), limit: CHILDREN_MAX, ..RunFilter::default() };
-        let children = client.list_runs(filter).await?;
+        let query = RunsQuery { parent: Some(run), ..RunsQuery::default() };
+        let children = client.list_runs(query, CHILDREN_MAX).await?;
         let child_runs = match children.iter().filter(|child| !child.status.is_terminal()).count() {
             0 => return Ok(String::new()),
             1 => "1 open child run".to_owned(),

@@ -35,6 +35,10 @@ pub(crate) fn render_run_page(
         let name = styler.apply_tone(TextTone::Dim, &format!("{name:<9}"));
         lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
     }
+    for late in &run.late {
+        let text = sanitize::sanitize_line(&format!("{}: {}", late.call, late.text));
+        lines.push(format!("  {} {text}", styler.apply_tone(TextTone::Dim, "late     ")));
+    }
     for GradingVerdictView { round, verdict, note, .. } in &run.verdicts {
         let verdict = verdict_text(*verdict);
         let text = sanitize::sanitize_line(&format!("round {round}: {verdict}: {note}"));

@@ -1,11 +1,11 @@
 //! Prints a run and the runs below it as a tree, for `longhaul show --tree`.
 
+use longhaul_api::query::RunsQuery;
 use longhaul_api::run::RunBriefView;
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::RunFilter;
 use serde_json::{Value, json};
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::status_label::status_label;
 use crate::{output, sanitize};
 
@@ -17,13 +17,13 @@ const NOW_CHARS: usize = 60;
 
 /// Prints a run with the runs below it: one line per run, or one JSON object.
 pub(crate) async fn print_run_tree(
-    client: &RunClient,
+    client: &Client,
     run: RunId,
     as_json: bool,
 ) -> anyhow::Result<()> {
     let view = client.get_run(run).await?;
-    let filter = RunFilter { root: Some(view.root), limit: RUNS_MAX + 1, ..RunFilter::default() };
-    let mut runs = client.list_runs(filter).await?;
+    let query = RunsQuery { root: Some(view.root), ..RunsQuery::default() };
+    let mut runs = client.list_runs(query, RUNS_MAX + 1).await?;
     let is_truncated = runs.len() > RUNS_MAX;
     runs.truncate(RUNS_MAX);
     // The list is newest first; children are shown in the order in which they were started.

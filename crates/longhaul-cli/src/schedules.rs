@@ -3,6 +3,8 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
+use longhaul_api::operations::{CREATE_SCHEDULE, DELETE_SCHEDULE, LIST_SCHEDULES, RUN_SCHEDULE};
+use longhaul_api::path::ScheduleParam;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::time::Millis;
@@ -11,6 +13,7 @@ use crate::client::connect::{
     connect_or_create_store, connect_run_client, find_configured_or_local_server,
     try_connect_run_client,
 };
+use crate::error::HintResultExt as _;
 use crate::event_printer::format_time_with_zone;
 use crate::format::{format_duration, parse_duration};
 use crate::style::TextTone;
@@ -171,7 +174,8 @@ impl AddScheduleCommand {
         };
         let client = connect_or_create_store(find_configured_or_local_server()?)?;
         runtime::build_single_thread_tokio()?.block_on(async {
-            let schedule = client.create_schedule(body).await?;
+            let created = client.send(CREATE_SCHEDULE.at(()).body(&body)).await;
+            let schedule = created.fill_hint_placeholder("NAME", &self.name)?;
             if self.json {
                 return output::print_json(&schedule);
             }
@@ -191,7 +195,8 @@ impl ListSchedulesCommand {
     fn print_schedule_list(&self) -> anyhow::Result<()> {
         let schedules = match try_connect_run_client()? {
             Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(client.list_schedules())?
+                let schedules = client.send(LIST_SCHEDULES.at(()));
+                runtime::build_single_thread_tokio()?.block_on(schedules)?.data
             }
             None => Vec::new(),
         };
@@ -240,8 +245,8 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
 impl RemoveScheduleCommand {
     fn remove_schedule(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let removed =
-            runtime::build_single_thread_tokio()?.block_on(client.delete_schedule(&self.name))?;
+        let delete = client.send(DELETE_SCHEDULE.at(ScheduleParam(self.name.clone())));
+        let removed = runtime::build_single_thread_tokio()?.block_on(delete)?;
         output::print_text(&format!("The schedule `{}` is removed.", removed.name))
     }
 }
@@ -249,8 +254,8 @@ impl RemoveScheduleCommand {
 impl RunScheduleCommand {
     fn run_schedule(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let run =
-            runtime::build_single_thread_tokio()?.block_on(client.run_schedule(&self.name))?;
+        let start = client.send(RUN_SCHEDULE.at(ScheduleParam(self.name.clone())));
+        let run = runtime::build_single_thread_tokio()?.block_on(start)?;
         match self.json {
             true => output::print_json(&run),
             false => output::print_line(&run.id.to_string()),

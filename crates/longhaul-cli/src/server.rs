@@ -8,26 +8,26 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use clap::Args;
-use longhaul::assemble::{
-    ProjectOpenOptions, ProjectRuntime, open_runtime, server_options, sqlite_store_path,
-};
-use longhaul::config::built_in_providers::BUILT_IN_PROVIDERS;
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::secrets;
-use longhaul::config::settings::Config;
-use longhaul::config::value::{Setting, SettingOrigin, SettingValue};
 use longhaul::inbox::{
     Inbox, InboxWorker, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
 };
-use longhaul::server_marker::{RunningServerRecord, RunningServerRecordGuard};
-use longhaul::trust::decisions::TrustDecisions;
-use longhaul::trust::egress;
-use longhaul::{local_key, server_marker};
+use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime};
+use longhaul::project_server_options;
 use longhaul_core::port::auth::ApiKeyRef;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::secret::{KEY_PREFIX, Secret};
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::Worker;
+use longhaul_model::providers::built_in::BUILT_IN_PROVIDERS;
+use longhaul_project::assemble::sqlite_store_path;
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::secrets;
+use longhaul_project::config::settings::Config;
+use longhaul_project::config::value::{Setting, SettingOrigin, SettingValue};
+use longhaul_project::server_marker::{RunningServerRecord, RunningServerRecordGuard};
+use longhaul_project::trust::decisions::TrustDecisions;
+use longhaul_project::trust::egress;
+use longhaul_project::{local_key, server_marker};
 use longhaul_server::App;
 use longhaul_store::OpenMode;
 use tokio::sync::oneshot;
@@ -35,9 +35,8 @@ use tokio::sync::oneshot;
 use crate::error::{self, CliError};
 use crate::exit::Exit;
 use crate::inbox_args::InboxArgs;
-use crate::interrupts::InterruptListener;
+use crate::interrupts::{InterruptListener, wait_for_parent_exit};
 use crate::log::{self, LogStyle};
-use crate::parent_watch::wait_for_parent_exit;
 use crate::server::banner::print_banner;
 use crate::server::lifecycle::RunLifecycleLogger;
 use crate::server::reload::{FileTimesAndSizes, ProjectReloader};
@@ -167,7 +166,7 @@ impl PreparedServer {
         }
         let (worker, types) = self.build_worker_with_task_types(&inboxes)?;
         let served_worker = InboxWorker::new(types, worker.intake());
-        let options = server_options(&self.runtime.config, self.local_key.clone());
+        let options = project_server_options(&self.runtime.config, self.local_key.clone());
         let app = App::new(self.runtime.longhaul.clone(), options, self.address);
         self.listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;

@@ -2,10 +2,11 @@
 //! and needs no worker.
 
 use clap::Args;
+use longhaul_api::operations::SHOW_TRANSCRIPT;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::driver_status::explain_run_status_with_label;
 use crate::event_printer::{EventPrinter, format_time_of_day};
 use crate::{output, resolve, run_page, run_tree, sanitize, transcript};
@@ -55,7 +56,7 @@ impl ShowRunCommand {
         })
     }
 
-    async fn print_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+    async fn print_run(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
         let view = client.get_run(run).await?;
         if self.json {
             return output::print_json(&view);
@@ -67,8 +68,8 @@ impl ShowRunCommand {
         Ok(())
     }
 
-    async fn print_transcript(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let transcript = client.transcript(run).await?;
+    async fn print_transcript(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
+        let transcript = client.send(SHOW_TRANSCRIPT.at(run)).await?;
         if self.json {
             return output::print_json(&transcript);
         }
@@ -77,7 +78,7 @@ impl ShowRunCommand {
             .try_for_each(|part| output::print_text(part))
     }
 
-    async fn print_events(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+    async fn print_events(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
         let mut printer = EventPrinter::default();
         let mut after = Seq::START;
         loop {

@@ -2,6 +2,8 @@
 //! and raises a cap until its current window ends.
 
 use clap::{Args, Subcommand};
+use longhaul_api::operations::{LIST_SPEND, RAISE_CAP};
+use longhaul_api::path::CapParam;
 use longhaul_api::spend::{RaiseCapBody, SpendCapUsageView, SpendCapView};
 
 use crate::client::connect::{
@@ -83,7 +85,8 @@ impl ListSpendCommand {
     fn load_and_print_caps(&self) -> anyhow::Result<()> {
         let caps = match try_connect_run_client()? {
             Some(client) => {
-                Some(runtime::build_single_thread_tokio()?.block_on(client.list_spend_caps())?)
+                let caps = client.send(LIST_SPEND.at(()));
+                Some(runtime::build_single_thread_tokio()?.block_on(caps)?.data)
             }
             None => None,
         };
@@ -116,10 +119,11 @@ impl RaiseCapCommand {
         let subject = subject.as_deref().unwrap_or_default();
         let (waiting, cap) = runtime::build_single_thread_tokio()?.block_on(async {
             // Waiting runs continue at once, so they are counted before.
-            let caps = client.list_spend_caps().await?;
+            let caps = client.send(LIST_SPEND.at(())).await?.data;
             let counts = caps.iter().filter(|cap| cap.id == self.cap).flat_map(|cap| &cap.counts);
             let count = counts.filter(|count| count.subject == subject).map(|count| count.waiting);
-            anyhow::Ok((count.sum::<u64>(), client.raise_cap(&self.cap, &raise).await?))
+            let request = RAISE_CAP.at(CapParam(self.cap.clone())).body(&raise);
+            anyhow::Ok((count.sum::<u64>(), client.send(request).await?))
         })?;
         if self.json {
             return output::print_json(&cap);

@@ -2,14 +2,15 @@
 //! yet, and shows whether messages were delivered.
 
 use clap::{Args, ValueEnum};
+use longhaul_api::operations::{UPDATE_STEER, WITHDRAW_STEER};
 use longhaul_api::run::RunView;
-use longhaul_api::steer::{SteerState, SteerView};
+use longhaul_api::steer::{SteerChange, SteerState, SteerView};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::error::CliError;
 use crate::event_printer::first_line;
 use crate::format::format_duration;
@@ -113,41 +114,34 @@ impl SteerRunCommand {
         Ok((text, delivery))
     }
 
-    async fn edit_message(&self, client: &RunClient, run: RunId, id: &str) -> anyhow::Result<()> {
-        let message = self.read_text_and_delivery()?;
+    async fn edit_message(&self, client: &Client, run: RunId, id: &str) -> anyhow::Result<()> {
+        let (text, delivery) = self.read_text_and_delivery()?;
         let steer = find_message(client, run, id).await?;
-        client.update_steer(run, &steer, message).await?;
+        let change = SteerChange { text: Some(text), delivery };
+        client.send(UPDATE_STEER.at((run, steer.id)).body(&change)).await?;
         self.print_changed_message(client, run, steer.id).await
     }
 
-    async fn withdraw_message(
-        &self,
-        client: &RunClient,
-        run: RunId,
-        id: &str,
-    ) -> anyhow::Result<()> {
+    async fn withdraw_message(&self, client: &Client, run: RunId, id: &str) -> anyhow::Result<()> {
         let steer = find_message(client, run, id).await?.id;
-        client.withdraw_steer(run, steer).await?;
+        client.send(WITHDRAW_STEER.at((run, steer))).await?;
         self.print_changed_message(client, run, steer).await
     }
 
     async fn print_changed_message(
         &self,
-        client: &RunClient,
+        client: &Client,
         run: RunId,
         id: SteerId,
     ) -> anyhow::Result<()> {
         let steer = find_message(client, run, &id.to_string()).await?;
         match self.json {
             true => output::print_json(&steer),
-            false => output::print_text(&delivery_status_text(
-                &steer,
-                client.current_store_time().await?,
-            )),
+            false => output::print_text(&delivery_status_text(&steer, client.store_time().await?)),
         }
     }
 
-    async fn send_message(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+    async fn send_message(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
         let (text, delivery) = self.read_text_and_delivery()?;
         let delivery = delivery.unwrap_or_default();
         // The message wakes a parked run, which then no longer says what it waited for.
@@ -184,7 +178,7 @@ impl SteerRunCommand {
         Ok(())
     }
 
-    async fn print_delivery_status(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+    async fn print_delivery_status(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
         let steers = list_messages(client, run).await?;
         if self.json {
             return output::print_json_list(&steers);
@@ -192,7 +186,7 @@ impl SteerRunCommand {
         if steers.is_empty() {
             output::eprint_line(&format!("No messages were sent to {run}."));
         }
-        let now = client.current_store_time().await?;
+        let now = client.store_time().await?;
         let print_status = |steer| output::print_text(&delivery_status_text(steer, now));
         steers.iter().try_for_each(print_status)
     }
@@ -200,7 +194,7 @@ impl SteerRunCommand {
 
 /// Returns the messages to a run. If the run has ended and belongs to a chain, these are followed by
 /// the messages to the newest run of the chain, which may have been sent through the ended run.
-async fn list_messages(client: &RunClient, run: RunId) -> anyhow::Result<Vec<SteerView>> {
+async fn list_messages(client: &Client, run: RunId) -> anyhow::Result<Vec<SteerView>> {
     let mut steers = client.list_steers(run).await?;
     let view = client.get_run(run).await?;
     let newest = view.newest_run_in_chain();
@@ -211,7 +205,7 @@ async fn list_messages(client: &RunClient, run: RunId) -> anyhow::Result<Vec<Ste
 }
 
 /// Finds the message to a run with this id, or whose id ends with this text.
-async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Result<SteerView> {
+async fn find_message(client: &Client, run: RunId, id: &str) -> anyhow::Result<SteerView> {
     let mut steers = list_messages(client, run).await?;
     steers.retain(|steer| id.len() >= ID_CHARS_MIN && steer.id.to_string().ends_with(id));
     match (steers.pop(), steers.is_empty()) {

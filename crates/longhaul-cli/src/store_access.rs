@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::{
-    AssembleError, ProjectOpenOptions, ProjectRuntime, open_runtime, open_runtime_in_memory,
-    sqlite_store_path,
-};
-use longhaul::config::process_env::ProcessEnv;
+use longhaul::Error;
+use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime, open_runtime_in_memory};
 use longhaul_core::port::store::StoreError;
 use longhaul_model::cassette::CassetteRecorder;
+use longhaul_project::agents::loaded_agents::LoadedAgents;
+use longhaul_project::assemble::sqlite_store_path;
+use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_store::OpenMode;
 use longhaul_store::options::FatalHook;
 
@@ -119,7 +118,7 @@ pub(crate) fn open_store_as_driver_or_observer(
     let options = ProjectOpenOptions { loaded_agents, ..store_open_options(OpenMode::Driver) };
     match open_runtime(config.clone(), options) {
         Ok(runtime) => Ok(StoreAccess::Driving(runtime)),
-        Err(AssembleError::Store(StoreError::AlreadyDriven { holder, .. })) => {
+        Err(Error::Store(StoreError::AlreadyDriven { holder, .. })) => {
             let runtime = open_runtime(config, store_open_options(OpenMode::Outsider))?;
             Ok(StoreAccess::Observing(runtime, holder))
         }

@@ -3,21 +3,22 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent, LoadedAgents};
-use longhaul::assemble::model_choice::ModelSelector;
-use longhaul::assemble::project_model_resolver;
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::secrets;
-use longhaul::config::settings::Config;
-use longhaul::trust::decisions::TrustDecisions;
-use longhaul::trust::egress;
 use longhaul_api::problem::Problem;
 use longhaul_core::chain::ChainStepSpec;
-use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::task::{ChainChoice, TaskChain};
+use longhaul_model::providers::model_choice::ModelSelector;
+use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent, LoadedAgents};
+use longhaul_project::assemble::model_selector;
+use longhaul_project::assemble::project_model_resolver;
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::secrets;
+use longhaul_project::config::settings::Config;
+use longhaul_project::trust::decisions::TrustDecisions;
+use longhaul_project::trust::egress;
 
 use crate::chains::find_chain;
+use crate::client::NewTask;
 use crate::client::connect::{
     ServerConnection, connect_or_create_store, find_configured_or_local_server,
 };
@@ -72,7 +73,7 @@ impl SubmitTaskCommand {
 /// A task from the command line that was checked and can be submitted.
 #[derive(Debug)]
 pub(crate) struct PreparedTask {
-    task: Task,
+    task: NewTask,
     /// Full names of the models that the run calls, as far as this command knows them.
     models: Vec<String>,
     /// Notes to print before the task is submitted.
@@ -83,7 +84,7 @@ pub(crate) struct PreparedTask {
 
 impl PreparedTask {
     /// Prints the notes about the task, unless `silent`, and returns the task.
-    pub(crate) fn print_notes_and_take_task(self, silent: bool) -> Task {
+    pub(crate) fn print_notes_and_take_task(self, silent: bool) -> NewTask {
         if !silent {
             for note in &self.notes {
                 output::eprint_line(&format!("note: {note}"));
@@ -96,7 +97,7 @@ impl PreparedTask {
     fn add_dotenv_key_notes(&mut self, env_without_dotenv: &ProcessEnv) -> anyhow::Result<()> {
         let config = environment::load_config_quietly(env_without_dotenv)?;
         let models = project_model_resolver(&config, &environment::system_clock());
-        let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
+        let selector = model_selector(&config).map_err(CliError::usage_error)?;
         let names = self.models.iter();
         let names = names.filter(|name| {
             models.resolve_model_name(Some(name)).is_err()
@@ -145,7 +146,7 @@ pub(crate) fn prepare_task(
     let config = environment::load_config_quietly(process_env)?;
     let loaded = environment::load_agents(&config)?;
     let agents = find_agents_of_task(&loaded, args)?;
-    let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
+    let selector = model_selector(&config).map_err(CliError::usage_error)?;
     let mut requested_models: Vec<String> = Vec::new();
     for loaded_agent in &agents {
         for model in
@@ -160,7 +161,7 @@ pub(crate) fn prepare_task(
     check_context_names_declared(&agents, &task)?;
     let policies = agents.iter();
     let policies =
-        policies.map(|one| one.agent.run_policy(&config.run_policy_defaults(), task.budget));
+        policies.map(|one| one.agent.run_policy(&config.run_policy_defaults(), args.budget()));
     let usd = policies.filter_map(|policy| policy.budget.micro_usd).max();
     let price_warning = selector.unpriced_models_warning(&requested_models, usd);
     let is_replaced = |loaded_agent: &&&LoadedAgent| {
@@ -175,7 +176,7 @@ pub(crate) fn prepare_task(
     let replacement_notes: Vec<String> = replacement_notes.collect();
     let dotenv_notes = requested_models.iter().filter_map(|model| {
         let provider = selector.providers.find_provider(model.split_once('/')?.0).ok()?;
-        let (variable, _) = provider.variable_and_api_key(&config.env)?;
+        let (variable, _) = provider.variable_and_api_key()?;
         let is_from_dotenv = config.env.is_from_dotenv(variable);
         is_from_dotenv
             .then(|| format!("`{model}` is called with the key {variable} from the project's .env"))
@@ -255,9 +256,10 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a Lo
 
 /// Fails unless each context value (`--context`) of the task has a name that the file of one of
 /// these agents declares.
-fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow::Result<()> {
+fn check_context_names_declared(agents: &[&LoadedAgent], task: &NewTask) -> anyhow::Result<()> {
     let is_undeclared = |name: &&String| !agents.iter().any(|one| one.agent.context.contains(name));
-    let (Some(name), Some(first_agent)) = (task.context.keys().find(is_undeclared), agents.first())
+    let (Some(name), Some(first_agent)) =
+        (task.body.context.keys().find(is_undeclared), agents.first())
     else {
         return Ok(());
     };

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use longhaul_api::submit::NewRunBody;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::raw::{RawJson, check_json_parses};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
 use longhaul_engine::handle::check_idempotency_key;
 use longhaul_engine::task::{ChainChoice, TaskChain};
 use serde_json::Value;
 
-use crate::caller_name::caller_name;
+use crate::client::NewTask;
 use crate::error::CliError;
 use crate::history_file::read_history_file;
 use crate::output;
@@ -137,32 +137,39 @@ impl TaskArgs {
         self.input_args() == ["-"]
     }
 
+    /// Returns the budget that the command line sets.
+    pub(crate) fn budget(&self) -> BudgetPatch {
+        BudgetPatch { caps: self.budget.unwrap_or_default(), warn_percent: None }
+    }
+
     /// Builds the task from the command-line arguments.
-    pub(crate) fn build_task(&self) -> anyhow::Result<Task> {
-        let mut task = Task::new(self.agent_name(), Value::Null);
-        task.chain = self.chain();
-        if let Some(file) = &self.history {
-            task.history = read_history_file(file, self.reads_stdin())?;
-        }
-        task.input = self.read_input()?;
-        task.model.clone_from(&self.model);
-        task.priority = self.priority;
-        task.event = self.event.is_some();
-        task.kind = self.event.clone().or_else(|| self.kind.clone());
-        task.actor = self.actor.as_deref().map(parse_actor).transpose()?;
-        task.tags.clone_from(&self.tag);
-        task.idempotency_key.clone_from(&self.idempotency_key);
-        task.submitter = Some(caller_name());
-        task.lane.clone_from(&self.lane);
-        task.thread.clone_from(&self.thread);
-        task.resource.clone_from(&self.resource);
-        task.inbox.clone_from(&self.inbox);
-        if let Some(caps) = self.budget {
-            task.budget = BudgetPatch { caps, warn_percent: None };
-        }
-        task.context = parse_context_args(&self.context)?;
-        task.links = parse_links(&self.link)?;
-        Ok(task)
+    pub(crate) fn build_task(&self) -> anyhow::Result<NewTask> {
+        let history = match &self.history {
+            Some(file) => read_history_file(file, self.reads_stdin())?,
+            None => Vec::new(),
+        };
+        let body = NewRunBody {
+            agent: self.chain.is_none().then(|| self.agent_name().to_owned()),
+            chain: self.chain.as_ref().map(RawJson::from_serialize),
+            step: self.step.clone(),
+            input: self.read_input()?,
+            context: parse_context_args(&self.context)?,
+            history,
+            thread: self.thread.as_ref().map(ToString::to_string),
+            resource: self.resource.as_ref().map(ToString::to_string),
+            lane: self.lane.as_ref().map(ToString::to_string),
+            inbox: self.inbox.as_ref().map(ToString::to_string),
+            kind: self.kind.clone(),
+            event: self.event.clone(),
+            priority: self.priority,
+            model: self.model.clone(),
+            budget: self.budget.map(Into::into).unwrap_or_default(),
+            actor: self.actor.as_deref().map(parse_actor).transpose()?,
+            links: parse_links(&self.link)?,
+            tags: self.tag.clone(),
+            ..NewRunBody::default()
+        };
+        Ok(NewTask { body, idempotency_key: self.idempotency_key.clone() })
     }
 
     fn read_input(&self) -> anyhow::Result<RawJson> {
@@ -306,7 +313,8 @@ pub(crate) fn parse_budget_caps(input: &str) -> Result<BudgetRaise, String> {
             }
             Some(("active_time", value)) => {
                 raise.active = Some(
-                    longhaul::duration::parse_duration(value).ok_or_else(|| syntax_error(part))?,
+                    longhaul_core::duration::parse_duration(value)
+                        .ok_or_else(|| syntax_error(part))?,
                 );
             }
             Some(_) => return Err(syntax_error(part)),

@@ -7,8 +7,8 @@ pub(crate) mod confirm;
 mod project;
 
 use clap::{Args, Subcommand};
-use longhaul::trust::decisions::TrustStatus;
-use longhaul::trust::item::TrustItem;
+use longhaul_project::trust::decisions::TrustStatus;
+use longhaul_project::trust::item::TrustItem;
 use serde_json::{Value, json};
 
 use crate::error::CliError;

@@ -4,7 +4,7 @@
 use clap::Args;
 use longhaul_core::id::Seq;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::client::connect::{connect_or_open_store, find_configured_or_local_server};
 use crate::exit::Exit;
 use crate::followed_run::FollowedRun;
@@ -84,9 +84,9 @@ impl WatchRunCommand {
         let local_runtime = opened_store
             .as_ref()
             .map(|opened_store| opened_store.note_driver_and_get_runtime(options.silent));
-        let client: RunClient = match local_runtime {
+        let client: Client = match local_runtime {
             None => lookup_client,
-            Some(project_runtime) => RunClient::for_local_store(&project_runtime.longhaul),
+            Some(project_runtime) => Client::for_store(project_runtime)?,
         };
         let followed_run = FollowedRun {
             client: &client,

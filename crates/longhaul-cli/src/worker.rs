@@ -5,21 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use longhaul::assemble::sqlite_store_path;
-use longhaul::config::secrets;
 use longhaul::inbox::{
     InboxWorker, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
 };
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
-use longhaul_engine::hooks::WorkerHooks;
 use longhaul_engine::shutdown::Shutdown;
+use longhaul_engine::worker::hooks::WorkerHooks;
 use longhaul_engine::worker::{Worker as EngineWorker, WorkerOptions};
+use longhaul_project::assemble::sqlite_store_path;
+use longhaul_project::config::secrets;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::inbox_args::InboxArgs;
-use crate::parent_watch::wait_for_parent_exit;
+use crate::interrupts::wait_for_parent_exit;
 use crate::trust::confirm;
 use crate::{environment, output, runtime, store_access};
 

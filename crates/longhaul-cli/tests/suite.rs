@@ -10,7 +10,6 @@ mod suite {
     mod agents_reload;
     mod attempt_timeouts;
     mod bad_input;
-    mod bench;
     mod built_in_agents;
     mod chains_cli;
     mod chaos;

@@ -1,14 +1,15 @@
 //! Shared state of the server: the engine handle, the options, and the counters and semaphores that
 //! limit requests.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
 use longhaul_engine::Longhaul;
+use longhaul_engine::secret::Secret;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -38,12 +39,13 @@ struct AppState {
     catching_up: Semaphore,
     folds: Arc<Semaphore>,
     transcripts: Arc<Semaphore>,
+    /// Whether the only caller is in this process.
+    in_process: bool,
 }
 
-impl App {
-    /// Creates the shared state of a server that listens on `listen_address`.
-    pub fn new(longhaul: Longhaul, options: ServerOptions, listen_address: SocketAddr) -> Self {
-        Self(Arc::new(AppState {
+impl AppState {
+    fn new(longhaul: Longhaul, options: ServerOptions, listen_address: SocketAddr) -> Self {
+        Self {
             rates: RateLimits::new(options.rate),
             local_key: options.local_key.hash(),
             longhaul,
@@ -56,12 +58,34 @@ impl App {
             catching_up: Semaphore::new(CATCHING_UP_STREAMS_MAX),
             folds: Arc::new(Semaphore::new(JOURNAL_READS_MAX)),
             transcripts: Arc::new(Semaphore::new(TRANSCRIPTS_MAX)),
-        }))
+            in_process: false,
+        }
+    }
+}
+
+impl App {
+    /// Creates the shared state of a server that listens on `listen_address`.
+    pub fn new(longhaul: Longhaul, options: ServerOptions, listen_address: SocketAddr) -> Self {
+        Self(Arc::new(AppState::new(longhaul, options, listen_address)))
+    }
+
+    /// Creates the state for a caller in this process. Nothing listens and no key is valid.
+    pub(crate) fn in_process(longhaul: Longhaul, inboxes: BTreeMap<String, String>) -> Self {
+        let no_key = Secret::from_text("");
+        let options = ServerOptions { inboxes, ..ServerOptions::new(no_key) };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self(Arc::new(AppState { in_process: true, ..AppState::new(longhaul, options, address) }))
     }
 
     /// Returns the handle of the engine that this server uses.
     pub fn longhaul(&self) -> &Longhaul {
         &self.0.longhaul
+    }
+
+    /// Returns whether the only caller is in this process: a command that has opened the store,
+    /// usually beside the process that drives its runs.
+    pub(crate) fn is_in_process(&self) -> bool {
+        self.0.in_process
     }
 
     /// Begins the server's shutdown: `/readyz` reports `stopping` and all streams end.

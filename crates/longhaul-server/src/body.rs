@@ -1,14 +1,13 @@
 //! JSON request bodies with limits on size, time and nesting depth. Unknown fields are errors
 //! with a suggestion.
 
-use axum::extract::{FromRequest, Request};
+use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use longhaul_api::operation::BodyKind;
 use longhaul_core::raw::{JsonError, RawJson, check_json_parses};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, JSON_DEPTH_MAX};
@@ -17,45 +16,26 @@ use longhaul_core::suggest::most_similar_name;
 
 const BODY_HINT: &str = "GET /openapi.json describes the expected body";
 
-/// Extractor for a required JSON request body.
-#[derive(Debug)]
-pub(crate) struct Json<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+/// Reads and parses the JSON body of a request. A missing optional body is an empty JSON object.
+pub(crate) async fn parse_request_body<T: DeserializeOwned>(
+    request: Request,
+    app: &App,
+    kind: BodyKind,
+) -> Result<T, Problem> {
+    if kind == BodyKind::None {
+        return parse_json("null", "");
+    }
+    let has_content_type = request.headers().contains_key(CONTENT_TYPE);
+    if has_content_type || kind == BodyKind::Required {
         check_content_type(request.headers())?;
-        let bytes = read_body(request, app).await?;
-        parse_body(&bytes).map(Self)
+    }
+    let bytes = read_body(request, app).await?;
+    match (kind, bytes.is_empty(), has_content_type) {
+        (BodyKind::Optional, true, _) => parse_json("{}", ""),
+        (BodyKind::Optional, false, false) => Err(unsupported_media_type()),
+        _ => parse_body(&bytes),
     }
 }
-
-/// Extractor for an optional JSON request body. A missing body gives the default value.
-#[derive(Debug)]
-pub(crate) struct OptionalJsonBody<T>(pub(crate) T);
-
-impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJsonBody<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let has_content_type = request.headers().contains_key(CONTENT_TYPE);
-        if has_content_type {
-            check_content_type(request.headers())?;
-        }
-        let bytes = read_body(request, app).await?;
-        match (bytes.is_empty(), has_content_type) {
-            (true, _) => Ok(Self(T::default())),
-            (false, true) => parse_body(&bytes).map(Self),
-            (false, false) => Err(unsupported_media_type()),
-        }
-    }
-}
-
-/// Request body without fields.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EmptyBody {}
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -73,16 +53,18 @@ fn unsupported_media_type() -> Problem {
         .with_hint("send `Content-Type: application/json`")
 }
 
-/// Reads the whole request body, up to a maximum size and time.
+/// Reads the whole request body, up to a maximum size and time. A request of this process has no
+/// maximum size: the command that sends it has limits of its own.
 pub(crate) async fn read_body(request: Request, app: &App) -> Result<Vec<u8>, Problem> {
     let content_length = request.headers().get(CONTENT_LENGTH);
     let content_length = content_length
         .and_then(|content_length| content_length.to_str().ok()?.parse::<usize>().ok());
-    if content_length.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
+    let bytes_max = if app.is_in_process() { usize::MAX } else { BODY_BYTES_MAX };
+    if content_length.is_some_and(|bytes| bytes > bytes_max) {
         return Err(body_too_large());
     }
     let clock = &app.longhaul().services().clock;
-    let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
+    let body = Limited::new(request.into_body(), bytes_max);
     let result = tokio::select! {
         biased;
         result = body.collect() => result,
@@ -120,7 +102,7 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::unprocessable("the body is an array, and must be a JSON object")
             .with_hint(BODY_HINT));
     }
-    parse_json_object(text, "")
+    parse_json(text, "")
 }
 
 /// Parses the JSON of one field of a request body. The value must be an object, or the result is an
@@ -133,12 +115,12 @@ pub(crate) fn parse_object_field<T: DeserializeOwned>(
         let message = format!("the field `{field}` is invalid: expected an object");
         return Err(Problem::unprocessable(message).with_hint(BODY_HINT));
     }
-    parse_json_object(value.as_str(), field)
+    parse_json(value.as_str(), field)
 }
 
-/// Parses a JSON object of a request body. `field_path` is the path of the object within the body,
+/// Parses a JSON value of a request body, usually an object. `field_path` is the path of the object within the body,
 /// for error messages. It is empty for the whole body.
-fn parse_json_object<T: DeserializeOwned>(text: &str, field_path: &str) -> Result<T, Problem> {
+fn parse_json<T: DeserializeOwned>(text: &str, field_path: &str) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = match (field_path, error.path().to_string().as_str()) {

@@ -1,6 +1,9 @@
 //! Maps engine errors to HTTP error responses: a status, the engine's message and code, and a hint.
 //!
-//! Internal errors are logged with the request id; the response does not show their details.
+//! Internal errors are logged by the outermost middleware; the response does not show their
+//! details.
+
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use longhaul_core::port::store::StoreError;
@@ -11,86 +14,91 @@ use crate::problem::Problem;
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let (status, hint) = match &error {
-            Error::Store(store_error) => return store_problem(store_error, error.code()),
-            Error::InvalidJournal(_) | Error::Internal { .. } | Error::EntropyUnavailable => {
-                tracing::error!(%error, "internal error while handling a request");
-                return Self::internal_error();
-            }
-            Error::Rejected(refusal) => rejection_status(refusal),
-            Error::RunNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/runs lists all runs"),
-            Error::BatchNotFound(_) => {
-                (StatusCode::NOT_FOUND, "POST /v1/runs/batch answers with the id of the batch")
-            }
-            Error::GateNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/gates lists all gates"),
-            Error::RuleNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/rules lists them all"),
-            Error::SteerNotFound(_) => {
-                (StatusCode::NOT_FOUND, "GET /v1/runs/{id}/steer lists the run's messages")
-            }
-            Error::AgentNotFound { .. } => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/agents lists all agents")
-            }
-            Error::ChainNotFound { .. } => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/chains lists all chains")
-            }
-            Error::ScheduleNotFound(_) => {
-                (StatusCode::NOT_FOUND, "GET /v1/schedules lists all schedules")
-            }
-            Error::ScheduleExists(_) => {
-                (StatusCode::CONFLICT, "choose another name, or delete that schedule first")
-            }
-            Error::InvalidSchedule(_) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "fix it and send it again")
-            }
-            Error::KeyNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/keys lists all keys"),
-            Error::KeyNameTaken(_) => {
-                (StatusCode::CONFLICT, "choose another name, or revoke that key first")
-            }
-            Error::IdempotencyKeyReused => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "use a new Idempotency-Key for a new request")
-            }
-            Error::LaneFull(_) => {
-                (StatusCode::TOO_MANY_REQUESTS, "wait until some have ended, or use another lane")
-            }
-            Error::LaneBusy { .. } => {
-                (StatusCode::CONFLICT, "wait until the runs of this lane have ended")
-            }
-            Error::OverCap { .. } => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "wait until the window of the cap ends, or raise it: POST /v1/spend/{name}/raise",
-            ),
-            Error::CapNotFound { .. } => (StatusCode::NOT_FOUND, "GET /v1/spend lists all caps"),
-            Error::InvalidRaise(_) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/spend shows the caps and their limits")
-            }
-            Error::Contention(_) => (StatusCode::CONFLICT, "try again"),
-            Error::Template { .. } => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "check the agent's file: longhaul agents check")
-            }
-        };
-        let mut problem = Self::new(status, error.code(), error.to_string()).with_hint(hint);
-        if status == StatusCode::TOO_MANY_REQUESTS {
-            problem = problem.with_retry_after(1);
-        }
-        if let Error::OverCap { retry_after, .. } = &error {
-            let seconds = u32::try_from(retry_after.0.div_ceil(1_000)).unwrap_or(u32::MAX);
-            problem = problem.with_retry_after(seconds);
-        }
-        problem.suggestion = suggestion_in_error(error);
-        problem
+        let problem = problem_of_error(&error);
+        Self { error: Some(Arc::new(error)), ..problem }
     }
+}
+
+fn problem_of_error(error: &Error) -> Problem {
+    let (status, hint) = match error {
+        Error::Store(store_error) => return store_problem(store_error, error.code()),
+        Error::InvalidJournal(_) | Error::Internal { .. } | Error::EntropyUnavailable => {
+            return Problem::internal_error();
+        }
+        Error::Rejected(refusal) => rejection_status(refusal),
+        Error::RunNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/runs lists all runs"),
+        Error::BatchNotFound(_) => {
+            (StatusCode::NOT_FOUND, "POST /v1/runs/batch answers with the id of the batch")
+        }
+        Error::GateNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/gates lists all gates"),
+        Error::RuleNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/rules lists them all"),
+        Error::KeyNotInDoubt(_) => {
+            (StatusCode::CONFLICT, "GET the run to see the outcomes of its calls")
+        }
+        Error::SteerNotFound(_) => {
+            (StatusCode::NOT_FOUND, "GET /v1/runs/{id}/steer lists the run's messages")
+        }
+        Error::AgentNotFound { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/agents lists all agents")
+        }
+        Error::ChainNotFound { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/chains lists all chains")
+        }
+        Error::ScheduleNotFound(_) => {
+            (StatusCode::NOT_FOUND, "GET /v1/schedules lists all schedules")
+        }
+        Error::ScheduleExists(_) => {
+            (StatusCode::CONFLICT, "choose another name, or delete that schedule first")
+        }
+        Error::InvalidSchedule(_) => (StatusCode::UNPROCESSABLE_ENTITY, "fix it and send it again"),
+        Error::KeyNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/keys lists all keys"),
+        Error::KeyNameTaken(_) => {
+            (StatusCode::CONFLICT, "choose another name, or revoke that key first")
+        }
+        Error::IdempotencyKeyReused => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "use a new Idempotency-Key for a new request")
+        }
+        Error::LaneFull(_) => {
+            (StatusCode::TOO_MANY_REQUESTS, "wait until some have ended, or use another lane")
+        }
+        Error::LaneBusy { .. } => {
+            (StatusCode::CONFLICT, "wait until the runs of this lane have ended")
+        }
+        Error::OverCap { .. } => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "wait until the window of the cap ends, or raise it: POST /v1/spend/{name}/raise",
+        ),
+        Error::CapNotFound { .. } => (StatusCode::NOT_FOUND, "GET /v1/spend lists all caps"),
+        Error::InvalidRaise(_) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/spend shows the caps and their limits")
+        }
+        Error::Contention(_) => (StatusCode::CONFLICT, "try again"),
+        Error::Template { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "check the agent's file: longhaul agents check")
+        }
+    };
+    let mut problem = Problem::new(status, error.code(), error.to_string()).with_hint(hint);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        problem = problem.with_retry_after(1);
+    }
+    if let Error::OverCap { retry_after, .. } = error {
+        let seconds = u32::try_from(retry_after.0.div_ceil(1_000)).unwrap_or(u32::MAX);
+        problem = problem.with_retry_after(seconds);
+    }
+    problem.suggestion = suggestion_in_error(error).cloned();
+    problem
 }
 
 /// Returns the known name that is most similar to the unknown name in the error. `None` means that
 /// the error has no such suggestion.
-fn suggestion_in_error(error: Error) -> Option<String> {
+fn suggestion_in_error(error: &Error) -> Option<&String> {
     let (Error::AgentNotFound { suggestion, .. }
     | Error::ChainNotFound { suggestion, .. }
     | Error::CapNotFound { suggestion, .. }) = error
     else {
         return None;
     };
-    suggestion
+    suggestion.as_ref()
 }
 
 /// Returns the error response for a request whose change is committed but whose result can't be
@@ -126,7 +134,6 @@ fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
                 .with_retry_after(1)
         }
         StoreError::Corrupt { .. } => {
-            tracing::error!(error = %store_error, "store error while handling a request");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the store is damaged")
                 .with_hint(
                     "on the server's machine: `longhaul db check`, `longhaul db restore FILE`",
@@ -138,10 +145,7 @@ fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
         | StoreError::NotDriver { .. }
         | StoreError::InvalidUrl { .. }
         | StoreError::InvalidEvent { .. }
-        | StoreError::Database { .. } => {
-            tracing::error!(error = %store_error, "store error while handling a request");
-            Problem::internal_error()
-        }
+        | StoreError::Database { .. } => Problem::internal_error(),
     }
 }
 

@@ -6,9 +6,8 @@
 use std::panic::AssertUnwindSafe;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderName, LOCATION};
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -19,7 +18,6 @@ use longhaul_core::port::auth::{
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
-use longhaul_engine::Longhaul;
 use longhaul_engine::handle::{CallerIdentity, check_idempotency_key};
 
 use crate::app::App;
@@ -30,39 +28,12 @@ use crate::response::OneTimeSecretMarker;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Engine handle of one request. Changes made through it are committed together with the request's
-/// idempotency key, if the request has one.
-#[derive(Debug)]
-pub(crate) struct EngineHandleForRequest {
-    pub(crate) app: App,
-    pub(crate) longhaul: Longhaul,
-    /// Change that an earlier attempt of this request committed without storing its response.
-    /// `None` means that there is no such change.
-    pub(crate) effect: Option<IdempotentRequestEffect>,
-}
-
-impl FromRequestParts<App> for EngineHandleForRequest {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let attempt = parts.extensions.get::<RequestAttemptWithIdempotencyKey>().cloned();
-        Ok(match attempt {
-            Some(RequestAttemptWithIdempotencyKey { key: request_key, effect }) => Self {
-                app: app.clone(),
-                longhaul: app.longhaul().for_idempotent_request(request_key),
-                effect,
-            },
-            None => Self { app: app.clone(), longhaul: app.longhaul().clone(), effect: None },
-        })
-    }
-}
-
 /// One attempt to handle a request with an idempotency key, with the change that an earlier attempt
 /// committed.
 #[derive(Debug, Clone)]
-struct RequestAttemptWithIdempotencyKey {
-    key: IdempotencyKey,
-    effect: Option<IdempotentRequestEffect>,
+pub(crate) struct RequestAttempt {
+    pub(crate) key: IdempotencyKey,
+    pub(crate) effect: Option<IdempotentRequestEffect>,
 }
 
 /// Middleware that runs a request at most once if it has an `Idempotency-Key`.
@@ -154,7 +125,7 @@ async fn handle_request_at_most_once(
                         return Err(longhaul_engine::Error::IdempotencyKeyReused.into());
                     }
                 };
-            let attempt = RequestAttemptWithIdempotencyKey { key: request_key, effect };
+            let attempt = RequestAttempt { key: request_key, effect };
             Ok(handle_request_and_store_response(app, attempt, request, next).await)
         }
     });
@@ -172,7 +143,7 @@ fn request_in_progress_problem() -> Problem {
 /// success.
 async fn handle_request_and_store_response(
     app: App,
-    attempt: RequestAttemptWithIdempotencyKey,
+    attempt: RequestAttempt,
     mut request: Request,
     next: Next,
 ) -> Response {

@@ -1,14 +1,21 @@
-//! The OpenAPI document of the API, generated from the handlers.
+//! The OpenAPI document of the API, generated from the table of operations when it is asked for.
 
-use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::schema::{ArrayItems, ObjectBuilder, SchemaType, Type};
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{
-    Components, ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr, Required,
-    ResponseBuilder, Schema, Server,
+use longhaul_api::operation::{BodyKind, Content, Method, Operation as ApiOperation};
+use longhaul_api::operations::TAGS;
+use longhaul_api::path::PathParams;
+use longhaul_api::problem::Problem;
+use utoipa::openapi::path::{
+    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
 };
-
-use crate::api_router::api_router;
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{
+    Components, ContentBuilder, InfoBuilder, OneOfBuilder, OpenApi as Document, Paths, Ref, RefOr,
+    Required, Response, ResponseBuilder, Schema, Server,
+};
+use utoipa::{IntoParams, ToSchema};
 
 /// Aliases of fields in request bodies: name of the schema, alias, and name of the field.
 const FIELD_ALIASES: [(&str, &str, &str); 5] = [
@@ -19,10 +26,9 @@ const FIELD_ALIASES: [(&str, &str, &str); 5] = [
     ("NewEvent", "linkedGraphHandles", "links"),
 ];
 
-/// Builds the OpenAPI 3.1 document of the API.
-pub fn openapi_document() -> Document {
-    let mut document = api_router().into_openapi();
-    document.info = InfoBuilder::new()
+/// Returns the OpenAPI 3.1 document without operations.
+pub(crate) fn empty_document() -> Document {
+    let info = InfoBuilder::new()
         .title("Longhaul")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
@@ -30,25 +36,122 @@ pub fn openapi_document() -> Document {
              process. Every error response is a problem with a code and a hint.",
         ))
         .build();
-    let mut components = document.components.take().unwrap_or_default();
+    let mut document = Document::new(info, Paths::new());
+    let mut components = Components::new();
     components.add_security_scheme("key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
-    add_field_aliases(&mut components);
-    reference_list_items(&mut components);
     document.components = Some(components);
+    add_schema::<Problem>(&mut document);
+    let tags = TAGS.iter().map(|(name, description)| {
+        TagBuilder::new().name(*name).description(Some(*description)).build()
+    });
+    document.tags = Some(tags.collect());
     document.servers = Some(vec![Server::new("/")]);
     document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
-    for item in document.paths.paths.values_mut() {
-        item.post.iter_mut().for_each(add_idempotency_key);
-        for operation in path_operations(item) {
-            add_problem_response(operation);
-            operation.parameters.iter_mut().flatten().for_each(remove_null_from_parameter);
-        }
-    }
     document
 }
 
+/// Adds an operation of the API to the document.
+pub(crate) fn add_operation<P: PathParams, Q: IntoParams, B: ToSchema, A: ToSchema>(
+    document: &mut Document,
+    operation: &ApiOperation<P, Q, B, A>,
+) {
+    let lines: Vec<&str> = operation.doc.lines().map(str::trim).collect();
+    let mut builder = OperationBuilder::new()
+        .tag(operation.tag)
+        .operation_id(Some(operation.name.to_ascii_lowercase()))
+        .summary(Some(lines.join(" ")));
+    let mut parameters = path_parameters::<P>(operation.path);
+    let mut query = Q::into_params(|| Some(ParameterIn::Query));
+    query.iter_mut().for_each(remove_null_from_parameter);
+    parameters.extend(query);
+    if operation.content != Content::Json {
+        parameters.push(last_event_id_parameter());
+    }
+    let method = match operation.method {
+        Method::Get => HttpMethod::Get,
+        Method::Post => HttpMethod::Post,
+        Method::Patch => HttpMethod::Patch,
+        Method::Delete => HttpMethod::Delete,
+    };
+    if operation.method == Method::Post {
+        parameters.push(idempotency_key_parameter());
+    }
+    for parameter in parameters {
+        builder = builder.parameter(parameter);
+    }
+    if operation.body != BodyKind::None {
+        let is_required = operation.body == BodyKind::Required;
+        let reference = RefOr::from(add_schema::<B>(document));
+        let schema: RefOr<Schema> = match is_required {
+            true => reference,
+            false => {
+                let null = ObjectBuilder::new().schema_type(Type::Null);
+                Schema::from(OneOfBuilder::new().item(reference).item(null).build()).into()
+            }
+        };
+        let content = ContentBuilder::new().schema(Some(schema)).build();
+        let body = RequestBodyBuilder::new().content("application/json", content);
+        builder = builder.request_body(Some(match is_required {
+            true => body.required(Some(Required::True)).build(),
+            false => body.build(),
+        }));
+    }
+    for (status, meaning) in operation.responses {
+        let response = describe_response::<A>(document, operation.content, meaning);
+        builder = builder.response(status.to_string(), response);
+    }
+    builder = builder.response("default", problem_response());
+    if operation.role.is_none() {
+        builder = builder.security(SecurityRequirement::default());
+    }
+    let operation_entry: Operation = builder.build();
+    document.paths.add_path_operation(operation.path, vec![method], operation_entry);
+}
+
+fn path_parameters<P: PathParams>(path: &str) -> Vec<Parameter> {
+    let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let parameters = names.zip(P::describe()).map(|(name, (description, schema))| {
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .description(Some(description))
+            .schema(Some(Schema::from(schema)))
+            .build()
+    });
+    parameters.collect()
+}
+
+/// Adds the schema of a type, and of all types in it, to the document. Returns a reference to it.
+fn add_schema<T: ToSchema>(document: &mut Document) -> Ref {
+    let mut schemas = vec![(T::name().into_owned(), T::schema())];
+    T::schemas(&mut schemas);
+    let components = document.components.get_or_insert_default();
+    components.schemas.extend(schemas);
+    Ref::from_schema_name(T::name())
+}
+
+fn describe_response<A: ToSchema>(
+    document: &mut Document,
+    content: Content,
+    meaning: &str,
+) -> Response {
+    let mut response = ResponseBuilder::new().description(meaning);
+    if content != Content::Stream {
+        let json = ContentBuilder::new().schema(Some(add_schema::<A>(document))).build();
+        response = response.content("application/json", json);
+    }
+    if content != Content::Json {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let stream = ContentBuilder::new().schema(Some(Schema::from(text))).build();
+        response = response.content("text/event-stream", stream);
+    }
+    response.build()
+}
+
 /// Adds the aliases of fields to the schemas of request bodies, which allow no unknown field.
-fn add_field_aliases(components: &mut Components) {
+pub(crate) fn add_field_aliases(document: &mut Document) {
+    let Some(components) = &mut document.components else { return };
     for (name, alias, field) in FIELD_ALIASES {
         if let Some(RefOr::T(Schema::Object(schema))) = components.schemas.get_mut(name)
             && let Some(property) = schema.properties.get(field).cloned()
@@ -58,56 +161,41 @@ fn add_field_aliases(components: &mut Components) {
     }
 }
 
-/// Replaces the inlined item schema of each `List_NAME` by a reference to the schema `NAME`, so that
-/// generated clients have one type per resource.
-fn reference_list_items(components: &mut Components) {
-    let list_names = components.schemas.keys().filter_map(|name| name.strip_prefix("List_"));
-    for name in list_names.map(str::to_owned).collect::<Vec<_>>() {
-        if let Some(RefOr::T(Schema::Object(list))) =
-            components.schemas.get_mut(&format!("List_{name}"))
-            && let Some(RefOr::T(Schema::Array(data))) = list.properties.get_mut("data")
-            && let ArrayItems::RefOrSchema(items) = &mut data.items
-        {
-            let item_schema = std::mem::replace(&mut **items, Ref::from_schema_name(&name).into());
-            components.schemas.entry(name).or_insert(item_schema);
-        }
-    }
-}
-
-/// Adds the header `Idempotency-Key`, which every POST request may have.
-fn add_idempotency_key(operation: &mut Operation) {
+/// Returns the header `Idempotency-Key`, which every POST request may have.
+fn idempotency_key_parameter() -> Parameter {
     let schema = ObjectBuilder::new()
         .schema_type(Type::String)
         .min_length(Some(1))
         .max_length(Some(255))
         .pattern(Some("^[ -~]*[!-~][ -~]*$"));
-    let parameter = ParameterBuilder::new()
+    ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some("Retries with the same key take effect once"))
         .schema(Some(schema))
-        .build();
-    operation.parameters.get_or_insert_default().push(RefOr::T(parameter));
+        .build()
 }
 
-fn path_operations(path_item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [
-        &mut path_item.get,
-        &mut path_item.post,
-        &mut path_item.put,
-        &mut path_item.patch,
-        &mut path_item.delete,
-    ]
-    .into_iter()
-    .filter_map(Option::as_mut)
+/// Returns the header `Last-Event-ID`, which a request for an event stream may have.
+fn last_event_id_parameter() -> Parameter {
+    let schema =
+        ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[\\t ]*[0-9]{0,19}[\\t ]*$"));
+    ParameterBuilder::new()
+        .name("Last-Event-ID")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "For streams: id of the last received event; sent by browsers when they reconnect",
+        ))
+        .schema(Some(schema))
+        .build()
 }
 
 /// Removes `null` from the types of a query parameter: an optional parameter is left out, it is
 /// never `null`.
-fn remove_null_from_parameter(parameter: &mut RefOr<Parameter>) {
-    if let RefOr::T(parameter) = parameter
-        && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
+fn remove_null_from_parameter(parameter: &mut Parameter) {
+    if let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
         && let SchemaType::Array(types) = &mut object.schema_type
     {
         types.retain(|kind| *kind != Type::Null);
@@ -117,13 +205,11 @@ fn remove_null_from_parameter(parameter: &mut RefOr<Parameter>) {
     }
 }
 
-/// Adds the default response of an API operation: an error response in the problem format.
-fn add_problem_response(operation: &mut Operation) {
+/// Returns the default response of an operation: an error response in the problem format.
+fn problem_response() -> Response {
     let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-    let response = ResponseBuilder::new()
+    ResponseBuilder::new()
         .description("A problem")
         .content("application/problem+json", problem)
-        .build();
-    let responses = &mut operation.responses.responses;
-    responses.insert("default".to_owned(), RefOr::T(response));
+        .build()
 }

@@ -1,153 +1,230 @@
 //! Path and query parameters. Unknown parameters are errors with a suggestion.
 
-use std::ops::RangeInclusive;
+use std::fmt;
 use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use longhaul_core::id::{BatchId, GateId, IdError, RuleId, RunId, SteerId, ThreadKey};
+use longhaul_api::path::PathParams;
+use longhaul_core::suggest::most_similar_name;
+use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
+use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
 
 use crate::app::App;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
 use crate::problem::Problem;
-use longhaul_core::suggest::most_similar_name;
 
-/// Extractor for the query parameters of a request, as name-value pairs.
+/// Extractor for the query parameters of a page.
 #[derive(Debug)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct Query<T>(pub(crate) T);
 
-impl FromRequestParts<App> for Query {
+impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        Self::parse_query_string(parts.uri.query().unwrap_or_default())
+        parse_query(parts.uri.query().unwrap_or_default()).map(Self)
     }
 }
 
-impl Query {
-    fn parse_query_string(text: &str) -> Result<Self, Problem> {
-        let count = text.split('&').filter(|pair| !pair.is_empty()).count();
-        if text.len() > QUERY_BYTES_MAX || count > QUERY_PAIRS_MAX {
-            let message = format!(
-                "a query has at most {QUERY_PAIRS_MAX} parameters and {QUERY_BYTES_MAX} bytes"
-            );
-            return Err(Problem::bad_request("query_too_long", message));
-        }
-        let pairs = form_urlencoded::parse(text.as_bytes()).into_owned();
-        Ok(Self(pairs.collect()))
+/// Parses the query of a request. A parameter that is not a field of `T` is an error if `T` denies
+/// unknown fields.
+pub(crate) fn parse_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    let count = text.split('&').filter(|pair| !pair.is_empty()).count();
+    if text.len() > QUERY_BYTES_MAX || count > QUERY_PAIRS_MAX {
+        let message =
+            format!("a query has at most {QUERY_PAIRS_MAX} parameters and {QUERY_BYTES_MAX} bytes");
+        return Err(Problem::bad_request("query_too_long", message));
     }
-
-    /// Returns an error if the query has parameters other than the `allowed` ones.
-    pub(crate) fn allow_only_params(self, allowed: &[&str]) -> Result<Self, Problem> {
-        let is_unknown = |name: &&String| !allowed.contains(&name.as_str());
-        match self.0.iter().map(|(name, _)| name).find(is_unknown) {
-            None => Ok(self),
-            Some(unknown_name) => {
-                let hint = match most_similar_name(unknown_name, allowed.iter().copied()) {
-                    Some(closest_name) => format!("did you mean `{closest_name}`?"),
-                    None => format!("the known parameters are: {}", allowed.join(", ")),
-                };
-                let display_name: String = unknown_name.chars().take(60).collect();
-                Err(Problem::unprocessable(format!("the parameter `{display_name}` is unknown"))
-                    .with_hint(hint))
-            }
+    let mut params: Vec<Param> = Vec::new();
+    for (name, value) in form_urlencoded::parse(text.as_bytes()).into_owned() {
+        match params.iter_mut().find(|param| param.name == name) {
+            Some(param) => param.values.push(value),
+            None => params.push(Param { name, values: vec![value] }),
         }
     }
+    let params = params.into_iter().map(|param| (param.name.clone(), param));
+    T::deserialize(MapDeserializer::new(params)).map_err(|error: QueryError| *error.problem)
+}
 
-    /// Returns all values of a query parameter.
-    pub(crate) fn param_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let matching = self.0.iter().filter(move |(param_name, _)| param_name == name);
-        matching.map(|(_, value)| value.as_str())
+/// A query parameter with all its values.
+#[derive(Debug, Clone)]
+struct Param {
+    name: String,
+    values: Vec<String>,
+}
+
+#[derive(Debug)]
+struct QueryError {
+    problem: Box<Problem>,
+    /// Whether the message names the parameter.
+    has_name: bool,
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem.detail)
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+impl From<Problem> for QueryError {
+    fn from(problem: Problem) -> Self {
+        Self { problem: Box::new(problem), has_name: true }
+    }
+}
+
+impl de::Error for QueryError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        let problem = Box::new(Problem::unprocessable(message.to_string()));
+        Self { problem, has_name: false }
     }
 
-    /// Returns the value of a query parameter that may be given at most once. `None` means that it
-    /// is not given. An empty value is an error, because an empty filter does not mean "all".
-    pub(crate) fn param_value<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
-        let mut values = self.param_values(name);
-        match (values.next(), values.next()) {
-            (_, Some(_)) => {
-                Err(Problem::unprocessable(format!("the parameter `{name}` is given twice")))
-            }
-            (Some(""), None) => {
-                let message = format!("the parameter `{name}` is empty");
-                Err(Problem::unprocessable(message).with_hint("leave it out, or give a value"))
-            }
-            (found, None) => Ok(found),
-        }
-    }
-
-    /// Parses the value of a query parameter. `None` means that the parameter is not given.
-    pub(crate) fn parse_param<T: FromStr<Err: std::fmt::Display>>(
-        &self,
-        name: &str,
-    ) -> Result<Option<T>, Problem> {
-        let Some(text) = self.param_value(name)? else {
-            return Ok(None);
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let hint = match most_similar_name(field, expected.iter().copied()) {
+            Some(closest_name) => format!("did you mean `{closest_name}`?"),
+            None => format!("the known parameters are: {}", expected.join(", ")),
         };
-        let result = text.parse().map(Some);
-        result.map_err(|error| {
-            Problem::unprocessable(format!("the parameter `{name}` is invalid: {error}"))
+        let display_name: String = field.chars().take(60).collect();
+        Problem::unprocessable(format!("the parameter `{display_name}` is unknown"))
+            .with_hint(hint)
+            .into()
+    }
+}
+
+impl QueryError {
+    /// Adds the name of the parameter to the message of a type that can't be parsed.
+    fn in_param(self, name: &str) -> Self {
+        if self.has_name { self } else { invalid_param(name, self) }
+    }
+}
+
+fn invalid_param(name: &str, reason: impl fmt::Display) -> QueryError {
+    Problem::unprocessable(format!("the parameter `{name}` is invalid: {reason}")).into()
+}
+
+impl Param {
+    /// Returns the value of a parameter that may be given at most once. An empty value is an error,
+    /// because an empty filter does not mean "all".
+    fn value(&self) -> Result<&str, QueryError> {
+        let name = &self.name;
+        match self.values.as_slice() {
+            [value] if !value.is_empty() => Ok(value),
+            [_, _, ..] => {
+                Err(Problem::unprocessable(format!("the parameter `{name}` is given twice")).into())
+            }
+            [] | [_] => Err(Problem::unprocessable(format!("the parameter `{name}` is empty"))
+                .with_hint("leave it out, or give a value")
+                .into()),
+        }
+    }
+
+    fn parse<T: FromStr<Err: fmt::Display>>(&self) -> Result<T, QueryError> {
+        self.value()?.parse().map_err(|error| invalid_param(&self.name, error))
+    }
+}
+
+impl IntoDeserializer<'_, QueryError> for Param {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Param {
+    type Error = QueryError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        let result = visitor.visit_str(self.value()?);
+        result.map_err(|error: QueryError| error.in_param(&self.name))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        let name = self.name.clone();
+        visitor.visit_some(self).map_err(|error: QueryError| error.in_param(&name))
+    }
+
+    /// Reads a list from repeated parameters and from values with commas.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        let items = self.values.iter().flat_map(|value| value.split(','));
+        let items = items.map(|item| Self { name: self.name.clone(), values: vec![item.into()] });
+        visitor.visit_seq(SeqDeserializer::new(items))
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        match self.value()? {
+            "true" => visitor.visit_bool(true),
+            "false" => visitor.visit_bool(false),
+            _ => {
+                let message = format!("`{}` must be true or false", self.name);
+                Err(Problem::unprocessable(message).into())
+            }
+        }
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        visitor.visit_u64(self.parse()?)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, QueryError> {
+        let value: StrDeserializer<'_, QueryError> = self.value()?.into_deserializer();
+        visitor.visit_enum(value).map_err(|_| {
+            let message = format!("`{}` must be one of {}", self.name, variants.join(", "));
+            Problem::unprocessable(message).into()
         })
     }
 
-    /// Returns the page size from the `limit` parameter, checked against its bounds.
-    pub(crate) fn page_limit_param(
-        &self,
-        default_limit: usize,
-        bounds: RangeInclusive<usize>,
-    ) -> Result<usize, Problem> {
-        let limit = self.parse_param("limit")?.unwrap_or(default_limit);
-        if bounds.contains(&limit) {
-            return Ok(limit);
+    /// Ignores the value of a parameter that the type does not have.
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct newtype_struct tuple tuple_struct map struct identifier
+    }
+}
+
+/// Returns the page size that a request asks for, checked against its bounds.
+pub(crate) fn page_limit(
+    limit: Option<usize>,
+    default_limit: usize,
+    max: usize,
+) -> Result<usize, Problem> {
+    match limit.unwrap_or(default_limit) {
+        limit if (1..=max).contains(&limit) => Ok(limit),
+        _ => Err(Problem::unprocessable(format!("`limit` must be between 1 and {max}"))),
+    }
+}
+
+/// Parses the path parameters of an operation.
+pub(crate) async fn parse_path<P: PathParams>(parts: &mut Parts, app: &App) -> Result<P, Problem> {
+    let texts = path_texts(parts, app).await?;
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    P::parse(&texts).map_err(|invalid| match invalid.not_found {
+        Some(code) => Problem::not_found(code, invalid.reason)
+            .with_hint("give the full id; short ids work only on the command line"),
+        None => {
+            let (noun, reason) = (invalid.noun, invalid.reason);
+            Problem::unprocessable(format!("the name of the {noun} is invalid: {reason}"))
         }
-        let (min, max) = (bounds.start(), bounds.end());
-        Err(Problem::unprocessable(format!("`limit` must be between {min} and {max}")))
-    }
-
-    /// Returns the value of a boolean query parameter, `false` by default.
-    pub(crate) fn bool_param(&self, name: &str) -> Result<bool, Problem> {
-        match self.param_value(name)? {
-            None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
-            Some(_) => Err(Problem::unprocessable(format!("`{name}` must be true or false"))),
-        }
-    }
+    })
 }
 
-/// Returns the value of a path parameter by its name.
-async fn path_param(parts: &mut Parts, app: &App, name: &str) -> Result<String, Problem> {
-    let params = RawPathParams::from_request_parts(parts, app).await;
-    let params = params
-        .map_err(|_| Problem::bad_request("invalid_path", "the decoded path is not valid UTF-8"))?;
-    let value = params.iter().find(|(identity, _)| *identity == name);
-    let value = value.map(|(_, value)| value.to_owned());
-    value.ok_or_else(|| Problem::not_found("not_found", "there is no endpoint at this path"))
-}
-
-/// Extractor for a name in the path of a request, such as the name of an agent.
-#[derive(Debug)]
-pub(crate) struct NamePathParam(pub(crate) String);
-
-impl FromRequestParts<App> for NamePathParam {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        path_param(parts, app, "name").await.map(Self)
-    }
-}
-
-/// Extractor for the name of a thread in the path of a request.
-#[derive(Debug)]
-pub(crate) struct ThreadPath(pub(crate) ThreadKey);
-
-impl FromRequestParts<App> for ThreadPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let name = path_param(parts, app, "thread").await?;
-        ThreadKey::new(name).map(Self).map_err(|error| {
-            Problem::unprocessable(format!("the name of the thread is invalid: {error}"))
-        })
+/// Returns the decoded path parameters in their order. A path without parameters has none.
+async fn path_texts(parts: &mut Parts, app: &App) -> Result<Vec<String>, Problem> {
+    use axum::extract::rejection::RawPathParamsRejection;
+    match RawPathParams::from_request_parts(parts, app).await {
+        Ok(params) => Ok(params.iter().map(|(_, text)| text.to_owned()).collect()),
+        Err(RawPathParamsRejection::MissingPathParams(_)) => Ok(Vec::new()),
+        Err(_) => Err(Problem::bad_request("invalid_path", "the decoded path is not valid UTF-8")),
     }
 }
 
@@ -158,69 +235,56 @@ impl FromRequestParts<App> for TokenPathParam {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        path_param(parts, app, "token").await.map(Self)
+        let token = path_texts(parts, app).await?.into_iter().next();
+        let not_found = || Problem::not_found("not_found", "there is no endpoint at this path");
+        token.map(Self).ok_or_else(not_found)
     }
 }
 
-macro_rules! id_path {
-    ($name:ident, $id:ty, $param:literal, $code:literal) => {
-        /// Extractor for an id in the path of a request.
-        #[derive(Debug, Clone, Copy)]
-        pub(crate) struct $name(pub(crate) $id);
-
-        impl FromRequestParts<App> for $name {
-            type Rejection = Problem;
-
-            async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-                let text = path_param(parts, app, $param).await?;
-                let result: Result<$id, IdError> = text.parse();
-                result.map(Self).map_err(|error| {
-                    Problem::not_found($code, error.to_string())
-                        .with_hint("give the full id; short ids work only on the command line")
-                })
-            }
-        }
-    };
-}
-
-id_path!(RunPath, RunId, "id", "run_not_found");
-id_path!(BatchPath, BatchId, "id", "batch_not_found");
-id_path!(GatePath, GateId, "id", "gate_not_found");
-id_path!(RulePath, RuleId, "id", "rule_not_found");
-id_path!(SteerPath, SteerId, "steer", "steer_not_found");
-
 #[cfg(test)]
 mod tests {
+    use longhaul_api::query::RunsQuery;
+
     use super::*;
 
     #[test]
     fn an_invalid_query_is_rejected() {
-        let query = |text: &str| {
-            Query::parse_query_string(text)
-                .and_then(|query| query.allow_only_params(&["limit", "lane"]))
+        let query = |text: &str| parse_query::<RunsQuery>(text);
+        let rejection = |text: &str| {
+            let problem = query(text).unwrap_err();
+            (problem.detail, problem.hint)
         };
-        let rejection =
-            |text: &str| query(text).map_err(|problem| (problem.detail, problem.hint)).map(|_| ());
-        assert_eq!(rejection("limit=3&lane=a%20b"), Ok(()));
-        assert_eq!(query("lane=a%20b").unwrap().param_value("lane"), Ok(Some("a b")));
+        let parsed = query("limit=3&lane=a%20b&status=failed,paused&status=running").unwrap();
+        assert_eq!((parsed.limit, parsed.lane.unwrap().as_str()), (Some(3), "a b"));
+        assert_eq!(parsed.status.len(), 3);
         assert_eq!(
             rejection("limt=3"),
-            Err(("the parameter `limt` is unknown".into(), "did you mean `limit`?".into()))
+            ("the parameter `limt` is unknown".into(), "did you mean `limit`?".into())
         );
-        assert_eq!(query("limit=3").unwrap().param_value("lane"), Ok(None));
-        assert!(query("lane=").unwrap().param_value("lane").is_err());
-        let twice = query("limit=1&limit=2").unwrap();
-        assert!(twice.page_limit_param(20, 1..=100).is_err());
-        for (text, limit) in [
-            ("", Some(20)),
-            ("limit=0", None),
-            ("limit=100", Some(100)),
-            ("limit=-1", None),
-            ("limit=x", None),
+        for (text, detail) in [
+            ("lane=", "the parameter `lane` is empty"),
+            ("limit=1&limit=2", "the parameter `limit` is given twice"),
+            ("brief=yes", "`brief` must be true or false"),
+            ("limit=-1", "the parameter `limit` is invalid: invalid digit found in string"),
+            (
+                "status=done",
+                "`status` must be one of pending, running, waiting, blocked, paused, completed, \
+                 failed, cancelled",
+            ),
         ] {
-            assert_eq!(query(text).unwrap().page_limit_param(20, 1..=100).ok(), limit, "{text}");
+            assert_eq!(rejection(text).0, detail, "{text}");
         }
+        assert!(rejection("root=7").0.starts_with("the parameter `root` is invalid: `7`"));
         let many = "a=1&".repeat(QUERY_PAIRS_MAX + 1);
-        assert_eq!(Query::parse_query_string(&many).unwrap_err().code, "query_too_long");
+        assert_eq!(query(&many).unwrap_err().code, "query_too_long");
+    }
+
+    #[test]
+    fn a_page_limit_is_checked() {
+        for (limit, expected) in
+            [(None, Some(20)), (Some(0), None), (Some(100), Some(100)), (Some(101), None)]
+        {
+            assert_eq!(page_limit(limit, 20, 100).ok(), expected, "{limit:?}");
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! Error responses in the problem format (RFC 9457): a code, a message, and a hint. They never
 //! contain a stack trace, a path or a secret.
 
+use std::sync::Arc;
+
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use longhaul_api::problem;
+use longhaul_engine::Error;
 
 /// An error response, before the id of its request is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) code: &'static str,
@@ -19,6 +22,9 @@ pub(crate) struct Problem {
     /// Number of seconds after which the client may retry. `None` means that the response has no
     /// such number.
     pub(crate) retry_after: Option<u32>,
+    /// Error of the engine behind the problem, for callers in this process. `None` means that the
+    /// request itself was rejected.
+    pub(crate) error: Option<Arc<Error>>,
 }
 
 impl Problem {
@@ -30,6 +36,7 @@ impl Problem {
             hint: String::new(),
             suggestion: None,
             retry_after: None,
+            error: None,
         }
     }
 
@@ -38,6 +45,12 @@ impl Problem {
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
+    }
+
+    /// Replaces the message. The problem is no longer that of an error of the engine.
+    #[must_use]
+    pub(crate) fn with_detail(self, detail: String) -> Self {
+        Self { detail, error: None, ..self }
     }
 
     /// Sets the number of seconds after which the client may retry.
@@ -72,9 +85,9 @@ impl Problem {
             .with_hint("retry with an Idempotency-Key is safe; the server log has the details")
     }
 
-    /// Converts the problem to the HTTP response to the request with this id.
-    pub(crate) fn to_response(&self, request_id: &str) -> Response {
-        let body = problem::Problem {
+    /// Returns the problem as the API shows it, for the request with this id.
+    pub(crate) fn to_api_problem(&self, request_id: &str) -> problem::Problem {
+        problem::Problem {
             kind: format!("urn:longhaul:problem:{}", self.code),
             title: self.status.canonical_reason().unwrap_or("Problem").to_owned(),
             status: self.status.as_u16(),
@@ -86,7 +99,20 @@ impl Problem {
             },
             suggestion: self.suggestion.clone(),
             request_id: request_id.to_owned(),
-        };
+            source: None,
+        }
+    }
+
+    /// Converts the problem to one for a caller in this process, with the error of the engine as its
+    /// source.
+    pub(crate) fn into_api_problem_with_source(self) -> problem::Problem {
+        let problem = self.to_api_problem("");
+        problem::Problem { source: self.error.map(|error| error as _), ..problem }
+    }
+
+    /// Converts the problem to the HTTP response to the request with this id.
+    pub(crate) fn to_response(&self, request_id: &str) -> Response {
+        let body = self.to_api_problem(request_id);
         let text = serde_json::to_vec(&body).unwrap_or_default();
         let mut response = (self.status, text).into_response();
         let headers = response.headers_mut();

@@ -75,16 +75,6 @@ pub(crate) fn created_response(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OneTimeSecretMarker;
 
-/// Builds a 201 response with a secret that is shown only once.
-pub(crate) fn created_secret_response(
-    location: &str,
-    value: &impl Serialize,
-) -> Result<Response, Problem> {
-    let mut response = created_response(location, value)?;
-    response.extensions_mut().insert(OneTimeSecretMarker);
-    Ok(response)
-}
-
 /// Turns a list that was read with one item more than `limit` into a page. If there was an extra
 /// item, `next` of the page is the name of its last item, after which the next page starts.
 pub(crate) fn paginate<T>(

@@ -7,7 +7,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
 
-use crate::api_router::api_router;
+use crate::api_router::{api_routes, openapi_document};
 use crate::app::App;
 use crate::caller::Viewer;
 use crate::idempotency::handle_idempotency_key;
@@ -16,16 +16,14 @@ use crate::middleware::host::reject_unknown_hosts;
 use crate::middleware::origin::reject_cross_site_requests;
 use crate::middleware::request_id::assign_request_id;
 use crate::middleware::timeout::limit_response_time;
-use crate::openapi::openapi_document;
 use crate::page;
 use crate::problem::Problem;
 use crate::response::ok_response;
 
 /// Builds the router with all routes and middleware. The middleware added last runs first.
 pub(crate) fn build_router(app: App) -> Router {
-    api_router()
-        .split_for_parts()
-        .0
+    api_routes()
+        .router
         .route("/openapi.json", get(serve_openapi_document))
         .route("/", get(page::index::serve_start_page))
         .route("/style.css", get(page::style::serve_style_sheet))

@@ -41,7 +41,7 @@ pub async fn serve(
     let result = tokio::select! {
         biased;
         () = stop => Ok(()),
-        result = services.changes.read_changes_and_notify_subscribers(source) => result,
+        result = services.changes.notify_subscribers(source) => result,
         () = accept_connections(listener, &app, &tasks, &abort) => Ok(()),
     };
     app.begin_shutdown();

@@ -1,16 +1,19 @@
-//! Connection to one server: sends requests, retries requests that are safe to repeat, and limits
-//! the size of responses. Redirects are not followed, so the key is sent to no other server.
+//! Connection to one server, or to the API in the same process: sends requests, retries requests that
+//! are safe to repeat, and limits the size of responses. Redirects are not followed, so the key is
+//! sent to no other server.
 
 use std::fmt;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use crate::client::request::ApiRequest;
+use crate::client::request::RequestParts;
+use crate::operations::LIVE;
 use crate::problem::Problem;
 
 /// Timeout for connecting to the server.
@@ -34,11 +37,28 @@ const USER_HEADER: HeaderName = HeaderName::from_static("x-longhaul-as");
 /// Header with the idempotency key of a request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// HTTP connection to one server, with the headers of all requests.
+/// Name of the last event that a client of an event stream has received.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// The API in the same process, called without a socket.
+pub trait InProcess: fmt::Debug + Send + Sync {
+    /// Handles a request. The host of its URL has no meaning.
+    ///
+    /// # Errors
+    /// The request is rejected, or failed.
+    fn call(&self, request: reqwest::Request) -> BoxFuture<'_, Result<Response, Problem>>;
+}
+
+/// Connection to one server with the headers of all requests, or to the API in the same process.
 pub(super) struct ApiConnection {
-    client: Client,
+    transport: Transport,
     base: Url,
-    headers: HeaderMap,
+}
+
+/// How requests are sent.
+enum Transport {
+    Http { client: Client, headers: HeaderMap },
+    InProcess(Arc<dyn InProcess>),
 }
 
 impl fmt::Debug for ApiConnection {
@@ -53,6 +73,14 @@ enum SendAttemptOutcome {
     Response(StatusCode, Vec<u8>),
     /// No complete response was received, for this reason.
     Lost(NoResponseReason),
+    /// The API in this process rejected the request.
+    Rejected(Problem),
+}
+
+/// Why there is no response to a request.
+enum ExecuteError {
+    Lost(NoResponseReason),
+    Rejected(Problem),
 }
 
 /// Reason why no complete response was received.
@@ -99,27 +127,51 @@ impl ApiConnection {
             let reason = root_cause_message(&error);
             Problem::new("tls_unavailable", format!("could not set up the HTTP client: {reason}"))
         })?;
-        Ok(Self { client, base, headers })
+        Ok(Self { transport: Transport::Http { client, headers }, base })
     }
 
-    /// Returns the base URL of the server.
-    pub(super) const fn base_url(&self) -> &Url {
-        &self.base
+    /// Creates a connection to the API in this process.
+    pub(super) fn in_process(api: Arc<dyn InProcess>) -> Result<Self, Problem> {
+        let base = Url::parse("http://in-process/");
+        let base = base.map_err(|error| Problem::new("internal", error.to_string()))?;
+        Ok(Self { transport: Transport::InProcess(api), base })
+    }
+
+    /// Returns what the connection leads to, for messages.
+    pub(super) fn peer_name(&self) -> String {
+        match self.transport {
+            Transport::Http { .. } => self.base.to_string(),
+            Transport::InProcess(_) => "the store".to_owned(),
+        }
+    }
+
+    /// Returns a maximum number of bytes that is meant for another process. The API in this process
+    /// has no such limit.
+    pub(super) const fn bytes_max(&self, bytes_max: usize) -> usize {
+        match self.transport {
+            Transport::Http { .. } => bytes_max,
+            Transport::InProcess(_) => usize::MAX,
+        }
     }
 
     /// Returns the error for an event from the server that this build can't read.
     pub(super) fn unreadable_event_problem(&self, reason: &impl fmt::Display) -> Problem {
-        let base = &self.base;
-        let detail = format!("{base} sent an event that this build can't read: {reason}");
+        let peer = self.peer_name();
+        let detail = format!("{peer} sent an event that this build can't read: {reason}");
         Problem::new("unexpected_response", detail)
     }
 
     /// Sends a request and parses the body of the response.
     pub(super) async fn send_and_parse<T: DeserializeOwned>(
         &self,
-        request: &ApiRequest,
+        mut request: RequestParts,
     ) -> Result<T, Problem> {
-        let (status, body) = self.send_with_retries(request).await?;
+        // A request in this process has no response that can be lost.
+        if request.once && matches!(self.transport, Transport::Http { .. }) {
+            let key = &mut request.idempotency_key;
+            key.get_or_insert_with(|| uuid::Uuid::now_v7().to_string());
+        }
+        let (status, body) = self.send_with_retries(&request).await?;
         if !status.is_success() {
             return Err(self.parse_problem(status, &body));
         }
@@ -131,22 +183,22 @@ impl ApiConnection {
     /// open for any time.
     pub(super) async fn open_event_stream(
         &self,
-        request: &ApiRequest,
+        request: &RequestParts,
         after: u64,
     ) -> Result<Response, Problem> {
-        let response = self
-            .client
-            .get(request.url(&self.base))
-            .headers(self.headers.clone())
-            .header(ACCEPT, "text/event-stream")
-            .header("last-event-id", after)
-            .send();
-        let response = tokio::time::timeout(RESPONSE_TIMEOUT, response).await;
+        let mut http_request = self.http_request(request);
+        let headers = http_request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.insert(LAST_EVENT_ID, HeaderValue::from(after));
+        let response = tokio::time::timeout(RESPONSE_TIMEOUT, self.execute(http_request)).await;
         let no_response = |reason| self.no_response_problem(request, &reason);
         let Ok(response) = response else {
             return Err(no_response(response_timeout_reason()));
         };
-        let response = response.map_err(|error| no_response(error.into()))?;
+        let response = response.map_err(|error| match error {
+            ExecuteError::Lost(reason) => no_response(reason),
+            ExecuteError::Rejected(problem) => problem,
+        })?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -157,17 +209,46 @@ impl ApiConnection {
             }
             (false, _) => {}
         }
-        let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, read_bounded_body(response)).await
-        else {
+        let body = self.read_bounded_body(response);
+        let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, body).await else {
             return Err(no_response(response_timeout_reason()));
         };
         let body = body.map_err(no_response)?;
         Err(self.parse_problem(status, &body))
     }
 
+    fn http_request(&self, request: &RequestParts) -> reqwest::Request {
+        let url = request.url(&self.base);
+        let mut http_request = reqwest::Request::new(request.method.clone(), url);
+        let headers = http_request.headers_mut();
+        if let Transport::Http { headers: common, .. } = &self.transport {
+            headers.clone_from(common);
+        }
+        if let Some(key) = &request.idempotency_key
+            && let Ok(key) = HeaderValue::from_str(key)
+        {
+            headers.insert(IDEMPOTENCY_KEY, key);
+        }
+        if let Some(body) = &request.body {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *http_request.body_mut() = Some(body.clone().into());
+        }
+        http_request
+    }
+
+    async fn execute(&self, request: reqwest::Request) -> Result<Response, ExecuteError> {
+        match &self.transport {
+            Transport::Http { client, .. } => {
+                let response = client.execute(request).await;
+                response.map_err(|error| ExecuteError::Lost(error.into()))
+            }
+            Transport::InProcess(api) => api.call(request).await.map_err(ExecuteError::Rejected),
+        }
+    }
+
     async fn send_with_retries(
         &self,
-        request: &ApiRequest,
+        request: &RequestParts,
     ) -> Result<(StatusCode, Vec<u8>), Problem> {
         let mut retries = 0;
         loop {
@@ -181,6 +262,7 @@ impl ApiConnection {
                         return Ok((status, body));
                     }
                 }
+                SendAttemptOutcome::Rejected(problem) => return Err(problem),
                 SendAttemptOutcome::Lost(reason) => {
                     // A read that timed out is not retried, because the user has waited long
                     // enough. A request with an idempotency key is retried until its outcome is
@@ -198,30 +280,43 @@ impl ApiConnection {
         }
     }
 
-    async fn send_once(&self, request: &ApiRequest) -> SendAttemptOutcome {
-        let mut builder = self
-            .client
-            .request(request.method.clone(), request.url(&self.base))
-            .headers(self.headers.clone())
-            .timeout(RESPONSE_TIMEOUT);
-        if let Some(key) = &request.idempotency_key {
-            builder = builder.header(IDEMPOTENCY_KEY, key);
-        }
-        if let Some(body) = &request.body {
-            builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
-        }
-        let response = match builder.send().await {
+    async fn send_once(&self, request: &RequestParts) -> SendAttemptOutcome {
+        let mut http_request = self.http_request(request);
+        *http_request.timeout_mut() = Some(RESPONSE_TIMEOUT);
+        let response = match self.execute(http_request).await {
             Ok(response) => response,
-            Err(error) => return SendAttemptOutcome::Lost(error.into()),
+            Err(ExecuteError::Lost(reason)) => return SendAttemptOutcome::Lost(reason),
+            Err(ExecuteError::Rejected(problem)) => return SendAttemptOutcome::Rejected(problem),
         };
         let status = response.status();
-        match read_bounded_body(response).await {
+        match self.read_bounded_body(response).await {
             Ok(body) => SendAttemptOutcome::Response(status, body),
             Err(reason) => SendAttemptOutcome::Lost(reason),
         }
     }
 
-    fn no_response_problem(&self, request: &ApiRequest, no_response: &NoResponseReason) -> Problem {
+    async fn read_bounded_body(&self, response: Response) -> Result<Vec<u8>, NoResponseReason> {
+        let mut body = Vec::new();
+        let mut chunks = response.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk?;
+            if body.len() + chunk.len() > self.bytes_max(RESPONSE_BYTES_MAX) {
+                return Err(NoResponseReason {
+                    reason: format!("the response is longer than {RESPONSE_BYTES_MAX} bytes"),
+                    unsent: false,
+                    timed_out: true,
+                });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    fn no_response_problem(
+        &self,
+        request: &RequestParts,
+        no_response: &NoResponseReason,
+    ) -> Problem {
         let (base, reason) = (&self.base, &no_response.reason);
         match no_response.unsent || request.is_safe_to_retry() {
             true => Problem::new(
@@ -268,7 +363,7 @@ pub async fn is_server_alive(base_url: &Url) -> bool {
     let Ok(client) = build_http_client(base_url) else {
         return false;
     };
-    let url = ApiRequest::get(&["livez"]).url(base_url);
+    let url = LIVE.at(()).parts.url(base_url);
     let answer = client.get(url).timeout(CONNECT_TIMEOUT).send().await;
     answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
 }
@@ -289,23 +384,6 @@ fn build_http_client(base_url: &Url) -> reqwest::Result<Client> {
         "http" => client.tls_certs_only([]).no_proxy().build(),
         _ => client.build(),
     }
-}
-
-async fn read_bounded_body(response: Response) -> Result<Vec<u8>, NoResponseReason> {
-    let mut body = Vec::new();
-    let mut chunks = response.bytes_stream();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk?;
-        if body.len() + chunk.len() > RESPONSE_BYTES_MAX {
-            return Err(NoResponseReason {
-                reason: format!("the response is longer than {RESPONSE_BYTES_MAX} bytes"),
-                unsent: false,
-                timed_out: true,
-            });
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }
 
 fn response_timeout_reason() -> NoResponseReason {

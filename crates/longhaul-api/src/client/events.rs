@@ -14,8 +14,9 @@ use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
 
 use crate::client::connection::ApiConnection;
-use crate::client::request::ApiRequest;
+use crate::operations::READ_EVENTS;
 use crate::problem::Problem;
+use crate::query::EventsQuery;
 
 /// Time without any data after which a connection counts as lost. A live server sends a heartbeat
 /// every ten seconds.
@@ -56,13 +57,13 @@ struct SseConnection {
 }
 
 impl SseConnection {
-    fn from_response(response: Response) -> Self {
+    fn from_response(response: Response, event_bytes_max: usize) -> Self {
         let bytes = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&bytes);
         let chunks = response.bytes_stream().map(move |chunk| {
             let chunk = chunk.map_err(std::io::Error::other)?;
             let before = count.fetch_add(chunk.len(), Ordering::Relaxed);
-            match before + chunk.len() > EVENT_BYTES_MAX {
+            match before + chunk.len() > event_bytes_max {
                 true => Err(std::io::Error::other("an event exceeds the maximum size")),
                 false => Ok(chunk),
             }
@@ -109,12 +110,10 @@ impl EventStream {
     }
 
     async fn connect(&mut self) -> Result<SseConnection, Problem> {
-        let run = self.run.to_string();
-        let request = ApiRequest::get(&["v1", "runs", &run, "events"])
-            .with_query_param("after", self.last_seq);
-        Ok(SseConnection::from_response(
-            self.connection.open_event_stream(&request, self.last_seq.0).await?,
-        ))
+        let after = self.last_seq;
+        let request = READ_EVENTS.at(self.run).query(&EventsQuery { after, limit: None });
+        let response = self.connection.open_event_stream(&request.parts, after.0).await?;
+        Ok(SseConnection::from_response(response, self.connection.bytes_max(EVENT_BYTES_MAX)))
     }
 
     async fn reconnect(&mut self) -> Result<(), Problem> {
@@ -138,7 +137,7 @@ impl EventStream {
         self.losses = self.losses.saturating_add(1);
         if !self.warned {
             self.warned = true;
-            let (server, last) = (self.connection.base_url(), self.last_seq);
+            let (server, last) = (self.connection.peer_name(), self.last_seq);
             tracing::warn!(
                 "the connection to {server} was lost after event {last}; reconnecting, no event is missed"
             );

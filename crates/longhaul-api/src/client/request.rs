@@ -1,87 +1,135 @@
-//! A request to the API before it is sent: method, path, query, body and retry policy.
+//! A request to an operation before it is sent: method, path, query, body and retry policy.
+
+use std::marker::PhantomData;
 
 use reqwest::{Method, Url};
 use serde::Serialize;
+use serde_json::Value;
+
+use crate::operation::{self, Operation};
+use crate::path::{PathParams, PathValue};
+
+/// A request to an operation with this query, body and answer.
+pub struct Request<Q, B, A> {
+    pub(super) parts: RequestParts,
+    types: PhantomData<fn(Q, B) -> A>,
+}
+
+impl<Q, B, A> std::fmt::Debug for Request<Q, B, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The query and the body may be confidential.
+        f.debug_tuple("Request").field(&self.parts.path).finish()
+    }
+}
 
 /// A request to the API that can be sent more than once.
 #[derive(Debug, Clone)]
-pub(super) struct ApiRequest {
+pub(super) struct RequestParts {
     pub(super) method: Method,
     path: Vec<String>,
-    query: Vec<(&'static str, String)>,
+    query: Vec<(String, String)>,
+    /// Resources in the path of the request.
+    resources: Vec<PathValue>,
     /// Body of the request as JSON.
     pub(super) body: Option<String>,
     /// Idempotency key of the request: the server executes requests with the same key only once.
     pub(super) idempotency_key: Option<String>,
+    /// Whether the request gets a random idempotency key if it has none.
+    pub(super) once: bool,
     /// Whether the request is retried when the server is busy or can't be reached.
     pub(super) retries: bool,
 }
 
-impl ApiRequest {
-    fn new(method: Method, path: &[&str]) -> Self {
-        Self {
-            method,
-            path: path.iter().map(|part| (*part).to_owned()).collect(),
+impl<P: PathParams, Q, B, A> Operation<P, Q, B, A> {
+    /// Returns a request to this operation on the resource with these path parameters.
+    pub fn at(&self, path: P) -> Request<Q, B, A> {
+        let resources = path.values();
+        let mut values = resources.iter();
+        let segments = self.path.split('/').skip(1).map(|segment| match segment.starts_with('{') {
+            true => values.next().map(|value| value.text.clone()).unwrap_or_default(),
+            false => segment.to_owned(),
+        });
+        let path = segments.collect();
+        let parts = RequestParts {
+            method: match self.method {
+                operation::Method::Get => Method::GET,
+                operation::Method::Post => Method::POST,
+                operation::Method::Patch => Method::PATCH,
+                operation::Method::Delete => Method::DELETE,
+            },
+            path,
             query: Vec::new(),
+            resources,
             body: None,
             idempotency_key: None,
+            once: self.once,
             retries: true,
-        }
+        };
+        Request { parts, types: PhantomData }
     }
+}
 
-    pub(super) fn get(path: &[&str]) -> Self {
-        Self::new(Method::GET, path)
-    }
-
-    /// Creates a POST request for this path with a JSON body.
-    pub(super) fn post(path: &[&str], body: &impl Serialize) -> Self {
-        Self {
-            // Our bodies have only string keys, so serialization can't fail.
-            body: Some(serde_json::to_string(body).unwrap_or_default()),
-            ..Self::new(Method::POST, path)
-        }
-    }
-
-    /// Creates a PATCH request for this path with a JSON body.
-    pub(super) fn patch(path: &[&str], body: &impl Serialize) -> Self {
-        Self { method: Method::PATCH, ..Self::post(path, body) }
-    }
-
-    pub(super) fn delete(path: &[&str]) -> Self {
-        Self::new(Method::DELETE, path)
-    }
-
-    /// Adds a query parameter to the request.
+impl<Q, B, A> Request<Q, B, A> {
+    /// Sets the idempotency key of the request. `None` means that it has none.
     #[must_use]
-    pub(super) fn with_query_param(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.query.push((name, value.to_string()));
+    pub fn idempotency_key(mut self, key: Option<String>) -> Self {
+        self.parts.idempotency_key = key;
         self
-    }
-
-    /// Adds a query parameter to the request if it has a value.
-    #[must_use]
-    pub(super) fn with_optional_query_param(
-        self,
-        name: &'static str,
-        value: Option<impl ToString>,
-    ) -> Self {
-        match value {
-            Some(value) => self.with_query_param(name, value),
-            None => self,
-        }
-    }
-
-    #[must_use]
-    pub(super) fn with_idempotency_key(self, key: String) -> Self {
-        Self { idempotency_key: Some(key), ..self }
     }
 
     /// Disables retries of the request.
     #[must_use]
-    pub(super) fn without_retries(self) -> Self {
-        Self { retries: false, ..self }
+    pub fn without_retries(mut self) -> Self {
+        self.parts.retries = false;
+        self
     }
 
+    /// Returns the resources in the path of the request.
+    pub fn resources(&self) -> &[PathValue] {
+        &self.parts.resources
+    }
+}
+
+impl<Q: Serialize, B, A> Request<Q, B, A> {
+    #[must_use]
+    pub fn query(mut self, query: &Q) -> Self {
+        self.parts.query = query_pairs(query);
+        self
+    }
+}
+
+impl<Q, B: Serialize, A> Request<Q, B, A> {
+    #[must_use]
+    pub fn body(mut self, body: &B) -> Self {
+        // Our bodies have only string keys, so serialization can't fail.
+        self.parts.body = Some(serde_json::to_string(body).unwrap_or_default());
+        self
+    }
+}
+
+/// Returns the query parameters of a query type as names and texts. A list gives one parameter per
+/// item, and a missing value or `false` gives none.
+fn query_pairs(query: &impl Serialize) -> Vec<(String, String)> {
+    let Ok(Value::Object(fields)) = serde_json::to_value(query) else {
+        return Vec::new();
+    };
+    let values = fields.into_iter().flat_map(|(name, value)| match value {
+        Value::Array(items) => items.into_iter().map(|item| (name.clone(), item)).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            vec![(name, value)]
+        }
+    });
+    let texts = values.filter_map(|(name, value)| match value {
+        Value::Null | Value::Bool(false) => None,
+        Value::String(text) => Some((name, text)),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Some((name, value.to_string()))
+        }
+    });
+    texts.collect()
+}
+
+impl RequestParts {
     /// Returns whether the request is safe to send more than once.
     pub(super) fn is_safe_to_retry(&self) -> bool {
         self.method == Method::GET || self.idempotency_key.is_some()
@@ -102,18 +150,35 @@ impl ApiRequest {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::id::{AgentName, LaneKey};
+    use longhaul_core::status::Status;
+
     use super::*;
+    use crate::operations::{LIST_RUNS, PAUSE_LANE};
+    use crate::query::RunsQuery;
 
     #[test]
     fn a_path_is_appended_to_the_base_url_and_a_name_is_one_segment() {
         for (base, url) in [
-            ("http://a:1", "http://a:1/v1/keys/a%2Fb%3F?x=1%262"),
-            ("http://a:1/", "http://a:1/v1/keys/a%2Fb%3F?x=1%262"),
-            ("https://a/deep/", "https://a/deep/v1/keys/a%2Fb%3F?x=1%262"),
+            ("http://a:1", "http://a:1/v1/lanes/a%2Fb%3F/pause"),
+            ("http://a:1/", "http://a:1/v1/lanes/a%2Fb%3F/pause"),
+            ("https://a/deep/", "https://a/deep/v1/lanes/a%2Fb%3F/pause"),
         ] {
             let base: Url = base.parse().unwrap();
-            let request = ApiRequest::get(&["v1", "keys", "a/b?"]).with_query_param("x", "1&2");
-            assert_eq!(request.url(&base).as_str(), url);
+            let request = PAUSE_LANE.at(LaneKey::new("a/b?").unwrap());
+            assert_eq!(request.parts.url(&base).as_str(), url);
         }
+    }
+
+    #[test]
+    fn a_query_has_one_parameter_per_value() {
+        let query = RunsQuery {
+            status: vec![Status::Failed, Status::Paused],
+            agent: Some(AgentName::new("1&2").unwrap()),
+            limit: Some(7),
+            ..RunsQuery::default()
+        };
+        let url = LIST_RUNS.at(()).query(&query).parts.url(&"http://a".parse().unwrap());
+        assert_eq!(url.query(), Some("status=failed&status=paused&agent=1%262&limit=7"));
     }
 }

@@ -6,21 +6,23 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
-use longhaul::agents::check;
-use longhaul::agents::load_context::ModelNames as _;
-use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
-use longhaul::agents::problem::{AgentFileProblem, ProblemKind};
-use longhaul::assemble::model_choice::ModelSelector;
-use longhaul::assemble::model_names::ProjectModelNames;
-use longhaul::assemble::project_model_resolver;
-use longhaul::config::secrets;
-use longhaul::config::settings::Config;
-use longhaul::config::value::SettingOrigin;
-use longhaul::mcp::file::McpFile;
-use longhaul::mcp::name::FILE_NAME;
-use longhaul::spanned::{Position, escape_to_one_line};
+use longhaul_core::duration::format_duration;
 use longhaul_engine::agent::{Agent, BudgetPatch, RunPolicyDefaults};
 use longhaul_engine::services::ModelResolver;
+use longhaul_model::providers::model_choice::ModelSelector;
+use longhaul_project::agents::check;
+use longhaul_project::agents::load_context::ModelNames as _;
+use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
+use longhaul_project::agents::problem::{AgentFileProblem, ProblemKind};
+use longhaul_project::assemble::model_names::ProjectModelNames;
+use longhaul_project::assemble::model_selector;
+use longhaul_project::assemble::project_model_resolver;
+use longhaul_project::config::secrets;
+use longhaul_project::config::settings::Config;
+use longhaul_project::config::value::SettingOrigin;
+use longhaul_project::mcp::file::McpFile;
+use longhaul_project::mcp::name::FILE_NAME;
+use longhaul_project::spanned::{Position, escape_to_one_line};
 use longhaul_tool::memory;
 use serde_json::{Value, json};
 
@@ -194,7 +196,7 @@ impl<'a> AgentChecker<'a> {
             project,
             models: project_model_resolver(config, clock),
             dotenv_models: dotenv_env.map(|config| project_model_resolver(&config, clock)),
-            selector: ModelSelector::from_config(config).map_err(CliError::usage_error)?,
+            selector: model_selector(config).map_err(CliError::usage_error)?,
             defaults: config.run_policy_defaults(),
         })
     }
@@ -213,6 +215,7 @@ impl<'a> AgentChecker<'a> {
         notes.extend(agent.children.agents.iter().filter(is_unknown_agent).map(|name| {
             format!("`children` names the agent `{name}`, which the project does not have")
         }));
+        notes.extend(self.late_notice_notes(agent));
         notes.extend(self.model_notes(agent));
         notes
     }
@@ -220,6 +223,21 @@ impl<'a> AgentChecker<'a> {
     /// Whether a model can't be used, whatever keys are set. That is reported as a problem.
     fn is_unusable_model(&self, model_name: &str) -> bool {
         ProjectModelNames::new(&self.project.config).unusable_reason(model_name).is_some()
+    }
+
+    /// Returns the notes about reminders and escalations that are never sent, because gates expire
+    /// before by default.
+    fn late_notice_notes(&self, agent: &Agent) -> Vec<String> {
+        let rules = agent.run_policy(&self.defaults, BudgetPatch::default()).rules;
+        let late_rules = rules.iter().filter_map(|rule| {
+            let timeout = rule.timeout.unwrap_or_default().duration()?;
+            let mut delays = rule.escalation.iter().map(|step| step.after).chain(rule.remind);
+            delays.any(|delay| delay >= timeout).then(|| {
+                let (tool, timeout) = (&rule.tool, format_duration(timeout));
+                format!("`remind` or `then` of the rule for `{tool}` never fires: the gate expires after {timeout}")
+            })
+        });
+        late_rules.collect()
     }
 
     /// Returns the notes about an agent's model and fallback models, such as a missing key or

@@ -2,8 +2,8 @@
 //! agents hidden by another one of the same name.
 
 use clap::Args;
-use longhaul::agents::diff::short_agent_version;
-use longhaul::agents::loaded_agents::{AgentSource, LoadedAgents};
+use longhaul_project::agents::diff::short_agent_version;
+use longhaul_project::agents::loaded_agents::{AgentSource, LoadedAgents};
 use serde_json::{Value, json};
 
 use crate::{output, sanitize};

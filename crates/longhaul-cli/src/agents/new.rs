@@ -9,12 +9,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use longhaul::agents::built_in::BUILT_IN_AGENTS;
-use longhaul::agents::load::{AGENTS_FOLDER, find_agent_text_problems};
-use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
-use longhaul::agents::scaffold::AgentScaffold;
-use longhaul::assemble::call_with_agent_load_context;
-use longhaul::skills;
+use longhaul_project::agents::built_in::BUILT_IN_AGENTS;
+use longhaul_project::agents::load::{AGENTS_FOLDER, find_agent_text_problems};
+use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
+use longhaul_project::agents::scaffold::AgentScaffold;
+use longhaul_project::assemble::call_with_agent_load_context;
+use longhaul_project::skills;
 use longhaul_tool::FileLocation;
 
 use crate::agents::project::ProjectWithAgents;

@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::{built_in_tool_registry, load_agents};
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::settings::Config;
 use longhaul_core::time::Clock;
-use longhaul_engine::tool_registry::ToolRegistry;
+use longhaul_engine::tools::registry::ToolRegistry;
+use longhaul_project::agents::loaded_agents::LoadedAgents;
+use longhaul_project::assemble::{built_in_tool_registry, load_agents};
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::settings::Config;
 
 use crate::environment;
 

@@ -2,9 +2,7 @@
 
 use anyhow::bail;
 use clap::Args;
-use longhaul::agents::escape;
-use longhaul::agents::loaded_agents::AgentError;
-use longhaul::{duration, spanned};
+use longhaul_core::duration;
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
@@ -19,8 +17,11 @@ use longhaul_engine::agent::config::{
     PerceptionInterval, PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
-use longhaul_engine::tool_registry::{RegisteredTool, ToolRegistry};
+use longhaul_engine::tools::registry::{RegisteredTool, ToolRegistry};
 use longhaul_engine::{CHILD_TOOLS, RUN_AGENT};
+use longhaul_project::agents::escape;
+use longhaul_project::agents::loaded_agents::AgentError;
+use longhaul_project::spanned;
 use serde_json::json;
 
 use crate::agents::project::ProjectWithAgents;

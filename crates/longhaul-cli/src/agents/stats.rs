@@ -2,10 +2,14 @@
 
 use clap::Args;
 use longhaul_api::agent_stats::AgentStatsView;
+use longhaul_api::operations::{LIST_AGENTS, SHOW_AGENT_STATS};
+use longhaul_api::path::AgentParam;
+use longhaul_api::query::AgentStatsQuery;
+use longhaul_core::duration::format_duration as format_exact_duration;
 use longhaul_core::id::AgentName;
 use longhaul_core::time::Millis;
 
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::client::connect::try_connect_run_client;
 use crate::format::{format_duration, format_usd, parse_duration};
 use crate::table::{self, TableCell};
@@ -60,13 +64,22 @@ impl AgentStatsCommand {
         Ok(())
     }
 
-    async fn read_stats(&self, client: &RunClient) -> anyhow::Result<Vec<AgentStatsView>> {
+    async fn read_agent_stats(
+        &self,
+        client: &Client,
+        agent: String,
+    ) -> anyhow::Result<AgentStatsView> {
+        let query = AgentStatsQuery { window: Some(format_exact_duration(self.since)) };
+        client.send(SHOW_AGENT_STATS.at(AgentParam(agent)).query(&query)).await
+    }
+
+    async fn read_stats(&self, client: &Client) -> anyhow::Result<Vec<AgentStatsView>> {
         if let Some(name) = &self.name {
-            return Ok(vec![client.agent_stats(name, self.since).await?]);
+            return Ok(vec![self.read_agent_stats(client, name.to_string()).await?]);
         }
         let mut all_stats = Vec::new();
-        for name in client.agent_names().await? {
-            let stats = client.agent_stats(&name, self.since).await?;
+        for agent in client.send(LIST_AGENTS.at(())).await?.data {
+            let stats = self.read_agent_stats(client, agent.name).await?;
             if stats.runs.total > 0 {
                 all_stats.push(stats);
             }

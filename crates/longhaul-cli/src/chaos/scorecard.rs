@@ -1,149 +1,149 @@
 //! The scorecard of a chaos test, as a table for people and as one JSON object.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use longhaul_store::bench::SortedDurations;
 use serde_json::{Map, Value, json};
 
-use crate::chaos::kill_loop::{ChaosPlan, KillLoopResult};
-use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
+use crate::chaos::kills::{ChaosPlan, KillLog};
+use crate::chaos::verify::{Findings, InDoubtCall, Invariant};
 
-/// Maximum number of violated guarantees, and of incomplete runs, that are printed.
+/// Maximum number of violations, and of incomplete runs, that are printed.
 const SHOWN_MAX: usize = 10;
 
 /// The results of a chaos test, to be printed.
 #[derive(Debug)]
-pub(crate) struct Scorecard<'a> {
-    pub(crate) agent: &'a str,
-    pub(crate) plan: &'a ChaosPlan,
-    pub(crate) log: &'a KillLoopResult,
-    pub(crate) counts: &'a ChaosCounts,
+pub(crate) struct Scorecard {
+    pub(crate) plan: ChaosPlan,
+    pub(crate) log: KillLog,
+    pub(crate) findings: Findings,
     pub(crate) duration_ms: u64,
-    /// Path of the chaos test's temporary folder, if the folder was kept.
+    /// Path of the temporary folder, if it was kept.
     pub(crate) folder: Option<PathBuf>,
 }
 
-impl Scorecard<'_> {
-    pub(crate) fn as_json(&self) -> Value {
-        let Self { plan, log, counts, .. } = self;
-        let violation_counts = Invariant::ALL
-            .map(|rule| (rule.name_and_label().0.to_owned(), counts.violation_count(rule).into()));
-        let violation_counts: Map<String, Value> = violation_counts.into_iter().collect();
-        let (median, worst) = self.median_and_max_recovery_ms();
-        json!({
-            "verdict": if counts.has_test_passed() { "passed" } else { "failed" },
-            "agent": self.agent,
+impl Scorecard {
+    pub(crate) fn as_json(&self) -> anyhow::Result<Value> {
+        let Self { plan, log, findings, .. } = self;
+        let mut violation_counts = Map::new();
+        for (invariant, _) in Invariant::ALL {
+            let name = serde_json::to_value(invariant)?.as_str().unwrap_or_default().to_owned();
+            violation_counts.insert(name, findings.violation_count(invariant).into());
+        }
+        let (median, worst) = self.recovery_ms();
+        Ok(json!({
+            "verdict": if findings.has_test_passed() { "passed" } else { "failed" },
+            "agent": plan.task.agent,
             "seed": plan.seed,
             "runs": {
                 "submitted": log.runs.len(),
-                "completed": counts.completed,
-                "failed": counts.failed,
-                "other": counts.other,
+                "completed": findings.completed,
+                "failed": findings.failed,
+                "other": findings.other,
             },
             "kills": { "planned": plan.kills, "done": log.kills },
             "restarts": log.restarts,
-            "recoveries": counts.recoveries,
+            "recoveries": findings.recoveries,
             "recovery_ms": { "median": median, "worst": worst },
-            "model_calls": { "total": counts.model_calls, "repeated": counts.model_calls_repeated },
-            "once_calls": counts.once_calls,
-            "pure_repeats": counts.pure_repeats,
-            "keyed_repeats": counts.keyed_repeats,
-            "in_doubt": counts.in_doubt,
+            "model_calls": {
+                "total": findings.model_calls,
+                "repeated": findings.model_calls_repeated,
+            },
+            "once_calls": findings.once_calls,
+            "pure_repeats": findings.pure_repeats,
+            "keyed_repeats": findings.keyed_repeats,
+            "in_doubt": findings.in_doubt,
             "violation_counts": violation_counts,
-            "violations": counts.violations,
+            "violations": findings.violations,
             "stalled": log.stalled,
             "duration_ms": self.duration_ms,
             "folder": self.folder,
-        })
+        }))
     }
 
     pub(crate) fn as_text(&self) -> String {
-        let Self { log, counts, .. } = self;
-        let mut text = String::new();
-        let mut line = |name: &str, value: String| {
-            // Writing to a string never fails.
-            _ = writeln!(text, "  {name:<44} {value}");
-        };
-        let other_runs = match counts.other.len() {
-            0 => String::new(),
-            other_runs => format!(", {other_runs} cancelled or not ended"),
-        };
-        let (submitted, completed, failed) =
-            (log.runs.len(), counts.completed, counts.failed.len());
-        let (median, worst) = self.median_and_max_recovery_ms();
-        let (calls, repeated) = (counts.model_calls, counts.model_calls_repeated);
-        let (pure_repeats, keyed_repeats) = (counts.pure_repeats, counts.keyed_repeats);
-        let runs =
-            format!("{submitted} submitted, {completed} completed, {failed} failed{other_runs}");
-        line("runs", runs);
-        line("kills with SIGKILL", self.kills_text());
-        line("worker restarts", log.restarts.to_string());
-        let recovered_runs = counts.recoveries.to_string();
-        line("runs recovered from a dead worker", recovered_runs);
-        let recovery = format!("median {median} ms, worst {worst} ms");
-        line("recovery, start to first event", recovery);
-        line("model calls", format!("{calls} made, {repeated} repeated"));
-        let repeats =
-            format!("{pure_repeats} pure calls, {keyed_repeats} keyed calls with the same key");
-        line("allowed repeats", repeats);
-        line("once calls", counts.once_calls.to_string());
-        line("in doubt, and reported as such", in_doubt_calls_text(&counts.in_doubt));
-        for rule in Invariant::ALL {
-            let violations = counts.violation_count(rule);
-            let ok_or_broken = if violations == 0 { "ok" } else { "BROKEN" };
-            line(rule.name_and_label().1, format!("{violations}  {ok_or_broken}"));
+        let Self { plan, log, findings, .. } = self;
+        let (submitted, completed) = (log.runs.len(), findings.completed);
+        let mut runs = format!(
+            "{submitted} submitted, {completed} completed, {} failed",
+            findings.failed.len()
+        );
+        if !findings.other.is_empty() {
+            runs.push_str(&format!(", {} cancelled or not ended", findings.other.len()));
         }
-        let _: std::fmt::Result = write!(text, "\n{}", self.verdict_text());
-        text
+        let mut kills = log.kills.to_string();
+        if log.kills != plan.kills {
+            let planned = plan.kills;
+            kills.push_str(&format!(
+                " of {planned}: all runs ended before the last kill; increase --runs"
+            ));
+        }
+        let (median, worst) = self.recovery_ms();
+        let (calls, repeated) = (findings.model_calls, findings.model_calls_repeated);
+        let (pure, keyed) = (findings.pure_repeats, findings.keyed_repeats);
+        let mut lines = vec![
+            ("runs", runs),
+            ("kills with SIGKILL", kills),
+            ("worker restarts", log.restarts.to_string()),
+            ("runs recovered from a dead worker", findings.recoveries.to_string()),
+            ("recovery, start to first event", format!("median {median} ms, worst {worst} ms")),
+            ("model calls", format!("{calls} made, {repeated} repeated")),
+            (
+                "allowed repeats",
+                format!("{pure} pure calls, {keyed} keyed calls with the same key"),
+            ),
+            ("once calls", findings.once_calls.to_string()),
+            ("in doubt, and reported as such", in_doubt_text(&findings.in_doubt)),
+        ];
+        lines.extend(Invariant::ALL.map(|(invariant, label)| {
+            let violations = findings.violation_count(invariant);
+            (label, format!("{violations}  {}", if violations == 0 { "ok" } else { "BROKEN" }))
+        }));
+        let lines: String =
+            lines.iter().map(|(label, value)| format!("  {label:<44} {value}\n")).collect();
+        format!("{lines}\n{}", self.verdict())
     }
 
     /// Returns the median and the worst recovery time, in milliseconds.
-    fn median_and_max_recovery_ms(&self) -> (u64, u64) {
-        let durations = SortedDurations::new(self.log.recovery_times_ms.clone());
-        (durations.percentile(50), durations.percentile(100))
+    fn recovery_ms(&self) -> (u64, u64) {
+        let mut times = self.log.recovery_times_ms.clone();
+        times.sort_unstable();
+        let median = times.get(times.len().saturating_sub(1) / 2);
+        (median.copied().unwrap_or_default(), times.last().copied().unwrap_or_default())
     }
 
-    fn kills_text(&self) -> String {
-        let (planned_kills, kills) = (self.plan.kills, self.log.kills);
-        if kills == planned_kills {
-            return kills.to_string();
-        }
-        format!("{kills} of {planned_kills}: all runs ended before the last kill; increase --runs")
-    }
-
-    fn verdict_text(&self) -> String {
-        let (counts, seed) = (self.counts, self.plan.seed);
-        if counts.has_test_passed() {
-            let seconds = self.duration_ms / 1_000;
-            let kept_folder = self.folder.as_ref();
-            let kept_folder =
-                kept_folder.map(|folder| format!("\nKept folder:  {}", folder.display()));
-            let kept_folder = kept_folder.unwrap_or_default();
-            return format!("All guarantees held (seed {seed}, {seconds} s).{kept_folder}");
+    fn verdict(&self) -> String {
+        let (findings, seed) = (&self.findings, self.plan.seed);
+        if findings.has_test_passed() {
+            let mut text =
+                format!("All guarantees held (seed {seed}, {} s).", self.duration_ms / 1_000);
+            if let Some(folder) = &self.folder {
+                text.push_str(&format!("\nKept folder:  {}", folder.display()));
+            }
+            return text;
         }
         let mut text = format!("A guarantee was violated (seed {seed}).");
         if self.log.stalled {
             text.push_str(" The last worker wrote nothing for three minutes while runs were open.");
         }
-        for violation in counts.violations.iter().take(SHOWN_MAX) {
-            let call_suffix = violation.call.map(|call| format!(" {call}"));
-            let call_suffix = call_suffix.unwrap_or_default();
-            text.push_str(&format!("\n  {}{call_suffix}: {}", violation.run, violation.message));
+        for violation in findings.violations.iter().take(SHOWN_MAX) {
+            let call = violation.call.map_or(String::new(), |call| format!(" {call}"));
+            text.push_str(&format!("\n  {}{call}: {}", violation.run, violation.message));
         }
-        let omitted = counts.violations.len().saturating_sub(SHOWN_MAX);
+        let omitted = findings.violations.len().saturating_sub(SHOWN_MAX);
         if omitted > 0 {
             text.push_str(&format!("\n  and {omitted} more violations"));
         }
-        for (runs, outcome) in [(&counts.failed, "failed"), (&counts.other, "did not complete")] {
+        for (runs, outcome) in [(&findings.failed, "failed"), (&findings.other, "did not complete")]
+        {
             for run in runs.iter().take(SHOWN_MAX) {
                 text.push_str(&format!("\n  {run} {outcome}"));
             }
         }
-        let violation = counts.violations.first().map(|violation| violation.run);
-        let run_to_inspect = violation.or(counts.failed.first().copied());
-        let run_to_inspect = run_to_inspect.or(counts.other.first().copied());
-        if let (Some(folder), Some(run)) = (&self.folder, run_to_inspect) {
+        let violated = findings.violations.iter().map(|violation| violation.run);
+        let run = { violated }
+            .chain([&findings.failed, &findings.other].into_iter().flatten().copied())
+            .next();
+        if let (Some(folder), Some(run)) = (&self.folder, run) {
             let folder = folder.display();
             text.push_str(&format!(
                 "\nInspect the run:  cd {folder} && longhaul show {run} --events"
@@ -153,17 +153,14 @@ impl Scorecard<'_> {
     }
 }
 
-/// Formats the number of calls in doubt (started, outcome unknown after a kill) and how their
-/// outcome was decided.
-fn in_doubt_calls_text(doubts: &[InDoubtCall]) -> String {
-    if doubts.is_empty() {
-        return "0".to_owned();
-    }
-    let mut outcomes: Vec<&str> = doubts.iter().map(|doubt| doubt.settled_by.as_str()).collect();
+/// Formats the number of calls in doubt and how their outcome was decided.
+fn in_doubt_text(calls: &[InDoubtCall]) -> String {
+    let mut outcomes: Vec<&str> = calls.iter().map(|call| call.settled_by).collect();
     outcomes.sort_unstable();
-    let parts = outcomes
-        .chunk_by(|one, other| one == other)
-        .filter_map(|group| Some(format!("{} {}", group.len(), group.first()?)));
-    let parts: Vec<String> = parts.collect();
-    format!("{}: {}", doubts.len(), parts.join(", "))
+    let groups = outcomes.chunk_by(|one, other| one == other);
+    let parts: Vec<String> = groups.map(|group| format!("{} {}", group.len(), group[0])).collect();
+    match calls.len() {
+        0 => "0".to_owned(),
+        count => format!("{count}: {}", parts.join(", ")),
+    }
 }

@@ -1,92 +1,187 @@
-//! Verifies the result of a chaos test from the journals and the effects that probe tools recorded
-//! in a file. The verification uses neither the store nor the runtime's own replay of journals, so
-//! every finding can be checked by hand from the same data.
-
-pub(crate) mod call_history;
-pub(crate) mod counts;
+//! Verifies a chaos test from the journals and from the effects that probe tools recorded in a file.
+//! It uses neither the store nor the fold of the runtime, so every finding can be checked by hand
+//! from the same data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
+use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass;
-use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::id::{CallId, Epoch, GateId, RunId};
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::gate::{GateDecision, GateKind};
+use serde::Serialize;
 
-use crate::chaos::probe_log::EffectRecord;
-use crate::chaos::verify::call_history::{CallHistory, collect_call_histories};
-use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
+use crate::chaos::effects::{EffectRecord, PROBE_PREFIX};
 
-/// A run and its whole journal.
-pub(crate) type RunJournal = (RunId, Vec<JournalEntry>);
+/// A guarantee that a chaos test verifies. Each variant is described by its violation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Invariant {
+    /// A call with a recorded result was started again.
+    RepeatedAfterResult,
+    /// An effect that must not be repeated happened twice.
+    DuplicateOnceEffect,
+    /// A call that must not be repeated was started and lost, and the journal does not report it.
+    LostWithoutReport,
+    /// An effect happened, but no journal contains the start of the tool call.
+    UnaccountedEffect,
+    /// One kill lost more than one model call of a run.
+    ExcessModelCalls,
+    /// A journal has a gap, a decreasing epoch or an event after the end of the run.
+    BrokenJournals,
+}
 
-/// Verifies the journals of all runs against the effects that the probe tools (tools for crash
-/// tests) recorded.
-pub(crate) fn verify_runs(journals: &[RunJournal], records: &[EffectRecord]) -> ChaosCounts {
-    let mut counts = ChaosCounts::default();
-    let mut effects: BTreeMap<RunId, Vec<&EffectRecord>> = BTreeMap::new();
-    for record in records {
-        effects.entry(record.run).or_default().push(record);
+impl Invariant {
+    /// All guarantees with their labels on the scorecard.
+    pub(crate) const ALL: [(Self, &str); 6] = [
+        (Self::RepeatedAfterResult, "recorded results that were repeated"),
+        (Self::DuplicateOnceEffect, "once effects that happened twice"),
+        (Self::LostWithoutReport, "once calls lost without a report"),
+        (Self::UnaccountedEffect, "effects without a start in a journal"),
+        (Self::ExcessModelCalls, "runs that lost two model calls to one kill"),
+        (Self::BrokenJournals, "journals with a gap or out of order"),
+    ];
+}
+
+/// One violation of a guarantee in a run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Violation {
+    pub(crate) invariant: Invariant,
+    pub(crate) run: RunId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<CallId>,
+    pub(crate) message: String,
+}
+
+/// A call that the journal reports as in doubt: started, its outcome unknown after a kill.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct InDoubtCall {
+    pub(crate) run: RunId,
+    pub(crate) call: CallId,
+    pub(crate) tool: String,
+    /// Whether the effect was recorded. `None` if the tool writes no records.
+    pub(crate) happened: Option<bool>,
+    /// How the outcome was decided, such as `verified` or a person's decision.
+    pub(crate) settled_by: &'static str,
+}
+
+/// What the verification counted and found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Findings {
+    pub(crate) completed: u64,
+    pub(crate) failed: Vec<RunId>,
+    /// Runs that were cancelled or have not ended.
+    pub(crate) other: Vec<RunId>,
+    /// Number of times that a new worker recovered a run of a dead worker.
+    pub(crate) recoveries: u64,
+    pub(crate) model_calls: u64,
+    /// Number of model calls that were interrupted by a kill and repeated.
+    pub(crate) model_calls_repeated: u64,
+    pub(crate) once_calls: u64,
+    pub(crate) pure_repeats: u64,
+    pub(crate) keyed_repeats: u64,
+    pub(crate) in_doubt: Vec<InDoubtCall>,
+    pub(crate) violations: Vec<Violation>,
+}
+
+impl Findings {
+    pub(crate) fn violation_count(&self, invariant: Invariant) -> usize {
+        self.violations.iter().filter(|violation| violation.invariant == invariant).count()
     }
+
+    /// Returns whether every run completed and no guarantee was violated.
+    pub(crate) fn has_test_passed(&self) -> bool {
+        self.violations.is_empty() && self.failed.is_empty() && self.other.is_empty()
+    }
+}
+
+/// Verifies the journals of all runs against the recorded effects.
+pub(crate) fn verify_runs(
+    journals: &BTreeMap<RunId, Vec<JournalEntry>>,
+    records: &[EffectRecord],
+) -> Findings {
+    let mut findings = Findings::default();
     for (run, entries) in journals {
-        let run_effects = effects.remove(run).unwrap_or_default();
+        let effects = records.iter().filter(|record| record.run == *run).collect();
+        RunVerifier { run: *run, effects, findings: &mut findings }.verify(entries);
+    }
+    for record in records.iter().filter(|record| !journals.contains_key(&record.run)) {
         let mut verifier =
-            RunVerifier { run: *run, entries, effects: run_effects, counts: &mut counts };
-        verifier.verify_run();
-    }
-    for record in effects.into_values().flatten() {
+            RunVerifier { run: record.run, effects: Vec::new(), findings: &mut findings };
         let message = format!("{} had an effect for a run without a journal", record.tool);
-        counts.add_violation(Invariant::UnaccountedEffect, record.run, Some(record.call), message);
+        verifier.violated(Invariant::UnaccountedEffect, Some(record.call), message);
     }
-    counts
+    findings
+}
+
+/// What the journal says about one tool call.
+#[derive(Debug, Default)]
+struct CallHistory {
+    tool: String,
+    class: EffectClass,
+    /// Epoch of the driver at each start of the call. The epoch grows with each takeover.
+    starts: Vec<Epoch>,
+    /// Epoch of the driver at each recorded result of the call.
+    ends: Vec<Epoch>,
+    was_started_after_end: bool,
+    /// Number of times that a verification or a person allowed the call to be repeated.
+    allowed_repeats: usize,
+    was_in_doubt: bool,
+    /// Whether an event after the last start reports that the call was lost with its worker.
+    is_loss_reported: bool,
+    settled_by: Option<&'static str>,
 }
 
 /// Verifies the journal of one run and the recorded effects of its calls.
 struct RunVerifier<'a> {
     run: RunId,
-    entries: &'a [JournalEntry],
     effects: Vec<&'a EffectRecord>,
-    counts: &'a mut ChaosCounts,
+    findings: &'a mut Findings,
 }
 
 impl RunVerifier<'_> {
-    fn verify_run(&mut self) {
-        self.count_run_outcome();
-        self.check_event_order();
-        self.check_model_call_repeats();
-        let histories = collect_call_histories(self.entries);
-        self.check_effects_without_call(&histories);
-        for (call, history) in &histories {
-            self.check_tool_call_effects(*call, history);
-        }
+    fn violated(&mut self, invariant: Invariant, call: Option<CallId>, message: String) {
+        self.findings.violations.push(Violation { invariant, run: self.run, call, message });
     }
 
-    fn add_violation(&mut self, invariant: Invariant, call: Option<CallId>, message: String) {
-        self.counts.add_violation(invariant, self.run, call, message);
-    }
-
-    /// Counts the run as completed, failed or other, according to the last event of its journal.
-    fn count_run_outcome(&mut self) {
-        let last_event = self.entries.last().map(|entry| &entry.event);
-        match last_event {
-            Some(Event::RunCompleted(_)) => self.counts.completed += 1,
-            Some(Event::RunFailed(_)) => self.counts.failed.push(self.run),
-            Some(_) => self.counts.other.push(self.run),
+    fn verify(&mut self, entries: &[JournalEntry]) {
+        match entries.last().map(|entry| &entry.event) {
+            Some(Event::RunCompleted(_)) => self.findings.completed += 1,
+            Some(Event::RunFailed(_)) => self.findings.failed.push(self.run),
+            Some(_) => self.findings.other.push(self.run),
             None => {
-                self.counts.other.push(self.run);
+                self.findings.other.push(self.run);
                 let message = "the run was acknowledged but has no journal".to_owned();
-                self.add_violation(Invariant::BrokenJournal, None, message);
+                self.violated(Invariant::BrokenJournals, None, message);
             }
+        }
+        self.check_event_order(entries);
+        self.check_model_calls(entries);
+        let histories = call_histories(entries);
+        for record in self.effects.clone() {
+            let is_key_of_call = record.key == record.call.call_idempotency_key(self.run);
+            if !histories.contains_key(&record.call) || !is_key_of_call {
+                let (tool, key) = (&record.tool, &record.key);
+                let message = format!(
+                    "{tool} with idempotency key {key} had an effect without a call in the journal"
+                );
+                self.violated(Invariant::UnaccountedEffect, Some(record.call), message);
+            }
+        }
+        let has_ended = entries.last().is_some_and(|last| last.event.is_terminal());
+        for (call, history) in &histories {
+            self.check_call(*call, history, has_ended);
         }
     }
 
     /// Checks that sequence numbers have no gap, epochs never decrease, and no event follows the
-    /// one that ends the run.
-    fn check_event_order(&mut self) {
-        let mut highest_epoch = Epoch::default();
-        let mut has_ended = false;
-        for (position, entry) in (1..).zip(self.entries) {
+    /// end of the run. Only the first violation is reported.
+    fn check_event_order(&mut self, entries: &[JournalEntry]) {
+        let (mut highest_epoch, mut has_ended) = (Epoch::default(), false);
+        for (position, entry) in (1..).zip(entries) {
             let (seq, epoch) = (entry.seq, entry.epoch);
             let message = if seq.0 != position {
                 format!(
@@ -99,116 +194,194 @@ impl RunVerifier<'_> {
             } else {
                 highest_epoch = epoch;
                 has_ended = entry.event.is_terminal();
-                if matches!(entry.event, Event::RunRecovered(_)) {
-                    self.counts.recoveries += 1;
-                }
+                self.findings.recoveries +=
+                    u64::from(matches!(entry.event, Event::RunRecovered(_)));
                 continue;
             };
-            return self.add_violation(Invariant::BrokenJournal, None, message);
+            return self.violated(Invariant::BrokenJournals, None, message);
         }
     }
 
-    /// Checks the model calls: a turn with a recorded reply is never repeated, and a kill loses at
-    /// most one model call.
-    fn check_model_call_repeats(&mut self) {
+    /// Checks that a turn with a recorded reply is never repeated, and that a kill loses at most
+    /// one model call.
+    fn check_model_calls(&mut self, entries: &[JournalEntry]) {
         let mut replied_turns: BTreeSet<u32> = BTreeSet::new();
-        let mut lost_calls_by_epoch: BTreeMap<Epoch, u64> = BTreeMap::new();
-        for entry in self.entries {
+        let mut lost_by_epoch: BTreeMap<Epoch, u64> = BTreeMap::new();
+        for entry in entries {
             #[expect(clippy::wildcard_enum_match_arm, reason = "only turns are checked here")]
             match &entry.event {
                 Event::TurnStarted(data) => {
-                    self.counts.model_calls += 1;
+                    self.findings.model_calls += 1;
                     if data.purpose == ModelCallPurpose::Turn && replied_turns.contains(&data.turn)
                     {
                         let message = format!("turn {} was repeated after its reply", data.turn);
-                        self.add_violation(Invariant::RepeatedAfterResult, None, message);
+                        self.violated(Invariant::RepeatedAfterResult, None, message);
                     }
                 }
                 Event::TurnCompleted(data) if !replied_turns.insert(data.turn) => {
                     let message = format!("turn {} has two replies", data.turn);
-                    self.add_violation(Invariant::RepeatedAfterResult, None, message);
+                    self.violated(Invariant::RepeatedAfterResult, None, message);
                 }
                 Event::TurnFailed(data) if data.failure.class == FailureClass::Lost => {
-                    self.counts.model_calls_repeated += 1;
-                    *lost_calls_by_epoch.entry(entry.epoch).or_default() += 1;
+                    self.findings.model_calls_repeated += 1;
+                    *lost_by_epoch.entry(entry.epoch).or_default() += 1;
                 }
                 _ => {}
             }
         }
-        for (epoch, times) in lost_calls_by_epoch.into_iter().filter(|(_, times)| *times > 1) {
+        for (epoch, lost) in lost_by_epoch.into_iter().filter(|(_, lost)| *lost > 1) {
             let message = format!(
-                "one kill lost {times} model calls before epoch {epoch}, but may lose only one"
+                "one kill lost {lost} model calls before epoch {epoch}, but may lose only one"
             );
-            self.add_violation(Invariant::ExcessModelCalls, None, message);
+            self.violated(Invariant::ExcessModelCalls, None, message);
         }
     }
 
-    /// Checks for recorded effects that belong to no call in the journal.
-    fn check_effects_without_call(&mut self, histories: &BTreeMap<CallId, CallHistory>) {
-        let is_unaccounted = |record: &&&EffectRecord| {
-            !histories.contains_key(&record.call)
-                || record.key != record.call.call_idempotency_key(self.run)
-        };
-        let unaccounted_effects: Vec<(CallId, String)> = self
-            .effects
-            .iter()
-            .filter(is_unaccounted)
-            .map(|record| {
-                (record.call, format!("{} with idempotency key {}", record.tool, record.key))
-            })
-            .collect();
-        for (call, tool_and_key) in unaccounted_effects {
-            let message = format!("{tool_and_key} had an effect without a call in the journal");
-            self.add_violation(Invariant::UnaccountedEffect, Some(call), message);
-        }
-    }
-
-    fn check_tool_call_effects(&mut self, call: CallId, history: &CallHistory) {
-        let epochs: Vec<Epoch> = self
+    fn check_call(&mut self, call: CallId, history: &CallHistory, has_run_ended: bool) {
+        let effects: Vec<Epoch> = self
             .effects
             .iter()
             .filter(|record| record.call == call)
             .map(|record| record.epoch)
             .collect();
-        let report_violation =
-            |verifier: &mut Self, rule, message| verifier.add_violation(rule, Some(call), message);
-        if let Some(message) = history.error_if_repeated_after_result(&epochs) {
-            report_violation(self, Invariant::RepeatedAfterResult, message);
+        let tool = &history.tool;
+        if let Some(message) = history.repeat_after_result(&effects) {
+            self.violated(Invariant::RepeatedAfterResult, Some(call), message);
         }
-        if let Some(message) = history.error_if_effect_without_start(&epochs) {
-            report_violation(self, Invariant::UnaccountedEffect, message);
+        let count = |epochs: &[Epoch], wanted: Epoch| {
+            epochs.iter().filter(|epoch| **epoch == wanted).count()
+        };
+        let excess = effects
+            .iter()
+            .map(|epoch| (*epoch, count(&effects, *epoch), count(&history.starts, *epoch)));
+        if let Some((epoch, effects, starts)) =
+            { excess }.find(|(_, effects, starts)| effects > starts)
+        {
+            let message =
+                format!("{tool} had {effects} effects in epoch {epoch}, but {starts} starts");
+            self.violated(Invariant::UnaccountedEffect, Some(call), message);
         }
-        let attempts = history.start_epochs.len().max(epochs.len());
+        let attempts = history.starts.len().max(effects.len());
         let repeats = attempts.saturating_sub(1) as u64;
         match history.class {
-            EffectClass::Pure => self.counts.pure_repeats += repeats,
-            EffectClass::Keyed => self.counts.keyed_repeats += repeats,
+            EffectClass::Pure => self.findings.pure_repeats += repeats,
+            EffectClass::Keyed => self.findings.keyed_repeats += repeats,
             EffectClass::Once | EffectClass::Session => {
-                self.counts.once_calls += u64::from(attempts > 0);
+                self.findings.once_calls += u64::from(attempts > 0);
                 if attempts > 1 + history.allowed_repeats {
-                    let message = format!(
-                        "{} was started {} times and had {} effects",
-                        history.tool,
-                        history.start_epochs.len(),
-                        epochs.len()
-                    );
-                    report_violation(self, Invariant::DuplicateOnceEffect, message);
+                    let (starts, effects) = (history.starts.len(), effects.len());
+                    let message =
+                        format!("{tool} was started {starts} times and had {effects} effects");
+                    self.violated(Invariant::DuplicateOnceEffect, Some(call), message);
                 }
-                let has_ended = self.entries.last().is_some_and(|last| last.event.is_terminal());
-                if let Some(message) = history.error_if_loss_unreported(&epochs, has_ended) {
-                    report_violation(self, Invariant::LostWithoutReport, message);
+                if let Some(message) = history.unreported_loss(!effects.is_empty(), has_run_ended) {
+                    self.violated(Invariant::LostWithoutReport, Some(call), message);
                 }
             }
         }
-        if history.doubt_count > 0 {
-            self.counts.in_doubt.push(InDoubtCall {
+        if history.was_in_doubt {
+            let unsettled = if history.ends.is_empty() { "open" } else { "reported" };
+            self.findings.in_doubt.push(InDoubtCall {
                 run: self.run,
                 call,
-                tool: history.tool.clone(),
-                happened: history.is_effect_logging_tool_call().then_some(!epochs.is_empty()),
-                settled_by: history.in_doubt_outcome_label().to_owned(),
+                tool: tool.clone(),
+                happened: tool.starts_with(PROBE_PREFIX).then_some(!effects.is_empty()),
+                settled_by: history.settled_by.unwrap_or(unsettled),
             });
         }
+    }
+}
+
+/// Returns the history of every tool call of a run.
+fn call_histories(entries: &[JournalEntry]) -> BTreeMap<CallId, CallHistory> {
+    let mut histories: BTreeMap<CallId, CallHistory> = BTreeMap::new();
+    let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();
+    let mut of = |call: CallId, change: &dyn Fn(&mut CallHistory)| {
+        change(histories.entry(call).or_default());
+    };
+    for entry in entries {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls are checked here")]
+        match &entry.event {
+            Event::TurnCompleted(data) => {
+                for (index, classified) in (1..).zip(&data.calls) {
+                    of(CallId { turn: data.turn, index }, &|history| {
+                        history.tool = classified.tool.to_string();
+                        history.class = classified.class;
+                    });
+                }
+            }
+            Event::ToolStarted(data) => of(data.call, &|history| {
+                history.starts.push(entry.epoch);
+                history.was_started_after_end |= !history.ends.is_empty();
+                history.is_loss_reported = false;
+            }),
+            Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
+                of(data.call, &|history| history.ends.push(entry.epoch));
+            }
+            Event::ToolInDoubt(data) => of(data.call, &|history| {
+                history.was_in_doubt = true;
+                history.is_loss_reported = true;
+            }),
+            Event::ToolVerified(data) => of(data.call, &|history| {
+                history.allowed_repeats += usize::from(data.outcome == VerifyOutcome::NotHappened);
+                history.settled_by = Some("verified");
+            }),
+            Event::ToolSurfaced(data) => of(data.call, &|history| {
+                history.is_loss_reported = true;
+                history.settled_by = Some("surfaced");
+            }),
+            Event::GateRaised(data) if data.gate.kind == GateKind::InDoubt => {
+                gates.extend(data.gate.call.map(|call| (data.gate.id, call)));
+            }
+            Event::GateAnswered(data) => {
+                let decision = &data.answer.decision;
+                if let Some(call) = gates.get(&data.gate) {
+                    of(*call, &|history| {
+                        history.allowed_repeats += usize::from(*decision == GateDecision::Approve);
+                        history.settled_by = Some(decision.as_str());
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    histories
+}
+
+impl CallHistory {
+    /// Describes a repetition of the call after its result was recorded. `effects` has the epoch of
+    /// each recorded effect.
+    fn repeat_after_result(&self, effects: &[Epoch]) -> Option<String> {
+        let tool = &self.tool;
+        if self.was_started_after_end {
+            return Some(format!("{tool} was started again after its result"));
+        }
+        if self.ends.len() > 1 {
+            return Some(format!("{tool} has {} results for one call", self.ends.len()));
+        }
+        let end = self.ends.first()?;
+        let late = effects.iter().find(|epoch| *epoch > end)?;
+        Some(format!(
+            "{tool} has a result in epoch {end}, but had an effect later, in epoch {late}"
+        ))
+    }
+
+    /// Describes the loss of a call that must not be repeated, if the journal does not report it.
+    fn unreported_loss(&self, had_effect: bool, has_run_ended: bool) -> Option<String> {
+        let tool = &self.tool;
+        if self.is_loss_reported {
+            return None;
+        }
+        let Some(end) = self.ends.first() else {
+            let has_begun = had_effect || (has_run_ended && !self.starts.is_empty());
+            return has_begun.then(|| {
+                format!("{tool} was started and has neither a result nor an event that its outcome is unknown")
+            });
+        };
+        let start = self.starts.last()?;
+        (end > start).then(|| {
+            format!("{tool} was started in epoch {start} and got a result in epoch {end} without an event that its outcome is unknown")
+        })
     }
 }
 

@@ -6,16 +6,16 @@
 
 use std::path::Path;
 
-use longhaul::assemble::sqlite_store_path;
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::settings::Config;
-use longhaul::{local_key, server_marker};
-use longhaul_api::client::{Client, Url, is_server_alive};
+use longhaul_api::client::{self, Url, is_server_alive};
 use longhaul_core::net;
 use longhaul_engine::secret::Secret;
+use longhaul_project::assemble::sqlite_store_path;
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::settings::Config;
+use longhaul_project::{local_key, server_marker};
 
 use crate::caller_name::caller_name;
-use crate::client::RunClient;
+use crate::client::Client;
 use crate::environment::{current_process_env, load_config_quietly};
 use crate::error::{self, CliError};
 use crate::exit::Exit;
@@ -31,7 +31,7 @@ const KEY_VAR: &str = "LONGHAUL_KEY";
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
     /// HTTP client for the API of the server.
-    pub(crate) client: Client,
+    pub(crate) client: client::Client,
     /// True if `LONGHAUL_URL` names the server. Such a server may have other agents than this
     /// folder.
     pub(crate) is_named: bool,
@@ -39,40 +39,34 @@ pub(crate) struct ServerConnection {
 
 /// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or
 /// else opens the existing store. Fails if there is neither.
-pub(crate) fn connect_run_client() -> anyhow::Result<RunClient> {
+pub(crate) fn connect_run_client() -> anyhow::Result<Client> {
     connect_or_open_store(find_configured_or_local_server()?)
 }
 
 /// Connects to `server` or, if it is `None`, opens the existing store. Fails if there is neither.
-pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow::Result<RunClient> {
+pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow::Result<Client> {
     try_connect_or_open_store(server)?.ok_or_else(|| store_access::no_runs_error().into())
 }
 
 /// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or
 /// else opens the existing store. `None` means that there is neither a server nor a store.
-pub(crate) fn try_connect_run_client() -> anyhow::Result<Option<RunClient>> {
+pub(crate) fn try_connect_run_client() -> anyhow::Result<Option<Client>> {
     try_connect_or_open_store(find_configured_or_local_server()?)
 }
 
-fn try_connect_or_open_store(
-    server: Option<ServerConnection>,
-) -> anyhow::Result<Option<RunClient>> {
+fn try_connect_or_open_store(server: Option<ServerConnection>) -> anyhow::Result<Option<Client>> {
     if let Some(server) = server {
-        return Ok(Some(RunClient::Remote(server.client)));
+        return Ok(Some(Client::for_server(server.client)));
     }
     let runtime = store_access::open_existing_store_as_observer()?;
-    Ok(runtime.map(|runtime| RunClient::for_local_store(&runtime.longhaul)))
+    runtime.map(|runtime| Client::for_store(&runtime)).transpose()
 }
 
 /// Connects to `server` or, if it is `None`, opens the store and creates it if necessary.
-pub(crate) fn connect_or_create_store(
-    server: Option<ServerConnection>,
-) -> anyhow::Result<RunClient> {
+pub(crate) fn connect_or_create_store(server: Option<ServerConnection>) -> anyhow::Result<Client> {
     match server {
-        Some(server) => Ok(RunClient::Remote(server.client)),
-        None => Ok(RunClient::for_local_store(
-            &store_access::open_or_create_store_as_observer()?.longhaul,
-        )),
+        Some(server) => Ok(Client::for_server(server.client)),
+        None => Client::for_store(&store_access::open_or_create_store_as_observer()?),
     }
 }
 
@@ -110,8 +104,8 @@ fn connect_to_configured_server(
     Ok(ServerConnection { client: build_api_client(url, key.as_ref())?, is_named: true })
 }
 
-fn build_api_client(url: Url, key: Option<&Secret>) -> anyhow::Result<Client> {
-    Ok(Client::new(url, key.map(Secret::reveal), Some(&caller_name()))?)
+fn build_api_client(url: Url, key: Option<&Secret>) -> anyhow::Result<client::Client> {
+    Ok(client::Client::new(url, key.map(Secret::reveal), Some(&caller_name()))?)
 }
 
 /// Returns the connection to the server that drives this folder's store, if such a server responds.

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use crate::db::file::{existing_store_path, files_used_by_runtime, format_file_size};
-use crate::db::journals::JournalReplayer;
+use crate::db::store_file::{
+    JournalReplayer, existing_store_path, files_used_by_runtime, format_file_size,
+};
 use crate::error::{self, CliError};
 use crate::exit::Exit;
 use crate::output;

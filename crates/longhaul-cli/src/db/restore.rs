@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::db::file::{configured_store_path, format_file_size};
-use crate::db::journals::JournalReplayer;
+use crate::db::store_file::{JournalReplayer, configured_store_path, format_file_size};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::Context as _;
-use longhaul::config::process_env::ProcessEnv;
+use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_tool::FileLocation;
 
 use crate::child_process::ChildProcess;
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_demo_worker_inherits_no_api_key() {
-        for provider in longhaul::config::built_in_providers::BUILT_IN_PROVIDERS {
+        for provider in longhaul_model::providers::built_in::BUILT_IN_PROVIDERS {
             assert!(!provider.key_env.iter().any(|name| is_inherited_var(name)), "{provider:?}");
         }
         for name in ["MY_TOKEN", "LONGHAUL_TRUST", "OLLAMA_HOST", "SSH_AUTH_SOCK"] {

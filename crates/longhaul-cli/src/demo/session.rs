@@ -2,20 +2,22 @@
 //!
 //! Invariant: if a person is at the terminal, only that person answers the approval.
 
-use longhaul::assemble::ProjectRuntime;
+use std::collections::BTreeSet;
+
+use longhaul::project::ProjectRuntime;
 use longhaul_api::gate::GateView;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
+use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
-use longhaul_core::status::WaitReason;
 use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::wait::WaitReason;
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::JournalStream;
 
 use crate::child_process::ChildProcess;
-use crate::client::RunClient;
-use crate::crash_counts::CrashRecoveryCounts;
+use crate::client::Client;
 use crate::demo::project::DemoProject;
 use crate::error::CliError;
 use crate::event_printer::{EventPrinter, format_time_of_day};
@@ -40,7 +42,7 @@ const COMMANDS: &str = "  a approve · r [note] reject · w why · d detach";
 #[derive(Debug)]
 pub(crate) struct DemoSession<'a> {
     longhaul: &'a Longhaul,
-    client: RunClient,
+    client: Client,
     project: &'a DemoProject,
     run: RunId,
     worker: ChildProcess,
@@ -61,7 +63,7 @@ impl<'a> DemoSession<'a> {
     ) -> anyhow::Result<Self> {
         Ok(Self {
             longhaul: &runtime.longhaul,
-            client: RunClient::for_local_store(&runtime.longhaul),
+            client: Client::for_store(runtime)?,
             project,
             run,
             worker: project.start_worker()?,
@@ -223,7 +225,7 @@ impl<'a> DemoSession<'a> {
             payload: None,
             digest: gate.digest,
         };
-        self.client.answer_gate(gate, answer).await?;
+        self.longhaul.answer_gate(gate.id, answer).await?;
         Ok(())
     }
 
@@ -240,7 +242,7 @@ impl<'a> DemoSession<'a> {
         let Some((_, crash)) = self.kill else {
             return Ok(());
         };
-        let counts = CrashRecoveryCounts::from_journal(&self.journal, crash);
+        let counts = CrashCounts::from_journal(&self.journal, crash);
         output::print_line(&format!(
             "
   What the crash cost
@@ -255,5 +257,56 @@ impl<'a> DemoSession<'a> {
             counts.retried_model_calls,
             counts.in_doubt
         ))
+    }
+}
+
+/// Numbers of recorded replies and results, and of repeated calls, in a journal with a crash.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CrashCounts {
+    /// Number of model replies that were recorded before the crash.
+    recorded_replies: usize,
+    /// Number of tool results that were recorded before the crash.
+    recorded_results: usize,
+    /// Number of model and tool calls that were started again although their reply or result was
+    /// recorded before the crash.
+    repeated: usize,
+    /// Number of model calls that were in flight at the crash and were repeated.
+    retried_model_calls: usize,
+    /// Number of tool calls that were in flight at the crash, so that their outcome is unknown.
+    in_doubt: usize,
+}
+
+impl CrashCounts {
+    /// Counts replies, results and repeated calls in a journal. The event with the given sequence
+    /// number is the last one before the crash.
+    fn from_journal(journal: &[JournalEntry], crash_seq: Seq) -> Self {
+        let mut counts = Self::default();
+        let (mut turns, mut calls) = (BTreeSet::new(), BTreeSet::new());
+        for entry in journal {
+            let before_crash = usize::from(entry.seq <= crash_seq);
+            #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not counted")]
+            match &entry.event {
+                Event::TurnCompleted(completed) => {
+                    counts.recorded_replies += before_crash;
+                    turns.insert(completed.turn);
+                }
+                Event::ToolCompleted(ended) | Event::ToolFailed(ended) => {
+                    counts.recorded_results += before_crash;
+                    calls.insert(ended.call);
+                }
+                Event::TurnStarted(started) => {
+                    counts.repeated += usize::from(turns.contains(&started.turn));
+                }
+                Event::ToolStarted(started) => {
+                    counts.repeated += usize::from(calls.contains(&started.call));
+                }
+                Event::TurnFailed(failed) if failed.failure.class == FailureClass::Lost => {
+                    counts.retried_model_calls += 1;
+                }
+                Event::ToolInDoubt(_) => counts.in_doubt += 1,
+                _ => {}
+            }
+        }
+        counts
     }
 }

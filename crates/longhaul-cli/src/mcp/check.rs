@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use longhaul::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
-use longhaul::assemble::{mcp_servers, mcp_tools, slow_notice};
-use longhaul::config::settings::Config;
-use longhaul::mcp::file::McpFile;
-use longhaul::trust::decisions::TrustDecisions;
-use longhaul::trust::item::TrustItem;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_project::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
+use longhaul_project::assemble::{mcp_servers, mcp_tools, slow_notice};
+use longhaul_project::config::settings::Config;
+use longhaul_project::mcp::file::McpFile;
+use longhaul_project::trust::decisions::TrustDecisions;
+use longhaul_project::trust::item::TrustItem;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -44,14 +44,8 @@ pub(crate) struct CheckServersCommand {
 /// Result of checking one MCP server.
 struct ServerCheckResult {
     name: String,
-    outcome: Result<McpServerReport, ServerCheckFailure>,
-}
-
-/// Why the check of an MCP server failed.
-struct ServerCheckFailure {
-    exit: Exit,
-    message: String,
-    needs_login: bool,
+    /// The error has the exit code of the command.
+    outcome: Result<McpServerReport, (Exit, McpCheckError)>,
 }
 
 impl CheckServersCommand {
@@ -74,12 +68,8 @@ impl CheckServersCommand {
         let checks =
             runtime::build_multi_thread_tokio()?.block_on(check_mcp_servers(&config, &file, names));
         let failures = checks.iter().filter_map(|one| one.outcome.as_ref().err());
-        let exits: Vec<Exit> = failures.map(|failure| failure.exit).collect();
         // Errors that the user has to fix take precedence over transient ones.
-        let exit = match exits.contains(&Exit::Usage) {
-            true => Some(Exit::Usage),
-            false => exits.first().copied(),
-        };
+        let exit = failures.map(|(exit, _)| *exit).max_by_key(|exit| *exit == Exit::Usage);
         if self.json {
             let list = checks.iter().map(to_json);
             output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
@@ -135,12 +125,8 @@ async fn check_mcp_servers(
         let (tools, client) = (&tools, &*client);
         async move {
             let outcome = match tools.check_server_usable(&name) {
-                Err(reason) => Err(ServerCheckFailure {
-                    exit: Exit::Usage,
-                    message: reason,
-                    needs_login: false,
-                }),
-                Ok(()) => check_server(client, &name).await,
+                Err(message) => Err((Exit::Usage, McpCheckError { message, needs_login: false })),
+                Ok(()) => check_server(client, &name).await.map_err(|error| (Exit::Busy, error)),
             };
             ServerCheckResult { name, outcome }
         }
@@ -153,7 +139,7 @@ async fn check_mcp_servers(
 async fn check_server(
     client: &dyn McpClient,
     server_name: &str,
-) -> Result<McpServerReport, ServerCheckFailure> {
+) -> Result<McpServerReport, McpCheckError> {
     output::eprint_line(&format!("{server_name}: starting ..."));
     let max_seconds = CHECK_TIMEOUT.as_secs();
     let check = slow_notice::wait_and_notify_if_slow(
@@ -164,18 +150,9 @@ async fn check_server(
             ));
         },
     );
-    let result = check.await;
-    let timeout_error = || {
-        Err(McpCheckError {
-            message: format!("the server sent no complete response within {max_seconds} s"),
-            needs_login: false,
-        })
-    };
-    let result = result.unwrap_or_else(|_| timeout_error());
-    result.map_err(|McpCheckError { message, needs_login }| ServerCheckFailure {
-        exit: Exit::Busy,
-        message,
-        needs_login,
+    check.await.unwrap_or_else(|_| {
+        let message = format!("the server sent no complete response within {max_seconds} s");
+        Err(McpCheckError { message, needs_login: false })
     })
 }
 
@@ -192,7 +169,7 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
     let styler = Styler::for_stdout();
     let report = match &result.outcome {
         Ok(report) => report,
-        Err(failure) => {
+        Err((_, failure)) => {
             let failed_text = styler.apply_tone(TextTone::Bad, "failed");
             return output::print_line(&format!(
                 "{}  {failed_text}: {}",
@@ -252,7 +229,7 @@ fn to_json(result: &ServerCheckResult) -> Value {
                 "needs_login": false,
             })
         }
-        Err(failure) => json!({
+        Err((_, failure)) => json!({
             "server": result.name,
             "ok": false,
             "tools": [],

@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use longhaul::assemble::{mcp_servers, mcp_tools};
-use longhaul::config::settings::Config;
-use longhaul::mcp::file::McpFile;
-use longhaul::mcp::server::Transport;
 use longhaul_mcp::{
     CallbackServer, LoginError, LoginRequest, LoginStatus, McpServers, PendingLogin,
 };
+use longhaul_project::assemble::{mcp_servers, mcp_tools};
+use longhaul_project::config::settings::Config;
+use longhaul_project::mcp::file::McpFile;
+use longhaul_project::mcp::server::Transport;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 

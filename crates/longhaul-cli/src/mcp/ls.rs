@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use longhaul::assemble::mcp_servers;
-use longhaul::assemble::mcp_tools::{ResolvedMcpServers, resolve_enabled_servers};
-use longhaul::config::settings::Config;
-use longhaul::mcp::file::McpFile;
-use longhaul::mcp::server::{McpServerConfig, Transport};
-use longhaul::trust::decisions::{TrustDecisions, TrustStatus};
-use longhaul::trust::item::TrustItem;
 use longhaul_mcp::LoginError;
+use longhaul_project::assemble::mcp_servers;
+use longhaul_project::assemble::mcp_tools::{ResolvedMcpServers, resolve_enabled_servers};
+use longhaul_project::config::settings::Config;
+use longhaul_project::mcp::file::McpFile;
+use longhaul_project::mcp::server::{McpServerConfig, Transport};
+use longhaul_project::trust::decisions::{TrustDecisions, TrustStatus};
+use longhaul_project::trust::item::TrustItem;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -153,7 +153,7 @@ fn server_list_to_json(
     resolved: &ResolvedMcpServers,
     (trust, logins): (Option<&TrustStatus>, &LoginStatuses),
 ) -> Value {
-    let remark_texts = |remarks: &[longhaul::mcp::server::McpFileRemark]| {
+    let remark_texts = |remarks: &[longhaul_project::mcp::server::McpFileRemark]| {
         let texts = remarks.iter().map(ToString::to_string);
         texts.collect::<Vec<_>>()
     };

@@ -1,9 +1,9 @@
 //! Reads `.mcp.json` for the `mcp` commands, and prints problems and notes about the file to
 //! stderr.
 
-use longhaul::config::settings::Config;
-use longhaul::mcp::file::McpFile;
-use longhaul::mcp::name::FILE_NAME;
+use longhaul_project::config::settings::Config;
+use longhaul_project::mcp::file::McpFile;
+use longhaul_project::mcp::name::FILE_NAME;
 
 use crate::{environment, output};
 

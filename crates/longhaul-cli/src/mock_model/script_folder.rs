@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use longhaul::assemble::load_model_script;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_model::mock::{ScriptLookupError, ScriptSource, is_valid_script_name};
 use longhaul_model::scripted::Script;
+use longhaul_project::assemble::load_model_script;
 
 /// Minimum time between two checks whether a script file has changed.
 const CHECK_INTERVAL: Millis = Millis::from_secs(1);

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use longhaul::assemble::model_choice::ModelSelector;
-use longhaul::assemble::providers::Provider;
-use longhaul::config::built_in_providers::{ApiFormat, SCRIPTED_PROVIDER};
-use longhaul::config::settings::Config;
-use longhaul::trust::decisions::TrustDecisions;
-use longhaul::trust::egress;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::{Stopwatch, SystemClock};
 use longhaul_model::http::{HttpClient, HttpLimits};
 use longhaul_model::model_list::{ModelListApi, ModelListRequest, fetch_model_names};
+use longhaul_model::providers::Provider;
+use longhaul_model::providers::built_in::{ApiFormat, SCRIPTED_PROVIDER};
+use longhaul_model::providers::model_choice::ModelSelector;
+use longhaul_project::config::settings::Config;
+use longhaul_project::trust::decisions::TrustDecisions;
+use longhaul_project::trust::egress;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -68,8 +68,7 @@ impl CheckProvidersCommand {
             self.trusted_providers(config, self.selected_providers(selector, dotenv_selector)?)?;
         let is_named = !self.names.is_empty();
         let reports = runtime::build_single_thread_tokio()?.block_on(async {
-            let checks =
-                providers.into_iter().map(|provider| check_provider(selector, provider, is_named));
+            let checks = providers.into_iter().map(|provider| check_provider(provider, is_named));
             let checks = stream::iter(checks).buffered(CONCURRENCY);
             checks.collect::<Vec<_>>().await
         });
@@ -83,9 +82,8 @@ impl CheckProvidersCommand {
             reports.iter().map(|report| report.table_row(selector)).collect();
         if !is_named {
             let skipped = selector.providers.as_slice().iter();
-            let skipped = skipped.filter(|one| {
-                one.needs_api_key() && one.variable_and_api_key(&selector.env).is_none()
-            });
+            let skipped =
+                skipped.filter(|one| one.needs_api_key() && one.variable_and_api_key().is_none());
             rows.extend(skipped.map(skipped_provider_row));
         }
         table::print_table(&titles, rows)?;
@@ -130,9 +128,7 @@ impl CheckProvidersCommand {
         if self.names.is_empty() {
             let all = selector.providers.as_slice().iter();
             return Ok(all
-                .filter(|one| {
-                    !one.needs_api_key() || one.variable_and_api_key(&selector.env).is_some()
-                })
+                .filter(|one| !one.needs_api_key() || one.variable_and_api_key().is_some())
                 .collect());
         }
         let mut providers = Vec::new();
@@ -144,12 +140,13 @@ impl CheckProvidersCommand {
                 .into());
             }
             let provider = selector.providers.find_provider(name).map_err(CliError::usage_error)?;
-            if provider.needs_api_key() && provider.variable_and_api_key(&selector.env).is_none() {
+            if provider.needs_api_key() && provider.variable_and_api_key().is_none() {
                 let mut message = format!(
                     "there is no key for `{name}`: set {}",
                     provider.joined_api_key_variable_names()
                 );
-                if let Some((variable, _)) = provider.variable_and_api_key(&dotenv_selector.env) {
+                let in_dotenv = dotenv_selector.providers.find_provider(name).ok();
+                if let Some((variable, _)) = in_dotenv.and_then(Provider::variable_and_api_key) {
                     message.push_str(&format!(
                         "; .env sets {variable}, but this command does not read that file"
                     ));
@@ -164,11 +161,7 @@ impl CheckProvidersCommand {
     }
 }
 
-async fn check_provider<'a>(
-    selector: &ModelSelector,
-    provider: &'a Provider,
-    is_named: bool,
-) -> ProviderCheckResult<'a> {
+async fn check_provider<'a>(provider: &'a Provider, is_named: bool) -> ProviderCheckResult<'a> {
     let stopwatch = Stopwatch::start();
     let limits = HttpLimits {
         connect: provider.limits.connect.min(CONNECT_TIMEOUT),
@@ -176,16 +169,15 @@ async fn check_provider<'a>(
         idle: provider.limits.idle.min(RESPONSE_TIMEOUT),
         ..provider.limits
     };
-    let (key, headers) =
-        (provider.variable_and_api_key(&selector.env), provider.unredacted_headers());
+    let (key, headers) = (provider.variable_and_api_key(), provider.unredacted_headers());
     let request = ModelListRequest {
         provider: &provider.name,
         api: match provider.api {
             ApiFormat::Anthropic => ModelListApi::Anthropic,
             ApiFormat::Responses | ApiFormat::Chat => ModelListApi::OpenAi,
         },
-        key: key.as_ref().map(|(_, key)| key),
-        headers: &headers,
+        key: key.map(|(_, key)| key),
+        headers,
         now: SystemClock.now(),
     };
     let outcome = match HttpClient::new(&provider.base_url, limits) {
@@ -286,7 +278,7 @@ impl ProviderCheckResult<'_> {
                     "{summary} check base_url (it must be written {with_or_without_v1}): {message}"
                 )
             }
-            ProviderHealth::KeyRefused => match provider.variable_and_api_key(&selector.env) {
+            ProviderHealth::KeyRefused => match provider.variable_and_api_key() {
                 Some((variable, _)) => {
                     format!(
                         "the provider rejects the key in {variable}; use another key: {message}"
@@ -326,7 +318,7 @@ impl ProviderCheckResult<'_> {
     }
 
     fn table_row(&self, selector: &ModelSelector) -> Vec<TableCell> {
-        let key = match self.provider.variable_and_api_key(&selector.env) {
+        let key = match self.provider.variable_and_api_key() {
             Some((variable, _)) => variable.to_owned(),
             None => "not needed".to_owned(),
         };
@@ -350,7 +342,7 @@ impl ProviderCheckResult<'_> {
         json!({
             "provider": self.provider.name,
             "endpoint": self.provider.base_url,
-            "key": self.provider.variable_and_api_key(&selector.env).map(|(variable, _)| variable),
+            "key": self.provider.variable_and_api_key().map(|(variable, _)| variable),
             "ok": self.outcome.is_ok(),
             "duration_ms": self.duration.0,
             "models": self.outcome.as_ref().ok(),

@@ -2,9 +2,9 @@
 //! command contacts no provider.
 
 use clap::Args;
-use longhaul::assemble::model_choice::{ModelChoice, ModelChoiceReason, ModelSelector};
-use longhaul::assemble::providers::Provider;
-use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
+use longhaul_model::providers::Provider;
+use longhaul_model::providers::built_in::SCRIPTED_PROVIDER;
+use longhaul_model::providers::model_choice::{ModelChoice, ModelChoiceReason, ModelSelector};
 use serde_json::{Map, Value, json};
 
 use crate::output;
@@ -30,7 +30,7 @@ impl ListModelsCommand {
         }
         let titles = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
         let mut rows: Vec<Vec<TableCell>> =
-            selector.providers.as_slice().iter().map(|one| provider_row(selector, one)).collect();
+            selector.providers.as_slice().iter().map(provider_row).collect();
         rows.push(vec![
             TableCell::new(SCRIPTED_PROVIDER),
             TableCell::new("not needed"),
@@ -47,19 +47,16 @@ impl ListModelsCommand {
 
 /// Returns the state of a provider's API key (`set`, `not_set` or `not_needed`), and the name of
 /// the environment variable with the key if it is set.
-fn api_key_state_and_variable(
-    selector: &ModelSelector,
-    provider: &Provider,
-) -> (&'static str, Option<String>) {
-    match provider.variable_and_api_key(&selector.env) {
+fn api_key_state_and_variable(provider: &Provider) -> (&'static str, Option<String>) {
+    match provider.variable_and_api_key() {
         Some((variable, _)) => ("set", Some(variable.to_owned())),
         None if provider.needs_api_key() => ("not_set", None),
         None => ("not_needed", None),
     }
 }
 
-fn provider_row(selector: &ModelSelector, provider: &Provider) -> Vec<TableCell> {
-    let (state, variable) = api_key_state_and_variable(selector, provider);
+fn provider_row(provider: &Provider) -> Vec<TableCell> {
+    let (state, variable) = api_key_state_and_variable(provider);
     let (key_cell, hint) = match (state, variable) {
         (_, Some(variable)) => (TableCell::new(variable).with_tone(TextTone::Good), String::new()),
         ("not_set", None) => (
@@ -112,7 +109,7 @@ fn format_choice_reason(reason: &ModelChoiceReason) -> String {
 
 fn model_list_to_json(selector: &ModelSelector, default_choice: Option<&ModelChoice>) -> Value {
     let providers = selector.providers.as_slice().iter().map(|provider| {
-        let (state, variable) = api_key_state_and_variable(selector, provider);
+        let (state, variable) = api_key_state_and_variable(provider);
         json!({
             "name": provider.name,
             "api": provider.api.as_str(),

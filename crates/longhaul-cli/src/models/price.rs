@@ -2,8 +2,8 @@
 //! marked as unknown.
 
 use clap::Args;
-use longhaul::assemble::model_choice::ModelSelector;
 use longhaul_model::prices::{ModelPriceEntry, format_usd};
+use longhaul_model::providers::model_choice::ModelSelector;
 use serde_json::{Value, json};
 
 use crate::error::CliError;

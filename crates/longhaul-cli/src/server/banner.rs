@@ -1,8 +1,9 @@
 //! The banner that a server prints when it starts: its addresses and files. The banner is never
 //! written to a log file, because it contains a one-time login link.
 
-use longhaul::assemble::{ProjectRuntime, sqlite_store_path};
+use longhaul::project::ProjectRuntime;
 use longhaul_engine::secret::Secret;
+use longhaul_project::assemble::sqlite_store_path;
 
 use crate::output;
 

@@ -3,7 +3,7 @@
 
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
-use longhaul_engine::hooks::WorkerHooks;
+use longhaul_engine::worker::hooks::WorkerHooks;
 
 /// Logs when a run is claimed by the worker, completes, fails, is cancelled, or stops being driven
 /// because it is parked (waits), paused or released.

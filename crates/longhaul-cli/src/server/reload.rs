@@ -6,18 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhaul::agents::diff::compare_agents;
-use longhaul::agents::load::agent_file_paths;
-use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::{ProjectRuntime, load_agents, load_model_script};
-use longhaul::chains::{LoadedChain, LoadedChains, chain_file_paths};
-use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
-use longhaul::config::process_env::CONFIG_FILE_NAME;
-use longhaul::config::settings::Config;
-use longhaul::mcp::file::McpFile;
-use longhaul::mcp::name::FILE_NAME;
-use longhaul::skills;
+use longhaul::project::ProjectRuntime;
 use longhaul_core::time::Millis;
+use longhaul_model::providers::built_in::SCRIPTED_PROVIDER;
+use longhaul_project::agents::diff::compare_agents;
+use longhaul_project::agents::load::agent_file_paths;
+use longhaul_project::agents::loaded_agents::LoadedAgents;
+use longhaul_project::assemble::{load_agents, load_model_script};
+use longhaul_project::chains::{LoadedChain, LoadedChains, chain_file_paths};
+use longhaul_project::config::process_env::CONFIG_FILE_NAME;
+use longhaul_project::config::settings::Config;
+use longhaul_project::mcp::file::McpFile;
+use longhaul_project::mcp::name::FILE_NAME;
+use longhaul_project::skills;
 
 /// Interval between checks whether files have changed. Polling is cheap and works on every file
 /// system.

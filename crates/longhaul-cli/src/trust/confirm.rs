@@ -4,12 +4,12 @@
 //! Invariants: only an explicit yes at a terminal counts, and no text of the project can look like
 //! a line printed by Longhaul.
 
-use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::config::settings::Config;
-use longhaul::trust::decisions::{SHELL_VERSIONS_MAX, TrustDecisions, TrustStatus};
-use longhaul::trust::item::{TrustItem, TrustKind};
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
+use longhaul_project::agents::loaded_agents::LoadedAgents;
+use longhaul_project::config::settings::Config;
+use longhaul_project::trust::decisions::{SHELL_VERSIONS_MAX, TrustDecisions, TrustStatus};
+use longhaul_project::trust::item::{TrustItem, TrustKind};
 
 use crate::trust::project::{ProjectTrust, decision_file_error};
 use crate::{output, sanitize};

@@ -1,14 +1,14 @@
 //! What this project would do on its own (start programs, send data, open network access), as items
 //! that need the user's trust, and the user's decisions about them.
 
-use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::config::settings::Config;
-use longhaul::mcp::file::McpFile;
-use longhaul::private_file::PrivateFileError;
-use longhaul::trust::TRUST_VAR;
-use longhaul::trust::decisions::TrustDecisions;
-use longhaul::trust::item::TrustItem;
-use longhaul::trust::items::discover_trust_items;
+use longhaul_project::agents::loaded_agents::LoadedAgents;
+use longhaul_project::config::settings::Config;
+use longhaul_project::mcp::file::McpFile;
+use longhaul_project::private_file::PrivateFileError;
+use longhaul_project::trust::TRUST_VAR;
+use longhaul_project::trust::decisions::TrustDecisions;
+use longhaul_project::trust::item::TrustItem;
+use longhaul_project::trust::items::discover_trust_items;
 
 use crate::error::CliError;
 

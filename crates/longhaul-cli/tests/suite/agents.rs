@@ -3,13 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use longhaul::agents::built_in::BuiltInAgent;
-use longhaul::agents::check::agent_warnings;
-use longhaul::agents::load::load_all_agents;
-use longhaul::agents::load_context::AgentLoadContext;
-use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgents};
-use longhaul::agents::problem::ProblemKind;
-use longhaul::skills;
 use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
@@ -18,6 +11,13 @@ use longhaul_core::policy::gate::{
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::Agent;
+use longhaul_project::agents::built_in::BuiltInAgent;
+use longhaul_project::agents::check::agent_warnings;
+use longhaul_project::agents::load::load_all_agents;
+use longhaul_project::agents::load_context::AgentLoadContext;
+use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgents};
+use longhaul_project::agents::problem::ProblemKind;
+use longhaul_project::skills;
 use tempfile::TempDir;
 
 pub(crate) const TOOLS: &[&str] =

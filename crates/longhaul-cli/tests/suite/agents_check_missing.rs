@@ -61,6 +61,8 @@ fn a_model_that_can_never_run_is_a_problem() {
             "2:24: the model `scripted/gone` can't be used: there is no script: write scripts/gone.yaml",
         ),
         ("scripted/broken", "2:8: the model `scripted/broken` can't be used: scripts/broken.yaml"),
+        ("cassette/gone", "2:8: the model `cassette/gone` can't be used: there is no cassette "),
+        ("cassette/bad", "2:8: the model `cassette/bad` can't be used: "),
         (
             "fastt",
             "2:8: the model `fastt` can't be used: There is no model `fastt`. Did you mean `fast`?",
@@ -72,6 +74,7 @@ fn a_model_that_can_never_run_is_a_problem() {
     ] {
         project.write("longhaul.toml", "[models]\nfast = \"opnai/gpt\"\n");
         project.write("scripts/broken.yaml", "replies: 7\n");
+        project.write(".longhaul/cassettes/bad.jsonl", "nonsense\n");
         project.write("agents/odd.md", &format!("---\nmodel: {model}\n---\nYou.\n"));
         let output = check_output(&project, 2);
         assert!(output.contains(&format!("agents/odd.md:{expected}")), "{output}");

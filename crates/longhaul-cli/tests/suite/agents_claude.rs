@@ -1,7 +1,7 @@
 //! Agent files of Claude Code as found in practice, and the rules of a project.
 
-use longhaul::agents::built_in::BuiltInAgent;
-use longhaul::agents::loaded_agents::{AgentSource, LoadedAgent, LoadedAgents};
+use longhaul_project::agents::built_in::BuiltInAgent;
+use longhaul_project::agents::loaded_agents::{AgentSource, LoadedAgent, LoadedAgents};
 
 use super::agents::{load_files, load_folder, problem_texts};
 
@@ -46,7 +46,7 @@ You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.
     assert_eq!(agent.tools, ["read_file", "search_files", "list_files"]);
     assert_eq!(agent.models, ["sonnet"]);
     let body = "You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.";
-    assert_eq!(longhaul::agents::escape::unescape_template_syntax(&agent.prompt), body);
+    assert_eq!(longhaul_project::agents::escape::unescape_template_syntax(&agent.prompt), body);
     let rendered = minijinja::Environment::new().render_str(&agent.prompt, ()).unwrap();
     assert_eq!(rendered, body);
     let notes = loaded_agent.notes.join("\n");

@@ -3,14 +3,13 @@
 
 use std::path::Path;
 
-use longhaul::agents::built_in::BUILT_IN_AGENTS;
-use longhaul::assemble::{
-    ProjectOpenOptions, ProjectRuntime, built_in_tool_registry, open_runtime_in_memory,
-};
-use longhaul::config::load;
-use longhaul::config::process_env::ProcessEnv;
+use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime_in_memory};
 use longhaul_core::raw::RawJson;
-use longhaul_engine::validation::SchemaValidator;
+use longhaul_engine::guard::validation::SchemaValidator;
+use longhaul_project::agents::built_in::BUILT_IN_AGENTS;
+use longhaul_project::assemble::built_in_tool_registry;
+use longhaul_project::config::load;
+use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_store::OpenMode;
 use serde_json::Value;
 

@@ -7,10 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use longhaul::assemble::{ProjectOpenOptions, ProjectRuntime, open_runtime};
-use longhaul::config::load;
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::settings::CRASH_PROBE_FILE_VAR;
+use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{CallId, RunId, Seq};
@@ -19,6 +16,9 @@ use longhaul_core::policy::gate::{
 };
 use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::status::Status;
+use longhaul_project::config::load;
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::settings::CRASH_PROBE_FILE_VAR;
 use longhaul_store::OpenMode;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -3,16 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longhaul::config::load::{SettingOverride, load};
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::schema::SETTING_KEYS;
-use longhaul::config::settings::{Config, StoreUrl};
-use longhaul::config::value_kind::SettingValueKind;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::RunPolicyDefaults;
+use longhaul_project::config::load::{SettingOverride, load};
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::schema::SETTING_KEYS;
+use longhaul_project::config::settings::{Config, StoreUrl};
+use longhaul_project::config::value_kind::SettingValueKind;
 use tempfile::TempDir;
 
 /// Every key of the contract that has an effect in this build.

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
 
-use longhaul::config::load::load;
-use longhaul::config::process_env::ProcessEnv;
+use longhaul_project::config::load::load;
+use longhaul_project::config::process_env::ProcessEnv;
 
 #[test]
 fn a_project_of_another_user_is_refused() {

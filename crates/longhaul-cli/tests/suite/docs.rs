@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use longhaul::config::load;
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::mcp::file::McpFile;
 use longhaul_model::scripted::Script;
+use longhaul_project::config::load;
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::mcp::file::McpFile;
 use serde_json::Value;
 
 /// A fenced block of a document.
@@ -77,7 +77,7 @@ fn check_skill(block: &CodeBlock) {
     let skill = folder.path().join("skills").join(front_matter_name(block));
     std::fs::create_dir_all(&skill).expect("the folder is created");
     std::fs::write(skill.join("SKILL.md"), &block.text).expect("the file is written");
-    let loaded = longhaul::skills::load_skills(folder.path(), Path::new(""));
+    let loaded = longhaul_project::skills::load_skills(folder.path(), Path::new(""));
     assert_eq!(loaded.problems, [], "{}", block.position);
     assert_eq!(loaded.skills.len(), 1, "{}", block.position);
 }

@@ -92,3 +92,28 @@ fn a_run_behind_a_key_ends_if_nobody_continues_the_other_run() {
     let sleep_pid = fs::read_to_string(pid).unwrap();
     assert!(Command::new("kill").arg(sleep_pid.trim()).status().unwrap().success());
 }
+
+#[test]
+fn a_person_frees_the_key_of_a_call_in_doubt() {
+    let front = "tools: [shell]\nsandbox: { isolation: none }\nin_doubt: fail\n\
+                 approve: [{ tool: shell, allow: true }]\n\
+                 effects: [{ tool: shell, key: 'pay:7' }]";
+    let call = "{ name: shell, input: { command: 'echo x >> paid; sleep 300', timeout: 1 } }";
+    let project = project(front, &[call]);
+    project.run(&["trust", "--yes"], 0);
+    project.run(&["run", "keys", "x", "--no-input"], 0);
+    let holder = project.json(&["show", "@last", "--json"])["id"].as_str().unwrap().to_owned();
+    let second = project.run(&["run", "keys", "x", "--no-input"], 1);
+    let command = format!("longhaul free-key {holder} t1.1");
+    assert!(second.err.contains(&command), "{second:?}");
+    assert!(project.run(&["why", "@last"], 0).out.contains(&command));
+    let refused = project.run(&["free-key", "@last", "t1.1"], 2).err;
+    assert!(refused.contains("holds no effect key in doubt"), "{refused}");
+    project.run(&["free-key", &holder, "t1.1", "--note", "not in the list"], 0);
+    let page = project.run(&["show", &holder], 0).out;
+    assert!(page.contains("t1.1: effect key freed by cli"), "{page}");
+    assert!(page.contains(": not in the list"), "{page}");
+    project.run(&["run", "keys", "x", "--no-input"], 0);
+    let effects = fs::read_to_string(project.path().join("paid")).unwrap();
+    assert_eq!(effects, "x\nx\n");
+}

@@ -129,3 +129,12 @@ fn a_batch_with_an_invalid_task_is_refused_as_a_whole() {
     let output = project.run(&["ls", "--all"], 0);
     assert!(!output.out.contains("run_"), "{output:?}");
 }
+
+#[test]
+fn a_batch_larger_than_a_request_body_is_submitted_without_a_server() {
+    let project = Project::new();
+    let task = json!({ "agent": "plain", "input": "x".repeat(900_000) });
+    let batch = format!("{task}\n").repeat(6);
+    let submitted = project.run_with_stdin(&batch, &["batch", "submit", "-", "--json"], 0);
+    assert_eq!(batch_runs(&submitted.json()).len(), 6);
+}

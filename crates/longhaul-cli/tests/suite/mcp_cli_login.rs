@@ -156,12 +156,12 @@ fn a_person_logs_in_once_and_out_again() {
         assert_eq!(entry.unwrap().metadata().unwrap().mode() & 0o777, 0o600);
     }
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
-    assert_eq!(out, "guarded: the login is deleted, and revoked at the server\n");
-    let json = log_out(folder);
-    assert_eq!(
-        json,
-        json!({ "server": "guarded", "removed": false, "revoked": false, "reason": null })
-    );
+    assert!(out.starts_with("guarded: the login is deleted on this machine; "), "{out}");
+    assert!(fs::read_dir(&logins).unwrap().all(|file| {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        text.is_empty()
+    }));
+    assert_eq!(log_out(folder), json!({ "server": "guarded", "removed": false }));
     run(folder, &["mcp", "check", "guarded"], 5);
 }
 
@@ -252,79 +252,19 @@ fn a_login_that_can_not_be_refreshed_is_replaced() {
 }
 
 #[test]
-fn a_logout_removes_the_login_even_if_revocation_fails() {
+fn a_logout_needs_neither_the_server_nor_a_readable_or_trusted_file() {
     let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let change = |settings: &str| {
-        fetch_redirect(&format!("http://127.0.0.1:{}/control?{settings}", server.1))
-    };
     run(folder, &["trust", "--yes"], 0);
-    log_in(folder);
-    change("revocation_status=503");
-    let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
-    let reason = "the server answered with HTTP 503 for the refresh token";
-    assert_eq!(
-        out,
-        format!(
-            "guarded: the login is deleted on this machine, but can't be revoked at the \
-             server: {reason}\n"
-        )
-    );
-    log_in(folder);
-    let output = log_out(folder);
-    assert_eq!(
-        output,
-        json!({ "server": "guarded", "removed": true, "revoked": false, "reason": reason })
-    );
-    change("revocation_status=200&supports_revocation=false");
-    log_in(folder);
-    let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
-    assert_eq!(
-        out,
-        "guarded: the login is deleted on this machine; the server does not support revocation\n"
-    );
-    change("supports_revocation=true");
     // An unreadable login is reported with the command that helps.
     log_in(folder);
     fs::write(credential_file(folder), "{").unwrap();
     let (_, err) = run(folder, &["mcp", "login", "guarded", "--no-browser"], 2);
     assert!(err.contains("`longhaul mcp logout guarded`"), "{err}");
-    let output = log_out(folder);
-    assert_eq!(output["reason"], "the stored login can't be read", "{output}");
-    // A server that is no longer trusted is not contacted.
+    assert_eq!(log_out(folder), json!({ "server": "guarded", "removed": true }));
     log_in(folder);
     run(folder, &["trust", "revoke"], 0);
-    let output = log_out(folder);
-    assert_eq!(output["removed"], true, "{output}");
-    assert_eq!(output["revoked"], false, "{output}");
-    let reason = output["reason"].as_str().unwrap();
-    assert!(reason.contains("not trusted"), "{reason}");
-}
-
-#[test]
-fn a_slow_logout_can_be_interrupted() {
-    let server = LoginServer::start();
-    let folder = server.project();
-    let folder = folder.path();
-    let send = |path: &str| fetch_redirect(&format!("http://127.0.0.1:{}/{path}", server.1));
-    run(folder, &["trust", "--yes"], 0);
-    log_in(folder);
-    send("control?hold_requests=true");
-    let logout = command_in(folder, &["mcp", "logout", "guarded"], &[])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    send("wait_until_held");
-    let id = logout.id().to_string();
-    let kill = Command::new("kill").args(["-INT", &id]).status();
-    assert!(kill.unwrap().success());
-    let output = logout.wait_with_output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{err}");
-    assert!(err.contains("still stored here"), "{err}");
-    credential_file(folder);
-    send("control?hold_requests=false");
+    drop(server);
+    assert_eq!(log_out(folder), json!({ "server": "guarded", "removed": true }));
 }

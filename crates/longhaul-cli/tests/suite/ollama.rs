@@ -7,12 +7,12 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use longhaul::assemble::project_model_resolver;
-use longhaul::config::load::load;
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::settings::Config;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_engine::clock::SystemClock;
+use longhaul_project::assemble::project_model_resolver;
+use longhaul_project::config::load::load;
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::settings::Config;
 
 use super::fake_server::{FakeServer, json_response};
 

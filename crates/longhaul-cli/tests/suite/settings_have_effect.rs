@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 
-use longhaul::assemble::outbound::OutboundTools;
-use longhaul::assemble::providers::Providers;
-use longhaul::assemble::worker_options;
-use longhaul::config::load::load;
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::schema::{SETTING_KEYS, TRUST_FOLDERS_KEY};
-use longhaul::config::settings::Config;
-use longhaul::config::value_kind::SettingValueKind;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::{Agent, BudgetPatch, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
+use longhaul_model::providers::Providers;
+use longhaul_project::assemble::outbound::OutboundTools;
+use longhaul_project::assemble::worker_options;
+use longhaul_project::config::load::load;
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::schema::{SETTING_KEYS, TRUST_FOLDERS_KEY};
+use longhaul_project::config::settings::Config;
+use longhaul_project::config::value_kind::SettingValueKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -103,7 +103,8 @@ fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
 /// Returns everything that parts of the runtime get from the configuration.
 fn observable_settings(config: &Config) -> String {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let providers = Providers::from_config(config);
+    let providers =
+        Providers::new(&config.provider_settings(), |name| config.env.var(name).map(str::to_owned));
     let headers: Vec<_> =
         providers.as_slice().iter().map(|provider| provider.unredacted_headers()).collect();
     let settings = format!(

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use longhaul::skills::{self, LoadedSkills};
+use longhaul_project::skills::{self, LoadedSkills};
 
 use super::agents::{load_files, load_folder, problem_texts};
 use super::project::Project;

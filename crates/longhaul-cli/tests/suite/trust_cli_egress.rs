@@ -5,14 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul::assemble::context::ProjectContextProviders;
-use longhaul::assemble::outbound::OutboundTools;
-use longhaul::config::load;
-use longhaul::config::process_env::ProcessEnv;
-use longhaul::config::settings::Config;
-use longhaul::trust::decisions::TrustDecisions;
-use longhaul::trust::egress;
-use longhaul::trust::item::TrustItem;
 use longhaul_core::id::{AgentName, RunId};
 use longhaul_core::port::context::ContextRequest;
 use longhaul_core::raw::RawJson;
@@ -20,6 +12,14 @@ use longhaul_core::time::{Clock, Timestamp};
 use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::services::ContextProviders;
+use longhaul_project::assemble::context::ProjectContextProviders;
+use longhaul_project::assemble::outbound::OutboundTools;
+use longhaul_project::config::load;
+use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::settings::Config;
+use longhaul_project::trust::decisions::TrustDecisions;
+use longhaul_project::trust::egress;
+use longhaul_project::trust::item::TrustItem;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -223,7 +223,7 @@ fn a_model_opens_if_its_provider_is_trusted_or_local_or_set_by_the_user() {
         };
         let config = load::load(&process_env, &[]).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let model = longhaul::assemble::project_model_resolver(&config, &clock)
+        let model = longhaul_project::assemble::project_model_resolver(&config, &clock)
             .resolve_model_name(Some(name));
         let error_text = model.err().map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(error_text.is_empty(), is_allowed, "{project_file}{user_file}: {error_text}");

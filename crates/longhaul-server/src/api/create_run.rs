@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use axum::response::Response;
 use longhaul_api::run::{BudgetBody, RunView};
 use longhaul_api::submit::NewRunBody;
 use longhaul_core::access::Role;
@@ -15,14 +14,12 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::Task;
 use longhaul_engine::agent::{Agent, BudgetPatch};
-use longhaul_engine::handle::CallerIdentity;
+use longhaul_engine::handle::UnpricedModel;
 use longhaul_engine::task::{ChainChoice, TaskChain};
 
-use crate::app::App;
 use crate::body::parse_object_field;
-use crate::caller::require_role;
+use crate::call::{Context, Reply};
 use crate::problem::Problem;
-use crate::response::{created_response, ok_response};
 
 /// Maximum amount of money in US dollars and maximum number of turns that a requested budget may
 /// have. A larger value is treated as a typing error.
@@ -71,14 +68,6 @@ pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
         },
         warn_percent: warn.transpose()?,
     })
-}
-
-/// Converts the request body of a new run to a task. `submitter` is the name of the caller.
-///
-/// # Errors
-/// A field is missing, invalid or not supported. The error is a message for people.
-pub fn task_from_new_run_body(body: NewRunBody, submitter: &str) -> Result<Task, String> {
-    task_from_run_body(body, submitter).map_err(|problem| problem.detail)
 }
 
 /// Converts the request body of a new run to a task that this caller submits.
@@ -164,35 +153,29 @@ pub(crate) fn parse_optional_name_field<T>(
 }
 
 /// Submits a task after checking its agent, model, context and budget.
-pub(crate) async fn submit_task(
-    app: &App,
-    caller: &CallerIdentity,
-    task: Task,
-) -> Result<RunView, Problem> {
-    check_task_agent_and_budget(app, caller, &task)?;
-    let view = app.longhaul().submit_and_view_run(task).await?;
-    let (run, agent, caller) = (view.id, &view.agent, &caller.principal.name);
-    tracing::info!(%run, agent, caller, "run submitted");
+pub(crate) async fn submit_task(ctx: &Context, task: Task) -> Result<RunView, Problem> {
+    check_task_agent_and_budget(ctx, &task)?;
+    let view = ctx.longhaul().submit_and_view_run(task).await?;
+    let (run, agent) = (view.id, &view.agent);
+    tracing::info!(%run, agent, caller = ctx.by(), "run submitted");
     Ok(view)
 }
 
-/// Builds the response to a submitted task: 201 for a new run, 200 if the task was added to a run.
-pub(crate) fn submitted_run_response(view: &RunView) -> Result<Response, Problem> {
+/// Returns the reply to a submitted task: 201 for a new run, 200 if the task was added to a run.
+pub(crate) fn submitted_run_reply(view: RunView) -> Reply<RunView> {
     match view.added {
-        true => ok_response(view),
-        false => created_response(&format!("/v1/runs/{}", view.id), view),
+        true => Reply::ok(view),
+        false => Reply::created(format!("/v1/runs/{}", view.id), view),
     }
 }
 
 /// Checks the agent, model, context and budget of a task.
-pub(crate) fn check_task_agent_and_budget(
-    app: &App,
-    caller: &CallerIdentity,
-    task: &Task,
-) -> Result<(), Problem> {
-    let longhaul = app.longhaul();
-    let agents = resolve_agents_of_task(app, caller, task)?;
-    for agent in &agents {
+pub(crate) fn check_task_agent_and_budget(ctx: &Context, task: &Task) -> Result<(), Problem> {
+    let longhaul = ctx.longhaul();
+    let agents = resolve_agents_of_task(ctx, task)?;
+    // The process that drives the run may have other keys and models than a command beside it.
+    let checked_agents = if ctx.app.is_in_process() { &[] } else { agents.as_slice() };
+    for agent in checked_agents {
         let model_name = task.model.as_deref();
         let model_name = model_name.or_else(|| agent.models.first().map(String::as_str));
         if let Err(error) = longhaul.services().models.resolve_model_name(model_name) {
@@ -206,12 +189,12 @@ pub(crate) fn check_task_agent_and_budget(
         return Err(Problem::unprocessable(undeclared_context_message(undeclared_name, &agents)));
     }
     if let Some(agent) = longhaul.agent_with_exceeded_budget(&agents, task) {
-        require_role(caller, Role::Approver).map_err(|problem| {
+        ctx.require_role(Role::Approver).map_err(|problem| {
             let detail = format!(
                 "the run would have a higher budget than its agent `{agent}`: {}",
                 problem.detail
             );
-            let problem = Problem { detail, ..problem };
+            let problem = problem.with_detail(detail);
             match task.chain {
                 None => problem,
                 Some(_) => problem.with_hint(format!(
@@ -221,24 +204,33 @@ pub(crate) fn check_task_agent_and_budget(
             }
         })?;
     }
-    check_models_have_price(app, caller, (&agents, task))
+    check_models_have_price(ctx, &agents, task)
 }
 
 /// Checks that limits in dollars hold for the task: only an approver may start a run of a model
 /// without a price while such a limit applies.
 fn check_models_have_price(
-    app: &App,
-    caller: &CallerIdentity,
-    (agents, task): (&[Arc<Agent>], &Task),
+    ctx: &Context,
+    agents: &[Arc<Agent>],
+    task: &Task,
 ) -> Result<(), Problem> {
-    let mut agents = agents.iter();
-    let unpriced = agents.find_map(|agent| app.longhaul().unpriced_model_under_limit(agent, task));
+    require_approver_for_unpriced_model(
+        ctx,
+        ctx.longhaul().unpriced_model_under_limit(agents, task),
+    )
+}
+
+/// Requires the role approver if there is a model without a price under a limit in dollars.
+pub(crate) fn require_approver_for_unpriced_model(
+    ctx: &Context,
+    unpriced: Option<UnpricedModel>,
+) -> Result<(), Problem> {
     let Some(unpriced) = unpriced else {
         return Ok(());
     };
-    require_role(caller, Role::Approver).map_err(|problem| {
+    ctx.require_role(Role::Approver).map_err(|problem| {
         let detail = format!("{unpriced}: {}", problem.detail);
-        Problem { detail, ..problem }.with_hint(format!(
+        problem.with_detail(detail).with_hint(format!(
             "set the price of the model: `longhaul models price {}` shows how; or use a key with \
              the role approver",
             unpriced.model
@@ -248,8 +240,7 @@ fn check_models_have_price(
 
 /// Checks that limits in dollars hold for the runs of a schedule of this agent or chain.
 pub(crate) fn check_schedule_models_have_price(
-    app: &App,
-    caller: &CallerIdentity,
+    ctx: &Context,
     (agent, chain): (Option<&str>, Option<&str>),
 ) -> Result<(), Problem> {
     let input = RawJson::null();
@@ -258,31 +249,27 @@ pub(crate) fn check_schedule_models_have_price(
         (Some(agent), None) => Task::new(agent, &input),
         (None, None) => return Ok(()),
     };
-    let task = Task { charged_to: Some(caller.principal.name.clone()), event: true, ..task };
+    let task = Task { charged_to: Some(ctx.by().to_owned()), event: true, ..task };
     // The schedule itself reports an agent or chain that does not exist.
-    match resolve_agents_of_task(app, caller, &task) {
-        Ok(agents) => check_models_have_price(app, caller, (&agents, &task)),
+    match resolve_agents_of_task(ctx, &task) {
+        Ok(agents) => check_models_have_price(ctx, &agents, &task),
         Err(_) => Ok(()),
     }
 }
 
 /// Returns the agent of a task, or the agents of the steps of its chain. Returns an error if the
 /// request sets `auto_approve` and the caller is not an approver.
-fn resolve_agents_of_task(
-    app: &App,
-    caller: &CallerIdentity,
-    task: &Task,
-) -> Result<Vec<Arc<Agent>>, Problem> {
-    let longhaul = app.longhaul();
+fn resolve_agents_of_task(ctx: &Context, task: &Task) -> Result<Vec<Arc<Agent>>, Problem> {
+    let longhaul = ctx.longhaul();
     let names = match &task.chain {
         None => vec![task.agent.clone()],
         Some(chain) => {
             let steps = longhaul.resolve_task_chain(chain)?.steps;
             let is_inline = matches!(chain.chain, ChainChoice::Inline(_));
             if chain.auto_approve || is_inline && steps.iter().any(|step| step.auto_approve) {
-                require_role(caller, Role::Approver).map_err(|problem| Problem {
-                    detail: format!("the request sets `auto_approve`: {}", problem.detail),
-                    ..problem
+                ctx.require_role(Role::Approver).map_err(|problem| {
+                    let detail = format!("the request sets `auto_approve`: {}", problem.detail);
+                    problem.with_detail(detail)
                 })?;
             }
             steps.into_iter().map(|step| step.agent).collect()

@@ -1,32 +1,22 @@
 //! API handlers for health probes and the version. They need no key and reveal nothing about runs.
 
-use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
 use longhaul_api::health::{LivenessResponse, ReadinessResponse, VersionResponse};
 
 use crate::app::App;
+use crate::call::Reply;
 use crate::problem::Problem;
-use crate::response::{json_response, ok_response};
 
-/// Returns 200 as long as the server process can answer requests.
-#[utoipa::path(
-    get, path = "/livez", tag = "health", operation_id = "live", security(()),
-    responses((status = 200, description = "The process is alive", body = LivenessResponse)),
-)]
-pub(crate) async fn show_liveness() -> Result<Response, Problem> {
-    ok_response(&LivenessResponse { status: "ok".into() })
+pub(crate) async fn show_liveness(_: App) -> Result<Reply<LivenessResponse>, Problem> {
+    Ok(Reply::ok(LivenessResponse { status: "ok".into() }))
 }
 
-/// Returns whether runs can make progress: a worker is alive and its heartbeats are stored.
-#[utoipa::path(
-    get, path = "/readyz", tag = "health", operation_id = "ready", security(()),
-    responses(
-        (status = 200, description = "The server is ready", body = ReadinessResponse),
-        (status = 503, description = "The server is not ready", body = ReadinessResponse),
-    ),
-)]
-pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Response, Problem> {
+pub(crate) async fn show_readiness(app: App) -> Result<Reply<ReadinessResponse>, Problem> {
+    if app.is_in_process() {
+        // A command learns from the lock of the store whether another process drives the runs.
+        let driven = app.longhaul().has_process_driving_runs().await?;
+        return Ok(Reply::ok(ReadinessResponse { status: "ready".into(), driven }));
+    }
     let has_worker = app.longhaul().has_live_worker().await;
     let (status, has_worker) = match (app.is_stopping(), has_worker) {
         (true, has_worker) => ("stopping", has_worker.unwrap_or(false)),
@@ -38,19 +28,14 @@ pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Response, P
         "ready" => StatusCode::OK,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let status = status.into();
-    json_response(code, &ReadinessResponse { status, driven: has_worker })
+    let readiness = ReadinessResponse { status: status.into(), driven: has_worker };
+    Ok(Reply::with_status(readiness, code))
 }
 
-/// Returns the version of this server.
-#[utoipa::path(
-    get, path = "/version", tag = "health", operation_id = "version", security(()),
-    responses((status = 200, description = "The version", body = VersionResponse)),
-)]
-pub(crate) async fn show_version(State(app): State<App>) -> Result<Response, Problem> {
-    ok_response(&VersionResponse {
+pub(crate) async fn show_version(app: App) -> Result<Reply<VersionResponse>, Problem> {
+    Ok(Reply::ok(VersionResponse {
         name: "longhaul".into(),
         version: app.options().version.clone(),
         api: "v1".into(),
-    })
+    }))
 }

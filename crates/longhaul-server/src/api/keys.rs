@@ -2,85 +2,49 @@
 //! a browser session. A secret is shown once. A session has no more rights than the caller's own
 //! key.
 
-use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::Response;
 use longhaul_api::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
 use longhaul_api::list::List;
 use longhaul_core::id::ApiKeyName;
 use longhaul_core::time::Millis;
 use longhaul_engine::handle::NewKeyRequest;
 
-use crate::app::App;
-use crate::body::Json;
-use crate::caller::{Admin, Viewer};
-use crate::idempotency::EngineHandleForRequest;
+use crate::call::{Call, Reply};
 use crate::middleware::auth::Credential;
-use crate::params::NamePathParam;
-use crate::peer::request_base_url;
 use crate::problem::Problem;
-use crate::response::{created_secret_response, ok_response};
 
 /// Maximum lifetime of an API key in milliseconds: 100 years. Times beyond the year 9999 can't be
 /// written.
 const TTL_MS_MAX: u64 = 3_155_760_000_000;
 
-/// Lists all API keys, oldest first.
-#[utoipa::path(
-    get, path = "/v1/keys", tag = "keys", operation_id = "list_keys",
-    responses((status = 200, description = "All keys", body = List<KeyView>)),
-)]
-pub(crate) async fn list_keys(State(app): State<App>, _: Admin) -> Result<Response, Problem> {
-    let data = app.longhaul().list_api_keys().await?;
-    ok_response(&List { data, next: None })
+pub(crate) async fn list_keys(Call { ctx, .. }: Call) -> Result<Reply<List<KeyView>>, Problem> {
+    Ok(Reply::ok(List { data: ctx.longhaul().list_api_keys().await?, next: None }))
 }
 
-/// Creates an API key.
-#[utoipa::path(
-    post, path = "/v1/keys", tag = "keys", operation_id = "create_key",
-    request_body = NewKeyBody,
-    responses((status = 201, description = "The key, shown only once", body = CreatedKey)),
-)]
 pub(crate) async fn create_key(
-    request: EngineHandleForRequest,
-    caller: Admin,
-    Json(body): Json<NewKeyBody>,
-) -> Result<Response, Problem> {
+    Call { ctx, body, .. }: Call<(), NewKeyBody>,
+) -> Result<Reply<CreatedKey>, Problem> {
     if body.expires_in_ms == Some(0) {
         return Err(Problem::unprocessable("`expires_in_ms` must be 1 or more"));
     }
+    let name = ApiKeyName::new(&body.name);
     let new_key = NewKeyRequest {
-        name: parse_key_name(&body.name)?,
+        name: name.map_err(|error| Problem::unprocessable(error.to_string()))?,
         role: body.role,
         ttl: body.expires_in_ms.map(parse_ttl).transpose()?,
-        by: caller.name().to_owned(),
+        by: ctx.by().to_owned(),
     };
-    let key = request.longhaul.create_key(new_key).await?;
-    let secret = key.secret.reveal().to_owned();
-    let key = key.key;
-    let (name, role) = (&key.name, key.role.as_str());
-    tracing::info!(key = name, role, caller = caller.name(), "key created");
-    created_secret_response("/v1/keys", &CreatedKey { secret, key })
+    let issued = ctx.longhaul_of_request().0.create_key(new_key).await?;
+    let (secret, key) = (issued.secret.reveal().to_owned(), issued.key);
+    tracing::info!(key = key.name, role = key.role.as_str(), caller = ctx.by(), "key created");
+    Ok(Reply::created("/v1/keys".to_owned(), CreatedKey { secret, key }).with_secret())
 }
 
-/// Revokes an API key and all browser sessions that were opened with it.
-#[utoipa::path(
-    delete, path = "/v1/keys/{name}", tag = "keys", operation_id = "revoke_key",
-    params(("name" = String, Path, description = "Name of the key")),
-    responses((status = 200, description = "The revoked key", body = KeyView)),
-)]
 pub(crate) async fn revoke_key(
-    State(app): State<App>,
-    caller: Admin,
-    NamePathParam(name): NamePathParam,
-) -> Result<Response, Problem> {
-    let key = app.longhaul().revoke_api_key(&parse_key_name(&name)?).await?;
-    tracing::info!(key = key.name, caller = caller.name(), "key revoked");
-    ok_response(&key)
-}
-
-fn parse_key_name(name: &str) -> Result<ApiKeyName, Problem> {
-    ApiKeyName::new(name).map_err(|error| Problem::unprocessable(error.to_string()))
+    Call { ctx, path: name, .. }: Call<ApiKeyName>,
+) -> Result<Reply<KeyView>, Problem> {
+    let key = ctx.longhaul().revoke_api_key(&name).await?;
+    tracing::info!(key = key.name, caller = ctx.by(), "key revoked");
+    Ok(Reply::ok(key))
 }
 
 fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
@@ -94,24 +58,17 @@ fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
     }
 }
 
-/// Creates a one-time link that opens a browser session.
-#[utoipa::path(
-    post, path = "/v1/tickets", tag = "keys", operation_id = "create_ticket",
-    responses((status = 201, description = "The link, shown only once", body = LoginTicketView)),
-)]
 pub(crate) async fn create_login_ticket(
-    State(app): State<App>,
-    Viewer(caller): Viewer,
-    (credential, headers): (Credential, HeaderMap),
-) -> Result<Response, Problem> {
-    // A session belongs to a key; a loopback caller without a key can't have one.
-    if matches!(credential, Credential::Loopback) {
+    Call { ctx, .. }: Call,
+) -> Result<Reply<LoginTicketView>, Problem> {
+    // A session belongs to a key; a caller without a key can't have one.
+    if matches!(ctx.credential, Credential::Loopback | Credential::InProcess) {
         return Err(Problem::forbidden("a session needs a key, and the request has none"));
     }
-    let ticket =
-        app.longhaul().create_login_ticket(caller.key, app.local_machine_key_hash()).await?;
-    let url = format!("{}/?t={}", request_base_url(&headers), ticket.reveal());
-    created_secret_response("/", &LoginTicketView { url })
+    let local_key = ctx.app.local_machine_key_hash();
+    let ticket = ctx.longhaul().create_login_ticket(ctx.caller.key.clone(), local_key).await?;
+    let url = format!("{}/?t={}", ctx.base_url(), ticket.reveal());
+    Ok(Reply::created("/".to_owned(), LoginTicketView { url }).with_secret())
 }
 
 #[cfg(test)]

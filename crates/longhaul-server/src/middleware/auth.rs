@@ -40,6 +40,9 @@ pub(crate) enum Credential {
     Session(Secret),
     /// No credential is needed: `open_loopback` is on and the caller is on this machine.
     Loopback,
+    /// No credential is needed: the caller is in this process. Never the credential of a request from
+    /// a socket.
+    InProcess,
 }
 
 /// Response extension with the name of the request's caller, for the log.
@@ -158,7 +161,7 @@ async fn authenticate_request(
             }
         }
         // A browser session acts only for its own user, so the header is ignored.
-        (Credential::Session(_), ApiKeyRef::Local) => {}
+        (Credential::Session(_) | Credential::InProcess, ApiKeyRef::Local) => {}
         (Credential::Loopback, _) | (_, ApiKeyRef::Key(_)) => {
             app.rate_limits().check_api_key_rate(&identity.principal.name)?;
         }
@@ -181,6 +184,7 @@ pub(crate) async fn identify_caller(
         Credential::Session(secret) => {
             longhaul.authenticate_session(secret, app.local_machine_key_hash()).await?
         }
+        Credential::InProcess => Some(CallerIdentity::local_key_holder()),
         Credential::Loopback => Some(CallerIdentity {
             principal: Principal { name: "loopback".to_owned(), role: Role::Operator },
             key: ApiKeyRef::Local,

@@ -48,6 +48,9 @@ pub(crate) async fn assign_request_id(
         if caller != ANONYMOUS || app.rate_limits().may_log_anonymous_request() {
             tracing::info!(run, %method, route, status, code, caller, request_id = id, "request rejected");
         }
+        if let Some(error) = problem.error.as_ref().filter(|_| code == "internal") {
+            tracing::error!(%error, request_id = id, "internal error while handling a request");
+        }
         let headers = std::mem::take(response.headers_mut());
         response = problem.to_response(&id);
         response.headers_mut().extend(headers);

@@ -10,6 +10,7 @@ use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::sanitize::sanitize_line;
 use longhaul_core::status::Status;
 use longhaul_engine::secret::Secret;
+use serde::Deserialize;
 
 use crate::app::App;
 use crate::middleware::auth::{find_request_credential, identify_caller, session_cookie_name};
@@ -21,16 +22,23 @@ use crate::problem::Problem;
 /// Maximum number of runs or gates that the start page counts.
 const COUNTED_MAX: usize = 1_000;
 
+/// Query of the start page. Other parameters are ignored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TicketQuery {
+    /// Login ticket of a one-time link.
+    t: Option<String>,
+}
+
 /// Serves the start page at `/`.
 pub(crate) async fn serve_start_page(
     State(app): State<App>,
     method: Method,
-    query: Query,
+    Query(query): Query<TicketQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     // Programs check links with HEAD; that must not consume the ticket.
-    let ticket = query.param_value("t")?.filter(|_| method != Method::HEAD);
-    if let Some(ticket) = ticket {
+    if let Some(ticket) = query.t.filter(|_| method != Method::HEAD) {
         return open_session_with_login_ticket(&app, &Secret::from_text(ticket), &headers).await;
     }
     // Only credentials count here; the open loopback does not.

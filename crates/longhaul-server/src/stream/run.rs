@@ -5,7 +5,7 @@
 use axum::body::Bytes;
 use longhaul_core::event::Event;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_engine::deltas::ReplyDeltaStream;
+use longhaul_engine::drive::deltas::ReplyDeltaStream;
 use longhaul_engine::handle::JournalStream;
 use serde_json::json;
 

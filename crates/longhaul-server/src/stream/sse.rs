@@ -12,7 +12,7 @@ use longhaul_core::access::Role;
 use longhaul_core::event::codec::EventCodecError;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::time::Millis;
-use longhaul_engine::deltas::ReplyDelta;
+use longhaul_engine::drive::deltas::ReplyDelta;
 use serde::Serialize;
 
 use crate::app::{App, EventStreamPermit};

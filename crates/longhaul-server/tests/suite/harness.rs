@@ -22,23 +22,23 @@ use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Longhaul;
+use longhaul_engine::agent::directory::AgentDirectory;
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
-use longhaul_engine::agent_directory::AgentDirectory;
+use longhaul_engine::background::spend_caps::SpendCaps;
 use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::counters::EngineCounters;
-use longhaul_engine::deltas::ReplyDeltaBroadcast;
+use longhaul_engine::drive::deltas::ReplyDeltaBroadcast;
 use longhaul_engine::handle::NewKeyRequest;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
-use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::secret::Secret;
 use longhaul_engine::services::{
-    AgentDefinitionCache, EngineServices, NoContextProviders, NoExternalTools,
+    AgentDefinitionCache, NoContextProviders, NoExternalTools, Services,
 };
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::spend_caps::SpendCaps;
-use longhaul_engine::tool_registry::ToolRegistry;
+use longhaul_engine::tools::read_output::ReadOutputTool;
+use longhaul_engine::tools::registry::ToolRegistry;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_server::{App, ServerOptions, serve};
 use longhaul_testkit::clock::SimClock;
@@ -141,7 +141,7 @@ impl TestServerBuilder {
         auth_store: &Arc<BlockingAuthStore>,
         reads: &Arc<GatedReads>,
         models: &Arc<FakeModels>,
-    ) -> EngineServices {
+    ) -> Services {
         let store = auth_store.store();
         let clock: Arc<dyn Clock> = match &self.clock {
             Some(clock) => Arc::new(clock.clone()),
@@ -153,7 +153,7 @@ impl TestServerBuilder {
             Arc::new(FakeTool::new("send", EffectClass::Once)),
             Arc::new(FakeTool::new("look", EffectClass::Pure)),
         ];
-        EngineServices {
+        Services {
             store: reads.clone(),
             records: Arc::new(store.clone()),
             auth: auth_store.clone(),
@@ -169,7 +169,8 @@ impl TestServerBuilder {
             changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
-            provider_blocks: longhaul_engine::provider_blocks::BlockedProviderCache::default(),
+            provider_blocks: longhaul_engine::drive::provider_blocks::BlockedProviderCache::default(
+            ),
             counters: EngineCounters::default(),
             caps: SpendCaps::new(self.caps.clone()).unwrap(),
             agents: AgentDirectory::default(),

@@ -143,6 +143,7 @@ fn routes_with_roles() -> Vec<(TestRequest, Role)> {
         (post(format!("{gate}/links"), &json!({ "recipient": "x" })), approver),
         (post(format!("{run}/resume"), &json!({ "budget": { "turns": 9 } })), approver),
         (post("/v1/spend/x/raise", &json!({ "usd": 9 })), approver),
+        (post(format!("{run}/free-key"), &json!({ "call": "t1.1" })), approver),
         (get("/v1/keys"), admin),
         (post("/v1/keys", &empty), admin),
         (request("DELETE", "/v1/keys/nobody"), admin),

@@ -122,18 +122,23 @@ fn every_route_but_the_pages_is_in_the_openapi_document() {
     let mut files = Vec::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     collect_sources(&source, &mut files);
-    // Only these two ways of adding routes are used.
-    let router_methods = [
-        (".routes(", Some("api_router.rs")),
-        (".route(", Some("routes.rs")),
-        (".nest(", None),
-        (".merge(", None),
+    // Only these two ways of adding routes are used: an operation of the table, or a page.
+    let router_methods: [(&str, &[&str]); 4] = [
+        (".operation(", &["api_router.rs"]),
+        (".route(", &["api_router.rs", "routes.rs"]),
+        (".nest(", &[]),
+        (".merge(", &[]),
     ];
     for (name, text) in &files {
-        for (method, expected_home) in router_methods {
-            assert_eq!(text.contains(method), expected_home == Some(name), "{name} {method}");
+        for (method, homes) in router_methods {
+            assert_eq!(text.contains(method), homes.contains(&name.as_str()), "{name} {method}");
         }
     }
+    let router = files.iter().find(|(name, _)| name == "api_router.rs").unwrap();
+    assert_eq!(
+        router.1.matches(".route(operation.path,").count(),
+        router.1.matches(".route(").count()
+    );
     let routes = files.iter().find(|(name, _)| name == "routes.rs").unwrap();
     let undocumented: Vec<&str> =
         routes.1.split(".route(").skip(1).map(|rest| rest.split('"').nth(1).unwrap()).collect();
@@ -177,6 +182,26 @@ fn the_openapi_document_lists_every_response() {
         let found = &document["components"]["schemas"][name];
         assert!(found.is_object(), "{name} has no schema");
     }
+}
+
+#[test]
+fn every_operation_of_the_table_is_in_the_openapi_document() {
+    let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../longhaul-api/src/operations.rs");
+    let table = fs::read_to_string(table).unwrap();
+    let is_row = |line: &&str| {
+        [" = Get ", " = Post ", " = Patch ", " = Delete "]
+            .iter()
+            .any(|method| line.contains(method))
+    };
+    let rows = table.lines().filter(is_row).map(|row| row.trim().split(' ').next().unwrap());
+    let rows: BTreeSet<String> = rows.map(str::to_ascii_lowercase).collect();
+    let document = serde_json::to_value(longhaul_server::openapi_document()).unwrap();
+    let items = document["paths"].as_object().unwrap().values();
+    let operations = items.flat_map(|item| item.as_object().unwrap().values());
+    let ids: BTreeSet<String> = operations
+        .filter_map(|operation| Some(operation["operationId"].as_str()?.to_owned()))
+        .collect();
+    assert_eq!(rows, ids);
 }
 
 /// Calls a function for every object in a JSON document, with its path.

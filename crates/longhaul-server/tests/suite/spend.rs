@@ -7,7 +7,7 @@ use longhaul_core::policy::spend_cap::{
 use serde_json::{Value, json};
 
 use crate::suite::harness::client::{get, post};
-use crate::suite::harness::model::PRICED_MODEL;
+use crate::suite::harness::model::{FakeReply, PRICED_MODEL};
 use crate::suite::harness::{TestServerBuilder, server_with, task};
 
 fn cap(per: CapUsageGrouping, at_cap: CapReachedAction) -> SpendCap {
@@ -144,6 +144,35 @@ async fn only_an_approver_chooses_a_model_without_a_price_under_a_budget_in_doll
     ];
     let requests = requests.map(|((path, body), is_allowed)| (path, body, is_allowed));
     assert_operator_may_send(server_with([]), requests, "the budget of $5.00").await;
+}
+
+#[tokio::test]
+async fn only_an_approver_starts_a_run_whose_child_runs_or_retry_have_no_price() {
+    let cap = SpendCap {
+        unit: CapUnit::Usd,
+        limit: 4_000_000,
+        ..cap(CapUsageGrouping::All, CapReachedAction::Wait)
+    };
+    let priced = json!({ "agent": "tester", "input": "x", "model": PRICED_MODEL });
+    let limit = format!("the spend cap `{}`", cap.cap_id());
+    for (children, is_allowed) in [(None, false), (Some("tester"), false), (Some("other"), true)] {
+        let server = server_with([]).caps([cap.clone()]).agent(|agent| {
+            agent.tools.push("run_agent".to_owned());
+            agent.children.agents.extend(children.map(str::to_owned));
+        });
+        let request = ("/v1/runs", priced.clone(), is_allowed);
+        assert_operator_may_send(server, [request], &limit).await;
+    }
+    let server = server_with([FakeReply::Call("look", json!({}))]).caps([cap.clone()]);
+    let server = server.agent(|agent| agent.max_turns = Some(1)).start().await;
+    let run = server.send(post("/v1/runs", &task())).await.expect(201)["id"].to_string();
+    let run = run.trim_matches('"');
+    assert_eq!(server.wait_until_ended(run).await["status"], "failed");
+    let operator = server.create_key("ops", Role::Operator).await;
+    let retry = || post(format!("/v1/runs/{run}/retry"), &json!({}));
+    let problem = server.send(retry().with_key(&operator)).await.expect(403);
+    assert!(problem["detail"].as_str().unwrap().contains(&limit), "{problem}");
+    server.send(retry()).await.expect(201);
 }
 
 #[tokio::test]

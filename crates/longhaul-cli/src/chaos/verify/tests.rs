@@ -6,9 +6,8 @@ use longhaul_core::event::entry::{JournalEntry, JournalEntryEnvelope};
 use longhaul_core::id::RunId;
 use serde_json::{Value, json};
 
-use crate::chaos::probe_log::EffectRecord;
-use crate::chaos::verify::counts::{ChaosCounts, Invariant};
-use crate::chaos::verify::verify_runs;
+use crate::chaos::effects::EffectRecord;
+use crate::chaos::verify::{Findings, Invariant, verify_runs};
 
 const RUN: &str = "run_01kdvdna000000000004000001";
 const OTHER_RUN: &str = "run_01kdvdna000000000004000002";
@@ -137,16 +136,15 @@ fn valid_effect_records() -> Vec<EffectRecord> {
     ]
 }
 
-fn verify_events(events: &[EventSpec], records: &[EffectRecord]) -> ChaosCounts {
-    verify_runs(&[(test_run_id(), journal_entries(events))], records)
+fn verify_events(events: &[EventSpec], records: &[EffectRecord]) -> Findings {
+    verify_runs(&[(test_run_id(), journal_entries(events))].into(), records)
 }
 
 /// Asserts that this guarantee is violated exactly once, and no other guarantee is.
-fn assert_only_violation(invariant: Invariant, counts: &ChaosCounts) {
-    for candidate in Invariant::ALL {
-        let (name, _) = candidate.name_and_label();
+fn assert_only_violation(invariant: Invariant, counts: &Findings) {
+    for (candidate, _) in Invariant::ALL {
         let expected = usize::from(candidate == invariant);
-        assert_eq!(counts.violation_count(candidate), expected, "{name}: {counts:#?}");
+        assert_eq!(counts.violation_count(candidate), expected, "{candidate:?}: {counts:#?}");
     }
     assert!(!counts.has_test_passed());
     assert_eq!(counts.violations[0].run, test_run_id());
@@ -175,7 +173,7 @@ fn a_valid_journal_is_counted_without_violations() {
     assert_eq!(counts.once_calls, 1);
     let doubt = &counts.in_doubt[0];
     assert_eq!((doubt.call.to_string().as_str(), doubt.happened), ("t1.3", Some(true)));
-    assert_eq!((counts.in_doubt.len(), doubt.settled_by.as_str()), (1, "complete"));
+    assert_eq!((counts.in_doubt.len(), doubt.settled_by), (1, "complete"));
 }
 
 #[test]
@@ -285,25 +283,25 @@ fn a_journal_out_of_order_is_reported() {
         .map(|(seq, event)| journal_entry(seq + usize::from(seq > 9), event))
         .collect();
     assert_only_violation(
-        Invariant::BrokenJournal,
-        &verify_runs(&[(test_run_id(), entries_with_gap)], &valid_effect_records()),
+        Invariant::BrokenJournals,
+        &verify_runs(&[(test_run_id(), entries_with_gap)].into(), &valid_effect_records()),
     );
     let mut falling_epoch = valid_journal();
     falling_epoch[8].0 = 1;
     assert_only_violation(
-        Invariant::BrokenJournal,
+        Invariant::BrokenJournals,
         &verify_events(&falling_epoch, &valid_effect_records()),
     );
     let mut event_after_end = valid_journal();
     event_after_end.push((4, "run.recovered", json!({ "crashed_epoch": 3 })));
     assert_only_violation(
-        Invariant::BrokenJournal,
+        Invariant::BrokenJournals,
         &verify_events(&event_after_end, &valid_effect_records()),
     );
     // A submission that was acknowledged and lost.
     assert_only_violation(
-        Invariant::BrokenJournal,
-        &verify_runs(&[(test_run_id(), Vec::new())], &[]),
+        Invariant::BrokenJournals,
+        &verify_runs(&[(test_run_id(), Vec::new())].into(), &[]),
     );
 }
 

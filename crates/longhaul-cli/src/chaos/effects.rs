@@ -1,5 +1,5 @@
-//! Reads the effect log, a file to which the probe tools (tools for crash tests) append a record of
-//! each effect, independently of the journals.
+//! The effects of probe tools (tools for crash tests), which append a record of each effect to a
+//! file, independently of the journals.
 
 use std::path::Path;
 
@@ -7,49 +7,45 @@ use anyhow::Context as _;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use serde::Deserialize;
 
-/// Record of one effect, written by the probe tool (a tool for crash tests) itself.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// Prefix of the names of probe tools.
+pub(crate) const PROBE_PREFIX: &str = "probe_";
+
+/// Start of every record. This text can't occur inside a record, where its quotes would be escaped.
+const RECORD_PREFIX: &str = "{\"tool\":";
+
+/// Record of one effect, written by the tool itself.
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct EffectRecord {
-    /// Name of the tool that had the effect.
     pub(crate) tool: String,
-    /// Id of the run that made the tool call.
     pub(crate) run: RunId,
-    /// Id of the tool call.
     pub(crate) call: CallId,
     /// Idempotency key that the tool received with the call.
     pub(crate) key: String,
-    /// Epoch of the worker's claim under which the call was made. It grows each time that a worker
-    /// takes over the run.
+    /// Epoch of the claim under which the call was made.
     pub(crate) epoch: Epoch,
 }
 
-/// Reads all records of the effect log. A missing file has no records.
-pub(crate) fn read_effect_log(file: &Path) -> anyhow::Result<Vec<EffectRecord>> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| file.display().to_string()),
+/// Reads all records of a file. A missing file has none.
+pub(crate) fn read_effects(file: Option<&Path>) -> anyhow::Result<Vec<EffectRecord>> {
+    let Some(file) = file.filter(|file| file.exists()) else {
+        return Ok(Vec::new());
     };
-    parse_effect_records(&text).with_context(|| file.display().to_string())
+    let shown = || file.display().to_string();
+    parse_effects(&std::fs::read_to_string(file).with_context(shown)?).with_context(shown)
 }
 
-/// Start of every record in the effect log. This text can't occur inside a record, where its quotes
-/// would be escaped.
-const RECORD_PREFIX: &str = "{\"tool\":";
-
-/// Parses the text of an effect log. A process that is killed while it writes may leave part of a
+/// Parses the records of a file. A process that is killed while it writes may leave part of a
 /// record, and the next record follows on the same line.
-fn parse_effect_records(text: &str) -> anyhow::Result<Vec<EffectRecord>> {
+fn parse_effects(text: &str) -> anyhow::Result<Vec<EffectRecord>> {
     let mut records = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    for (number, line) in (1..).zip(text.lines()) {
         let start = line.rfind(RECORD_PREFIX).unwrap_or_default();
         match serde_json::from_str(&line[start..]) {
             Ok(record) => records.push(record),
             Err(error) if error.is_eof() => {}
             Err(error) => {
-                return Err(error).with_context(|| {
-                    format!("line {} of the probe log is not the record of an effect", index + 1)
-                });
+                return Err(error)
+                    .with_context(|| format!("line {number} is not the record of an effect"));
             }
         }
     }
@@ -72,7 +68,7 @@ mod tests {
         let record_line = record(r#""says {\"tool\":1""#);
         let (truncated_record, first_4_bytes) = (&record_line[..40], &record_line[..4]);
         let assert_record_count = |log_text: &str, expected: Option<usize>| {
-            let records = parse_effect_records(log_text).ok();
+            let records = parse_effects(log_text).ok();
             assert_eq!(records.map(|records| records.len()), expected, "{log_text}");
         };
         assert_record_count("", Some(0));

@@ -1,10 +1,11 @@
-//! OpenAPI schemas of path, query and header parameters. They only describe the parameters; the
-//! parsers validate them.
+//! OpenAPI schemas of query parameters. They only describe the parameters; the types of the query
+//! validate them.
 
-use longhaul_api::schema;
 use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ArrayBuilder, Schema};
+use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
+
+use crate::schema;
 
 macro_rules! schema_type {
     ($(#[$doc:meta])* $name:ident, $schema:expr) => {
@@ -38,11 +39,6 @@ schema_type!(
     schema::rule_id_schema()
 );
 schema_type!(
-    /// OpenAPI schema of the id of a message to a run.
-    SteerIdSchema,
-    schema::steer_id_schema()
-);
-schema_type!(
     /// OpenAPI schema of a gate's status.
     GateStatusSchema,
     schema::gate_status_schema()
@@ -50,5 +46,5 @@ schema_type!(
 schema_type!(
     /// OpenAPI schema of a list of run statuses.
     StatusListSchema,
-    ArrayBuilder::new().items(schema::run_status_schema())
+    schema::run_status_list_schema()
 );

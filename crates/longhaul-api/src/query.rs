@@ -1,0 +1,184 @@
+//! Query parameters of operations, one type per operation.
+
+use longhaul_core::id::{AgentName, GateId, InboxName, LaneKey, RuleId, RunId, Seq};
+use longhaul_core::policy::gate::GateStatus;
+use longhaul_core::status::Status;
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
+
+use crate::query_schema::{
+    GateIdSchema, GateStatusSchema, RuleIdSchema, RunIdSchema, StatusListSchema,
+};
+
+/// Which page of a list a request asks for. A client reads a long list page by page.
+pub trait PagedQuery: Clone {
+    /// Returns the maximum number of items in one page.
+    fn limit_max(&self) -> usize;
+
+    /// Sets the maximum number of items of the page, and the item after which the page starts.
+    fn set_page(&mut self, limit: usize, after: Option<String>);
+}
+
+/// Implements [`PagedQuery`] for queries with the fields `limit` and `after`.
+macro_rules! paged {
+    ($($query:ty: $limit_max:expr),+ $(,)?) => {$(
+        impl PagedQuery for $query {
+            fn limit_max(&self) -> usize {
+                $limit_max(self)
+            }
+
+            fn set_page(&mut self, limit: usize, after: Option<String>) {
+                self.limit = Some(limit);
+                if let Some(after) = after.and_then(|text| text.parse().ok()) {
+                    self.after = Some(after);
+                }
+            }
+        }
+    )+};
+}
+
+/// Maximum number of runs in full form in one page.
+const FULL_RUNS_MAX: usize = 100;
+
+/// Maximum number of items in one page of any other list.
+const ITEMS_MAX: usize = 1_000;
+
+paged! {
+    RunsQuery: |query: &Self| if query.brief { ITEMS_MAX } else { FULL_RUNS_MAX },
+    GatesQuery: |_| ITEMS_MAX,
+    RulesQuery: |_| ITEMS_MAX,
+    InboxesQuery: |_| ITEMS_MAX,
+    LanesQuery: |_| ITEMS_MAX,
+}
+
+/// Filter of a list of runs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunsQuery {
+    /// Only runs with this status; may be repeated
+    #[param(inline, value_type = Option<StatusListSchema>)]
+    pub status: Vec<Status>,
+    /// Only runs of this agent
+    #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
+    pub agent: Option<AgentName>,
+    /// Only runs of this lane
+    #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
+    pub lane: Option<LaneKey>,
+    /// Only runs of this inbox
+    #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
+    pub inbox: Option<InboxName>,
+    /// Only this run and its descendants
+    #[param(inline, value_type = Option<RunIdSchema>)]
+    pub root: Option<RunId>,
+    /// Only the child runs of this run
+    #[param(inline, value_type = Option<RunIdSchema>)]
+    pub parent: Option<RunId>,
+    /// The `next` of the previous page
+    #[param(inline, value_type = Option<RunIdSchema>)]
+    pub after: Option<RunId>,
+    /// 1 to 100; with `brief` 1 to 1,000
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+    /// Return short `RunBrief` entries, for long lists
+    #[param(value_type = Option<bool>)]
+    pub brief: bool,
+}
+
+/// Filter of a list of gates.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct GatesQuery {
+    /// open, answered, expired or withdrawn
+    #[param(inline, value_type = Option<GateStatusSchema>)]
+    pub status: Option<GateStatus>,
+    /// Only gates of this run
+    #[param(inline, value_type = Option<RunIdSchema>)]
+    pub run: Option<RunId>,
+    /// Only gates with this tag
+    pub tag: Option<String>,
+    /// The `next` of the previous page
+    #[param(inline, value_type = Option<GateIdSchema>)]
+    pub after: Option<GateId>,
+    /// 1 to 1,000
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// Filter of a list of remembered approvals.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct RulesQuery {
+    /// Also list revoked approvals and approvals of ended runs
+    #[param(value_type = Option<bool>)]
+    pub all: bool,
+    /// The `next` of the previous page
+    #[param(inline, value_type = Option<RuleIdSchema>)]
+    pub after: Option<RuleId>,
+    /// 1 to 1,000
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// Page of a list of inboxes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct InboxesQuery {
+    /// The `next` of the previous page
+    #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
+    pub after: Option<InboxName>,
+    /// 1 to 1,000
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// Page of a list of lanes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct LanesQuery {
+    /// The `next` of the previous page
+    #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
+    pub after: Option<LaneKey>,
+    /// 1 to 1,000
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// Page of a run's journal.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventsQuery {
+    /// Return only events after this sequence number; 0 means all
+    #[param(value_type = Option<u64>)]
+    pub after: Seq,
+    /// 1 to 1,000; not for streams
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// Filter of the stream of all events.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventStreamQuery {
+    /// Comma-separated event types, such as `gate.raised,run.*`
+    pub filter: Option<String>,
+    /// Id of the last received event; default: only new events
+    pub after: Option<u64>,
+}
+
+/// Window of an agent's statistics.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentStatsQuery {
+    /// Length of the window, such as `24h`; default: `7d`
+    #[param(min_length = 1)]
+    pub window: Option<String>,
+}
+
+/// Number of messages of a thread.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct ThreadQuery {
+    /// 1 to 1,000
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}

@@ -1,0 +1,238 @@
+//! The temporary project of a chaos test: a copy of the user's project, or the built-in project, with
+//! a store of its own.
+//!
+//! Invariants: the user's store is never used, and nothing is copied from outside the project.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use longhaul::project::{ProjectRuntime, open_runtime};
+use longhaul_project::config::load;
+use longhaul_project::config::process_env::{CONFIG_FILE_NAME, DATA_FOLDER_NAME, ProcessEnv};
+use longhaul_project::config::settings::{CRASH_PROBE_FILE_VAR, Config};
+use longhaul_project::read_project_file;
+use longhaul_project::trust::TRUST_VAR;
+use longhaul_store::OpenMode;
+use tempfile::TempDir;
+
+use crate::child_process::ChildProcess;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::store_access::store_open_options;
+use crate::trust::confirm;
+use crate::{environment, output};
+
+/// Maximum nesting depth of the folders that are copied, and maximum size of a copied file.
+const DEPTH_MAX: u32 = 8;
+const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// File in the temporary project that receives the stderr output of the workers.
+const WORKER_LOG_FILE: &str = "worker.log";
+
+/// What is copied of the user's project, besides its settings and the files that its agents name.
+const COPIED: [&str; 6] =
+    ["agents", ".claude/agents", "skills", ".claude/skills", "scripts", "AGENTS.md"];
+
+/// Name of the built-in agent.
+pub(crate) const BUILT_IN_AGENT: &str = "chaos";
+
+/// The built-in project: twelve turns, tools of three effect classes, and delays in which a kill can
+/// happen. It needs no key, no network and no file outside its folder.
+const BUILT_IN_FILES: [(&str, &str); 3] = [
+    ("longhaul.toml", ""),
+    (
+        "agents/chaos.md",
+        "---
+description: Twelve turns of probe calls, to be interrupted by kills.
+model: scripted/chaos
+tools: [probe_read, probe_write, probe_send]
+max_turns: 12
+---
+You append records to a file.
+",
+    ),
+    (
+        "scripts/chaos.yaml",
+        "replies:
+  - { delay: 8ms, tools: [ { name: probe_read, input: { note: 'look 1', delay_ms: 6 } } ] }
+  - { delay: 2ms, tools: [ { name: probe_send, input: { note: 'send 2', delay_ms: 6 } } ] }
+  - { delay: 8ms, tools: [ { name: probe_write, input: { note: 'put 3', delay_ms: 8 } } ] }
+  - delay: 4ms
+    tools:
+      - { name: probe_read, input: { note: 'look 4', delay_ms: 4 } }
+      - { name: probe_write, input: { note: 'put 4', delay_ms: 12 } }
+      - { name: probe_send, input: { note: 'send 4', delay_ms: 8 } }
+  - delay: 2ms
+    tools:
+      - { name: probe_send, input: { note: 'first send 5', delay_ms: 4 } }
+      - { name: probe_send, input: { note: 'second send 5', delay_ms: 4 } }
+  - { delay: 20ms, text: 'Thinking for a while.', tools: [ { name: probe_write, input: { note: 'put 6' } } ] }
+  - { tools: [ { name: probe_send, input: { note: 'send 7', delay_ms: 16 } } ] }
+  - { delay: 2ms, tools: [ { name: probe_read, input: { note: 'look 8' } } ] }
+  - delay: 4ms
+    tools:
+      - { name: probe_write, input: { note: 'first put 9', delay_ms: 8 } }
+      - { name: probe_write, input: { note: 'second put 9', delay_ms: 2 } }
+  - { delay: 6ms, tools: [ { name: probe_send, input: { note: 'send 10', delay_ms: 2 } } ] }
+  - { delay: 2ms, tools: [ { name: probe_send, input: { note: 'send 11' } } ] }
+  - { delay: 4ms, text: 'Done.' }
+",
+    ),
+];
+
+/// The temporary project of a chaos test. Its folder is removed when this value is dropped.
+#[derive(Debug)]
+pub(crate) struct ScratchProject {
+    folder: TempDir,
+    process_env: ProcessEnv,
+    config: Config,
+}
+
+impl ScratchProject {
+    /// Creates the built-in project, isolated from the user's settings.
+    pub(crate) fn built_in() -> anyhow::Result<Self> {
+        let folder = temp_folder()?;
+        for (name, text) in BUILT_IN_FILES {
+            write_file(&folder.path().join(name), text.as_bytes())?;
+        }
+        let mut process_env = environment::current_process_env()?;
+        process_env.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
+        process_env.env.insert("XDG_CONFIG_HOME".to_owned(), utf8_path(folder.path())?);
+        Self::prepare(folder, process_env)
+    }
+
+    /// Copies the project of the current folder, for a chaos test of this agent. What the user
+    /// trusts in the project is trusted in the copy too, because the content is the same.
+    pub(crate) fn copy_of_current(agent: &str) -> anyhow::Result<Self> {
+        let mut process_env = environment::current_process_env()?;
+        let project = environment::load_config(&process_env)?;
+        let loaded = environment::load_agents(&project)?;
+        let untrusted = confirm::ask_for_trust_before_run((&project, &loaded), Some(agent), false)?;
+        if !untrusted.is_empty() {
+            return Err(untrusted_error(agent, &untrusted));
+        }
+        process_env.env.insert(TRUST_VAR.to_owned(), "1".to_owned());
+        let folder = temp_folder()?;
+        let (from, to) = (&project.root, folder.path());
+        let used = loaded.files.iter().filter_map(|file| file.strip_prefix(from).ok());
+        for path in COPIED.iter().map(Path::new).chain(used) {
+            copy(path, (from, to), 0)?;
+        }
+        let settings = match &project.project_file {
+            Some(_) => read_project_file(from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX),
+            None => Ok(Vec::new()),
+        };
+        let settings = settings
+            .map_err(|reason| CliError::usage_error(format!("`{CONFIG_FILE_NAME}`: {reason}")))?;
+        write_file(&to.join(CONFIG_FILE_NAME), &settings)?;
+        Self::prepare(folder, process_env)
+    }
+
+    fn prepare(folder: TempDir, mut process_env: ProcessEnv) -> anyhow::Result<Self> {
+        // On some systems the folder for temporary files is a symlink.
+        let root = folder.path().canonicalize()?;
+        let data = root.join(DATA_FOLDER_NAME);
+        fs::create_dir_all(&data)?;
+        for (name, value) in [
+            ("LONGHAUL_DATA", utf8_path(&data)?),
+            ("LONGHAUL_STORE", format!("sqlite:{}", utf8_path(&data.join("longhaul.db"))?)),
+            (CRASH_PROBE_FILE_VAR, "crash_probe.jsonl".to_owned()),
+            // The workers are killed from outside, repeatedly at the same event, which must not
+            // count as crashes of the run.
+            ("LONGHAUL_WORKER_CRASH_LIMIT", "0".to_owned()),
+        ] {
+            process_env.env.insert(name.to_owned(), value);
+        }
+        process_env.cwd = root;
+        let config = load::load(&process_env, &[])?;
+        Ok(Self { folder, process_env, config })
+    }
+
+    /// Opens the project and its store without driving runs.
+    pub(crate) fn open_runtime(&self) -> anyhow::Result<ProjectRuntime> {
+        Ok(open_runtime(self.config.clone(), store_open_options(OpenMode::Outsider))?)
+    }
+
+    /// Starts a worker of the project in a separate process.
+    pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
+        let (root, env) = (&self.config.root, &self.process_env.env);
+        let args = ["worker", "--quiet", "--until-eof"];
+        let mut command = ChildProcess::build_longhaul_command(&args, root, env)?;
+        let log = File::options().create(true).append(true).open(root.join(WORKER_LOG_FILE))?;
+        // Ctrl-C at the terminal is for this process, which kills the worker itself.
+        ChildProcess::start(command.stderr(log).process_group(0))
+    }
+
+    /// Returns the path of the file in which probe tools record their effects, if it is set.
+    pub(crate) fn effects_file(&self) -> Option<PathBuf> {
+        self.config.crash_test_effect_log_path()
+    }
+
+    /// Keeps the folder from being removed, and returns its path.
+    pub(crate) fn keep_folder(self) -> PathBuf {
+        self.folder.keep()
+    }
+}
+
+/// Returns the error for items that are not trusted. A chaos test can't wait for a person to decide.
+fn untrusted_error(agent: &str, untrusted: &[String]) -> anyhow::Error {
+    let message = format!(
+        "`{agent}` needs items that are not trusted in this project, and chaos runs do not ask:\n  {}",
+        untrusted.join("\n  ")
+    );
+    CliError::usage_error(message)
+        .with_exit_code(Exit::NotAllowed)
+        .with_hint("review the items and decide", "longhaul trust")
+        .with_hint("or trust all items once", format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."))
+        .into()
+}
+
+fn temp_folder() -> anyhow::Result<TempDir> {
+    let temp_folder = tempfile::Builder::new().prefix("longhaul-chaos-").tempdir();
+    temp_folder.context("a temporary folder can't be created; set another one with TMPDIR")
+}
+
+fn utf8_path(path: &Path) -> anyhow::Result<String> {
+    let text = path.to_str().map(str::to_owned);
+    text.with_context(|| format!("{} is not UTF-8; set another folder with TMPDIR", path.display()))
+}
+
+fn write_file(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let folder = file.parent().unwrap_or(file);
+    let result = fs::create_dir_all(folder).and_then(|()| fs::write(file, bytes));
+    result.with_context(|| file.display().to_string())
+}
+
+/// Copies a file, or a folder with all that is in it, given by its path relative to the project. A
+/// folder behind a symbolic link is skipped, as is a file outside the project.
+fn copy(relative: &Path, (from, to): (&Path, &Path), depth: u32) -> anyhow::Result<()> {
+    let path = from.join(relative);
+    let skip = |reason: &str| {
+        output::eprint_line(&format!("note: `{}` is not copied: {reason}", relative.display()));
+        Ok(())
+    };
+    if !path.is_dir() {
+        return match read_project_file(from, relative, FILE_BYTES_MAX) {
+            Ok(bytes) => {
+                write_file(&to.join(relative), &bytes)?;
+                // Scripts of a skill stay executable.
+                let mode = fs::metadata(&path)?.permissions();
+                Ok(fs::set_permissions(to.join(relative), mode)?)
+            }
+            Err(_) if path.symlink_metadata().is_err() => Ok(()),
+            Err(reason) => skip(&reason),
+        };
+    }
+    if path.canonicalize()? != from.canonicalize()?.join(relative) {
+        return skip("the path is a symlink, or not a folder that can be opened");
+    }
+    if depth <= DEPTH_MAX {
+        fs::create_dir_all(to.join(relative))?;
+        for entry in fs::read_dir(&path).with_context(|| path.display().to_string())? {
+            copy(&relative.join(entry?.file_name()), (from, to), depth + 1)?;
+        }
+    }
+    Ok(())
+}
