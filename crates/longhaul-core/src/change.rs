@@ -22,10 +22,10 @@ use crate::policy::rule::RememberedApprovalRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
 use crate::raw::{BlobRef, Hash};
 use crate::request::{IdempotencyKey, IdempotencyRecord};
-use crate::status::WaitReason;
 use crate::task::TaskSpec;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{BudgetAmount, MicroUsd, Usage};
+use crate::wait::WaitKind;
 
 /// Events for a journal and the row changes that belong to them. A store writes all or none.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -259,7 +259,7 @@ impl RunSchedulingUpdate {
     /// account after this change.
     pub fn keeps_run_in_budget_queue(&self) -> bool {
         match self {
-            Self::Park { reason, .. } => *reason == WaitReason::BudgetHeld.reason(),
+            Self::Park { reason, .. } => *reason == WaitKind::BudgetHeld.code(),
             Self::Release => true,
             Self::Pause | Self::End { .. } => false,
         }
@@ -488,10 +488,11 @@ impl Blob {
     }
 }
 
-/// A tool result that arrived after its run had ended. It is stored outside the journal.
+/// A tool result that arrived after its run had ended, or who freed the effect key of a call. It is
+/// stored outside the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateToolResult {
-    /// Tool call that produced the result.
+    /// Tool call that produced the result or whose effect key was freed.
     pub call: CallId,
     pub text: String,
 }

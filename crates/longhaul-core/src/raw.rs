@@ -21,6 +21,13 @@ use crate::text_macros::{debug_as_display, serde_as_text};
 #[derive(Clone)]
 pub struct RawJson(Arc<RawValue>);
 
+/// The JSON value `null`.
+impl Default for RawJson {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
 impl RawJson {
     /// Parses a JSON text, keeping its original spelling.
     pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {

@@ -4,28 +4,37 @@
 //! Nothing here validates that a document is a JSON Schema.
 
 mod complexity;
-mod error;
 mod references;
-mod totals;
 
 use serde_json::Value;
 
 pub use complexity::SchemaComplexity;
-pub use error::{EXPANSION_MAX, SchemaError};
+pub use references::find_external_reference;
 
-/// Returns the first reference in a schema that does not start with `#`, i.e. is not relative to
-/// the schema itself.
-pub fn find_external_reference(schema: &Value) -> Option<&str> {
-    match schema {
-        Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
-            Some(to) if references::REFERENCES.contains(&&**key) && !to.starts_with('#') => {
-                Some(to)
-            }
-            Some(_) | None => find_external_reference(value),
-        }),
-        Value::Array(list) => list.iter().find_map(find_external_reference),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
+/// Maximum number of subschemas of a schema after its references were replaced by their targets.
+pub const EXPANSION_MAX: u64 = 50_000;
+
+/// Reason why a schema is rejected before it is compiled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// A part of the schema refers to itself for the same value, so validation would never end.
+    #[error(
+        "the reference `{0}` leads back to itself by references alone, so that any data would match: \
+         specify what the data is there, such as {{\"type\": \"object\"}}"
+    )]
+    Cycle(String),
+    /// The schema has too many subschemas after its references were replaced by their targets.
+    #[error(
+        "the schema has more than {EXPANSION_MAX} parts if its references are replaced by their \
+         targets, too many to validate an answer: refer to each definition from fewer places"
+    )]
+    Expansion,
+    /// A reference does not lead to a part of the schema document.
+    #[error(
+        "the schema refers to `{0}`, but only its own parts, such as `#/$defs/item`, can be \
+         referred to: put that part under `$defs`"
+    )]
+    Reference(String),
 }
 
 /// Maximum number of regular expressions in a schema.

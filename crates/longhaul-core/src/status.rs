@@ -1,17 +1,13 @@
-//! Statuses, waits and outcomes of runs.
+//! Statuses and outcomes of runs.
 //!
 //! Invariant: a status is always derived from the journal.
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::FailureClass;
-use crate::id::{GateId, RunId};
-use crate::policy::budget::BudgetCap;
-use crate::policy::effect_key::EffectKeyHolder;
 use crate::policy::gate::Answer;
 use crate::raw::RawJson;
 use crate::text_macros::string_enum;
-use crate::time::Timestamp;
+use crate::wait::WaitKind;
 
 string_enum! {
     /// Status of a run, as shown to users.
@@ -45,143 +41,40 @@ impl Status {
     }
 }
 
-/// What a parked run waits for. The times in the variants only describe the wait: if it ends at a
-/// certain time, a timer in the store wakes the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WaitReason {
-    /// The run waits for the approval of calls or of its result.
-    Approval(Vec<GateId>),
-    /// The run waits for the answer to a question.
-    Question(GateId),
-    /// The run waits for a signal from a program.
-    Signal(GateId),
-    /// The run waits for help, because the agent is blocked.
-    Blocked(GateId),
-    /// The run waits until a time that the agent chose.
-    Timer(Timestamp),
-    /// The run waits for the end of this child run.
-    Child(RunId),
-    /// The run waits for the result of a tool call and asks the tool again at this time.
-    Tool(Timestamp),
-    /// The run waits until a provider's rate limit ends.
-    RateLimit(Timestamp),
-    /// The run waits until a call or the run itself is retried.
-    Retry(Timestamp),
-    /// The run waits for a provider that is unavailable.
-    Outage {
-        /// Time at which the wait for the provider began.
-        since: Timestamp,
-        /// Time of the next request to the provider.
-        until: Timestamp,
-        /// Class of the provider's last failure.
-        class: FailureClass,
+/// Scheduling state of a run, as a store keeps it in the run's head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadState<'a> {
+    /// Any worker may claim the run.
+    Ready,
+    /// A worker has claimed the run.
+    Leased,
+    /// The run waits for this reason, whose status may be `blocked`.
+    Parked {
+        reason: Option<&'a str>,
+        blocked: bool,
     },
-    /// The run waits until one more sandbox may run at its sandbox provider.
-    SandboxSlot,
-    /// The run waits for a higher budget cap.
-    Budget(BudgetCap),
-    /// The run waits until model requests of other runs of its tree (its root run and all
-    /// descendants) release the amounts that they hold (reserve) of the budget.
-    BudgetHeld,
-    /// The run waits because a spend cap does not cover its next model call.
-    Cap(SpendCapWait),
-    /// The run waits for this tool call of another run, which has the same effect key (the key of
-    /// an effect that happens at most once).
-    Key(EffectKeyHolder),
-    /// The run has answered and waits for follow-up messages until this time.
-    Message(Timestamp),
-    /// The run waits for another worker to claim it, because its last worker has given it up
-    /// without a crash, such as at a shutdown.
-    Worker,
-    /// A message or a command woke the run before its start time, and the run waits for that time
-    /// again.
-    StartAt(Timestamp),
-    /// A message or a command woke the run before the previous run of its batch had completed, and
-    /// the run waits for that run again.
-    Batch,
+    /// The run is queued in its lane.
+    LaneWait,
+    Paused,
+    /// The run has ended with this status.
+    Ended(Status),
 }
 
-impl WaitReason {
-    /// Returns the name of the wait reason in the API, such as `approval`.
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::Approval(_) => "approval",
-            Self::Question(_) => "question",
-            Self::Signal(_) => "signal",
-            Self::Blocked(_) => "blocked",
-            Self::Timer(_) => "timer",
-            Self::Child(_) => "child",
-            Self::Tool(_) => "tool",
-            Self::RateLimit(_) => "rate_limit",
-            Self::Retry(_) => "retry",
-            Self::Outage { .. } => "outage",
-            Self::SandboxSlot => "sandbox_slot",
-            Self::Budget(_) => "budget",
-            Self::BudgetHeld => "budget_held",
-            Self::Cap(_) => "cap",
-            Self::Key(_) => "key",
-            Self::Message(_) => "message",
-            Self::Worker => "worker",
-            Self::StartAt(_) => "start_at",
-            Self::Batch => "batch",
-        }
+impl<'a> HeadState<'a> {
+    /// Returns the status of a run, and the reason why it waits. `is_new` is whether no worker has
+    /// claimed the run yet.
+    pub const fn status_and_reason(self, is_new: bool) -> (Status, Option<&'a str>) {
+        let (status, reason) = match self {
+            Self::Ready => (Status::Running, Some(WaitKind::Worker.code())),
+            Self::Leased => return (Status::Running, None),
+            Self::Parked { reason, blocked: true } => (Status::Blocked, reason),
+            Self::Parked { reason, blocked: false } => (Status::Waiting, reason),
+            Self::LaneWait => (Status::Waiting, Some(WaitKind::Lane.code())),
+            Self::Paused => return (Status::Paused, None),
+            Self::Ended(status) => return (status, None),
+        };
+        (if is_new { Status::Pending } else { status }, reason)
     }
-
-    /// Returns the time at which the wait ends even if no event arrives. `None` if there is no such
-    /// time.
-    pub const fn end_time(&self) -> Option<Timestamp> {
-        match self {
-            Self::Timer(at)
-            | Self::Tool(at)
-            | Self::RateLimit(at)
-            | Self::Retry(at)
-            | Self::Outage { until: at, .. }
-            | Self::Message(at)
-            | Self::StartAt(at)
-            | Self::Cap(SpendCapWait { until: at, .. }) => Some(*at),
-            Self::Approval(_)
-            | Self::Question(_)
-            | Self::Signal(_)
-            | Self::Blocked(_)
-            | Self::Child(_)
-            | Self::SandboxSlot
-            | Self::Budget(_)
-            | Self::BudgetHeld
-            | Self::Key(_)
-            | Self::Worker
-            | Self::Batch => None,
-        }
-    }
-}
-
-/// A wait of a run at a spend cap that does not cover its next model call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpendCapWait {
-    /// Id of the spend cap.
-    pub cap: String,
-    /// Key, actor, agent or model whose usage the cap counts. Empty if the cap counts all usage
-    /// together.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub subject: String,
-    /// Time at which the window of the cap ends.
-    pub until: Timestamp,
-    /// Needed amount, remaining amount and limit when the wait began. `None` in journals of earlier
-    /// builds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shortage: Option<SpendCapShortage>,
-}
-
-/// Needed amount, remaining amount and limit of a spend cap when a run began to wait, in the unit
-/// of the cap: millionths of a US dollar, tokens or runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpendCapShortage {
-    /// Largest amount that the next model call can use.
-    pub needed: u64,
-    /// Amount that was left of the spend cap when the run began to wait.
-    pub left: u64,
-    /// Limit of the spend cap when the run began to wait.
-    pub limit: u64,
 }
 
 /// Outcome of a run that has ended.

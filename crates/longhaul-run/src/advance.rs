@@ -6,7 +6,6 @@
 mod attempt_end;
 pub(crate) mod call_events;
 mod call_order;
-mod chain;
 pub(crate) mod children;
 pub(crate) mod conclude;
 mod effect_keys;
@@ -24,18 +23,14 @@ mod tool_calls;
 mod turn_start;
 
 pub(crate) use attempt_end::{park_until_retry, retry_or_fail_run};
-pub use effect_keys::{original_result_of_duplicate_call, output_of_duplicate_call};
-pub(crate) use finish::{fail_run, record_unfinished_work_of_dead_drivers};
-pub(crate) use outage::{
-    block_run_if_provider_refuses_access, park_or_fail_on_provider_outage,
-    provider_outage_retry_hint,
-};
-pub(crate) use park::wait_reason_before_start;
+pub use effect_keys::{duplicate_call_output, original_result};
+pub(crate) use finish::{fail_run, record_dead_drivers_work};
+pub(crate) use outage::{block_on_refused_access, outage_retry_hint, wait_for_provider};
+pub(crate) use park::{release_run, wait_reason_before_start};
 
 use std::ops::ControlFlow;
 
-use crate::decision::DecisionBuilder;
-use crate::rejection::Rejection;
+use crate::decision::{AdvanceResult, BREAK, Decision, RecordResult};
 use crate::state::stage::RunStage;
 
 /// Maximum number of rounds in which one decision records events. Exceeding it indicates a bug, so
@@ -43,39 +38,35 @@ use crate::state::stage::RunStage;
 const ROUNDS_MAX: usize = 1_000;
 
 /// Records all events that are due without an external result, until the run must wait for one.
-pub(crate) fn advance_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+pub(crate) fn advance_run(decision: &mut Decision<'_>) -> RecordResult {
     for _ in 0..ROUNDS_MAX {
         if advance_run_one_step(decision)? == ControlFlow::Break(()) {
             return Ok(());
         }
     }
-    Err(Rejection::InvalidState {
-        input: "a decision that does not end",
-        stage: decision.control.stage.description(),
-    })
+    Err(decision.invalid_state("a decision that does not end"))
 }
 
-fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
+fn advance_run_one_step(decision: &mut Decision<'_>) -> AdvanceResult {
     let control = &decision.control;
-    if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
-        return Ok(ControlFlow::Break(()));
+    if matches!(control.stage, RunStage::Ended(_)) || control.driver.is_idle() {
+        return BREAK;
     }
-    let is_busy =
-        control.has_running_call() || control.suspended_calls_to_give_up().next().is_some();
-    if control.cancel.is_some() {
-        return if is_busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
+    let is_busy = control.has_running_call() || control.calls_to_give_up().next().is_some();
+    if control.stop.cancel.is_some() {
+        return if is_busy { BREAK } else { finish::cancel_run(decision) };
     }
-    if let Some(error) = control.pending_failure.clone() {
+    if let Some(error) = control.stop.failure.clone() {
         if is_busy {
-            return Ok(ControlFlow::Break(()));
+            return BREAK;
         }
-        let error = runtime_message::add_hint_to_truncated_reply_error(decision, error);
+        let error = runtime_message::with_truncation_hint(decision, error);
         return fail_run(decision, error);
     }
-    if control.pause.is_some() {
-        return if is_busy { Ok(ControlFlow::Break(())) } else { park::pause_run(decision) };
+    if control.stop.pause.is_some() {
+        return if is_busy { BREAK } else { park::pause_run(decision) };
     }
-    if control.blocked_on.is_some() {
+    if control.stop.blocked.is_some() {
         return park::keep_run_blocked(decision);
     }
     if control.is_timed_out()
@@ -85,8 +76,8 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
         return Ok(flow);
     }
     match &decision.control.stage {
-        RunStage::New => park::park_again_until_start(decision),
-        RunStage::ModelRunning(_) | RunStage::Ended(_) => Ok(ControlFlow::Break(())),
+        RunStage::New { .. } => park::park_again_until_start(decision),
+        RunStage::ModelRunning(_) | RunStage::Ended(_) => BREAK,
         RunStage::ModelPending(_) => model_call::advance_model_call(decision),
         RunStage::ToolsRunning(_) => tool_calls::advance_tool_calls(decision),
         RunStage::Concluding(_) => conclude::advance_concluding_run(decision),

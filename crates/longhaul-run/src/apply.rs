@@ -17,10 +17,11 @@ mod turn;
 use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
-use longhaul_core::status::WaitReason;
+use longhaul_core::wait::WaitReason;
 
 use crate::state::call::{ToolCallState, TrackedToolCall};
-use crate::state::control::{ControlState, IdleReason};
+use crate::state::control::ControlState;
+use crate::state::driver::Activity;
 use crate::state::stage::{ConcludingRunState, PendingModelCall, RunStage};
 
 /// Messages that an event adds to the conversation, or the reason why the event is invalid.
@@ -58,21 +59,21 @@ impl ControlState {
         if matches!(self.stage, RunStage::Ended(_)) {
             return Err("no events are allowed after the end");
         }
-        match (event.runs_woken_by_outside_append(), &self.idle) {
-            (
-                Some(RunsToWake::Parked | RunsToWake::ParkedOrPaused),
-                Some(IdleReason::Parked { .. }),
-            )
-            | (Some(RunsToWake::ParkedOrPaused), Some(IdleReason::Paused)) => self.idle = None,
-            _ => {}
+        let waking = match &self.driver.activity {
+            Activity::Parked { .. } => &[RunsToWake::Parked, RunsToWake::ParkedOrPaused][..],
+            Activity::Paused => &[RunsToWake::ParkedOrPaused],
+            Activity::Ready | Activity::Driven => &[],
+        };
+        if event.runs_woken_by_outside_append().is_some_and(|runs| waking.contains(&runs)) {
+            self.driver.activity = Activity::Ready;
         }
         let was_concluding = matches!(self.stage, RunStage::Concluding(_));
         let mut messages = self.dispatch_event(event)?;
         if is_progress_event(event) {
-            self.crashes = 0;
+            self.driver.crashes = 0;
         }
         messages.extend(self.take_finished_tool_results());
-        self.call_model_again_for_reports();
+        self.reopen_for_reports();
         if let RunStage::Concluding(concluding) = &mut self.stage
             && !was_concluding
         {
@@ -165,8 +166,7 @@ impl ControlState {
             return None;
         }
         let results = tools.calls.iter().filter_map(TrackedToolCall::recorded_result).collect();
-        self.loop_guard = self.loop_guard.record_finished_calls(&tools.calls);
-        self.progress_guard.record_finished_calls(&tools.calls);
+        self.guards.record_calls(&tools.calls);
         // If another call failed or was denied, the agent should see that before the run ends.
         let is_failed = |call: &TrackedToolCall| {
             matches!(call.state, ToolCallState::Done { is_error: true, .. })

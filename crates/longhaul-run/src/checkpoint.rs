@@ -25,7 +25,7 @@ const RECENT_STATES_MAX: usize = 2;
 
 /// State of a run without its messages and the names of its tool calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct RunStateWithoutMessages {
+struct StateWithoutMessages {
     run: Run,
     /// Number of messages that the run had in this state.
     messages: usize,
@@ -36,8 +36,8 @@ struct RunStateWithoutMessages {
 /// Content of a checkpoint, stored as JSON.
 #[derive(Serialize, Deserialize)]
 struct CheckpointContent {
-    latest: RunStateWithoutMessages,
-    conversation_start: Option<RunStateWithoutMessages>,
+    latest: StateWithoutMessages,
+    conversation_start: Option<StateWithoutMessages>,
     /// Distinct names of the tools that the run has called.
     tool_names: Vec<String>,
     /// Calls in order: an index in `tool_names`, and how often the tool was called in a row.
@@ -49,9 +49,9 @@ struct CheckpointContent {
 pub struct CheckpointWriter {
     /// State from which the messages of the conversation can be replayed. `None` means that the whole
     /// journal is needed.
-    conversation_start: Option<Box<RunStateWithoutMessages>>,
+    conversation_start: Option<Box<StateWithoutMessages>>,
     /// Copies of the latest states of the run, oldest first.
-    recent: VecDeque<RunStateWithoutMessages>,
+    recent: VecDeque<StateWithoutMessages>,
     /// Sequence number of the newest stored checkpoint.
     saved_seq: Seq,
     /// Number of completed turns between two checkpoints.
@@ -65,7 +65,7 @@ impl CheckpointWriter {
     pub fn new(replay_start: Option<&Run>, last_checkpoint_seq: Seq) -> Self {
         Self {
             conversation_start: replay_start
-                .map(|start| Box::new(RunStateWithoutMessages::copy_without_messages(start))),
+                .map(|start| Box::new(StateWithoutMessages::copy_without_messages(start))),
             recent: VecDeque::new(),
             saved_seq: last_checkpoint_seq,
             interval: TURNS_PER_CHECKPOINT,
@@ -79,7 +79,7 @@ impl CheckpointWriter {
 
     /// Called with the state after each event. Keeps a copy of the state when an interval of turns
     /// has been completed since the last copy and the run is at a model call, not at tool calls.
-    pub fn keep_state_if_checkpoint_due(&mut self, run: &Run) {
+    pub fn keep_state_if_due(&mut self, run: &Run) {
         let newest = self.recent.back().or(self.conversation_start.as_deref());
         let turns = newest.map_or(0, |state| state.run.control.turns);
         if run.control.turns < turns.saturating_add(self.interval)
@@ -88,12 +88,11 @@ impl CheckpointWriter {
             return;
         }
         let dropped = run.transcript.dropped_messages();
-        let is_start =
-            |state: &&RunStateWithoutMessages| state.were_all_messages_compacted(dropped);
+        let is_start = |state: &&StateWithoutMessages| state.were_all_messages_compacted(dropped);
         if let Some(start) = self.recent.iter().rev().find(is_start) {
             self.conversation_start = Some(Box::new(start.clone()));
         }
-        self.recent.push_back(RunStateWithoutMessages::copy_without_messages(run));
+        self.recent.push_back(StateWithoutMessages::copy_without_messages(run));
         if self.recent.len() > RECENT_STATES_MAX {
             self.recent.pop_front();
         }
@@ -126,7 +125,7 @@ impl CheckpointWriter {
     }
 }
 
-impl RunStateWithoutMessages {
+impl StateWithoutMessages {
     fn copy_without_messages(run: &Run) -> Self {
         Self {
             run: run.without_messages(),
@@ -182,7 +181,7 @@ impl CheckpointContent {
 
 /// Restores the latest state of a run from a checkpoint, without messages. `None` means that the
 /// checkpoint is not usable.
-pub fn restore_state_without_messages(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
+pub fn restore_latest_state(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
     let tools_called = content.called_tool_names()?;
     let run = content.latest.into_run(id, &tools_called)?;
@@ -192,7 +191,7 @@ pub fn restore_state_without_messages(id: RunId, checkpoint: &RunCheckpoint) -> 
 /// Restores the state from which the journal is replayed to get the whole conversation. The
 /// messages before this state are empty placeholders, because a later compaction replaces them
 /// anyway. `None` means that the whole journal must be replayed.
-pub fn restore_state_to_replay_conversation(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
+pub fn restore_conversation_start(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
     let tools_called = content.called_tool_names()?;
     let start = content.conversation_start?;

@@ -5,13 +5,13 @@
 //! turn 10,000.
 
 mod answer;
-mod signal;
 mod steer;
 mod timer;
 
 use longhaul_core::change::{Blob, JournalBatch, RowChange, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
+use longhaul_core::event::gate::GateRaised;
 use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::event::tool::LateToolResultEvent;
@@ -27,6 +27,7 @@ pub use crate::commands::answer::{
 pub use crate::commands::timer::cancel_request_of_timer;
 
 use crate::context::DecisionContext;
+use crate::policy::gate_timers::new_gate_timer_rows;
 use crate::rejection::Rejection;
 use crate::state::Run;
 
@@ -145,9 +146,7 @@ pub fn decide_command(
                 answer::scope_of_remembered_approval(&gate, &answer, agent).filter(|_| !has_rule);
             answer::decide_gate_answer(&gate, answer, rule, ctx)
         }
-        RunCommand::RaiseSignalGate(gate) => {
-            Ok(signal::raise_signal_gate(snapshot.run, *gate, &ctx))
-        }
+        RunCommand::RaiseSignalGate(gate) => Ok(raise_signal_gate(snapshot.run, *gate, &ctx)),
         RunCommand::Steer(message) => steer::queue_steer(message),
         RunCommand::ChangeSteer(message) => steer::edit_steer_message(message),
         RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw_steer(steer, by)),
@@ -217,4 +216,12 @@ fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree_budget: boo
         false => RowChange::RaiseBudget(raise),
     });
     JournalBatch { events: vec![Event::RunResumed(request)], changes: change.into_iter().collect() }
+}
+
+/// Returns the events and row changes that raise a gate from outside the run.
+fn raise_signal_gate(run: RunId, gate: GateSpec, ctx: &DecisionContext) -> JournalBatch {
+    let mut changes = new_gate_timer_rows(run, &gate, ctx.now);
+    let raised = GateRaised { gate: gate.clone() };
+    changes.push(RowChange::RaiseGate(Box::new(gate)));
+    JournalBatch { events: vec![Event::GateRaised(Box::new(raised))], changes }
 }

@@ -52,6 +52,26 @@ pub struct EffectKeyOfOtherCall {
 }
 
 impl DecisionContext {
+    /// Adds what is left of a spend cap because of which the store has refused a decision.
+    pub fn add_cap_refusal(&mut self, refusal: CapRefusal) {
+        self.cap_refusals.retain(|earlier| earlier.key != refusal.key);
+        self.cap_refusals.push(refusal);
+    }
+
+    /// Adds an effect key that another call has claimed, because of which the store has refused a
+    /// decision.
+    pub fn add_taken_key(&mut self, taken: EffectKeyOfOtherCall) {
+        self.keys_claimed_by_other_calls.retain(|earlier| earlier.key.key != taken.key.key);
+        self.keys_claimed_by_other_calls.push(taken);
+    }
+
+    /// Forgets the claims of other calls, which are outdated: the store has refused a decision to
+    /// wait for one of these calls.
+    pub fn forget_taken_keys(&mut self) {
+        self.keys_claimed_by_other_calls.clear();
+        self.keys_changed = true;
+    }
+
     /// Creates a context with this time, an unknown budget, no spend caps and no jitter.
     pub const fn new(now: Timestamp) -> Self {
         Self {

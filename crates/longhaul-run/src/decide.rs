@@ -6,30 +6,34 @@
 
 mod model_failed;
 mod model_replied;
-mod release;
-mod timeouts;
 mod tool_results;
 
 use longhaul_core::change::{Blob, JournalBatch, RowChange, RunSchedulingUpdate, TimerUpdate};
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::MemoryCompacted;
-use longhaul_core::event::run::{RunControlRequest, RunPrepared, RunRecovered};
+use longhaul_core::event::environment::{BudgetReached, MemoryCompacted};
+use longhaul_core::event::run::{
+    RunControlRequest, RunOverdue, RunPrepared, RunRecovered, RunTimedOut,
+};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
+use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::gate::SUBMIT_AGAIN;
+use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
 
-use crate::advance::call_events::add_active_time_to_usage;
+use crate::advance::call_events::add_active_time;
 use crate::advance::{
-    advance_run, children, conclude, gates, outcome, record_unfinished_work_of_dead_drivers,
+    advance_run, children, conclude, gates, outcome, record_dead_drivers_work, release_run,
     suspension,
 };
 use crate::commands;
-use crate::decide::release::{invalid_state_rejection, release_run_to_other_workers};
-use crate::decision::DecisionBuilder;
-use crate::input::{DecisionContext, ModelReply, RunInput};
+use crate::context::DecisionContext;
+use crate::decision::{Decision, RecordResult};
+use crate::input::{ModelReply, RunInput};
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
+use crate::state::driver::Activity;
 use crate::state::stage::RunStage;
 
 /// Maximum number of tool calls per reply. A reply with more calls is broken or malicious.
@@ -43,57 +47,48 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
     if let RunInput::Command(command) = input {
         return commands::decide_command(&commands::RunIdAndStatus::from_run(run), command, ctx);
     }
-    if let RunStage::Ended(outcome) = &run.control.stage {
+    if let Some(outcome) = run.outcome() {
         return Err(Rejection::Ended(outcome.status()));
     }
-    let mut decision = DecisionBuilder::new(run, ctx);
+    let mut decision = Decision::new(run, ctx);
+    let d = &mut decision;
     match input {
-        RunInput::Advance => recover_and_advance_run(&mut decision)?,
-        RunInput::Prepared(preparation, blobs) => {
-            record_run_preparation(&mut decision, preparation, blobs)?
-        }
+        RunInput::Advance => recover_and_advance(d)?,
+        RunInput::Prepared(preparation, blobs) => record_preparation(d, preparation, blobs)?,
         RunInput::PerceptionRefreshed(refresh) => {
-            decision.perception_refresh = Some(*refresh);
-            advance_run(&mut decision)?;
+            d.perception_refresh = Some(*refresh);
+            advance_run(d)?;
         }
-        RunInput::TimeoutPassed { elapsed } => {
-            timeouts::record_passed_timeout(&mut decision, elapsed)?
-        }
-        RunInput::Progress(progress) => {
-            tool_results::record_tool_progress(&mut decision, progress)?
-        }
-        RunInput::ModelReplied(model_reply) => record_model_reply(&mut decision, *model_reply)?,
+        RunInput::TimeoutPassed { elapsed } => record_passed_timeout(d, elapsed)?,
+        RunInput::Progress(progress) => tool_results::record_tool_progress(d, progress)?,
+        RunInput::ModelReplied(model_reply) => record_model_reply(d, *model_reply)?,
         RunInput::ModelFailed { failure, cost, active } => {
-            model_failed::handle_model_failure(&mut decision, failure, cost, active)?
+            model_failed::handle_model_failure(d, failure, cost, active)?
         }
         RunInput::ModelInterrupted(interrupted) => {
-            model_replied::record_interrupted_reply(&mut decision, interrupted)?
+            model_replied::record_interrupted_reply(d, interrupted)?
         }
-        RunInput::Compacted(compacted) => record_compaction(&mut decision, *compacted)?,
-        RunInput::ToolsDone(results) => tool_results::record_tool_results(&mut decision, results)?,
+        RunInput::Compacted(compacted) => record_compaction(d, *compacted)?,
+        RunInput::ToolsDone(results) => tool_results::record_tool_results(d, results)?,
         RunInput::Verified(preparation, blobs) => {
-            tool_results::record_tool_verification(&mut decision, preparation, blobs)?
+            tool_results::record_tool_verification(d, preparation, blobs)?
         }
         RunInput::ChildrenPrepared(prepared) => {
-            children::record_starts_of_prepared_children(&mut decision, prepared)?;
-            advance_run(&mut decision)?;
+            children::record_prepared_children(d, prepared)?;
+            advance_run(d)?;
         }
         RunInput::GradingPrepared(prepared) => {
-            outcome::record_start_of_grading_run(&mut decision, prepared)?;
-            advance_run(&mut decision)?;
+            outcome::record_prepared_grading(d, prepared)?;
+            advance_run(d)?;
         }
-        RunInput::Recover => record_recovery_after_crash(&mut decision)?,
-        RunInput::CrashLoop => {
-            block_run_that_cannot_continue(&mut decision, &crash_loop_message(&run.control), &[])?
-        }
-        RunInput::MissingDependency(message) => handle_missing_dependency(&mut decision, &message)?,
-        RunInput::Unrunnable(message) => {
-            block_run_that_cannot_continue(&mut decision, &message, &[SUBMIT_AGAIN])?
-        }
-        RunInput::Release => release_run_to_other_workers(&mut decision)?,
-        RunInput::CancelNow(request) => cancel_run_without_driver(&mut decision, request)?,
-        RunInput::PauseNow { by } => pause_run_without_driver(&mut decision, by)?,
-        RunInput::CloseNow { by } => conclude::close_open_run(&mut decision, by)?,
+        RunInput::Recover => record_recovery(d)?,
+        RunInput::CrashLoop => block_stuck_run(d, &crash_loop_message(&run.control), &[])?,
+        RunInput::MissingDependency(message) => postpone_or_block(d, &message)?,
+        RunInput::Unrunnable(message) => block_stuck_run(d, &message, &[SUBMIT_AGAIN])?,
+        RunInput::Release => release_run(d)?,
+        RunInput::CancelNow(request) => cancel_without_driver(d, request)?,
+        RunInput::PauseNow { by } => pause_without_driver(d, by)?,
+        RunInput::CloseNow { by } => conclude::close_open_run(d, by)?,
         RunInput::Command(_) => {}
     }
     Ok(decision.batch)
@@ -101,10 +96,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
 
 /// Records a model reply. A reply with too many tool calls is recorded as a failed model call with
 /// its cost.
-fn record_model_reply(
-    decision: &mut DecisionBuilder<'_>,
-    model_reply: ModelReply,
-) -> Result<(), Rejection> {
+fn record_model_reply(decision: &mut Decision<'_>, model_reply: ModelReply) -> RecordResult {
     if model_reply.calls.len() <= CALLS_MAX {
         return model_replied::record_reply(decision, model_reply);
     }
@@ -120,15 +112,15 @@ fn record_model_reply(
 
 /// Records the outcome of calls that dead drivers (async tasks that executed the run) left
 /// unfinished, then records all events that are due.
-fn recover_and_advance_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    record_recovery_after_crash(decision)?;
-    let epoch = decision.control.epoch;
-    record_unfinished_work_of_dead_drivers(decision, Some(epoch))?;
+fn recover_and_advance(decision: &mut Decision<'_>) -> RecordResult {
+    record_recovery(decision)?;
+    let epoch = decision.control.driver.epoch;
+    record_dead_drivers_work(decision, Some(epoch))?;
     advance_run(decision)
 }
 
-fn record_recovery_after_crash(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    match decision.control.crashed_epoch {
+fn record_recovery(decision: &mut Decision<'_>) -> RecordResult {
+    match decision.control.driver.crashed_epoch {
         Some(from) => {
             decision.record_event(Event::RunRecovered(RunRecovered { crashed_epoch: from }))
         }
@@ -136,14 +128,14 @@ fn record_recovery_after_crash(decision: &mut DecisionBuilder<'_>) -> Result<(),
     }
 }
 
-fn record_run_preparation(
-    decision: &mut DecisionBuilder<'_>,
+fn record_preparation(
+    decision: &mut Decision<'_>,
     preparation: Box<RunPrepared>,
     blobs: Vec<Blob>,
-) -> Result<(), Rejection> {
-    record_recovery_after_crash(decision)?;
+) -> RecordResult {
+    record_recovery(decision)?;
     // A run that was cancelled in the meantime needs no preparation.
-    if decision.control.cancel.is_none() {
+    if decision.control.stop.cancel.is_none() {
         // A run with a fallback model calls its provider to learn whether it must switch.
         if !preparation.fallbacks.is_empty() {
             decision.ctx.provider_blocked_until = None;
@@ -151,22 +143,15 @@ fn record_run_preparation(
         let active = preparation.perception_active;
         decision.record_event(Event::RunPrepared(preparation))?;
         decision.add_blob_changes(blobs);
-        add_active_time_to_usage(decision, active);
+        add_active_time(decision, active);
     }
     advance_run(decision)
 }
 
-fn record_compaction(
-    decision: &mut DecisionBuilder<'_>,
-    compacted: MemoryCompacted,
-) -> Result<(), Rejection> {
-    let charge = model_replied::ModelCallCharge::for_running_call(
-        decision,
-        compacted.usage,
-        compacted.cost,
-    )?;
+fn record_compaction(decision: &mut Decision<'_>, compacted: MemoryCompacted) -> RecordResult {
+    let charge = model_replied::ModelCallCharge::new(decision, compacted.usage, compacted.cost)?;
     let active = compacted.active;
-    if decision.control.cancel.is_some() {
+    if decision.control.stop.cancel.is_some() {
         return model_replied::record_discarded_reply(decision, charge, active);
     }
     // The model name recorded at the start of the call, not the name in the model's response.
@@ -179,7 +164,7 @@ fn record_compaction(
         model: model.to_owned(),
         ..compacted
     })))?;
-    charge.settle_held_budget(decision, response_model, active);
+    charge.settle(decision, response_model, active);
     advance_run(decision)
 }
 
@@ -195,38 +180,29 @@ fn round_down_to_turn_start(run: &Run, replaced_messages: usize) -> usize {
 
 /// Blocks a run whose dependency is missing. If the run only has to poll suspended calls, the polls
 /// are postponed instead, because a server may be down for a while.
-fn handle_missing_dependency(
-    decision: &mut DecisionBuilder<'_>,
-    message: &str,
-) -> Result<(), Rejection> {
+fn postpone_or_block(decision: &mut Decision<'_>, message: &str) -> RecordResult {
     let control = &decision.control;
-    let is_stopping =
-        control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some();
-    if !is_stopping && suspension::postpone_tool_polls(decision, message)? {
+    if !control.stop.stops_run() && suspension::postpone_tool_polls(decision, message)? {
         return Ok(());
     }
-    block_run_that_cannot_continue(decision, message, &[])
+    block_stuck_run(decision, message, &[])
 }
 
-fn block_run_that_cannot_continue(
-    decision: &mut DecisionBuilder<'_>,
-    message: &str,
-    tags: &[&str],
-) -> Result<(), Rejection> {
+fn block_stuck_run(decision: &mut Decision<'_>, message: &str, tags: &[&str]) -> RecordResult {
     if decision.control.has_running_call() {
-        return Err(invalid_state_rejection(decision, "a missing dependency"));
+        return Err(decision.invalid_state("a missing dependency"));
     }
     // A run that is about to stop needs no dependencies, but the work of a dead driver must still
     // be settled.
     let control = &decision.control;
-    if control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some() {
-        return recover_and_advance_run(decision);
+    if control.stop.stops_run() {
+        return recover_and_advance(decision);
     }
     // The new gate replaces an earlier one, which may be about another missing dependency.
-    if let Some(gate) = decision.control.blocked_on {
-        decision.withdraw_gate(gate, "checked again by another worker")?;
+    if let Some(blocked) = decision.control.stop.blocked {
+        decision.withdraw_gate(blocked.gate, "checked again by another worker")?;
     }
-    gates::raise_gate_for_missing_dependency(decision, message, tags)
+    gates::raise_dependency_gate(decision, message, tags)
 }
 
 /// Returns the message that explains why a run is not retried after repeated crashes, and what a
@@ -238,9 +214,9 @@ fn crash_loop_message(control: &ControlState) -> String {
         .map(|call| call.classification.tool.as_str())
         .collect();
     let position = match &control.stage {
-        RunStage::New => "before its first turn".to_owned(),
+        RunStage::New { .. } => "before its first turn".to_owned(),
         RunStage::ModelRunning(running) => {
-            format!("during the model call of turn {}", running.turn)
+            format!("during the model call of turn {}", running.number)
         }
         RunStage::ToolsRunning(_) if !running_tools.is_empty() => {
             format!("during a call of `{}`", running_tools.join("`, `"))
@@ -256,37 +232,31 @@ fn crash_loop_message(control: &ControlState) -> String {
         "the worker process that drove this run died {} times in a row at the same point, {position}, \
          so it is not retried automatically. See the worker's log. `longhaul resume {id}` tries \
          again; `longhaul cancel {id}` ends it",
-        control.crashes,
+        control.driver.crashes,
         id = control.id
     )
 }
 
 /// Cancels a run that is not claimed by a worker now.
-fn cancel_run_without_driver(
-    decision: &mut DecisionBuilder<'_>,
-    request: RunControlRequest,
-) -> Result<(), Rejection> {
+fn cancel_without_driver(decision: &mut Decision<'_>, request: RunControlRequest) -> RecordResult {
     // A driver is needed to tell the tool of a suspended call.
     if decision.control.has_call_to_cancel() {
-        return Err(invalid_state_rejection(decision, "a cancel without a driver"));
+        return Err(decision.invalid_state("a cancel without a driver"));
     }
     decision.record_event(Event::RunCancelRequested(request))?;
-    record_unfinished_work_of_dead_drivers(decision, None)?;
+    record_dead_drivers_work(decision, None)?;
     // A parked or paused run is cancelled too.
-    decision.control.idle = None;
+    decision.control.driver.activity = Activity::Ready;
     advance_run(decision)
 }
 
 /// Pauses a run that is not claimed by a worker now.
-fn pause_run_without_driver(
-    decision: &mut DecisionBuilder<'_>,
-    by: String,
-) -> Result<(), Rejection> {
-    if decision.run.status() == longhaul_core::status::Status::Paused {
+fn pause_without_driver(decision: &mut Decision<'_>, by: String) -> RecordResult {
+    if decision.run.status() == Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
     if decision.control.has_running_call() {
-        return Err(invalid_state_rejection(decision, "a pause of a run whose worker died"));
+        return Err(decision.invalid_state("a pause of a run whose worker died"));
     }
     let request = RunControlRequest::from_principal(by);
     decision.record_event(Event::RunPauseRequested(request.clone()))?;
@@ -295,4 +265,27 @@ fn pause_run_without_driver(
     decision.add_row_change(RowChange::SetTimer(stop));
     decision.add_scheduling_update(RunSchedulingUpdate::Pause);
     Ok(())
+}
+
+/// Records that a timeout of the attempt has passed, or else that the active time of the run is used
+/// up. The worker then aborts its calls, and the attempt ends or the run parks when their results are
+/// recorded. `elapsed` is the duration of the work in progress.
+fn record_passed_timeout(decision: &mut Decision<'_>, elapsed: Millis) -> RecordResult {
+    let active = decision.control.attempt_active().plus(elapsed);
+    if decision.control.next_timeout().is_none_or(|next| active < next) {
+        let is_used_up =
+            decision.control.remaining_active_time().is_some_and(|remaining| elapsed >= remaining);
+        return match is_used_up {
+            true => decision
+                .record_event(Event::BudgetReached(BudgetReached::of_run(BudgetCap::ActiveTime))),
+            false => Ok(()),
+        };
+    }
+    let retry = decision.control.policy.retry;
+    if let Some(hard_timeout) = retry.hard_timeout.filter(|timeout| active >= *timeout) {
+        let timed_out = RunTimedOut { active, hard_timeout };
+        return decision.record_event(Event::RunTimedOut(timed_out));
+    }
+    let soft_timeout = retry.soft_timeout.unwrap_or_default();
+    decision.record_event(Event::RunOverdue(RunOverdue { active, soft_timeout }))
 }

@@ -3,6 +3,8 @@
 //! Invariant: the run itself is not modified. The builder copies the control state and only borrows
 //! the conversation.
 
+use std::ops::ControlFlow;
+
 use longhaul_core::change::{
     Blob, BudgetHoldSettlement, GateTransition, GateUpdate, JournalBatch, RowChange,
     RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
@@ -14,17 +16,30 @@ use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::time::{Millis, Timestamp};
 
-use crate::input::{DecisionContext, PerceptionRefresh};
-use crate::policy::effect_keys::effect_key_updates_after_event;
+use crate::context::DecisionContext;
+use crate::input::PerceptionRefresh;
+use crate::policy::effect_keys::settled_keys_after;
 use crate::policy::gate_timers::new_gate_timer_rows;
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
 use crate::state::stage::RunStage;
 
+/// Result of recording events. The error says why the input is rejected.
+pub(crate) type RecordResult = Result<(), Rejection>;
+
+/// Result of a step that records due events: whether more events may be due, or the run must wait.
+pub(crate) type AdvanceResult = Result<ControlFlow<()>, Rejection>;
+
+/// More events may be due.
+pub(crate) const CONTINUE: AdvanceResult = Ok(ControlFlow::Continue(()));
+
+/// The run must wait for an external result, or has ended.
+pub(crate) const BREAK: AdvanceResult = Ok(ControlFlow::Break(()));
+
 /// A decision under construction: its events and row changes so far, and the state after them.
 #[derive(Debug)]
-pub(crate) struct DecisionBuilder<'a> {
+pub(crate) struct Decision<'a> {
     pub(crate) run: &'a Run,
     pub(crate) control: ControlState,
     pub(crate) batch: JournalBatch,
@@ -34,7 +49,7 @@ pub(crate) struct DecisionBuilder<'a> {
     pub(crate) perception_refresh: Option<PerceptionRefresh>,
 }
 
-impl<'a> DecisionBuilder<'a> {
+impl<'a> Decision<'a> {
     pub(crate) fn new(run: &'a Run, ctx: DecisionContext) -> Self {
         Self {
             run,
@@ -45,13 +60,18 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
+    /// Returns the error for an input that is not valid in the current stage.
+    pub(crate) const fn invalid_state(&self, input: &'static str) -> Rejection {
+        Rejection::InvalidState { input, stage: self.control.stage.description() }
+    }
+
     /// Adds an event to the batch of events to append and applies it to the copied control state.
-    pub(crate) fn record_event(&mut self, event: Event) -> Result<(), Rejection> {
-        if let RunStage::Ended(outcome) = &self.control.stage {
-            return Err(Rejection::Ended(outcome.status()));
+    pub(crate) fn record_event(&mut self, event: Event) -> RecordResult {
+        if let RunStage::Ended(ended) = &self.control.stage {
+            return Err(Rejection::Ended(ended.outcome.status()));
         }
         let stage = self.control.stage.description();
-        let settled_keys = effect_key_updates_after_event(&self.control, &event);
+        let settled_keys = settled_keys_after(&self.control, &event);
         self.control
             .apply_event(&event)
             .map_err(|_| Rejection::InvalidState { input: event.kind(), stage })?;
@@ -61,8 +81,7 @@ impl<'a> DecisionBuilder<'a> {
             let summary = compacted.summary.iter();
             let summary: u64 = summary.map(longhaul_core::message::Message::estimated_bytes).sum();
             let loaded_bytes = self.run.transcript.loaded_bytes();
-            self.control
-                .set_conversation_size_after_compaction(kept_bytes + summary + loaded_bytes);
+            self.control.set_compacted_size(kept_bytes + summary + loaded_bytes);
         }
         self.batch.events.push(event);
         self.batch.changes.extend(settled_keys);
@@ -76,11 +95,7 @@ impl<'a> DecisionBuilder<'a> {
     /// Adds the row changes that release the amounts reserved for a model call in the budget and in
     /// the spend caps, and charge what was spent or lost (reserved for calls whose result was
     /// lost).
-    pub(crate) fn settle_holds_of_model_call(
-        &mut self,
-        settlement: BudgetHoldSettlement,
-        caps: &[CapHold],
-    ) {
+    pub(crate) fn settle_holds(&mut self, settlement: BudgetHoldSettlement, caps: &[CapHold]) {
         self.add_row_change(RowChange::Settle(settlement));
         if !caps.is_empty() {
             let BudgetHoldSettlement { spent, lost, .. } = settlement;
@@ -111,7 +126,7 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Opens a gate and sets its deadline and reminder timers.
-    pub(crate) fn raise_gate(&mut self, mut gate: GateSpec) -> Result<(), Rejection> {
+    pub(crate) fn raise_gate(&mut self, mut gate: GateSpec) -> RecordResult {
         if gate.approvers.not_submitter {
             let submitter = self.run.task.submitter.as_deref();
             gate.earlier_submitters = self.control.submitters.names_except(submitter);
@@ -123,7 +138,7 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Closes a gate without an answer, for the given reason.
-    pub(crate) fn withdraw_gate(&mut self, gate: GateId, reason: &str) -> Result<(), Rejection> {
+    pub(crate) fn withdraw_gate(&mut self, gate: GateId, reason: &str) -> RecordResult {
         self.record_event(Event::GateWithdrawn(GateNotice {
             gate,
             reason: reason.into(),

@@ -3,19 +3,14 @@
 
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::budget::BudgetCap;
-use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::policy::gate::has_submit_again_tag;
-use longhaul_core::status::{RunOutcome, SpendCapShortage, SpendCapWait, Status, WaitReason};
-use longhaul_core::time::Timestamp;
+use longhaul_core::status::{RunOutcome, Status};
+use longhaul_core::wait::{SpendCapShortage, SpendCapWait, WaitReason};
 
 use crate::state::Run;
 use crate::state::call::ToolCallState;
-use crate::state::control::IdleReason;
+use crate::state::driver::Activity;
 use crate::state::stage::RunStage;
-
-/// Explains a wait for budget that model calls of other runs have reserved.
-const BUDGET_HELD: &str = "The run waits until model calls of other runs of its tree release what \
-                           they hold of the budget; it then continues automatically.";
 
 /// Explanation of a run's state, with a suggested command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +23,7 @@ pub struct StateExplanation {
 
 /// Explains the state of a run in one or two sentences and suggests a command.
 pub fn explain_run_state(run: &Run) -> StateExplanation {
-    let mut explanation = explain_state_with_unchecked_punctuation(run);
+    let mut explanation = explain_state(run);
     // Questions from people and models may already end with a punctuation mark.
     for stop in [".", "?", "!"] {
         if explanation.message.ends_with(&format!("{stop}.")) {
@@ -40,11 +35,11 @@ pub fn explain_run_state(run: &Run) -> StateExplanation {
 
 /// Explains the state of a run in one or two sentences and suggests a command. The text may end
 /// with two punctuation marks, such as `?.`, which the caller corrects.
-fn explain_state_with_unchecked_punctuation(run: &Run) -> StateExplanation {
+fn explain_state(run: &Run) -> StateExplanation {
     let id = run.id();
     let explanation = |message: String, command: String| StateExplanation { message, command };
-    match (&run.control.stage, &run.control.idle) {
-        (RunStage::Ended(outcome), _) => match outcome {
+    match (&run.control.stage, &run.control.driver.activity) {
+        (RunStage::Ended(ended), _) => match &ended.outcome {
             RunOutcome::Completed(_) => {
                 explanation("The run completed.".into(), format!("longhaul show {id}"))
             }
@@ -52,10 +47,13 @@ fn explain_state_with_unchecked_punctuation(run: &Run) -> StateExplanation {
                 // A child run can't be retried on its own.
                 let is_child = run.task().root != id && run.task().chain.is_none();
                 let command = if is_child { "show" } else { "retry" };
-                explanation(
-                    format!("The run failed: {}.", first_line_without_period(&error.message)),
-                    format!("longhaul {command} {id}"),
-                )
+                let mut message = first_line_without_period(&error.message).to_owned();
+                // Only this hint has a command that a person must know before the retry.
+                if error.hint.contains("longhaul free-key") {
+                    message = format!("{message}; {}", error.hint);
+                }
+                let message = format!("The run failed: {message}.");
+                explanation(message, format!("longhaul {command} {id}"))
             }
             RunOutcome::Cancelled(cancellation) => {
                 explanation(format!("The run was {cancellation}."), String::new())
@@ -65,11 +63,11 @@ fn explain_state_with_unchecked_punctuation(run: &Run) -> StateExplanation {
             "The run is being cancelled; it ends as soon as its driver sees the request.".into(),
             format!("longhaul watch {id}"),
         ),
-        (_, Some(IdleReason::Paused)) => {
+        (_, Activity::Paused) => {
             explanation("The run is paused.".into(), format!("longhaul resume {id}"))
         }
-        (_, Some(IdleReason::Parked { wait, .. })) => explain_wait(run, wait),
-        (_, None) => {
+        (_, Activity::Parked { wait, .. }) => explain_wait(run, wait),
+        (_, Activity::Ready | Activity::Driven) => {
             let overdue = match run.control.is_overdue() {
                 true => " It takes longer than its soft timeout.",
                 false => "",
@@ -80,8 +78,69 @@ fn explain_state_with_unchecked_punctuation(run: &Run) -> StateExplanation {
     }
 }
 
-/// Returns the sentence about a run that waits for the result of a tool call.
-fn explain_tool_wait(run: &Run, until: Timestamp) -> String {
+fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
+    let row = wait.row();
+    let fill_in = |text| wait.fill_in(text, |fact| wait_fact(run, wait, fact));
+    StateExplanation { message: fill_in(row.sentence), command: fill_in(row.command) }
+}
+
+/// Returns a fact about a wait that is not part of the wait itself, for the texts of its row. `None`
+/// if this is no such fact.
+fn wait_fact(run: &Run, wait: &WaitReason, fact: &str) -> Option<String> {
+    let control = &run.control;
+    Some(match (fact, wait) {
+        ("id", _) => run.id().to_string(),
+        ("approvals", WaitReason::Approval(gates)) => match gates.len() {
+            0 | 1 => "an approval".to_owned(),
+            count => format!("{count} approvals"),
+        },
+        ("approve", WaitReason::Approval(gates)) => approve_command(run, gates),
+        ("question", WaitReason::Approval(gates)) => question_suffix(run, *gates.first()?),
+        (
+            "question",
+            WaitReason::Question(gate) | WaitReason::Signal(gate) | WaitReason::Blocked(gate),
+        ) => question_suffix(run, *gate),
+        ("answer", WaitReason::Question(gate)) => answer_command(run, *gate),
+        ("unblock", WaitReason::Blocked(gate)) => unblock_command(run, *gate),
+        ("children", WaitReason::Child(child)) => child_wait_suffix(run, *child),
+        ("tool", WaitReason::Tool(_)) => pending_tool_text(run),
+        ("cause", WaitReason::Retry(_)) => match control.is_timed_out() {
+            true => "attempt reached its hard timeout".to_owned(),
+            false => "last call failed with a transient error".to_owned(),
+        },
+        ("end", WaitReason::Outage(outage)) => {
+            outage.since.plus(control.policy.retry.outage).to_string()
+        }
+        ("cap", WaitReason::Budget(cap)) => cap_name_and_raise_argument(run, *cap).0.to_owned(),
+        ("tree", WaitReason::Budget(_)) => match is_child_at_shared_budget_cap(run) {
+            true => " of its whole tree".to_owned(),
+            false => String::new(),
+        },
+        ("raise", WaitReason::Budget(cap)) => {
+            let payer = match is_child_at_shared_budget_cap(run) {
+                true => run.task().root,
+                false => run.id(),
+            };
+            raise_command(run, payer, *cap)
+        }
+        ("subject", WaitReason::Cap(SpendCapWait { subject, .. })) => match subject.as_str() {
+            "" => String::new(),
+            capped_name => format!(" of {capped_name}"),
+        },
+        ("shortage", WaitReason::Cap(wait)) => shortage_suffix(wait),
+        ("raise_cap", WaitReason::Cap(wait)) => cap_raise_command(wait),
+        ("start", WaitReason::StartAt(at)) => format!(", {at}"),
+        _ => return None,
+    })
+}
+
+/// Returns a colon and the question of an open gate, or an empty text if the gate is closed.
+fn question_suffix(run: &Run, gate: GateId) -> String {
+    run.control.find_open_gate(gate).map_or_else(String::new, |open| format!(": {}", open.ask))
+}
+
+/// Returns the name of the tool whose result the run waits for, with the last message of the tool.
+fn pending_tool_text(run: &Run) -> String {
     let mut calls = run.control.calls().iter();
     let pending = calls.find(|call| matches!(call.state, ToolCallState::Pending(_)));
     let tool = pending.map_or("a tool", |call| call.classification.tool.as_str());
@@ -90,90 +149,7 @@ fn explain_tool_wait(run: &Run, until: Timestamp) -> String {
         let line: String = first_line_without_period(message).chars().take(300).collect();
         format!(" ({line})")
     });
-    format!("The run waits for the result of `{tool}`{note}, which is asked for again at {until}.")
-}
-
-fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
-    let id = run.id();
-    let gate_text = |gate| {
-        run.control.find_open_gate(gate).map_or_else(String::new, |open| format!(": {}", open.ask))
-    };
-    let (message, command) = match wait {
-        WaitReason::Approval(gates) => {
-            let question = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
-            let approvals = approval_count_text(gates.len());
-            (format!("The run waits for {approvals}{question}."), approve_command(run, gates))
-        }
-        WaitReason::Question(gate) => (
-            format!("The run waits for an answer{}.", gate_text(*gate)),
-            answer_command(run, *gate),
-        ),
-        WaitReason::Signal(gate) => (
-            format!("The run waits for a signal{}.", gate_text(*gate)),
-            format!("longhaul gates show {gate}"),
-        ),
-        WaitReason::Blocked(gate) => {
-            (format!("The run is blocked{}.", gate_text(*gate)), unblock_command(run, *gate))
-        }
-        WaitReason::Timer(until) => {
-            (format!("The run waits until {until}."), format!("longhaul steer {id} TEXT"))
-        }
-        WaitReason::Child(child) => {
-            (explain_child_wait(run, *child), format!("longhaul why {child}"))
-        }
-        WaitReason::Tool(until) => {
-            (explain_tool_wait(run, *until), format!("longhaul cancel {id}"))
-        }
-        WaitReason::RateLimit(until) => (
-            format!("The provider limits the request rate; the next attempt is at {until}."),
-            format!("longhaul resume {id}"),
-        ),
-        WaitReason::Retry(until) if run.control.is_timed_out() => (
-            format!("The attempt reached its hard timeout; the next attempt is at {until}."),
-            format!("longhaul resume {id}"),
-        ),
-        WaitReason::Retry(until) => (
-            format!("The last call failed with a transient error; the next attempt is at {until}."),
-            format!("longhaul resume {id}"),
-        ),
-        WaitReason::Outage { since, until, class } => {
-            let end = since.plus(run.control.policy.retry.outage);
-            let times =
-                format!("since {since}; the next attempt is at {until}, the last one at {end}");
-            let message = format!("The provider is unavailable ({}) {times}.", class.as_str());
-            (message, format!("longhaul resume {id}"))
-        }
-        WaitReason::SandboxSlot => {
-            ("The run waits for a free sandbox.".into(), "longhaul sandboxes".into())
-        }
-        WaitReason::Budget(cap) => budget_wait_text_and_command(run, *cap),
-        WaitReason::BudgetHeld => (BUDGET_HELD.to_owned(), String::new()),
-        WaitReason::Cap(wait) => (explain_cap_wait(wait), cap_raise_command(wait)),
-        WaitReason::Key(holder) => effect_key_wait_text_and_command(*holder),
-        WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
-        WaitReason::Batch => {
-            ("The run waits for the run before it in its batch.".into(), String::new())
-        }
-        WaitReason::Message(until) => (
-            format!("The run is done and stays open for a message until {until}."),
-            format!("longhaul steer {id} TEXT"),
-        ),
-        WaitReason::Worker => ("The run waits for a worker.".into(), "longhaul worker".into()),
-    };
-    StateExplanation { message, command }
-}
-
-/// Returns the sentence and the suggested command for a run that waits for another call with the
-/// same effect key (name of an effect that must happen at most once).
-fn effect_key_wait_text_and_command(
-    EffectKeyHolder { run, call }: EffectKeyHolder,
-) -> (String, String) {
-    let message = format!(
-        "The run waits for the call {call} of {run}, or of the run that retries {run}, which has the \
-         same effect key; it gets the result of that call, or makes its own call if that one had no \
-         effect."
-    );
-    (message, format!("longhaul why {run}"))
+    format!("`{tool}`{note}")
 }
 
 /// Maximum number of gates that a suggested command names.
@@ -183,7 +159,7 @@ const NAMED_GATES_MAX: usize = 4;
 /// one of several gates is named.
 fn approve_command(run: &Run, gates: &[GateId]) -> String {
     let id = run.id();
-    if run.control.gates.len() == 1 {
+    if run.control.people.gates.len() == 1 {
         return format!("longhaul approve {id}");
     }
     if gates.len() > NAMED_GATES_MAX {
@@ -193,71 +169,44 @@ fn approve_command(run: &Run, gates: &[GateId]) -> String {
     commands.join(" && ")
 }
 
-/// Returns the sentence about a run whose budget is used up, and the command that raises the cap.
-fn budget_wait_text_and_command(run: &Run, cap: BudgetCap) -> (String, String) {
-    let (cap_name, new_cap) = cap_name_and_raise_argument(run, cap);
-    let (tree_suffix, run_id) = match is_child_at_shared_budget_cap(run) {
-        true => (" of its whole tree", run.task().root),
-        false => ("", run.id()),
-    };
-    (
-        format!("The run's budget of {cap_name}{tree_suffix} is used up."),
-        format!("longhaul resume {run_id} --budget {new_cap}"),
-    )
-}
-
 fn is_child_at_shared_budget_cap(run: &Run) -> bool {
-    run.task().is_child() && run.control.exhausted_shared_cap_and_value().is_some()
+    run.task().is_child() && run.control.budget.exhausted_shared_cap().is_some()
 }
 
 /// Returns the command that raises the budget of a whole tree of runs through a child run, which is
 /// possible after the root run has ended. `None` if the run does not wait for this budget.
 pub fn command_to_raise_shared_budget(run: &Run) -> Option<String> {
-    let Some(IdleReason::Parked { wait: WaitReason::Budget(cap), .. }) = &run.control.idle else {
+    let Some(WaitReason::Budget(cap)) = run.control.driver.wait() else {
         return None;
     };
-    let (_, new_cap) = cap_name_and_raise_argument(run, *cap);
-    is_child_at_shared_budget_cap(run)
-        .then(|| format!("longhaul resume {} --budget {new_cap}", run.id()))
+    is_child_at_shared_budget_cap(run).then(|| raise_command(run, run.id(), *cap))
 }
 
-fn approval_count_text(count: usize) -> String {
-    if count > 1 { format!("{count} approvals") } else { "an approval".to_owned() }
+fn raise_command(run: &Run, payer: RunId, cap: BudgetCap) -> String {
+    format!("longhaul resume {payer} --budget {}", cap_name_and_raise_argument(run, cap).1)
 }
 
-fn explain_child_wait(run: &Run, child: RunId) -> String {
+fn child_wait_suffix(run: &Run, child: RunId) -> String {
     let mut open = run.control.children.iter();
     if open.any(|open| open.id == child && open.call.is_none()) {
         let (round, rounds) = (run.control.outcome.next_round(), run.control.policy.outcome_rounds);
         let rounds = rounds.unwrap_or_default();
-        return format!(
-            "The run waits for {child}, which grades its result (round {round} of {rounds})."
-        );
+        return format!(", which grades its result (round {round} of {rounds})");
     }
-    let others = match run.control.children.len() {
-        0 | 1 => String::new(),
-        2 => " and 1 more child run".to_owned(),
-        open => format!(" and {} more child runs", open - 1),
-    };
-    format!("The run waits for {child}{others} to end.")
+    match run.control.children.len() {
+        0 | 1 => " to end".to_owned(),
+        2 => " and 1 more child run to end".to_owned(),
+        open => format!(" and {} more child runs to end", open - 1),
+    }
 }
 
-fn explain_cap_wait(wait: &SpendCapWait) -> String {
-    let SpendCapWait { cap, subject, until, shortage } = wait;
-    let suffix = match subject.as_str() {
-        "" => String::new(),
-        capped_name => format!(" of {capped_name}"),
-    };
+fn shortage_suffix(SpendCapWait { cap, shortage, .. }: &SpendCapWait) -> String {
     let amounts = shortage.map(|SpendCapShortage { needed, left, limit }| {
         let [needed, left, limit] =
             [needed, left, limit].map(|amount| cap_amount_text(cap, amount));
         format!(", which needs up to {needed} (left: {left} of {limit})")
     });
-    format!(
-        "The cap `{cap}`{suffix} does not cover the next model call{}; the run continues when an \
-         amount is released, when somebody raises the cap, or when its window ends at {until}.",
-        amounts.unwrap_or_default()
-    )
+    amounts.unwrap_or_default()
 }
 
 /// Returns the unit of a spend cap. The id of a cap names its unit and whose usage it counts, such as
@@ -331,10 +280,11 @@ fn answer_command(run: &Run, gate: GateId) -> String {
 /// Returns the name of the exhausted budget cap, and the command-line argument that doubles it or,
 /// if the next model call needs more, raises it so far that the call fits.
 fn cap_name_and_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, String) {
-    let caps = &run.control.caps;
-    let tree_cap = run.control.exhausted_tree_cap;
+    let caps = &run.control.budget.caps;
+    let exhausted = run.control.budget.exhausted;
+    let tree_cap = exhausted.and_then(|reached| reached.tree_cap);
     // Twice what is missing, because the model may first be warned that little is left.
-    let missing = run.control.missing_budget.saturating_mul(2);
+    let missing = exhausted.map_or(0, |reached| reached.missing).saturating_mul(2);
     let raised = |cap: u64| cap.saturating_add(cap.max(missing));
     match cap {
         BudgetCap::Money => {
@@ -363,10 +313,12 @@ fn explain_progress(run: &Run) -> String {
         return "The run waits for a worker.".into();
     }
     match &run.control.stage {
-        RunStage::New => "The run is preparing: opening tools and fetching the perception.".into(),
+        RunStage::New { .. } => {
+            "The run is preparing: opening tools and fetching the perception.".into()
+        }
         RunStage::ModelPending(_) => "The run is about to call the model.".into(),
         RunStage::ModelRunning(running) => {
-            format!("The run is calling the model, turn {}.", running.turn)
+            format!("The run is calling the model, turn {}.", running.number)
         }
         RunStage::ToolsRunning(tools) => {
             let open = tools.calls.iter().filter(|call| !call.is_done());
@@ -374,7 +326,7 @@ fn explain_progress(run: &Run) -> String {
                 open.partition(|call| matches!(call.state, ToolCallState::AwaitingKey { .. }));
             match (waiting.first().map(|call| &call.state), others.as_slice()) {
                 (Some(ToolCallState::AwaitingKey { holder, .. }), []) => {
-                    effect_key_wait_text_and_command(*holder).0
+                    explain_wait(run, &WaitReason::Key(*holder)).message
                 }
                 _ => {
                     let names = others.iter().map(|call| call.classification.tool.as_str());
@@ -383,7 +335,7 @@ fn explain_progress(run: &Run) -> String {
                 }
             }
         }
-        RunStage::Concluding(_) if !run.control.steers.is_empty() => {
+        RunStage::Concluding(_) if !run.control.people.steers.is_empty() => {
             "The run is about to read a message.".into()
         }
         RunStage::Concluding(_) => "The run is about to end.".into(),

@@ -19,8 +19,6 @@ use longhaul_core::usage::{MicroUsd, Usage};
 
 use crate::commands::RunCommand;
 
-pub use crate::context::DecisionContext;
-
 /// An input of a run: something that happened and that the run must react to.
 #[derive(Debug, Clone)]
 pub enum RunInput {

@@ -22,16 +22,14 @@ pub mod state;
 pub mod submit;
 
 pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX};
-pub use advance::{original_result_of_duplicate_call, output_of_duplicate_call};
-pub use context::EffectKeyOfOtherCall;
+pub use advance::{duplicate_call_output, original_result};
+pub use context::{DecisionContext, EffectKeyOfOtherCall};
 pub use decide::decide;
-pub use input::{DecisionContext, RunInput};
+pub use input::RunInput;
 pub use next::{EngineStep, next_engine_step};
 pub use policy::control_tool_names::RUN_AGENT;
-pub use policy::legacy_output::{output_from_human_edit, strip_code_fence};
+pub use policy::output::{output_from_human_edit, strip_code_fence};
 pub use policy::question::check_question_answer;
-pub use policy::rules::{
-    edit_refusal_reason, needs_approval, patterns_of_rules_with_approvals_beyond_one_run,
-};
+pub use policy::rules::{edit_refusal_reason, needs_approval, patterns_beyond_one_run};
 pub use rejection::Rejection;
 pub use state::Run;

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use longhaul_core::event::Event;
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::Message;
@@ -11,18 +10,19 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::tool::ToolResumption;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{RunOutcome, WaitReason};
 use longhaul_core::time::Timestamp;
 
-use crate::advance::children::startable_run_agent_calls;
+use crate::advance::children::startable_children;
 use crate::advance::outcome::has_ungraded_result;
 use crate::advance::runtime_message::needs_perception_refresh;
 use crate::advance::wait_reason_before_start;
+use crate::context::DecisionContext;
 use crate::decide::decide;
-use crate::input::{DecisionContext, RunInput};
+use crate::input::RunInput;
 use crate::state::Run;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::stage::{RunStage, RunningModelCall};
+use crate::state::stop::StopReasons;
 
 /// The next step that the engine must carry out for a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,11 +44,7 @@ pub enum EngineStep {
     /// Let the model summarize the older part of this conversation. The event that starts the model
     /// call is already recorded.
     Compact(ModelRequest),
-    /// Park the run until this wait ends. The engine records the park with `RunInput::Advance`.
-    Park(WaitReason),
-    /// End the run with this outcome. The engine records the end with `RunInput::Advance`.
-    Finish(RunOutcome),
-    /// Record the events that are due, with `RunInput::Advance`.
+    /// Record the events that are due, with `RunInput::Advance`. They may park or end the run.
     Advance,
     /// Do nothing: the run is parked, paused or ended.
     Idle,
@@ -100,74 +96,60 @@ pub enum ToolCallAction {
 /// Returns the next step that the engine must carry out for a run.
 pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
     let control = &run.control;
-    if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
+    if run.outcome().is_some() || control.driver.is_idle() {
         return EngineStep::Idle;
     }
     match &control.stage {
-        RunStage::ModelRunning(running) if running.epoch == control.epoch => {
+        RunStage::ModelRunning(running) if running.epoch == control.driver.epoch => {
             match running.purpose {
                 ModelCallPurpose::Turn => EngineStep::AskModel(model_request(run, running)),
                 ModelCallPurpose::Compact => EngineStep::Compact(model_request(run, running)),
             }
         }
         RunStage::ToolsRunning(tools) if control.has_running_call() => {
-            prepare_children_step_or_else(run, || {
-                EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
-            })
+            children_or_tools_step(run, &tools.calls)
         }
-        RunStage::New if control.cancel.is_none() && control.pause.is_none() => {
-            match control.blocked_on {
-                None if wait_reason_before_start(run, control, now).is_none() => {
-                    EngineStep::Prepare
-                }
-                None | Some(_) => step_to_record_due_events(run, now),
-            }
+        RunStage::New { .. } if can_be_prepared(run, now) => EngineStep::Prepare,
+        _ if has_due_events(run, now) => EngineStep::Advance,
+        // Child runs must be started, or a call in doubt must be verified.
+        RunStage::ToolsRunning(tools) => children_or_tools_step(run, &tools.calls),
+        RunStage::ModelPending(pending) if needs_perception_refresh(control, pending) => {
+            EngineStep::RefreshPerception
         }
-        RunStage::ToolsRunning(tools) => {
-            let step = step_to_record_due_events(run, now);
-            // No events are due and no call is running: child runs must be started, or a call in
-            // doubt must be verified.
-            if step == EngineStep::Idle {
-                prepare_children_step_or_else(run, || {
-                    EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
-                })
-            } else {
-                step
-            }
-        }
-        RunStage::ModelPending(pending) => {
-            let step = step_to_record_due_events(run, now);
-            // No events are due: the perception must be fetched before the model is called.
-            if step == EngineStep::Idle && needs_perception_refresh(control, pending) {
-                EngineStep::RefreshPerception
-            } else {
-                step
-            }
-        }
-        RunStage::Concluding(_) => {
-            let step = step_to_record_due_events(run, now);
-            // No events are due: the result must be graded.
-            if step == EngineStep::Idle && has_ungraded_result(control) {
-                EngineStep::StartGrading
-            } else {
-                step
-            }
-        }
-        RunStage::New | RunStage::ModelRunning(_) => step_to_record_due_events(run, now),
-        RunStage::Ended(_) => EngineStep::Idle,
+        RunStage::Concluding(_) if has_ungraded_result(control) => EngineStep::StartGrading,
+        RunStage::New { .. }
+        | RunStage::ModelPending(_)
+        | RunStage::ModelRunning(_)
+        | RunStage::Concluding(_)
+        | RunStage::Ended(_) => EngineStep::Idle,
     }
 }
 
-/// Returns the step that prepares child runs, or `other` if no child run can start now. A run that
-/// has to stop starts no child runs.
-fn prepare_children_step_or_else(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
+/// Returns whether nothing prevents a new run from being prepared.
+fn can_be_prepared(run: &Run, now: Timestamp) -> bool {
+    let StopReasons { cancel, pause, blocked, .. } = &run.control.stop;
+    cancel.is_none()
+        && pause.is_none()
+        && blocked.is_none()
+        && wait_reason_before_start(run, &run.control, now).is_none()
+}
+
+/// Returns whether events must be recorded before anything else happens.
+fn has_due_events(run: &Run, now: Timestamp) -> bool {
+    decide(run, RunInput::Advance, DecisionContext::new(now))
+        .is_ok_and(|due| !due.events.is_empty())
+}
+
+/// Returns the step that prepares child runs, or else the one that runs, cancels or verifies calls.
+/// A run that has to stop starts no child runs.
+fn children_or_tools_step(run: &Run, calls: &[TrackedToolCall]) -> EngineStep {
     let control = &run.control;
-    let calls = startable_run_agent_calls(control).filter(|_| !control.must_stop());
-    let requests: Vec<ChildRunRequest> = calls
+    let startable = startable_children(control).filter(|_| !control.must_stop());
+    let requests: Vec<ChildRunRequest> = startable
         .map(|call| ChildRunRequest { call: call.id, input: call.arguments().clone() })
         .collect();
     match requests.is_empty() {
-        true => other(),
+        true => EngineStep::UseTools(tool_call_tasks(run, calls)),
         false => EngineStep::StartChildren(requests),
     }
 }
@@ -175,7 +157,7 @@ fn prepare_children_step_or_else(run: &Run, other: impl FnOnce() -> EngineStep) 
 fn model_request(run: &Run, running: &RunningModelCall) -> ModelRequest {
     ModelRequest {
         run: run.id,
-        turn: running.turn,
+        turn: running.number,
         attempt: running.attempt,
         model: running.called_model(run.transcript.current_model()).to_owned(),
         system: run.transcript.system().clone(),
@@ -197,11 +179,10 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         action,
         resumption: call.resumption(),
     };
-    let abandoned: Vec<CallId> =
-        run.control.suspended_calls_to_give_up().map(|call| call.id).collect();
+    let abandoned: Vec<CallId> = run.control.calls_to_give_up().map(|call| call.id).collect();
     let due = calls.iter().filter_map(|call| {
         let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
-        let action = match call.is_running_under_claim(run.control.epoch) {
+        let action = match call.is_running_under_claim(run.control.driver.epoch) {
             true => ToolCallAction::Run,
             false if abandoned.contains(&call.id) => ToolCallAction::Cancel,
             false if is_verified => ToolCallAction::Verify,
@@ -210,28 +191,6 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         Some(new_task(call, action))
     });
     due.collect()
-}
-
-/// Returns the step that records the events that are due, or `EngineStep::Idle` if none are due.
-fn step_to_record_due_events(run: &Run, now: Timestamp) -> EngineStep {
-    let Ok(batch) = decide(run, RunInput::Advance, DecisionContext::new(now)) else {
-        return EngineStep::Idle;
-    };
-    let Some(last) = batch.events.last() else {
-        return EngineStep::Idle;
-    };
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "only ends and waits have steps of their own"
-    )]
-    match last {
-        Event::RunWaiting(data) => EngineStep::Park(data.wait.clone()),
-        Event::RunBlocked(data) => EngineStep::Park(WaitReason::Blocked(data.gate)),
-        Event::RunCompleted(data) => EngineStep::Finish(RunOutcome::Completed(data.output.clone())),
-        Event::RunFailed(data) => EngineStep::Finish(RunOutcome::Failed(data.error.clone())),
-        Event::RunCancelled(data) => EngineStep::Finish(RunOutcome::Cancelled(data.reason.clone())),
-        _ => EngineStep::Advance,
-    }
 }
 
 /// Error for a conversation that a model provider would reject.

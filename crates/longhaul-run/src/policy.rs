@@ -4,11 +4,9 @@
 pub(crate) mod control_tool;
 pub(crate) mod control_tool_names;
 pub(crate) mod digest;
-pub(crate) mod edit_diff;
 pub(crate) mod effect_keys;
-pub(crate) mod final_output;
 pub(crate) mod gate_timers;
 pub(crate) mod in_doubt;
-pub(crate) mod legacy_output;
+pub(crate) mod output;
 pub(crate) mod question;
 pub(crate) mod rules;

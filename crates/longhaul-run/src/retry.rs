@@ -59,7 +59,7 @@ impl RetryPoint {
                 self.messages.push(QueuedMessage { message, is_delivered: false });
             }
             Event::SteerChanged(edited) => {
-                if let Some(queued) = self.find_queued_message(edited.steer) {
+                if let Some(queued) = self.find_message(edited.steer) {
                     queued.message.text.clone_from(&edited.text);
                     queued.message.delivery = edited.delivery;
                     queued.message.by.clone_from(&edited.by);
@@ -69,7 +69,7 @@ impl RetryPoint {
                 self.messages.retain(|queued| queued.message.steer != data.steer);
             }
             Event::SteerDelivered(data) => {
-                if let Some(queued) = self.find_queued_message(data.steer) {
+                if let Some(queued) = self.find_message(data.steer) {
                     queued.is_delivered = true;
                 }
             }
@@ -79,7 +79,7 @@ impl RetryPoint {
         }
     }
 
-    fn find_queued_message(&mut self, steer: SteerId) -> Option<&mut QueuedMessage> {
+    fn find_message(&mut self, steer: SteerId) -> Option<&mut QueuedMessage> {
         self.messages.iter_mut().find(|queued| queued.message.steer == steer)
     }
 
@@ -129,7 +129,7 @@ pub fn retry_failed_run(
         retry_of: Some(retried),
         earlier_submitters,
         // The caps may have been raised since the failed run was submitted.
-        policy: RunPolicy { budget: failed.control().caps, ..task.policy.clone() },
+        policy: RunPolicy { budget: failed.control().budget.caps, ..task.policy.clone() },
         ..task.clone()
     };
     let mut new = new_run_from_task(id, task)?;

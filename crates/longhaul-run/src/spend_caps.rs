@@ -29,7 +29,7 @@ pub(crate) struct SpendCappedModelCall<'a> {
 }
 
 /// Returns the amounts that a model call reserves in spend caps, ordered by cap and subject.
-pub(crate) fn spend_cap_reservations_for_call(
+pub(crate) fn reservations_for_call(
     caps: &[CapWithWindow],
     task: &TaskSpec,
     call: SpendCappedModelCall<'_>,
@@ -55,10 +55,7 @@ pub(crate) fn spend_cap_reservations_for_call(
 /// Returns the reservations of a new task in the spend caps that refuse tasks when they are
 /// reached: 1 in a cap that counts runs, 0 in a cap on money or tokens. Caps per model never refuse
 /// a task, because the model of its run is not known yet.
-pub fn spend_cap_reservations_for_task(
-    caps: &[CapWithWindow],
-    task: &TaskSpec,
-) -> Vec<CapReservation> {
+pub fn reservations_for_task(caps: &[CapWithWindow], task: &TaskSpec) -> Vec<CapReservation> {
     let refusing_caps = caps.iter().filter(|current| {
         current.cap.at_cap == CapReachedAction::Refuse && current.cap.per != CapUsageGrouping::Model
     });
@@ -190,7 +187,7 @@ mod tests {
         let hold = BudgetAmount { micro_usd: MicroUsd(5), tokens: 70 };
         let amounts = |starts_run| {
             let call = SpendCappedModelCall { model: "m", hold, starts_run, is_root: true };
-            let reservations = spend_cap_reservations_for_call(&caps, &test_task("", "null"), call);
+            let reservations = reservations_for_call(&caps, &test_task("", "null"), call);
             reservations
                 .into_iter()
                 .map(|reservation| (reservation.hold.key.cap, reservation.hold.amount))
@@ -217,7 +214,7 @@ mod tests {
             with_refusal(test_cap(CapUsageGrouping::Model, None, CapUnit::Usd)),
             with_refusal(test_cap(CapUsageGrouping::Key, Some("key:dev"), CapUnit::Usd)),
         ];
-        let reservations = spend_cap_reservations_for_task(&caps, &test_task("key:ops", "null"));
+        let reservations = reservations_for_task(&caps, &test_task("key:ops", "null"));
         let reservations: Vec<_> = reservations
             .iter()
             .map(|reservation| (reservation.hold.key.subject.as_str(), reservation.hold.amount))

@@ -3,19 +3,17 @@
 //! The journal is the source of truth. The state can always be rebuilt from it, so a checkpoint of
 //! the state is only a cache that any build may discard.
 
-pub(crate) mod attempt_time;
+pub(crate) mod attempt;
+pub mod budget;
 pub mod call;
 pub mod control;
-mod control_queries;
-pub(crate) mod empty_replies;
-pub mod loop_guard;
+pub mod driver;
+pub(crate) mod guards;
 mod outage;
 pub mod outcome;
-pub mod output_retries;
-pub mod pending_timer;
 pub mod perception;
-pub mod progress_guard;
 pub mod stage;
+pub(crate) mod stop;
 pub mod submitters;
 pub mod transcript;
 
@@ -26,15 +24,18 @@ use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Message;
 use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect_key::EffectKey;
-use longhaul_core::status::{RunOutcome, RunOutput, Status, WaitReason};
+use longhaul_core::policy::gate::GateRule;
+use longhaul_core::status::{RunOutcome, RunOutput, Status};
 use longhaul_core::task::TaskSpec;
+use longhaul_core::wait::WaitReason;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::state::call::CopiedToolCallOrigin;
-use crate::state::control::{ControlState, IdleReason};
+use crate::state::control::ControlState;
+use crate::state::driver::{Activity, DriverState};
 use crate::state::perception::PerceptionState;
-use crate::state::stage::RunStage;
+use crate::state::stage::{EndedRun, RunStage};
 use crate::state::submitters::Submitters;
 use crate::state::transcript::Transcript;
 
@@ -51,7 +52,6 @@ pub struct Run {
     pub(crate) control: ControlState,
     pub(crate) transcript: Transcript,
     pub(crate) tools_called: Vec<String>,
-    #[serde(default)]
     pub(crate) perception: PerceptionState,
 }
 
@@ -135,7 +135,7 @@ impl Run {
             return Err(replay_error(entry, "there is a gap before it"));
         }
         let has_running_call = self.control.has_running_call();
-        self.control.attempt_time.update_from_entry(entry, has_running_call);
+        self.control.attempt.update_from_entry(entry, has_running_call);
         if let Event::SteerDelivered(delivered) = &entry.event
             && let Some(text) = self.control.text_of_queued_message_if_task(delivered.steer)
         {
@@ -143,7 +143,7 @@ impl Run {
         }
         if let Event::RunForked(_) = &entry.event {
             self.transcript.switch_to_first_model();
-            if self.control.has_truncated_or_refused_reply() {
+            if self.control.has_unusable_reply() {
                 let removed = self.transcript.remove_last_reply();
                 self.control.transcript_bytes -= removed.map_or(0, |reply| reply.estimated_bytes());
             }
@@ -166,13 +166,13 @@ impl Run {
         }
         // A new attempt of the run and each request after an outage start with the preferred model.
         if let Event::RunRetried(_)
-        | Event::RunWaiting(RunWaiting { wait: WaitReason::Outage { .. }, .. }) = &entry.event
+        | Event::RunWaiting(RunWaiting { wait: WaitReason::Outage(_), .. }) = &entry.event
         {
             self.transcript.switch_to_first_model();
         }
         if let Event::MemoryCompacted(compacted) = &entry.event {
             self.transcript.apply_compaction(compacted);
-            self.control.set_conversation_size_after_compaction(self.transcript.estimated_bytes());
+            self.control.set_compacted_size(self.transcript.estimated_bytes());
             self.perception.clear_world_hash();
         }
         if let Event::ToolCompleted(ended) = &entry.event {
@@ -188,15 +188,8 @@ impl Run {
     /// Returns a copy of the state that contains neither the messages of the conversation nor the
     /// names of the called tools.
     pub(crate) fn without_messages(&self) -> Self {
-        Self {
-            id: self.id,
-            task: Arc::clone(&self.task),
-            seq: self.seq,
-            control: self.control.clone(),
-            transcript: self.transcript.without_messages(),
-            tools_called: Vec::new(),
-            perception: self.perception.clone(),
-        }
+        let transcript = self.transcript.without_messages();
+        Self { transcript, tools_called: Vec::new(), ..self.clone() }
     }
 
     pub const fn id(&self) -> RunId {
@@ -213,21 +206,21 @@ impl Run {
     }
 
     pub fn status(&self) -> Status {
-        match (&self.control.stage, &self.control.idle) {
-            (RunStage::Ended(outcome), _) => outcome.status(),
-            (_, Some(IdleReason::Paused)) => Status::Paused,
-            (_, Some(IdleReason::Parked { wait: WaitReason::Blocked(_), .. })) => Status::Blocked,
-            (_, Some(IdleReason::Parked { wait: WaitReason::Worker, .. })) => Status::Running,
-            (_, Some(IdleReason::Parked { .. })) => Status::Waiting,
-            (_, None) if self.control.epoch.0 == 0 => Status::Pending,
-            (_, None) => Status::Running,
+        match (&self.control.stage, &self.control.driver.activity) {
+            (RunStage::Ended(ended), _) => ended.outcome.status(),
+            (_, Activity::Paused) => Status::Paused,
+            (_, Activity::Parked { wait: WaitReason::Blocked(_), .. }) => Status::Blocked,
+            (_, Activity::Parked { wait: WaitReason::Worker, .. }) => Status::Running,
+            (_, Activity::Parked { .. }) => Status::Waiting,
+            _ if self.control.driver.epoch.0 == 0 => Status::Pending,
+            (_, Activity::Ready | Activity::Driven) => Status::Running,
         }
     }
 
     /// Returns the outcome of the run. `None` means that the run has not ended.
     pub const fn outcome(&self) -> Option<&RunOutcome> {
-        if let RunStage::Ended(outcome) = &self.control.stage {
-            return Some(outcome);
+        if let RunStage::Ended(ended) = &self.control.stage {
+            return Some(&ended.outcome);
         }
         None
     }
@@ -236,34 +229,30 @@ impl Run {
     /// cancelled while it was open. `None` means that the run has no output.
     pub fn output(&self) -> Option<&RunOutput> {
         match &self.control.stage {
-            RunStage::Ended(RunOutcome::Completed(output)) => Some(output),
-            RunStage::Ended(RunOutcome::Cancelled(_)) => self.control.cancelled_output.as_deref(),
-            RunStage::New
+            RunStage::Ended(EndedRun { outcome: RunOutcome::Completed(output), .. }) => {
+                Some(output)
+            }
+            RunStage::Ended(ended) => ended.cancelled_output.as_deref(),
+            RunStage::New { .. }
             | RunStage::ModelPending(_)
             | RunStage::ModelRunning(_)
             | RunStage::ToolsRunning(_)
-            | RunStage::Concluding(_)
-            | RunStage::Ended(_) => self.control.output_while_open(),
+            | RunStage::Concluding(_) => self.control.output_while_open(),
         }
     }
 
     /// Returns whether the run has its result and is parked until a message arrives or its time for
     /// messages (`keep_open`) has passed.
     pub const fn is_open_for_messages(&self) -> bool {
-        matches!(
-            (&self.control.stage, &self.control.idle),
-            (
-                RunStage::Concluding(_),
-                Some(IdleReason::Parked { wait: WaitReason::Message(_), .. })
-            )
-        )
+        let is_concluding = matches!(self.control.stage, RunStage::Concluding(_));
+        is_concluding && matches!(self.control.driver.wait(), Some(WaitReason::Message(_)))
     }
 
     /// Returns the number of the current attempt of the task, from 1. The attempts of the runs that
     /// this run retries are counted, too.
     pub fn attempt_number(&self) -> u32 {
         let earlier = self.task.retry_of.map_or(0, |retried| retried.attempts);
-        earlier.saturating_add(self.control.attempt)
+        earlier.saturating_add(self.control.attempt.number)
     }
 
     /// Returns the control state: everything about the run except the conversation.
@@ -289,30 +278,36 @@ impl Run {
     /// Returns whether the run is prepared: the prompt is built and the perception (the context
     /// provider's report on the outside world) fetched.
     pub const fn is_prepared(&self) -> bool {
-        !matches!(self.control.stage, RunStage::New)
+        !matches!(self.control.stage, RunStage::New { .. })
     }
 
     /// Returns the run that a call of the current reply was copied from. `None` means that this run
     /// has made the call.
     pub fn call_origin(&self, call: CallId) -> Option<CopiedToolCallOrigin> {
-        let mut calls = self.control.calls().iter();
-        calls.find(|tracked| tracked.id == call)?.origin
+        self.control.call(call)?.origin
     }
 
     /// Returns the effect key (name of an effect that must happen at most once) of a tool call of
     /// the model's last reply. `None` means that the call has no effect key, or is not part of that
     /// reply.
     pub fn effect_key_of_call(&self, call: Option<CallId>) -> Option<&EffectKey> {
-        let mut calls = self.control.calls().iter();
-        calls.find(|tracked| Some(tracked.id) == call)?.classification.key.as_ref()
+        self.control.call(call?)?.classification.key.as_ref()
+    }
+
+    /// Returns the approval rules for the tool of a call of the model's last reply, in their order.
+    pub fn rules_for_tool_of_call(&self, call: CallId) -> Vec<GateRule> {
+        let Some(tracked) = self.control.call(call) else {
+            return Vec::new();
+        };
+        let tool = tracked.classification.tool.as_str();
+        let rules = self.control.policy.rules.iter();
+        rules.filter(|rule| rule.matches_glob(&rule.tool, tool)).cloned().collect()
     }
 
     /// Returns the references to earlier tool outputs in the input of a tool call of the model's
     /// last reply, with the values that approval rules and approvers have seen.
     pub fn output_references_of_call(&self, call: CallId) -> &[OutputReference] {
-        let mut calls = self.control.calls().iter();
-        let tracked = calls.find(|tracked| tracked.id == call);
-        tracked.map_or(&[], |tracked| &tracked.classification.outputs)
+        self.control.call(call).map_or(&[], |tracked| &tracked.classification.outputs)
     }
 
     /// Returns the names of all tools that the run has called, in order and with duplicates.
@@ -324,18 +319,18 @@ impl Run {
     /// because no call is running and no recovery from a crash is pending. False for a run without
     /// a claim.
     pub fn expects_events_from_driver(&self) -> bool {
-        let control = &self.control;
-        control.driven && control.crashed_epoch.is_none() && !control.has_running_call()
+        let DriverState { activity, crashed_epoch, .. } = &self.control.driver;
+        *activity == Activity::Driven && crashed_epoch.is_none() && !self.control.has_running_call()
     }
 
     /// Returns whether the run was cancelled, so that work in progress must be aborted.
     pub const fn is_cancelling(&self) -> bool {
-        self.control.cancel.is_some()
+        self.control.stop.cancel.is_some()
     }
 
-    /// Returns why the run was cancelled. Meaningless for a run that nobody cancelled.
-    pub const fn cancel_cause(&self) -> CancelCause {
-        self.control.cancel_cause
+    /// Returns why the run was cancelled. `None` means that nobody cancelled it.
+    pub fn cancel_cause(&self) -> Option<CancelCause> {
+        self.control.stop.cancel.as_ref().map(|cancel| cancel.cause)
     }
 
     /// Returns whether a queued message asks to interrupt the work in progress.

@@ -97,7 +97,7 @@ pub struct BudgetWarned {
 }
 
 /// A budget cap was reached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetReached {
     pub cap: BudgetCap,
     /// Current cap of the whole tree of runs, in millionths of a US dollar or tokens, if the tree

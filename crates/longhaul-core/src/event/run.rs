@@ -9,10 +9,11 @@ use crate::id::{Epoch, GateId, RunId, Seq, TimerId, WorkerId};
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 use crate::raw::{RawJson, StoredText};
-use crate::status::{RunError, RunOutput, WaitReason};
+use crate::status::{RunError, RunOutput};
 use crate::task::TaskSpec;
 use crate::time::Millis;
 use crate::usage::ModelPricing;
+use crate::wait::WaitReason;
 
 /// The run was submitted, and its task was recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

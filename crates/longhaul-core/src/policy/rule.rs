@@ -6,12 +6,27 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::glob;
 use crate::id::{AgentName, GateId, RuleId, RunId};
-use crate::policy::gate::{AnswerScope, RulePattern};
+use crate::policy::gate::{AnswerScope, GateRule, GateRuleAction, RulePattern};
 use crate::time::Timestamp;
 
 /// Maximum number of active remembered approvals in a store that apply to more than one run.
 pub const RULES_MAX: usize = 1_000;
+
+impl GateRule {
+    /// Returns whether a glob of the rule matches the text. If one of them is too long to be
+    /// compared, the rule matches unless it allows the call.
+    pub fn matches_glob(&self, glob: &str, text: &str) -> bool {
+        let is_restriction = self.action != GateRuleAction::Allow;
+        glob::matches(glob, text).unwrap_or(is_restriction)
+    }
+
+    /// Returns whether the rule's `match` matches this text of a call of its tool.
+    pub fn matches_text(&self, text: &str) -> bool {
+        self.match_glob.as_ref().is_none_or(|glob| self.matches_glob(glob, text))
+    }
+}
 
 /// Runs to which a remembered approval applies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -30,6 +30,9 @@ use crate::request::IdempotencyKey;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{MicroUsd, Usage};
 
+/// Maximum delay between two attempts to deliver an outbox message.
+pub const OUTBOX_DELAY_MAX: Millis = Millis::from_secs(5 * 60);
+
 /// Store of everything besides journals and the ready queue.
 #[async_trait]
 pub trait RecordStore: Send + Sync + std::fmt::Debug {
@@ -40,8 +43,9 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn next_timer_due(&self) -> Result<Option<Timestamp>, StoreError>;
 
     /// Moves each timer of a delay that is due later than this delay from now to the end of the
-    /// delay, because the clock was set back since the timer was set. Returns the number of moved
-    /// timers.
+    /// delay, because the clock was set back since the timer was set. The same holds for automatic
+    /// approvals. Outbox messages whose next attempt is later than the maximum delay from now
+    /// become due. Returns the number of moved timers and attempts.
     async fn move_delays_set_by_later_clock(&self) -> Result<usize, StoreError>;
 
     /// Repairs rows that violate an invariant, and returns the numbers of repaired rows. Every such
@@ -195,6 +199,10 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         let workers = self.list_workers().await?;
         Ok(workers.iter().any(|worker| worker.liveness == WorkerLiveness::Live))
     }
+
+    /// Frees the effect key of a call of this run whose outcome is unknown, and stores the text of
+    /// `freed` with the run. Returns `false` if the call holds no such key.
+    async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> Result<bool, StoreError>;
 
     /// Stores a tool result that arrived after its run had ended.
     async fn save_late_tool_result(

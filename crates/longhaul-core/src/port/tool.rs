@@ -13,6 +13,7 @@ use crate::event::tool::{ToolOutput, ToolQuestion, ToolSuspension, VerifyOutcome
 use crate::id::{CallId, Epoch, IdError, ResourceKey, RunId, ThreadKey, ToolName};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::policy::effect_facts::PredictedEffects;
+use crate::policy::gate::{GateRule, GateRuleAction};
 use crate::port::image_sink::ImageSink;
 use crate::raw::RawJson;
 use crate::time::Millis;
@@ -256,6 +257,10 @@ pub struct ToolContext {
     pub resource: Option<ResourceKey>,
     /// Names of the skills listed in the agent's file.
     pub skills: Vec<String>,
+    /// Approval rules for calls of the tool, in their order. A call that leads to something else
+    /// than its input names, such as a redirect, checks it with
+    /// [`needs_own_call`](Self::needs_own_call).
+    pub rules: Vec<GateRule>,
     /// Receiver of the call's progress reports.
     pub progress: Arc<dyn Progress>,
     /// Output of the call so far, which is kept if the call is cancelled.
@@ -277,10 +282,24 @@ impl ToolContext {
             thread: None,
             resource: None,
             skills: Vec::new(),
+            rules: Vec::new(),
             progress: Arc::new(NoopProgress),
             partial_output: PartialToolOutput::default(),
             images: ImageSink::default(),
         }
+    }
+
+    /// Returns whether a call with these rule match texts would be denied or need an approval.
+    /// `None` stands for a text that can't be determined, to which every such rule applies.
+    pub fn needs_own_call(&self, rule_match_texts: &[Option<String>]) -> bool {
+        let is_restriction = |rule: &&GateRule| rule.action != GateRuleAction::Allow;
+        rule_match_texts.iter().any(|text| match text {
+            Some(text) => {
+                let first = self.rules.iter().find(|rule| rule.matches_text(text));
+                first.is_some_and(|rule| is_restriction(&rule))
+            }
+            None => self.rules.iter().any(|rule| is_restriction(&rule)),
+        })
     }
 }
 

@@ -1,234 +1,73 @@
-//! Targets of the references in a JSON Schema.
-//!
-//! Invariant: every subschema that a validator may consider the target of a reference is found.
-//! Drafts differ in how a subschema gets its address. Where the address is unclear, every candidate
-//! counts as a target.
-
-use std::collections::{HashMap, HashSet, VecDeque};
+//! References in a JSON Schema, which lead only to parts of the same document.
 
 use serde_json::Value;
 
+use super::SchemaError;
+
 /// Keywords that refer to another subschema.
-pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", RECURSIVE];
-const RECURSIVE: &str = "$recursiveRef";
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Keywords that give a subschema a name for references.
-const ANCHORS: [&str; 2] = ["$anchor", "$dynamicAnchor"];
-
-/// Addresses of the meta-schemas, which every validator knows.
-const META: [&str; 5] = [
-    "http://json-schema.org/draft-04/schema",
-    "http://json-schema.org/draft-06/schema",
-    "http://json-schema.org/draft-07/schema",
-    "https://json-schema.org/draft/2019-09/schema",
-    "https://json-schema.org/draft/2020-12/schema",
-];
-
-/// Possible targets of a reference in a schema.
-pub(super) enum ReferenceTargets<'a> {
-    /// Subschemas of the document, of which the validator chooses one.
-    Values(Vec<&'a Value>),
-    /// The meta-schema, i.e. the schema that describes JSON Schemas.
-    Meta,
-    /// No part of the document is a possible target.
-    Unknown,
-}
-
-/// All objects (parts) of a schema document, with an index by their memory address.
-#[derive(Default)]
-pub(super) struct SchemaGraph<'a> {
-    pub(super) parts: Vec<&'a Value>,
-    index: HashMap<*const Value, usize>,
-    /// For each part, the index of the innermost enclosing part that has an id. It may be the part
-    /// itself.
-    bases: Vec<usize>,
-    /// For each part, the index of the innermost other part that encloses it and has an id.
-    parent_bases: Vec<usize>,
-    /// Whether the keyword `id` gives a subschema an address, as in draft 4 of JSON Schema.
-    has_plain_id: bool,
-    ids: HashSet<&'a str>,
-    /// Parts with an id, by the last path segment of the id.
-    resources: HashMap<&'a str, Vec<usize>>,
-    /// Parts with an id whose last path segment can't be determined.
-    unclear_ids: Vec<usize>,
-    anchors: HashMap<&'a str, Vec<usize>>,
-    /// Indices of the parts with `$recursiveAnchor`, to which a `$recursiveRef` in any part may
-    /// refer.
-    recursive: Vec<usize>,
-    /// Whether a part has `$dynamicAnchor` or `$recursiveAnchor`, so that a reference within the
-    /// meta-schema may lead back to this document.
-    has_dynamic: bool,
-}
-
-impl<'a> SchemaGraph<'a> {
-    pub(super) fn new(schema: &'a Value) -> Self {
-        let mut graph = Self { has_plain_id: declares_draft_4(schema), ..Self::default() };
-        let mut values = VecDeque::from([(schema, 0)]);
-        while let Some((value, base)) = values.pop_front() {
-            match value {
-                Value::Object(fields) => {
-                    let base = graph.index_schema_object(value, base);
-                    values.extend(fields.values().map(|inner| (inner, base)));
-                }
-                Value::Array(list) => values.extend(list.iter().map(|inner| (inner, base))),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-            }
-        }
-        graph
-    }
-
-    /// Adds an object (part) of the schema document. Returns the index of the innermost part with
-    /// an id that encloses the children of the object, which may be the object itself.
-    fn index_schema_object(&mut self, part: &'a Value, enclosing_base_index: usize) -> usize {
-        let part_index = self.parts.len();
-        let text = |name: &str| part.get(name).and_then(Value::as_str);
-        let mut base = enclosing_base_index;
-        for id in self.schema_ids(part) {
-            if let Some(anchor) = id.strip_prefix('#') {
-                self.anchors.entry(anchor).or_default().push(part_index);
-            }
-            let id = id.trim_end_matches('#');
-            self.ids.insert(id);
-            match last_path_segment(id) {
-                Some(segment) => self.resources.entry(segment).or_default().push(part_index),
-                None => self.unclear_ids.push(part_index),
-            }
-            base = part_index;
-        }
-        for anchor in ANCHORS.iter().filter_map(|name| text(name)) {
-            self.anchors.entry(anchor).or_default().push(part_index);
-        }
-        if part.get("$recursiveAnchor").is_some() {
-            self.recursive.push(part_index);
-        }
-        self.has_dynamic |=
-            part.get("$recursiveAnchor").is_some() || part.get("$dynamicAnchor").is_some();
-        self.parts.push(part);
-        self.bases.push(base);
-        self.parent_bases.push(enclosing_base_index);
-        self.index.insert(std::ptr::from_ref(part), part_index);
-        base
-    }
-
-    fn schema_ids(&self, part: &'a Value) -> Vec<&'a str> {
-        let plain_id = self.has_plain_id.then_some("id");
-        let names = ["$id"].into_iter().chain(plain_id);
-        names.filter_map(|name| part.get(name)?.as_str()).collect()
-    }
-
-    /// Returns the references (such as `$ref`) in the part of the document with this index, each
-    /// with its text and its possible targets.
-    pub(super) fn resolved_references(
-        &self,
-        part_index: usize,
-    ) -> impl Iterator<Item = (&'a str, ReferenceTargets<'a>)> + '_ {
-        let part = self.parts[part_index];
-        REFERENCES.iter().filter_map(move |name| {
-            let reference = part.get(name)?.as_str()?;
-            if *name != RECURSIVE {
-                return Some((reference, self.resolve_reference(part_index, reference)));
-            }
-            // The text of a `$recursiveRef` is irrelevant.
-            let mut found = self.enclosing_resource_indices(part_index);
-            found.extend(&self.recursive);
-            Some((reference, ReferenceTargets::Values(self.select_values_of_parts(found, Some))))
-        })
-    }
-
-    fn resolve_reference(&self, part_index: usize, reference: &str) -> ReferenceTargets<'a> {
-        let (address, fragment) = match reference.strip_prefix('#') {
-            Some(fragment) => ("", fragment),
-            None => reference.rsplit_once('#').unwrap_or((reference, "")),
-        };
-        let candidates = match address {
-            "" => self.enclosing_resource_indices(part_index),
-            other => self.resource_indices_by_address(other),
-        };
-        if candidates.is_empty() && META.contains(&address) && !self.has_dynamic {
-            return ReferenceTargets::Meta;
-        }
-        if !address.is_empty() && !self.ids.contains(address) {
-            return ReferenceTargets::Unknown;
-        }
-        let values = if fragment.is_empty() {
-            self.select_values_of_parts(candidates, Some)
-        } else if fragment.starts_with('/') {
-            let path = percent_decode(fragment);
-            self.select_values_of_parts(candidates, |part| {
-                resolve_json_pointer(part, path.as_deref()?)
-            })
-        } else {
-            let anchored = self.anchors.get(fragment).cloned().unwrap_or_default();
-            self.select_values_of_parts(anchored, Some)
-        };
-        if values.is_empty() {
-            return ReferenceTargets::Unknown;
-        }
-        ReferenceTargets::Values(values)
-    }
-
-    fn select_values_of_parts(
-        &self,
-        mut part_indices: Vec<usize>,
-        select: impl Fn(&'a Value) -> Option<&'a Value>,
-    ) -> Vec<&'a Value> {
-        part_indices.sort_unstable();
-        part_indices.dedup();
-        let found =
-            part_indices.into_iter().filter_map(|part_index| select(self.parts[part_index]));
-        found.collect()
-    }
-
-    /// Returns the number of parts of the schema document that have an id.
-    pub(super) fn schema_resource_count(&self) -> usize {
-        self.unclear_ids.len() + self.resources.values().map(Vec::len).sum::<usize>()
-    }
-
-    /// Returns the indices of the parts that may contain the target of a reference without an
-    /// address, such as `#/items`. `part_index` is the part with the reference.
-    fn enclosing_resource_indices(&self, part_index: usize) -> Vec<usize> {
-        let mut found = vec![0];
-        found.extend(&self.unclear_ids);
-        let mut segments = HashSet::new();
-        let mut base = self.bases[part_index];
-        loop {
-            found.push(base);
-            for id in self.schema_ids(self.parts[base]) {
-                let id = id.trim_end_matches('#');
-                if segments.insert(last_path_segment(id)) {
-                    found.extend(self.resource_indices_by_address(id));
-                }
-            }
-            if base == 0 || self.parent_bases[base] == base {
-                return found;
-            }
-            base = self.parent_bases[base];
-        }
-    }
-
-    /// Returns the indices of the parts whose id may mean this address. Only the last path segment
-    /// is compared, because an id may be relative to another id.
-    fn resource_indices_by_address(&self, address: &str) -> Vec<usize> {
-        let mut found = self.unclear_ids.clone();
-        match last_path_segment(address) {
-            Some(segment) => found.extend(self.resources.get(segment).into_iter().flatten()),
-            None => {
-                found.extend(self.resources.values().flatten());
-                found.push(0);
-            }
-        }
-        found
-    }
-
-    /// Returns the indices of those values that are objects (parts) of the schema document. Other
-    /// values are skipped.
-    pub(super) fn schema_object_indices(&self, values: &[&Value]) -> Vec<usize> {
-        let number = |value: &&Value| self.index.get(&std::ptr::from_ref(*value)).copied();
-        values.iter().filter_map(number).collect()
+/// Returns the first reference in a schema that does not start with `#`, i.e. is not relative to
+/// the schema itself.
+pub fn find_external_reference(schema: &Value) -> Option<&str> {
+    match schema {
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
+            Some(to) if REFERENCES.contains(&&**key) && !to.starts_with('#') => Some(to),
+            Some(_) | None => find_external_reference(value),
+        }),
+        Value::Array(list) => list.iter().find_map(find_external_reference),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
 
-/// Returns whether any part of the document declares draft 4 as its version of JSON Schema.
+/// Returns the schema that a schema refers to. `None` if it has no reference.
+pub(super) fn reference_target<'a>(
+    root: &'a Value,
+    schema: &Value,
+) -> Result<Option<&'a Value>, SchemaError> {
+    let mut references =
+        REFERENCES.iter().filter_map(|name| Some((*name, schema.get(name)?.as_str()?)));
+    // The targets of the others depend on how a validator got to the schema.
+    let target = |(name, reference): (&str, &str)| match name {
+        "$ref" => root.pointer(&local_pointer(reference)?),
+        _ => None,
+    };
+    let refused = |reference: &str| SchemaError::Reference(reference.to_owned());
+    references.try_fold(None, |_, found| target(found).map(Some).ok_or_else(|| refused(found.1)))
+}
+
+/// Refuses ids that would change the target of a reference `#/...`.
+pub(super) fn check_ids(root: &Value) -> Result<(), SchemaError> {
+    let id_names: &[&str] = match declares_draft_4(root) {
+        true => &["$id", "id"],
+        false => &["$id"],
+    };
+    let mut root_ids = id_names.iter().filter_map(|name| root.get(name)?.as_str());
+    // A validator knows the meta-schemas by their address.
+    let refused = root_ids.find(|id| id.contains("json-schema.org"));
+    match refused.or_else(|| find_reference_below_id(root, id_names, false)) {
+        Some(reference) => Err(SchemaError::Reference(reference.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Returns the decoded JSON pointer of a reference within the document. `None` if the reference is
+/// not of the form `#` or `#/...`, or has an invalid escape.
+fn local_pointer(reference: &str) -> Option<String> {
+    let mut parts = reference.strip_prefix('#')?.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..2)?;
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        // The function also accepts a sign.
+        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?);
+        bytes.extend(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Returns whether any part of the document declares draft 4 as its version of JSON Schema, in
+/// which the keyword `id` gives a subschema an address.
 fn declares_draft_4(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
@@ -241,42 +80,22 @@ fn declares_draft_4(schema: &Value) -> bool {
     }
 }
 
-/// Returns the last path segment of an address, such as `b.json` of `a/b.json`. `None` if resolving
-/// or normalizing the address could change the segment.
-fn last_path_segment(address: &str) -> Option<&str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let (path, segment) = address.rsplit_once('/').unwrap_or(("", address));
-    let is_clear = !path.ends_with('/')
-        && !path.contains(['?', '#', '%', '\\'])
-        && segment.chars().all(is_plain)
-        && !["", ".", ".."].contains(&segment);
-    is_clear.then_some(segment)
-}
-
-/// Resolves a decoded JSON pointer. Unlike [`Value::pointer`], this function accepts any number as
-/// an index, as the validator does.
-fn resolve_json_pointer<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
-    let segments = path.split('/').skip(1);
-    segments.into_iter().try_fold(root, |value, segment| match value {
-        Value::Array(list) => list.get(segment.parse::<usize>().ok()?),
-        Value::Object(fields) => fields.get(&segment.replace("~1", "/").replace("~0", "~")),
+/// Returns the first `$ref` inside a subschema with an id: it is relative to that subschema.
+fn find_reference_below_id<'a>(
+    value: &'a Value,
+    id_names: &[&str],
+    is_inside: bool,
+) -> Option<&'a str> {
+    let below = |inner: &'a Value| {
+        let has_id = id_names.iter().any(|name| inner.get(name).is_some_and(Value::is_string));
+        find_reference_below_id(inner, id_names, is_inside || has_id)
+    };
+    match value {
+        Value::Object(fields) => {
+            let reference = fields.get("$ref").and_then(Value::as_str).filter(|_| is_inside);
+            reference.or_else(|| fields.values().find_map(below))
+        }
+        Value::Array(list) => list.iter().find_map(below),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    })
-}
-
-/// Decodes the percent escapes of a JSON pointer, such as `%7E`. Invalid escapes are left
-/// unchanged. `None` if the result is not UTF-8.
-fn percent_decode(fragment: &str) -> Option<String> {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
-    let mut rest = fragment.as_bytes();
-    let mut bytes = Vec::with_capacity(rest.len());
-    while let Some((first, after)) = rest.split_first() {
-        let code = match (digit(after.first()), digit(after.get(1))) {
-            (Some(high), Some(low)) if *first == b'%' => u8::try_from(high * 16 + low).ok(),
-            _ => None,
-        };
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &after[2..] } else { after };
     }
-    String::from_utf8(bytes).ok()
 }

@@ -1,5 +1,7 @@
 //! Functions that record common events about tool calls, shared by the `advance` modules.
 
+use std::sync::Arc;
+
 use longhaul_core::change::{RowChange, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleUsed;
@@ -9,18 +11,35 @@ use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 
-use crate::decision::DecisionBuilder;
-use crate::policy::rules::{ApprovalRuleDecision, evaluate_approval_rules};
-use crate::rejection::Rejection;
+use crate::decision::{Decision, RecordResult};
+use crate::policy::rules::{RuleDecision, evaluate_rules};
 use crate::state::call::TrackedToolCall;
+
+/// Records that a tool call failed with this text, without running a tool.
+pub(crate) fn fail_call(
+    decision: &mut Decision<'_>,
+    call: CallId,
+    text: impl Into<Arc<str>>,
+) -> RecordResult {
+    record_call_result(decision, call, ToolOutput::text(text), true)
+}
+
+/// Records that a tool call completed with this text, without running a tool.
+pub(crate) fn complete_call(
+    decision: &mut Decision<'_>,
+    call: CallId,
+    text: impl Into<Arc<str>>,
+) -> RecordResult {
+    record_call_result(decision, call, ToolOutput::text(text), false)
+}
 
 /// Records the result of a tool call that was handled without running a tool.
 pub(crate) fn record_call_result(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     call: CallId,
     output: ToolOutput,
     is_error: bool,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let ended = ToolEnded { call, output, active: Millis::ZERO };
     decision.record_event(if is_error {
         Event::ToolFailed(ended)
@@ -30,12 +49,11 @@ pub(crate) fn record_call_result(
 }
 
 /// Records which remembered approvals allow a tool call to start without asking a person.
-pub(crate) fn record_used_approval_rules(
-    decision: &mut DecisionBuilder<'_>,
+pub(crate) fn record_used_approvals(
+    decision: &mut Decision<'_>,
     call: &TrackedToolCall,
-) -> Result<(), Rejection> {
-    let ApprovalRuleDecision::Allow(approvals) =
-        evaluate_approval_rules(&decision.control, &call.classification)
+) -> RecordResult {
+    let RuleDecision::Allow(approvals) = evaluate_rules(&decision.control, &call.classification)
     else {
         return Ok(());
     };
@@ -47,11 +65,11 @@ pub(crate) fn record_used_approval_rules(
 }
 
 /// Records the start of a `wait` call, which a timer ends at this time.
-pub(crate) fn record_wait_tool_call_start(
-    decision: &mut DecisionBuilder<'_>,
+pub(crate) fn record_wait_start(
+    decision: &mut Decision<'_>,
     call: &TrackedToolCall,
     until: Timestamp,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     decision.record_event(Event::ToolStarted(ToolStarted {
         call: call.id,
         attempt: call.starts + 1,
@@ -62,7 +80,7 @@ pub(crate) fn record_wait_tool_call_start(
 
 /// Adds active time (time that workers spend on the run) to the run's usage without naming a model,
 /// because no model was called.
-pub(crate) fn add_active_time_to_usage(decision: &mut DecisionBuilder<'_>, active: Millis) {
+pub(crate) fn add_active_time(decision: &mut Decision<'_>, active: Millis) {
     if active > Millis::ZERO {
         decision.add_row_change(RowChange::AddUsage(UsageRow {
             model: String::new(),

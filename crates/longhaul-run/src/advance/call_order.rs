@@ -10,10 +10,7 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 /// and all later calls wait for it. Calls with a common rule match text, such as a path, run in
 /// order if one of them changes it: with two parallel writes either text could win, and both would be
 /// reported as done. Calls with the same effect key run in order, too.
-pub(super) fn may_start_while_earlier_calls_run(
-    earlier: &[TrackedToolCall],
-    call: &TrackedToolCall,
-) -> bool {
+pub(super) fn may_run_with_earlier(earlier: &[TrackedToolCall], call: &TrackedToolCall) -> bool {
     earlier.iter().all(|before| {
         before.is_done()
             || (!call.is_exclusive()

@@ -9,17 +9,16 @@ use longhaul_core::change::{RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::event::tool::{ToolOutput, ToolStarted};
-use longhaul_core::id::{RunId, TimerId};
+use longhaul_core::event::tool::ToolStarted;
+use longhaul_core::id::RunId;
 use longhaul_core::status::Status;
 use longhaul_core::task::OPEN_DESCENDANTS_MAX;
 
-use crate::advance::call_events::{record_call_result, record_used_approval_rules};
-use crate::advance::call_order::may_start_while_earlier_calls_run;
-use crate::decision::DecisionBuilder;
+use crate::advance::call_events::{fail_call, record_used_approvals};
+use crate::advance::call_order::may_run_with_earlier;
+use crate::decision::{Decision, RecordResult};
 use crate::input::{NewChildRun, PreparedChildRun};
 use crate::policy::control_tool_names::RUN_AGENT;
-use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::{ControlState, OpenChildRun};
 
@@ -32,16 +31,13 @@ pub const CHILDREN_MAX: usize = OPEN_DESCENDANTS_MAX;
 
 /// Returns the `run_agent` calls that may start their child runs now. Empty if the active time of
 /// the run is used up.
-pub(crate) fn startable_run_agent_calls(
-    control: &ControlState,
-) -> impl Iterator<Item = &TrackedToolCall> {
-    startable_run_agent_calls_ignoring_time_budget(control)
-        .filter(|_| control.has_active_time_left())
+pub(crate) fn startable_children(control: &ControlState) -> impl Iterator<Item = &TrackedToolCall> {
+    startable_children_ignoring_time(control).filter(|_| control.has_active_time_left())
 }
 
 /// Returns the `run_agent` calls that may start their child runs now if the run has active time
 /// left.
-pub(super) fn startable_run_agent_calls_ignoring_time_budget(
+pub(super) fn startable_children_ignoring_time(
     control: &ControlState,
 ) -> impl Iterator<Item = &TrackedToolCall> {
     let calls = control.calls();
@@ -49,7 +45,7 @@ pub(super) fn startable_run_agent_calls_ignoring_time_budget(
         let is_new = matches!(call.state, ToolCallState::Unevaluated | ToolCallState::Ready);
         let starts_child =
             is_new && is_run_agent_call(call) && call.classification.problem.is_none();
-        (starts_child && may_start_while_earlier_calls_run(&calls[..index], call)).then_some(call)
+        (starts_child && may_run_with_earlier(&calls[..index], call)).then_some(call)
     })
 }
 
@@ -60,7 +56,7 @@ pub(super) fn is_run_agent_call(call: &TrackedToolCall) -> bool {
 
 /// Returns whether the run has child runs that have not started or not ended, and at least one turn
 /// left in which its model can read their results.
-pub(super) fn has_children_to_wait_for(control: &ControlState) -> bool {
+pub(super) fn must_wait_for_children(control: &ControlState) -> bool {
     let mut calls = control.calls().iter();
     let is_open = !control.children.is_empty()
         || calls.any(|call| is_run_agent_call(call) && !call.is_done());
@@ -69,26 +65,23 @@ pub(super) fn has_children_to_wait_for(control: &ControlState) -> bool {
 
 /// Records the starts of prepared child runs, and the errors of those that can't start. Nothing is
 /// recorded if the run has to stop or a queued message must be delivered before the next tool call.
-pub(crate) fn record_starts_of_prepared_children(
-    decision: &mut DecisionBuilder<'_>,
+pub(crate) fn record_prepared_children(
+    decision: &mut Decision<'_>,
     prepared: Vec<PreparedChildRun>,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let control = &decision.control;
     let urgent_deliveries = [SteerDelivery::Interrupt, SteerDelivery::BeforeNextTool];
     let is_stopping = control.must_stop()
-        || control.steers.iter().any(|steer| urgent_deliveries.contains(&steer.delivery));
+        || control.people.steers.iter().any(|steer| urgent_deliveries.contains(&steer.delivery));
     for child in prepared.into_iter().filter(|_| !is_stopping) {
-        if startable_run_agent_calls(&decision.control).any(|call| call.id == child.call) {
+        if startable_children(&decision.control).any(|call| call.id == child.call) {
             record_prepared_child(decision, child)?;
         }
     }
     Ok(())
 }
 
-fn record_prepared_child(
-    decision: &mut DecisionBuilder<'_>,
-    prepared: PreparedChildRun,
-) -> Result<(), Rejection> {
+fn record_prepared_child(decision: &mut Decision<'_>, prepared: PreparedChildRun) -> RecordResult {
     let call = prepared.call;
     let checked_child = prepared.child.and_then(|child| match child_start_problem(decision) {
         Some(problem) => Err(problem),
@@ -97,15 +90,13 @@ fn record_prepared_child(
     let NewChildRun { run, definition, background } = match checked_child {
         Ok(child) => *child,
         Err(reason) => {
-            let output = ToolOutput::text(format!("no child run was started: {reason}"));
-            return record_call_result(decision, call, output, true);
+            return fail_call(decision, call, format!("no child run was started: {reason}"));
         }
     };
-    let is_own = |tracked: &&TrackedToolCall| tracked.id == call;
-    if let Some(tracked) = decision.control.calls().iter().find(is_own).cloned()
+    if let Some(tracked) = decision.control.call(call).cloned()
         && tracked.state == ToolCallState::Unevaluated
     {
-        record_used_approval_rules(decision, &tracked)?;
+        record_used_approvals(decision, &tracked)?;
     }
     let (child, agent) = (run.id, run.task.agent.clone());
     let started = ChildStarted { child, agent, call: Some(call), background };
@@ -116,7 +107,7 @@ fn record_prepared_child(
 }
 
 /// Returns the reason why the run may not start another child run. `None` means that it may.
-fn child_start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
+fn child_start_problem(decision: &Decision<'_>) -> Option<String> {
     if decision.run.task.depth >= CHILD_DEPTH_MAX {
         return Some(format!(
             "this run is {CHILD_DEPTH_MAX} levels below the first run, which is the maximum; do the \
@@ -142,10 +133,10 @@ fn child_start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
 /// Records that a `wait` call waits for a child run. If the child run is not open, or another call
 /// already waits for it, records an error as the result of the call.
 pub(super) fn record_wait_for_child(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     call: &TrackedToolCall,
     child: RunId,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let is_own = |open: &OpenChildRun| open.id == child && open.call.is_some();
     let is_open = decision.control.children.iter().any(is_own);
     if !is_open {
@@ -153,13 +144,13 @@ pub(super) fn record_wait_for_child(
             "{child} is not an open child run of this run: it was never started, or its result has \
              been reported"
         );
-        return record_call_result(decision, call.id, ToolOutput::text(text), true);
+        return fail_call(decision, call.id, text);
     }
     let waits_for_child =
         |call: &TrackedToolCall| call.state == ToolCallState::AwaitingChild(child);
     if decision.control.calls().iter().any(waits_for_child) {
         let text = format!("another call of this turn waits for {child}");
-        return record_call_result(decision, call.id, ToolOutput::text(text), true);
+        return fail_call(decision, call.id, text);
     }
     decision.record_event(Event::ToolStarted(ToolStarted {
         call: call.id,
@@ -171,7 +162,7 @@ pub(super) fn record_wait_for_child(
 
 /// Sets timers that notify other runs of this run's end: its parent, and the child runs that are
 /// cancelled with it.
-pub(super) fn notify_parent_and_children(decision: &mut DecisionBuilder<'_>, status: Status) {
+pub(super) fn notify_relatives(decision: &mut Decision<'_>, status: Status) {
     let id = decision.run.id;
     // A step of a chain is no child: the run before it has ended.
     let task = &decision.run.task;
@@ -192,14 +183,8 @@ pub(super) fn notify_parent_and_children(decision: &mut DecisionBuilder<'_>, sta
 }
 
 /// Sets a timer for another run, due immediately, in order to notify that run.
-pub(super) fn set_notify_timer(
-    decision: &mut DecisionBuilder<'_>,
-    parent_or_child: RunId,
-    kind: TimerKind,
-) {
-    let salt = decision.unique_id_salt(&format!("relative:{parent_or_child}"));
-    let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
-    let timer_update =
-        TimerUpdate::Arm { timer, run: parent_or_child, due: TimerDueTime::Now, kind };
-    decision.add_row_change(RowChange::SetTimer(timer_update));
+pub(super) fn set_notify_timer(decision: &mut Decision<'_>, run: RunId, kind: TimerKind) {
+    let timer = decision.new_timer_id(&format!("relative:{run}"));
+    let due = TimerDueTime::Now;
+    decision.add_row_change(RowChange::SetTimer(TimerUpdate::Arm { timer, run, due, kind }));
 }

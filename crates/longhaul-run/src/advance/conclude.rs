@@ -11,99 +11,96 @@ use longhaul_core::change::{NewThreadMessages, RowChange, TimerKind};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
-use longhaul_core::status::{RunOutput, Status, WaitReason};
+use longhaul_core::status::{RunOutput, Status};
+use longhaul_core::wait::WaitReason;
 
-use crate::advance::chain::create_next_chain_step;
 use crate::advance::children::set_notify_timer;
 use crate::advance::finish;
-use crate::advance::gates::raise_result_approval_gate;
-use crate::advance::outcome::advance_grading_of_result;
-use crate::advance::park::{park_run, park_run_with_timer};
+use crate::advance::gates::raise_result_gate;
+use crate::advance::outcome::advance_grading;
+use crate::advance::park::{park_run, park_with_timer};
 use crate::advance::steer::deliver_steers;
-use crate::decision::DecisionBuilder;
+use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult};
 use crate::rejection::Rejection;
+use crate::state::driver::Activity;
 use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingRunState, RunStage};
 
-pub(super) fn advance_concluding_run(
-    decision: &mut DecisionBuilder<'_>,
-) -> Result<ControlFlow<()>, Rejection> {
+pub(super) fn advance_concluding_run(decision: &mut Decision<'_>) -> AdvanceResult {
     let RunStage::Concluding(concluding) = &decision.control.stage else {
-        return Ok(ControlFlow::Continue(()));
+        return CONTINUE;
     };
     let concluding = concluding.clone();
     if let Some(gate) = concluding.gate {
         if decision.control.has_interrupting_steer() {
             decision.withdraw_gate(gate, "a person sent a message")?;
-            return Ok(ControlFlow::Continue(()));
+            return CONTINUE;
         }
         if decision.control.must_model_read_reports() {
             decision.withdraw_gate(gate, "an awaited event was reported")?;
-            return Ok(ControlFlow::Continue(()));
+            return CONTINUE;
         }
         return park_run(decision, WaitReason::Approval(vec![gate]));
     }
     // A message leads to another result.
     if let Grading::Running(child) = concluding.grading
-        && !decision.control.steers.is_empty()
+        && !decision.control.people.steers.is_empty()
     {
         set_notify_timer(decision, child, TimerKind::VerdictUnneeded(decision.run.id));
     }
     if deliver_steers(decision, |_| true)? {
-        return Ok(ControlFlow::Continue(()));
+        return CONTINUE;
     }
-    let signal = decision.control.gates.iter().find(|gate| gate.is_signal_gate_without_tool_call());
+    let signal =
+        decision.control.people.gates.iter().find(|gate| gate.is_signal_gate_without_tool_call());
     if let Some(gate) = signal.map(|gate| gate.id) {
         return park_run(decision, WaitReason::Signal(gate));
     }
     if let Some(child) = decision.control.children.first().map(|child| child.id) {
         return park_run(decision, WaitReason::Child(child));
     }
-    if let Some(flow) = advance_grading_of_result(decision, concluding.grading.clone())? {
+    if let Some(flow) = advance_grading(decision, concluding.grading.clone())? {
         return Ok(flow);
     }
     if !concluding.approved
         && let Some(policy) = decision.control.policy.result_gate.clone()
     {
-        raise_result_approval_gate(decision, &policy)?;
-        return Ok(ControlFlow::Continue(()));
+        raise_result_gate(decision, &policy)?;
+        return CONTINUE;
     }
-    if let Some(flow) = keep_run_open_for_messages(decision, &concluding)? {
+    if let Some(flow) = keep_open(decision, &concluding)? {
         return Ok(flow);
     }
     complete_run(decision, concluding, None)
 }
 
 /// Ends a run that is parked and open for further messages, with the result that it has.
-pub(crate) fn close_open_run(
-    decision: &mut DecisionBuilder<'_>,
-    by: String,
-) -> Result<(), Rejection> {
+pub(crate) fn close_open_run(decision: &mut Decision<'_>, by: String) -> RecordResult {
     let (RunStage::Concluding(concluding), true) =
         (&decision.control.stage, decision.run.is_open_for_messages())
     else {
         return Err(Rejection::NotOpen(decision.run.status()));
     };
     // The run can't end before the programs that raised these gates have answered.
-    if let Some(gate) = decision.control.gates.first() {
+    if let Some(gate) = decision.control.people.gates.first() {
         return Err(Rejection::OpenGate(gate.id));
     }
     let concluding = concluding.clone();
-    decision.control.idle = None;
+    decision.control.driver.activity = Activity::Ready;
     complete_run(decision, concluding, Some(by)).map(drop)
 }
 
 /// Parks a finished run so that it can receive further messages, for the time `keep_open` in the
 /// run's policy. `None` means that the run may end now.
-fn keep_run_open_for_messages(
-    decision: &mut DecisionBuilder<'_>,
+fn keep_open(
+    decision: &mut Decision<'_>,
     concluding: &ConcludingRunState,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
     let Some(duration) = decision.control.policy.keep_open.filter(|_| !concluding.by_finish_tool)
     else {
         return Ok(None);
     };
-    let (timer, until) = match concluding.pending_timer {
+    let (timer, until) = match concluding.timer {
         Some(sleep) if sleep.fired => return Ok(None),
         Some(sleep) => (sleep.timer, sleep.until),
         None => {
@@ -111,22 +108,22 @@ fn keep_run_open_for_messages(
             (decision.set_wake_timer("message", duration), until)
         }
     };
-    park_run_with_timer(decision, WaitReason::Message(until), timer).map(Some)
+    park_with_timer(decision, WaitReason::Message(until), timer).map(Some)
 }
 
 fn complete_run(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     concluding: ConcludingRunState,
     closed_by: Option<String>,
-) -> Result<ControlFlow<()>, Rejection> {
+) -> AdvanceResult {
     let output = RunOutput { answer: concluding.answer, ..concluding.output };
     if let Some(thread) = decision.run.task.thread.clone() {
         let tasks = decision.run.transcript.all_task_messages().cloned();
         let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
         decision.add_row_change(RowChange::AppendThread(NewThreadMessages { thread, messages }));
     }
-    create_next_chain_step(decision, &output)?;
+    finish::create_next_chain_step(decision, &output)?;
     decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output, closed_by })))?;
     finish::mark_run_ended(decision, Status::Completed, None);
-    Ok(ControlFlow::Break(()))
+    BREAK
 }

@@ -13,7 +13,7 @@ use longhaul_core::policy::effect_key::{
 
 use crate::advance::call_events::record_call_result;
 use crate::context::EffectKeyOfOtherCall;
-use crate::decision::DecisionBuilder;
+use crate::decision::{Decision, RecordResult};
 use crate::policy::effect_keys::{effect_key_claim, effect_key_holder, has_claimed};
 use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
@@ -29,7 +29,7 @@ const LOST_RESULT: &str = "(the result is no longer stored)";
 /// Returns whether the tool call may try to claim its effect key now. A call that waits for another
 /// call with this key may try again if that call no longer holds the key, or if the run was claimed
 /// again since.
-pub(super) fn may_claim_effect_key(decision: &DecisionBuilder<'_>, call: &TrackedToolCall) -> bool {
+pub(super) fn may_claim_key(decision: &Decision<'_>, call: &TrackedToolCall) -> bool {
     let ToolCallState::AwaitingKey { holder, epoch } = call.state else {
         return true;
     };
@@ -37,7 +37,7 @@ pub(super) fn may_claim_effect_key(decision: &DecisionBuilder<'_>, call: &Tracke
         let ClaimedEffectKey { holder: by, state, .. } = other.key;
         by == holder && state == EffectKeyState::Held
     };
-    epoch < decision.control.epoch
+    epoch < decision.control.driver.epoch
         || decision.ctx.keys_changed
             && !decision.ctx.keys_claimed_by_other_calls.iter().any(is_held)
 }
@@ -45,21 +45,16 @@ pub(super) fn may_claim_effect_key(decision: &DecisionBuilder<'_>, call: &Tracke
 /// Handles a tool call whose effect key another call may have claimed. If one has, the call waits,
 /// gets the result of that call, or becomes in doubt (its outcome counts as unknown), and `true` is
 /// returned. `false` means that the call may claim its key.
-pub(super) fn handle_claimed_effect_key(
-    decision: &mut DecisionBuilder<'_>,
+pub(super) fn handle_claimed_key(
+    decision: &mut Decision<'_>,
     call: &TrackedToolCall,
 ) -> Result<bool, Rejection> {
     let Some(key) = &call.classification.key else {
         return Ok(false);
     };
-    if let Some((holder, output)) = find_completed_call_with_effect_key(decision, call, key) {
-        record_effect_key_claimed_by_other_call(decision, call, (holder, EffectKeyState::Done))?;
-        record_call_result(
-            decision,
-            call.id,
-            output_of_duplicate_call(key, holder, &output),
-            false,
-        )?;
+    if let Some((holder, output)) = completed_call_with_key(decision, call, key) {
+        record_taken_key(decision, call, (holder, EffectKeyState::Done))?;
+        record_call_result(decision, call.id, duplicate_call_output(key, holder, &output), false)?;
         return Ok(true);
     }
     let own_holder = effect_key_holder(decision.run.id, call);
@@ -75,11 +70,11 @@ pub(super) fn handle_claimed_effect_key(
     if state == EffectKeyState::Unknown && is_replaced {
         return Ok(false);
     }
-    record_effect_key_claimed_by_other_call(decision, call, (holder, state))?;
+    record_taken_key(decision, call, (holder, state))?;
     if state == EffectKeyState::Done {
         let (output, blob) = match result {
             Some((output, blob)) => (output, blob),
-            None => (output_of_duplicate_call(key, holder, &placeholder_for_lost_result()), None),
+            None => (duplicate_call_output(key, holder, &lost_result()), None),
         };
         record_call_result(decision, call.id, output, false)?;
         decision.add_blob_changes(blob.into_iter().collect());
@@ -87,11 +82,11 @@ pub(super) fn handle_claimed_effect_key(
     Ok(true)
 }
 
-fn record_effect_key_claimed_by_other_call(
-    decision: &mut DecisionBuilder<'_>,
+fn record_taken_key(
+    decision: &mut Decision<'_>,
     call: &TrackedToolCall,
     (holder, state): (EffectKeyHolder, EffectKeyState),
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let is_unknown = state == EffectKeyState::Unknown;
     let in_doubt = is_unknown.then(|| in_doubt_policy(&decision.control, &call.classification));
     decision.record_event(Event::ToolKeyTaken(ToolKeyTaken {
@@ -105,8 +100,8 @@ fn record_effect_key_claimed_by_other_call(
 /// Returns the completed call of the same reply that has claimed the effect key `key`, with its
 /// output. `None` if there is none. Its result may be part of the current decision, which is not in
 /// the journal yet.
-fn find_completed_call_with_effect_key(
-    decision: &DecisionBuilder<'_>,
+fn completed_call_with_key(
+    decision: &Decision<'_>,
     call: &TrackedToolCall,
     key: &EffectKey,
 ) -> Option<(EffectKeyHolder, ToolOutput)> {
@@ -128,7 +123,7 @@ fn find_completed_call_with_effect_key(
 
 /// Returns the output for a tool call that was not made, because the call `holder` with the same
 /// effect key has completed with `output`. The texts of `output` are kept, its images are not.
-pub fn output_of_duplicate_call(
+pub fn duplicate_call_output(
     key: &EffectKey,
     holder: EffectKeyHolder,
     output: &ToolOutput,
@@ -146,7 +141,7 @@ pub fn output_of_duplicate_call(
 
 /// Extracts the result of a completed call from the output text of a later call that was not made,
 /// because it has the same effect key. `None` means that the result is no longer stored.
-pub fn original_result_of_duplicate_call(text: String) -> Option<String> {
+pub fn original_result(text: String) -> Option<String> {
     // A long result that a call of the same reply has stored has no note.
     let result = match text.strip_prefix(DUPLICATE_NOTE) {
         Some(rest) => rest.split_once("\n\n")?.1.to_owned(),
@@ -156,14 +151,14 @@ pub fn original_result_of_duplicate_call(text: String) -> Option<String> {
 }
 
 /// Returns the output to show in place of the result of a completed call that is no longer stored.
-fn placeholder_for_lost_result() -> ToolOutput {
+fn lost_result() -> ToolOutput {
     ToolOutput::text(LOST_RESULT)
 }
 
 /// Adds the claim of a tool call's effect key to the batch of events that starts or continues the
 /// call. A continued call usually holds its key already, but in the retry of a failed run it claims
 /// it again.
-pub(super) fn claim_effect_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCall) {
+pub(super) fn claim_key(decision: &mut Decision<'_>, call: &TrackedToolCall) {
     if let Some(claim) = effect_key_claim(decision.run.id, call) {
         decision.add_row_change(RowChange::UpdateKey(EffectKeyChange::Claim(claim)));
     }
@@ -172,9 +167,7 @@ pub(super) fn claim_effect_key(decision: &mut DecisionBuilder<'_>, call: &Tracke
 /// Registers the run to be woken when a call ends that holds an effect key for which calls of this
 /// run wait. Returns the call that holds the first of these keys. `None` means that no call waits
 /// for a key.
-pub(super) fn register_wait_for_effect_keys(
-    decision: &mut DecisionBuilder<'_>,
-) -> Option<EffectKeyHolder> {
+pub(super) fn wait_for_keys(decision: &mut Decision<'_>) -> Option<EffectKeyHolder> {
     let waits = decision.control.calls().iter().filter_map(|call| {
         let ToolCallState::AwaitingKey { holder, .. } = call.state else {
             return None;

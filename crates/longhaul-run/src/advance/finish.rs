@@ -1,68 +1,64 @@
-//! Ends a run: withdraws its gates, drops its messages and records the outcome of calls that dead
-//! drivers (async tasks that executed the run) left unfinished.
+//! Ends a run: withdraws its gates, drops its messages, creates the run of the next step of its chain,
+//! and records the outcome of calls that dead drivers (async tasks that executed the run) left
+//! unfinished.
 //!
-//! Invariant: a run never ends while a call is running, and no message disappears without an event.
-
-use std::ops::ControlFlow;
+//! Invariants: a run never ends while a call is running, and no message disappears without an event.
+//! The run of the next step is created in the transaction that ends this run, so a crash neither loses
+//! a step nor starts it twice, and no other run gets the lane in between.
 
 use longhaul_core::change::{
     BudgetHoldSettlement, OutboxRow, RowChange, RunSchedulingUpdate, SteerStatus, SteerUpdate,
-    TimerDueTime, TimerKind, TimerUpdate,
+    TimerKind,
 };
 use longhaul_core::event::Event;
+use longhaul_core::event::environment::ChainStepStarted;
 use longhaul_core::event::run::{RunCancelled, RunFailed};
 use longhaul_core::event::steer::SteerDropped;
 use longhaul_core::event::tool::ToolInDoubt;
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::id::{Epoch, GateId, SteerId, TimerId};
-use longhaul_core::status::{RunError, Status};
-use longhaul_core::task::{RunBatchPosition, TaskSource};
+use longhaul_core::id::{Epoch, GateId, RunId, SteerId};
+use longhaul_core::policy::budget::Budget;
+use longhaul_core::status::{RunError, RunOutput, Status};
+use longhaul_core::task::{EarliestStart, RunBatchPosition, TaskSource, TaskSpec};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::BudgetAmount;
 
-use crate::advance::chain::creates_next_chain_step;
-use crate::advance::children::notify_parent_and_children;
-use crate::decision::DecisionBuilder;
+use crate::advance::children::{notify_relatives, set_notify_timer};
+use crate::decision::{AdvanceResult, BREAK, Decision, RecordResult};
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
-use crate::rejection::Rejection;
 use crate::state::call::ToolCallState;
 use crate::state::stage::RunStage;
+use crate::submit::new_run_from_task;
 
 const RUN_ENDED: &str = "the run has ended";
 
 /// Ends the run as failed, with this error.
-pub(crate) fn fail_run(
-    decision: &mut DecisionBuilder<'_>,
-    error: RunError,
-) -> Result<ControlFlow<()>, Rejection> {
-    withdraw_gates_and_drop_steers(decision)?;
+pub(crate) fn fail_run(decision: &mut Decision<'_>, error: RunError) -> AdvanceResult {
+    close_gates_and_steers(decision)?;
     let code = Some(error.code.clone());
     decision.record_event(Event::RunFailed(RunFailed { error }))?;
     mark_run_ended(decision, Status::Failed, code);
-    Ok(ControlFlow::Break(()))
+    BREAK
 }
 
 /// Ends the run as cancelled.
-pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
-    withdraw_gates_and_drop_steers(decision)?;
-    let reason = decision.control.cancel.clone().unwrap_or_default();
+pub(super) fn cancel_run(decision: &mut Decision<'_>) -> AdvanceResult {
+    close_gates_and_steers(decision)?;
+    let cancel = decision.control.stop.cancel.as_ref();
+    let reason = cancel.map(|cancel| cancel.reason.clone()).unwrap_or_default();
     let output = decision.control.output_while_open().cloned().map(Box::new);
     decision.record_event(Event::RunCancelled(RunCancelled { reason, output }))?;
     mark_run_ended(decision, Status::Cancelled, None);
-    Ok(ControlFlow::Break(()))
+    BREAK
 }
 
 /// Sets the run's scheduling row (its head) to ended, releases the lane of its root if no other run
 /// of its tree (the root and its descendants) is open, and notifies related runs and, through the
 /// outbox, the external inbox that the task came from. If the run's chain has a next step, the lane
 /// is not released, and neither the inbox nor the next run of the batch is notified.
-pub(super) fn mark_run_ended(
-    decision: &mut DecisionBuilder<'_>,
-    status: Status,
-    code: Option<String>,
-) {
+pub(super) fn mark_run_ended(decision: &mut Decision<'_>, status: Status, code: Option<String>) {
     let is_last = !creates_next_chain_step(decision);
     let task = &decision.run.task;
     if let Some(source) = task.source.as_ref().filter(|_| is_last) {
@@ -77,39 +73,31 @@ pub(super) fn mark_run_ended(
         releases_lane: is_last,
     });
     if is_last {
-        start_or_cancel_next_batch_run(decision, status);
+        start_or_cancel_next_run(decision, status);
     }
-    notify_parent_and_children(decision, status);
+    notify_relatives(decision, status);
 }
 
 /// Sets the timer that starts the next run of a batch whose runs are executed one after another. If
 /// this run did not complete, the timer cancels the next run instead.
-fn start_or_cancel_next_batch_run(decision: &mut DecisionBuilder<'_>, status: Status) {
+fn start_or_cancel_next_run(decision: &mut Decision<'_>, status: Status) {
     let Some(RunBatchPosition { id, next: Some(next), .. }) = decision.run.task.batch else {
         return;
     };
-    let kind = match status {
-        Status::Completed => TimerKind::BatchNext(id),
-        Status::Failed
-        | Status::Cancelled
-        | Status::Pending
-        | Status::Running
-        | Status::Waiting
-        | Status::Blocked
-        | Status::Paused => TimerKind::BatchStopped(id),
+    let kind = match status == Status::Completed {
+        true => TimerKind::BatchNext(id),
+        false => TimerKind::BatchStopped(id),
     };
-    let salt = decision.unique_id_salt("batch");
-    let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
-    let timer_update = TimerUpdate::Arm { timer, run: next, due: TimerDueTime::Now, kind };
-    decision.add_row_change(RowChange::SetTimer(timer_update));
+    set_notify_timer(decision, next, kind);
 }
 
-fn withdraw_gates_and_drop_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    let gates: Vec<GateId> = decision.control.gates.iter().map(|gate| gate.id).collect();
+fn close_gates_and_steers(decision: &mut Decision<'_>) -> RecordResult {
+    let gates: Vec<GateId> = decision.control.people.gates.iter().map(|gate| gate.id).collect();
     for gate in gates {
         decision.withdraw_gate(gate, RUN_ENDED)?;
     }
-    let steers: Vec<SteerId> = decision.control.steers.iter().map(|steer| steer.id).collect();
+    let steers: Vec<SteerId> =
+        decision.control.people.steers.iter().map(|steer| steer.id).collect();
     for steer in steers {
         let reason = format!("{RUN_ENDED} before the message was read");
         decision
@@ -125,16 +113,16 @@ fn withdraw_gates_and_drop_steers(decision: &mut DecisionBuilder<'_>) -> Result<
 /// `current_epoch` is `None`. A model call without a result is recorded as lost, and the budget
 /// reserved for it is charged. A tool call that must not be repeated becomes in doubt (outcome
 /// unknown).
-pub(crate) fn record_unfinished_work_of_dead_drivers(
-    decision: &mut DecisionBuilder<'_>,
+pub(crate) fn record_dead_drivers_work(
+    decision: &mut Decision<'_>,
     current_epoch: Option<Epoch>,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let is_from_dead_driver =
         |epoch: Epoch| current_epoch.is_none_or(|current_epoch| epoch < current_epoch);
     if let RunStage::ModelRunning(running) = &decision.control.stage
         && is_from_dead_driver(running.epoch)
     {
-        let (turn, attempt, hold) = (running.turn, running.attempt, running.hold);
+        let (turn, attempt, hold) = (running.number, running.attempt, running.hold);
         let held_caps = running.caps.clone();
         let failure =
             Failure::new(FailureClass::Lost, "the driver died before the reply was recorded");
@@ -149,7 +137,7 @@ pub(crate) fn record_unfinished_work_of_dead_drivers(
         }))?;
         let settlement =
             BudgetHoldSettlement { held: hold, spent: BudgetAmount::default(), lost: hold };
-        decision.settle_holds_of_model_call(settlement, &held_caps);
+        decision.settle_holds(settlement, &held_caps);
     }
     let events_in_doubt: Vec<ToolInDoubt> =
         decision.control.running_tools().map_or_else(Vec::new, |tools| {
@@ -163,7 +151,7 @@ pub(crate) fn record_unfinished_work_of_dead_drivers(
                     call: call.id,
                     epoch,
                     policy: in_doubt_policy(&decision.control, &call.classification),
-                    reason: Some(in_doubt::in_doubt_reason_of_lost_worker(&call.classification)),
+                    reason: Some(in_doubt::reason_of_lost_worker(&call.classification)),
                     active: Millis::ZERO,
                 })
             });
@@ -172,4 +160,48 @@ pub(crate) fn record_unfinished_work_of_dead_drivers(
     events_in_doubt
         .into_iter()
         .try_for_each(|in_doubt| decision.record_event(Event::ToolInDoubt(in_doubt)))
+}
+
+/// Creates the run of the next step of the chain that the current run belongs to. The current run
+/// is about to complete with `output`. Does nothing if the run is in no chain or is the last step.
+pub(super) fn create_next_chain_step(
+    decision: &mut Decision<'_>,
+    output: &RunOutput,
+) -> RecordResult {
+    let (id, task) = (decision.run.id, &decision.run.task);
+    let next_position =
+        task.chain.as_ref().and_then(|position| position.position_of_next_run(id, output));
+    let Some((position, step)) = next_position.as_ref().and_then(|position| {
+        let step = position.current_step()?;
+        Some((position, step))
+    }) else {
+        return Ok(());
+    };
+    let run = RunId::derive(id.bits(), &decision.unique_id_salt("step"), decision.ctx.now);
+    let mut policy = step.policy.clone();
+    // The steps share a budget account, whose caps may have been raised through this run.
+    let Budget { micro_usd, tokens, .. } = decision.control.budget.caps;
+    policy.budget = Budget { micro_usd, tokens, ..policy.budget };
+    let next = TaskSpec {
+        agent: step.agent.clone(),
+        definition: step.definition,
+        policy,
+        history: Vec::new(),
+        start: EarliestStart::Now,
+        parent: Some(task.root),
+        retry_of: None,
+        chain: Some(Box::new(position.clone())),
+        earlier_submitters: decision.control.submitters.names_except(task.submitter.as_deref()),
+        ..TaskSpec::clone(task)
+    };
+    let started = ChainStepStarted { step: position.step, agent: step.agent.clone(), run };
+    let new = new_run_from_task(run, next)?;
+    decision.record_event(Event::ChainStepStarted(started))?;
+    decision.add_row_change(RowChange::CreateStep(Box::new(new)));
+    Ok(())
+}
+
+/// Returns whether the decision creates the run of the next step of the run's chain.
+fn creates_next_chain_step(decision: &Decision<'_>) -> bool {
+    decision.batch.changes.iter().any(|change| matches!(change, RowChange::CreateStep(_)))
 }

@@ -6,23 +6,21 @@ use std::ops::ControlFlow;
 use longhaul_core::duration::format_duration;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::policy::retry::{provider_outage_delay, with_jitter};
-use longhaul_core::status::{RunError, WaitReason};
+use longhaul_core::status::RunError;
+use longhaul_core::wait::{OutageWait, WaitReason};
 
 use crate::advance::finish::fail_run;
-use crate::advance::gates::raise_gate_for_missing_dependency;
-use crate::advance::park::park_run_with_timer;
-use crate::decision::DecisionBuilder;
+use crate::advance::gates::raise_dependency_gate;
+use crate::advance::park::park_with_timer;
+use crate::decision::{AdvanceResult, CONTINUE, Decision};
 use crate::rejection::Rejection;
-use crate::state::stage::{PendingModelCall, ProviderOutage};
+use crate::state::stage::PendingModelCall;
 
 /// Parks the run until the next request to a provider that is unavailable. Fails the run if it has
 /// waited as long as its retry policy allows. A run that is about to be paused is not parked.
-pub(crate) fn park_or_fail_on_provider_outage(
-    decision: &mut DecisionBuilder<'_>,
-    failure: &Failure,
-) -> Result<ControlFlow<()>, Rejection> {
-    if decision.control.pause.is_some() {
-        return Ok(ControlFlow::Continue(()));
+pub(crate) fn wait_for_provider(decision: &mut Decision<'_>, failure: &Failure) -> AdvanceResult {
+    if decision.control.stop.pause.is_some() {
+        return CONTINUE;
     }
     let now = decision.ctx.now;
     let outage = decision.control.current_outage();
@@ -35,7 +33,7 @@ pub(crate) fn park_or_fail_on_provider_outage(
             format_duration(total),
             failure.message
         );
-        let hint = provider_outage_retry_hint(decision);
+        let hint = outage_retry_hint(decision);
         return fail_run(decision, RunError::new(failure.class.as_str(), message, hint));
     }
     let delay = provider_outage_delay(decision.run.id, waits, failure).min(remaining);
@@ -44,15 +42,15 @@ pub(crate) fn park_or_fail_on_provider_outage(
         true => failure.class,
         false => decision.control.unavailable_model().unwrap_or(failure.class),
     };
-    let wait = WaitReason::Outage { since, until: now.plus(delay), class };
-    park_run_with_timer(decision, wait, timer)
+    let wait = WaitReason::Outage(OutageWait { since, until: now.plus(delay), class });
+    park_with_timer(decision, wait, timer)
 }
 
 /// Parks the run before a model call if another run has learned that the provider accepts no
 /// requests now. No budget is reserved and no attempt is counted. `None` means that the run may
 /// call the model: it has a fallback model, a person asked for the call, or its wait is over.
-pub(super) fn park_while_provider_is_blocked(
-    decision: &mut DecisionBuilder<'_>,
+pub(super) fn park_at_blocked_provider(
+    decision: &mut Decision<'_>,
     pending: &PendingModelCall,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
     let now = decision.ctx.now;
@@ -64,7 +62,7 @@ pub(super) fn park_while_provider_is_blocked(
         return Ok(None);
     };
     let mut delay = with_jitter(blocked_until.duration_since(now), decision.run.id, 1);
-    if let Some(outage) = pending.outage {
+    if let Some(outage) = pending.turn.outage {
         let end = outage.since.plus(decision.control.policy.retry.outage);
         delay = delay.min(end.duration_since(now));
     }
@@ -72,48 +70,37 @@ pub(super) fn park_while_provider_is_blocked(
         return Ok(None);
     }
     let until = now.plus(delay);
-    let wait = match pending.outage {
-        Some(ProviderOutage { since, class, .. }) => WaitReason::Outage { since, until, class },
+    let wait = match pending.turn.outage {
+        Some(outage) => outage.wait_until(until),
         None => WaitReason::RateLimit(until),
     };
     let timer = decision.set_wake_timer("provider", delay);
-    park_run_with_timer(decision, wait, timer).map(Some)
+    park_with_timer(decision, wait, timer).map(Some)
 }
 
 /// Returns the hint in the error of a run that failed because its provider was unavailable: the
 /// command that retries the run.
-pub(crate) fn provider_outage_retry_hint(decision: &DecisionBuilder<'_>) -> String {
+pub(crate) fn outage_retry_hint(decision: &Decision<'_>) -> String {
     format!("when the provider is available again: `longhaul retry {}`", decision.run.id)
 }
 
 /// Blocks a run if the provider refuses its API key or account and the run has completed a turn.
 /// Returns `false` otherwise: a run without a completed turn loses nothing by failing at once.
-pub(crate) fn block_run_if_provider_refuses_access(
-    decision: &mut DecisionBuilder<'_>,
+pub(crate) fn block_on_refused_access(
+    decision: &mut Decision<'_>,
     failure: &Failure,
 ) -> Result<bool, Rejection> {
-    let remedy = match failure.class {
-        FailureClass::Auth => "Fix the provider's key",
-        FailureClass::Quota => "Add credit to the provider's account",
-        FailureClass::RateLimit
-        | FailureClass::Overloaded
-        | FailureClass::Timeout
-        | FailureClass::Network
-        | FailureClass::Server
-        | FailureClass::ContextOverflow
-        | FailureClass::InvalidRequest
-        | FailureClass::Refused
-        | FailureClass::Lost
-        | FailureClass::Stopped
-        | FailureClass::HandlerFailed
-        | FailureClass::HandlerFailedTransiently => return Ok(false),
-    };
-    if decision.control.turns == 0 {
+    let remedies = [
+        (FailureClass::Auth, "Fix the provider's key"),
+        (FailureClass::Quota, "Add credit to the provider's account"),
+    ];
+    let remedy = remedies.into_iter().find(|(class, _)| *class == failure.class);
+    let Some((_, remedy)) = remedy.filter(|_| decision.control.turns > 0) else {
         return Ok(false);
-    }
+    };
     let reason = failure.message.trim_end().trim_end_matches('.');
     let message =
         format!("{reason}. {remedy}, then continue: `longhaul resume {}`", decision.run.id);
-    raise_gate_for_missing_dependency(decision, &message, &[])?;
+    raise_dependency_gate(decision, &message, &[])?;
     Ok(true)
 }

@@ -7,7 +7,7 @@ use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{ChildStarted, GradingVerdict, OutcomeGraded};
 
-use crate::decision::DecisionBuilder;
+use crate::decision::{Decision, RecordResult};
 use crate::input::NewChildRun;
 use crate::rejection::Rejection;
 use crate::state::control::ControlState;
@@ -16,8 +16,8 @@ use crate::state::stage::RunStage;
 
 /// Records the verdict about the result if the grading run has ended. `None` means that the result
 /// is accepted or needs no grading, so that the run can end.
-pub(super) fn advance_grading_of_result(
-    decision: &mut DecisionBuilder<'_>,
+pub(super) fn advance_grading(
+    decision: &mut Decision<'_>,
     grading: Grading,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
     match grading {
@@ -51,16 +51,14 @@ pub(crate) fn has_ungraded_result(control: &ControlState) -> bool {
 /// Records the start of the prepared grading run, or that it can't start. Nothing is recorded if
 /// the run is stopping or parked, or if queued messages or open child runs must be handled before.
 /// The grading run is then prepared again later.
-pub(crate) fn record_start_of_grading_run(
-    decision: &mut DecisionBuilder<'_>,
+pub(crate) fn record_prepared_grading(
+    decision: &mut Decision<'_>,
     prepared: Result<Box<NewChildRun>, String>,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let control = &decision.control;
-    let is_grading_blocked = control.cancel.is_some()
-        || control.pause.is_some()
-        || control.pending_failure.is_some()
-        || control.idle.is_some()
-        || !control.steers.is_empty()
+    let is_grading_blocked = control.stop.stops_run()
+        || control.driver.is_idle()
+        || !control.people.steers.is_empty()
         || !control.children.is_empty();
     if is_grading_blocked || !has_ungraded_result(control) {
         return Ok(());
@@ -83,10 +81,7 @@ pub(crate) fn record_start_of_grading_run(
 }
 
 /// Records that no run could grade the result.
-fn record_grader_failure(
-    decision: &mut DecisionBuilder<'_>,
-    note: String,
-) -> Result<(), Rejection> {
+fn record_grader_failure(decision: &mut Decision<'_>, note: String) -> RecordResult {
     let round = decision.control.outcome.next_round();
     let verdict = GradingVerdict::GraderFailed;
     decision.record_event(Event::OutcomeGraded(OutcomeGraded { round, verdict, note, child: None }))

@@ -1,24 +1,21 @@
 //! Parks a run at a spend cap that does not cover its next model call.
 
-use std::ops::ControlFlow;
-
 use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
 use longhaul_core::policy::spend_cap::{CapHold, CapReservation, CapUnit, CapWaitRow};
-use longhaul_core::status::{SpendCapShortage, SpendCapWait, WaitReason};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, RemainingBudget};
+use longhaul_core::wait::{SpendCapShortage, SpendCapWait, WaitReason};
 
 use crate::advance::park::park_run;
-use crate::decision::DecisionBuilder;
-use crate::rejection::Rejection;
+use crate::decision::{AdvanceResult, Decision};
 
 /// Time over which the wake-ups of runs that wait for the end of a cap's window are spread, so that
 /// they do not all call the provider at once.
 const WAKE_SPREAD: Millis = Millis::from_secs(60);
 
 /// Returns the name of the run's model, which may have changed in this decision.
-pub(super) fn model_name_of_run<'a>(decision: &'a DecisionBuilder<'_>) -> &'a str {
+pub(super) fn model_name_of_run<'a>(decision: &'a Decision<'_>) -> &'a str {
     let mut events = decision.batch.events.iter().rev();
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events do not change the model")]
     let changed_model = events.find_map(|event| match event {
@@ -31,8 +28,8 @@ pub(super) fn model_name_of_run<'a>(decision: &'a DecisionBuilder<'_>) -> &'a st
 
 /// Returns the amounts that are left of the spend caps whose whole limit is too low for this call.
 /// Waiting for the next window would not help, so the reply is limited to these amounts instead.
-pub(super) fn amounts_left_in_too_low_spend_caps(
-    decision: &DecisionBuilder<'_>,
+pub(super) fn left_in_too_low_caps(
+    decision: &Decision<'_>,
     reservations: &[CapReservation],
 ) -> RemainingBudget {
     let mut remaining = RemainingBudget::default();
@@ -60,8 +57,8 @@ pub(super) fn amounts_left_in_too_low_spend_caps(
 
 /// Returns the first reservation that is larger than what is left of its spend cap, as far as is
 /// known. `None` means that no spend cap is known to be too low.
-pub(super) fn first_reservation_over_cap<'a>(
-    decision: &DecisionBuilder<'_>,
+pub(super) fn first_over_cap<'a>(
+    decision: &Decision<'_>,
     reservations: &'a [CapReservation],
 ) -> Option<&'a CapReservation> {
     let refusals = &decision.ctx.cap_refusals;
@@ -73,10 +70,10 @@ pub(super) fn first_reservation_over_cap<'a>(
 }
 
 /// Parks the run until the spend cap covers the refused amount or the window of the cap ends.
-pub(super) fn park_until_spend_cap_allows(
-    decision: &mut DecisionBuilder<'_>,
+pub(super) fn park_at_spend_cap(
+    decision: &mut Decision<'_>,
     reservation: &CapReservation,
-) -> Result<ControlFlow<()>, Rejection> {
+) -> AdvanceResult {
     let until = reservation.window_end;
     let spread = u128::from(WAKE_SPREAD.0);
     let jitter = Millis(u64::try_from(decision.run.id.bits() % spread).unwrap_or_default());

@@ -8,7 +8,7 @@ use longhaul_core::event::steer::SteerDelivered;
 use longhaul_core::id::SteerId;
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
 
-use crate::decision::DecisionBuilder;
+use crate::decision::{Decision, RecordResult};
 use crate::policy::question::check_question_answer;
 use crate::rejection::Rejection;
 use crate::state::control::QueuedSteer;
@@ -16,11 +16,12 @@ use crate::state::control::QueuedSteer;
 /// Delivers every queued message that matches `predicate` to the model. Returns whether a message
 /// matched.
 pub(super) fn deliver_steers(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     predicate: impl Fn(&QueuedSteer) -> bool,
 ) -> Result<bool, Rejection> {
     let due: Vec<SteerId> = decision
         .control
+        .people
         .steers
         .iter()
         .filter(|steer| predicate(steer))
@@ -35,15 +36,13 @@ pub(super) fn deliver_steers(
 /// Delivers the oldest message that answers the first open question as the result of the call that
 /// asked, and closes the question as answered by the writer of the message. Returns whether there
 /// was such a message.
-pub(super) fn answer_question_with_steer(
-    decision: &mut DecisionBuilder<'_>,
-) -> Result<bool, Rejection> {
+pub(super) fn answer_question_with_steer(decision: &mut Decision<'_>) -> Result<bool, Rejection> {
     let control = &decision.control;
     let Some((_, question)) = control.first_open_question() else {
         return Ok(false);
     };
     let gate = question.id;
-    let found = control.steers.iter().filter(|steer| steer.answers).find_map(|steer| {
+    let found = control.people.steers.iter().filter(|steer| steer.answers).find_map(|steer| {
         let checked = check_question_answer(question, &steer.text).ok()?;
         Some((steer.id, steer.by.clone(), checked))
     });
@@ -69,10 +68,10 @@ pub(super) fn answer_question_with_steer(
 /// Records that the run has read a message. `answer` is the answer that the message gives to a
 /// question. `None` means that the message is for the model.
 fn record_steer_delivery(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     steer: SteerId,
     answer: Option<String>,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let after_turn = decision.control.turn;
     decision.record_event(Event::SteerDelivered(SteerDelivered {
         steer,

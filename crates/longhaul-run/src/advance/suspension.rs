@@ -11,12 +11,12 @@ use longhaul_core::event::tool::{
 use longhaul_core::id::CallId;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall};
-use longhaul_core::status::WaitReason;
 use longhaul_core::time::Millis;
+use longhaul_core::wait::WaitReason;
 
-use crate::advance::gates::new_tool_call_gate;
-use crate::advance::park::park_run_with_timer;
-use crate::decision::DecisionBuilder;
+use crate::advance::gates::new_call_gate;
+use crate::advance::park::park_with_timer;
+use crate::decision::{Decision, RecordResult};
 use crate::policy::control_tool_names::poll_timer_id;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
@@ -56,13 +56,11 @@ const PENDING_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 /// Records that a tool has suspended a call. A call that exceeds the limit of questions or of
 /// pending time is stopped instead.
 pub(crate) fn record_suspended_call(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     suspended: SuspendedToolCall,
     (call, active): (CallId, Millis),
-) -> Result<(), Rejection> {
-    let mut calls = decision.control.calls().iter();
-    let tracked =
-        calls.find(|tracked| tracked.id == call).ok_or(Rejection::CallNotRunning(call))?;
+) -> RecordResult {
+    let tracked = decision.control.call(call).ok_or(Rejection::CallNotRunning(call))?;
     let earlier = tracked.suspended.clone();
     let SuspendedToolCall { suspension, wait } = suspended;
     let (after, ttl, message) = match wait {
@@ -105,11 +103,11 @@ pub(crate) fn record_suspended_call(
 /// Gives up a suspended tool call. If another system still works on the call, the tool is first
 /// asked to cancel that work, and the call ends afterwards.
 fn give_up_suspended_call(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     suspension: ToolSuspension,
     reason: String,
     (call, active): (CallId, Millis),
-) -> Result<(), Rejection> {
+) -> RecordResult {
     if !suspension.must_cancel {
         return record_given_up_call(decision, reason, (call, active));
     }
@@ -123,12 +121,12 @@ fn give_up_suspended_call(
 /// call has an effect key, because a failure would free the key although the call may still take
 /// effect, and as failed otherwise.
 pub(crate) fn record_given_up_call(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     text: String,
     (call, active): (CallId, Millis),
-) -> Result<(), Rejection> {
-    let mut calls = decision.control.calls().iter();
-    let has_key = calls.any(|own| own.id == call && own.classification.key.is_some());
+) -> RecordResult {
+    let own = decision.control.call(call);
+    let has_key = own.is_some_and(|own| own.classification.key.is_some());
     let ended = ToolEnded { call, output: ToolOutput::text(text), active };
     decision.record_event(match has_key {
         true => Event::ToolInterrupted(ended),
@@ -139,12 +137,11 @@ pub(crate) fn record_given_up_call(
 /// Records that the request to the tool of a suspended call was aborted. The call stays suspended
 /// and is polled again later.
 pub(crate) fn record_interrupted_poll(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     (call, active): (CallId, Millis),
-) -> Result<(), Rejection> {
-    let mut calls = decision.control.calls().iter();
-    let suspended = calls.find(|tracked| tracked.id == call);
-    let suspended = suspended.and_then(|tracked| tracked.suspended.as_ref());
+) -> RecordResult {
+    let tracked = decision.control.call(call);
+    let suspended = tracked.and_then(|tracked| tracked.suspended.as_ref());
     let suspension = suspended.ok_or(Rejection::CallNotRunning(call))?.suspension.clone();
     let wait = SuspendedCallWait::Poll { after: POLL_DELAY_MIN, ttl: None, message: None };
     record_suspended_call(decision, SuspendedToolCall { suspension, wait }, (call, active))
@@ -154,7 +151,7 @@ pub(crate) fn record_interrupted_poll(
 /// `false` if nothing was postponed, because no poll is due, the run has other work, or a poll was
 /// already postponed `POSTPONED_MAX` times in a row.
 pub(crate) fn postpone_tool_polls(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     reason: &str,
 ) -> Result<bool, Rejection> {
     let calls = decision.control.calls().iter().filter(|call| !call.is_done());
@@ -181,7 +178,7 @@ pub(crate) fn postpone_tool_polls(
             (call.id, Millis::ZERO),
         )?;
     }
-    if decision.control.suspended_calls_to_give_up().next().is_some() {
+    if decision.control.calls_to_give_up().next().is_some() {
         return Ok(false);
     }
     let mut pending = decision.control.calls().iter().filter_map(|call| {
@@ -193,7 +190,7 @@ pub(crate) fn postpone_tool_polls(
     let Some(first) = pending.next() else {
         return Ok(false);
     };
-    let flow = park_run_with_timer(decision, WaitReason::Tool(first.until), first.timer)?;
+    let flow = park_with_timer(decision, WaitReason::Tool(first.until), first.timer)?;
     Ok(flow.is_break())
 }
 
@@ -205,9 +202,7 @@ fn next_tool_poll_delay(requested_delay: Millis, pending_time: Millis) -> Millis
 }
 
 /// Raises a gate for each question of a tool that no gate asks yet.
-pub(super) fn raise_gates_for_tool_questions(
-    decision: &mut DecisionBuilder<'_>,
-) -> Result<(), Rejection> {
+pub(super) fn raise_question_gates(decision: &mut Decision<'_>) -> RecordResult {
     let is_open = |call: &&TrackedToolCall| call.state == ToolCallState::InputRequired;
     let open: Vec<TrackedToolCall> =
         decision.control.calls().iter().filter(is_open).cloned().collect();
@@ -220,7 +215,7 @@ pub(super) fn raise_gates_for_tool_questions(
             text.chars().filter(|c| !c.is_control()).take(QUESTION_CHARS_MAX).collect();
         let ask = format!("{} asks, in its own words: {text}", question.asker);
         let schema = Some(question.schema.clone());
-        let gate = new_tool_call_gate(decision, call, GateKind::Question, ask);
+        let gate = new_call_gate(decision, call, GateKind::Question, ask);
         decision.raise_gate(GateSpec { schema, timeout: Some(QUESTION_TIMEOUT), ..gate })?;
     }
     Ok(())
@@ -229,7 +224,7 @@ pub(super) fn raise_gates_for_tool_questions(
 /// Records that a suspended call is continued. Returns `false` if the tool has not suspended the
 /// call, which is then started from the beginning.
 pub(super) fn record_call_resumption(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     call: &TrackedToolCall,
 ) -> Result<bool, Rejection> {
     let Some(suspended) = &call.suspended else {
@@ -241,13 +236,8 @@ pub(super) fn record_call_resumption(
 }
 
 /// Withdraws the gate that asks the question of a tool whose call has ended.
-pub(crate) fn withdraw_gate_of_tool_question(
-    decision: &mut DecisionBuilder<'_>,
-    call: CallId,
-) -> Result<(), Rejection> {
-    let is_own = |tracked: &&TrackedToolCall| tracked.id == call;
-    let tracked = decision.control.calls().iter().find(is_own);
-    match tracked.and_then(TrackedToolCall::gate) {
+pub(crate) fn withdraw_question_gate(decision: &mut Decision<'_>, call: CallId) -> RecordResult {
+    match decision.control.call(call).and_then(TrackedToolCall::gate) {
         Some(gate) => decision.withdraw_gate(gate, "the call has ended"),
         None => Ok(()),
     }

@@ -9,28 +9,27 @@ use std::ops::ControlFlow;
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::BudgetReached;
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::event::tool::{ToolOutput, ToolStarted};
+use longhaul_core::event::tool::ToolStarted;
 use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
-use longhaul_core::status::WaitReason;
+use longhaul_core::wait::WaitReason;
 
-use crate::advance::call_events::{record_call_result, record_used_approval_rules};
-use crate::advance::call_order::may_start_while_earlier_calls_run;
+use crate::advance::call_events::{
+    complete_call, fail_call, record_call_result, record_used_approvals,
+};
+use crate::advance::call_order::may_run_with_earlier;
 use crate::advance::children::{
-    is_run_agent_call, startable_run_agent_calls, startable_run_agent_calls_ignoring_time_budget,
+    is_run_agent_call, startable_children, startable_children_ignoring_time,
 };
-use crate::advance::effect_keys::{
-    claim_effect_key, handle_claimed_effect_key, may_claim_effect_key,
-    register_wait_for_effect_keys,
-};
+use crate::advance::effect_keys::{claim_key, handle_claimed_key, may_claim_key, wait_for_keys};
 use crate::advance::finish;
-use crate::advance::gates::{apply_approval_rules_to_call, raise_gate_for_call_in_doubt};
-use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
+use crate::advance::gates::{evaluate_new_call, raise_in_doubt_gate};
+use crate::advance::park::{block_run_at_gate, park_run, park_with_timer};
 use crate::advance::steer::answer_question_with_steer;
-use crate::advance::suspension::{raise_gates_for_tool_questions, record_call_resumption};
-use crate::decision::DecisionBuilder;
+use crate::advance::suspension::{raise_question_gates, record_call_resumption};
+use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult};
 use crate::policy::control_tool_names::FINISH;
 use crate::policy::in_doubt;
 use crate::rejection::Rejection;
@@ -52,22 +51,20 @@ const WITHDRAWN: &str = "withdrawn: a person sent a message";
 const WAIT_INTERRUPTED: &str = "the wait ended early: a person sent a message";
 const WAIT_ELAPSED: &str = "the wait is over";
 
-pub(super) fn advance_tool_calls(
-    decision: &mut DecisionBuilder<'_>,
-) -> Result<ControlFlow<()>, Rejection> {
+pub(super) fn advance_tool_calls(decision: &mut Decision<'_>) -> AdvanceResult {
     apply_steers_to_calls(decision)?;
-    skip_tool_calls_of_last_allowed_turn(decision)?;
-    for call in clone_matching_calls(decision, |call| call.state == ToolCallState::Unevaluated) {
-        apply_approval_rules_to_call(decision, &call)?;
+    skip_calls_of_last_turn(decision)?;
+    for call in calls_where(decision, |call| call.state == ToolCallState::Unevaluated) {
+        evaluate_new_call(decision, &call)?;
     }
     record_ready_call_results(decision)?;
-    raise_gates_for_tool_questions(decision)?;
+    raise_question_gates(decision)?;
     if let Some(flow) = apply_in_doubt_policies(decision)? {
         return Ok(flow);
     }
     start_ready_tool_calls(decision)?;
     if decision.control.running_tools().is_none() {
-        return Ok(ControlFlow::Continue(()));
+        return CONTINUE;
     }
     let has_call = |predicate: fn(&ToolCallState) -> bool| {
         let mut calls = decision.control.calls().iter();
@@ -80,29 +77,27 @@ pub(super) fn advance_tool_calls(
     });
     let has_call_to_verify =
         has_call(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
-    let has_call_for_engine = startable_run_agent_calls(&decision.control).next().is_some()
-        || decision.control.suspended_calls_to_give_up().next().is_some();
+    let has_call_for_engine = startable_children(&decision.control).next().is_some()
+        || decision.control.calls_to_give_up().next().is_some();
     match (
         has_result_to_record,
         decision.control.has_running_call() || has_call_to_verify || has_call_for_engine,
     ) {
-        (true, _) => Ok(ControlFlow::Continue(())),
-        (false, true) => Ok(ControlFlow::Break(())),
+        (true, _) => CONTINUE,
+        (false, true) => BREAK,
         (false, false)
             if next_startable_tool_call(decision).is_some()
-                || startable_run_agent_calls_ignoring_time_budget(&decision.control)
-                    .next()
-                    .is_some() =>
+                || startable_children_ignoring_time(&decision.control).next().is_some() =>
         {
             park_until_budget_is_raised(decision)
         }
-        (false, false) => park_run_with_waiting_calls(decision),
+        (false, false) => park_waiting_calls(decision),
     }
 }
 
 /// Returns copies of the current reply's tool calls that match `predicate`.
-fn clone_matching_calls(
-    decision: &DecisionBuilder<'_>,
+fn calls_where(
+    decision: &Decision<'_>,
     predicate: impl Fn(&TrackedToolCall) -> bool,
 ) -> Vec<TrackedToolCall> {
     let calls = decision.control.calls().iter();
@@ -111,96 +106,76 @@ fn clone_matching_calls(
 
 /// Skips the tool calls of the last allowed turn, because no model would read their results. No
 /// call is skipped if one of them is `finish`.
-fn skip_tool_calls_of_last_allowed_turn(
-    decision: &mut DecisionBuilder<'_>,
-) -> Result<(), Rejection> {
+fn skip_calls_of_last_turn(decision: &mut Decision<'_>) -> RecordResult {
     let control = &decision.control;
     let is_last_turn = control.has_used_all_turns();
     let is_valid_finish = |call: &TrackedToolCall| {
         call.classification.tool.as_str() == FINISH && call.classification.problem.is_none()
     };
-    if !is_last_turn || !clone_matching_calls(decision, is_valid_finish).is_empty() {
+    if !is_last_turn || !calls_where(decision, is_valid_finish).is_empty() {
         return Ok(());
     }
     let is_unstarted =
         |call: &TrackedToolCall| call.state == ToolCallState::Unevaluated && call.starts == 0;
-    clone_matching_calls(decision, is_unstarted).iter().try_for_each(|call| {
-        record_call_result(decision, call.id, ToolOutput::text(TURN_LIMIT_REACHED), true)
-    })
+    calls_where(decision, is_unstarted)
+        .iter()
+        .try_for_each(|call| fail_call(decision, call.id, TURN_LIMIT_REACHED))
 }
 
 /// Applies queued messages to the tool calls that are not done: a message may answer a question,
 /// skip calls, withdraw gates or end a wait.
-fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+#[expect(clippy::wildcard_enum_match_arm, reason = "a message does not change calls at work")]
+fn apply_steers_to_calls(decision: &mut Decision<'_>) -> RecordResult {
     let has_steer =
-        |delivery| decision.control.steers.iter().any(|steer| steer.delivery == delivery);
+        |delivery| decision.control.people.steers.iter().any(|steer| steer.delivery == delivery);
     let is_interrupted = has_steer(SteerDelivery::Interrupt);
     let skips_calls = is_interrupted || has_steer(SteerDelivery::BeforeNextTool);
     let has_new_message = skips_calls || has_steer(SteerDelivery::AfterBatch);
     if !has_new_message {
         return Ok(());
     }
-    answer_questions_with_steers(decision)?;
+    // The oldest messages that arrived after open questions answer them.
+    while answer_question_with_steer(decision)? {}
     // The tool of a call that another system works for is told first that the run gives it up.
-    for call in
-        clone_matching_calls(decision, |call| !call.is_done() && !call.must_cancel_remote_work())
-    {
+    for call in calls_where(decision, |call| !call.is_done() && !call.must_cancel_remote()) {
         match call.state {
             ToolCallState::Unevaluated
             | ToolCallState::Ready
             | ToolCallState::AwaitingKey { .. }
                 if skips_calls && call.starts == 0 =>
             {
-                record_call_result(decision, call.id, ToolOutput::text(SKIPPED), true)?;
+                fail_call(decision, call.id, SKIPPED)?;
             }
             ToolCallState::Gated(gate) if is_interrupted => {
                 decision.withdraw_gate(gate, "a person sent a message")?;
-                record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
+                fail_call(decision, call.id, WITHDRAWN)?;
             }
             ToolCallState::AwaitingAnswer(gate)
                 if is_interrupted && is_gate_withdrawn_by_message(decision, gate) =>
             {
                 decision.withdraw_gate(gate, "a person sent a message")?;
-                record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
+                fail_call(decision, call.id, WITHDRAWN)?;
             }
             ToolCallState::Sleeping(_) => {
-                record_call_result(decision, call.id, ToolOutput::text(WAIT_INTERRUPTED), false)?;
+                complete_call(decision, call.id, WAIT_INTERRUPTED)?;
             }
             ToolCallState::AwaitingChild(child) if is_interrupted => {
                 let text =
                     format!("{WAIT_INTERRUPTED}; {child} continues, and you are told when it ends");
-                record_call_result(decision, call.id, ToolOutput::text(text), false)?;
+                complete_call(decision, call.id, text)?;
             }
             ToolCallState::Pending(_) | ToolCallState::InputRequired if is_interrupted => {
-                record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
+                fail_call(decision, call.id, WITHDRAWN)?;
             }
-            ToolCallState::Unevaluated
-            | ToolCallState::Ready
-            | ToolCallState::Gated(_)
-            | ToolCallState::Started(_)
-            | ToolCallState::InDoubt { .. }
-            | ToolCallState::AwaitingAnswer(_)
-            | ToolCallState::AwaitingKey { .. }
-            | ToolCallState::AwaitingChild(_)
-            | ToolCallState::InputRequired
-            | ToolCallState::Pending(_)
-            | ToolCallState::ResultReady { .. }
-            | ToolCallState::Done { .. } => {}
+            _ => {}
         }
     }
     Ok(())
 }
 
-/// Answers the open questions of tool calls with the queued messages that arrived after the
-/// questions, oldest first.
-fn answer_questions_with_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    while answer_question_with_steer(decision)? {}
-    Ok(())
-}
-
 /// Returns whether an interrupting message withdraws the gate: a wait for a signal (an outside
 /// event), or a question that the message does not answer.
-fn is_gate_withdrawn_by_message(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
+fn is_gate_withdrawn_by_message(decision: &Decision<'_>, gate: GateId) -> bool {
     let open = decision.control.find_open_gate(gate);
     open.is_some_and(|open| matches!(open.kind, GateKind::Signal | GateKind::Question))
 }
@@ -208,12 +183,12 @@ fn is_gate_withdrawn_by_message(decision: &DecisionBuilder<'_>, gate: GateId) ->
 /// Records the results of tool calls that are known but not in the journal yet: results that have
 /// arrived, elapsed waits, and errors of calls that were started too often. Withdraws the gates of
 /// calls whose result has arrived.
-fn record_ready_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    let calls_with_result = clone_matching_calls(decision, |call| {
-        matches!(call.state, ToolCallState::ResultReady { .. })
-    });
+fn record_ready_call_results(decision: &mut Decision<'_>) -> RecordResult {
+    let calls_with_result =
+        calls_where(decision, |call| matches!(call.state, ToolCallState::ResultReady { .. }));
     for call in &calls_with_result {
-        let open_gate = decision.control.gates.iter().find(|gate| gate.call == Some(call.id));
+        let open_gate =
+            decision.control.people.gates.iter().find(|gate| gate.call == Some(call.id));
         if let Some(gate) = open_gate.map(|gate| gate.id) {
             decision.withdraw_gate(gate, "the result has arrived")?;
         }
@@ -221,18 +196,18 @@ fn record_ready_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), R
             record_call_result(decision, call.id, output, is_error)?;
         }
     }
-    for call in clone_matching_calls(
+    for call in calls_where(
         decision,
         |call| matches!(call.state, ToolCallState::Sleeping(sleep) if sleep.fired),
     ) {
-        record_call_result(decision, call.id, ToolOutput::text(WAIT_ELAPSED), false)?;
+        complete_call(decision, call.id, WAIT_ELAPSED)?;
     }
-    let current_epoch = decision.control.epoch;
-    for call in clone_matching_calls(decision, |call| {
+    let current_epoch = decision.control.driver.epoch;
+    for call in calls_where(decision, |call| {
         matches!(call.state, ToolCallState::Started(epoch) if epoch < current_epoch)
             && call.suspended.as_ref().map_or(call.starts, |call| call.resumes) >= STARTS_MAX
     }) {
-        record_call_result(decision, call.id, ToolOutput::text(TOO_MANY_STARTS), true)?;
+        fail_call(decision, call.id, TOO_MANY_STARTS)?;
     }
     Ok(())
 }
@@ -241,9 +216,9 @@ fn record_ready_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), R
 /// they took effect. Returns a `ControlFlow` if the run must fail, now or after its running calls.
 /// `None` means that the run continues.
 fn apply_in_doubt_policies(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
-    for call in clone_matching_calls(decision, |call| {
+    for call in calls_where(decision, |call| {
         matches!(call.state, ToolCallState::InDoubt { can_verify: false, .. })
     }) {
         let ToolCallState::InDoubt { policy, reason, .. } = &call.state else {
@@ -253,13 +228,12 @@ fn apply_in_doubt_policies(
         match policy {
             InDoubtPolicy::Tell => {
                 let text = match call.starts {
-                    0 => in_doubt::not_started_result_text(reason),
-                    _ => in_doubt::in_doubt_result_text(reason),
+                    0 => in_doubt::result_text_not_started(reason),
+                    _ => in_doubt::result_text_in_doubt(reason),
                 };
-                let output = ToolOutput::text(text);
-                record_call_result(decision, call.id, output, true)?;
+                fail_call(decision, call.id, text)?;
             }
-            InDoubtPolicy::Ask => raise_gate_for_call_in_doubt(decision, &call, reason)?,
+            InDoubtPolicy::Ask => raise_in_doubt_gate(decision, &call, reason)?,
             InDoubtPolicy::Fail if decision.control.has_running_call() => {
                 return Ok(Some(ControlFlow::Break(())));
             }
@@ -274,32 +248,30 @@ fn apply_in_doubt_policies(
 
 /// Parks a run whose active time is used up, until its budget is raised. Calls that have not
 /// started are kept.
-fn park_until_budget_is_raised(
-    decision: &mut DecisionBuilder<'_>,
-) -> Result<ControlFlow<()>, Rejection> {
+fn park_until_budget_is_raised(decision: &mut Decision<'_>) -> AdvanceResult {
     let cap = BudgetCap::ActiveTime;
-    if !decision.control.is_active_time_used_up() {
+    if !decision.control.budget.is_active_time_used_up() {
         decision.record_event(Event::BudgetReached(BudgetReached::of_run(cap)))?;
     }
     park_run(decision, WaitReason::Budget(cap))
 }
 
 /// Starts every tool call that may start now. No call starts once the active time is used up.
-fn start_ready_tool_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+fn start_ready_tool_calls(decision: &mut Decision<'_>) -> RecordResult {
     while decision.control.has_active_time_left()
         && let Some(call) = next_startable_tool_call(decision)
     {
-        if handle_claimed_effect_key(decision, &call)? {
+        if handle_claimed_key(decision, &call)? {
             continue;
         }
-        claim_effect_key(decision, &call);
+        claim_key(decision, &call);
         if record_call_resumption(decision, &call)? {
             continue;
         }
-        let has_approvals = !decision.control.approvals.is_empty();
+        let has_approvals = !decision.control.people.approvals.is_empty();
         let is_covered = has_approvals || !call.classification.approvals.is_empty();
         if is_covered && call.state == ToolCallState::Unevaluated {
-            record_used_approval_rules(decision, &call)?;
+            record_used_approvals(decision, &call)?;
         }
         let (id, attempt) = (call.id, call.starts + 1);
         let started = ToolStarted { call: id, attempt, until: None, child: None };
@@ -308,32 +280,30 @@ fn start_ready_tool_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
     Ok(())
 }
 
-fn next_startable_tool_call(decision: &DecisionBuilder<'_>) -> Option<TrackedToolCall> {
+fn next_startable_tool_call(decision: &Decision<'_>) -> Option<TrackedToolCall> {
     let control = &decision.control;
     let calls = control.calls();
-    let running = calls.iter().filter(|call| call.is_running_under_claim(control.epoch));
+    let running = calls.iter().filter(|call| call.is_running_under_claim(control.driver.epoch));
     if running.count() >= PARALLEL_CALLS_MAX {
         return None;
     }
     // The rules have been evaluated: a call without a gate is allowed.
     let mut indexed = calls.iter().enumerate();
     let (_, ready) = indexed.find(|(index, call)| {
-        call.may_start_under_claim(control.epoch)
+        call.may_start_under_claim(control.driver.epoch)
             && !is_run_agent_call(call)
-            && may_claim_effect_key(decision, call)
-            && !control.suspended_calls_to_give_up().any(|abandoned| abandoned.id == call.id)
-            && may_start_while_earlier_calls_run(&calls[..*index], call)
+            && may_claim_key(decision, call)
+            && !control.calls_to_give_up().any(|abandoned| abandoned.id == call.id)
+            && may_run_with_earlier(&calls[..*index], call)
     })?;
     Some(ready.clone())
 }
 
 /// Parks the run while no tool call is running. The run waits for all open approvals, or else for
 /// the first other gate, child run, timer or effect key.
-fn park_run_with_waiting_calls(
-    decision: &mut DecisionBuilder<'_>,
-) -> Result<ControlFlow<()>, Rejection> {
-    let holder = register_wait_for_effect_keys(decision);
-    let open: Vec<GateSpec> = clone_matching_calls(decision, |call| call.gate().is_some())
+fn park_waiting_calls(decision: &mut Decision<'_>) -> AdvanceResult {
+    let holder = wait_for_keys(decision);
+    let open: Vec<GateSpec> = calls_where(decision, |call| call.gate().is_some())
         .iter()
         .filter_map(|call| decision.control.find_open_gate(call.gate()?).cloned())
         .collect();
@@ -351,15 +321,15 @@ fn park_run_with_waiting_calls(
             }
         };
     }
-    for call in clone_matching_calls(decision, |call| !call.is_done()) {
+    for call in calls_where(decision, |call| !call.is_done()) {
         if let ToolCallState::AwaitingChild(child) = call.state {
             return park_run(decision, WaitReason::Child(child));
         }
         if let ToolCallState::Sleeping(sleep) = call.state {
-            return park_run_with_timer(decision, WaitReason::Timer(sleep.until), sleep.timer);
+            return park_with_timer(decision, WaitReason::Timer(sleep.until), sleep.timer);
         }
         if let ToolCallState::Pending(poll) = call.state {
-            return park_run_with_timer(decision, WaitReason::Tool(poll.until), poll.timer);
+            return park_with_timer(decision, WaitReason::Tool(poll.until), poll.timer);
         }
     }
     if let Some(holder) = holder {

@@ -3,8 +3,6 @@
 //! Invariant: no model call starts before the budget for its worst-case cost is reserved. If the
 //! remaining budget is too small, the store refuses the whole batch of events.
 
-use std::ops::ControlFlow;
-
 use longhaul_core::change::{BudgetHold, RowChange, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetReached, BudgetWarned};
@@ -12,17 +10,18 @@ use longhaul_core::event::run::CompactionModel;
 use longhaul_core::event::turn::{ModelCallPurpose, TurnStarted};
 use longhaul_core::policy::budget::{BudgetAccount, BudgetCap};
 use longhaul_core::policy::spend_cap::CapReservation;
-use longhaul_core::status::{RunError, WaitReason};
+use longhaul_core::status::RunError;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, ModelPricing, RemainingBudget};
+use longhaul_core::wait::WaitReason;
 
-use crate::advance::call_events::add_active_time_to_usage;
+use crate::advance::call_events::add_active_time;
 use crate::advance::park::park_run;
 use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages_for_turn};
 use crate::advance::{finish, spend_caps};
-use crate::decision::DecisionBuilder;
-use crate::rejection::Rejection;
-use crate::spend_caps::{SpendCappedModelCall, spend_cap_reservations_for_call};
+use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision};
+use crate::spend_caps::{SpendCappedModelCall, reservations_for_call};
+use crate::state::budget::BudgetState;
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
 
@@ -37,25 +36,22 @@ const AWAITED_REPLY_TOKENS: u64 = 2_048;
 /// Maximum length of a compaction's summary in tokens.
 const SUMMARY_TOKENS_MAX: u64 = 16_384;
 
-pub(super) fn start_turn(
-    decision: &mut DecisionBuilder<'_>,
-    purpose: ModelCallPurpose,
-) -> Result<ControlFlow<()>, Rejection> {
+pub(super) fn start_turn(decision: &mut Decision<'_>, purpose: ModelCallPurpose) -> AdvanceResult {
     if let Some(error) = turn_limit_error(&decision.control) {
         return finish::fail_run(decision, error);
     }
     let perception = decision.perception_refresh.as_ref();
     let perception_active = perception.map_or(Millis::ZERO, |refresh| refresh.active);
-    if let Some(cap) = exhausted_turn_or_time_cap(&decision.control, perception_active) {
+    if let Some(cap) = exhausted_own_cap(&decision.control, perception_active) {
         decision.record_event(Event::BudgetReached(BudgetReached::of_run(cap)))?;
-        return Ok(ControlFlow::Continue(()));
+        return CONTINUE;
     }
-    let cap = own_cap_to_warn_about(decision).or_else(|| shared_cap_to_warn_about(decision));
+    let cap = own_cap_to_warn(decision).or_else(|| shared_cap_to_warn(decision));
     if let Some(cap) = cap {
-        return warn_model_about_cap(decision, cap);
+        return warn_about_cap(decision, cap);
     }
     let RunStage::ModelPending(pending) = &decision.control.stage else {
-        return Ok(ControlFlow::Continue(()));
+        return CONTINUE;
     };
     let is_turn = purpose == ModelCallPurpose::Turn;
     // The engine fetches the perception first; then the turn starts.
@@ -63,26 +59,26 @@ pub(super) fn start_turn(
         && decision.perception_refresh.is_none()
         && needs_perception_refresh(&decision.control, pending)
     {
-        return Ok(ControlFlow::Break(()));
+        return BREAK;
     }
     let attempt = pending.attempts + 1;
-    let (pricing, model) = pricing_and_name_of_called_model(&decision.control, pending, purpose);
+    let (pricing, model) = called_model_pricing(&decision.control, pending, purpose);
     let messages = if is_turn { runtime_messages_for_turn(decision) } else { Vec::new() };
     let message_bytes = messages.iter().map(|runtime_message| runtime_message.text.len() as u64);
     let bytes = decision.control.transcript_bytes + message_bytes.sum::<u64>();
-    let size = match limit_call_to_budget(decision, &pricing, bytes) {
+    let size = match fit_budget(decision, &pricing, bytes) {
         CallBudgetCoverage::Fits(size) => size,
-        CallBudgetCoverage::Warn(cap) => return warn_model_about_cap(decision, cap),
-        CallBudgetCoverage::Held(needed) => return park_until_budget_is_released(decision, needed),
+        CallBudgetCoverage::Warn(cap) => return warn_about_cap(decision, cap),
+        CallBudgetCoverage::Held(needed) => return park_until_hold_is_released(decision, needed),
         CallBudgetCoverage::Exhausted(exhausted) => {
             decision.record_event(Event::BudgetReached(exhausted))?;
-            return Ok(ControlFlow::Continue(()));
+            return CONTINUE;
         }
     };
     let call = PlannedModelCall { pricing: &pricing, bytes, model: model.as_deref() };
-    let (size, caps) = match limit_call_to_spend_caps(decision, call, size) {
+    let (size, caps) = match fit_spend_caps(decision, call, size) {
         Ok(size_and_caps) => size_and_caps,
-        Err(over_cap) => return spend_caps::park_until_spend_cap_allows(decision, &over_cap),
+        Err(over_cap) => return spend_caps::park_at_spend_cap(decision, &over_cap),
     };
     cancel_skipped_timer(decision);
     let ModelCallSize { max_tokens, hold, reserve } = size;
@@ -100,28 +96,26 @@ pub(super) fn start_turn(
         perception: refresh.and_then(|refresh| refresh.update),
         perception_active,
     }))?;
-    add_active_time_to_usage(decision, perception_active);
+    add_active_time(decision, perception_active);
     decision.add_row_change(RowChange::Hold(budget_hold));
     if !caps.is_empty() {
         decision.add_row_change(RowChange::HoldCaps(caps));
     }
-    Ok(ControlFlow::Break(()))
+    BREAK
 }
 
 /// Deletes the timer of a wait that a person has cut short, so that it does not wake the run from a
 /// later wait.
-fn cancel_skipped_timer(decision: &mut DecisionBuilder<'_>) {
-    if let Some(timer) = decision.control.skipped_timer {
+fn cancel_skipped_timer(decision: &mut Decision<'_>) {
+    let pending = decision.control.pending_call();
+    if let Some(timer) = pending.and_then(|pending| pending.skipped_timer) {
         decision.add_row_change(RowChange::SetTimer(TimerUpdate::Cancel(timer)));
     }
 }
 
 /// Parks the run until other runs with the same budget have released so much of what they have
 /// reserved that the amount `needed` is free.
-fn park_until_budget_is_released(
-    decision: &mut DecisionBuilder<'_>,
-    needed: BudgetAmount,
-) -> Result<ControlFlow<()>, Rejection> {
+fn park_until_hold_is_released(decision: &mut Decision<'_>, needed: BudgetAmount) -> AdvanceResult {
     let flow = park_run(decision, WaitReason::BudgetHeld)?;
     decision.add_row_change(RowChange::WaitForHolds(needed));
     Ok(flow)
@@ -134,7 +128,9 @@ fn new_budget_hold(
     control: &ControlState,
     (amount, reserve): (BudgetAmount, BudgetAmount),
 ) -> BudgetHold {
-    let warn_at = |cap| Some(control.caps.warn_percent).filter(|_| !control.warned.contains(&cap));
+    let warn_at = |cap| {
+        Some(control.budget.caps.warn_percent).filter(|_| !control.budget.warned.contains(&cap))
+    };
     let (warn_money_at, warn_tokens_at) = (warn_at(BudgetCap::Money), warn_at(BudgetCap::Tokens));
     BudgetHold { amount, reserve, warn_money_at, warn_tokens_at }
 }
@@ -172,11 +168,7 @@ enum CallBudgetCoverage {
 /// Limits the reply of a model call with this many bytes of conversation to what the remaining
 /// budget covers. If the budget is too small only because other runs have reserved a part of it,
 /// the reply is not limited: the run waits for that part.
-fn limit_call_to_budget(
-    decision: &DecisionBuilder<'_>,
-    pricing: &ModelPricing,
-    bytes: u64,
-) -> CallBudgetCoverage {
+fn fit_budget(decision: &Decision<'_>, pricing: &ModelPricing, bytes: u64) -> CallBudgetCoverage {
     // Providers reject a request whose maximum reply does not fit into the context window.
     let available = pricing.window_tokens.saturating_sub(pricing.estimate_input_tokens(bytes));
     let max_tokens = pricing.max_output_tokens.min(available.max(REPLY_TOKENS_MIN));
@@ -202,12 +194,12 @@ fn limit_call_to_budget(
     } else {
         BudgetCap::Tokens
     };
-    match max_affordable_reply_tokens(pricing, bytes, unspent_budget) {
-        Some(_) if !decision.control.warned.contains(&short_cap) => {
+    match affordable_reply_tokens(pricing, bytes, unspent_budget) {
+        Some(_) if !decision.control.budget.warned.contains(&short_cap) => {
             CallBudgetCoverage::Warn(short_cap)
         }
         Some(tokens) => {
-            let unreserved_tokens = max_affordable_reply_tokens(
+            let unreserved_tokens = affordable_reply_tokens(
                 pricing,
                 bytes,
                 account.unreserved_budget().min_of_each(own),
@@ -230,14 +222,12 @@ fn limit_call_to_budget(
 /// if no cap prevents the call, or if the run has reached its turn limit, because it then fails
 /// instead of waiting for a higher cap. A cap on money or tokens of the run's tree (root run and
 /// descendants) is known only after the store has refused a reservation.
-pub(super) fn exhausted_cap_even_without_new_messages(
-    decision: &DecisionBuilder<'_>,
-) -> Option<BudgetReached> {
+pub(super) fn exhausted_cap_without_messages(decision: &Decision<'_>) -> Option<BudgetReached> {
     let control = &decision.control;
     if turn_limit_error(control).is_some() {
         return None;
     }
-    if let Some(cap) = exhausted_turn_or_time_cap(control, Millis::ZERO) {
+    if let Some(cap) = exhausted_own_cap(control, Millis::ZERO) {
         return Some(BudgetReached::of_run(cap));
     }
     let account = decision.ctx.budget_account.unwrap_or_default();
@@ -249,7 +239,8 @@ pub(super) fn exhausted_cap_even_without_new_messages(
         return None;
     }
     // The messages are part of the next call, so a raise must cover them too.
-    let message_bytes: u64 = control.steers.iter().map(|steer| steer.text.len() as u64).sum();
+    let message_bytes: u64 =
+        control.people.steers.iter().map(|steer| steer.text.len() as u64).sum();
     let needed = needed(control.transcript_bytes.saturating_add(message_bytes));
     Some(exhausted_budget_cap(needed, own, &account))
 }
@@ -286,15 +277,15 @@ fn exhausted_budget_cap(
 /// Returns the account of a child run for the budget caps in its own agent file. For a root run the
 /// account has no caps, because its caps are those of its whole tree of runs, which the store
 /// checks.
-fn own_budget_account(decision: &DecisionBuilder<'_>) -> BudgetAccount {
+fn own_budget_account(decision: &Decision<'_>) -> BudgetAccount {
     if !decision.run.task.is_child() {
         return BudgetAccount::default();
     }
-    let ControlState { caps, totals, .. } = &decision.control;
+    let ControlState { budget, totals, .. } = &decision.control;
     let spent = BudgetAmount { micro_usd: totals.cost, tokens: totals.usage.total_tokens() };
     BudgetAccount {
-        cap_micro_usd: caps.micro_usd,
-        cap_tokens: caps.tokens,
+        cap_micro_usd: budget.caps.micro_usd,
+        cap_tokens: budget.caps.tokens,
         spent,
         lost: totals.lost,
         held: BudgetAmount::default(),
@@ -313,8 +304,8 @@ struct PlannedModelCall<'a> {
 
 /// Returns the size of a call, with a shorter reply if necessary, and the amounts that it reserves
 /// in spend caps. The error is the first amount that its cap does not cover.
-fn limit_call_to_spend_caps(
-    decision: &DecisionBuilder<'_>,
+fn fit_spend_caps(
+    decision: &Decision<'_>,
     call: PlannedModelCall<'_>,
     size: ModelCallSize,
 ) -> Result<(ModelCallSize, Vec<CapReservation>), CapReservation> {
@@ -331,18 +322,18 @@ fn limit_call_to_spend_caps(
             starts_run: !has_called && decision.control.turn == 0,
             is_root,
         };
-        spend_cap_reservations_for_call(&decision.ctx.caps, &decision.run.task, call)
+        reservations_for_call(&decision.ctx.caps, &decision.run.task, call)
     };
     let mut size = size;
     let mut caps = reserve(size);
-    let remaining = spend_caps::amounts_left_in_too_low_spend_caps(decision, &caps);
+    let remaining = spend_caps::left_in_too_low_caps(decision, &caps);
     if !remaining.covers(size.hold)
-        && let Some(tokens) = max_affordable_reply_tokens(pricing, bytes, remaining)
+        && let Some(tokens) = affordable_reply_tokens(pricing, bytes, remaining)
     {
         size = ModelCallSize::new(pricing, bytes, tokens.min(size.max_tokens));
         caps = reserve(size);
     }
-    match spend_caps::first_reservation_over_cap(decision, &caps).cloned() {
+    match spend_caps::first_over_cap(decision, &caps).cloned() {
         Some(reservation_over_cap) => Err(reservation_over_cap),
         None => Ok((size, caps)),
     }
@@ -362,7 +353,7 @@ fn turn_limit_error(control: &ControlState) -> Option<RunError> {
 
 /// Returns the pricing of the model to call and the name of the model. `None` instead of the name
 /// means the run's own model.
-fn pricing_and_name_of_called_model(
+fn called_model_pricing(
     control: &ControlState,
     pending: &PendingModelCall,
     purpose: ModelCallPurpose,
@@ -370,7 +361,7 @@ fn pricing_and_name_of_called_model(
     match purpose {
         ModelCallPurpose::Turn => (control.pricing, None),
         ModelCallPurpose::Compact => {
-            let compactor = usable_compaction_model(control, pending);
+            let compactor = usable_compactor(control, pending);
             let mut pricing = compactor.map_or(control.pricing, |compactor| compactor.pricing);
             pricing.max_output_tokens = pricing.max_output_tokens.min(SUMMARY_TOKENS_MAX);
             (pricing, compactor.map(|compactor| compactor.model.clone()))
@@ -380,14 +371,14 @@ fn pricing_and_name_of_called_model(
 
 /// Returns the compactor (the model that summarizes conversations). `None` if there is none, it has
 /// failed, or the conversation does not fit into its context window.
-fn usable_compaction_model<'a>(
+fn usable_compactor<'a>(
     control: &'a ControlState,
     pending: &PendingModelCall,
 ) -> Option<&'a CompactionModel> {
-    let compactor = control.compactor.as_deref();
+    let compactor = control.compaction.compactor.as_deref();
     compactor.filter(|compactor| {
         let input_tokens = compactor.pricing.estimate_input_tokens(control.transcript_bytes);
-        !pending.compactor_failed
+        !pending.turn.compactor_failed
             && input_tokens.saturating_add(SUMMARY_TOKENS_MAX) <= compactor.pricing.window_tokens
     })
 }
@@ -395,22 +386,19 @@ fn usable_compaction_model<'a>(
 /// Returns the budget cap of this run that is exhausted: turns, or else active time. `None` if
 /// neither is. `perception_active` is the time that the context provider needed in this turn, which
 /// the totals don't include yet.
-fn exhausted_turn_or_time_cap(
-    control: &ControlState,
-    perception_active: Millis,
-) -> Option<BudgetCap> {
-    let turns = control.caps.turns.filter(|cap| control.turns >= *cap);
+fn exhausted_own_cap(control: &ControlState, perception_active: Millis) -> Option<BudgetCap> {
+    let turns = control.budget.caps.turns.filter(|cap| control.turns >= *cap);
     let used = control.totals.active.plus(perception_active);
-    let active = control.caps.active.filter(|cap| used >= *cap);
+    let active = control.budget.caps.active.filter(|cap| used >= *cap);
     turns.map(|_| BudgetCap::Turns).or_else(|| active.map(|_| BudgetCap::ActiveTime))
 }
 
 /// Returns a nearly exhausted budget cap of the run's tree (root run and descendants) that the
 /// model was not warned about yet. `None` if there is none, or if the account of the tree is not
 /// known, because the store has not refused a reservation.
-fn shared_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
+fn shared_cap_to_warn(decision: &Decision<'_>) -> Option<BudgetCap> {
     let account = decision.ctx.budget_account?;
-    let ControlState { caps, warned, .. } = &decision.control;
+    let BudgetState { caps, warned, .. } = &decision.control.budget;
     let is_due = |cap: &BudgetCap| {
         account.has_used_percent(*cap, caps.warn_percent) && !warned.contains(cap)
     };
@@ -420,9 +408,9 @@ fn shared_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap>
 /// Returns a budget cap that is nearly exhausted by this run alone and that the model was not
 /// warned about yet. `None` if there is none. The caps on money and tokens of a run that is no
 /// child are those of the budget that it shares with its descendants, which the store checks.
-fn own_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
+fn own_cap_to_warn(decision: &Decision<'_>) -> Option<BudgetCap> {
     let control = &decision.control;
-    let caps = &control.caps;
+    let caps = &control.budget.caps;
     let own_caps = Some(caps).filter(|_| decision.run.task.is_child());
     let totals = &control.totals;
     let money = totals.cost.plus(totals.lost.micro_usd).0;
@@ -440,14 +428,11 @@ fn own_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
         // With few turns, the threshold is only reached when no turn is left for the warning.
         let is_last_turn = cap == BudgetCap::Turns && used + 1 == max?;
         let is_due = used > 0 && (is_above_threshold || is_last_turn);
-        (is_due && !control.warned.contains(&cap)).then_some(cap)
+        (is_due && !control.budget.warned.contains(&cap)).then_some(cap)
     })
 }
 
-fn warn_model_about_cap(
-    decision: &mut DecisionBuilder<'_>,
-    cap: BudgetCap,
-) -> Result<ControlFlow<()>, Rejection> {
+fn warn_about_cap(decision: &mut Decision<'_>, cap: BudgetCap) -> AdvanceResult {
     let budget_name = match cap {
         BudgetCap::Money => "money",
         BudgetCap::Tokens => "tokens",
@@ -459,12 +444,12 @@ fn warn_model_about_cap(
          finish what you started, and list what remains to be done."
     );
     decision.record_event(Event::BudgetWarned(BudgetWarned { cap, message }))?;
-    Ok(ControlFlow::Continue(()))
+    CONTINUE
 }
 
 /// Returns the maximum reply length in tokens that the remaining budget covers, or `None` if the
 /// budget is too small for a useful reply.
-fn max_affordable_reply_tokens(
+fn affordable_reply_tokens(
     pricing: &ModelPricing,
     bytes: u64,
     remaining: RemainingBudget,

@@ -8,23 +8,21 @@ use longhaul_core::event::environment::{
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Message;
-use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{AnswerScope, GateKind, GateSpec};
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::question::check_question_answer;
-use crate::state::call::ToolCallState;
+use crate::state::call::{PendingTimer, ToolCallState, unfired_timer};
 use crate::state::control::{ControlState, OpenChildRun};
-use crate::state::pending_timer::{PendingTimer, unfired_timer};
 use crate::state::stage::{PendingModelCall, RunStage};
 
 impl ControlState {
     pub(super) fn apply_timer_fired(&mut self, data: &TimerFired) -> ApplyResult {
         let sleep: Option<&mut PendingTimer> = match &mut self.stage {
-            RunStage::ModelPending(pending) => pending.pending_timer.as_mut(),
-            RunStage::Concluding(concluding) => concluding.pending_timer.as_mut(),
+            RunStage::ModelPending(pending) => pending.timer.as_mut(),
+            RunStage::Concluding(concluding) => concluding.timer.as_mut(),
             RunStage::ToolsRunning(tools) => tools.calls.iter_mut().find_map(|call| {
                 let (ToolCallState::Sleeping(sleep) | ToolCallState::Pending(sleep)) =
                     &mut call.state
@@ -33,16 +31,15 @@ impl ControlState {
                 };
                 (sleep.timer == data.timer).then_some(sleep)
             }),
-            RunStage::New => {
-                self.start_timer_fired = true;
+            RunStage::New { start_timer_fired } => {
+                *start_timer_fired = true;
                 None
             }
             RunStage::ModelRunning(_) | RunStage::Ended(_) => None,
         };
-        match sleep {
-            Some(sleep) if sleep.timer == data.timer => sleep.fired = true,
-            // The timer is no longer needed.
-            Some(_) | None => {}
+        // Any other timer is no longer needed.
+        if let Some(sleep) = sleep.filter(|sleep| sleep.timer == data.timer) {
+            sleep.fired = true;
         }
         for call in self.calls_mut() {
             if matches!(call.state, ToolCallState::Pending(timer) if timer.fired) {
@@ -122,7 +119,7 @@ impl ControlState {
     }
 
     pub(super) fn apply_budget_warned(&mut self, data: &BudgetWarned) -> ApplyResult {
-        self.warned.push(data.cap);
+        self.budget.warned.push(data.cap);
         self.add_message_between_turns(Message::user(data.message.as_str()))
     }
 
@@ -133,51 +130,33 @@ impl ControlState {
         match &mut self.stage {
             // A message ends the wait, so that the model is called now.
             RunStage::ModelPending(pending) => {
-                let skipped = unfired_timer(pending.pending_timer.take());
-                self.skipped_timer = skipped.or(self.skipped_timer);
+                pending.skip_timer();
+                pending.interrupted = false;
             }
             RunStage::Concluding(concluding) if concluding.gate.is_none() => {
-                self.skipped_timer = unfired_timer(concluding.pending_timer);
-                self.stage = RunStage::ModelPending(PendingModelCall::default());
+                let skipped_timer = unfired_timer(concluding.timer);
+                let pending = PendingModelCall { skipped_timer, ..PendingModelCall::default() };
+                self.stage = RunStage::ModelPending(pending);
             }
             RunStage::Concluding(_)
-            | RunStage::New
+            | RunStage::New { .. }
             | RunStage::ModelRunning(_)
             | RunStage::ToolsRunning(_)
             | RunStage::Ended(_) => {
                 return Err("messages to the model are only allowed between turns");
             }
         }
-        self.interrupted = false;
         Ok(vec![message])
     }
 
     pub(super) fn apply_budget_reached(&mut self, data: &BudgetReached) -> ApplyResult {
-        self.exhausted_cap = Some(data.cap);
-        self.exhausted_tree_cap = data.tree_cap;
-        self.missing_budget = data.missing;
+        self.budget.exhausted = Some(*data);
         NO_MESSAGES
     }
 
     pub(super) fn apply_budget_raised(&mut self, data: &BudgetRaised) -> ApplyResult {
-        self.raise_budget_caps(data.raise);
+        self.budget.raise(data.raise);
         NO_MESSAGES
-    }
-
-    pub(super) fn raise_budget_caps(&mut self, raise: BudgetRaise) {
-        let (before, after) = (self.caps, self.caps.with_raised_caps(raise));
-        self.caps = after;
-        self.warned.retain(|cap| before.limit_of_cap(*cap) == after.limit_of_cap(*cap));
-        self.clear_exhausted_own_cap();
-    }
-
-    /// Clears the exhausted cap if it is a cap of this run alone, so that the run tries again. For
-    /// a cap of the budget shared with other runs, the run compares the cap's current value with
-    /// the exhausted one instead.
-    pub(super) fn clear_exhausted_own_cap(&mut self) {
-        if self.exhausted_tree_cap.is_none() {
-            self.exhausted_cap = None;
-        }
     }
 
     /// Remembers an approval for this run. An approval for the agent or the project is read from the
@@ -185,19 +164,25 @@ impl ControlState {
     pub(super) fn apply_rule_added(&mut self, data: &RuleAdded) -> ApplyResult {
         let RuleAdded { rule, scope, pattern, by, other_voters } = data.clone();
         if scope == AnswerScope::Run {
-            self.approvals.push(RememberedApproval { rule, scope, pattern, by, other_voters });
+            self.people.approvals.push(RememberedApproval {
+                rule,
+                scope,
+                pattern,
+                by,
+                other_voters,
+            });
         }
         NO_MESSAGES
     }
 
     pub(super) fn apply_rule_revoked(&mut self, data: &RuleRevoked) -> ApplyResult {
-        self.approvals.retain(|approval| approval.rule != data.rule);
+        self.people.approvals.retain(|approval| approval.rule != data.rule);
         NO_MESSAGES
     }
 
     /// Returns the first call that asks a person a question, which a message to the run can answer.
     /// `None` if no question is open.
-    pub(crate) fn first_call_with_open_question(&self) -> Option<CallId> {
+    pub(crate) fn first_asking_call(&self) -> Option<CallId> {
         self.first_open_question().map(|(call, _)| call)
     }
 
@@ -212,7 +197,7 @@ impl ControlState {
         })
     }
 
-    pub(crate) fn is_valid_answer_to_first_question(&self, text: &str) -> bool {
+    pub(crate) fn answers_first_question(&self, text: &str) -> bool {
         let question = self.first_open_question();
         question.is_some_and(|(_, question)| check_question_answer(question, text).is_ok())
     }

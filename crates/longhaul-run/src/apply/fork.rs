@@ -12,10 +12,11 @@ use longhaul_core::status::RunError;
 use crate::apply::ApplyResult;
 use crate::apply::outcome::{GRADER_FAILED, NOT_MET};
 use crate::state::call::{CopiedToolCallOrigin, ToolCallState, TrackedToolCall};
-use crate::state::control::{ControlState, LastCompaction, OpenChildRun, RetryCounts};
-use crate::state::empty_replies::EmptyReplyCounter;
+use crate::state::control::{ControlState, OpenChildRun, PeopleState, RetryCounts};
+use crate::state::driver::DriverState;
 use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingRunState, PendingModelCall, RunStage};
+use crate::state::stop::StopReasons;
 
 /// Result given to a call that waited for a child run when the run failed and was retried.
 const CHILD_RUN_LEFT: &str = "the run that had started this child run has failed";
@@ -27,34 +28,34 @@ const ERRORS_AFTER_USABLE_REPLY: [&str; 4] = ["rejected", "gate_expired", NOT_ME
 impl ControlState {
     /// Returns whether the run is about to fail because its last reply was truncated or refused. A
     /// retry asks the model again.
-    pub(crate) fn has_truncated_or_refused_reply(&self) -> bool {
+    pub(crate) fn has_unusable_reply(&self) -> bool {
         let after_reply = matches!(self.stage, RunStage::Concluding(_) | RunStage::ToolsRunning(_));
         let is_unusable =
             |error: &RunError| !ERRORS_AFTER_USABLE_REPLY.contains(&error.code.as_str());
-        after_reply && self.pending_failure.as_ref().is_some_and(is_unusable)
+        after_reply && self.stop.failure.as_ref().is_some_and(is_unusable)
     }
 
-    /// Turns the copied state of a failed run into the state of its retry: resets the worker's
-    /// claim, waits, gates, messages and counters.
+    /// Turns the copied state of a failed run into the state of its retry: resets the parts that
+    /// belong to the failed run (its driver, what stopped it, what it asked people) and the counters.
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
-        let has_truncated_or_refused_reply = self.has_truncated_or_refused_reply();
+        let has_unusable_reply = self.has_unusable_reply();
         let unread_grader_note = self.unread_grader_note();
-        self.report_background_children_to_model();
-        let earlier = CopiedToolCallOrigin { run: data.from, epochs: self.epoch };
-        self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
+        self.report_open_children();
+        let earlier = CopiedToolCallOrigin { run: data.from, epochs: self.driver.epoch };
+        let new_call = || RunStage::ModelPending(PendingModelCall::default());
+        self.stage = match std::mem::replace(&mut self.stage, new_call()) {
             RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
-            RunStage::New => RunStage::New,
-            _ if has_truncated_or_refused_reply || unread_grader_note.is_some() => {
-                RunStage::ModelPending(PendingModelCall::default())
+            new @ RunStage::New { .. } => new,
+            _ if has_unusable_reply || unread_grader_note.is_some() => new_call(),
+            RunStage::ModelPending(PendingModelCall { interrupted, .. }) => {
+                RunStage::ModelPending(PendingModelCall { interrupted, ..Default::default() })
             }
-            RunStage::ModelPending(_) | RunStage::ModelRunning(_) => {
-                RunStage::ModelPending(PendingModelCall::default())
-            }
+            RunStage::ModelRunning(_) => new_call(),
             RunStage::Concluding(concluding) => RunStage::Concluding(ConcludingRunState {
                 gate: None,
                 approved: concluding.approved && !data.drops_approvals,
-                grading: reset_grading_for_retry(concluding.grading),
-                pending_timer: None,
+                grading: reset_grading(concluding.grading),
+                timer: None,
                 ..concluding
             }),
             RunStage::ToolsRunning(mut tools) => {
@@ -68,36 +69,21 @@ impl ControlState {
                 RunStage::ToolsRunning(tools)
             }
         };
-        self.epoch = Epoch::default();
-        self.driven = false;
-        self.skipped_timer = None;
-        self.crashed_epoch = None;
-        self.crashes = 0;
-        self.idle = None;
-        self.pause = None;
-        self.pending_failure = None;
-        self.blocked_on = None;
-        self.blocked_resumed = false;
-        self.gates.clear();
-        self.votes.clear();
-        self.steers.clear();
-        self.approvals.clear();
-        self.attempt = 1;
-        self.attempt_time = self.attempt_time.reset_for_new_attempt(self.totals.active);
+        self.driver = DriverState::default();
+        self.stop = StopReasons::default();
+        self.people = PeopleState::default();
+        self.attempt.restart(1, self.totals.active);
         self.retries = RetryCounts::default();
-        self.compaction = LastCompaction { last_turns: None, ..self.compaction };
-        self.loop_guard = self.loop_guard.reset_count();
-        self.progress_guard.forget_repetitions();
-        self.output_retries.reset_count();
-        self.empty_replies = EmptyReplyCounter::default();
+        self.guards.reset_for_retry();
         self.outcome.reset_count();
+        self.compaction.last_turns = None;
         Ok(unread_grader_note.into_iter().collect())
     }
 }
 
 /// Returns the grading state of the result in a retry: an accepted result stays accepted, any other
 /// result is graded by a new run.
-fn reset_grading_for_retry(grading: Grading) -> Grading {
+fn reset_grading(grading: Grading) -> Grading {
     match grading {
         accepted @ Grading::Graded(GradingVerdict::Satisfied) => accepted,
         Grading::Pending | Grading::Running(_) | Grading::Ended { .. } | Grading::Graded(_) => {
@@ -109,7 +95,7 @@ fn reset_grading_for_retry(grading: Grading) -> Grading {
 impl ControlState {
     /// Adds reports for the model about the child runs that the failed run had started in the
     /// background: the retry is not notified when they end.
-    fn report_background_children_to_model(&mut self) {
+    fn report_open_children(&mut self) {
         for OpenChildRun { id, agent, call } in std::mem::take(&mut self.children) {
             // The call itself gets a result that says so, and a grading run is not the model's own.
             if call.is_none()

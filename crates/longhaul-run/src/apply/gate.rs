@@ -11,7 +11,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunError;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::policy::legacy_output::output_from_human_edit;
+use crate::policy::output::output_from_human_edit;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
@@ -39,7 +39,7 @@ impl ControlState {
             };
             concluding.gate = Some(gate.id);
         }
-        self.gates.push(gate.clone());
+        self.people.gates.push(gate.clone());
         NO_MESSAGES
     }
 
@@ -59,7 +59,7 @@ impl ControlState {
     /// is left, or if the output is from a handler (a function that replaces the model).
     pub(crate) fn must_model_read_reports(&self) -> bool {
         let by_handler = matches!(&self.stage, RunStage::Concluding(state) if state.by_handler);
-        let has_turn = self.caps.turns.is_none_or(|max| self.turns < max);
+        let has_turn = self.budget.caps.turns.is_none_or(|max| self.turns < max);
         !self.unread_reports.is_empty() && has_turn && !self.has_used_all_turns() && !by_handler
     }
 
@@ -77,28 +77,24 @@ impl ControlState {
     /// Remembers the note and the payload of a vote until its gate is closed.
     pub(super) fn apply_gate_voted(&mut self, data: &GateAnswer) -> ApplyResult {
         if note_and_payload_text(&data.answer).is_some() {
-            self.votes.push(data.clone());
+            self.people.votes.push(data.clone());
         }
         NO_MESSAGES
     }
 
     /// Removes the votes on a gate, and returns their notes and payloads as paragraphs.
     fn take_vote_notes(&mut self, gate: GateId) -> Vec<String> {
-        let (votes_of_gate, other_votes) =
-            std::mem::take(&mut self.votes).into_iter().partition(|vote| vote.gate == gate);
-        self.votes = other_votes;
-        let votes_of_gate: Vec<GateAnswer> = votes_of_gate;
-        votes_of_gate.iter().filter_map(|vote| note_and_payload_text(&vote.answer)).collect()
+        let votes = self.people.votes.extract_if(.., |vote| vote.gate == gate);
+        votes.filter_map(|vote| note_and_payload_text(&vote.answer)).collect()
     }
 
     fn close_gate(&mut self, gate: GateId) -> Option<GateSpec> {
-        let index = self.gates.iter().position(|open| open.id == gate)?;
-        if self.blocked_on == Some(gate) {
-            self.blocked_on = None;
-            self.blocked_resumed = false;
-            self.crashes = 0;
+        let index = self.people.gates.iter().position(|open| open.id == gate)?;
+        if self.stop.blocked.is_some_and(|blocked| blocked.gate == gate) {
+            self.stop.blocked = None;
+            self.driver.crashes = 0;
         }
-        Some(self.gates.remove(index))
+        Some(self.people.gates.remove(index))
     }
 
     /// Applies an answer to a gate. An answer to a closed gate would have no effect, but can't
@@ -109,7 +105,7 @@ impl ControlState {
         };
         let vote_notes = self.take_vote_notes(gate.id);
         if gate.kind == GateKind::Result {
-            return self.apply_result_gate_answer(&data.answer, vote_notes);
+            return self.apply_result_answer(&data.answer, vote_notes);
         }
         let answer = &prepend_vote_notes(data.answer.clone(), vote_notes);
         if gate.is_signal_gate_without_tool_call() {
@@ -135,11 +131,7 @@ impl ControlState {
         calls.find(|call| call.gate() == Some(gate))
     }
 
-    fn apply_result_gate_answer(
-        &mut self,
-        answer: &Answer,
-        vote_notes: Vec<String>,
-    ) -> ApplyResult {
+    fn apply_result_answer(&mut self, answer: &Answer, vote_notes: Vec<String>) -> ApplyResult {
         let RunStage::Concluding(concluding) = &mut self.stage else {
             return NO_MESSAGES;
         };
@@ -190,7 +182,7 @@ impl ControlState {
             }
             None => {
                 let message = format!("{} rejected the result", answer.by);
-                self.pending_failure = Some(RunError::new("rejected", message, ""));
+                self.stop.failure = Some(RunError::new("rejected", message, ""));
                 NO_MESSAGES
             }
         }
@@ -204,17 +196,17 @@ impl ControlState {
         match data.on_timeout {
             GateTimeoutAction::Fail => {
                 let message = format!("nobody answered before the deadline: {}", gate.ask);
-                self.pending_failure = Some(RunError::new("gate_expired", message, ""));
+                self.stop.failure = Some(RunError::new("gate_expired", message, ""));
             }
             GateTimeoutAction::Pause => {
-                self.pause.get_or_insert_with(|| "an unanswered gate".into());
-                self.reset_call_or_output_at_expired_gate(&gate);
+                self.stop.pause.get_or_insert_with(|| "an unanswered gate".into());
+                self.reset_at_expired_gate(&gate);
             }
             GateTimeoutAction::Approve => {
                 let note = (!vote_notes.is_empty()).then(|| vote_notes.join("\n\n"));
-                return Ok(self.apply_gate_timeout_approval(&gate, data.edited.as_ref(), note));
+                return Ok(self.approve_at_timeout(&gate, data.edited.as_ref(), note));
             }
-            GateTimeoutAction::Reject => self.apply_gate_timeout_rejection(&gate),
+            GateTimeoutAction::Reject => self.reject_at_timeout(&gate),
         }
         if gate.is_signal_gate_without_tool_call() {
             let text =
@@ -225,7 +217,7 @@ impl ControlState {
     }
 
     /// Lets a run that is about to end call its model again, if the model must read reports first.
-    pub(super) fn call_model_again_for_reports(&mut self) {
+    pub(super) fn reopen_for_reports(&mut self) {
         if let RunStage::Concluding(concluding) = &self.stage
             && concluding.gate.is_none()
             && self.must_model_read_reports()
@@ -236,7 +228,7 @@ impl ControlState {
 
     /// Resets the tool call or the output that waits at an expired gate. The timeout of the gate
     /// has paused the run; when a person resumes it, a new gate asks again.
-    fn reset_call_or_output_at_expired_gate(&mut self, gate: &GateSpec) {
+    fn reset_at_expired_gate(&mut self, gate: &GateSpec) {
         if let RunStage::Concluding(concluding) = &mut self.stage {
             concluding.gate = None;
         }
@@ -255,7 +247,7 @@ impl ControlState {
 
     /// Approves what waits at an expired gate, as edited by the newest vote that contains an edit.
     /// `note` has the notes of the votes. Returns the message for the model.
-    fn apply_gate_timeout_approval(
+    fn approve_at_timeout(
         &mut self,
         gate: &GateSpec,
         edited: Option<&RawJson>,
@@ -273,29 +265,29 @@ impl ControlState {
                     approve_call(call, edited);
                     call.approval_note = note;
                 }
-                false => continue_call_after_gate_timeout(call),
+                false => continue_after_timeout(call),
             }
         }
         Vec::new()
     }
 
-    fn apply_gate_timeout_rejection(&mut self, gate: &GateSpec) {
+    fn reject_at_timeout(&mut self, gate: &GateSpec) {
         if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.gate == Some(gate.id)
         {
             concluding.gate = None;
             let message = "the result was not approved before the deadline";
-            self.pending_failure = Some(RunError::new("rejected", message, ""));
+            self.stop.failure = Some(RunError::new("rejected", message, ""));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
-            continue_call_after_gate_timeout(call);
+            continue_after_timeout(call);
         }
     }
 }
 
 /// Continues a call whose gate nobody has answered in time. A tool that has asked a question learns
 /// that nobody answered; any other call gets this as an error result.
-fn continue_call_after_gate_timeout(call: &mut TrackedToolCall) {
+fn continue_after_timeout(call: &mut TrackedToolCall) {
     if !call.try_answer_question(ToolQuestionAnswer::Unanswered) {
         let text = "nobody answered before the deadline";
         call.state = ToolCallState::from_result_text(text, true);

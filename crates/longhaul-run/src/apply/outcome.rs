@@ -32,20 +32,14 @@ struct GraderOutput {
 
 impl ControlState {
     pub(super) fn apply_grading_started(&mut self, child: RunId) -> Result<(), &'static str> {
-        match &mut self.stage {
-            RunStage::Concluding(concluding)
-                if concluding.gate.is_none() && concluding.grading == Grading::Pending =>
-            {
-                concluding.grading = Grading::Running(child);
-                Ok(())
-            }
-            RunStage::Concluding(_)
-            | RunStage::New
-            | RunStage::ModelPending(_)
-            | RunStage::ModelRunning(_)
-            | RunStage::ToolsRunning(_)
-            | RunStage::Ended(_) => Err("there is no result to be graded"),
+        if let RunStage::Concluding(concluding) = &mut self.stage
+            && concluding.gate.is_none()
+            && concluding.grading == Grading::Pending
+        {
+            concluding.grading = Grading::Running(child);
+            return Ok(());
         }
+        Err("there is no result to be graded")
     }
 
     /// Keeps the verdict of an ended grading run until it is recorded. A verdict about an earlier
@@ -54,7 +48,7 @@ impl ControlState {
         if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.grading == Grading::Running(child)
         {
-            let (verdict, note) = verdict_and_note_of_grading_run(child, outcome);
+            let (verdict, note) = verdict_of_grading_run(child, outcome);
             concluding.grading = Grading::Ended { child, verdict, note };
         }
     }
@@ -83,14 +77,14 @@ impl ControlState {
                 let hint = "a retry continues with this note and all rounds; the result is in \
                     `error.partial_text` of the run, all notes are in `longhaul show`";
                 let error = RunError::new(NOT_MET, message, hint);
-                self.pending_failure = Some(RunError { partial_text, ..error });
+                self.stop.failure = Some(RunError { partial_text, ..error });
             }
             GradingVerdict::GraderFailed => {
                 let message = format!("the result could not be graded: {}", data.note);
                 let hint = "fix `outcome` of the agent or the model of the grader; a retry grades \
                     the same result again, which is in `error.partial_text` of the run";
                 let error = RunError::new(GRADER_FAILED, message, hint);
-                self.pending_failure = Some(RunError { partial_text, ..error });
+                self.stop.failure = Some(RunError { partial_text, ..error });
             }
         }
         NO_MESSAGES
@@ -99,7 +93,7 @@ impl ControlState {
     /// Returns the grader's note about the last result as a message, if the run fails because of
     /// the grader's verdict. `None` in all other cases: the model has then read the note.
     pub(super) fn unread_grader_note(&self) -> Option<Message> {
-        let code = self.pending_failure.as_ref().map(|error| error.code.as_str());
+        let code = self.stop.failure.as_ref().map(|error| error.code.as_str());
         let last = self.outcome.verdicts().last().filter(|_| code == Some(NOT_MET));
         last.map(grader_note_message)
     }
@@ -107,7 +101,7 @@ impl ControlState {
 
 /// Returns the verdict and the note of the grading run `child`, given the outcome with which it
 /// ended.
-fn verdict_and_note_of_grading_run(child: RunId, outcome: &RunOutcome) -> (GradingVerdict, String) {
+fn verdict_of_grading_run(child: RunId, outcome: &RunOutcome) -> (GradingVerdict, String) {
     let grader_failed =
         |reason: String| (GradingVerdict::GraderFailed, truncated_grader_note(&reason));
     match outcome {

@@ -16,9 +16,9 @@ use crate::state::control::{ControlState, QueuedSteer};
 impl ControlState {
     pub(super) fn apply_steer_queued(&mut self, data: &SteerMessage) -> ApplyResult {
         self.submitters.add(&data.by);
-        let answers = data.delivery != SteerDelivery::FollowUp
-            && self.is_valid_answer_to_first_question(&data.text);
-        self.steers.push(QueuedSteer {
+        let answers =
+            data.delivery != SteerDelivery::FollowUp && self.answers_first_question(&data.text);
+        self.people.steers.push(QueuedSteer {
             id: data.steer,
             text: data.text.as_str().into(),
             delivery: data.delivery,
@@ -32,16 +32,14 @@ impl ControlState {
     /// Returns the text of a queued message that gives the run a further task. `None` means that
     /// the message is an ordinary one, or not queued.
     pub(crate) fn text_of_queued_message_if_task(&self, id: SteerId) -> Option<Arc<str>> {
-        let steer = self.steers.iter().find(|steer| steer.id == id && steer.is_task)?;
+        let steer = self.people.steers.iter().find(|steer| steer.id == id && steer.is_task)?;
         Some(Arc::clone(&steer.text))
     }
 
     pub(super) fn apply_steer_changed(&mut self, data: &SteerMessage) -> ApplyResult {
         self.submitters.add(&data.by);
-        let is_answer = self
-            .first_call_with_open_question()
-            .map(|_| self.is_valid_answer_to_first_question(&data.text));
-        if let Some(steer) = self.steers.iter_mut().find(|steer| steer.id == data.steer) {
+        let is_answer = self.first_asking_call().map(|_| self.answers_first_question(&data.text));
+        if let Some(steer) = self.people.steers.iter_mut().find(|steer| steer.id == data.steer) {
             steer.text = data.text.as_str().into();
             steer.delivery = data.delivery;
             steer.by.clone_from(&data.by);
@@ -52,22 +50,21 @@ impl ControlState {
     }
 
     pub(super) fn remove_steer(&mut self, id: SteerId) -> ApplyResult {
-        self.steers.retain(|steer| steer.id != id);
+        self.people.steers.retain(|steer| steer.id != id);
         NO_MESSAGES
     }
 
     pub(super) fn apply_steer_delivered(&mut self, data: &SteerDelivered) -> ApplyResult {
-        let Some(index) = self.steers.iter().position(|steer| steer.id == data.steer) else {
+        let Some(index) = self.people.steers.iter().position(|steer| steer.id == data.steer) else {
             return Err("this message is not queued");
         };
-        let steer = self.steers.remove(index);
-        self.loop_guard = self.loop_guard.reset_count();
-        self.progress_guard.forget_repetitions();
+        let steer = self.people.steers.remove(index);
+        self.guards.forget_repetitions();
         self.outcome.reset_count();
         if !data.as_answer {
             return self.add_message_between_turns(Message::user(steer.text));
         }
-        if let Some(call) = self.first_call_with_open_question() {
+        if let Some(call) = self.first_asking_call() {
             let text = data.answer.clone().unwrap_or_else(|| steer.text.to_string());
             self.call_mut(call)?.state = ToolCallState::from_result_text(text, false);
         }

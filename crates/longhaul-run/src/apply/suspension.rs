@@ -7,9 +7,8 @@ use longhaul_core::event::tool::{ToolInputRequired, ToolPending, ToolResumed, To
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::control_tool_names::poll_timer_id;
-use crate::state::call::{CallSuspension, ToolCallState, TrackedToolCall};
+use crate::state::call::{CallSuspension, PendingTimer, ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
-use crate::state::stage::PendingTimer;
 
 const NOT_STARTED: &str = "only a started call can be suspended";
 
@@ -20,12 +19,12 @@ impl ControlState {
         suspended.questions = suspended.questions.saturating_add(1);
         suspended.question = Some(data.question.clone());
         call.state = ToolCallState::InputRequired;
-        self.totals.active = self.totals.active.plus(data.active);
+        self.totals.add_active(data.active);
         NO_MESSAGES
     }
 
     pub(super) fn apply_tool_pending(&mut self, data: &ToolPending) -> ApplyResult {
-        let (run, epoch) = (self.id, self.epoch);
+        let (run, epoch) = (self.id, self.driver.epoch);
         let call = self.call_mut(data.call)?;
         let is_due = call.state == ToolCallState::Ready && call.is_tool_poll_due();
         // In a copy of a failed run's journal, the id of the timer that has fired is another one.
@@ -44,15 +43,15 @@ impl ControlState {
         let timer = poll_timer_id(run, data.call, suspended.polls);
         let until = data.until;
         call.state = ToolCallState::Pending(PendingTimer { timer, until, fired: false });
-        self.totals.active = self.totals.active.plus(data.active);
+        self.totals.add_active(data.active);
         NO_MESSAGES
     }
 
     pub(super) fn apply_tool_resumed(&mut self, data: &ToolResumed) -> ApplyResult {
-        if self.cancel.is_some() {
+        if self.stop.cancel.is_some() {
             return Err("a run that is being cancelled continues no calls");
         }
-        let epoch = self.epoch;
+        let epoch = self.driver.epoch;
         let call = self.call_mut(data.call)?;
         // In a copy of a failed run's journal, the id of the timer that has fired is another one.
         let may_continue = matches!(call.state, ToolCallState::Pending(_));

@@ -13,11 +13,10 @@ use longhaul_core::policy::effect_key::EffectKeyState;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::control_tool_names::{FINISH, wait_timer_id};
-use crate::policy::in_doubt::in_doubt_reason_of_claimed_key;
-use crate::policy::legacy_output::legacy_output_from_finish_call;
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::policy::in_doubt::reason_of_claimed_key;
+use crate::policy::output::first_rule_finish_output;
+use crate::state::call::{PendingTimer, ToolCallState, TrackedToolCall};
 use crate::state::control::{ARTIFACTS_MAX, ControlState};
-use crate::state::stage::PendingTimer;
 
 impl ControlState {
     pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut TrackedToolCall, &'static str> {
@@ -26,10 +25,10 @@ impl ControlState {
     }
 
     pub(super) fn apply_tool_started(&mut self, data: &ToolStarted) -> ApplyResult {
-        if self.cancel.is_some() {
+        if self.stop.cancel.is_some() {
             return Err("a run that is being cancelled starts no calls");
         }
-        let epoch = self.epoch;
+        let epoch = self.driver.epoch;
         let run = self.id;
         let call = self.call_mut(data.call)?;
         if !call.may_start_under_claim(epoch) {
@@ -54,7 +53,7 @@ impl ControlState {
     }
 
     pub(super) fn apply_tool_key_taken(&mut self, data: &ToolKeyTaken) -> ApplyResult {
-        let epoch = self.epoch;
+        let epoch = self.driver.epoch;
         let call = self.call_mut(data.call)?;
         if !call.may_start_under_claim(epoch) {
             return Err("this call may not start in its current state");
@@ -70,7 +69,7 @@ impl ControlState {
                 call.state = ToolCallState::InDoubt {
                     policy: data.in_doubt.unwrap_or_default(),
                     can_verify: false,
-                    reason: Some(in_doubt_reason_of_claimed_key(&call.classification, data.holder)),
+                    reason: Some(reason_of_claimed_key(&call.classification, data.holder)),
                 };
             }
             // The result follows.
@@ -94,12 +93,12 @@ impl ControlState {
         self.transcript_bytes += tool_bytes.sum::<u64>();
         let call = self.call_mut(data.call)?;
         if call.classification.tool.as_str() == FINISH && !is_error {
-            let first = legacy_output_from_finish_call(&call.arguments().to_value());
+            let first = first_rule_finish_output(&call.arguments().to_value());
             if let Some(tools) = self.running_tools_mut() {
                 tools.finish_output = Some(tools.final_output.clone().unwrap_or(first));
             }
         }
-        self.totals.active = self.totals.active.plus(data.active);
+        self.totals.add_active(data.active);
         NO_MESSAGES
     }
 
@@ -113,7 +112,7 @@ impl ControlState {
             can_verify: call.classification.can_verify,
             reason: data.reason.clone(),
         };
-        self.totals.active = self.totals.active.plus(data.active);
+        self.totals.add_active(data.active);
         NO_MESSAGES
     }
 
@@ -140,27 +139,15 @@ impl ControlState {
     /// unknown, even if a person is being asked about the call. It changes nothing if the call
     /// already has a result.
     pub(super) fn apply_late_tool_result(&mut self, data: &LateToolResultEvent) -> ApplyResult {
-        let epoch = self.epoch;
+        let epoch = self.driver.epoch;
         let Ok(call) = self.call_mut(data.call) else {
             return NO_MESSAGES;
         };
-        let ends_call = match &call.state {
-            ToolCallState::Started(older) => *older < epoch,
-            // A call that was about to start again is settled too: its first start has a result.
-            ToolCallState::InDoubt { .. }
-            | ToolCallState::AwaitingAnswer(_)
-            | ToolCallState::Ready => call.starts > 0,
-            ToolCallState::Unevaluated
-            | ToolCallState::Gated(_)
-            | ToolCallState::AwaitingKey { .. }
-            | ToolCallState::Sleeping(_)
-            | ToolCallState::AwaitingChild(_)
-            | ToolCallState::InputRequired
-            | ToolCallState::Pending(_)
-            | ToolCallState::ResultReady { .. }
-            | ToolCallState::Done { .. } => false,
-        };
-        if ends_call {
+        use ToolCallState::{AwaitingAnswer, InDoubt, Ready, Started};
+        // A call that was about to start again is settled too: its first start has a result.
+        let has_started =
+            call.starts > 0 && matches!(call.state, InDoubt { .. } | AwaitingAnswer(_) | Ready);
+        if has_started || matches!(call.state, Started(older) if older < epoch) {
             call.state =
                 ToolCallState::ResultReady { output: data.output.clone(), is_error: data.is_error };
         }

@@ -11,16 +11,15 @@ use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::{HANDLER_API, Message, StopReason};
 use longhaul_core::status::RunError;
-use longhaul_core::time::Millis;
-use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
+use longhaul_core::usage::BudgetAmount;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::policy::legacy_output::{legacy_output_from_text, output_from_data_fields};
+use crate::policy::output::{first_rule_text_output, output_from_data_fields};
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
-use crate::state::empty_replies::is_empty_reply;
+use crate::state::guards::is_empty_reply;
 use crate::state::stage::{
-    ConcludingRunState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls,
+    ConcludingRunState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls, TurnState,
 };
 
 /// Result recorded for a tool call of a reply that was truncated by the token limit.
@@ -35,45 +34,33 @@ impl ControlState {
         let RunStage::ModelPending(pending) = &self.stage else {
             return Err("the model is called only when nothing else is in progress");
         };
-        if self.cancel.is_some() {
+        if self.stop.cancel.is_some() {
             return Err("a run that is being cancelled starts no calls");
         }
         if data.turn != self.turn + 1 || data.attempt != pending.attempts + 1 {
             return Err("turns and attempts must be numbered without gaps");
         }
-        self.skipped_timer = None;
-        if pending.failures > 0 {
+        if pending.turn.failures > 0 {
             self.retries.model_calls = self.retries.model_calls.saturating_add(1);
         }
-        // A cap of the shared account was raised, perhaps through another run.
-        if let Some((raised_cap, _)) = self.exhausted_shared_cap_and_value() {
-            self.warned.retain(|cap| *cap != raised_cap);
-            (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
-        }
+        self.budget.clear_exhausted_shared_cap();
+        let (was_interrupted, mut turn) = (pending.interrupted, pending.turn);
+        turn.perception_refreshed |= data.purpose == ModelCallPurpose::Turn;
         self.stage = RunStage::ModelRunning(RunningModelCall {
-            turn: data.turn,
+            number: data.turn,
             attempt: data.attempt,
-            failures: pending.failures,
-            outage: pending.outage,
-            outage_attempts: pending.outage_attempts,
-            unavailable_model: pending.unavailable_model,
-            epoch: self.epoch,
+            turn,
+            epoch: self.driver.epoch,
             purpose: data.purpose,
             hold: data.hold,
             caps: data.caps.clone(),
             max_tokens: data.max_tokens,
-            compacted: pending.compacted,
             model: data.model.clone(),
-            must_compact: pending.must_compact,
-            compactor_failed: pending.compactor_failed,
-            perception_refreshed: pending.perception_refreshed
-                || data.purpose == ModelCallPurpose::Turn,
         });
         self.totals.held = data.hold;
-        self.totals.active = self.totals.active.plus(data.perception_active);
+        self.totals.add_active(data.perception_active);
         // If the interrupting message was withdrawn, another user message is needed, because a
         // conversation can't end with a message of the model.
-        let was_interrupted = std::mem::take(&mut self.interrupted);
         let continue_message = (was_interrupted && data.runtime_messages.is_empty())
             .then(|| Message::user(CONTINUE_MESSAGE));
         Ok(continue_message
@@ -87,15 +74,13 @@ impl ControlState {
     fn record_runtime_messages(&mut self, messages: &[RuntimeMessage]) -> Vec<Message> {
         for message in messages {
             match message.topic {
-                RuntimeMessageTopic::Output => self.output_retries.mark_reported(),
-                RuntimeMessageTopic::Loop => self.loop_guard = self.loop_guard.mark_warned(),
+                RuntimeMessageTopic::Output => self.guards.invalid_answers.mark_reported(),
+                RuntimeMessageTopic::Loop => self.guards.same_calls.mark_warned(),
                 RuntimeMessageTopic::Signal => self.unread_reports.clear(),
-                RuntimeMessageTopic::NoProgress => self.progress_guard.known_calls.mark_warned(),
-                RuntimeMessageTopic::RepeatedText => self.progress_guard.same_text.mark_warned(),
-                RuntimeMessageTopic::Compaction => self.progress_guard.compactions.mark_warned(),
-                RuntimeMessageTopic::EmptyReply => {
-                    self.empty_replies = self.empty_replies.mark_reported();
-                }
+                RuntimeMessageTopic::NoProgress => self.guards.known_calls.mark_warned(),
+                RuntimeMessageTopic::RepeatedText => self.guards.same_text.mark_warned(),
+                RuntimeMessageTopic::Compaction => self.guards.compactions.mark_warned(),
+                RuntimeMessageTopic::EmptyReply => self.guards.empty_replies.mark_warned(),
                 RuntimeMessageTopic::World => {}
             }
         }
@@ -111,18 +96,10 @@ impl ControlState {
         let RunStage::ModelRunning(running) = &self.stage else {
             return Err("no turn is in progress");
         };
-        match running.turn == turn && running.purpose == purpose {
+        match running.number == turn && running.purpose == purpose {
             true => Ok(running),
             false => Err("another turn is in progress"),
         }
-    }
-
-    fn add_usage_to_totals(&mut self, usage: Usage, cost: Option<MicroUsd>, active: Millis) {
-        self.totals.usage = self.totals.usage.plus(usage);
-        self.totals.cost = self.totals.cost.plus(cost.unwrap_or_default());
-        self.totals.unpriced |= cost.is_none();
-        self.totals.active = self.totals.active.plus(active);
-        self.totals.held = BudgetAmount::default();
     }
 
     pub(super) fn apply_turn_completed(&mut self, data: &TurnCompleted) -> ApplyResult {
@@ -131,15 +108,13 @@ impl ControlState {
         if data.reply.tool_calls().count() != data.calls.len() {
             return Err("every call of a reply must be classified");
         }
-        self.add_usage_to_totals(data.usage, data.cost, data.active);
+        self.totals.add_call(data.usage, data.cost, data.active);
         self.turns += 1;
         self.turn = data.turn;
         self.stage = stage_after_reply(data);
-        self.output_retries.count_invalid_answer(data);
-        self.empty_replies = self.empty_replies.count_or_reset_empty_replies(data);
-        self.progress_guard.record_reply_text(&data.reply.text());
+        self.guards.record_reply(data);
         if let Some(error) = self.error_of_unusable_reply(data, max_tokens) {
-            self.pending_failure = Some(error);
+            self.stop.failure = Some(error);
         }
         // Providers reject an empty message of the model.
         if data.reply.blocks.is_empty() || is_empty_reply(data) {
@@ -152,7 +127,7 @@ impl ControlState {
         let RunStage::ModelRunning(running) = self.stage.clone() else {
             return Err("no turn is in progress");
         };
-        if running.turn != data.turn {
+        if running.number != data.turn {
             return Err("another turn is in progress");
         }
         let class = data.failure.class;
@@ -164,12 +139,12 @@ impl ControlState {
             && data.fallback_model.is_none();
         let used_compactor = running.model.is_some();
         let is_compaction = running.purpose == ModelCallPurpose::Compact;
-        let is_required_compaction = is_compaction && running.must_compact;
+        let is_required_compaction = is_compaction && running.turn.must_compact;
         if is_required_compaction && is_final && !used_compactor {
             let message = &data.failure.message;
             let message = format!("the conversation could not be compacted: {message}");
             let hint = "use a model with a larger context window";
-            self.pending_failure = Some(RunError::new("context_overflow", message, hint));
+            self.stop.failure = Some(RunError::new("context_overflow", message, hint));
         }
         if running.is_optional_compaction() && class.counts_as_attempt() && !used_compactor {
             // The run continues with the full conversation and tries again when it has grown.
@@ -181,29 +156,28 @@ impl ControlState {
         // The compactor is another model, so its failures don't count as failures of the run.
         let counts_as_failure =
             class.counts_as_attempt() && !used_compactor && !running.is_optional_compaction();
+        let is_in_outage = running.turn.outage.is_some();
         self.stage = RunStage::ModelPending(PendingModelCall {
             attempts: data.attempt,
-            // The fallback model has no failures yet.
-            failures: match data.fallback_model {
-                Some(_) => 0,
-                None => running.failures + u32::from(counts_as_failure),
+            turn: TurnState {
+                // The fallback model has no failures yet.
+                failures: match data.fallback_model {
+                    Some(_) => 0,
+                    None => running.turn.failures + u32::from(counts_as_failure),
+                },
+                outage_attempts: running.turn.outage_attempts
+                    + u32::from(is_in_outage && class.counts_as_attempt()),
+                unavailable_model: self.unavailable_model_after(data),
+                must_compact,
+                compactor_failed: running.turn.compactor_failed
+                    || (used_compactor && class.counts_as_attempt()),
+                ..running.turn
             },
-            pending_timer: None,
             rate_limited: data.failure.class == FailureClass::RateLimit,
-            outage: running.outage,
-            outage_attempts: running.outage_attempts
-                + u32::from(running.outage.is_some() && class.counts_as_attempt()),
-            unavailable_model: self.model_unavailability_class_after(data),
-            resumed: false,
-            retry_attempt: None,
-            must_compact,
-            compacted: running.compacted,
-            compactor_failed: running.compactor_failed
-                || (used_compactor && class.counts_as_attempt()),
-            perception_refreshed: running.perception_refreshed,
+            ..PendingModelCall::default()
         });
         self.totals.held = BudgetAmount::default();
-        self.totals.active = self.totals.active.plus(data.active);
+        self.totals.add_active(data.active);
         if data.failure.class == FailureClass::Lost {
             self.totals.lost.micro_usd = self.totals.lost.micro_usd.plus(data.charged.micro_usd);
             self.totals.lost.tokens = self.totals.lost.tokens.saturating_add(data.charged.tokens);
@@ -220,13 +194,14 @@ impl ControlState {
 
     pub(super) fn apply_turn_interrupted(&mut self, data: &TurnInterrupted) -> ApplyResult {
         self.require_running_model_call(data.turn, ModelCallPurpose::Turn)?;
-        self.add_usage_to_totals(data.usage, data.cost, data.active);
+        self.totals.add_call(data.usage, data.cost, data.active);
         self.turn = data.turn;
-        self.stage = RunStage::ModelPending(PendingModelCall::default());
-        if data.text.trim().is_empty() {
+        let interrupted = !data.text.trim().is_empty();
+        let pending = PendingModelCall { interrupted, ..PendingModelCall::default() };
+        self.stage = RunStage::ModelPending(pending);
+        if !interrupted {
             return NO_MESSAGES;
         }
-        self.interrupted = true;
         Ok(vec![Message::assistant(Arc::clone(&data.text))])
     }
 
@@ -242,16 +217,19 @@ impl ControlState {
         }
         self.stage = RunStage::ModelPending(PendingModelCall {
             attempts: running.attempt,
-            failures: running.failures,
-            outage_attempts: running.outage_attempts,
-            compacted: true,
-            // Also resets `perception_refreshed`: the perception of this turn may be summarized away.
+            turn: TurnState {
+                failures: running.turn.failures,
+                outage_attempts: running.turn.outage_attempts,
+                compacted: true,
+                // The perception of this turn may be summarized away, so it is fetched again.
+                ..TurnState::default()
+            },
             ..PendingModelCall::default()
         });
         let is_soon_after_compaction = self.is_soon_after_compaction();
-        self.progress_guard.compactions.record(is_soon_after_compaction);
+        self.guards.compactions.record(is_soon_after_compaction);
         self.compaction.last_turns = Some(self.turns);
-        self.add_usage_to_totals(data.usage, data.cost, data.active);
+        self.totals.add_call(data.usage, data.cost, data.active);
         NO_MESSAGES
     }
 
@@ -272,7 +250,7 @@ impl ControlState {
             StopReason::EndTurn
             | StopReason::ToolUse
             | StopReason::PauseTurn
-            | StopReason::Other(_) => self.empty_replies.is_limit_reached().then(|| {
+            | StopReason::Other(_) => self.guards.empty_replies.is_limit_reached().then(|| {
                 RunError::new(
                     "empty_reply",
                     "the model replied twice without text or tool calls",
@@ -318,7 +296,7 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
             (Some(OutputCheckResult::Valid(data_fields)), None) => {
                 output_from_data_fields(data_fields)
             }
-            (None, None) => legacy_output_from_text(data.reply.text()),
+            (None, None) => first_rule_text_output(data.reply.text()),
         };
         let by_handler = data.reply.api == HANDLER_API;
         return RunStage::Concluding(ConcludingRunState {

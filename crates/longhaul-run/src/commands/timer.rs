@@ -63,13 +63,13 @@ pub(super) fn decide_due_timer_effect(due_timer: &DueTimer, ctx: DecisionContext
             let step = due_timer.open_gate.as_ref().and_then(|row| row.spec.escalation.get(*step));
             batch.events.extend(step.map(|step| gate_reminded_event(*gate, Some(step.to.clone()))));
         }
-        // Timers that end a run are handled as cancels.
+        // Timers that end a run are handled as cancels. The report of a child's end needs its
+        // outcome; the sweeper sends it as a command of its own.
         TimerKind::BatchStopped(_)
         | TimerKind::ParentEnded(_)
         | TimerKind::VerdictUnneeded(_)
-        | TimerKind::LaneInterrupted(_) => {}
-        // The report needs the child's outcome; the sweeper sends it as a command of its own.
-        TimerKind::ChildEnded(_) => {}
+        | TimerKind::LaneInterrupted(_)
+        | TimerKind::ChildEnded(_) => {}
     }
     batch
 }

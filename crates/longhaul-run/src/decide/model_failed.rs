@@ -3,24 +3,16 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{BudgetHoldSettlement, RowChange, UsageRow};
-use longhaul_core::event::Event;
-use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::policy::retry::model_retry_delay;
 use longhaul_core::status::RunError;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{BudgetAmount, MicroUsd};
+use longhaul_core::usage::MicroUsd;
 
-use crate::advance::{advance_run, fail_run, park_until_retry, retry_or_fail_run};
-use crate::advance::{
-    block_run_if_provider_refuses_access, park_or_fail_on_provider_outage,
-    provider_outage_retry_hint,
-};
-use crate::decide::model_replied::running_model_call;
-use crate::decide::release::release_run_to_other_workers;
-use crate::decision::DecisionBuilder;
-use crate::rejection::Rejection;
+use crate::advance::{advance_run, fail_run, park_until_retry, release_run, retry_or_fail_run};
+use crate::advance::{block_on_refused_access, outage_retry_hint, wait_for_provider};
+use crate::decide::model_replied::{FailedCall, ModelCallCharge, record_failed_call};
+use crate::decision::{Decision, RecordResult};
 use crate::state::stage::RunStage;
 
 /// Maximum delay before a retry of the same model. For a longer delay, the run switches to its
@@ -28,26 +20,33 @@ use crate::state::stage::RunStage;
 const FALLBACK_WAIT_MAX: Millis = Millis::from_secs(30);
 
 pub(super) fn handle_model_failure(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     failure: Failure,
     cost: Option<MicroUsd>,
     active: Millis,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let class = failure.class;
     let control = &decision.control;
-    let must_stop = control.cancel.is_some()
-        || control.pending_failure.is_some()
+    let must_stop = control.stop.ends_run()
         || control.is_timed_out()
-        || control.is_active_time_used_up();
+        || control.budget.is_active_time_used_up();
     let fallback = match must_stop {
         true => None,
         false => fallback_model(decision, &failure),
     };
-    let may_continue = fallback.is_some() || may_continue_after_model_failure(decision, &failure);
-    record_failed_model_call(decision, &failure, (active, cost, fallback))?;
+    let may_continue = fallback.is_some() || may_continue_after(decision, &failure);
+    let usage = failure.usage.unwrap_or_default();
+    let charge = ModelCallCharge::new(decision, usage, cost)?;
+    // The known limit is that of the model before the switch.
+    if fallback.is_some() {
+        decision.ctx.provider_blocked_until = None;
+    }
+    let (cause, fallback_model) = (failure.clone(), fallback);
+    let failed = FailedCall { failure: cause, cost, active, fallback_model };
+    record_failed_call(decision, charge, failed)?;
     // The driver stopped its call although nobody cancelled the run: it is shutting down.
-    if class == FailureClass::Stopped && !must_stop && decision.control.pause.is_none() {
-        return release_run_to_other_workers(decision);
+    if class == FailureClass::Stopped && !must_stop && decision.control.stop.pause.is_none() {
+        return release_run(decision);
     }
     if must_stop
         || may_continue
@@ -57,19 +56,19 @@ pub(super) fn handle_model_failure(
         return advance_run(decision);
     }
     // The conversation can't be compacted: the run ends with that failure.
-    if decision.control.pending_failure.is_some() && class == FailureClass::Refused {
+    if decision.control.stop.failure.is_some() && class == FailureClass::Refused {
         return advance_run(decision);
     }
     let RunStage::ModelPending(pending) = &decision.control.stage else {
         return advance_run(decision);
     };
     // A failed optional call does not count as a failure of the run, but its retry is delayed too.
-    let failures = pending.failures.max(1);
-    let flow = if let Some(delay) = delay_before_retry_of_same_model(decision, failures, &failure) {
+    let failures = pending.turn.failures.max(1);
+    let flow = if let Some(delay) = quick_retry_delay(decision, failures, &failure) {
         park_until_retry(decision, delay, class)?
-    } else if decision.control.must_wait_for_provider_after(&failure) {
-        park_or_fail_on_provider_outage(decision, &failure)?
-    } else if block_run_if_provider_refuses_access(decision, &failure)? {
+    } else if decision.control.must_wait_for_provider(&failure) {
+        wait_for_provider(decision, &failure)?
+    } else if block_on_refused_access(decision, &failure)? {
         ControlFlow::Break(())
     } else {
         let error = run_error_from_failure(decision, &failure);
@@ -86,11 +85,7 @@ pub(super) fn handle_model_failure(
 
 /// Returns the delay before the request is sent to the same model again. `None` means no quick
 /// retry: there were too many, the delay would be too long, or the provider has an outage.
-fn delay_before_retry_of_same_model(
-    decision: &DecisionBuilder<'_>,
-    failures: u32,
-    failure: &Failure,
-) -> Option<Millis> {
+fn quick_retry_delay(decision: &Decision<'_>, failures: u32, failure: &Failure) -> Option<Millis> {
     // A longer delay than the run may wait is no quick retry.
     let outage_max = decision.control.policy.retry.outage;
     let is_too_long = outage_max.0 > 0 && failure.retry_after.is_some_and(|wait| wait > outage_max);
@@ -101,10 +96,7 @@ fn delay_before_retry_of_same_model(
     }
 }
 
-fn advance_unless_parked(
-    decision: &mut DecisionBuilder<'_>,
-    flow: ControlFlow<()>,
-) -> Result<(), Rejection> {
+fn advance_unless_parked(decision: &mut Decision<'_>, flow: ControlFlow<()>) -> RecordResult {
     match flow {
         ControlFlow::Continue(()) => advance_run(decision),
         ControlFlow::Break(()) => Ok(()),
@@ -113,7 +105,7 @@ fn advance_unless_parked(
 
 /// Returns the model to use instead of the failed one. `None` means that there is no other model,
 /// that the failed model is retried soon, or that the conversation must be compacted instead.
-fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<String> {
+fn fallback_model(decision: &Decision<'_>, failure: &Failure) -> Option<String> {
     let other = decision.run.transcript.next_fallback_model()?;
     let class = failure.class;
     let RunStage::ModelRunning(running) = &decision.control.stage else {
@@ -121,12 +113,11 @@ fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<S
     };
     if class == FailureClass::ContextOverflow
         || !class.counts_as_attempt()
-        || may_continue_after_model_failure(decision, failure)
+        || may_continue_after(decision, failure)
     {
         return None;
     }
-    let is_retried =
-        delay_before_retry_of_same_model(decision, running.failures + 1, failure).is_some();
+    let is_retried = quick_retry_delay(decision, running.turn.failures + 1, failure).is_some();
     let is_retried_soon =
         is_retried && failure.retry_after.unwrap_or_default() <= FALLBACK_WAIT_MAX;
     (!is_retried_soon).then(|| other.to_owned())
@@ -135,7 +126,7 @@ fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<S
 /// Returns whether the run may continue immediately although a model call failed: the call was for
 /// an optional compaction, or the run's own model can do the compaction. False if the run's own
 /// model was throttled, because the next request would go to the same model.
-fn may_continue_after_model_failure(decision: &DecisionBuilder<'_>, failure: &Failure) -> bool {
+fn may_continue_after(decision: &Decision<'_>, failure: &Failure) -> bool {
     let RunStage::ModelRunning(running) = &decision.control.stage else {
         return false;
     };
@@ -153,52 +144,8 @@ fn is_throttled(failure: &Failure) -> bool {
     is_rate_limited || (failure.class.is_transient() && failure.retry_after.is_some())
 }
 
-/// Records the failed model call with its duration, cost and fallback model. Releases the budget
-/// reserved for the call and charges the actual cost.
-fn record_failed_model_call(
-    decision: &mut DecisionBuilder<'_>,
-    failure: &Failure,
-    (active, cost, fallback): (Millis, Option<MicroUsd>, Option<String>),
-) -> Result<(), Rejection> {
-    let running = running_model_call(decision)?;
-    let (turn, attempt, held) = (running.turn, running.attempt, running.hold);
-    let held_caps = running.caps.clone();
-    let usage = failure.usage.unwrap_or_default();
-    let price = decision.control.pricing_of_running_call(running).price;
-    let micros = cost.or(price.map(|price| price.cost(usage)));
-    let called_model = running.called_model(decision.run.transcript.current_model()).to_owned();
-    let charged =
-        BudgetAmount { micro_usd: micros.unwrap_or_default(), tokens: usage.total_tokens() };
-    let failure = failure.clone();
-    // The known limit is that of the model before the switch.
-    if fallback.is_some() {
-        decision.ctx.provider_blocked_until = None;
-    }
-    decision.record_event(Event::TurnFailed(TurnFailed {
-        turn,
-        attempt,
-        failure,
-        active,
-        charged,
-        cost,
-        fallback_model: fallback,
-    }))?;
-    let settlement = BudgetHoldSettlement { held, spent: charged, lost: BudgetAmount::default() };
-    decision.settle_holds_of_model_call(settlement, &held_caps);
-    let has_usage = usage.total_tokens() > 0;
-    let model = if has_usage { called_model } else { String::new() };
-    decision.add_row_change(RowChange::AddUsage(UsageRow {
-        model,
-        usage,
-        cost: micros,
-        turns: 0,
-        active,
-    }));
-    Ok(())
-}
-
-fn run_error_from_failure(decision: &DecisionBuilder<'_>, failure: &Failure) -> RunError {
-    let retry = provider_outage_retry_hint(decision);
+fn run_error_from_failure(decision: &Decision<'_>, failure: &Failure) -> RunError {
+    let retry = outage_retry_hint(decision);
     let hint = match failure.class {
         FailureClass::Auth => "check the provider's key",
         FailureClass::Quota => "check the provider's account",

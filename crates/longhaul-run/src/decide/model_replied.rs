@@ -10,10 +10,9 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 
 use crate::advance::advance_run;
-use crate::decide::release::invalid_state_rejection;
-use crate::decision::DecisionBuilder;
+use crate::decision::{Decision, RecordResult};
 use crate::input::{InterruptedReply, ModelReply};
-use crate::policy::final_output::final_output;
+use crate::policy::output::final_output;
 use crate::rejection::Rejection;
 use crate::state::stage::{RunStage, RunningModelCall};
 
@@ -30,8 +29,8 @@ pub(super) struct ModelCallCharge {
 
 impl ModelCallCharge {
     /// Computes the charge for the model call that is running.
-    pub(super) fn for_running_call(
-        decision: &DecisionBuilder<'_>,
+    pub(super) fn new(
+        decision: &Decision<'_>,
         usage: Usage,
         cost: Option<MicroUsd>,
     ) -> Result<Self, Rejection> {
@@ -44,26 +43,23 @@ impl ModelCallCharge {
         Ok(Self { held: running.hold, held_caps, usage, cost, turns: 0 })
     }
 
+    fn spent(&self) -> BudgetAmount {
+        let micro_usd = self.cost.unwrap_or_default();
+        BudgetAmount { micro_usd, tokens: self.usage.total_tokens() }
+    }
+
     /// Releases the budget reserved for the model call, charges the actual cost, and records the
     /// call's usage.
-    pub(super) fn settle_held_budget(
-        self,
-        decision: &mut DecisionBuilder<'_>,
-        model: String,
-        active: Millis,
-    ) {
-        let spent = BudgetAmount {
-            micro_usd: self.cost.unwrap_or_default(),
-            tokens: self.usage.total_tokens(),
-        };
-        let settlement =
-            BudgetHoldSettlement { held: self.held, spent, lost: BudgetAmount::default() };
-        decision.settle_holds_of_model_call(settlement, &self.held_caps);
+    pub(super) fn settle(self, decision: &mut Decision<'_>, model: String, active: Millis) {
+        let (held, spent) = (self.held, self.spent());
+        let settlement = BudgetHoldSettlement { held, spent, lost: BudgetAmount::default() };
+        decision.settle_holds(settlement, &self.held_caps);
+        let Self { usage, cost, turns, .. } = self;
         decision.add_row_change(RowChange::AddUsage(UsageRow {
             model,
-            usage: self.usage,
-            cost: self.cost,
-            turns: self.turns,
+            usage,
+            cost,
+            turns,
             active,
         }));
     }
@@ -71,24 +67,21 @@ impl ModelCallCharge {
 
 /// Returns the model call that the run's current worker is running, or an error if there is none.
 pub(super) fn running_model_call<'a>(
-    decision: &'a DecisionBuilder<'_>,
+    decision: &'a Decision<'_>,
 ) -> Result<&'a RunningModelCall, Rejection> {
     if let RunStage::ModelRunning(running) = &decision.control.stage
-        && running.epoch == decision.control.epoch
+        && running.epoch == decision.control.driver.epoch
     {
         return Ok(running);
     }
-    Err(invalid_state_rejection(decision, "a model's reply"))
+    Err(decision.invalid_state("a model's reply"))
 }
 
-pub(super) fn record_reply(
-    decision: &mut DecisionBuilder<'_>,
-    model_reply: ModelReply,
-) -> Result<(), Rejection> {
+pub(super) fn record_reply(decision: &mut Decision<'_>, model_reply: ModelReply) -> RecordResult {
     let response = model_reply.response;
-    let mut charge = ModelCallCharge::for_running_call(decision, response.usage, response.cost)?;
-    let turn = running_model_call(decision)?.turn;
-    if decision.control.cancel.is_some() {
+    let mut charge = ModelCallCharge::new(decision, response.usage, response.cost)?;
+    let turn = running_model_call(decision)?.number;
+    if decision.control.stop.cancel.is_some() {
         return record_discarded_reply(decision, charge, model_reply.active);
     }
     let mut turn_completed = Box::new(TurnCompleted {
@@ -106,18 +99,18 @@ pub(super) fn record_reply(
     turn_completed.output = response.output.or_else(|| final_output(&turn_completed));
     decision.record_event(Event::TurnCompleted(turn_completed))?;
     charge.turns = 1;
-    charge.settle_held_budget(decision, response.model, model_reply.active);
+    charge.settle(decision, response.model, model_reply.active);
     advance_run(decision)
 }
 
 pub(super) fn record_interrupted_reply(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     interrupted: InterruptedReply,
-) -> Result<(), Rejection> {
-    let charge = ModelCallCharge::for_running_call(decision, interrupted.usage, interrupted.cost)?;
-    let RunningModelCall { turn, purpose, .. } = *running_model_call(decision)?;
+) -> RecordResult {
+    let charge = ModelCallCharge::new(decision, interrupted.usage, interrupted.cost)?;
+    let RunningModelCall { number: turn, purpose, .. } = *running_model_call(decision)?;
     // A summary has no partial text to keep. It starts again after the message is delivered.
-    if decision.control.cancel.is_some() || purpose == ModelCallPurpose::Compact {
+    if decision.control.stop.cancel.is_some() || purpose == ModelCallPurpose::Compact {
         return record_discarded_reply(decision, charge, interrupted.active);
     }
     decision.record_event(Event::TurnInterrupted(TurnInterrupted {
@@ -128,39 +121,58 @@ pub(super) fn record_interrupted_reply(
         active: interrupted.active,
     }))?;
     let model = decision.run.transcript.current_model().to_owned();
-    charge.settle_held_budget(decision, model, interrupted.active);
+    charge.settle(decision, model, interrupted.active);
     advance_run(decision)
 }
 
 /// Records the end of a model call whose reply is discarded, because the run was cancelled or a
 /// compaction was interrupted. The usage of the call is counted.
 pub(super) fn record_discarded_reply(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     charge: ModelCallCharge,
     active: Millis,
-) -> Result<(), Rejection> {
-    let running = running_model_call(decision)?;
-    let (turn, attempt) = (running.turn, running.attempt);
-    let model = running.called_model(decision.run.transcript.current_model()).to_owned();
-    let reason = match decision.control.cancel {
+) -> RecordResult {
+    let reason = match decision.control.stop.cancel {
         Some(_) => "the run was cancelled",
         None => "interrupted by a message",
     };
     let mut failure = Failure::new(FailureClass::Stopped, reason);
     failure.usage = Some(charge.usage);
-    let charged = BudgetAmount {
-        micro_usd: charge.cost.unwrap_or_default(),
-        tokens: charge.usage.total_tokens(),
-    };
-    decision.record_event(Event::TurnFailed(TurnFailed {
-        turn,
-        attempt,
-        failure,
-        active,
-        charged,
-        cost: charge.cost,
-        fallback_model: None,
-    }))?;
-    charge.settle_held_budget(decision, model, active);
+    let cost = charge.cost;
+    record_failed_call(
+        decision,
+        charge,
+        FailedCall { failure, cost, active, fallback_model: None },
+    )?;
     advance_run(decision)
+}
+
+/// A model call that ended without a reply, or whose reply is discarded.
+pub(super) struct FailedCall {
+    pub(super) failure: Failure,
+    /// Cost that the provider reported or that is known otherwise.
+    pub(super) cost: Option<MicroUsd>,
+    pub(super) active: Millis,
+    /// Model to use instead. `None` means that the run keeps its model.
+    pub(super) fallback_model: Option<String>,
+}
+
+/// Records a failed model call, releases the budget reserved for it and charges the actual cost.
+pub(super) fn record_failed_call(
+    decision: &mut Decision<'_>,
+    charge: ModelCallCharge,
+    failed: FailedCall,
+) -> RecordResult {
+    let running = running_model_call(decision)?;
+    let (turn, attempt) = (running.number, running.attempt);
+    let model = match charge.usage.total_tokens() {
+        0 => String::new(),
+        _ => running.called_model(decision.run.transcript.current_model()).to_owned(),
+    };
+    let FailedCall { failure, cost, active, fallback_model } = failed;
+    let charged = charge.spent();
+    let failed = TurnFailed { turn, attempt, failure, active, charged, cost, fallback_model };
+    decision.record_event(Event::TurnFailed(failed))?;
+    charge.settle(decision, model, active);
+    Ok(())
 }

@@ -11,12 +11,11 @@ use longhaul_core::id::CallId;
 use longhaul_core::time::Millis;
 
 use crate::advance::advance_run;
-use crate::advance::call_events::add_active_time_to_usage;
+use crate::advance::call_events::add_active_time;
 use crate::advance::suspension::{
-    record_given_up_call, record_interrupted_poll, record_suspended_call,
-    withdraw_gate_of_tool_question,
+    record_given_up_call, record_interrupted_poll, record_suspended_call, withdraw_question_gate,
 };
-use crate::decision::DecisionBuilder;
+use crate::decision::{Decision, RecordResult};
 use crate::input::{ToolCallResult, ToolCallStatus};
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
@@ -24,21 +23,20 @@ use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 
 pub(super) fn record_tool_results(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     results: Vec<ToolCallResult>,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let mut active = Millis::ZERO;
     for tool in results {
         let is_started = |state: &ToolCallState| matches!(state, ToolCallState::Started(_));
         // The tool was told to cancel the call, even if the reason has been withdrawn since.
-        let current_epoch = decision.control.epoch;
-        let suspended = decision.control.calls().iter().find(|call| call.id == tool.call);
-        let suspended = suspended.filter(|call| {
+        let current_epoch = decision.control.driver.epoch;
+        let suspended = decision.control.call(tool.call).filter(|call| {
             call.suspended.is_some()
                 && !call.is_running_under_claim(current_epoch)
                 && tool.status == ToolCallStatus::Interrupted
         });
-        let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel_remote_work);
+        let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel_remote);
         let reason = suspended.and_then(TrackedToolCall::give_up_reason);
         let give_up_text = reason.map(|reason| format!("{reason}; {}", tool.output.joined_text()));
         if suspended.is_some() && !is_cancelled {
@@ -50,7 +48,7 @@ pub(super) fn record_tool_results(
         }
         active = active.plus(tool.active);
         if let Some(text) = give_up_text {
-            withdraw_gate_of_tool_question(decision, tool.call)?;
+            withdraw_question_gate(decision, tool.call)?;
             record_given_up_call(decision, text, (tool.call, tool.active))?;
             continue;
         }
@@ -75,28 +73,27 @@ pub(super) fn record_tool_results(
                 continue;
             }
         };
-        withdraw_gate_of_tool_question(decision, tool.call)?;
+        withdraw_question_gate(decision, tool.call)?;
         decision.record_event(event)?;
         decision.add_blob_changes(tool.blobs);
     }
-    add_active_time_to_usage(decision, active);
+    add_active_time(decision, active);
     advance_run(decision)
 }
 
 /// Returns whether another system, such as an MCP server, still works for this suspended call.
-fn has_remote_work_for_call(decision: &DecisionBuilder<'_>, id: CallId) -> bool {
-    let mut calls = decision.control.calls().iter();
-    calls.any(|call| call.id == id && call.must_cancel_remote_work())
+fn has_remote_work_for_call(decision: &Decision<'_>, id: CallId) -> bool {
+    decision.control.call(id).is_some_and(TrackedToolCall::must_cancel_remote)
 }
 
 /// Records a progress report of a running tool call. Such a report is only for people and does not
 /// change the run's state. It is accepted during a cancel too, because the call's actions must stay
 /// visible until the call has ended.
 pub(super) fn record_tool_progress(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     progress: ToolProgress,
-) -> Result<(), Rejection> {
-    let current_epoch = decision.control.epoch;
+) -> RecordResult {
+    let current_epoch = decision.control.driver.epoch;
     let runs = |state: &ToolCallState| *state == ToolCallState::Started(current_epoch);
     if !has_call_in_state(decision, progress.call, runs) {
         return Err(Rejection::CallNotRunning(progress.call));
@@ -105,39 +102,33 @@ pub(super) fn record_tool_progress(
 }
 
 /// Records that the outcome of a tool call is unknown although the worker that ran it is alive.
-fn record_call_in_doubt(
-    decision: &mut DecisionBuilder<'_>,
-    tool: &ToolEnded,
-) -> Result<(), Rejection> {
+fn record_call_in_doubt(decision: &mut Decision<'_>, tool: &ToolEnded) -> RecordResult {
     let id = tool.call;
-    let mut calls = decision.control.calls().iter();
-    let call = calls.find(|call| call.id == id);
-    let call = call.ok_or(Rejection::CallNotRunning(id))?;
+    let call = decision.control.call(id).ok_or(Rejection::CallNotRunning(id))?;
     let policy = in_doubt_policy(&decision.control, &call.classification);
     decision.record_event(Event::ToolInDoubt(ToolInDoubt {
         call: id,
-        epoch: decision.control.epoch,
+        epoch: decision.control.driver.epoch,
         policy,
-        reason: in_doubt::in_doubt_reason_from_output(&tool.output),
+        reason: in_doubt::reason_from_output(&tool.output),
         active: tool.active,
     }))
 }
 
 /// Returns whether the current reply has a call with this id whose state matches `predicate`.
 fn has_call_in_state(
-    decision: &DecisionBuilder<'_>,
+    decision: &Decision<'_>,
     id: CallId,
     predicate: impl Fn(&ToolCallState) -> bool,
 ) -> bool {
-    let mut calls = decision.control.calls().iter();
-    calls.any(|call| call.id == id && predicate(&call.state))
+    decision.control.call(id).is_some_and(|call| predicate(&call.state))
 }
 
 pub(super) fn record_tool_verification(
-    decision: &mut DecisionBuilder<'_>,
+    decision: &mut Decision<'_>,
     verification: ToolVerified,
     blobs: Vec<Blob>,
-) -> Result<(), Rejection> {
+) -> RecordResult {
     let call = verification.call;
     let is_in_doubt =
         has_call_in_state(decision, call, |state| matches!(state, ToolCallState::InDoubt { .. }));
@@ -147,7 +138,7 @@ pub(super) fn record_tool_verification(
     if !is_known {
         return Err(Rejection::CallNotRunning(call));
     }
-    if is_in_doubt && decision.control.cancel.is_none() {
+    if is_in_doubt && decision.control.stop.cancel.is_none() {
         decision.record_event(Event::ToolVerified(verification))?;
         decision.add_blob_changes(blobs);
     }

@@ -12,7 +12,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use serde_json::Value;
 
 use crate::policy::control_tool_names::{ASK_HUMAN, FINISH, REPORT_BLOCKED, REPORT_PROGRESS, WAIT};
-use crate::policy::legacy_output::legacy_output_from_finish_call;
+use crate::policy::output::first_rule_finish_output;
 use crate::state::call::TrackedToolCall;
 
 /// A parsed call of a control tool, such as `ask_human` or `wait`.
@@ -58,7 +58,7 @@ pub(crate) fn parse_control_tool_call(
         REPORT_BLOCKED => |input, _| parse_blocked_report(input),
         REPORT_PROGRESS => |input, _| parse_progress_report(input),
         WAIT => parse_wait,
-        FINISH => |input, _| ControlToolCall::Finish(legacy_output_from_finish_call(input)),
+        FINISH => |input, _| ControlToolCall::Finish(first_rule_finish_output(input)),
         _ => return None,
     };
     Some(parse(&call.arguments().to_value(), now))

@@ -3,51 +3,35 @@
 //!
 //! Digests are computed over canonical JSON: sorted keys, no whitespace.
 
-use longhaul_core::id::{CallId, GateId};
-use longhaul_core::output_reference::OutputReference;
-use longhaul_core::policy::effect_facts::EffectFacts;
+use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
 use serde_json::{Value, json};
 
 use crate::state::Run;
 
-/// Content that a gate shows and that must not change while the gate is open.
-pub(crate) struct GateContent<'a> {
-    pub(crate) gate: GateId,
-    pub(crate) call: Option<CallId>,
-    pub(crate) tool: Option<&'a str>,
-    pub(crate) input: &'a RawJson,
-    pub(crate) injected_rule_match_texts: &'a [String],
-    pub(crate) outputs: &'a [OutputReference],
-    pub(crate) facts: Option<&'a EffectFacts>,
-}
-
-/// Returns the digest of the content that a gate shows, including the agent and the context values
-/// of the run's task.
-pub(crate) fn gate_content_digest(run: &Run, content: &GateContent<'_>) -> Hash {
-    let context: serde_json::Map<_, _> = run
-        .task
-        .context
-        .iter()
-        .map(|(name, value)| (name.clone(), parse_or_wrap_json(value)))
-        .collect();
+/// Returns the digest of the content that a gate shows and that must not change while it is open,
+/// including the agent and the context values of the run's task.
+pub(crate) fn gate_content_digest(run: &Run, gate: &GateSpec) -> Hash {
+    let context = run.task.context.iter();
+    let context: serde_json::Map<_, _> =
+        context.map(|(name, value)| (name.clone(), parse_or_wrap_json(value))).collect();
     let mut value = json!({
         "v": 1,
-        "gate": content.gate,
+        "gate": gate.id,
         "run": run.id,
-        "call": content.call,
-        "tool": content.tool,
-        "input": parse_or_wrap_json(content.input),
+        "call": gate.call,
+        "tool": gate.tool,
+        "input": gate.input.as_ref().map(parse_or_wrap_json),
         "context": context,
         "agent": run.task.definition,
     });
-    if !content.injected_rule_match_texts.is_empty() {
-        value["injected_rule_match_texts"] = json!(content.injected_rule_match_texts);
+    if !gate.injected_rule_match_texts.is_empty() {
+        value["injected_rule_match_texts"] = json!(gate.injected_rule_match_texts);
     }
-    if !content.outputs.is_empty() {
-        value["outputs"] = json!(content.outputs);
+    if !gate.outputs.is_empty() {
+        value["outputs"] = json!(gate.outputs);
     }
-    if let Some(facts) = content.facts {
+    if let Some(facts) = &gate.facts {
         value["facts"] = json!(facts);
     }
     Hash::digest(canonical_json(&value).as_bytes())

@@ -16,28 +16,23 @@ use crate::state::control::ControlState;
 /// Returns the row changes that set the final state of the effect keys of the calls that an event
 /// ends. `control` is the state before the event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events end no call")]
-pub(crate) fn effect_key_updates_after_event(
-    control: &ControlState,
-    event: &Event,
-) -> Vec<RowChange> {
+pub(crate) fn settled_keys_after(control: &ControlState, event: &Event) -> Vec<RowChange> {
     let update = match event {
         Event::ToolCompleted(ended) => {
-            effect_key_update_of_ended_call(control, ended.call, |_| Some(EffectKeyState::Done))
+            settled_key_of_call(control, ended.call, |_| Some(EffectKeyState::Done))
         }
-        Event::ToolFailed(ended) => effect_key_update_of_ended_call(control, ended.call, |call| {
-            effect_key_state_after_failure(control, call)
-        }),
+        Event::ToolFailed(ended) => {
+            settled_key_of_call(control, ended.call, |call| key_state_after_failure(control, call))
+        }
         // The call is known to have stopped, but it may have had an effect before.
         Event::ToolInterrupted(ended) => {
-            effect_key_update_of_ended_call(control, ended.call, |_| Some(EffectKeyState::Unknown))
+            settled_key_of_call(control, ended.call, |_| Some(EffectKeyState::Unknown))
         }
         event if event.is_terminal() => {
             let open = control.calls().iter().filter(|call| !call.is_done());
             let started = open.filter(|call| call.starts > 0);
             return started
-                .filter_map(|call| {
-                    final_effect_key_update(control.id, call, Some(EffectKeyState::Unknown))
-                })
+                .filter_map(|call| settle_key(control.id, call, Some(EffectKeyState::Unknown)))
                 .collect();
         }
         _ => None,
@@ -48,49 +43,35 @@ pub(crate) fn effect_key_updates_after_event(
 /// Returns the row change that sets the final state of the effect key of the call `id`. `state`
 /// computes that state, or returns `None` to free the key. Returns `None` if the call has not
 /// claimed its key, or was neither started nor answered.
-fn effect_key_update_of_ended_call(
+fn settled_key_of_call(
     control: &ControlState,
     id: CallId,
     state: impl FnOnce(&TrackedToolCall) -> Option<EffectKeyState>,
 ) -> Option<RowChange> {
-    let mut calls = control.calls().iter();
     // Nobody has decided about the other call if this one was neither started nor answered.
     let is_decided = |call: &TrackedToolCall| {
         call.starts > 0 || matches!(call.state, ToolCallState::ResultReady { .. })
     };
-    let call = calls.find(|call| call.id == id && has_claimed(call) && is_decided(call))?;
-    final_effect_key_update(control.id, call, state(call))
+    let call = control.call(id).filter(|call| has_claimed(call) && is_decided(call))?;
+    settle_key(control.id, call, state(call))
 }
 
 /// Returns the new state of the effect key (name of an effect that must happen at most once) of a
 /// call that failed. `None` means that the key is freed, because the call certainly had no effect.
-fn effect_key_state_after_failure(
+fn key_state_after_failure(
     control: &ControlState,
     call: &TrackedToolCall,
 ) -> Option<EffectKeyState> {
-    match call.state {
-        // An earlier start of the call may have had an effect.
-        ToolCallState::Started(epoch) if epoch == control.epoch && call.starts == 1 => None,
-        ToolCallState::ResultReady { .. } => None,
-        ToolCallState::Unevaluated
-        | ToolCallState::Ready
-        | ToolCallState::Gated(_)
-        | ToolCallState::Started(_)
-        | ToolCallState::InDoubt { .. }
-        | ToolCallState::AwaitingAnswer(_)
-        | ToolCallState::AwaitingKey { .. }
-        | ToolCallState::Sleeping(_)
-        | ToolCallState::AwaitingChild(_)
-        | ToolCallState::InputRequired
-        | ToolCallState::Pending(_)
-        | ToolCallState::Done { .. } => Some(EffectKeyState::Unknown),
-    }
+    // An earlier start of the call may have had an effect.
+    let is_first_start = call.is_running_under_claim(control.driver.epoch) && call.starts == 1;
+    let had_no_effect = is_first_start || matches!(call.state, ToolCallState::ResultReady { .. });
+    (!had_no_effect).then_some(EffectKeyState::Unknown)
 }
 
 /// Returns the row change that sets the final state of a call's effect key (name of an effect that
 /// must happen at most once), or that frees the key for other calls if there is no `state`. `None`
 /// if the call has no effect key.
-fn final_effect_key_update(
+fn settle_key(
     run: RunId,
     call: &TrackedToolCall,
     state: Option<EffectKeyState>,

@@ -17,7 +17,7 @@ const MAY_STILL_RUN: &str = "what it started may still be running on that worker
 
 /// Returns the reason why a call is in doubt (outcome unknown), taken from the text of the call's
 /// output. `None` means that the output has no text. Used if the worker that ran the call is alive.
-pub(crate) fn in_doubt_reason_from_output(output: &ToolOutput) -> Option<String> {
+pub(crate) fn reason_from_output(output: &ToolOutput) -> Option<String> {
     let texts = output.content.iter().filter_map(Part::text).map(str::trim);
     let mut reason = texts.collect::<Vec<_>>().join("\n");
     if reason.len() > REASON_BYTES_MAX {
@@ -28,7 +28,7 @@ pub(crate) fn in_doubt_reason_from_output(output: &ToolOutput) -> Option<String>
 }
 
 /// Returns the reason why a call is in doubt if the driver (async task) that ran it has died.
-pub(crate) fn in_doubt_reason_of_lost_worker(call: &ToolCallClassification) -> String {
+pub(crate) fn reason_of_lost_worker(call: &ToolCallClassification) -> String {
     match call.may_outlive_worker {
         true => format!("{WORKER_LOST}, and {MAY_STILL_RUN}"),
         false => WORKER_LOST.to_owned(),
@@ -37,7 +37,7 @@ pub(crate) fn in_doubt_reason_of_lost_worker(call: &ToolCallClassification) -> S
 
 /// Returns the reason why a tool call was not started: the outcome of another call with the same
 /// effect key is unknown. `holder` is that other call.
-pub(crate) fn in_doubt_reason_of_claimed_key(
+pub(crate) fn reason_of_claimed_key(
     call: &ToolCallClassification,
     holder: EffectKeyHolder,
 ) -> String {
@@ -65,14 +65,14 @@ pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) ->
 
 /// Returns the text that the model reads as the result of a call that was not started, because the
 /// outcome of another call with the same effect key is unknown.
-pub(crate) fn not_started_result_text(reason: Option<&str>) -> String {
+pub(crate) fn result_text_not_started(reason: Option<&str>) -> String {
     let reason = reason.map(to_sentence).unwrap_or_default();
     format!("the call was not made. {reason} The other call with this effect key may have happened")
 }
 
 /// Returns the text that the model reads as the result of a call in doubt. `reason` says why the
 /// outcome is unknown.
-pub(crate) fn in_doubt_result_text(reason: Option<&str>) -> String {
+pub(crate) fn result_text_in_doubt(reason: Option<&str>) -> String {
     let reason = reason.map(|reason| format!("{} ", to_sentence(reason)));
     let reason = reason.unwrap_or_default();
     format!(
@@ -85,14 +85,17 @@ pub(crate) fn in_doubt_result_text(reason: Option<&str>) -> String {
 pub(crate) fn in_doubt_error(call: &TrackedToolCall, reason: Option<&str>) -> RunError {
     let (tool, call_id) = (&call.classification.tool, call.id);
     let reason_suffix = in_doubt_reason_suffix(reason);
-    let (message, hint) = match call.starts {
-        0 => (
+    let (message, hint) = match (call.starts, call.replaces) {
+        (0, Some(EffectKeyHolder { run, call })) => (
             format!("{tool} {call_id} was not started{reason_suffix}"),
-            "retry that run if it has failed, so that a person is asked; otherwise set `in_doubt: ask`",
+            format!(
+                "check whether the call {call} has taken effect; if not: longhaul free-key {run} {call}; \
+                 otherwise set `in_doubt: ask`, and answer with its result"
+            ),
         ),
         _ => (
             format!("{tool} {call_id} was started, and its outcome is unknown{reason_suffix}"),
-            "check whether it has taken effect, then retry the run",
+            "check whether it has taken effect, then retry the run".to_owned(),
         ),
     };
     RunError::new("in_doubt", message, hint)
@@ -128,8 +131,8 @@ mod tests {
     use super::*;
 
     fn check_in_doubt_reason_texts(reason: &str, expect: [&str; 2]) {
-        let reason = in_doubt_reason_from_output(&ToolOutput::text(reason));
-        let text = in_doubt_result_text(reason.as_deref());
+        let reason = reason_from_output(&ToolOutput::text(reason));
+        let text = result_text_in_doubt(reason.as_deref());
         let text =
             text.strip_prefix("the call was started and interrupted, and its outcome is unknown. ");
         let text = text.and_then(|text| text.strip_suffix("It may have happened"));
@@ -151,8 +154,7 @@ mod tests {
 
     #[test]
     fn a_long_reason_is_truncated_at_a_char_boundary() {
-        let reason =
-            in_doubt_reason_from_output(&ToolOutput::text("é".repeat(REASON_BYTES_MAX))).unwrap();
+        let reason = reason_from_output(&ToolOutput::text("é".repeat(REASON_BYTES_MAX))).unwrap();
         assert!(reason.len() <= REASON_BYTES_MAX && reason.ends_with("é…"), "{reason}");
     }
 }

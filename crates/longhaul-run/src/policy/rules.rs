@@ -18,7 +18,7 @@ use crate::state::control::ControlState;
 
 /// Result of evaluating the approval rules for a tool call.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ApprovalRuleDecision {
+pub(crate) enum RuleDecision {
     /// The tool call may start. The list has the remembered approvals that satisfy its rules; it
     /// is empty if no rule requires an approval.
     Allow(Vec<RememberedApproval>),
@@ -31,25 +31,25 @@ pub(crate) enum ApprovalRuleDecision {
 /// Evaluates the approval rules for each text of a tool call that rules match, such as a path.
 /// The call is denied if one text is denied, and needs an approval if one text does.
 /// If several rules ask, the question of the first rule and the strictest conditions of all are used.
-pub(crate) fn evaluate_approval_rules(
+pub(crate) fn evaluate_rules(
     control: &ControlState,
     call: &ToolCallClassification,
-) -> ApprovalRuleDecision {
+) -> RuleDecision {
     let rules = &control.policy.rules;
     if is_opaque(call)
-        && let Some(reason) = uninspectable_call_denial_reason(rules, call)
+        && let Some(reason) = opaque_call_denial(rules, call)
     {
-        return ApprovalRuleDecision::Deny(reason);
+        return RuleDecision::Deny(reason);
     }
     let mut ask_rules: Vec<&GateRule> = Vec::new();
     let mut approvals: Vec<RememberedApproval> = Vec::new();
     for (rule, is_visible) in rules_of_call(rules, call) {
         match &rule.action {
             GateRuleAction::Allow => {}
-            GateRuleAction::Deny(reason) => return ApprovalRuleDecision::Deny(reason.clone()),
+            GateRuleAction::Deny(reason) => return RuleDecision::Deny(reason.clone()),
             // Every asking rule may apply to the hidden part of an opaque call. An approval covers
             // that part only if its rule applies to every call of the tool.
-            GateRuleAction::Ask(_) => match find_remembered_approval(control, rule, call) {
+            GateRuleAction::Ask(_) => match find_approval(control, rule, call) {
                 Some(approval) if is_visible || rule.match_glob.is_none() => {
                     push_missing_elements(&mut approvals, std::slice::from_ref(approval));
                 }
@@ -59,10 +59,8 @@ pub(crate) fn evaluate_approval_rules(
     }
     let mut ask_rules = ask_rules.into_iter();
     match ask_rules.next().cloned() {
-        None => ApprovalRuleDecision::Allow(approvals),
-        Some(first) => {
-            ApprovalRuleDecision::Ask(Box::new(ask_rules.fold(first, merge_strictest_rules)))
-        }
+        None => RuleDecision::Allow(approvals),
+        Some(first) => RuleDecision::Ask(Box::new(ask_rules.fold(first, merge_strictest_rules))),
     }
 }
 
@@ -96,8 +94,8 @@ fn rules_of_call<'a>(
 
 /// Returns whether a person has to approve the tool call before it starts.
 pub fn needs_approval(control: &ControlState, call: &ToolCallClassification) -> bool {
-    let decision = evaluate_approval_rules(control, call);
-    call.problem.is_none() && matches!(decision, ApprovalRuleDecision::Ask(_))
+    let decision = evaluate_rules(control, call);
+    call.problem.is_none() && matches!(decision, RuleDecision::Ask(_))
 }
 
 /// Returns why a person may not edit a waiting call so that it becomes the call `edited`: a rule
@@ -108,12 +106,12 @@ pub fn edit_refusal_reason(
     edited: &ToolCallClassification,
     gate: ApprovalRequirement,
 ) -> Option<String> {
-    let rule = match evaluate_approval_rules(control, edited) {
-        ApprovalRuleDecision::Allow(_) => return None,
-        ApprovalRuleDecision::Deny(reason) => {
+    let rule = match evaluate_rules(control, edited) {
+        RuleDecision::Allow(_) => return None,
+        RuleDecision::Deny(reason) => {
             return Some(format!("a rule forbids this call: {reason}"));
         }
-        ApprovalRuleDecision::Ask(rule) => rule,
+        RuleDecision::Ask(rule) => rule,
     };
     let needed = rule.approvers;
     let approvers = if needed.count > gate.count {
@@ -140,10 +138,7 @@ fn is_opaque(call: &ToolCallClassification) -> bool {
 /// rule of the tool may apply to the hidden part, unless an earlier rule allows or asks about every
 /// call of the tool. A rule with a `match` only covers the visible part, so it can't allow an opaque
 /// call.
-fn uninspectable_call_denial_reason(
-    rules: &[GateRule],
-    call: &ToolCallClassification,
-) -> Option<String> {
+fn opaque_call_denial(rules: &[GateRule], call: &ToolCallClassification) -> Option<String> {
     for rule in rules.iter().filter(|rule| rule_matches_tool(rule, call)) {
         match &rule.action {
             GateRuleAction::Deny(reason) => {
@@ -194,7 +189,7 @@ fn push_missing_elements<T: Clone + PartialEq>(list: &mut Vec<T>, other: &[T]) {
 }
 
 fn rule_matches_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
-    matches_or_restricts(rule, &rule.tool, call.tool.as_str())
+    rule.matches_glob(&rule.tool, call.tool.as_str())
 }
 
 fn first_matching_rule<'a>(
@@ -202,32 +197,19 @@ fn first_matching_rule<'a>(
     call: &ToolCallClassification,
     text: &str,
 ) -> Option<&'a GateRule> {
-    rules.iter().find(|rule| {
-        rule_matches_tool(rule, call)
-            && rule.match_glob.as_ref().is_none_or(|glob| matches_or_restricts(rule, glob, text))
-    })
-}
-
-/// Returns whether a glob of the rule matches the text. If one of them is too long to be compared,
-/// the rule matches unless it allows the call.
-fn matches_or_restricts(rule: &GateRule, glob: &str, text: &str) -> bool {
-    let is_restriction = match rule.action {
-        GateRuleAction::Ask(_) | GateRuleAction::Deny(_) => true,
-        GateRuleAction::Allow => false,
-    };
-    glob::matches(glob, text).unwrap_or(is_restriction)
+    rules.iter().find(|rule| rule_matches_tool(rule, call) && rule.matches_text(text))
 }
 
 /// Returns the remembered approval that covers all calls that match this rule. `None` if there is
 /// none. Its pattern must equal that of the rule, so a rule that was changed since asks again. If the
 /// submitter may not approve, an approval ends when its giver adds work to the run.
-fn find_remembered_approval<'a>(
+fn find_approval<'a>(
     control: &'a ControlState,
     rule: &GateRule,
     call: &'a ToolCallClassification,
 ) -> Option<&'a RememberedApproval> {
     let max_scope = widest_scope(rule);
-    let mut approvals = control.approvals.iter().chain(&call.approvals);
+    let mut approvals = control.people.approvals.iter().chain(&call.approvals);
     let is_of_submitter = |approval: &RememberedApproval| {
         let mut voters = [&approval.by].into_iter().chain(&approval.other_voters);
         rule.approvers.not_submitter && voters.any(|voter| control.submitters.contains(voter))
@@ -241,7 +223,7 @@ fn find_remembered_approval<'a>(
 
 /// Returns the widest scope of an approval that this rule accepts.
 fn widest_scope(rule: &GateRule) -> AnswerScope {
-    match accepts_remembered_approvals(rule) {
+    match accepts_approvals(rule) {
         false => AnswerScope::Once,
         true => rule.approvers.widest_scope(),
     }
@@ -249,7 +231,7 @@ fn widest_scope(rule: &GateRule) -> AnswerScope {
 
 /// Returns the patterns of the rules that require an approval for the tool of this call and that
 /// accept remembered approvals which apply to all runs of the agent or of the project.
-pub fn patterns_of_rules_with_approvals_beyond_one_run(
+pub fn patterns_beyond_one_run(
     policy: &RunPolicy,
     call: &ToolCallClassification,
 ) -> Vec<RulePattern> {
@@ -262,15 +244,15 @@ pub fn patterns_of_rules_with_approvals_beyond_one_run(
 
 /// Returns whether an approval may cover later calls that match this rule. A rule with a glob that is
 /// too long to be matched asks about every call.
-fn accepts_remembered_approvals(rule: &GateRule) -> bool {
+fn accepts_approvals(rule: &GateRule) -> bool {
     let mut globs = std::iter::once(&rule.tool).chain(&rule.match_glob);
     !rule.always && globs.all(|glob| glob::check_length(glob).is_ok())
 }
 
 /// Returns the pattern of the later calls that an approval may cover too. `None` if each call needs
 /// its own approval.
-pub(crate) fn remembered_approval_pattern(rule: &GateRule) -> Option<RulePattern> {
-    accepts_remembered_approvals(rule).then(|| rule_pattern(rule))
+pub(crate) fn approval_pattern(rule: &GateRule) -> Option<RulePattern> {
+    accepts_approvals(rule).then(|| rule_pattern(rule))
 }
 
 /// Returns the pattern of a rule: the tools, and the rule match texts of their calls, that it

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_core::event::tool::{ToolOutput, ToolQuestion, ToolSuspension};
 use longhaul_core::event::turn::ToolCallClassification;
-use longhaul_core::id::{CallId, Epoch, GateId, RunId};
+use longhaul_core::id::{CallId, Epoch, GateId, RunId, TimerId};
 use longhaul_core::message::{Part, ToolResult};
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::effect_key::EffectKeyHolder;
@@ -15,7 +15,19 @@ use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::state::pending_timer::PendingTimer;
+/// A timer that a run or one of its tool calls waits for, or that delays the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingTimer {
+    pub timer: TimerId,
+    /// Time at which the pending timer is due.
+    pub until: Timestamp,
+    pub fired: bool,
+}
+
+/// Returns the id of a timer that has not fired. `None` if it has fired, or if there is none.
+pub(crate) fn unfired_timer(pending: Option<PendingTimer>) -> Option<TimerId> {
+    pending.filter(|pending| !pending.fired).map(|pending| pending.timer)
+}
 
 /// One tool call of a reply, with its current state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,18 +48,14 @@ pub struct TrackedToolCall {
     pub approval_note: Option<String>,
     /// Structured data of the answer that approved the tool call. `None` means that there is no
     /// such answer, or that it has no data.
-    #[serde(default)]
     pub approval_payload: Option<RawJson>,
     pub state: ToolCallState,
     /// Run that the tool call was copied from. `None` means that this run has made the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<CopiedToolCallOrigin>,
     /// Call of another run that has claimed the same effect key and whose outcome is unknown. If a
     /// person allows it, this call takes over the key. `None` means that there is no such call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<EffectKeyHolder>,
     /// Data about the suspension of the call. `None` means that the tool has never suspended it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<Arc<CallSuspension>>,
 }
 
@@ -70,14 +78,11 @@ pub struct CallSuspension {
     /// Number of times the call was continued since it was suspended.
     pub resumes: u32,
     /// Number of times in a row that the tool could not be asked, because it was not available.
-    #[serde(default)]
     pub postponed: u32,
     /// Last status message of the tool about this call, or the reason why the tool could not be
     /// asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Whether the run gives up the call, for the reason in `message`.
-    #[serde(default)]
     pub given_up: bool,
 }
 
@@ -109,7 +114,6 @@ pub enum ToolCallState {
         /// Whether the tool can still verify whether the call has taken effect.
         can_verify: bool,
         /// Reason why the call's outcome is unknown. `None` means that the journal has no reason.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// The call waits for a person's answer at this gate. The answer becomes the call's result.
@@ -165,21 +169,9 @@ impl TrackedToolCall {
     /// Returns whether the worker that has claimed the run in this epoch may start the call: it was
     /// never started, or it was started under an earlier claim and may be repeated.
     pub(crate) fn may_start_under_claim(&self, epoch: Epoch) -> bool {
-        match self.state {
-            ToolCallState::Unevaluated
-            | ToolCallState::Ready
-            | ToolCallState::AwaitingKey { .. } => true,
-            ToolCallState::Started(older) => older < epoch && self.may_repeat(),
-            ToolCallState::Gated(_)
-            | ToolCallState::InDoubt { .. }
-            | ToolCallState::AwaitingAnswer(_)
-            | ToolCallState::Sleeping(_)
-            | ToolCallState::AwaitingChild(_)
-            | ToolCallState::InputRequired
-            | ToolCallState::Pending(_)
-            | ToolCallState::ResultReady { .. }
-            | ToolCallState::Done { .. } => false,
-        }
+        use ToolCallState::{AwaitingKey, Ready, Started, Unevaluated};
+        matches!(self.state, Unevaluated | Ready | AwaitingKey { .. })
+            || matches!(self.state, Started(older) if older < epoch && self.may_repeat())
     }
 
     pub(crate) fn has_effect_key(&self, hash: Hash) -> bool {
@@ -196,7 +188,7 @@ impl TrackedToolCall {
 
     /// Returns whether another system works for the suspended call, so that its tool must be asked
     /// to cancel the work if the run gives up the call.
-    pub(crate) fn must_cancel_remote_work(&self) -> bool {
+    pub(crate) fn must_cancel_remote(&self) -> bool {
         let is_open =
             !matches!(self.state, ToolCallState::ResultReady { .. } | ToolCallState::Done { .. });
         is_open && self.suspended.as_ref().is_some_and(|call| call.suspension.must_cancel)
@@ -266,17 +258,17 @@ impl TrackedToolCall {
         let ToolCallState::Done { output, is_error } = &self.state else {
             return None;
         };
-        let edit_note = self.edited.as_ref().map(RawJson::as_str);
-        let edit_note = edit_note.map(|edited| format!("A person changed this call to {edited}"));
-        let approval_note = self.approval_note.as_ref();
-        let approval_note =
-            approval_note.map(|note| format!("A person approved this call with the note: {note}"));
-        let payload_note = self.approval_payload.as_ref().map(RawJson::as_str);
-        let payload_note =
-            payload_note.map(|data| format!("A person approved this call with the data: {data}"));
-        let notes: Vec<String> =
-            [edit_note, approval_note, payload_note].into_iter().flatten().collect();
-        let content = prepend_notes(notes, &output.content);
+        let notes = [
+            ("changed this call to", self.edited.as_ref().map(RawJson::as_str)),
+            ("approved this call with the note:", self.approval_note.as_deref()),
+            (
+                "approved this call with the data:",
+                self.approval_payload.as_ref().map(RawJson::as_str),
+            ),
+        ];
+        let notes =
+            notes.into_iter().filter_map(|(verb, text)| Some(format!("A person {verb} {}", text?)));
+        let content = prepend_notes(notes.collect(), &output.content);
         Some(ToolResult {
             call: self.id,
             id: self.provider_id.clone(),

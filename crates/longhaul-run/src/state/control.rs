@@ -6,28 +6,30 @@
 use std::sync::Arc;
 
 use longhaul_core::event::gate::GateAnswer;
-use longhaul_core::event::run::{CancelCause, CompactionModel, CompactionPolicy};
+use longhaul_core::event::run::{CompactionModel, CompactionPolicy};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{AgentName, CallId, Epoch, GateId, RunId, SteerId, TimerId};
+use longhaul_core::id::{AgentName, CallId, GateId, RunId, SteerId};
 use longhaul_core::policy::RunPolicy;
-use longhaul_core::policy::budget::{Budget, BudgetAccount, BudgetCap};
 use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{RunError, RunOutput, WaitReason};
+use longhaul_core::status::RunOutput;
 use longhaul_core::task::TaskSpec;
-use longhaul_core::time::Millis;
-use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::usage::ModelPricing;
+use longhaul_core::wait::WaitReason;
 use serde::{Deserialize, Serialize};
 
-use crate::state::attempt_time::AttemptActiveTime;
+use crate::state::attempt::Attempt;
+use crate::state::budget::{BudgetState, UsageTotals};
 use crate::state::call::TrackedToolCall;
-use crate::state::empty_replies::EmptyReplyCounter;
-use crate::state::loop_guard::LoopGuard;
+use crate::state::driver::{Activity, DriverState};
+use crate::state::guards::Guards;
 use crate::state::outcome::GradingRounds;
-use crate::state::output_retries::InvalidFinalAnswerCounter;
-use crate::state::progress_guard::NoProgressGuard;
-use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
+use crate::state::stage::{
+    ConcludingRunState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls,
+};
+use crate::state::stop::StopReasons;
 use crate::state::submitters::Submitters;
 
 /// Maximum number of artifacts of a run. The engine limits their size.
@@ -37,149 +39,73 @@ pub const ARTIFACTS_MAX: usize = 256;
 /// counts as too soon.
 const COMPACTION_TURNS_MIN: u32 = 2;
 
-/// Control state of a run: everything about it except the conversation.
+/// Control state of a run: everything about it except the conversation. It consists of parts, which
+/// a retry resets or keeps as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ControlState {
     pub(crate) id: RunId,
     pub(crate) policy: Arc<RunPolicy>,
-    /// Current budget caps of the run, including raises.
-    pub caps: Budget,
     pub(crate) pricing: ModelPricing,
-    pub epoch: Epoch,
-    /// Whether a worker has claimed the run and not released it. The worker may have died since.
-    pub(crate) driven: bool,
-    /// Epoch (number of the claim) of a driver (async task that executed the run) that died without
-    /// releasing the run. `None` means that no crash is left to recover from.
-    pub(crate) crashed_epoch: Option<Epoch>,
-    /// Number of drivers (async tasks that executed the run) that have died since the run last made
-    /// progress.
-    #[serde(default)]
-    pub crashes: u32,
     pub stage: RunStage,
-    /// Whether the timer has fired that starts this run at its start time or after the previous run
-    /// of its batch.
-    #[serde(default)]
-    pub(crate) start_timer_fired: bool,
-    /// Timer of a wait that a person has cut short, which the start of the next turn deletes. `None`
-    /// if there is none.
-    #[serde(default)]
-    pub(crate) skipped_timer: Option<TimerId>,
-    pub idle: Option<IdleReason>,
-    pub(crate) cancel: Option<String>,
-    /// Cause of the run's cancellation. Meaningless if nobody has cancelled the run.
-    #[serde(default)]
-    pub(crate) cancel_cause: CancelCause,
-    /// Result that the run had when it was cancelled. `None` if it had none, or has not ended.
-    #[serde(default)]
-    pub(crate) cancelled_output: Option<Arc<RunOutput>>,
-    pub(crate) pause: Option<String>,
-    /// Error with which the run ends as soon as no work is in progress. `None` means that the run
-    /// is not about to fail.
-    pub(crate) pending_failure: Option<RunError>,
-    /// Gate that asks a person for a missing dependency. `None` means that the run is not blocked
-    /// on a dependency.
-    pub(crate) blocked_on: Option<GateId>,
-    /// Whether a person has resumed the run while it was blocked on the gate `blocked_on`.
-    #[serde(default)]
-    pub(crate) blocked_resumed: bool,
-    pub attempt: u32,
-    #[serde(default)]
-    pub(crate) attempt_time: AttemptActiveTime,
+    pub driver: DriverState,
+    pub(crate) stop: StopReasons,
+    pub people: PeopleState,
+    pub attempt: Attempt,
     /// Numbers of repeated model calls and tool calls, and of takeovers from drivers (async tasks
     /// that executed the run) that died.
-    #[serde(default)]
     pub retries: RetryCounts,
+    pub budget: BudgetState,
+    pub totals: UsageTotals,
+    pub(crate) guards: Guards,
+    pub(crate) compaction: CompactionState,
+    /// Rounds in which results of the run were graded.
+    pub outcome: GradingRounds,
+    /// Whether a person has rejected a result of the run. Then later results are no longer approved
+    /// automatically after a delay.
+    pub(crate) result_rejected: bool,
     /// Number of completed turns of the run.
     pub turns: u32,
     /// Number of the last turn that was completed or interrupted.
     pub(crate) turn: u32,
-    pub steers: Vec<QueuedSteer>,
-    pub gates: Vec<GateSpec>,
     /// Child runs that have not ended. Their number is bounded.
-    #[serde(default)]
     pub children: Vec<OpenChildRun>,
     /// Texts that tell the model how gates that programs raised were closed and how child runs in
     /// the background ended. Kept until the next turn starts. Their length is bounded.
-    #[serde(default)]
     pub(crate) unread_reports: Vec<Arc<str>>,
-    /// Votes with a note or a payload on open gates. The model gets the notes when the gate is
-    /// closed.
-    #[serde(default)]
-    pub(crate) votes: Vec<GateAnswer>,
     /// Principals that have added work to the run. Their number is bounded.
     pub(crate) submitters: Submitters,
-    /// Approvals that a person has given for the rest of the run.
-    pub(crate) approvals: Vec<RememberedApproval>,
-    pub totals: UsageTotals,
     /// Estimated size of the conversation in bytes, from which the budget to reserve for a model
     /// call is computed.
     pub(crate) transcript_bytes: u64,
-    pub(crate) compactor: Option<Arc<CompactionModel>>,
-    pub(crate) compaction: LastCompaction,
-    /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
-    #[serde(default)]
-    pub(crate) compaction_policy: Option<Arc<CompactionPolicy>>,
-    /// Whether a person has rejected a result of the run. Then later results are no longer approved
-    /// automatically after a delay.
-    #[serde(default)]
-    pub(crate) result_rejected: bool,
-    pub(crate) warned: Vec<BudgetCap>,
-    /// Budget cap that was exhausted. A cap of the whole tree of runs may have been raised since
-    /// through another run. `None` means that no cap is exhausted.
-    pub(crate) exhausted_cap: Option<BudgetCap>,
-    /// Value of `exhausted_cap` in millionths of a US dollar or in tokens, if it is a cap of the
-    /// whole tree of runs. `None` means that it is a cap of this run alone.
-    #[serde(default)]
-    pub(crate) exhausted_tree_cap: Option<u64>,
-    /// Amount by which the exhausted cap is too low for the next model call, in millionths of a US
-    /// dollar or tokens. 0 if it is unknown.
-    #[serde(default)]
-    pub(crate) missing_budget: u64,
-    /// Whether the last model reply was interrupted and no message to the model followed it.
-    pub(crate) interrupted: bool,
     /// Artifacts of the run's tool calls, which become artifacts of its output. Bounded.
-    #[serde(default)]
     pub(crate) artifacts: Arc<Vec<RawJson>>,
-    /// Detects a run that repeats the same calls with the same results.
-    #[serde(default)]
-    pub(crate) loop_guard: LoopGuard,
-    /// Detects a run that makes no progress.
-    #[serde(default)]
-    pub(crate) progress_guard: NoProgressGuard,
-    /// Counts the final answers that did not match the output schema.
-    #[serde(default)]
-    pub(crate) output_retries: InvalidFinalAnswerCounter,
-    /// Counts the empty replies of the model in a row.
-    #[serde(default)]
-    pub(crate) empty_replies: EmptyReplyCounter,
-    /// Rounds in which results of the run were graded.
-    #[serde(default)]
-    pub outcome: GradingRounds,
 }
 
-/// Reason why a run is idle, which means that no worker executes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum IdleReason {
-    /// The run waits for an event or a timer.
-    Parked {
-        /// What the parked run waits for.
-        wait: WaitReason,
-        /// Timer that ends the wait. `None` means that only an event ends the wait.
-        timer: Option<TimerId>,
-    },
-    /// A person has paused the run.
-    Paused,
+/// What the run asks people and programs, and what they have told it. A retry and the end of the run
+/// reset it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeopleState {
+    pub gates: Vec<GateSpec>,
+    /// Votes with a note or a payload on open gates. The model gets the notes when the gate is
+    /// closed.
+    pub(crate) votes: Vec<GateAnswer>,
+    pub steers: Vec<QueuedSteer>,
+    /// Approvals that a person has given for the rest of the run.
+    pub(crate) approvals: Vec<RememberedApproval>,
 }
 
-/// Number of turns and size of the conversation at the last compaction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastCompaction {
+/// How the conversation is compacted, and the last compaction.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CompactionState {
+    pub(crate) compactor: Option<Arc<CompactionModel>>,
+    /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
+    pub(crate) policy: Option<Arc<CompactionPolicy>>,
     /// Number of completed turns of the run at the last compaction. `None` means that the
     /// conversation was not compacted yet.
-    pub last_turns: Option<u32>,
+    pub(crate) last_turns: Option<u32>,
     /// Size of the conversation in bytes after the last compaction, or at the last failed attempt
     /// to compact it.
-    pub remaining_bytes: u64,
+    pub(crate) remaining_bytes: u64,
 }
 
 /// A message from a person that is queued for the run.
@@ -194,10 +120,8 @@ pub struct QueuedSteer {
     /// Whether the message is a valid answer to a question that was open when it arrived.
     pub answers: bool,
     /// Whether the message is a task that was added to the run.
-    #[serde(default)]
     pub is_task: bool,
     /// Principal that wrote the message.
-    #[serde(default)]
     pub by: String,
 }
 
@@ -224,143 +148,78 @@ pub struct RetryCounts {
     pub takeovers: u32,
 }
 
-/// Resources that a run has used so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UsageTotals {
-    /// Tokens that the run has used so far.
-    pub usage: Usage,
-    /// Total cost of the run so far, without calls whose price is unknown.
-    pub cost: MicroUsd,
-    /// Whether the cost of at least one model call is unknown.
-    pub unpriced: bool,
-    /// Total time that workers have spent on the run, between claim and park.
-    pub active: Millis,
-    /// Budget reserved for the model call that is running.
-    pub held: BudgetAmount,
-    /// Budget reserved for model calls whose result was lost in a crash.
-    pub lost: BudgetAmount,
-}
-
 impl ControlState {
     pub(crate) fn new(id: RunId, task: &TaskSpec) -> Self {
         Self {
             id,
             policy: Arc::new(task.policy.clone()),
-            caps: task.policy.budget,
             pricing: ModelPricing::default(),
-            epoch: Epoch::default(),
-            driven: false,
-            start_timer_fired: false,
-            skipped_timer: None,
-            crashed_epoch: None,
-            crashes: 0,
-            stage: RunStage::New,
-            idle: None,
-            cancel: None,
-            cancel_cause: CancelCause::default(),
-            cancelled_output: None,
-            pause: None,
-            pending_failure: None,
-            blocked_on: None,
-            blocked_resumed: false,
-            attempt: 1,
-            attempt_time: AttemptActiveTime::default(),
+            stage: RunStage::New { start_timer_fired: false },
+            driver: DriverState::default(),
+            stop: StopReasons::default(),
+            people: PeopleState::default(),
+            attempt: Attempt::default(),
             retries: RetryCounts::default(),
+            budget: BudgetState::new(task.policy.budget),
+            totals: UsageTotals::default(),
+            guards: Guards::default(),
+            compaction: CompactionState::default(),
+            outcome: GradingRounds::default(),
+            result_rejected: false,
             turns: 0,
             turn: 0,
-            steers: Vec::new(),
-            gates: Vec::new(),
             children: Vec::new(),
-            votes: Vec::new(),
-            submitters: Submitters::from_task(task),
-            approvals: Vec::new(),
-            totals: UsageTotals::default(),
-            transcript_bytes: 0,
-            compactor: None,
-            compaction: LastCompaction::default(),
-            compaction_policy: None,
-            result_rejected: false,
-            warned: Vec::new(),
-            exhausted_cap: None,
-            exhausted_tree_cap: None,
-            missing_budget: 0,
-            interrupted: false,
-            artifacts: Arc::default(),
-            loop_guard: LoopGuard::default(),
-            progress_guard: NoProgressGuard::default(),
-            output_retries: InvalidFinalAnswerCounter::default(),
             unread_reports: Vec::new(),
-            empty_replies: EmptyReplyCounter::default(),
-            outcome: GradingRounds::default(),
+            submitters: Submitters::from_task(task),
+            transcript_bytes: 0,
+            artifacts: Arc::default(),
         }
     }
 
     /// Returns the active time of the current attempt, not counting calls that are still running.
     pub const fn attempt_active(&self) -> Millis {
-        self.attempt_time.active(self.totals.active)
+        self.attempt.active(self.totals.active)
     }
 
     /// Returns the active time of the current attempt at which its next timeout passes. `None` means
     /// that no timeout is left.
-    pub fn active_time_of_next_timeout(&self) -> Option<Millis> {
-        self.attempt_time.active_time_of_next_timeout(&self.policy.retry)
+    pub fn next_timeout(&self) -> Option<Millis> {
+        self.attempt.next_timeout(&self.policy.retry)
     }
 
     /// Returns whether the current attempt has exceeded its soft timeout.
     pub const fn is_overdue(&self) -> bool {
-        self.attempt_time.overdue
+        self.attempt.overdue
     }
 
     /// Returns whether the current attempt has reached its hard timeout, so that its work must be
     /// aborted.
     pub const fn is_timed_out(&self) -> bool {
-        self.attempt_time.timed_out
+        self.attempt.timed_out
     }
 
     /// Returns whether the run must not start further work: it is being cancelled or paused, about
     /// to fail, or past its hard timeout.
     pub(crate) const fn must_stop(&self) -> bool {
-        self.cancel.is_some()
-            || self.pause.is_some()
-            || self.pending_failure.is_some()
-            || self.is_timed_out()
-    }
-
-    /// Returns the exhausted cap and its value when it was exhausted, if it is a cap of the budget
-    /// that the run shares with other runs. It may have been raised through another run since.
-    pub fn exhausted_shared_cap_and_value(&self) -> Option<(BudgetCap, u64)> {
-        self.exhausted_cap.zip(self.exhausted_tree_cap)
-    }
-
-    /// Returns whether a cap of this budget account is recorded as exhausted and was not raised
-    /// since.
-    pub fn is_shared_cap_still_exhausted(&self, account: &BudgetAccount) -> bool {
-        self.exhausted_shared_cap_and_value()
-            .is_some_and(|(cap, value)| account.limit_of_cap(cap) == Some(value))
+        self.stop.stops_run() || self.is_timed_out()
     }
 
     /// Returns the active time that the run's budget still allows, without the work in progress.
     /// `None` means that there is no cap, or that it is already recorded as exhausted.
     pub fn remaining_active_time(&self) -> Option<Millis> {
-        let cap = self.caps.active.filter(|_| !self.is_active_time_used_up())?;
+        let cap = self.budget.caps.active.filter(|_| !self.budget.is_active_time_used_up())?;
         Some(cap.minus(self.totals.active))
-    }
-
-    /// Returns whether the budget of active time is used up, so that the work in progress must be
-    /// aborted.
-    pub fn is_active_time_used_up(&self) -> bool {
-        self.exhausted_cap == Some(BudgetCap::ActiveTime)
     }
 
     /// Returns whether the budget of active time is not used up, so that the run may start further
     /// work.
     pub(crate) fn has_active_time_left(&self) -> bool {
-        let is_below_cap = self.caps.active.is_none_or(|cap| self.totals.active < cap);
-        is_below_cap && !self.is_active_time_used_up()
+        let is_below_cap = self.budget.caps.active.is_none_or(|cap| self.totals.active < cap);
+        is_below_cap && !self.budget.is_active_time_used_up()
     }
 
     pub(crate) fn pricing_of_running_call(&self, running: &RunningModelCall) -> ModelPricing {
-        match (&running.model, &self.compactor) {
+        match (&running.model, &self.compaction.compactor) {
             (Some(_), Some(compactor)) => compactor.pricing,
             (None, _) | (_, None) => self.pricing,
         }
@@ -374,7 +233,7 @@ impl ControlState {
     /// Returns the agent's instructions about what a summary of the conversation has to keep, in
     /// addition to the runtime's own rules. `None` means that there are none.
     pub fn compaction_summary_guidance(&self) -> Option<&str> {
-        self.compaction_policy.as_ref()?.keep.as_deref()
+        self.compaction.policy.as_ref()?.keep.as_deref()
     }
 
     /// Returns whether fewer than `COMPACTION_TURNS_MIN` turns were completed since the last
@@ -384,7 +243,7 @@ impl ControlState {
         last.is_some_and(|last| self.turns.saturating_sub(last) < COMPACTION_TURNS_MIN)
     }
 
-    pub(crate) fn set_conversation_size_after_compaction(&mut self, bytes: u64) {
+    pub(crate) fn set_compacted_size(&mut self, bytes: u64) {
         self.transcript_bytes = bytes;
         self.compaction.remaining_bytes = bytes;
     }
@@ -400,7 +259,7 @@ impl ControlState {
     }
 
     pub(crate) fn has_interrupting_steer(&self) -> bool {
-        self.steers.iter().any(|steer| steer.delivery == SteerDelivery::Interrupt)
+        self.people.steers.iter().any(|steer| steer.delivery == SteerDelivery::Interrupt)
     }
 
     /// Returns the tool calls in progress. `None` means that the run is in another stage.
@@ -427,18 +286,39 @@ impl ControlState {
         self.running_tools_mut().map_or(&mut [], |tools| &mut tools.calls)
     }
 
+    /// Returns a tool call of the current reply. `None` if the reply has no such call.
+    pub(crate) fn call(&self, id: CallId) -> Option<&TrackedToolCall> {
+        self.calls().iter().find(|call| call.id == id)
+    }
+
+    /// Returns the data of a run that is ready to call the model. `None` in another stage.
+    pub(crate) const fn pending_call(&self) -> Option<&PendingModelCall> {
+        if let RunStage::ModelPending(pending) = &self.stage {
+            return Some(pending);
+        }
+        None
+    }
+
+    /// Returns the data of a run that is about to end. `None` in another stage.
+    pub(crate) const fn concluding(&self) -> Option<&ConcludingRunState> {
+        if let RunStage::Concluding(concluding) = &self.stage {
+            return Some(concluding);
+        }
+        None
+    }
+
     pub(crate) fn find_open_gate(&self, gate: GateId) -> Option<&GateSpec> {
-        self.gates.iter().find(|open| open.id == gate)
+        self.people.gates.iter().find(|open| open.id == gate)
     }
 
     /// Returns whether the current worker is running a model or tool call.
     pub(crate) fn has_running_call(&self) -> bool {
         match &self.stage {
-            RunStage::ModelRunning(running) => running.epoch == self.epoch,
+            RunStage::ModelRunning(running) => running.epoch == self.driver.epoch,
             RunStage::ToolsRunning(tools) => {
-                tools.calls.iter().any(|call| call.is_running_under_claim(self.epoch))
+                tools.calls.iter().any(|call| call.is_running_under_claim(self.driver.epoch))
             }
-            RunStage::New
+            RunStage::New { .. }
             | RunStage::ModelPending(_)
             | RunStage::Concluding(_)
             | RunStage::Ended(_) => false,
@@ -447,31 +327,62 @@ impl ControlState {
 
     /// Returns the suspended calls that the run gives up, because it has to stop, a message
     /// interrupts it, or they take too long, and whose tools must be told so.
-    pub(crate) fn suspended_calls_to_give_up(&self) -> impl Iterator<Item = &TrackedToolCall> {
-        let gives_up_all = self.cancel.is_some()
-            || self.pending_failure.is_some()
-            || self.is_timed_out()
-            || self.has_interrupting_steer();
+    pub(crate) fn calls_to_give_up(&self) -> impl Iterator<Item = &TrackedToolCall> {
+        let gives_up_all =
+            self.stop.ends_run() || self.is_timed_out() || self.has_interrupting_steer();
         let calls = self.calls().iter();
         let calls = calls.filter(move |call| gives_up_all || call.give_up_reason().is_some());
         calls.filter(|call| {
-            call.must_cancel_remote_work() && !call.is_running_under_claim(self.epoch)
+            call.must_cancel_remote() && !call.is_running_under_claim(self.driver.epoch)
         })
     }
 
     /// Returns whether the run has a suspended call that its tool must cancel if the run gives it
     /// up.
     pub fn has_call_to_cancel(&self) -> bool {
-        self.calls().iter().any(TrackedToolCall::must_cancel_remote_work)
+        self.calls().iter().any(TrackedToolCall::must_cancel_remote)
     }
 
     /// Returns whether a model call is running, or a tool call that must not be repeated. The run
     /// can't be released before such a call has ended. The next worker starts any other call again.
-    pub(crate) fn has_call_to_finish_before_release(&self) -> bool {
+    pub(crate) fn has_call_to_finish(&self) -> bool {
         let may_repeat_all = self.running_tools().is_some_and(|tools| {
             let mut calls = tools.calls.iter();
-            calls.all(|call| !call.is_running_under_claim(self.epoch) || call.may_repeat())
+            calls.all(|call| !call.is_running_under_claim(self.driver.epoch) || call.may_repeat())
         });
         self.has_running_call() && !may_repeat_all
+    }
+
+    /// Returns the result of a run that stays open for messages, until a message leads to another
+    /// one. `None` if the run has not come so far.
+    pub(crate) fn output_while_open(&self) -> Option<&RunOutput> {
+        // The timer is set when the run is parked for messages, after its result was accepted.
+        self.concluding().filter(|state| state.timer.is_some()).map(|state| &state.output)
+    }
+
+    /// Returns whether a resume changes anything: somebody has paused the run, or it is blocked, at a
+    /// limit, or waits before it calls the model again.
+    pub fn can_be_resumed(&self) -> bool {
+        let is_parked_until_resume = match &self.driver.activity {
+            Activity::Paused => true,
+            Activity::Parked { wait, .. } => {
+                matches!(wait, WaitReason::Blocked(_) | WaitReason::Budget(_) | WaitReason::Cap(_))
+            }
+            Activity::Ready | Activity::Driven => false,
+        };
+        is_parked_until_resume
+            || self.pending_call().is_some_and(|pending| pending.timer.is_some())
+            || self.stop.pause.is_some()
+            || self.stop.blocked.is_some()
+            || self.budget.exhausted.is_some()
+    }
+
+    /// Returns for how long the calls in progress have been running, which no event has recorded
+    /// yet. 0 if no call is running.
+    pub fn unrecorded_active_time(&self, now: Timestamp) -> Millis {
+        match self.driver.activity == Activity::Driven && self.has_running_call() {
+            true => now.duration_since(self.attempt.recorded_until),
+            false => Millis::ZERO,
+        }
     }
 }

@@ -2,23 +2,26 @@
 
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass;
-use longhaul_core::id::{Epoch, GateId};
+use longhaul_core::id::{Epoch, GateId, TimerId};
 use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::status::{ResultApprovalAnswer, RunOutcome, RunOutput};
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::BudgetAmount;
+use longhaul_core::wait::{OutageWait, WaitReason};
 use serde::{Deserialize, Serialize};
 
-use crate::state::call::TrackedToolCall;
+use crate::state::call::{PendingTimer, TrackedToolCall, unfired_timer};
 use crate::state::outcome::Grading;
-
-pub use crate::state::pending_timer::PendingTimer;
 
 /// Stage of a run, with the data that only this stage needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RunStage {
     /// The run has not been prepared yet: it has no prompt.
-    New,
+    New {
+        /// Whether the timer has fired that starts the run at its start time or after the previous
+        /// run of its batch.
+        start_timer_fired: bool,
+    },
     /// The run is ready to call the model.
     ModelPending(PendingModelCall),
     /// The run waits for the model's reply.
@@ -28,14 +31,14 @@ pub enum RunStage {
     /// The run has its output and is about to end.
     Concluding(ConcludingRunState),
     /// The run has ended. No events may follow.
-    Ended(RunOutcome),
+    Ended(EndedRun),
 }
 
 impl RunStage {
     /// Returns a description of the run's stage for error messages.
     pub const fn description(&self) -> &'static str {
         match self {
-            Self::New => "new",
+            Self::New { .. } => "new",
             Self::ModelPending(_) => "about to call the model",
             Self::ModelRunning(_) => "calling the model",
             Self::ToolsRunning(_) => "running tools",
@@ -45,37 +48,21 @@ impl RunStage {
     }
 }
 
-/// Data of a run that is ready to call the model.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PendingModelCall {
-    /// Number of model calls that were started for this turn.
-    pub attempts: u32,
+/// What the model calls of one turn have in common.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnState {
     /// Number of failed model calls of this turn that count toward the retry limit.
     pub failures: u32,
-    /// Timer that must fire before the next model call. `None` means that the model can be called
-    /// without a delay.
-    pub pending_timer: Option<PendingTimer>,
-    /// Whether `pending_timer` was set because the provider limits the request rate.
-    pub rate_limited: bool,
-    /// Wait for a provider that is unavailable. `None` means that the provider is not known to be
-    /// unavailable.
-    #[serde(default)]
+    /// Outage of the provider for which the run waits or during which it calls the model. `None`
+    /// means that no outage is known.
     pub outage: Option<ProviderOutage>,
     /// Number of failed model calls of this turn that were made during an outage of the provider.
-    #[serde(default)]
     pub outage_attempts: u32,
     /// Class of the failure that made the run switch to its fallback model instead of waiting for
     /// the provider of the preferred model. `None` means that there was no such switch in this
     /// turn, or that the run has waited for the provider since.
-    #[serde(default)]
     pub unavailable_model: Option<FailureClass>,
-    /// Whether a person has resumed the run, so that the next model call is made without a delay.
-    #[serde(default)]
-    pub resumed: bool,
-    /// Number of the run's attempt that starts when `pending_timer` fires. `None` means that the
-    /// current attempt continues.
-    pub retry_attempt: Option<u32>,
-    /// Whether the conversation must be compacted before the next turn.
+    /// Whether the conversation must be compacted before the turn.
     pub must_compact: bool,
     /// Whether the conversation was compacted after the last completed turn.
     pub compacted: bool,
@@ -84,8 +71,37 @@ pub struct PendingModelCall {
     pub compactor_failed: bool,
     /// Whether the perception (the context provider's report on the outside world) was fetched for
     /// this turn.
-    #[serde(default)]
     pub perception_refreshed: bool,
+}
+
+/// Data of a run that is ready to call the model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingModelCall {
+    /// Number of model calls that were started for this turn.
+    pub attempts: u32,
+    pub turn: TurnState,
+    /// Timer that must fire before the next model call. `None` means that the model can be called
+    /// without a delay.
+    pub timer: Option<PendingTimer>,
+    /// Timer of a wait that a person has cut short, which the start of the turn deletes. `None` if
+    /// there is none.
+    pub skipped_timer: Option<TimerId>,
+    /// Whether `timer` was set because the provider limits the request rate.
+    pub rate_limited: bool,
+    /// Whether a person has resumed the run, so that the next model call is made without a delay.
+    pub resumed: bool,
+    /// Whether the last model reply was interrupted and no message to the model followed it.
+    pub interrupted: bool,
+    /// Number of the run's attempt that starts when `timer` fires. `None` means that the current
+    /// attempt continues.
+    pub retry_attempt: Option<u32>,
+}
+
+impl PendingModelCall {
+    /// Ends the wait for the timer, so that the model is called now.
+    pub(crate) fn skip_timer(&mut self) {
+        self.skipped_timer = unfired_timer(self.timer.take()).or(self.skipped_timer);
+    }
 }
 
 /// Outage of a model provider for which a run waits.
@@ -99,28 +115,22 @@ pub struct ProviderOutage {
     pub waits: u32,
 }
 
+impl ProviderOutage {
+    /// Returns the wait for the provider until the next request.
+    pub(crate) const fn wait_until(self, until: Timestamp) -> WaitReason {
+        let Self { since, class, .. } = self;
+        WaitReason::Outage(OutageWait { since, until, class })
+    }
+}
+
 /// Data of a run that waits for the model's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningModelCall {
     /// Number of the turn that the model call belongs to.
-    pub turn: u32,
+    pub number: u32,
     /// Number of the model call within the turn, from 1.
     pub attempt: u32,
-    /// Number of earlier failed model calls of this turn that count toward the retry limit.
-    pub failures: u32,
-    /// Outage of the provider during which the model call is made. `None` means that no outage is
-    /// known.
-    #[serde(default)]
-    pub outage: Option<ProviderOutage>,
-    /// Number of earlier failed model calls of this turn that were made during an outage of the
-    /// provider.
-    #[serde(default)]
-    pub outage_attempts: u32,
-    /// Class of the failure that made the run switch to its fallback model instead of waiting for
-    /// the provider of the preferred model. `None` means that there was no such switch in this
-    /// turn, or that the run has waited for the provider since.
-    #[serde(default)]
-    pub unavailable_model: Option<FailureClass>,
+    pub turn: TurnState,
     /// Epoch (number of the claim) of the worker that made the model call.
     pub epoch: Epoch,
     /// Purpose of the model call: a turn or a compaction.
@@ -128,23 +138,11 @@ pub struct RunningModelCall {
     /// Budget reserved for the model call.
     pub hold: BudgetAmount,
     /// Amounts reserved in spend caps for the model call.
-    #[serde(default)]
     pub caps: Vec<CapHold>,
     /// Maximum length of the reply in tokens, as covered by the reserved budget.
     pub max_tokens: u64,
-    /// Whether the conversation was compacted for this turn.
-    pub compacted: bool,
     /// Name of the called model. `None` means the run's own model.
     pub model: Option<String>,
-    /// Whether the turn can't start before the conversation is compacted.
-    pub must_compact: bool,
-    /// Whether the compactor (the model that summarizes conversations) has failed, so that the
-    /// run's own model compacts.
-    pub compactor_failed: bool,
-    /// Whether the perception (the context provider's report on the outside world) was fetched for
-    /// this turn.
-    #[serde(default)]
-    pub perception_refreshed: bool,
 }
 
 impl RunningModelCall {
@@ -157,7 +155,7 @@ impl RunningModelCall {
     /// Returns whether the model call is an optional compaction: if it fails, the run continues
     /// with the full conversation.
     pub fn is_optional_compaction(&self) -> bool {
-        self.purpose == ModelCallPurpose::Compact && !self.must_compact
+        self.purpose == ModelCallPurpose::Compact && !self.turn.must_compact
     }
 }
 
@@ -169,8 +167,7 @@ pub struct RunningToolCalls {
     /// Tool calls of the reply, in the model's order.
     pub calls: Vec<TrackedToolCall>,
     /// Output of the run that was recorded with the reply because of its `finish` call. `None`
-    /// means that the output is determined by the legacy rule (the first version of the code, used
-    /// for older journals).
+    /// means that the rule for replies without a recorded output applies.
     pub final_output: Option<RunOutput>,
     /// Output with which a `finish` call ends the run once all calls are done. `None` means that no
     /// `finish` call has succeeded.
@@ -186,22 +183,27 @@ pub struct ConcludingRunState {
     pub by_finish_tool: bool,
     /// Whether the output is from a handler (a function that replaces the model). A handler is not
     /// called again.
-    #[serde(default)]
     pub by_handler: bool,
     /// Progress of grading the output against the rubric of the agent.
-    #[serde(default)]
     pub grading: Grading,
     /// Whether a person has approved the output.
     pub approved: bool,
     /// Answer of the person who approved the output. `None` means that nobody has approved it, or
     /// that the answer has neither a note nor a payload.
-    #[serde(default)]
     pub answer: Option<ResultApprovalAnswer>,
     /// Open gate at which a person approves the output. `None` means that no such gate is open.
     pub gate: Option<GateId>,
     /// Timer until which the run stays open for further messages. `None` means that the timer is
     /// not set.
-    pub pending_timer: Option<PendingTimer>,
+    pub timer: Option<PendingTimer>,
+}
+
+/// Outcome of a run that has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndedRun {
+    pub outcome: RunOutcome,
+    /// Result that a cancelled run had. `None` if it had none, or was not cancelled.
+    pub(crate) cancelled_output: Option<Box<RunOutput>>,
 }
 
 impl ConcludingRunState {
@@ -215,7 +217,7 @@ impl ConcludingRunState {
             approved: false,
             answer: None,
             gate: None,
-            pending_timer: None,
+            timer: None,
         }
     }
 }

@@ -19,28 +19,22 @@ pub struct Transcript {
     tools: StoredText,
     /// Names of the tools that tool calls have added to `tools` during the run. They are the last
     /// ones in `tools`.
-    #[serde(default)]
     loaded_tools: Vec<String>,
     /// Size in bytes of the definitions that tool calls have added to `tools` during the run.
-    #[serde(default)]
     loaded_bytes: u64,
     model: String,
     /// Names of all models of the run in order of preference, including the first one.
-    #[serde(default)]
     models: Vec<String>,
     messages: Arc<Vec<Arc<Message>>>,
     /// Number of messages at the start of `messages` that are summaries written by compactions.
-    #[serde(default)]
     summaries: usize,
     /// Number of messages that compactions have replaced, not counting replaced summaries.
-    #[serde(default)]
     dropped: usize,
     /// Message with the task's input. When the run completes, it is appended to the thread (the
     /// conversation that successive runs share). `None` until the run is prepared.
     task_message: Option<Arc<Message>>,
     /// Messages of tasks that were added to the run after it was created. When the run completes,
     /// they are appended to the thread (the conversation that successive runs share).
-    #[serde(default)]
     added_task_messages: Vec<Arc<Message>>,
 }
 
@@ -194,19 +188,7 @@ impl Transcript {
 
     /// Returns a copy of the conversation without its messages.
     pub(crate) fn without_messages(&self) -> Self {
-        Self {
-            system: self.system.clone(),
-            tools: self.tools.clone(),
-            loaded_tools: self.loaded_tools.clone(),
-            loaded_bytes: self.loaded_bytes,
-            model: self.model.clone(),
-            models: self.models.clone(),
-            messages: Arc::default(),
-            summaries: self.summaries,
-            dropped: self.dropped,
-            task_message: self.task_message.clone(),
-            added_task_messages: self.added_task_messages.clone(),
-        }
+        Self { messages: Arc::default(), ..self.clone() }
     }
 
     /// Sets the messages of a conversation that was copied without them.

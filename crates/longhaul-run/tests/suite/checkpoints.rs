@@ -4,8 +4,7 @@ use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::Seq;
 use longhaul_run::Run;
 use longhaul_run::checkpoint::{
-    CheckpointWriter, TURNS_PER_CHECKPOINT, restore_state_to_replay_conversation,
-    restore_state_without_messages,
+    CheckpointWriter, TURNS_PER_CHECKPOINT, restore_conversation_start, restore_latest_state,
 };
 use longhaul_run::explain::explain_run_state;
 use longhaul_run::next::{EngineStep, next_engine_step};
@@ -26,14 +25,14 @@ fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
     let (mut restorable, mut total) = (0, 0);
     for entry in &entries[1..] {
         run.apply(entry).unwrap();
-        writer.keep_state_if_checkpoint_due(&run);
+        writer.keep_state_if_due(&run);
         let Some(checkpoint) = writer.unsaved_checkpoint(&run) else {
             continue;
         };
         writer.mark_newest_checkpoint_saved();
         assert_eq!(writer.unsaved_checkpoint(&run), None);
         total += 1;
-        let mut without_messages = restore_state_without_messages(run.id(), &checkpoint).unwrap();
+        let mut without_messages = restore_latest_state(run.id(), &checkpoint).unwrap();
         for entry in &entries[checkpoint.seq.0 as usize..] {
             without_messages.apply_without_transcript(entry).unwrap();
         }
@@ -44,7 +43,7 @@ fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
         );
         assert_eq!(without_messages.outcome(), replayed.outcome());
         assert_eq!(without_messages.tools_called(), replayed.tools_called());
-        let Some(start) = restore_state_to_replay_conversation(run.id(), &checkpoint) else {
+        let Some(start) = restore_conversation_start(run.id(), &checkpoint) else {
             continue;
         };
         restorable += 1;
@@ -53,7 +52,7 @@ fn check_checkpoints(entries: &[JournalEntry]) -> (usize, usize) {
         let mut restored = start;
         for entry in &entries[restored.seq().0 as usize..entry.seq.0 as usize] {
             restored.apply(entry).unwrap();
-            next_writer.keep_state_if_checkpoint_due(&restored);
+            next_writer.keep_state_if_due(&restored);
         }
         assert_eq!(restored, run, "a checkpoint at {}", checkpoint.seq);
         if restorable % 2 == 0 {
@@ -102,11 +101,11 @@ fn a_driver_continues_from_the_start_of_the_compacted_conversation() {
     let mut writer = CheckpointWriter::new(None, Seq::START);
     for entry in &test_run.entries[1..] {
         run.apply(entry).unwrap();
-        writer.keep_state_if_checkpoint_due(&run);
+        writer.keep_state_if_due(&run);
     }
     let checkpoint = writer.unsaved_checkpoint(&run).unwrap();
-    assert_eq!(restore_state_without_messages(run.id(), &checkpoint).unwrap().control().turns, 60);
-    let start = restore_state_to_replay_conversation(run.id(), &checkpoint).unwrap();
+    assert_eq!(restore_latest_state(run.id(), &checkpoint).unwrap().control().turns, 60);
+    let start = restore_conversation_start(run.id(), &checkpoint).unwrap();
     assert_eq!(start.control().turns, 60 - TURNS_PER_CHECKPOINT);
     assert!(checkpoint.state.len() < 8_000, "{} bytes", checkpoint.state.len());
 }
@@ -117,9 +116,9 @@ fn an_unusable_checkpoint_is_not_restored() {
         call read/pure => turn.completed tool.started(t1.1)\ndone t1.1 x => tool.completed(t1.1) turn.started";
     let run = check(plain(), script).run;
     let mut writer = CheckpointWriter::new(None, Seq::START).with_turns_per_checkpoint(1);
-    writer.keep_state_if_checkpoint_due(&run);
+    writer.keep_state_if_due(&run);
     let usable = writer.unsaved_checkpoint(&run).unwrap();
-    assert!(restore_state_without_messages(run.id(), &usable).is_some());
+    assert!(restore_latest_state(run.id(), &usable).is_some());
     let text = String::from_utf8(usable.state.clone()).unwrap();
     let mut unusable: Vec<_> = [
         "",
@@ -140,11 +139,8 @@ fn an_unusable_checkpoint_is_not_restored() {
     later.seq = later.seq.next();
     unusable.push(later);
     for broken in unusable {
-        assert_eq!(restore_state_without_messages(run.id(), &broken), None, "{broken:?}");
-        assert_eq!(restore_state_to_replay_conversation(run.id(), &broken), None);
+        assert_eq!(restore_latest_state(run.id(), &broken), None, "{broken:?}");
+        assert_eq!(restore_conversation_start(run.id(), &broken), None);
     }
-    assert_eq!(
-        restore_state_without_messages(longhaul_core::id::RunId::from_bits(7), &usable),
-        None
-    );
+    assert_eq!(restore_latest_state(longhaul_core::id::RunId::from_bits(7), &usable), None);
 }

@@ -121,14 +121,9 @@ impl TestRun {
                 Ok(events) => return InputOutcome::Events(events),
                 Err(RowConflict::OverBudget(account)) => ctx.budget_account = Some(account),
                 Err(RowConflict::KeyTaken(key)) => {
-                    ctx.keys_claimed_by_other_calls.retain(|known| known.key.key != key.key);
-                    ctx.keys_claimed_by_other_calls
-                        .push(EffectKeyOfOtherCall { key, result: None });
+                    ctx.add_taken_key(EffectKeyOfOtherCall { key, result: None });
                 }
-                Err(RowConflict::KeyNotHeld) => {
-                    ctx.keys_claimed_by_other_calls.clear();
-                    ctx.keys_changed = true;
-                }
+                Err(RowConflict::KeyNotHeld) => ctx.forget_taken_keys(),
                 Err(RowConflict::Row(reason)) => return InputOutcome::RowConflict(reason),
             }
         }

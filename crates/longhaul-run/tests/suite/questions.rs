@@ -26,7 +26,7 @@ fn questions_reports_and_signals_wait_as_long_as_the_policy_says() {
                 test_run.play(line);
             }
             let timeouts: Vec<_> =
-                test_run.run.control().gates.iter().map(|gate| gate.timeout).collect();
+                test_run.run.control().people.gates.iter().map(|gate| gate.timeout).collect();
             assert_eq!(timeouts, [expected], "{call}");
         }
     }

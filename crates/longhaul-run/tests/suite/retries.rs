@@ -29,7 +29,7 @@ fn open_calls(test_run: &TestRun) -> Vec<(String, u64)> {
     let keys = tasks.iter().map(|task| {
         let origin = run.call_origin(task.call);
         let key = task.call.call_idempotency_key(origin.map_or(run.id(), |origin| origin.run));
-        (key, origin.map_or(0, |origin| origin.epochs.0) + run.control().epoch.0)
+        (key, origin.map_or(0, |origin| origin.epochs.0) + run.control().driver.epoch.0)
     });
     keys.collect()
 }
@@ -46,7 +46,7 @@ fn a_retry_has_the_caps_to_which_the_budget_was_raised() {
         let retry =
             failed(with_caps(Budget { turns: Some(20), ..Budget::PROJECT_DEFAULT }), &lines)
                 .retry();
-        let Budget { micro_usd, turns, .. } = retry.run.control().caps;
+        let Budget { micro_usd, turns, .. } = retry.run.control().budget.caps;
         assert_eq!((micro_usd.unwrap().0, turns), (9_000_000, Some(50)), "{lines:?}");
     }
 }

@@ -154,7 +154,7 @@ fn provider_retries_tool_retries_and_takeovers_are_counted_separately() {
     let counts = |script: &str| {
         let test_run = check(plain(), script);
         let control = test_run.run.control();
-        (control.attempt, control.retries)
+        (control.attempt.number, control.retries)
     };
     let provider = counts(
         r#"

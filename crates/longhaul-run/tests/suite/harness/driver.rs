@@ -4,11 +4,10 @@
 use longhaul_core::event::tool::{ToolOutput, ToolVerified, VerifyOutcome};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::StopReason;
-use longhaul_core::status::WaitReason;
 use longhaul_core::time::Millis;
+use longhaul_core::wait::WaitReason;
 use longhaul_run::input::ToolCallStatus;
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
-use longhaul_run::state::control::IdleReason;
 use longhaul_run::{EngineStep, RunInput, next_engine_step};
 
 use super::rows::Head;
@@ -142,10 +141,8 @@ impl TestRun {
                 1 if pick % 2 == 1 => inputs::failed(FailureClass::Refused, None),
                 _ => inputs::compacted(pick % (request.messages.len() + 2)),
             },
-            EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance if pick == 2 => {
-                RunInput::Release
-            }
-            EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => RunInput::Advance,
+            EngineStep::Advance if pick == 2 => RunInput::Release,
+            EngineStep::Advance => RunInput::Advance,
             EngineStep::Idle => panic!("a driven run has no next step"),
         }
     }
@@ -167,9 +164,7 @@ impl TestRun {
 
     fn unblock(&mut self) {
         let before = self.run.seq();
-        if let Some(IdleReason::Parked { wait: WaitReason::Child(child), .. }) =
-            &self.run.control().idle
-        {
+        if let Some(WaitReason::Child(child)) = self.run.control().driver.wait() {
             let number =
                 self.rows.children.iter().position(|created| created == child).unwrap() + 1;
             let mut open = self.run.control().children.iter();
@@ -180,17 +175,12 @@ impl TestRun {
             });
             return;
         }
-        if let Some(IdleReason::Parked { wait: WaitReason::Key(_), .. }) = &self.run.control().idle
-        {
+        if let Some(WaitReason::Key(_)) = self.run.control().driver.wait() {
             self.rows.free_keys_of_other_run();
             return;
         }
-        if self.run.control().gates.is_empty() {
-            let idle = self.run.control().idle.as_ref();
-            let waits_for_budget = |idle: &IdleReason| {
-                matches!(idle, IdleReason::Parked { wait: WaitReason::Budget(_), .. })
-            };
-            if idle.is_some_and(waits_for_budget) {
+        if self.run.control().people.gates.is_empty() {
+            if let Some(WaitReason::Budget(_)) = self.run.control().driver.wait() {
                 self.play("raise money 90000000");
                 self.play("raise tokens 90000000");
                 self.play("raise turns 1000");

@@ -10,10 +10,10 @@ use longhaul_core::id::{GateId, SteerId};
 use longhaul_core::message::{Message, Part, StopReason};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::raw::Hash;
-use longhaul_core::status::WaitReason;
 use longhaul_core::usage::BudgetAmount;
+use longhaul_core::wait::WaitReason;
 use longhaul_run::next::check_message_order;
-use longhaul_run::state::control::IdleReason;
+use longhaul_run::state::driver::Activity;
 use longhaul_run::{EngineStep, next_engine_step};
 
 use super::TestRun;
@@ -30,13 +30,13 @@ pub(crate) fn check(test_run: &TestRun) {
 
 fn heads_agree(test_run: &TestRun) {
     let ended = test_run.run.outcome().is_some();
-    let head = match &test_run.run.control().idle {
+    let head = match &test_run.run.control().driver.activity {
         _ if ended => Head::Ended,
-        Some(IdleReason::Paused) => Head::Paused,
-        Some(IdleReason::Parked { wait: WaitReason::Worker, .. }) => Head::Ready,
-        Some(IdleReason::Parked { .. }) if test_run.rows.is_woken_by_key => Head::Ready,
-        Some(IdleReason::Parked { .. }) => Head::Parked,
-        None => match test_run.rows.head {
+        Activity::Paused => Head::Paused,
+        Activity::Parked { wait: WaitReason::Worker, .. } => Head::Ready,
+        Activity::Parked { .. } if test_run.rows.is_woken_by_key => Head::Ready,
+        Activity::Parked { .. } => Head::Parked,
+        Activity::Ready | Activity::Driven => match test_run.rows.head {
             Head::Leased => Head::Leased,
             _ => Head::Ready,
         },
@@ -49,12 +49,12 @@ fn open_gates_and_steers_agree(test_run: &TestRun) {
     let rows = test_run.rows.gates.iter();
     let open_rows: BTreeSet<GateId> =
         rows.filter(|row| row.status == GateStatus::Open).map(|row| row.spec.id).collect();
-    let open: BTreeSet<GateId> = control.gates.iter().map(|gate| gate.id).collect();
+    let open: BTreeSet<GateId> = control.people.gates.iter().map(|gate| gate.id).collect();
     assert_eq!(open, open_rows, "open gates");
-    assert_eq!(open.len(), control.gates.len(), "a gate is listed only once");
+    assert_eq!(open.len(), control.people.gates.len(), "a gate is listed only once");
     let queued_rows = test_run.rows.steers.iter().filter(|row| is_queued(row));
     let queued_rows: BTreeSet<SteerId> = queued_rows.map(|row| row.steer).collect();
-    let queued: BTreeSet<SteerId> = control.steers.iter().map(|steer| steer.id).collect();
+    let queued: BTreeSet<SteerId> = control.people.steers.iter().map(|steer| steer.id).collect();
     assert_eq!(queued, queued_rows, "queued messages");
     if test_run.run.outcome().is_some() {
         assert!(open.is_empty() && queued.is_empty(), "left open at the end");
@@ -83,10 +83,10 @@ fn totals_agree(test_run: &TestRun) {
 
 /// A parked run can be woken by a timer, an open gate or an outsider.
 fn idle_run_can_wake(test_run: &TestRun) {
-    let Some(IdleReason::Parked { wait, timer }) = &test_run.run.control().idle else {
+    let Activity::Parked { wait, timer } = &test_run.run.control().driver.activity else {
         return;
     };
-    let is_open = |gate: &GateId| test_run.run.control().gates.iter().any(|g| g.id == *gate);
+    let is_open = |gate: &GateId| test_run.run.control().people.gates.iter().any(|g| g.id == *gate);
     let has_timer = timer.is_some_and(|timer| test_run.rows.timers.contains_key(&timer));
     let can_wake = match wait {
         WaitReason::Approval(gates) => !gates.is_empty() && gates.iter().all(is_open),
@@ -97,7 +97,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
         | WaitReason::Tool(_)
         | WaitReason::RateLimit(_)
         | WaitReason::Retry(_)
-        | WaitReason::Outage { .. }
+        | WaitReason::Outage(_)
         | WaitReason::Message(_) => has_timer,
         // The store sets the timer that starts a run.
         WaitReason::StartAt(_) | WaitReason::Batch => true,
@@ -143,8 +143,6 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
         EngineStep::Prepare
         | EngineStep::RefreshPerception
         | EngineStep::StartGrading
-        | EngineStep::Park(_)
-        | EngineStep::Finish(_)
         | EngineStep::Advance => {}
     }
 }

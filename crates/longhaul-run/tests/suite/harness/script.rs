@@ -19,7 +19,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{RunCommand, scope_of_remembered_approval};
 use longhaul_run::input::ToolCallStatus;
-use longhaul_run::{RunInput, patterns_of_rules_with_approvals_beyond_one_run};
+use longhaul_run::{RunInput, patterns_beyond_one_run};
 
 use super::children::replace_child_names;
 use super::inputs;
@@ -116,8 +116,7 @@ impl TestRun {
     pub(crate) fn with_approvals_beyond_one_run(&self, mut input: RunInput) -> RunInput {
         if let RunInput::ModelReplied(reply) = &mut input {
             for call in &mut reply.calls {
-                let patterns =
-                    patterns_of_rules_with_approvals_beyond_one_run(&self.run.task().policy, call);
+                let patterns = patterns_beyond_one_run(&self.run.task().policy, call);
                 let rules = self
                     .rows
                     .active_remembered_approvals()

@@ -4,7 +4,6 @@ use longhaul_core::event::Event;
 use longhaul_core::message::{Message, Part};
 use longhaul_core::policy::gate::AnswerScope;
 use longhaul_core::status::RunOutcome;
-use longhaul_run::state::control::IdleReason;
 use longhaul_run::{EngineStep, next_engine_step};
 
 use super::TestRun;
@@ -65,9 +64,9 @@ impl TestRun {
     /// Returns the status of the run as shown in lists.
     pub(crate) fn status_line(&self) -> String {
         let status = self.run.status().as_str();
-        match &self.run.control().idle {
-            Some(IdleReason::Parked { wait, .. }) => format!("{status} {}", wait.reason()),
-            Some(IdleReason::Paused) | None => status.to_owned(),
+        match self.run.control().driver.wait() {
+            Some(wait) => format!("{status} {}", wait.reason()),
+            None => status.to_owned(),
         }
     }
 
@@ -82,7 +81,7 @@ impl TestRun {
             "timers" => self.timers(),
             "step" => self.step(),
             "gates" => {
-                let gates = self.run.control().gates.iter();
+                let gates = self.run.control().people.gates.iter();
                 let questions: Vec<_> = gates.map(|gate| gate.ask.clone()).collect();
                 questions.join(" | ")
             }
@@ -105,7 +104,7 @@ impl TestRun {
                 Some(RunOutcome::Completed(_) | RunOutcome::Cancelled(_)) | None => "none".into(),
             },
             "output" => self.run.output().map_or("none".into(), |output| output.text.clone()),
-            "crashes" => self.run.control().crashes.to_string(),
+            "crashes" => self.run.control().driver.crashes.to_string(),
             "outcome" => match self.run.outcome() {
                 Some(RunOutcome::Failed(error)) => format!("{}: {}", error.code, error.message),
                 Some(RunOutcome::Completed(output)) => serde_json::to_string(output).unwrap(),
@@ -142,7 +141,7 @@ impl TestRun {
     /// Returns the text with the ids of the run and its gates replaced by `RUN` and `GATE`.
     fn without_ids(&self, text: &str) -> String {
         let text = text.replace(&self.run.id().to_string(), "RUN");
-        let gates = self.run.control().gates.iter();
+        let gates = self.run.control().people.gates.iter();
         gates.fold(text, |text, gate| text.replace(&gate.id.to_string(), "GATE"))
     }
 
@@ -177,8 +176,6 @@ impl TestRun {
                 let calls: Vec<_> = requests.iter().map(|start| start.call.to_string()).collect();
                 format!("start {}", calls.join(" "))
             }
-            EngineStep::Park(wait) => format!("park {}", wait.reason()),
-            EngineStep::Finish(outcome) => format!("finish {}", outcome.status().as_str()),
             step @ (EngineStep::Prepare
             | EngineStep::RefreshPerception
             | EngineStep::StartGrading

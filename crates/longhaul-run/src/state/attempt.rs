@@ -1,4 +1,5 @@
-//! Active time (time that workers spend on a run) of the current attempt, which its timeouts limit.
+//! The current attempt of a run, and its active time (time that workers spend on the run), which its
+//! timeouts limit.
 //!
 //! The durations of calls are measured by drivers (async tasks that execute runs) and journaled
 //! with the results. Only for a call whose driver died or released the run, the times of journal
@@ -7,14 +8,16 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::policy::retry::RetryPolicy;
-use longhaul_core::status::WaitReason;
 use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::wait::WaitReason;
 use serde::{Deserialize, Serialize};
 
-/// Active time (time that workers spend on a run) of the run's current attempt, and which of its
+/// The current attempt of a run: its active time (time that workers spend on it), and which of its
 /// timeouts have passed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AttemptActiveTime {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Number of the attempt, from 1.
+    pub number: u32,
     /// Active time that the run had used when the current attempt started.
     start: Millis,
     /// Time of calls whose duration was not recorded, because their driver (the async task that
@@ -30,7 +33,21 @@ pub(crate) struct AttemptActiveTime {
     pub(crate) timed_out: bool,
 }
 
-impl AttemptActiveTime {
+impl Default for Attempt {
+    fn default() -> Self {
+        Self {
+            number: 1,
+            start: Millis::ZERO,
+            unrecorded: Millis::ZERO,
+            recorded_until: Timestamp::default(),
+            last_entry: Timestamp::default(),
+            overdue: false,
+            timed_out: false,
+        }
+    }
+}
+
+impl Attempt {
     /// Returns the active time of the attempt. `total` is the active time of the whole run.
     pub(crate) const fn active(&self, total: Millis) -> Millis {
         total.minus(self.start).plus(self.unrecorded)
@@ -38,7 +55,7 @@ impl AttemptActiveTime {
 
     /// Returns the active time of the attempt at which its next timeout passes. `None` means that no
     /// timeout is left.
-    pub(crate) fn active_time_of_next_timeout(&self, retry: &RetryPolicy) -> Option<Millis> {
+    pub(crate) fn next_timeout(&self, retry: &RetryPolicy) -> Option<Millis> {
         if self.timed_out {
             return None;
         }
@@ -46,11 +63,11 @@ impl AttemptActiveTime {
         soft_timeout.into_iter().chain(retry.hard_timeout).min()
     }
 
-    /// Returns the state at the start of a new attempt. `used_active_time` is the active time that
-    /// the run has used so far.
-    pub(crate) fn reset_for_new_attempt(&self, used_active_time: Millis) -> Self {
+    /// Starts a new attempt. `used_active_time` is the active time that the run has used so far.
+    pub(crate) fn restart(&mut self, number: u32, used_active_time: Millis) {
         let Self { recorded_until, last_entry, .. } = *self;
-        Self { start: used_active_time, recorded_until, last_entry, ..Self::default() }
+        let start = used_active_time;
+        *self = Self { number, start, recorded_until, last_entry, ..Self::default() };
     }
 
     /// Updates the times from a journal entry that is about to be applied. `has_running_call` says
