@@ -4,7 +4,10 @@
 //! agent's version. Model adapters, keys and tool code are not part of the definition: they are
 //! looked up when a worker claims a run.
 
+pub mod check;
 pub mod config;
+pub mod directory;
+pub mod template_check;
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! A notification is only a hint: the subscriber reads the journal to see what changed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::{GlobalSeq, RecordStore};
@@ -11,7 +11,8 @@ use longhaul_core::port::store::{Store, StoreError};
 use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::panics::with_lock;
 
 /// Maximum number of rows of the store that are read at once.
 const ROWS_MAX: usize = 10_000;
@@ -56,14 +57,10 @@ impl ChangeSubscribers {
 }
 
 impl JournalChangeFeed {
-    fn with_locked_subscribers<T>(&self, f: impl FnOnce(&mut ChangeSubscribers) -> T) -> T {
-        f(&mut self.subscribers.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// Subscribes to changes of one run. `None` if no reader is active in this process, so that the
     /// caller has to poll the store.
     pub fn subscribe_to_run(&self, run: RunId) -> Option<RunSubscription> {
-        let receiver = self.with_locked_subscribers(|subscribers| {
+        let receiver = with_lock(&self.subscribers, |subscribers| {
             let subscribe_run = |subscribers: &mut ChangeSubscribers| {
                 let entry = subscribers.runs.entry(run);
                 entry.or_insert_with(|| watch::Sender::new(Seq::START)).subscribe()
@@ -76,7 +73,7 @@ impl JournalChangeFeed {
 
     /// Subscribes to changes of all journals. `None` if no reader is active in this process.
     pub fn subscribe_to_all_runs(&self) -> Option<watch::Receiver<GlobalSeq>> {
-        let receiver = self.with_locked_subscribers(|subscribers| {
+        let receiver = with_lock(&self.subscribers, |subscribers| {
             let subscribe_to = |all: &mut Option<watch::Sender<GlobalSeq>>| {
                 all.get_or_insert_with(|| watch::Sender::new(GlobalSeq::default())).subscribe()
             };
@@ -88,7 +85,7 @@ impl JournalChangeFeed {
 
     /// Returns the number of active subscriptions, to single runs and to all journals.
     pub fn subscriber_count(&self) -> usize {
-        self.with_locked_subscribers(|subscribers| {
+        with_lock(&self.subscribers, |subscribers| {
             let runs: usize = subscribers.runs.values().map(watch::Sender::receiver_count).sum();
             let all = subscribers.all.as_ref().map_or(0, watch::Sender::receiver_count);
             runs + all
@@ -98,15 +95,12 @@ impl JournalChangeFeed {
     /// Reads changes and notifies subscribers until the future is dropped. Waits while there are no
     /// subscribers. If several readers are started, one of them reads and the others wait for their
     /// turn.
-    pub async fn read_changes_and_notify_subscribers(
-        &self,
-        source: JournalChangeSource<'_>,
-    ) -> Result<(), Error> {
+    pub async fn notify_subscribers(&self, source: JournalChangeSource<'_>) -> Result<()> {
         let _reader_lock = self.reader.lock().await;
         let _active_guard = ActiveReaderGuard::mark_reader_active(self);
         let mut changes = source.store.watch_for_changes();
         loop {
-            while self.with_locked_subscribers(|subscribers| subscribers.has_no_subscribers()) {
+            while with_lock(&self.subscribers, |subscribers| subscribers.has_no_subscribers()) {
                 self.subscribed.notified().await;
             }
             let mut at = match source.records.last_global_seq().await {
@@ -119,7 +113,7 @@ impl JournalChangeFeed {
             };
             // Changes between a subscription and this read count, too.
             self.notify_all_subscribers();
-            while !self.with_locked_subscribers(|subscribers| subscribers.has_no_subscribers()) {
+            while !with_lock(&self.subscribers, |subscribers| subscribers.has_no_subscribers()) {
                 tokio::select! {
                     biased;
                     changed = changes.wait_for_change() => changed?,
@@ -140,14 +134,14 @@ impl JournalChangeFeed {
         &self,
         source: JournalChangeSource<'_>,
         mut at: GlobalSeq,
-    ) -> Result<GlobalSeq, Error> {
+    ) -> Result<GlobalSeq> {
         loop {
             let changes = source.records.changed_runs_since(at, ROWS_MAX).await?;
             if changes.end == at {
                 return Ok(at);
             }
             at = changes.end;
-            self.with_locked_subscribers(|subscribers| {
+            with_lock(&self.subscribers, |subscribers| {
                 for (run, seq) in &changes.runs {
                     if let Some(sender) = subscribers.runs.get(run) {
                         sender.send_replace(*seq);
@@ -161,7 +155,7 @@ impl JournalChangeFeed {
     }
 
     fn notify_all_subscribers(&self) {
-        self.with_locked_subscribers(|subscribers| {
+        with_lock(&self.subscribers, |subscribers| {
             for sender in subscribers.runs.values() {
                 sender.send_modify(|_| {});
             }
@@ -178,14 +172,14 @@ struct ActiveReaderGuard<'a>(&'a JournalChangeFeed);
 
 impl<'a> ActiveReaderGuard<'a> {
     fn mark_reader_active(feed: &'a JournalChangeFeed) -> Self {
-        feed.with_locked_subscribers(|subscribers| subscribers.has_reader = true);
+        with_lock(&feed.subscribers, |subscribers| subscribers.has_reader = true);
         Self(feed)
     }
 }
 
 impl Drop for ActiveReaderGuard<'_> {
     fn drop(&mut self) {
-        self.0.with_locked_subscribers(|subscribers| *subscribers = ChangeSubscribers::default());
+        with_lock(&self.0.subscribers, |subscribers| *subscribers = ChangeSubscribers::default());
     }
 }
 
@@ -207,7 +201,7 @@ impl RunSubscription {
 
 impl Drop for RunSubscription {
     fn drop(&mut self) {
-        self.feed.with_locked_subscribers(|subscribers| {
+        with_lock(&self.feed.subscribers, |subscribers| {
             // This subscriber is still counted.
             let last =
                 subscribers.runs.get(&self.run).is_some_and(|sender| sender.receiver_count() <= 1);

@@ -4,15 +4,23 @@
 //! performs that step with the adapters. The loop decides nothing itself.
 
 mod abort;
+mod append_refusals;
 pub(crate) mod assignment;
+pub(crate) mod blocker;
 mod calls;
 mod children;
+pub(crate) mod classify;
 mod compact;
 mod context;
-mod grading;
+pub mod crash_limiter;
+pub mod deltas;
+pub mod lease;
 mod model_call;
 mod perception;
 mod progress;
+pub mod provider_blocks;
+pub(crate) mod run_env;
+mod session;
 mod suspended_calls;
 mod tool_calls;
 pub(crate) mod truncate;
@@ -23,26 +31,22 @@ use futures_util::FutureExt as _;
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_run::{EngineStep, RunInput, next_engine_step};
 
-pub use crate::drive::assignment::{DriveRunOutcome, RunAssignment};
+pub use crate::drive::assignment::{DrivePermit, DriveRunOutcome, RunAssignment};
 
-use crate::drive::children::prepare_child_runs;
+use crate::drive::children::{prepare_child_runs, prepare_grading_run};
 use crate::drive::compact::compact_conversation;
-use crate::drive::context::{DriveContext, DriverSetupOutcome};
-use crate::drive::grading::prepare_grading_run;
+use crate::drive::context::{DriveContext, DriverSetup};
 use crate::drive::model_call::run_model_turn;
-use crate::drive::perception::{prepare_run_prompt, refetch_context_before_turn};
+use crate::drive::perception::{prepare_run_prompt, refetch_context};
+use crate::drive::session::CommitOutcome;
 use crate::drive::tool_calls::run_tool_calls;
-use crate::error::Error;
-use crate::redaction::Redaction;
-use crate::run_session::CommitOutcome;
-use crate::services::{EngineServices, release_external_tools};
+use crate::error::Result;
+use crate::guard::redaction::Redaction;
+use crate::services::{Services, release_external_tools};
 
 /// Drives a claimed run until it is idle or ends. Dropping the future is equivalent to a crash:
 /// only what is not in the journal yet is lost.
-pub async fn drive_run(
-    services: &EngineServices,
-    assignment: RunAssignment,
-) -> Result<DriveRunOutcome, Error> {
+pub async fn drive_run(services: &Services, assignment: RunAssignment) -> Result<DriveRunOutcome> {
     let claim = RunClaimId { run: assignment.claim.run, epoch: assignment.claim.epoch };
     let result = AssertUnwindSafe(run_drive_loop(services, assignment)).catch_unwind().await;
     // External tools of this claim are not needed while the run is idle, even if it is idle because
@@ -51,16 +55,13 @@ pub async fn drive_run(
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-async fn run_drive_loop(
-    services: &EngineServices,
-    assignment: RunAssignment,
-) -> Result<DriveRunOutcome, Error> {
+async fn run_drive_loop(services: &Services, assignment: RunAssignment) -> Result<DriveRunOutcome> {
     let (mut ctx, setup_outcome) = DriveContext::open_claimed_run(services, assignment).await?;
     let mut input = match setup_outcome {
-        DriverSetupOutcome::Ready => Some(RunInput::Advance),
-        DriverSetupOutcome::Blocked(blocker) => Some(blocker.into_state_machine_input()),
-        DriverSetupOutcome::CrashLoop => Some(RunInput::CrashLoop),
-        DriverSetupOutcome::Lost => None,
+        DriverSetup::Ready => Some(RunInput::Advance),
+        DriverSetup::Blocked(blocker) => Some(blocker.into_input()),
+        DriverSetup::CrashLoop => Some(RunInput::CrashLoop),
+        DriverSetup::Lost => None,
     };
     while let Some(mut current_input) = input.take() {
         // These messages come from code outside the engine, such as external tool sources, so they
@@ -72,26 +73,24 @@ async fn run_drive_loop(
         }
         let starts_children =
             matches!(current_input, RunInput::ChildrenPrepared(_) | RunInput::GradingPrepared(_));
-        if ctx.session.commit_input(current_input).await? == CommitOutcome::Lost {
+        if ctx.session.commit(current_input).await? == CommitOutcome::Lost {
             return Ok(DriveRunOutcome::Lost);
         }
         if starts_children {
             services.notifier.notify_runs_ready();
         }
-        ctx.release_crash_limiter_permits();
+        ctx.release_trial();
         input = match next_engine_step(ctx.session.run(), ctx.session.now()) {
             EngineStep::Prepare => prepare_run_prompt(&mut ctx).await?,
-            EngineStep::RefreshPerception => refetch_context_before_turn(&mut ctx).await?,
+            EngineStep::RefreshPerception => refetch_context(&mut ctx).await?,
             EngineStep::AskModel(request) => run_model_turn(&mut ctx, request).await?,
             EngineStep::Compact(request) => compact_conversation(&mut ctx, request).await?,
             EngineStep::StartChildren(requests) => prepare_child_runs(&mut ctx, requests).await?,
             EngineStep::StartGrading => prepare_grading_run(&ctx)?,
             EngineStep::UseTools(tasks) => run_tool_calls(&mut ctx, tasks).await?,
-            EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
-                Some(RunInput::Advance)
-            }
+            EngineStep::Advance => Some(RunInput::Advance),
             EngineStep::Idle => return Ok(DriveRunOutcome::Idle),
         };
     }
-    Ok(ctx.stop_driving_run().await)
+    Ok(ctx.stop().await)
 }

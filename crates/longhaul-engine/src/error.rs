@@ -4,10 +4,14 @@
 //! the journal.
 
 use longhaul_core::id::{BatchId, GateId, LaneKey, RuleId, RunId, SteerId};
+use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_run::Rejection;
 use longhaul_run::state::ReplayError;
+
+/// Result of an operation of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed or rejected operation of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +31,12 @@ pub enum Error {
     BatchNotFound(BatchId),
     #[error("there is no gate {0}")]
     GateNotFound(GateId),
+    /// The call holds no effect key, or its outcome is known or is still awaited.
+    #[error(
+        "the call {} of {} holds no effect key in doubt: only the key of a call whose outcome is unknown \
+         can be freed", .0.call, .0.run
+    )]
+    KeyNotInDoubt(EffectKeyHolder),
     /// No remembered approval (rule by which later calls are approved) has this id.
     #[error("there is no remembered approval {0}")]
     RuleNotFound(RuleId),
@@ -144,6 +154,7 @@ impl Error {
             Self::RunNotFound(_) => "run_not_found",
             Self::BatchNotFound(_) => "batch_not_found",
             Self::GateNotFound(_) => "gate_not_found",
+            Self::KeyNotInDoubt(_) => "key_not_in_doubt",
             Self::RuleNotFound(_) => "rule_not_found",
             Self::AgentNotFound { .. } => "agent_not_found",
             Self::ChainNotFound { .. } => "chain_not_found",

@@ -20,11 +20,9 @@ mod memory;
 mod model_calls;
 mod queries;
 mod redact;
-mod retry;
 mod rules;
 mod schedules;
 mod served_inboxes;
-mod sessions;
 mod signal;
 mod spend;
 mod stats;
@@ -49,30 +47,26 @@ pub use crate::handle::signal::NewSignalGate;
 pub use crate::handle::submit::{SubmitOutcome, check_idempotency_key};
 pub use crate::handle::watch::JournalStream;
 
+use crate::agent::directory::{AgentDirectory, SimilarName};
 use crate::agent::{Agent, AgentRegistry, RunPolicyDefaults};
-use crate::agent_directory::{AgentDirectory, SimilarName};
-use crate::error::{Error, Rejection};
-use crate::redaction::Redaction;
-use crate::services::EngineServices;
+use crate::error::{Rejection, Result};
+use crate::guard::redaction::Redaction;
+use crate::services::Services;
 
 /// Handle to the engine, through which people and programs submit, query and control runs. Cheap to
 /// clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct Longhaul {
-    services: EngineServices,
+    services: Services,
     request: Option<IdempotencyKey>,
 }
 
 impl Longhaul {
     /// Creates a handle that uses these services and knows these agents.
-    pub fn new(
-        services: EngineServices,
-        registry: AgentRegistry,
-        defaults: RunPolicyDefaults,
-    ) -> Self {
+    pub fn new(services: Services, registry: AgentRegistry, defaults: RunPolicyDefaults) -> Self {
         let registry = Redaction(&*services.redact).redact_agents(&registry);
         let agents = AgentDirectory::new(registry, defaults);
-        Self { services: EngineServices { agents, ..services }, request: None }
+        Self { services: Services { agents, ..services }, request: None }
     }
 
     /// Returns a handle for one request with an idempotency key. Changes made through this handle
@@ -91,7 +85,7 @@ impl Longhaul {
     }
 
     /// Returns the services that the handle uses, such as the store, the clock and the models.
-    pub const fn services(&self) -> &EngineServices {
+    pub const fn services(&self) -> &Services {
         &self.services
     }
 
@@ -119,7 +113,7 @@ impl Longhaul {
 }
 
 /// Returns an error if a text is longer than the maximum. The label names the text in the error.
-fn check_text_len(label: &'static str, len_bytes: usize, max_bytes: usize) -> Result<(), Error> {
+fn check_text_len(label: &'static str, len_bytes: usize, max_bytes: usize) -> Result<()> {
     match len_bytes <= max_bytes {
         true => Ok(()),
         false => Err(Rejection::TooLong { text_name: label, max: max_bytes }.into()),

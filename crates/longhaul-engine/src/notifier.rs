@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::tool::RunClaimId;
 use tokio::sync::{Notify, watch};
+
+use crate::panics::with_lock;
 
 /// Registry of the drivers (the async tasks that execute runs) in this process, with a signal that
 /// runs may be ready to be claimed. Cheap to clone; clones share state.
@@ -31,25 +33,18 @@ struct DriverEntry {
 }
 
 impl DriverNotifier {
-    fn with_locked_drivers<T>(
-        &self,
-        f: impl FnOnce(&mut HashMap<RunId, Arc<DriverEntry>>) -> T,
-    ) -> T {
-        f(&mut self.drivers.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// Registers the driver of a run. Dropping the returned [`DriverRegistration`] removes the
     /// driver.
     pub fn register(&self, run: RunId) -> DriverRegistration {
         let entry = Arc::new(DriverEntry::default());
-        self.with_locked_drivers(|drivers| drivers.insert(run, Arc::clone(&entry)));
+        with_lock(&self.drivers, |drivers| drivers.insert(run, Arc::clone(&entry)));
         DriverRegistration { notifier: self.clone(), run, entry }
     }
 
     /// Notifies the driver of this run, and signals that this run or another one may be ready to be
     /// claimed.
     pub fn notify_run_changed(&self, run: RunId) {
-        let entry = self.with_locked_drivers(|drivers| drivers.get(&run).cloned());
+        let entry = with_lock(&self.drivers, |drivers| drivers.get(&run).cloned());
         if let Some(entry) = entry {
             entry.changed.notify_one();
         }
@@ -67,29 +62,22 @@ impl DriverNotifier {
         ReadyRunsSubscription { _sender: self.ready.clone(), receiver: self.ready.subscribe() }
     }
 
-    fn with_locked_driven_claims<T>(
-        &self,
-        f: impl FnOnce(&mut BTreeMap<RunClaimId, Arc<Notify>>) -> T,
-    ) -> T {
-        f(&mut self.driven_claims.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// Registers that a driver of this process drives a run under a claim. Dropping the returned
-    /// [`DrivenClaimRegistration`] removes the claim.
-    pub(crate) fn register_driven_claim(&self, claim: RunClaimId) -> DrivenClaimRegistration {
+    /// [`DrivenClaim`] removes the claim.
+    pub(crate) fn register_driven_claim(&self, claim: RunClaimId) -> DrivenClaim {
         let stopped = Arc::<Notify>::default();
-        self.with_locked_driven_claims(|claims| claims.insert(claim, Arc::clone(&stopped)));
-        DrivenClaimRegistration { notifier: self.clone(), claim, stopped }
+        with_lock(&self.driven_claims, |claims| claims.insert(claim, Arc::clone(&stopped)));
+        DrivenClaim { notifier: self.clone(), claim, stopped }
     }
 
     /// Returns whether a driver of this process drives a run under this claim.
     pub(crate) fn is_claim_driven(&self, claim: RunClaimId) -> bool {
-        self.with_locked_driven_claims(|claims| claims.contains_key(&claim))
+        with_lock(&self.driven_claims, |claims| claims.contains_key(&claim))
     }
 
     /// Stops the driver that drives a run under this claim, if it belongs to this process.
     pub(crate) fn stop_driver(&self, claim: RunClaimId) {
-        let stopped = self.with_locked_driven_claims(|claims| claims.get(&claim).cloned());
+        let stopped = with_lock(&self.driven_claims, |claims| claims.get(&claim).cloned());
         if let Some(stopped) = stopped {
             stopped.notify_one();
         }
@@ -98,7 +86,7 @@ impl DriverNotifier {
     /// Notifies every driver that has not replayed its run's journal up to the last entry.
     /// `last_seqs` has the sequence number of the last entry of each run's journal.
     pub fn notify_outdated_drivers(&self, last_seqs: &[(RunId, Seq)]) {
-        self.with_locked_drivers(|drivers| {
+        with_lock(&self.drivers, |drivers| {
             for (run, last) in last_seqs {
                 if let Some(entry) = drivers.get(run)
                     && entry.folded_seq.load(Ordering::Acquire) < last.0
@@ -111,7 +99,7 @@ impl DriverNotifier {
 
     /// Whether no driver is registered in this process.
     pub fn has_no_drivers(&self) -> bool {
-        self.with_locked_drivers(|drivers| drivers.is_empty())
+        with_lock(&self.drivers, |drivers| drivers.is_empty())
     }
 }
 
@@ -137,7 +125,7 @@ impl DriverRegistration {
 
 impl Drop for DriverRegistration {
     fn drop(&mut self) {
-        self.notifier.with_locked_drivers(|drivers| {
+        with_lock(&self.notifier.drivers, |drivers| {
             // The next driver of the same run may have registered already.
             if drivers.get(&self.run).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry)) {
                 drivers.remove(&self.run);
@@ -165,22 +153,22 @@ impl ReadyRunsSubscription {
 
 /// Registration of a claim under which a driver drives a run, removed when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct DrivenClaimRegistration {
+pub(crate) struct DrivenClaim {
     notifier: DriverNotifier,
     claim: RunClaimId,
     stopped: Arc<Notify>,
 }
 
-impl DrivenClaimRegistration {
+impl DrivenClaim {
     /// Waits for the signal that the driver has to stop, because its claim was released.
     pub(crate) async fn wait_for_stop(&self) {
         self.stopped.notified().await;
     }
 }
 
-impl Drop for DrivenClaimRegistration {
+impl Drop for DrivenClaim {
     fn drop(&mut self) {
-        self.notifier.with_locked_driven_claims(|claims| claims.remove(&self.claim));
+        with_lock(&self.notifier.driven_claims, |claims| claims.remove(&self.claim));
     }
 }
 

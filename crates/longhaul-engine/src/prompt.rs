@@ -3,6 +3,16 @@
 //! Invariant: the order of the sections is fixed, and what changes from run to run comes last, so
 //! that providers can cache the part before it.
 
+pub(crate) mod blob_texts;
+pub(crate) mod chain_outputs;
+pub mod context_providers;
+pub(crate) mod event_text;
+pub(crate) mod grading;
+mod identifiers;
+pub(crate) mod setup;
+pub(crate) mod summary;
+mod thread_window;
+
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::port::model::CURRENT_STATE_HEADING;
 use longhaul_core::raw::RawJson;
@@ -11,7 +21,7 @@ use longhaul_run::Run;
 use serde_json::Value;
 
 use crate::agent::config::Skill;
-use crate::output_schema::OutputSchema;
+use crate::tools::output_schema::OutputSchema;
 
 /// Maximum size in bytes of the state of the world (what the agent works with) in a prompt. The
 /// rest is left out.
@@ -95,7 +105,7 @@ impl PromptSections<'_> {
         if let Some(event) = self.event {
             lines.push(format!("- This run was started by the event `{event}`."));
         }
-        if let Some(limits) = limits_text(&run.control().caps, task.policy.max_turns) {
+        if let Some(limits) = limits_text(&run.control().budget.caps, task.policy.max_turns) {
             lines.push(format!("- Your limits: {limits}."));
         }
         if let Some(output_schema) = self.output_schema {

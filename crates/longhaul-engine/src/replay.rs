@@ -8,18 +8,18 @@ use longhaul_core::port::store::{JournalPage, JournalReadRequest};
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
 use longhaul_run::checkpoint::{
-    CheckpointWriter, restore_state_to_replay_conversation, restore_state_without_messages,
+    CheckpointWriter, restore_conversation_start, restore_latest_state,
 };
 use longhaul_run::state::{FOLD_HASH, ReplayError};
 
-use crate::error::Error;
-use crate::services::EngineServices;
+use crate::error::{Error, Result};
+use crate::services::Services;
 
 /// Maximum number of journal entries that are read at once.
 const PAGE_SIZE: usize = 500;
 
 /// Loads the checkpoint of a run. `None` means that there is none that this build can use.
-async fn load_checkpoint(services: &EngineServices, run: RunId) -> Option<RunCheckpoint> {
+async fn load_checkpoint(services: &Services, run: RunId) -> Option<RunCheckpoint> {
     match services.records.newest_checkpoint(run, FOLD_HASH).await {
         Ok(checkpoint) => checkpoint,
         Err(error) => {
@@ -32,17 +32,16 @@ async fn load_checkpoint(services: &EngineServices, run: RunId) -> Option<RunChe
 /// Replays (folds) the journal of a run for its driver. Returns the run's state, the writer of its
 /// checkpoints and the current time of the store.
 pub(crate) async fn replay_driven_run(
-    services: &EngineServices,
+    services: &Services,
     run: RunId,
-) -> Result<(Run, CheckpointWriter, Timestamp), Error> {
+) -> Result<(Run, CheckpointWriter, Timestamp)> {
     let checkpoint = load_checkpoint(services, run).await;
-    let start =
-        checkpoint.as_ref().and_then(|saved| restore_state_to_replay_conversation(run, saved));
+    let start = checkpoint.as_ref().and_then(|saved| restore_conversation_start(run, saved));
     let saved_seq = checkpoint.map_or(Seq::START, |saved| saved.seq);
     let mut checkpoints = CheckpointWriter::new(start.as_ref(), saved_seq);
     let (folded, now) = replay_journal(services, run, start, |run, entry| {
         run.apply(entry)?;
-        checkpoints.keep_state_if_checkpoint_due(run);
+        checkpoints.keep_state_if_due(run);
         Ok(())
     })
     .await?;
@@ -51,44 +50,37 @@ pub(crate) async fn replay_driven_run(
 
 /// Reads the next entries of a journal.
 pub(crate) async fn read_journal_page(
-    services: &EngineServices,
+    services: &Services,
     run: RunId,
     after: Seq,
-) -> Result<JournalPage, Error> {
+) -> Result<JournalPage> {
     let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
     Ok(services.store.read_journal(request).await?)
 }
 
 /// Replays (folds) the journal of a run from its checkpoint. Returns the run's state and the
 /// current time of the store.
-pub(crate) async fn replay_run(
-    services: &EngineServices,
-    run: RunId,
-) -> Result<(Run, Timestamp), Error> {
+pub(crate) async fn replay_run(services: &Services, run: RunId) -> Result<(Run, Timestamp)> {
     let checkpoint = load_checkpoint(services, run).await;
-    let start = checkpoint.and_then(|saved| restore_state_to_replay_conversation(run, &saved));
+    let start = checkpoint.and_then(|saved| restore_conversation_start(run, &saved));
     replay_journal(services, run, start, Run::apply).await
 }
 
 /// Replays (folds) a journal without its conversation, which is enough for views of the run.
-pub(crate) async fn replay_run_without_transcript(
-    services: &EngineServices,
-    run: RunId,
-) -> Result<(Run, Timestamp), Error> {
-    let start = load_checkpoint(services, run)
-        .await
-        .and_then(|saved| restore_state_without_messages(run, &saved));
+pub(crate) async fn replay_run_state(services: &Services, run: RunId) -> Result<(Run, Timestamp)> {
+    let start =
+        load_checkpoint(services, run).await.and_then(|saved| restore_latest_state(run, &saved));
     replay_journal(services, run, start, Run::apply_without_transcript).await
 }
 
 /// Replays (folds) the entries of a journal that follow the state `start`, or the whole journal if
 /// `start` is `None`. `apply` is called with each entry but the first of the journal.
 pub(crate) async fn replay_journal(
-    services: &EngineServices,
+    services: &Services,
     run: RunId,
     start: Option<Run>,
     mut apply: impl FnMut(&mut Run, &JournalEntry) -> Result<(), ReplayError>,
-) -> Result<(Run, Timestamp), Error> {
+) -> Result<(Run, Timestamp)> {
     let mut folded = start;
     loop {
         let after = folded.as_ref().map_or(Seq::START, Run::seq);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -23,16 +23,17 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::agent::Agent;
 use crate::agent::config::PerceptionSource;
-use crate::agent_directory::AgentDirectory;
+use crate::agent::directory::AgentDirectory;
+use crate::background::spend_caps::SpendCaps;
 use crate::changes::JournalChangeFeed;
 use crate::counters::EngineCounters;
-use crate::deltas::ReplyDeltaBroadcast;
-use crate::error::Error;
+use crate::drive::deltas::ReplyDeltaBroadcast;
+use crate::drive::provider_blocks::BlockedProviderCache;
+use crate::error::Result;
 use crate::id_gen::{IdGenerator, UuidV7Generator};
 use crate::notifier::DriverNotifier;
-use crate::provider_blocks::BlockedProviderCache;
-use crate::spend_caps::SpendCaps;
-use crate::tool_registry::{RegisteredTool, ToolRegistry};
+use crate::panics::with_lock;
+use crate::tools::registry::{RegisteredTool, ToolRegistry};
 
 /// Error when a model name can't be resolved to a model. The message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -132,7 +133,7 @@ const RELEASE_TIMEOUT: Millis = Millis::from_secs(10);
 
 /// Releases the external tools that were opened for one claim of a run. On timeout the release is
 /// abandoned, so that it holds up no driver.
-pub(crate) async fn release_external_tools(services: &EngineServices, claim: RunClaimId) {
+pub(crate) async fn release_external_tools(services: &Services, claim: RunClaimId) {
     let clock = &services.clock;
     let run = claim.run;
     tokio::select! {
@@ -194,7 +195,7 @@ impl ContextProviders for NoContextProviders {
 /// Services shared by drivers (which execute runs) and handles (through which callers use the
 /// engine). Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
-pub struct EngineServices {
+pub struct Services {
     /// Store of the journals and of the queue of runs that are ready to be claimed.
     pub store: Arc<dyn Store>,
     /// Store of all other records: timers, threads, notes, blobs, ...
@@ -236,7 +237,29 @@ pub struct EngineServices {
     pub agents: AgentDirectory,
 }
 
-impl EngineServices {
+/// The ports of a store.
+#[derive(Debug, Clone)]
+pub struct StorePorts {
+    /// Journals and the queue of runs.
+    pub store: Arc<dyn Store>,
+    /// Texts, threads and other records.
+    pub records: Arc<dyn RecordStore>,
+    /// API keys and links.
+    pub auth: Arc<dyn AuthStore>,
+    /// Schedules.
+    pub schedules: Arc<dyn ScheduleStore>,
+}
+
+impl StorePorts {
+    /// Returns all ports of one store.
+    pub fn new<S: Store + RecordStore + AuthStore + ScheduleStore + 'static>(
+        store: Arc<S>,
+    ) -> Self {
+        Self { records: store.clone(), auth: store.clone(), schedules: store.clone(), store }
+    }
+}
+
+impl Services {
     /// Creates services that use a single store, without external tools, context providers or
     /// redaction.
     pub fn from_single_store<S: Store + RecordStore + AuthStore + ScheduleStore + 'static>(
@@ -245,11 +268,22 @@ impl EngineServices {
         models: Arc<dyn ModelResolver>,
         tools: ToolRegistry,
     ) -> Self {
+        Self::new(StorePorts::new(store), clock, models, tools)
+    }
+
+    /// Creates services that use these ports of a store, without external tools, context providers
+    /// or redaction.
+    pub fn new(
+        ports: StorePorts,
+        clock: Arc<dyn Clock>,
+        models: Arc<dyn ModelResolver>,
+        tools: ToolRegistry,
+    ) -> Self {
         Self {
-            records: store.clone(),
-            auth: store.clone(),
-            schedules: store.clone(),
-            store,
+            store: ports.store,
+            records: ports.records,
+            auth: ports.auth,
+            schedules: ports.schedules,
             clock,
             ids: Arc::new(UuidV7Generator),
             models,
@@ -278,18 +312,14 @@ const DEFINITIONS_MAX: usize = 1_024;
 pub struct AgentDefinitionCache(Arc<Mutex<BTreeMap<Hash, Arc<Agent>>>>);
 
 impl AgentDefinitionCache {
-    fn with_locked_agents<T>(&self, f: impl FnOnce(&mut BTreeMap<Hash, Arc<Agent>>) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// Returns the agent with this definition hash. `None` if the store does not have the
     /// definition or this build can't parse it.
     pub(crate) async fn load_agent(
         &self,
         records: &dyn RecordStore,
         hash: Hash,
-    ) -> Result<Option<Arc<Agent>>, Error> {
-        if let Some(cached) = self.with_locked_agents(|cached| cached.get(&hash).cloned()) {
+    ) -> Result<Option<Arc<Agent>>> {
+        if let Some(cached) = with_lock(&self.0, |cached| cached.get(&hash).cloned()) {
             return Ok(Some(cached));
         }
         let Some(bytes) = records.agent_definition(hash).await? else {
@@ -299,7 +329,7 @@ impl AgentDefinitionCache {
             return Ok(None);
         };
         let agent = Arc::new(agent);
-        self.with_locked_agents(|cached| {
+        with_lock(&self.0, |cached| {
             if cached.len() >= DEFINITIONS_MAX {
                 cached.clear();
             }

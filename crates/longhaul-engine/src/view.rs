@@ -20,12 +20,13 @@ use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{MicroUsd, Usage};
+use longhaul_core::wait::{WaitKind, fill_in};
 use longhaul_run::Run;
 use longhaul_run::commands::{allowed_decisions, current_gate_digest, current_gate_input};
 use longhaul_run::explain::explain_run_state;
 
 use crate::agent::Agent;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Returns the API view of a run, built from its row and from the state replayed from its journal.
 pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
@@ -55,8 +56,8 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         usage: row.usage.into(),
         cost_usd: row.cost.map(micro_usd_to_usd),
         budget: BudgetView {
-            turns: min_cap(control.caps.turns, task.policy.max_turns),
-            ..(&control.caps).into()
+            turns: min_cap(control.budget.caps.turns, task.policy.max_turns),
+            ..(&control.budget.caps).into()
         },
         active_ms: active,
         waiting_ms: elapsed.saturating_sub(active),
@@ -83,11 +84,12 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         retry_of: task.retry_of.map(|retried| retried.run),
         chain: row.chain.as_ref().map(RunChainView::from),
         sandbox: None,
-        gates: control.gates.iter().map(|gate| gate.id).collect(),
+        gates: control.people.gates.iter().map(|gate| gate.id).collect(),
         metadata: task.metadata.clone(),
         created_at: row.created_at,
         started_at: row.started_at,
         finished_at: row.finished_at,
+        late: Vec::new(),
         added: false,
     }
 }
@@ -95,33 +97,28 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
 /// Describes what a queued run waits for, from the reason in its row in the store: its lane, its
 /// batch, its start time or further messages. `None` for any other reason.
 pub(crate) fn describe_queue_wait(row: &RunRow) -> Option<String> {
-    let lane = row.lane.as_ref().map(ToString::to_string);
-    match row.reason.as_deref()? {
-        "lane" => Some(format!(
-            "The run waits for the run before it in the lane `{}`.",
-            lane.unwrap_or_default()
-        )),
-        "start_at" => Some("The run waits for its start time.".to_owned()),
-        "collect" => Some("The run waits a moment for more messages.".to_owned()),
-        "batch" => Some("The run waits for the run before it in its batch.".to_owned()),
+    let kind = WaitKind::of_queued_run(row.reason.as_deref()?)?;
+    Some(fill_in(kind.row().sentence, |fact| match fact {
+        "lane" => row.lane.as_ref().map(ToString::to_string),
         _ => None,
-    }
+    }))
 }
 
 /// Describes that a queued run waits for its start time. This also holds if a message has made the
 /// run claimable before that time. `None` if the start time is not in the future.
 pub(crate) fn describe_start_time_wait(row: &RunRow, run: &Run, now: Timestamp) -> Option<String> {
-    let is_queued = matches!(row.reason.as_deref(), Some("start_at" | "worker"));
+    let reason = row.reason.as_deref().and_then(WaitKind::from_code);
+    let is_queued = matches!(reason, Some(WaitKind::StartAt | WaitKind::Worker));
     match run.task().start {
         EarliestStart::At(at) if is_queued && now < at => {
-            Some(format!("The run waits for its start time, {at}."))
+            Some(fill_in(WaitKind::StartAt.row().sentence, |_| Some(format!(", {at}"))))
         }
         EarliestStart::At(_) | EarliestStart::Now | EarliestStart::AfterBatch => None,
     }
 }
 
 /// Returns the API view of a run that was just created, without reading it back from the store.
-pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, Error> {
+pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView> {
     let mut entries = new.events.iter().zip(1..).map(|(event, seq)| JournalEntry {
         run: new.id,
         seq: Seq(seq),
@@ -142,8 +139,8 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
         status: Status::Pending,
         reason: match task.start {
             EarliestStart::Now => None,
-            EarliestStart::At(_) => Some("start_at".to_owned()),
-            EarliestStart::AfterBatch => Some("batch".to_owned()),
+            EarliestStart::At(_) => Some(WaitKind::StartAt.code().to_owned()),
+            EarliestStart::AfterBatch => Some(WaitKind::Batch.code().to_owned()),
         },
         code: None,
         inbox: task.inbox.clone(),
@@ -180,8 +177,8 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
 /// complete.
 fn cancel_reason_of_stopped_batch(run: &Run) -> Option<String> {
     let stopped = matches!(run.outcome()?, RunOutcome::Cancelled(_))
-        && run.cancel_cause() == CancelCause::BatchStopped;
-    stopped.then(|| "batch".to_owned())
+        && run.cancel_cause() == Some(CancelCause::BatchStopped);
+    stopped.then(|| WaitKind::Batch.code().to_owned())
 }
 
 /// Returns the lower of two caps. `None` means no cap.

@@ -4,8 +4,10 @@
 //! period after the abort has passed.
 
 mod claim_loop;
+pub(crate) mod claim_release;
 mod filter;
 mod filtered_queue;
+pub mod hooks;
 mod identity;
 mod intake;
 mod options;
@@ -20,17 +22,17 @@ pub use crate::worker::filter::TaskFilter;
 pub use crate::worker::intake::{InboxActivity, WorkerIntake};
 pub use crate::worker::options::WorkerOptions;
 
-use crate::error::Error;
+use crate::background::scheduler::run_scheduler;
+use crate::background::spend_caps::store_cap_limits;
+use crate::background::stalled::StalledRunDetector;
+use crate::background::sweep::{RunRetention, run_maintenance};
+use crate::error::Result;
 use crate::handle::Longhaul;
-use crate::hooks::{NoHooks, WorkerHooks};
-use crate::scheduler::run_scheduler;
-use crate::services::EngineServices;
+use crate::services::Services;
 use crate::shutdown::Shutdown;
-use crate::spend_caps::store_configured_cap_limits;
-use crate::stalled::StalledRunDetector;
-use crate::sweep::{RunRetention, run_maintenance_until_error};
 use crate::worker::claim_loop::{ClaimLoop, STORE_RETRY_DELAY, release_claims_if};
 use crate::worker::filtered_queue::FilteredQueue;
+use crate::worker::hooks::{NoHooks, WorkerHooks};
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::pool::DriverPool;
 
@@ -44,7 +46,7 @@ const ABORT_GRACE: Millis = Millis::from_secs(12);
 /// A worker, which claims runs and drives them.
 #[derive(Debug)]
 pub struct Worker {
-    services: EngineServices,
+    services: Services,
     options: WorkerOptions,
     hooks: Arc<dyn WorkerHooks>,
     filter: Option<TaskFilter>,
@@ -54,7 +56,7 @@ pub struct Worker {
 
 impl Worker {
     /// Creates a worker. [`Worker::run`] starts it.
-    pub fn new(services: &EngineServices, options: WorkerOptions) -> Self {
+    pub fn new(services: &Services, options: WorkerOptions) -> Self {
         Self {
             services: services.clone(),
             intake: WorkerIntake::new(options.concurrency),
@@ -91,19 +93,18 @@ impl Worker {
     }
 
     /// Claims and drives runs until shutdown is requested, then drains and releases all runs.
-    pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
+    pub async fn run(self, shutdown: Shutdown) -> Result<()> {
         let heartbeats =
             HeartbeatSender::new_with_first_heartbeat(&self.services, &self.options).await?;
-        let EngineServices { caps, records, .. } = &self.services;
-        if let Err(error) = store_configured_cap_limits(caps, &**records).await {
+        let Services { caps, records, .. } = &self.services;
+        if let Err(error) = store_cap_limits(caps, &**records).await {
             tracing::warn!(%error, "the limits of spend caps could not be stored");
         }
         let mut background_tasks = JoinSet::new();
         background_tasks.spawn(send_heartbeats(heartbeats.clone(), shutdown.clone()));
         background_tasks
             .spawn(notify_drivers_of_changes(self.services.clone(), heartbeats.clone()));
-        background_tasks
-            .spawn(run_maintenance_with_restarts(self.services.clone(), self.options.retention));
+        background_tasks.spawn(restart_maintenance(self.services.clone(), self.options.retention));
         if let Some(longhaul) = self.scheduler.clone() {
             background_tasks.spawn(run_scheduler(longhaul));
         }
@@ -124,7 +125,7 @@ impl Worker {
             turn: 0,
             has_claimed: true,
         };
-        let result = claim_loop.claim_runs_until_shutdown().await;
+        let result = claim_loop.run_until_shutdown().await;
         // Running drivers are drained after an error, too.
         shutdown.request_drain();
         let clock = &self.services.clock;
@@ -163,7 +164,7 @@ async fn send_heartbeats(heartbeats: HeartbeatSender, shutdown: Shutdown) {
 }
 
 /// Watches the store for changes by other processes and notifies the affected drivers.
-async fn notify_drivers_of_changes(services: EngineServices, heartbeats: HeartbeatSender) {
+async fn notify_drivers_of_changes(services: Services, heartbeats: HeartbeatSender) {
     let mut watch = services.store.watch_for_changes();
     while watch.wait_for_change().await.is_ok() {
         services.notifier.notify_runs_ready();
@@ -182,11 +183,11 @@ async fn notify_drivers_of_changes(services: EngineServices, heartbeats: Heartbe
 }
 
 /// Runs the sweep, which fires timers and deletes old runs. Restarts it after a delay if it fails.
-async fn run_maintenance_with_restarts(services: EngineServices, retention: RunRetention) {
+async fn restart_maintenance(services: Services, retention: RunRetention) {
     // Kept across restarts: a driver counts as stalled only after minutes.
     let mut stalled_runs = StalledRunDetector::default();
     loop {
-        let result = run_maintenance_until_error(&services, retention, &mut stalled_runs).await;
+        let result = run_maintenance(&services, retention, &mut stalled_runs).await;
         if let Err(error) = result {
             tracing::warn!(%error, "the background sweep failed");
         }

@@ -8,10 +8,10 @@ use std::pin::{Pin, pin};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::{Run, RunInput};
 
+use crate::drive::lease::Lease;
 use crate::drive::progress::{ProgressThrottle, ProgressUpdate};
-use crate::error::Error;
-use crate::lease::Lease;
-use crate::run_session::{CommitOutcome, RunSession};
+use crate::drive::session::{CommitOutcome, RunSession};
+use crate::error::Result;
 use crate::shutdown::Shutdown;
 
 /// Reason to abort the current work of a run.
@@ -33,7 +33,7 @@ pub(super) enum AbortReason {
 
 /// Result of the work or a reason to abort it, whichever came first.
 #[derive(Debug)]
-pub(super) enum AbortableOutcome<T> {
+pub(super) enum Abortable<T> {
     /// The work is done and has this result.
     Done(T),
     /// The work should be aborted for this reason.
@@ -60,18 +60,10 @@ pub(super) struct AbortSignals<'a> {
     pub(super) exceeds_active_time: bool,
 }
 
-/// Waits for the next progress update of a running call. If there is no throttle, waits forever.
-async fn next_progress_update(throttle: Option<(&ProgressThrottle, &dyn Clock)>) -> ProgressUpdate {
-    match throttle {
-        Some((throttle, clock)) => throttle.next_update(clock).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits for a duration. `None` waits forever.
-async fn wait_for_timeout(clock: &dyn Clock, timeout: Option<Millis>) {
-    match timeout {
-        Some(timeout) => clock.sleep(timeout).await,
+/// Waits for a future. `None` waits forever.
+async fn wait_or_pend<T>(future: Option<impl Future<Output = T>>) -> T {
+    match future {
+        Some(future) => future.await,
         None => std::future::pending().await,
     }
 }
@@ -79,8 +71,8 @@ async fn wait_for_timeout(clock: &dyn Clock, timeout: Option<Millis>) {
 /// Logs that a timeout of the attempt has passed, or that the run's active time is used up.
 fn log_timeout(run: &Run) {
     let (id, agent) = (run.id(), &run.task().agent);
-    let attempt = run.control().attempt;
-    match (run.control().is_timed_out(), run.control().is_active_time_used_up()) {
+    let attempt = run.control().attempt.number;
+    match (run.control().is_timed_out(), run.control().budget.is_active_time_used_up()) {
         (true, _) => {
             tracing::warn!(run = %id, %agent, attempt, "the attempt has reached its hard timeout")
         }
@@ -95,13 +87,13 @@ fn log_timeout(run: &Run) {
 
 /// Appends a progress update of a running call to the journal. A droppable update may be lost, for
 /// example if the store is busy or another process appends at the same time.
-async fn commit_progress_update(
+async fn commit_progress(
     session: &mut RunSession,
     update: ProgressUpdate,
-) -> Result<CommitOutcome, Error> {
+) -> Result<CommitOutcome> {
     match update {
-        ProgressUpdate::Droppable(update) => session.try_commit_droppable_input(update).await,
-        ProgressUpdate::Durable(update) => session.commit_durable_input(update).await,
+        ProgressUpdate::Droppable(update) => session.try_commit_droppable(update).await,
+        ProgressUpdate::Durable(update) => session.commit_durable(update).await,
     }
 }
 
@@ -157,23 +149,25 @@ impl<'a> AbortSignals<'a> {
     pub(super) async fn wait_unless_aborted<T>(
         &mut self,
         mut work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
-    ) -> Result<AbortableOutcome<T>, Error> {
+    ) -> Result<Abortable<T>> {
         loop {
             if let Some(reason) = self.journaled_abort_reason() {
-                return Ok(AbortableOutcome::Aborted(reason));
+                return Ok(Abortable::Aborted(reason));
             }
             let clock = self.session.clock();
+            let next_update = self.progress.map(|(throttle, clock)| throttle.next_update(clock));
+            let timeout = self.time_to_timeout(&*clock).map(|timeout| clock.sleep(timeout));
             let update = tokio::select! {
                 biased;
-                done = work.as_mut() => return Ok(AbortableOutcome::Done(done)),
-                () = self.lease.wait_until_lost() => return Ok(AbortableOutcome::Aborted(AbortReason::Lost)),
-                () = self.shutdown.wait_for_abort() => return Ok(AbortableOutcome::Aborted(AbortReason::Shutdown)),
+                done = work.as_mut() => return Ok(Abortable::Done(done)),
+                () = self.lease.wait_until_lost() => return Ok(Abortable::Aborted(AbortReason::Lost)),
+                () = self.shutdown.wait_for_abort() => return Ok(Abortable::Aborted(AbortReason::Shutdown)),
                 () = self.session.wait_for_notification() => {
-                    self.session.apply_new_journal_entries().await?;
+                    self.session.apply_new_entries().await?;
                     continue;
                 }
-                update = next_progress_update(self.progress) => update,
-                () = wait_for_timeout(&*clock, self.time_to_timeout(&*clock)) => {
+                update = wait_or_pend(next_update) => update,
+                () = wait_or_pend(timeout) => {
                     let elapsed = self.elapsed_work_time(&*clock);
                     ProgressUpdate::Durable(RunInput::TimeoutPassed { elapsed })
                 }
@@ -182,7 +176,7 @@ impl<'a> AbortSignals<'a> {
                 matches!(update, ProgressUpdate::Durable(RunInput::TimeoutPassed { .. }));
             let mut done = None;
             let committed = {
-                let commit = pin!(commit_progress_update(self.session, update));
+                let commit = pin!(commit_progress(self.session, update));
                 // The calls keep running, however long the store takes.
                 complete_while_polling_work(work.as_mut(), commit, &mut done).await?
             };
@@ -190,9 +184,9 @@ impl<'a> AbortSignals<'a> {
                 log_timeout(self.session.run());
             }
             match (done, committed) {
-                (Some(done), _) => return Ok(AbortableOutcome::Done(done)),
+                (Some(done), _) => return Ok(Abortable::Done(done)),
                 (None, CommitOutcome::Lost) => {
-                    return Ok(AbortableOutcome::Aborted(AbortReason::Lost));
+                    return Ok(Abortable::Aborted(AbortReason::Lost));
                 }
                 (None, CommitOutcome::Applied) => {}
             }
@@ -212,7 +206,7 @@ impl<'a> AbortSignals<'a> {
         let control = self.session.run().control();
         let elapsed = self.elapsed_work_time(clock);
         let active = control.attempt_active().plus(elapsed);
-        let timeout = control.active_time_of_next_timeout().map(|timeout| timeout.minus(active));
+        let timeout = control.next_timeout().map(|timeout| timeout.minus(active));
         let remaining = control.remaining_active_time().filter(|_| !self.exceeds_active_time);
         let used_up = remaining.map(|remaining| remaining.minus(elapsed));
         timeout.into_iter().chain(used_up).min()
@@ -233,7 +227,7 @@ impl<'a> AbortSignals<'a> {
         }
         if self.timed_since.is_some()
             && !self.exceeds_active_time
-            && run.control().is_active_time_used_up()
+            && run.control().budget.is_active_time_used_up()
         {
             return Some(AbortReason::ActiveTimeUsedUp);
         }

@@ -20,7 +20,7 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_run::input::ToolCallStatus;
 use serde_json::Value;
 
-use crate::drive::progress::CallProgressGuard;
+use crate::drive::progress::ProgressGuard;
 use crate::panics;
 
 /// Timeout of tool calls whose tool does not set a timeout.
@@ -28,7 +28,7 @@ pub(super) const CALL_TIMEOUT: Millis = Millis::from_secs(10 * 60);
 
 /// A tool call that is about to be started.
 #[derive(Debug)]
-pub(super) struct ToolCallRequest {
+pub(super) struct CallRequest {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) input: Value,
     pub(super) ctx: ToolContext,
@@ -45,7 +45,7 @@ pub(super) struct ToolCallRequest {
 
 /// A tool call that has ended, with its result.
 #[derive(Debug, Clone)]
-pub(super) struct FinishedToolCall {
+pub(super) struct FinishedCall {
     pub(super) call: CallId,
     pub(super) status: ToolCallStatus,
     pub(super) output: ToolOutput,
@@ -55,14 +55,14 @@ pub(super) struct FinishedToolCall {
 
 /// Whether and how a running tool call may be cancelled.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ToolCallCancelPolicy {
+pub(super) struct CancelPolicy {
     /// Whether the call may be repeated without harm.
     pub(super) may_repeat: bool,
     /// Whether the call has no further effects once its future is dropped.
     pub(super) is_cancel_safe: bool,
 }
 
-impl ToolCallCancelPolicy {
+impl CancelPolicy {
     /// Returns whether the call may be stopped: it may be repeated, or it has no further effects
     /// after it was stopped.
     pub(super) const fn is_stoppable(self) -> bool {
@@ -72,26 +72,26 @@ impl ToolCallCancelPolicy {
 
 /// A tool call that was cancelled while it ran.
 #[derive(Debug)]
-pub(super) struct CancelledToolCall {
+pub(super) struct CancelledCall {
     pub(super) call: CallId,
     pub(super) is_cancel_safe: bool,
     partial_output: Option<String>,
 }
 
-impl CancelledToolCall {
+impl CancelledCall {
     /// Returns the result of the cancelled call: the message, followed by the call's partial
     /// output.
-    pub(super) fn into_finished_tool_call(self, message: &str) -> FinishedToolCall {
-        FinishedToolCall {
+    pub(super) fn into_finished(self, message: &str) -> FinishedCall {
+        FinishedCall {
             call: self.call,
             status: ToolCallStatus::Interrupted,
-            output: message_with_partial_output(message, self.partial_output),
+            output: with_partial_output(message, self.partial_output),
             images: Vec::new(),
         }
     }
 }
 
-fn message_with_partial_output(message: &str, partial_output: Option<String>) -> ToolOutput {
+fn with_partial_output(message: &str, partial_output: Option<String>) -> ToolOutput {
     let partial_output = partial_output.filter(|text| !text.is_empty());
     let partial_output =
         partial_output.map_or(String::new(), |text| format!("\nOutput until then:\n{text}"));
@@ -100,20 +100,20 @@ fn message_with_partial_output(message: &str, partial_output: Option<String>) ->
 
 /// The running tool calls of one run.
 #[derive(Debug, Default)]
-pub(super) struct ActiveToolCalls {
-    running: Vec<ActiveToolCall>,
+pub(super) struct ActiveCalls {
+    running: Vec<ActiveCall>,
 }
 
 /// A running tool call. Dropping this value cancels the call.
-struct ActiveToolCall {
+struct ActiveCall {
     call: CallId,
-    policy: ToolCallCancelPolicy,
+    policy: CancelPolicy,
     partial_output: PartialToolOutput,
-    work: BoxFuture<'static, FinishedToolCall>,
-    _progress: Option<CallProgressGuard>,
+    work: BoxFuture<'static, FinishedCall>,
+    _progress: Option<ProgressGuard>,
 }
 
-impl fmt::Debug for ActiveToolCall {
+impl fmt::Debug for ActiveCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningCall")
             .field("call", &self.call)
@@ -122,7 +122,7 @@ impl fmt::Debug for ActiveToolCall {
     }
 }
 
-impl ActiveToolCalls {
+impl ActiveCalls {
     /// Whether the call with this id is running.
     pub(super) fn contains(&self, call: CallId) -> bool {
         self.running.iter().any(|running| running.call == call)
@@ -141,10 +141,10 @@ impl ActiveToolCalls {
 
     /// Starts a tool call. While the guard `progress` exists, progress reports of the call are
     /// collected.
-    pub(super) fn start_call(&mut self, request: ToolCallRequest, progress: CallProgressGuard) {
-        self.running.push(ActiveToolCall {
+    pub(super) fn start_call(&mut self, request: CallRequest, progress: ProgressGuard) {
+        self.running.push(ActiveCall {
             call: request.ctx.call,
-            policy: ToolCallCancelPolicy {
+            policy: CancelPolicy {
                 may_repeat: request.may_repeat,
                 is_cancel_safe: request.tool.is_cancel_safe(),
             },
@@ -155,10 +155,10 @@ impl ActiveToolCalls {
     }
 
     /// Adds the result of a tool call that could not be started, such as a call of an unknown tool.
-    pub(super) fn push_finished_call(&mut self, finished: FinishedToolCall) {
-        self.running.push(ActiveToolCall {
+    pub(super) fn push_finished_call(&mut self, finished: FinishedCall) {
+        self.running.push(ActiveCall {
             call: finished.call,
-            policy: ToolCallCancelPolicy { may_repeat: true, is_cancel_safe: true },
+            policy: CancelPolicy { may_repeat: true, is_cancel_safe: true },
             partial_output: PartialToolOutput::default(),
             work: async move { finished }.boxed(),
             _progress: None,
@@ -166,16 +166,13 @@ impl ActiveToolCalls {
     }
 
     /// Waits until the next running tool call ends. `None` if no call is running. Cancel safe.
-    pub(super) async fn next_finished_call(&mut self) -> Option<FinishedToolCall> {
+    pub(super) async fn next_finished_call(&mut self) -> Option<FinishedCall> {
         poll_fn(|context| self.poll_next_finished_call(context)).await
     }
 
     /// Polls every running call and returns the first that has ended. A reply has so few calls that
     /// polling all of them is cheap.
-    fn poll_next_finished_call(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<FinishedToolCall>> {
+    fn poll_next_finished_call(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedCall>> {
         for index in 0..self.running.len() {
             if let Poll::Ready(ended) = self.running[index].work.poll_unpin(context) {
                 self.running.remove(index);
@@ -192,13 +189,13 @@ impl ActiveToolCalls {
     /// them.
     pub(super) fn cancel_calls_if(
         &mut self,
-        predicate: impl Fn(ToolCallCancelPolicy) -> bool,
-    ) -> Vec<CancelledToolCall> {
+        predicate: impl Fn(CancelPolicy) -> bool,
+    ) -> Vec<CancelledCall> {
         let removed = self.running.extract_if(.., |running| predicate(running.policy));
         let cancelled = removed.map(|running| {
             // The partial output is complete only when the future is dropped.
             drop(running.work);
-            CancelledToolCall {
+            CancelledCall {
                 call: running.call,
                 is_cancel_safe: running.policy.is_cancel_safe,
                 partial_output: running.partial_output.take_output_so_far(),
@@ -209,17 +206,13 @@ impl ActiveToolCalls {
 }
 
 /// Returns the result of a call with this status and this text as its output.
-pub(super) fn finished_call_with_text(
-    call: CallId,
-    status: ToolCallStatus,
-    text: &str,
-) -> FinishedToolCall {
+pub(super) fn finished_with_text(call: CallId, status: ToolCallStatus, text: &str) -> FinishedCall {
     let output = ToolOutput::text(text);
-    FinishedToolCall { call, status, output, images: Vec::new() }
+    FinishedCall { call, status, output, images: Vec::new() }
 }
 
 /// Runs a tool call until it returns, fails, panics or times out.
-async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
+async fn run_tool_call(mut request: CallRequest) -> FinishedCall {
     let call = request.ctx.call;
     let tool = Arc::clone(&request.tool);
     let (input, resumption) = (request.input.take(), request.resumption.take());
@@ -257,16 +250,16 @@ async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
                 false => status_of_unknown_result(&request),
             };
             let partial_output = request.ctx.partial_output.take_output_so_far();
-            (status, message_with_partial_output(&message, partial_output))
+            (status, with_partial_output(&message, partial_output))
         }
     };
-    FinishedToolCall { call, status, output, images: request.ctx.images.drain() }
+    FinishedCall { call, status, output, images: request.ctx.images.drain() }
 }
 
 /// Returns the status of a tool call whose result is unknown: failed if the call may be repeated
 /// and has no effect key, otherwise unknown. A failed call releases its effect key, and another
 /// call would then repeat an effect that may have happened.
-const fn status_of_unknown_result(request: &ToolCallRequest) -> ToolCallStatus {
+const fn status_of_unknown_result(request: &CallRequest) -> ToolCallStatus {
     match request.class {
         EffectClass::Pure | EffectClass::Keyed if !request.has_effect_key => ToolCallStatus::Failed,
         EffectClass::Pure | EffectClass::Keyed => ToolCallStatus::Unknown,
@@ -340,7 +333,7 @@ mod tests {
         index: u16,
         class: EffectClass,
         done_count: &Arc<AtomicUsize>,
-    ) -> ToolCallRequest {
+    ) -> CallRequest {
         let spec = ToolSpec {
             name: ToolName::new("count").unwrap(),
             description: String::new(),
@@ -350,7 +343,7 @@ mod tests {
             timeout: None,
         };
         let call = CallId { turn: 1, index };
-        ToolCallRequest {
+        CallRequest {
             tool: Arc::new(CountingTool { spec, done: done_count.clone() }),
             input: Value::Null,
             ctx: ToolContext::new(RunId::from_bits(7), call, Epoch(1)),
@@ -366,7 +359,7 @@ mod tests {
     #[test]
     fn a_cancelled_call_never_returns_a_result() {
         let done = Arc::default();
-        let mut calls = ActiveToolCalls::default();
+        let mut calls = ActiveCalls::default();
         let throttle = ProgressThrottle::default();
         let track = |index| throttle.track_call(CallId { turn: 1, index });
         calls.start_call(request_to_increment_done_count(1, EffectClass::Pure, &done), track(1));
@@ -415,7 +408,7 @@ mod tests {
             let mut request = request_to_increment_done_count(1, class, &Arc::default());
             request.has_effect_key = has_effect_key;
             request.tool = Arc::new(FailingTool(request.tool.spec().clone(), failure));
-            let mut calls = ActiveToolCalls::default();
+            let mut calls = ActiveCalls::default();
             let tracked = ProgressThrottle::default().track_call(request.ctx.call);
             calls.start_call(request, tracked);
             let ended = calls.next_finished_call().now_or_never().flatten().expect("the call ends");

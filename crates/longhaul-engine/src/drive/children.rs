@@ -1,5 +1,5 @@
-//! Prepares the child runs that calls of `run_agent` ask for. The state machine records their starts
-//! and creates them in the same append.
+//! Prepares the child runs that calls of `run_agent` ask for, and the run that grades the result of a
+//! run. The state machine records their starts and creates them in the same append.
 
 use longhaul_core::raw::RawJson;
 use longhaul_run::input::{NewChildRun, PreparedChildRun};
@@ -9,8 +9,9 @@ use serde::Deserialize;
 
 use crate::agent::Agent;
 use crate::drive::context::DriveContext;
-use crate::error::Error;
+use crate::error::Result;
 use crate::handle::Longhaul;
+use crate::prompt::grading::{grader_agent, grader_input};
 
 /// Arguments of `run_agent`.
 #[derive(Debug, Deserialize)]
@@ -27,7 +28,7 @@ struct RunAgentToolInput {
 pub(super) async fn prepare_child_runs(
     ctx: &mut DriveContext,
     requests: Vec<ChildRunRequest>,
-) -> Result<Option<RunInput>, Error> {
+) -> Result<Option<RunInput>> {
     let Some(env) = &ctx.env else {
         return Ok(None);
     };
@@ -57,4 +58,28 @@ fn prepare_child_run(
     let (run, definition) =
         longhaul.build_child_run(run, &name, input).map_err(|error| error.to_string())?;
     Ok(NewChildRun { run, definition, background })
+}
+
+/// Prepares the run that grades the result of this run. If it can't start, the returned input
+/// contains the reason. `None` if the agent, models and tools of this run are not loaded.
+pub(super) fn prepare_grading_run(ctx: &DriveContext) -> Result<Option<RunInput>> {
+    let Some(env) = &ctx.env else {
+        return Ok(None);
+    };
+    let run = ctx.session.run();
+    let models = run.transcript().models_by_preference();
+    let agent_and_input =
+        env.agent.outcome.as_ref().and_then(|outcome| {
+            Some((grader_agent(outcome, models)?, grader_input(outcome, run)?))
+        });
+    let Some((agent, input)) = agent_and_input else {
+        let reason = "this version of the agent has no rubric".to_owned();
+        return Ok(Some(RunInput::GradingPrepared(Err(reason))));
+    };
+    let longhaul = Longhaul::handle_from_services(&ctx.services);
+    let prepared = match longhaul.build_grading_run(run, agent, input) {
+        Ok((run, definition)) => Ok(Box::new(NewChildRun { run, definition, background: false })),
+        Err(error) => Err(format!("the grading run can't start: {error}")),
+    };
+    Ok(Some(RunInput::GradingPrepared(prepared)))
 }

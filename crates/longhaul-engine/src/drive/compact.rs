@@ -14,10 +14,10 @@ use longhaul_core::time::Millis;
 use longhaul_run::RunInput;
 
 use crate::drive::context::DriveContext;
-use crate::drive::model_call::call_model_and_measure_time;
-use crate::error::Error;
-use crate::summary::{
-    ConversationSplit, build_summary, count_messages_to_summarize, to_summary_request,
+use crate::drive::model_call::timed_model_call;
+use crate::error::Result;
+use crate::prompt::summary::{
+    ConversationSplit, build_summary, messages_to_summarize, to_summary_request,
 };
 
 /// Requests a summary of the run's conversation. `None` means that this driver has lost its claim
@@ -25,14 +25,13 @@ use crate::summary::{
 pub(super) async fn compact_conversation(
     ctx: &mut DriveContext,
     request: ModelRequest,
-) -> Result<Option<RunInput>, Error> {
+) -> Result<Option<RunInput>> {
     let messages = Arc::clone(&request.messages);
     let task = ctx.session.run().transcript().task_message().cloned();
     let request =
         to_summary_request(request, ctx.session.run().control().compaction_summary_guidance());
-    let (outcome, active) =
-        call_model_and_measure_time(ctx, request, ModelCallPurpose::Compact).await?;
-    Ok(outcome.into_state_machine_input(active, |response, _| {
+    let (outcome, active) = timed_model_call(ctx, request, ModelCallPurpose::Compact).await?;
+    Ok(outcome.into_input(active, |response, _| {
         Some(build_compaction_run_input(&messages, task.as_ref(), (response, active)))
     }))
 }
@@ -43,7 +42,7 @@ fn build_compaction_run_input(
     task: Option<&Message>,
     (response, active): (ModelResponse, Millis),
 ) -> RunInput {
-    let replaced = count_messages_to_summarize(messages);
+    let replaced = messages_to_summarize(messages);
     let (dropped, kept) = messages.split_at(replaced);
     let split = ConversationSplit { task, summarized: dropped, kept_messages: kept };
     let result = match response.stop {

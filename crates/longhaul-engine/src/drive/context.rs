@@ -4,7 +4,6 @@
 //! Invariant: the state contains nothing that must survive a crash.
 
 use std::pin::pin;
-use std::sync::Arc;
 
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::store::Claim;
@@ -13,21 +12,20 @@ use longhaul_core::time::Millis;
 use longhaul_run::RunInput;
 
 use crate::agent::Agent;
-use crate::blob_texts::BlobTextCache;
-use crate::blocker::RunBlocker;
-use crate::crash_limiter::{RunAdmission, TrialPermits};
-use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
+use crate::drive::abort::{AbortReason, AbortSignals, Abortable};
 use crate::drive::assignment::{DriveRunOutcome, RunAssignment};
-use crate::drive::calls::ActiveToolCalls;
+use crate::drive::blocker::RunBlocker;
+use crate::drive::calls::ActiveCalls;
+use crate::drive::crash_limiter::{RunAdmission, TrialPermits};
+use crate::drive::lease::Lease;
 use crate::drive::progress::ProgressThrottle;
-use crate::error::Error;
-use crate::lease::Lease;
-use crate::run_env::{
-    ExternalTools, RunDependencies, load_agent_version_of_run, load_external_tools,
-    unregistered_tool_names,
+use crate::drive::run_env::{
+    ExternalTools, RunEnv, load_external_tools, load_run_agent, unregistered_tool_names,
 };
-use crate::run_session::{CommitOutcome, RunSession};
-use crate::services::EngineServices;
+use crate::drive::session::{CommitOutcome, RunSession};
+use crate::error::Result;
+use crate::prompt::blob_texts::BlobTextCache;
+use crate::services::Services;
 use crate::shutdown::Shutdown;
 
 /// Maximum time to wait until external tools (such as those of MCP servers) are loaded.
@@ -36,7 +34,7 @@ const EXTERNAL_TOOLS_TIMEOUT: Millis = Millis::from_secs(90);
 /// The state of a driver while it drives one run.
 #[derive(Debug)]
 pub(super) struct DriveContext {
-    pub(super) services: EngineServices,
+    pub(super) services: Services,
     pub(super) session: RunSession,
     pub(super) lease: Lease,
     pub(super) shutdown: Shutdown,
@@ -45,8 +43,8 @@ pub(super) struct DriveContext {
     trial: Option<TrialPermits>,
     /// Agent, models and tools of the run. `None` if they are not loaded, for example because a
     /// tool is missing and the run is blocked.
-    pub(super) env: Option<RunDependencies>,
-    pub(super) calls: ActiveToolCalls,
+    pub(super) env: Option<RunEnv>,
+    pub(super) calls: ActiveCalls,
     /// Collector of progress reports of the running tool calls, which passes them on at a limited
     /// rate.
     pub(super) progress: ProgressThrottle,
@@ -56,7 +54,7 @@ pub(super) struct DriveContext {
 }
 
 /// Outcome of preparing a driver for its run.
-pub(super) enum DriverSetupOutcome {
+pub(super) enum DriverSetup {
     /// Everything that the run needs is available.
     Ready,
     /// The run needs something that is missing, such as a model or a tool.
@@ -70,85 +68,84 @@ pub(super) enum DriverSetupOutcome {
 impl DriveContext {
     /// Replays the journal of the claimed run and loads what the run needs.
     pub(super) async fn open_claimed_run(
-        services: &EngineServices,
+        services: &Services,
         assignment: RunAssignment,
-    ) -> Result<(Self, DriverSetupOutcome), Error> {
+    ) -> Result<(Self, DriverSetup)> {
         let mut ctx = Self {
             services: services.clone(),
-            session: RunSession::open_session(
-                services,
-                assignment.worker,
-                assignment.claim.clone(),
-            )
-            .await?,
+            session: RunSession::open(services, assignment.worker, assignment.claim.clone())
+                .await?,
             lease: assignment.lease.clone(),
             shutdown: assignment.shutdown.clone(),
             trial: None,
             env: None,
-            calls: ActiveToolCalls::default(),
+            calls: ActiveCalls::default(),
             progress: ProgressThrottle::default(),
             blob_texts: BlobTextCache::default(),
         };
-        let crashes = ctx.session.run().control().crashes;
+        let crashes = ctx.session.run().control().driver.crashes;
         let may_begin = match assignment.crash_limiter.admission_after_crashes(crashes) {
             RunAdmission::Free => true,
             RunAdmission::Trial { permits, delay } => {
-                ctx.acquire_crash_limiter_permits(&assignment, (permits, delay)).await?
+                ctx.acquire_trial(&assignment, (permits, delay)).await?
             }
-            RunAdmission::Blocked => return Ok((ctx, DriverSetupOutcome::CrashLoop)),
+            RunAdmission::Blocked => return Ok((ctx, DriverSetup::CrashLoop)),
         };
         // From here on a crash of this process counts for the run. A crash while it only waited
         // does not.
         let setup_outcome = match may_begin
-            && ctx.session.commit_durable_input(RunInput::Recover).await? == CommitOutcome::Applied
+            && ctx.session.commit_durable(RunInput::Recover).await? == CommitOutcome::Applied
         {
-            true => ctx.load_run_dependencies().await?,
-            false => DriverSetupOutcome::Lost,
+            true => ctx.load_env().await?,
+            false => DriverSetup::Lost,
         };
         Ok((ctx, setup_outcome))
     }
 
     /// Acquires the crash limiter permits that a run needs after a crash, after a delay. Returns
-    /// `false` if the run has to be released. While waiting, the drive permit is released to another run. A cancelled
-    /// run needs no permits, because it only ends.
-    async fn acquire_crash_limiter_permits(
+    /// `false` if the run has to be released. While the run waits in the queue, its drive permit is
+    /// released to another run. A cancelled run needs no permits, because it only ends.
+    async fn acquire_trial(
         &mut self,
         assignment: &RunAssignment,
         (permit_count, delay): (u32, Millis),
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         if delay == Millis::ZERO {
             self.trial = assignment.crash_limiter.try_acquire_permits(permit_count);
         }
         if self.trial.is_some() {
             return Ok(true);
         }
-        assignment.permit.release();
-        self.services.notifier.notify_runs_ready();
-        let clock = Arc::clone(&self.services.clock);
+        let services = self.services.clone();
         let waiting = pin!(async {
             let acquire_permits = async {
-                clock.sleep(delay).await;
+                let place = assignment.crash_limiter.enter_queue().await;
+                assignment.permit.release();
+                services.notifier.notify_runs_ready();
+                services.clock.sleep(delay).await;
                 let trial = assignment.crash_limiter.acquire_permits(permit_count).await;
+                // The next run in the queue releases its drive permit.
+                drop(place);
                 assignment.permit.acquire().await;
                 trial
             };
             tokio::select! {
                 biased;
-                trial = acquire_permits => AbortableOutcome::Done(trial),
-                () = assignment.shutdown.wait_for_drain() => AbortableOutcome::Aborted(AbortReason::Shutdown),
+                trial = acquire_permits => Abortable::Done(trial),
+                () = assignment.shutdown.wait_for_drain() => Abortable::Aborted(AbortReason::Shutdown),
             }
         });
         let mut signals = AbortSignals::new(&mut self.session, &self.lease, &self.shutdown);
         match signals.wait_unless_aborted(waiting).await? {
-            AbortableOutcome::Done(AbortableOutcome::Done(trial)) => self.trial = trial,
-            AbortableOutcome::Aborted(
+            Abortable::Done(Abortable::Done(trial)) => self.trial = trial,
+            Abortable::Aborted(
                 AbortReason::Cancelled
                 | AbortReason::Interrupted
                 | AbortReason::TimedOut
                 | AbortReason::ActiveTimeUsedUp,
             ) => {}
-            AbortableOutcome::Done(AbortableOutcome::Aborted(_))
-            | AbortableOutcome::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
+            Abortable::Done(Abortable::Aborted(_))
+            | Abortable::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
                 return Ok(false);
             }
         }
@@ -156,18 +153,18 @@ impl DriveContext {
     }
 
     /// Releases the crash limiter permits once the run has made progress.
-    pub(super) fn release_crash_limiter_permits(&mut self) {
-        if self.session.run().control().crashes == 0 {
+    pub(super) fn release_trial(&mut self) {
+        if self.session.run().control().driver.crashes == 0 {
             self.trial = None;
         }
     }
 
     /// Gives up the run. If the claim is still valid and the worker shuts down, a release event is
     /// appended where possible, so that the shutdown does not count as a crash.
-    pub(super) async fn stop_driving_run(&mut self) -> DriveRunOutcome {
+    pub(super) async fn stop(&mut self) -> DriveRunOutcome {
         if self.shutdown.is_draining() && !self.lease.is_lost() {
-            match self.session.commit_durable_input(RunInput::Release).await {
-                Ok(_) if self.session.run().control().idle.is_some() => {
+            match self.session.commit_durable(RunInput::Release).await {
+                Ok(_) if self.session.run().control().driver.is_idle() => {
                     return DriveRunOutcome::Idle;
                 }
                 Ok(_) => {}
@@ -180,40 +177,36 @@ impl DriveContext {
         DriveRunOutcome::Lost
     }
 
-    async fn load_run_dependencies(&mut self) -> Result<DriverSetupOutcome, Error> {
-        let agent = match load_agent_version_of_run(&self.services, self.session.run()).await? {
+    async fn load_env(&mut self) -> Result<DriverSetup> {
+        let agent = match load_run_agent(&self.services, self.session.run()).await? {
             Ok(agent) => agent,
-            Err(message) => return Ok(DriverSetupOutcome::Blocked(message.into())),
+            Err(message) => return Ok(DriverSetup::Blocked(message.into())),
         };
         let names = unregistered_tool_names(&self.services, &agent);
         let external_tools = match self.load_external_tools(&agent, &names).await? {
-            AbortableOutcome::Done(Ok(external_tools)) => external_tools,
-            AbortableOutcome::Done(Err(message)) => {
-                return Ok(DriverSetupOutcome::Blocked(message.into()));
+            Abortable::Done(Ok(external_tools)) => external_tools,
+            Abortable::Done(Err(message)) => {
+                return Ok(DriverSetup::Blocked(message.into()));
             }
             // A cancelled run ends without external tools.
-            AbortableOutcome::Aborted(
+            Abortable::Aborted(
                 AbortReason::Cancelled
                 | AbortReason::Interrupted
                 | AbortReason::TimedOut
                 | AbortReason::ActiveTimeUsedUp,
             ) => ExternalTools::new(),
-            AbortableOutcome::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
-                return Ok(DriverSetupOutcome::Lost);
+            Abortable::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
+                return Ok(DriverSetup::Lost);
             }
         };
-        let result = RunDependencies::build_for_run(
-            &self.services,
-            self.session.run(),
-            agent,
-            external_tools,
-        );
+        let result =
+            RunEnv::build_for_run(&self.services, self.session.run(), agent, external_tools);
         Ok(match result {
             Ok(env) => {
                 self.env = Some(env);
-                DriverSetupOutcome::Ready
+                DriverSetup::Ready
             }
-            Err(blocker) => DriverSetupOutcome::Blocked(blocker),
+            Err(blocker) => DriverSetup::Blocked(blocker),
         })
     }
 
@@ -223,19 +216,19 @@ impl DriveContext {
         &mut self,
         agent: &Agent,
         names: &[String],
-    ) -> Result<AbortableOutcome<Result<ExternalTools, String>>, Error> {
+    ) -> Result<Abortable<Result<ExternalTools, String>>> {
         if names.is_empty() {
-            return Ok(AbortableOutcome::Done(Ok(ExternalTools::new())));
+            return Ok(Abortable::Done(Ok(ExternalTools::new())));
         }
         let Claim { run, epoch, .. } = *self.session.claim();
         let (services, shutdown) = (&self.services, &self.shutdown);
         let load = pin!(async {
             tokio::select! {
                 biased;
-                external_tools = load_external_tools(services, agent, names, RunClaimId { run, epoch }) => AbortableOutcome::Done(external_tools),
+                external_tools = load_external_tools(services, agent, names, RunClaimId { run, epoch }) => Abortable::Done(external_tools),
                 // Nothing was started that would have to be waited for.
-                () = shutdown.wait_for_drain() => AbortableOutcome::Aborted(AbortReason::Shutdown),
-                () = services.clock.sleep(EXTERNAL_TOOLS_TIMEOUT) => AbortableOutcome::Done(Err(external_tools_timeout_message(agent, names))),
+                () = shutdown.wait_for_drain() => Abortable::Aborted(AbortReason::Shutdown),
+                () = services.clock.sleep(EXTERNAL_TOOLS_TIMEOUT) => Abortable::Done(Err(external_tools_timeout_message(agent, names))),
             }
         });
         // A cancelled run needs the tool of a suspended call, to tell it so.
@@ -244,8 +237,8 @@ impl DriveContext {
         }
         let mut signals = AbortSignals::new(&mut self.session, &self.lease, shutdown);
         Ok(match signals.wait_unless_aborted(load).await? {
-            AbortableOutcome::Done(external_tools) => external_tools,
-            AbortableOutcome::Aborted(reason) => AbortableOutcome::Aborted(reason),
+            Abortable::Done(external_tools) => external_tools,
+            Abortable::Aborted(reason) => Abortable::Aborted(reason),
         })
     }
 
@@ -254,7 +247,7 @@ impl DriveContext {
     pub(super) async fn inline_request_blobs(
         &mut self,
         request: ModelRequest,
-    ) -> Result<ModelRequest, Error> {
+    ) -> Result<ModelRequest> {
         self.blob_texts.inline_request_blobs(&*self.services.records, request).await
     }
 }

@@ -14,16 +14,16 @@ use longhaul_run::input::{InterruptedReply, ModelReply};
 use longhaul_run::{Run, RunInput};
 use std::sync::Arc;
 
-use crate::classify::{add_remembered_approvals, classify_call_effects};
-use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
+use crate::drive::abort::{AbortReason, AbortSignals, Abortable};
+use crate::drive::classify::{add_remembered_approvals, classify_call};
 use crate::drive::context::DriveContext;
-use crate::effect_facts::add_effect_facts;
-use crate::error::Error;
-use crate::redaction::Redaction;
-use crate::run_env::RunDependencies;
+use crate::drive::run_env::RunEnv;
+use crate::error::Result;
+use crate::guard::redaction::Redaction;
 use crate::services::{ModelResolver, ResolveModelError, ResolvedModel};
+use crate::tools::effect_facts::add_effect_facts;
 
-pub(super) enum ModelRequestOutcome {
+pub(super) enum ModelOutcome {
     /// The model replied. The list has one entry per tool call of the reply: the name of a secret
     /// in the input of the call, if there is one.
     Reply(ModelResponse, Vec<Option<String>>),
@@ -35,7 +35,7 @@ pub(super) enum ModelRequestOutcome {
     Lost,
 }
 
-impl ModelRequestOutcome {
+impl ModelOutcome {
     /// Redacts secrets in the outcome, because what a provider returns is untrusted.
     fn redact_outcome(self, redaction: Redaction<'_>) -> Self {
         match self {
@@ -54,7 +54,7 @@ impl ModelRequestOutcome {
 
     /// Converts the outcome into the next input of the state machine; the closure converts a reply.
     /// `None` means that this driver has lost its claim on the run.
-    pub(super) fn into_state_machine_input(
+    pub(super) fn into_input(
         self,
         active: Millis,
         build_input: impl FnOnce(ModelResponse, Vec<Option<String>>) -> Option<RunInput>,
@@ -75,42 +75,38 @@ impl ModelRequestOutcome {
 pub(super) async fn run_model_turn(
     ctx: &mut DriveContext,
     request: ModelRequest,
-) -> Result<Option<RunInput>, Error> {
-    let (outcome, active) =
-        call_model_and_measure_time(ctx, request, ModelCallPurpose::Turn).await?;
+) -> Result<Option<RunInput>> {
+    let (outcome, active) = timed_model_call(ctx, request, ModelCallPurpose::Turn).await?;
     let (calls, output_check) = match (&outcome, &ctx.env) {
-        (ModelRequestOutcome::Reply(response, secret_names), Some(env)) => {
+        (ModelOutcome::Reply(response, secret_names), Some(env)) => {
             let run = ctx.session.run();
             let (mut calls, output) =
-                classify_calls_and_check_output(env, run, (response, secret_names)).await?;
+                classify_and_check(env, run, (response, secret_names)).await?;
             add_remembered_approvals(&ctx.services, run.task(), &mut calls).await?;
             add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
             (calls, output)
         }
-        (ModelRequestOutcome::Reply(..), None) => return Ok(None),
-        (
-            ModelRequestOutcome::Failed(..)
-            | ModelRequestOutcome::Interrupted(_)
-            | ModelRequestOutcome::Lost,
-            _,
-        ) => (Vec::new(), None),
+        (ModelOutcome::Reply(..), None) => return Ok(None),
+        (ModelOutcome::Failed(..) | ModelOutcome::Interrupted(_) | ModelOutcome::Lost, _) => {
+            (Vec::new(), None)
+        }
     };
-    Ok(outcome.into_state_machine_input(active, |response, _| {
+    Ok(outcome.into_input(active, |response, _| {
         Some(RunInput::ModelReplied(Box::new(ModelReply { response, calls, output_check, active })))
     }))
 }
 
 /// Classifies the tool calls of a reply and checks a final answer against the output schema.
-async fn classify_calls_and_check_output(
-    env: &RunDependencies,
+async fn classify_and_check(
+    env: &RunEnv,
     run: &Run,
     (response, secret_names): (&ModelResponse, &[Option<String>]),
 ) -> Result<(Vec<ToolCallClassification>, Option<OutputCheckResult>), StoreError> {
     let mut calls = Vec::with_capacity(secret_names.len());
     for (call, secret_name) in response.reply.tool_calls().zip(secret_names) {
-        calls.push(classify_call_effects(env, run, (call, secret_name.as_deref())).await?);
+        calls.push(classify_call(env, run, (call, secret_name.as_deref())).await?);
     }
-    let output_check = match env.output_schema() {
+    let output_check = match &env.output_schema {
         Some(schema) => schema.validate_final_reply(response, &calls, &*env.clock).await,
         None => None,
     };
@@ -118,11 +114,11 @@ async fn classify_calls_and_check_output(
 }
 
 /// Sends a request to the run's model. Returns the outcome and how long the request took.
-pub(super) async fn call_model_and_measure_time(
+pub(super) async fn timed_model_call(
     ctx: &mut DriveContext,
     request: ModelRequest,
     purpose: ModelCallPurpose,
-) -> Result<(ModelRequestOutcome, Millis), Error> {
+) -> Result<(ModelOutcome, Millis)> {
     let started = ctx.services.clock.monotonic_nanos();
     let outcome = call_model(ctx, request, purpose).await?;
     let outcome = outcome.redact_outcome(Redaction(&*ctx.services.redact));
@@ -134,26 +130,26 @@ async fn call_model(
     ctx: &mut DriveContext,
     request: ModelRequest,
     purpose: ModelCallPurpose,
-) -> Result<ModelRequestOutcome, Error> {
+) -> Result<ModelOutcome> {
     let Some(env) = ctx.env.clone() else {
-        return Ok(ModelRequestOutcome::Lost);
+        return Ok(ModelOutcome::Lost);
     };
     // The start of the turn is journaled, but a worker that shuts down cancels it without sending
     // the request.
     if ctx.shutdown.is_draining() {
-        return Ok(ModelRequestOutcome::Failed(cancelled_request_failure(), None));
+        return Ok(ModelOutcome::Failed(cancelled_failure(), None));
     }
     let request = ctx.inline_request_blobs(request).await?;
     // Checked after all other waits: loading the texts may take so long that the claim is lost
     // meanwhile.
-    if !ctx.lease.wait_until_valid_or_lost().await {
-        return Ok(ModelRequestOutcome::Lost);
+    if !ctx.lease.wait_until_valid().await {
+        return Ok(ModelOutcome::Lost);
     }
     let sink =
         ctx.services.deltas.create_model_output_sink(&request, Arc::clone(&ctx.services.redact));
     let found = match resolve_model(&env, &*ctx.services.models, (&request.model, purpose)) {
         Ok(found) => found,
-        Err(failure) => return Ok(ModelRequestOutcome::Failed(failure, None)),
+        Err(failure) => return Ok(ModelOutcome::Failed(failure, None)),
     };
     let generation = AssertUnwindSafe(found.model.generate(&request, &sink)).catch_unwind();
     let generation = pin!(generation);
@@ -163,27 +159,25 @@ async fn call_model(
         ..AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown)
     };
     Ok(match signals.wait_unless_aborted(generation).await? {
-        AbortableOutcome::Done(Ok(Ok(response))) => {
-            ModelRequestOutcome::Reply(response, Vec::new())
-        }
-        AbortableOutcome::Done(Ok(Err(failure))) => {
+        Abortable::Done(Ok(Ok(response))) => ModelOutcome::Reply(response, Vec::new()),
+        Abortable::Done(Ok(Err(failure))) => {
             let cost = cost_of_failed_request(&*found.model, &request, &failure);
-            ModelRequestOutcome::Failed(failure, cost)
+            ModelOutcome::Failed(failure, cost)
         }
-        AbortableOutcome::Done(Err(_)) => {
+        Abortable::Done(Err(_)) => {
             let message = format!("the model adapter of {} panicked", found.name);
-            ModelRequestOutcome::Failed(Failure::new(FailureClass::Server, message), None)
+            ModelOutcome::Failed(Failure::new(FailureClass::Server, message), None)
         }
-        AbortableOutcome::Aborted(
+        Abortable::Aborted(
             AbortReason::Cancelled
             | AbortReason::Shutdown
             | AbortReason::TimedOut
             | AbortReason::ActiveTimeUsedUp,
-        ) => ModelRequestOutcome::Failed(cancelled_request_failure(), None),
-        AbortableOutcome::Aborted(AbortReason::Interrupted) => {
-            interrupted_request_outcome(&*found.model, &request, sink.flush_and_get_text())
+        ) => ModelOutcome::Failed(cancelled_failure(), None),
+        Abortable::Aborted(AbortReason::Interrupted) => {
+            interrupted_outcome(&*found.model, &request, sink.flush_and_get_text())
         }
-        AbortableOutcome::Aborted(AbortReason::Lost) => ModelRequestOutcome::Lost,
+        Abortable::Aborted(AbortReason::Lost) => ModelOutcome::Lost,
     })
 }
 
@@ -191,11 +185,11 @@ async fn call_model(
 /// If the model for summaries is missing, no other model replaces it, because the budget was
 /// reserved at the price of that model.
 fn resolve_model(
-    env: &RunDependencies,
+    env: &RunEnv,
     models: &dyn ModelResolver,
     (name, purpose): (&str, ModelCallPurpose),
 ) -> Result<ResolvedModel, Failure> {
-    let model = env.models().iter().find(|found| found.name == name);
+    let model = env.models.iter().find(|found| found.name == name);
     if let Some(model) = model {
         return Ok(model.clone());
     }
@@ -211,7 +205,7 @@ fn resolve_model(
     }
 }
 
-fn cancelled_request_failure() -> Failure {
+fn cancelled_failure() -> Failure {
     Failure::new(FailureClass::Stopped, "the request was cancelled")
 }
 
@@ -228,14 +222,10 @@ fn cost_of_failed_request(
 }
 
 /// Returns the outcome of a request that a message interrupted, with estimated usage and cost.
-fn interrupted_request_outcome(
-    model: &dyn Model,
-    request: &ModelRequest,
-    text: Arc<str>,
-) -> ModelRequestOutcome {
+fn interrupted_outcome(model: &dyn Model, request: &ModelRequest, text: Arc<str>) -> ModelOutcome {
     let pricing = model.estimate(request).pricing;
     let usage = pricing.estimate_usage(request.conversation_bytes(), text.len() as u64);
-    ModelRequestOutcome::Interrupted(InterruptedReply {
+    ModelOutcome::Interrupted(InterruptedReply {
         text,
         usage,
         cost: pricing.price.map(|price| price.cost(usage)),

@@ -17,14 +17,14 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_run::RunInput;
 use longhaul_run::input::PerceptionRefresh;
 
-use crate::drive::abort::{AbortSignals, AbortableOutcome};
+use crate::drive::abort::{AbortSignals, Abortable};
 use crate::drive::context::DriveContext;
-use crate::error::Error;
-use crate::event_text;
+use crate::error::Result;
+use crate::guard::redaction::Redaction;
 use crate::panics;
+use crate::prompt::event_text;
+use crate::prompt::setup::build_run_prepared_event;
 use crate::prompt::{WORLD_UPDATE_HEADING, format_world_state};
-use crate::prompt_setup::build_run_prepared_event;
-use crate::redaction::Redaction;
 
 /// Delay before each attempt to fetch the perception (the state of the world) from a context
 /// provider. The first attempt has no delay.
@@ -44,7 +44,7 @@ const WORLD_BYTES_MAX: usize = 1024 * 1024;
 const CONTEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Outcome of fetching the perception (the state of the world) from the context provider.
-enum ContextFetchOutcome {
+enum ContextFetch {
     /// The agent has no context provider.
     NoProvider,
     /// The context provider returned this perception (the state of the world) after this time.
@@ -56,11 +56,11 @@ enum ContextFetchOutcome {
 
 /// Fetches the perception (the state of the world) from the context provider and renders the
 /// prompt. `None` means that this driver has lost its claim on the run.
-pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
+pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<RunInput>> {
     let (perception, active) = match fetch_context_from_provider(ctx).await? {
-        ContextFetchOutcome::NoProvider => (None, Millis::ZERO),
-        ContextFetchOutcome::Fetched(perception, active) => (Some(perception), active),
-        ContextFetchOutcome::Aborted(input) => return Ok(input),
+        ContextFetch::NoProvider => (None, Millis::ZERO),
+        ContextFetch::Fetched(perception, active) => (Some(perception), active),
+        ContextFetch::Aborted(input) => return Ok(input),
     };
     let Some(env) = &ctx.env else {
         return Ok(Some(RunInput::Advance));
@@ -72,21 +72,19 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
             let prepared = RunPrepared { perception_active: active, ..prepared };
             RunInput::Prepared(Box::new(prepared), blobs)
         }
-        Err(blocker) => blocker.into_state_machine_input(),
+        Err(blocker) => blocker.into_input(),
     }))
 }
 
 /// Fetches the perception (the state of the world) again before a turn. `None` means that this
 /// driver has lost its claim on the run.
-pub(super) async fn refetch_context_before_turn(
-    ctx: &mut DriveContext,
-) -> Result<Option<RunInput>, Error> {
+pub(super) async fn refetch_context(ctx: &mut DriveContext) -> Result<Option<RunInput>> {
     let (perception, active) = match fetch_context_from_provider(ctx).await? {
-        ContextFetchOutcome::NoProvider => {
+        ContextFetch::NoProvider => {
             return Ok(Some(RunInput::PerceptionRefreshed(Box::default())));
         }
-        ContextFetchOutcome::Fetched(perception, active) => (perception, active),
-        ContextFetchOutcome::Aborted(input) => return Ok(input),
+        ContextFetch::Fetched(perception, active) => (perception, active),
+        ContextFetch::Aborted(input) => return Ok(input),
     };
     let before = ctx.session.run().perception();
     let world_hash = Hash::digest(perception.world.as_str().as_bytes());
@@ -106,12 +104,12 @@ pub(super) async fn refetch_context_before_turn(
     }))))
 }
 
-async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFetchOutcome, Error> {
+async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFetch> {
     let Some(env) = &ctx.env else {
-        return Ok(ContextFetchOutcome::Aborted(Some(RunInput::Advance)));
+        return Ok(ContextFetch::Aborted(Some(RunInput::Advance)));
     };
-    let Some(provider) = env.context_provider().cloned() else {
-        return Ok(ContextFetchOutcome::NoProvider);
+    let Some(provider) = env.context_provider.clone() else {
+        return Ok(ContextFetch::NoProvider);
     };
     let run = ctx.session.run();
     let (agent, task) = (Arc::clone(&env.agent), run.task());
@@ -125,29 +123,27 @@ async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFe
         thread: task.thread.clone(),
         turn: run.control().turn(),
     };
-    if !ctx.lease.wait_until_valid_or_lost().await {
-        return Ok(ContextFetchOutcome::Aborted(None));
+    if !ctx.lease.wait_until_valid().await {
+        return Ok(ContextFetch::Aborted(None));
     }
     let started = ctx.services.clock.monotonic_nanos();
     let fetch = pin!(fetch_context_with_retries(&*provider, &request, &*ctx.services.clock));
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(fetch).await? {
-        AbortableOutcome::Done(Ok(perception)) => {
+        Abortable::Done(Ok(perception)) => {
             let elapsed_ms =
                 ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
             let perception = Redaction(&*ctx.services.redact).redact_perception(perception);
-            ContextFetchOutcome::Fetched(perception, Millis(elapsed_ms))
+            ContextFetch::Fetched(perception, Millis(elapsed_ms))
         }
-        AbortableOutcome::Done(Err(error)) => {
-            ContextFetchOutcome::Aborted(Some(RunInput::MissingDependency(format!(
+        Abortable::Done(Err(error)) => {
+            ContextFetch::Aborted(Some(RunInput::MissingDependency(format!(
                 "Context for agent `{}` could not be fetched: {error}. Fix the context provider, \
                  then resume the run or answer here to retry.",
                 agent.name
             ))))
         }
-        AbortableOutcome::Aborted(reason) => {
-            ContextFetchOutcome::Aborted(reason.input_after_abort())
-        }
+        Abortable::Aborted(reason) => ContextFetch::Aborted(reason.input_after_abort()),
     })
 }
 

@@ -5,7 +5,7 @@
 //! reports nothing more.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use longhaul_core::event::tool::ToolProgress;
 use longhaul_core::id::CallId;
@@ -14,6 +14,8 @@ use longhaul_core::port::tool::Progress;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::RunInput;
 use tokio::sync::Notify;
+
+use crate::panics::with_lock;
 
 /// Minimum interval between two ordinary progress updates of a run.
 const MIN_INTERVAL: Millis = Millis::from_secs(1);
@@ -109,16 +111,12 @@ struct ProgressReport {
 }
 
 impl ProgressThrottle {
-    fn with_locked_state<T>(&self, f: impl FnOnce(&mut ThrottleState) -> T) -> T {
-        f(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// Starts to collect progress reports of a call, until the returned guard is dropped.
-    pub(super) fn track_call(&self, call: CallId) -> CallProgressGuard {
+    pub(super) fn track_call(&self, call: CallId) -> ProgressGuard {
         let entry =
             CallProgress { call, latest: None, sent_count: 0, last_sent: None, durable_count: 0 };
-        self.with_locked_state(|state| state.calls.push(entry));
-        CallProgressGuard { throttle: self.clone(), call }
+        with_lock(&self.0.state, |state| state.calls.push(entry));
+        ProgressGuard { throttle: self.clone(), call }
     }
 
     /// Returns the object through which a tool reports the progress of its call.
@@ -127,7 +125,7 @@ impl ProgressThrottle {
         call: CallId,
         redact: &Arc<dyn Redact>,
     ) -> Arc<dyn Progress> {
-        Arc::new(CallProgressReporter { throttle: self.clone(), redact: Arc::clone(redact), call })
+        Arc::new(ProgressReporter { throttle: self.clone(), redact: Arc::clone(redact), call })
     }
 
     /// Waits until a progress update is due and returns it. Cancel safe.
@@ -135,16 +133,16 @@ impl ProgressThrottle {
         loop {
             let (changed, urgent) = (self.0.changed.notified(), self.0.urgent.notified());
             let nanos = clock.monotonic_nanos();
-            if let Some(update) = self.with_locked_state(|state| state.durable.pop_front()) {
+            if let Some(update) = with_lock(&self.0.state, |state| state.durable.pop_front()) {
                 return ProgressUpdate::Durable(update);
             }
-            match self.with_locked_state(|state| state.take_due_update(nanos)) {
-                DueProgressUpdate::Now(input) => return ProgressUpdate::Droppable(input),
-                DueProgressUpdate::In(delay) => tokio::select! {
+            match with_lock(&self.0.state, |state| state.take_due_update(nanos)) {
+                DueUpdate::Now(input) => return ProgressUpdate::Droppable(input),
+                DueUpdate::In(delay) => tokio::select! {
                     () = clock.sleep(delay) => {}
                     () = urgent => {}
                 },
-                DueProgressUpdate::Never => tokio::select! {
+                DueUpdate::Never => tokio::select! {
                     () = changed => {}
                     () = urgent => {}
                 },
@@ -155,22 +153,22 @@ impl ProgressThrottle {
     /// Takes all durable progress reports (which must not be dropped) that are not journaled yet,
     /// including those of ended calls.
     pub(super) fn take_unjournaled_reports(&self) -> VecDeque<RunInput> {
-        self.with_locked_state(|state| std::mem::take(&mut state.durable))
+        with_lock(&self.0.state, |state| std::mem::take(&mut state.durable))
     }
 }
 
-enum DueProgressUpdate {
+enum DueUpdate {
     Now(RunInput),
     In(Millis),
     Never,
 }
 
 impl ThrottleState {
-    fn take_due_update(&mut self, now_nanos: u64) -> DueProgressUpdate {
+    fn take_due_update(&mut self, now_nanos: u64) -> DueUpdate {
         let reporting = self.calls.iter_mut().filter(|entry| entry.latest.is_some());
         let Some(entry) = reporting.min_by_key(|entry| entry.delay_until_next_update(now_nanos))
         else {
-            return DueProgressUpdate::Never;
+            return DueUpdate::Never;
         };
         let delay = entry.delay_until_next_update(now_nanos).max(remaining_delay(
             MIN_INTERVAL,
@@ -179,15 +177,15 @@ impl ThrottleState {
         ));
         if delay > Millis::ZERO {
             // Another call may report meanwhile without having to wait so long.
-            return DueProgressUpdate::In(delay.min(MIN_INTERVAL));
+            return DueUpdate::In(delay.min(MIN_INTERVAL));
         }
         let Some(report) = entry.latest.take() else {
-            return DueProgressUpdate::Never;
+            return DueUpdate::Never;
         };
         entry.sent_count = entry.sent_count.saturating_add(1);
         entry.last_sent = Some(now_nanos);
         self.last_sent = Some(now_nanos);
-        DueProgressUpdate::Now(RunInput::Progress(ToolProgress {
+        DueUpdate::Now(RunInput::Progress(ToolProgress {
             call: entry.call,
             percent: report.percent,
             message: report.message,
@@ -197,26 +195,27 @@ impl ThrottleState {
 
 /// Guard of a running call whose progress is collected. Dropping the guard ends the collection.
 #[derive(Debug)]
-pub(super) struct CallProgressGuard {
+pub(super) struct ProgressGuard {
     throttle: ProgressThrottle,
     call: CallId,
 }
 
-impl Drop for CallProgressGuard {
+impl Drop for ProgressGuard {
     fn drop(&mut self) {
-        self.throttle
-            .with_locked_state(|state| state.calls.retain(|entry| entry.call != self.call));
+        with_lock(&self.throttle.0.state, |state| {
+            state.calls.retain(|entry| entry.call != self.call)
+        });
     }
 }
 
 #[derive(Debug)]
-struct CallProgressReporter {
+struct ProgressReporter {
     throttle: ProgressThrottle,
     redact: Arc<dyn Redact>,
     call: CallId,
 }
 
-impl Progress for CallProgressReporter {
+impl Progress for ProgressReporter {
     fn report(&self, percent: Option<u8>, message: &str) {
         let message = self.redact.redact(message);
         let until = message.floor_char_boundary(MESSAGE_BYTES_MAX);
@@ -224,7 +223,7 @@ impl Progress for CallProgressReporter {
             percent: percent.map(|percent| percent.min(100)),
             message: message[..until].to_owned(),
         };
-        self.throttle.with_locked_state(|state| {
+        with_lock(&self.throttle.0.state, |state| {
             let mut calls = state.calls.iter_mut();
             if let Some(entry) = calls.find(|entry| entry.call == self.call) {
                 entry.latest = Some(report);
@@ -236,7 +235,7 @@ impl Progress for CallProgressReporter {
     fn report_to_journal(&self, message: &str) {
         let message = self.redact.redact(message);
         let message: String = message.chars().take(DURABLE_CHARS_MAX).collect();
-        self.throttle.with_locked_state(|state| {
+        with_lock(&self.throttle.0.state, |state| {
             let mut calls = state.calls.iter_mut();
             let Some(entry) = calls.find(|entry| entry.call == self.call) else {
                 return;
@@ -272,15 +271,15 @@ mod tests {
         let mut updates = 0;
         for second in 0..3_600 {
             throttle.create_reporter(calls[0], &redact).report(None, "still there");
-            let due = throttle.with_locked_state(|state| state.take_due_update(second * SECOND));
-            updates += u32::from(matches!(due, DueProgressUpdate::Now(_)));
+            let due = with_lock(&throttle.0.state, |state| state.take_due_update(second * SECOND));
+            updates += u32::from(matches!(due, DueUpdate::Now(_)));
         }
         assert!((250..=260).contains(&updates), "{updates}");
         // The other call is reported at once.
         throttle.create_reporter(calls[1], &redact).report(None, "begun");
-        let due = throttle.with_locked_state(|state| state.take_due_update(3_600 * SECOND));
+        let due = with_lock(&throttle.0.state, |state| state.take_due_update(3_600 * SECOND));
         assert!(
-            matches!(due, DueProgressUpdate::Now(RunInput::Progress(progress)) if progress.call == calls[1])
+            matches!(due, DueUpdate::Now(RunInput::Progress(progress)) if progress.call == calls[1])
         );
     }
 

@@ -13,9 +13,9 @@ use longhaul_run::RunInput;
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::next::ToolCallTask;
 
-use crate::drive::calls::{FinishedToolCall, finished_call_with_text};
+use crate::drive::calls::{FinishedCall, finished_with_text};
 use crate::drive::context::DriveContext;
-use crate::redaction::Redaction;
+use crate::guard::redaction::Redaction;
 
 /// Timeout for telling a tool that the run has given up a suspended call.
 const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
@@ -24,11 +24,11 @@ const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 /// tool's state only the questions are redacted, because the tool needs the rest unchanged. If the
 /// state is too long or contains a secret elsewhere, the call fails. The outcome of such a call is
 /// unknown if it has an effect key, because a failed call would release its key.
-pub(super) fn redact_or_fail_suspended_call(
-    ended: FinishedToolCall,
+pub(super) fn redact_suspended_call(
+    ended: FinishedCall,
     redact: &dyn Redact,
     has_effect_key: bool,
-) -> FinishedToolCall {
+) -> FinishedCall {
     let ToolCallStatus::Suspended(suspended) = &ended.status else {
         return ended;
     };
@@ -38,7 +38,7 @@ pub(super) fn redact_or_fail_suspended_call(
             true => ToolCallStatus::Unknown,
             false => ToolCallStatus::Failed,
         };
-        finished_call_with_text(ended.call, status, reason)
+        finished_with_text(ended.call, status, reason)
     };
     if state.len() > SuspendedToolCall::STATE_BYTES_MAX {
         return failed("the call can't be continued later: the tool's state of it is too long");
@@ -73,12 +73,12 @@ pub(super) fn redact_or_fail_suspended_call(
             *message = message.take().map(|message| redaction.redact_text(message));
         }
     }
-    FinishedToolCall { status: ToolCallStatus::Suspended(suspended), ..ended }
+    FinishedCall { status: ToolCallStatus::Suspended(suspended), ..ended }
 }
 
 /// Tells the tool of a suspended call that the run has given up the call. The call ends in any case.
 pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCallTask) -> RunInput {
-    let request = request_suspended_call_cancellation(ctx, task);
+    let request = request_cancellation(ctx, task);
     let text = match request.await {
         Ok(()) => "the call was stopped, and its server was asked to stop the work".to_owned(),
         Err(failure) => {
@@ -97,7 +97,7 @@ pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCal
 
 /// Returns a future that tells the tool that the run has given up its suspended call. The future
 /// borrows nothing of the driver's state.
-fn request_suspended_call_cancellation(
+fn request_cancellation(
     ctx: &DriveContext,
     task: &ToolCallTask,
 ) -> impl Future<Output = Result<(), ToolFailure>> + use<> {
@@ -142,8 +142,8 @@ mod tests {
             let status =
                 ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }));
             let call = CallId { turn: 1, index: 1 };
-            let ended = finished_call_with_text(call, status, "");
-            match redact_or_fail_suspended_call(ended, &redactor, false).status {
+            let ended = finished_with_text(call, status, "");
+            match redact_suspended_call(ended, &redactor, false).status {
                 ToolCallStatus::Suspended(stored) => Some(stored.suspension.state.to_value()),
                 ToolCallStatus::Completed
                 | ToolCallStatus::Failed

@@ -18,20 +18,19 @@ use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{Run, RunInput};
 use serde_json::Value;
 
-use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
+use crate::drive::abort::{AbortReason, AbortSignals, Abortable};
 use crate::drive::calls::{
-    ActiveToolCalls, CALL_TIMEOUT, FinishedToolCall, ToolCallCancelPolicy, ToolCallRequest,
-    finished_call_with_text,
+    ActiveCalls, CALL_TIMEOUT, CallRequest, CancelPolicy, FinishedCall, finished_with_text,
 };
 use crate::drive::context::DriveContext;
-use crate::drive::suspended_calls::{cancel_suspended_call, redact_or_fail_suspended_call};
+use crate::drive::run_env::RunEnv;
+use crate::drive::session::CommitOutcome;
+use crate::drive::suspended_calls::{cancel_suspended_call, redact_suspended_call};
 use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
-use crate::error::Error;
-use crate::recorded_outputs::check_references_unchanged;
-use crate::redaction::Redaction;
-use crate::run_env::RunDependencies;
-use crate::run_session::CommitOutcome;
-use crate::tool_registry::RegisteredTool;
+use crate::error::Result;
+use crate::guard::redaction::Redaction;
+use crate::tools::recorded_outputs::check_references_unchanged;
+use crate::tools::registry::RegisteredTool;
 
 /// Time to wait for further tool calls after a call has ended, so that their results are committed
 /// together.
@@ -49,7 +48,7 @@ const VERIFY_TIMEOUT: Millis = Millis::from_secs(30);
 pub(super) async fn run_tool_calls(
     ctx: &mut DriveContext,
     tasks: Vec<ToolCallTask>,
-) -> Result<Option<RunInput>, Error> {
+) -> Result<Option<RunInput>> {
     if let Some(task) = tasks.iter().find(|task| task.action == ToolCallAction::Verify) {
         return verify_tool_call(ctx, task).await;
     }
@@ -60,10 +59,10 @@ pub(super) async fn run_tool_calls(
     if !try_start_tool_calls(ctx, tasks).await {
         return Ok(None);
     }
-    let finished = collect_finished_tool_calls(ctx, since).await?;
+    let finished = collect_finished_calls(ctx, since).await?;
     // Appended before the results: progress of a call is rejected once the call has ended.
     for report in ctx.progress.take_unjournaled_reports() {
-        let Ok(CommitOutcome::Applied) = ctx.session.commit_durable_input(report).await else {
+        let Ok(CommitOutcome::Applied) = ctx.session.commit_durable(report).await else {
             break;
         };
     }
@@ -75,9 +74,9 @@ pub(super) async fn run_tool_calls(
     let quota = ArtifactQuota::remaining_after_artifacts(run.control().artifacts());
     let ended = ended.into_iter().map(|ended| {
         let has_key = run.effect_key_of_call(Some(ended.call)).is_some();
-        redact_or_fail_suspended_call(ended, redact, has_key)
+        redact_suspended_call(ended, redact, has_key)
     });
-    let results = to_tool_call_results(ended.collect(), Millis(elapsed_ms), redact, quota);
+    let results = to_results(ended.collect(), Millis(elapsed_ms), redact, quota);
     Ok(Some(RunInput::ToolsDone(results)))
 }
 
@@ -90,7 +89,7 @@ async fn try_start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) 
     };
     let new_tasks: Vec<ToolCallTask> =
         tasks.into_iter().filter(|task| !ctx.calls.contains(task.call)).collect();
-    if !new_tasks.is_empty() && !ctx.lease.wait_until_valid_or_lost().await {
+    if !new_tasks.is_empty() && !ctx.lease.wait_until_valid().await {
         return !ctx.calls.is_empty();
     }
     let epoch = ctx.session.claim().epoch;
@@ -113,7 +112,7 @@ async fn try_start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) 
                 continue;
             }
         };
-        let request = ToolCallRequest {
+        let request = CallRequest {
             timeout: tool.timeout(&input).unwrap_or(CALL_TIMEOUT),
             tool,
             input,
@@ -132,7 +131,7 @@ async fn try_start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) 
 /// Returns the input that the tool receives for a call that is about to start, with the values of
 /// references to outputs of earlier calls. The error is a message for the model.
 async fn resolve_tool_call_input(
-    env: &RunDependencies,
+    env: &RunEnv,
     run: &Run,
     registered: &RegisteredTool,
     task: &ToolCallTask,
@@ -146,10 +145,10 @@ async fn resolve_tool_call_input(
 /// Waits until tool calls have ended, or aborts them if there is a reason. `since` is the time of
 /// the monotonic clock from which the run's active time is counted. `None` means that no call has a
 /// result.
-async fn collect_finished_tool_calls(
+async fn collect_finished_calls(
     ctx: &mut DriveContext,
     since: u64,
-) -> Result<Option<Vec<FinishedToolCall>>, Error> {
+) -> Result<Option<Vec<FinishedCall>>> {
     let exceeds_active_time = !ctx.calls.has_stoppable_call();
     let mut signals = AbortSignals {
         exceeds_active_time,
@@ -161,14 +160,11 @@ async fn collect_finished_tool_calls(
     let calls = &mut ctx.calls;
     let first = signals.wait_unless_aborted(pin!(calls.next_finished_call())).await?;
     let reason = match first {
-        AbortableOutcome::Aborted(reason) => reason,
-        AbortableOutcome::Done(None) => return Ok(None),
-        AbortableOutcome::Done(Some(first)) => {
+        Abortable::Aborted(reason) => reason,
+        Abortable::Done(None) => return Ok(None),
+        Abortable::Done(Some(first)) => {
             let mut ended = vec![first];
-            ended.extend(
-                collect_finished_calls_until_timeout(calls, &*ctx.services.clock, BATCH_WINDOW)
-                    .await,
-            );
+            ended.extend(collect_until_timeout(calls, &*ctx.services.clock, BATCH_WINDOW).await);
             return Ok(Some(ended));
         }
     };
@@ -176,11 +172,11 @@ async fn collect_finished_tool_calls(
 }
 
 /// Returns the running tool calls that end within the given time.
-async fn collect_finished_calls_until_timeout(
-    calls: &mut ActiveToolCalls,
+async fn collect_until_timeout(
+    calls: &mut ActiveCalls,
     clock: &dyn Clock,
     window: Millis,
-) -> Vec<FinishedToolCall> {
+) -> Vec<FinishedCall> {
     let mut ended = Vec::new();
     if calls.is_empty() {
         return ended;
@@ -202,7 +198,7 @@ async fn collect_finished_calls_until_timeout(
 async fn abort_tool_calls(
     ctx: &mut DriveContext,
     reason: AbortReason,
-) -> Option<Vec<FinishedToolCall>> {
+) -> Option<Vec<FinishedCall>> {
     let calls = &mut ctx.calls;
     let message = match reason {
         AbortReason::Cancelled => "the call was stopped: the run was cancelled",
@@ -213,16 +209,13 @@ async fn abort_tool_calls(
         }
         AbortReason::Shutdown | AbortReason::Lost => "the call was stopped: the worker shut down",
     };
-    let mut ended: Vec<FinishedToolCall> = match reason {
+    let mut ended: Vec<FinishedCall> = match reason {
         AbortReason::Cancelled
         | AbortReason::Interrupted
         | AbortReason::TimedOut
         | AbortReason::ActiveTimeUsedUp => {
-            let stopped = calls.cancel_calls_if(ToolCallCancelPolicy::is_stoppable);
-            stopped
-                .into_iter()
-                .map(|cancelled| cancelled.into_finished_tool_call(message))
-                .collect()
+            let stopped = calls.cancel_calls_if(CancelPolicy::is_stoppable);
+            stopped.into_iter().map(|cancelled| cancelled.into_finished(message)).collect()
         }
         // The next driver starts the repeatable calls again.
         AbortReason::Shutdown | AbortReason::Lost => {
@@ -233,14 +226,12 @@ async fn abort_tool_calls(
     if reason == AbortReason::ActiveTimeUsedUp {
         return (!ended.is_empty()).then_some(ended);
     }
-    ended.extend(
-        collect_finished_calls_until_timeout(calls, &*ctx.services.clock, CANCEL_GRACE).await,
-    );
+    ended.extend(collect_until_timeout(calls, &*ctx.services.clock, CANCEL_GRACE).await);
     ended.extend(calls.cancel_calls_if(|_| true).into_iter().map(|cancelled| {
         if cancelled.is_cancel_safe {
-            cancelled.into_finished_tool_call(message)
+            cancelled.into_finished(message)
         } else {
-            finished_call_with_text(
+            finished_with_text(
                 cancelled.call,
                 ToolCallStatus::Unknown,
                 &format!("{message}; the outcome of the call is unknown"),
@@ -252,8 +243,8 @@ async fn abort_tool_calls(
 
 /// Converts ended calls into results for the state machine. The active time of concurrent calls is
 /// counted once, with the first of them.
-fn to_tool_call_results(
-    ended: Vec<FinishedToolCall>,
+fn to_results(
+    ended: Vec<FinishedCall>,
     elapsed: Millis,
     redact: &dyn Redact,
     mut quota: ArtifactQuota,
@@ -269,27 +260,19 @@ fn to_tool_call_results(
 
 /// Asks a tool to verify whether a call in doubt (started, outcome unknown after a crash) happened.
 /// Verifying has no effects, so the next driver simply repeats an aborted verification.
-async fn verify_tool_call(
-    ctx: &mut DriveContext,
-    task: &ToolCallTask,
-) -> Result<Option<RunInput>, Error> {
-    if !ctx.lease.wait_until_valid_or_lost().await {
+async fn verify_tool_call(ctx: &mut DriveContext, task: &ToolCallTask) -> Result<Option<RunInput>> {
+    if !ctx.lease.wait_until_valid().await {
         return Ok(None);
     }
-    let verification = pin!(verify_whether_call_happened(ctx, task));
+    let verification = pin!(start_verification(ctx, task));
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(verification).await? {
-        AbortableOutcome::Done(result) => {
+        Abortable::Done(result) => {
             let quota =
                 ArtifactQuota::remaining_after_artifacts(ctx.session.run().control().artifacts());
-            Some(state_machine_input_from_verify_outcome(
-                task.call,
-                result,
-                &*ctx.services.redact,
-                quota,
-            ))
+            Some(verified_input(task.call, result, &*ctx.services.redact, quota))
         }
-        AbortableOutcome::Aborted(reason) => reason.input_after_abort(),
+        Abortable::Aborted(reason) => reason.input_after_abort(),
     })
 }
 
@@ -298,7 +281,7 @@ type VerifyResult = (VerifyOutcome, Vec<Blob>);
 
 /// Converts the outcome of verifying a call into an input for the state machine. A long output of
 /// the call is truncated.
-fn state_machine_input_from_verify_outcome(
+fn verified_input(
     call: CallId,
     (finding, images): VerifyResult,
     redact: &dyn Redact,
@@ -317,7 +300,7 @@ fn state_machine_input_from_verify_outcome(
 
 /// Returns a future that verifies whether a call happened. The future borrows nothing of the
 /// driver's state.
-fn verify_whether_call_happened(
+fn start_verification(
     ctx: &DriveContext,
     task: &ToolCallTask,
 ) -> impl Future<Output = VerifyResult> + use<> {
@@ -350,7 +333,7 @@ fn verify_whether_call_happened(
     }
 }
 
-impl ActiveToolCalls {
+impl ActiveCalls {
     /// Adds a failed result for a call that can't be started. If the call has an effect key and was
     /// started before, its outcome is unknown instead, because the earlier start may have had an
     /// effect.
@@ -360,6 +343,6 @@ impl ActiveToolCalls {
             true => ToolCallStatus::Unknown,
             false => ToolCallStatus::Failed,
         };
-        self.push_finished_call(finished_call_with_text(task.call, status, reason));
+        self.push_finished_call(finished_with_text(task.call, status, reason));
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn truncate_output_and_get_full_text(
         return (output, None);
     }
     let full_text = texts.join("\n");
-    let (stored, storage_note) = truncate_for_storage_with_notice(&full_text);
+    let (stored, storage_note) = truncate_for_storage(&full_text);
     let blob = Blob::new(stored.as_bytes());
     let head = &full_text[..full_text.floor_char_boundary(HEAD_BYTES)];
     let tail = &full_text[full_text.floor_char_boundary(full_text.len() - TAIL_BYTES)..];
@@ -129,7 +129,7 @@ pub(crate) fn truncate_output_and_get_full_text(
 
 /// Returns the part of a tool output that is stored, and a sentence that tells the model what was
 /// discarded. The sentence is empty if the output is stored in full.
-fn truncate_for_storage_with_notice(full_text: &str) -> (Cow<'_, str>, String) {
+fn truncate_for_storage(full_text: &str) -> (Cow<'_, str>, String) {
     if full_text.len() <= STORED_BYTES_MAX {
         return (Cow::Borrowed(full_text), String::new());
     }

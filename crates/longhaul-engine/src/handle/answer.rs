@@ -3,9 +3,11 @@
 //! Invariant: an input or result that a person edited passes the same checks as one of the model.
 
 use longhaul_core::access::key_name_of_principal;
+use longhaul_core::change::LateToolResult;
 use longhaul_core::event::turn::OutputCheckResult;
 use longhaul_core::id::{AgentName, Epoch, GateId, RunId, Seq};
 use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
+use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::policy::gate::{
     Answer, GateDecision, GateKind, GateRow, GateStatus, RecordedAnswer,
 };
@@ -19,12 +21,12 @@ use longhaul_run::commands::{
 };
 use longhaul_run::{DecisionContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
-use crate::blocker::RunBlocker;
-use crate::classify::{classify_effects_of_input, tool_input_has_secret_message};
-use crate::error::Error;
+use crate::drive::blocker::RunBlocker;
+use crate::drive::classify::{classify_input, secret_in_input_message};
+use crate::drive::run_env::{RunEnv, compile_output_schema, load_run_agent};
+use crate::error::{Error, Result};
 use crate::handle::{Longhaul, check_text_len};
-use crate::replay::{replay_run, replay_run_without_transcript};
-use crate::run_env::{RunDependencies, compile_output_schema, load_agent_version_of_run};
+use crate::replay::{replay_run, replay_run_state};
 use crate::services::release_external_tools;
 
 /// Maximum length in bytes of the note in an answer to a gate.
@@ -52,10 +54,10 @@ pub enum GateAnswerOutcome {
 impl Longhaul {
     /// Lists the gates that match the filter, newest first. An open gate whose deadline has passed
     /// is returned with the status `Expired`, even if the filter selects open gates.
-    pub async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, Error> {
+    pub async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>> {
         let mut gates = self.services.store.list_gates(filter).await?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open && gate.deadline.is_some()) {
-            let now = self.current_store_time().await?;
+            let now = self.store_time().await?;
             for gate in gates.iter_mut().filter(|gate| gate.is_overdue(now)) {
                 gate.status = GateStatus::Expired;
             }
@@ -65,18 +67,14 @@ impl Longhaul {
 
     /// Returns the gate with this id. An open gate whose deadline has passed is returned with the
     /// status `Expired`.
-    pub async fn get_gate(&self, gate: GateId) -> Result<GateRow, Error> {
+    pub async fn get_gate(&self, gate: GateId) -> Result<GateRow> {
         let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
         let found = self.list_gates(filter).await?;
         found.into_iter().next().ok_or(Error::GateNotFound(gate))
     }
 
     /// Answers a gate. If several people answer, the first valid answer wins.
-    pub async fn answer_gate(
-        &self,
-        gate: GateId,
-        answer: Answer,
-    ) -> Result<GateAnswerOutcome, Error> {
+    pub async fn answer_gate(&self, gate: GateId, answer: Answer) -> Result<GateAnswerOutcome> {
         let note = answer.note.as_deref().map_or(0, str::len);
         let payload = answer.payload.as_ref().map_or(0, |json| json.as_str().len());
         check_text_len("the note", note, NOTE_BYTES_MAX)?;
@@ -115,16 +113,14 @@ impl Longhaul {
         gate: GateId,
         answer: Answer,
         secret: Option<String>,
-    ) -> Result<Option<GateAnswerOutcome>, Error> {
+    ) -> Result<Option<GateAnswerOutcome>> {
         let mut row = self.get_gate(gate).await?;
         let run = row.run;
         // A late answer is rejected as late, whatever else is wrong with it.
         if let (GateStatus::Open, GateDecision::Edit(edited)) = (row.status, &answer.decision) {
             match (&row.spec.kind, secret) {
                 (GateKind::Approval, Some(secret)) => {
-                    return Err(
-                        Rejection::InvalidTask(tool_input_has_secret_message(&secret)).into()
-                    );
+                    return Err(Rejection::InvalidTask(secret_in_input_message(&secret)).into());
                 }
                 (GateKind::Approval, None) => self.check_edited_call_input(&row, edited).await?,
                 (GateKind::Result, _) => self.check_edited_result(&row, edited).await?,
@@ -147,7 +143,7 @@ impl Longhaul {
         let ctx = DecisionContext { revoked_votes, ..DecisionContext::new(now) };
         let batch = decide_command(&view, command, ctx)?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
-        match self.append_to_journal_without_claim(run, batch).await? {
+        match self.append_as_outsider(run, batch).await? {
             Ok(seq) if counts => Ok(Some(GateAnswerOutcome::Voted(seq))),
             Ok(seq) => Ok(Some(GateAnswerOutcome::Closed(seq))),
             Err(AppendRefusalReason::GateAnswersChanged | AppendRefusalReason::RuleExists) => {
@@ -167,14 +163,34 @@ impl Longhaul {
         }
     }
 
+    /// Frees the effect key of a call whose outcome is unknown, so that another call with the key is
+    /// made, and returns what is recorded about it. Like the rejection of the question about a call
+    /// in doubt, it makes no call: the next call needs the approvals of its own rule.
+    pub async fn free_effect_key(
+        &self,
+        holder: EffectKeyHolder,
+        note: &str,
+        by: &str,
+    ) -> Result<LateToolResult, Error> {
+        check_text_len("the note", note.len(), NOTE_BYTES_MAX)?;
+        let now = self.store_time().await?;
+        let note = if note.is_empty() { String::new() } else { format!(": {note}") };
+        let text = self.redact(format!("effect key freed by {by} at {now}{note}"));
+        let freed = LateToolResult { call: holder.call, text };
+        match self.services.records.free_effect_key(holder.run, freed.clone()).await? {
+            true => Ok(freed),
+            false => Err(Error::KeyNotInDoubt(holder)),
+        }
+    }
+
     /// Returns the principals that have added work to a run up to now, also while its gate was
     /// open, or to a run above it, which may have passed it on.
-    async fn current_submitters(&self, run: RunId) -> Result<Vec<String>, Error> {
-        let (folded, _) = replay_run_without_transcript(&self.services, run).await?;
+    async fn current_submitters(&self, run: RunId) -> Result<Vec<String>> {
+        let (folded, _) = replay_run_state(&self.services, run).await?;
         let mut names = folded.submitters().names_except(None);
         let mut parent = folded.task().parent;
         while let Some(run) = parent {
-            let folded = match replay_run_without_transcript(&self.services, run).await {
+            let folded = match replay_run_state(&self.services, run).await {
                 Ok((folded, _)) => folded,
                 Err(Error::RunNotFound(_)) => break,
                 Err(error) => return Err(error),
@@ -186,7 +202,7 @@ impl Longhaul {
     }
 
     /// Returns the indices of the votes on a gate whose keys were revoked since.
-    async fn revoked_votes(&self, gate: &GateRow) -> Result<Vec<usize>, Error> {
+    async fn revoked_votes(&self, gate: &GateRow) -> Result<Vec<usize>> {
         if gate.answers.is_empty() || gate.spec.approvers.count <= 1 {
             return Ok(Vec::new());
         }
@@ -209,7 +225,7 @@ impl Longhaul {
         gate: &GateRow,
         answer: &Answer,
         agent: AgentName,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let (Some(scope), Some(pattern)) =
             (scope_of_remembered_approval(gate, answer, agent), gate.spec.pattern.clone())
         else {
@@ -226,7 +242,7 @@ impl Longhaul {
         &self,
         run: RunId,
         seq: Seq,
-    ) -> Result<GateAnswerOutcome, Error> {
+    ) -> Result<GateAnswerOutcome> {
         let before = Seq(seq.0.saturating_sub(1));
         let found = self.read_run_journal(run, before, 1).await?;
         Ok(match found.first().map(|entry| entry.event.kind()) {
@@ -236,7 +252,7 @@ impl Longhaul {
     }
 
     /// Checks a tool input that a person edited against the tool's schema and the approval rules.
-    async fn check_edited_call_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
+    async fn check_edited_call_input(&self, gate: &GateRow, edited: &RawJson) -> Result<()> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
         let invalid = |reason: String| Error::from(Rejection::InvalidTask(reason));
         let env = self.load_dependencies_to_check_edit(&run).await?;
@@ -246,7 +262,7 @@ impl Longhaul {
                 "an edit of `{name}` can't be checked: this process does not have the tool"
             )));
         };
-        let classification = classify_effects_of_input(&env, &run, tool, edited).await?;
+        let classification = classify_input(&env, &run, tool, edited).await?;
         if let Some(problem) = &classification.problem {
             return Err(invalid(problem.clone()));
         }
@@ -275,9 +291,9 @@ impl Longhaul {
 
     /// Checks a result that a person edited against the output schema of the agent. Does not load
     /// the tools of the run.
-    async fn check_edited_result(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
+    async fn check_edited_result(&self, gate: &GateRow, edited: &RawJson) -> Result<()> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
-        let agent = load_agent_version_of_run(&self.services, &run).await?;
+        let agent = load_run_agent(&self.services, &run).await?;
         let agent = agent.map_err(Rejection::InvalidTask)?;
         let schema = compile_output_schema(&agent)
             .map_err(|blocker| Rejection::InvalidTask(blocker.message))?;
@@ -296,12 +312,12 @@ impl Longhaul {
     }
 
     /// Loads the agent and the tools of a run, to check an edit by a person.
-    async fn load_dependencies_to_check_edit(&self, run: &Run) -> Result<RunDependencies, Error> {
+    async fn load_dependencies_to_check_edit(&self, run: &Run) -> Result<RunEnv> {
         let epoch = Epoch::default();
         let clock = &self.services.clock;
         let loaded = tokio::select! {
             biased;
-            loaded = RunDependencies::load_for_run(&self.services, run, epoch) => loaded,
+            loaded = RunEnv::load_for_run(&self.services, run, epoch) => loaded,
             () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(RunBlocker::from(format!(
                 "an edit can't be checked now: the tools of the run were not available after {} s",
                 CHECK_TIMEOUT.0 / 1_000

@@ -9,13 +9,17 @@ use longhaul_core::policy::budget::{Budget, BudgetCap};
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::{RawJson, StoredText};
 use longhaul_core::task::TaskSpec;
+use longhaul_run::RUN_AGENT;
 use longhaul_run::explain::dollars_text;
 use longhaul_run::spend_caps::counts_call_in_dollars;
 
 use crate::agent::{Agent, BudgetPatch};
+use crate::drive::run_env::load_run_agent;
+use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::handle::chains::set_highest_caps_for_all_steps;
+use crate::handle::chains::share_highest_caps;
 use crate::handle::submit::DEFAULT_INBOX;
+use crate::replay::replay_run_state;
 use crate::task::{ChainChoice, Task};
 
 /// A model without a price, and the limit in dollars that it would pass.
@@ -48,9 +52,9 @@ impl Longhaul {
         };
         let (mut own, mut requested) = (budgets(BudgetPatch::default()), budgets(task.budget));
         if let Some(chain) = &task.chain {
-            set_highest_caps_for_all_steps(requested.iter_mut());
+            share_highest_caps(requested.iter_mut());
             if matches!(chain.chain, ChainChoice::Named(_)) {
-                set_highest_caps_for_all_steps(own.iter_mut());
+                share_highest_caps(own.iter_mut());
             }
         }
         let mut pairs = agents.iter().zip(own.iter().zip(&requested));
@@ -58,10 +62,67 @@ impl Longhaul {
         exceeded.map(|(agent, _)| agent.name.clone())
     }
 
-    /// Returns a model of the task that has no price although a limit in dollars applies: a spend
-    /// cap, or the budget if the task itself asks for the budget or for the model. An agent whose
-    /// file names both is the choice of its author.
-    pub fn unpriced_model_under_limit(&self, agent: &Agent, task: &Task) -> Option<UnpricedModel> {
+    /// Returns a model of the task's agents, or of agents that they may start as child runs, that has
+    /// no price although a limit in dollars applies: a spend cap, or the budget if the task itself
+    /// asks for the budget or for the model. An agent whose file names both is the choice of its
+    /// author.
+    pub fn unpriced_model_under_limit(
+        &self,
+        agents: &[Arc<Agent>],
+        task: &Task,
+    ) -> Option<UnpricedModel> {
+        let own = agents.iter().find_map(|agent| self.unpriced_model_of_agent(agent, task));
+        // The model of the task is not that of its child runs.
+        let task = Task { model: None, event: false, ..task.clone() };
+        let of_child = |agent: &Arc<Agent>| self.unpriced_model_of_agent(agent, &task);
+        own.or_else(|| self.agents_that_may_be_started(agents).iter().find_map(of_child))
+    }
+
+    /// Returns such a model of the retry of a failed run, which has the budget and the model of that
+    /// run.
+    pub async fn unpriced_model_of_retry(
+        &self,
+        run: RunId,
+        by: &str,
+    ) -> Result<Option<UnpricedModel>, Error> {
+        let failed = self.run_to_retry(run).await?;
+        let (folded, _) = replay_run_state(&self.services, failed).await?;
+        let Ok(agent) = load_run_agent(&self.services, &folded).await? else {
+            return Ok(None);
+        };
+        let spec = folded.task();
+        let mut task = Task {
+            model: spec.model.clone(),
+            submitter: Some(by.to_owned()),
+            actor: spec.actor.clone(),
+            ..Task::new(agent.name.as_str(), RawJson::null())
+        };
+        let own = agent.run_policy(&self.services.agents.defaults, BudgetPatch::default()).budget;
+        let caps = folded.control().budget.caps;
+        task.budget.caps.micro_usd = caps.micro_usd.filter(|cap| own.micro_usd != Some(*cap));
+        Ok(self.unpriced_model_under_limit(&[agent], &task))
+    }
+
+    /// Returns the agents that runs of these agents may start as child runs, and those that these
+    /// may start.
+    fn agents_that_may_be_started(&self, agents: &[Arc<Agent>]) -> Vec<Arc<Agent>> {
+        let known = self.services.agents.agents();
+        let mut found: Vec<Arc<Agent>> = Vec::new();
+        let mut open = agents.to_vec();
+        while let Some(agent) = open.pop() {
+            let is_new = |child: &&Arc<Agent>| found.iter().all(|known| known.name != child.name);
+            let children = known.iter().filter(|child| agent.may_start_agent(child.name.as_str()));
+            let new: Vec<Arc<Agent>> = match agent.tools.iter().any(|tool| tool == RUN_AGENT) {
+                true => children.filter(is_new).cloned().collect(),
+                false => Vec::new(),
+            };
+            open.extend(new.iter().cloned());
+            found.extend(new);
+        }
+        found
+    }
+
+    fn unpriced_model_of_agent(&self, agent: &Agent, task: &Task) -> Option<UnpricedModel> {
         let budget = agent.run_policy(&self.services.agents.defaults, task.budget).budget;
         let relies_on_budget = task.budget.caps.micro_usd.is_some() || task.model.is_some();
         let budget = budget.micro_usd.filter(|_| relies_on_budget);

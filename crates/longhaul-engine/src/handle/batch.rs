@@ -6,21 +6,17 @@ use longhaul_core::id::{BatchId, RunId};
 use longhaul_core::task::{EarliestStart, RunBatchMode, RunBatchPosition};
 use longhaul_run::Rejection;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 use crate::handle::submit::{SubmitOutcome, check_task_count, run_creation_request};
-use crate::replay::replay_run_without_transcript;
+use crate::replay::replay_run_state;
 use crate::task::Task;
 use crate::view::created_run_view;
 
 impl Longhaul {
     /// Submits tasks as a batch: all of them or none. The idempotency key of the first task covers
     /// the whole batch.
-    pub async fn submit_batch(
-        &self,
-        tasks: Vec<Task>,
-        mode: RunBatchMode,
-    ) -> Result<BatchView, Error> {
+    pub async fn submit_batch(&self, tasks: Vec<Task>, mode: RunBatchMode) -> Result<BatchView> {
         check_task_count(tasks.len())?;
         let idempotency = self.idempotency_record(&tasks, Some(mode));
         let id = BatchId::from_bits(self.services.ids.next_id_bits());
@@ -40,7 +36,7 @@ impl Longhaul {
             SubmitOutcome::Created(_) => Ok(BatchView { id, mode, runs }),
             SubmitOutcome::Existing(runs) => {
                 let first = runs.first().ok_or(Error::BatchNotFound(id))?;
-                let (first, _) = replay_run_without_transcript(&self.services, *first).await?;
+                let (first, _) = replay_run_state(&self.services, *first).await?;
                 let existing = first.task().batch.ok_or(Error::IdempotencyKeyReused)?;
                 self.batch(existing.id).await
             }
@@ -50,10 +46,10 @@ impl Longhaul {
     }
 
     /// Returns a batch with its runs, in the order in which they were submitted.
-    pub async fn batch(&self, batch: BatchId) -> Result<BatchView, Error> {
+    pub async fn batch(&self, batch: BatchId) -> Result<BatchView> {
         let ids = self.services.records.runs_of_batch(batch).await?;
         let first = ids.first().ok_or(Error::BatchNotFound(batch))?;
-        let (first, _) = replay_run_without_transcript(&self.services, *first).await?;
+        let (first, _) = replay_run_state(&self.services, *first).await?;
         let mode = first.task().batch.map_or(RunBatchMode::default(), |position| position.mode);
         let mut runs = Vec::with_capacity(ids.len());
         let mut workers = None;
@@ -69,7 +65,7 @@ impl Longhaul {
 fn start_condition_in_sequential_batch(
     index: usize,
     start: EarliestStart,
-) -> Result<EarliestStart, Error> {
+) -> Result<EarliestStart> {
     match (index, start) {
         (0, start) => Ok(start),
         (_, EarliestStart::Now | EarliestStart::AfterBatch) => Ok(EarliestStart::AfterBatch),

@@ -6,9 +6,9 @@ use longhaul_run::commands::RunCommand;
 use longhaul_run::explain::{command_to_raise_shared_budget, dollars_text};
 use longhaul_run::{Rejection, Run};
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::handle::Longhaul;
-use crate::replay::replay_run_without_transcript;
+use crate::replay::replay_run_state;
 
 impl Longhaul {
     /// Returns the command that resumes a run with higher budget caps. If a child run waits for the
@@ -18,14 +18,14 @@ impl Longhaul {
     /// # Errors
     ///
     /// A cap is missing or above the new one, or the raise must go through the root of the tree.
-    pub(super) async fn resume_command_with_raised_caps(
+    pub(super) async fn resume_and_raise(
         &self,
         run: RunId,
         raise: BudgetRaise,
         by: String,
-    ) -> Result<RunCommand, Error> {
-        let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
-        let (folded, _) = replay_run_without_transcript(&self.services, newest).await?;
+    ) -> Result<RunCommand> {
+        let newest = self.newest_chain_run(run).await?.unwrap_or(run);
+        let (folded, _) = replay_run_state(&self.services, newest).await?;
         let resume = |by| RunCommand::Resume { by, raise: Some(raise) };
         // Sending this command to a run that has ended fails with an error that says so.
         if folded.outcome().is_some() {
@@ -35,11 +35,11 @@ impl Longhaul {
         let account = self.services.records.budget_account(task.root).await?.unwrap_or_default();
         let raises_shared_cap = raise.micro_usd.is_some() || raise.tokens.is_some();
         let is_at_cap_of_tree =
-            task.is_child() && raises_shared_cap && control.is_shared_cap_still_exhausted(&account);
+            task.is_child() && raises_shared_cap && control.budget.is_exhausted_in(&account);
         if is_at_cap_of_tree && !self.has_run_tree_ended(task.root).await? {
             return Err(Rejection::TreeBudgetExhausted(task.root).into());
         }
-        let mut caps = control.caps;
+        let mut caps = control.budget.caps;
         if !task.is_child() || is_at_cap_of_tree {
             let (micro_usd, tokens) = (account.cap_micro_usd, account.cap_tokens);
             caps = Budget { micro_usd, tokens, ..caps };
@@ -54,10 +54,7 @@ impl Longhaul {
     /// Returns the CLI command that raises the budget of the tree (the root run and all
     /// descendants) through this child run, because the root has ended. `None` if the root is open,
     /// or if the run does not wait for this budget.
-    pub(super) async fn cli_command_to_raise_budget_of_ended_tree(
-        &self,
-        run: &Run,
-    ) -> Result<Option<String>, Error> {
+    pub(super) async fn raise_budget_command(&self, run: &Run) -> Result<Option<String>> {
         let Some(command) = command_to_raise_shared_budget(run) else {
             return Ok(None);
         };
@@ -67,7 +64,7 @@ impl Longhaul {
 
     /// Returns whether the root run of a tree has ended and, if it belongs to a chain, whether the
     /// newest run of the chain has ended.
-    async fn has_run_tree_ended(&self, root: RunId) -> Result<bool, Error> {
+    async fn has_run_tree_ended(&self, root: RunId) -> Result<bool> {
         let store = &self.services.store;
         let Some(row) = store.get_run(root).await? else {
             return Ok(true);

@@ -20,8 +20,8 @@ use longhaul_run::Rejection;
 use longhaul_run::submit::new_run_from_task;
 
 use crate::agent::Agent;
-use crate::agent_directory::ChainRegistry;
-use crate::error::Error;
+use crate::agent::directory::ChainRegistry;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 use crate::handle::submit::resolve_lane;
 use crate::task::{ChainChoice, Task, TaskChain};
@@ -57,11 +57,11 @@ impl Longhaul {
         chains.iter().map(|(name, spec)| chain_view(name, spec)).collect()
     }
 
-    pub fn chain(&self, name: &str) -> Result<ChainView, Error> {
+    pub fn chain(&self, name: &str) -> Result<ChainView> {
         Ok(chain_view(name, &*self.find_chain(name)?))
     }
 
-    fn find_chain(&self, name: &str) -> Result<Arc<ChainSpec>, Error> {
+    fn find_chain(&self, name: &str) -> Result<Arc<ChainSpec>> {
         self.services
             .agents
             .get_chain(name)
@@ -70,7 +70,7 @@ impl Longhaul {
 
     /// Returns the steps that a task runs: all steps of its chain, or only the step that the task
     /// names.
-    pub fn resolve_task_chain(&self, chain: &TaskChain) -> Result<ChainSpec, Error> {
+    pub fn resolve_task_chain(&self, chain: &TaskChain) -> Result<ChainSpec> {
         let mut spec = match &chain.chain {
             ChainChoice::Named(name) => ChainSpec::clone(&*self.find_chain(name)?),
             ChainChoice::Inline(spec) => spec.clone(),
@@ -106,7 +106,7 @@ impl Longhaul {
         mut task: Task,
         first_run: RunId,
         batch: Option<RunBatchPosition>,
-    ) -> Result<(NewRun, Vec<Blob>), Error> {
+    ) -> Result<(NewRun, Vec<Blob>)> {
         let chain = task.chain.take().ok_or(Rejection::Empty("a chain"))?;
         let spec = self.resolve_task_chain(&chain)?;
         let name = match chain.chain {
@@ -118,7 +118,7 @@ impl Longhaul {
         for index in 0..chain.spec.steps.len() {
             built.push(self.build_chain_step(&chain, index)?);
         }
-        set_highest_caps_for_all_steps(built.iter_mut().map(|built| &mut built.step.policy.budget));
+        share_highest_caps(built.iter_mut().map(|built| &mut built.step.policy.budget));
         let definitions = built.iter().map(|built| built.definition.clone()).collect();
         let steps = built.iter().map(|built| built.step.clone()).collect();
         let Some(BuiltChainStep { step, mut task, agent, .. }) = built.into_iter().next() else {
@@ -132,11 +132,7 @@ impl Longhaul {
         Ok((NewRun { lane_depth_max, ..new_run_from_task(first_run, task)? }, definitions))
     }
 
-    fn build_chain_step(
-        &self,
-        chain: &ChainToBuild,
-        index: usize,
-    ) -> Result<BuiltChainStep, Error> {
+    fn build_chain_step(&self, chain: &ChainToBuild, index: usize) -> Result<BuiltChainStep> {
         let step_spec = &chain.spec.steps[index];
         let task = Task { agent: step_spec.agent.clone(), ..chain.task.clone() };
         let (task, agent, definition) = self.build_task_spec(task, chain.first_run, chain.batch)?;
@@ -168,7 +164,7 @@ impl Longhaul {
 
     /// Returns the newest run of the chain of a run that has ended. `None` means that the run has
     /// not ended, that it belongs to no chain, or that it is the newest run itself.
-    pub async fn newest_run_of_chain(&self, run: RunId) -> Result<Option<RunId>, Error> {
+    pub async fn newest_chain_run(&self, run: RunId) -> Result<Option<RunId>> {
         let row = self.run_row(run).await?;
         let chain = row.chain.filter(|_| row.status.is_terminal());
         Ok(chain.map(|chain| chain.current).filter(|current| *current != run))
@@ -190,7 +186,7 @@ fn set_result_auto_approval(policy: &mut RunPolicy, chain_name: Option<&str>) {
 
 /// Sets the caps on money and tokens of all steps to the highest cap of any step, because the steps
 /// share one budget account. If one step has no cap, the cap of all steps is removed.
-pub(super) fn set_highest_caps_for_all_steps<'a>(budgets: impl Iterator<Item = &'a mut Budget>) {
+pub(super) fn share_highest_caps<'a>(budgets: impl Iterator<Item = &'a mut Budget>) {
     let mut budgets: Vec<&mut Budget> = budgets.collect();
     let highest =
         |caps: Vec<Option<u64>>| caps.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max();

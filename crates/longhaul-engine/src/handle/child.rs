@@ -13,14 +13,14 @@ use longhaul_run::Run;
 use longhaul_run::submit::new_run_from_task;
 
 use crate::agent::Agent;
-use crate::error::Error;
+use crate::error::Result;
 use crate::handle::Longhaul;
-use crate::services::EngineServices;
+use crate::services::Services;
 use crate::task::Task;
 
 impl Longhaul {
     /// Returns a handle that uses these services and knows their agents.
-    pub(crate) fn handle_from_services(services: &EngineServices) -> Self {
+    pub(crate) fn handle_from_services(services: &Services) -> Self {
         Self { services: services.clone(), request: None }
     }
 
@@ -31,7 +31,7 @@ impl Longhaul {
         parent: &Run,
         agent: &str,
         input: RawJson,
-    ) -> Result<(NewRun, Blob), Error> {
+    ) -> Result<(NewRun, Blob)> {
         let parent_task = parent.task();
         let id = self.new_run_id();
         let task = Task {
@@ -59,7 +59,7 @@ impl Longhaul {
         parent: &Run,
         agent: Agent,
         input: RawJson,
-    ) -> Result<(NewRun, Blob), Error> {
+    ) -> Result<(NewRun, Blob)> {
         let parent_task = parent.task();
         let id = self.new_run_id();
         let task = self.redact_task(Task {

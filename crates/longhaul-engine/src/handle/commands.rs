@@ -15,9 +15,9 @@ use longhaul_core::status::Status;
 use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
 use longhaul_run::{DecisionContext, Rejection, check_question_answer};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
-use crate::replay::replay_run_without_transcript;
+use crate::replay::replay_run_state;
 
 /// Maximum number of open gates of a run that are searched for the oldest question.
 const OPEN_QUESTIONS_MAX: usize = 100;
@@ -39,11 +39,11 @@ impl Longhaul {
         text: impl Into<String>,
         delivery: SteerDelivery,
         by: &str,
-    ) -> Result<QueuedSteerMessage, Error> {
+    ) -> Result<QueuedSteerMessage> {
         let steer = SteerId::from_bits(self.services.ids.next_id_bits());
         let by = by.to_owned();
         let message = SteerMessage { steer, text: text.into(), delivery, by, is_task: false };
-        let run = self.apply_input_or_send_command(run, None, RunCommand::Steer(message)).await?;
+        let run = self.apply_or_send(run, None, RunCommand::Steer(message)).await?;
         Ok(QueuedSteerMessage { run, id: steer })
     }
 
@@ -53,14 +53,14 @@ impl Longhaul {
         &self,
         run: RunId,
         message: SteerMessage,
-    ) -> Result<QueuedSteerMessage, Error> {
+    ) -> Result<QueuedSteerMessage> {
         let id = message.steer;
-        let run = self.resolve_run_of_steer_message(run, id).await?;
+        let run = self.run_of_steer(run, id).await?;
         let queued = self.services.records.queued_steer_messages(run).await?;
         if queued.iter().any(|row| row.steer == id) {
             return Ok(QueuedSteerMessage { run, id });
         }
-        let run = self.apply_input_or_send_command(run, None, RunCommand::Steer(message)).await?;
+        let run = self.apply_or_send(run, None, RunCommand::Steer(message)).await?;
         Ok(QueuedSteerMessage { run, id })
     }
 
@@ -70,7 +70,7 @@ impl Longhaul {
         &self,
         QueuedSteerMessage { run, id }: QueuedSteerMessage,
         (text, delivery): (&str, SteerDelivery),
-    ) -> Result<SteerReceipt, Error> {
+    ) -> Result<SteerReceipt> {
         let answers = matches!(delivery, SteerDelivery::AfterBatch | SteerDelivery::BeforeNextTool);
         let filter = GateFilter {
             run: Some(run),
@@ -97,30 +97,26 @@ impl Longhaul {
 
     /// Replaces the text of a message that the run has not read yet. If the run has ended and
     /// belongs to a chain, the message may belong to the newest run of the chain instead.
-    pub async fn update_steer(&self, run: RunId, message: SteerMessage) -> Result<(), Error> {
+    pub async fn update_steer(&self, run: RunId, message: SteerMessage) -> Result<()> {
         let steer = message.steer;
-        let run = self.resolve_run_of_steer_message(run, steer).await?;
+        let run = self.run_of_steer(run, steer).await?;
         let result = self.send_command(run, RunCommand::ChangeSteer(message)).await;
-        self.map_missing_steer_message_error(run, steer, result).await
+        self.steer_result(run, steer, result).await
     }
 
     /// Withdraws a message that the run has not read yet. If the run has ended and belongs to a
     /// chain, the message may belong to the newest run of the chain instead.
-    pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
-        let run = self.resolve_run_of_steer_message(run, steer).await?;
+    pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<()> {
+        let run = self.run_of_steer(run, steer).await?;
         let by = by.to_owned();
         let result = self.send_command(run, RunCommand::WithdrawSteer { steer, by }).await;
-        self.map_missing_steer_message_error(run, steer, result).await
+        self.steer_result(run, steer, result).await
     }
 
     /// Returns the run that may have a message with this id: the newest run of the chain, if this
     /// run has ended, belongs to a chain and has no such message. Otherwise this run itself.
-    pub async fn resolve_run_of_steer_message(
-        &self,
-        run: RunId,
-        steer: SteerId,
-    ) -> Result<RunId, Error> {
-        let Some(newest) = self.newest_run_of_chain(run).await? else {
+    pub async fn run_of_steer(&self, run: RunId, steer: SteerId) -> Result<RunId> {
+        let Some(newest) = self.newest_chain_run(run).await? else {
             return Ok(run);
         };
         let queued = self.services.records.queued_steer_messages(run).await?;
@@ -129,12 +125,7 @@ impl Longhaul {
 
     /// Converts the error "message already delivered, dropped or withdrawn" into "not found" if the
     /// run has no message with this id, because the store returns the first error in both cases.
-    async fn map_missing_steer_message_error(
-        &self,
-        run: RunId,
-        steer: SteerId,
-        result: Result<Seq, Error>,
-    ) -> Result<(), Error> {
+    async fn steer_result(&self, run: RunId, steer: SteerId, result: Result<Seq>) -> Result<()> {
         match result {
             Ok(_) => Ok(()),
             Err(Error::Rejected(Rejection::SteerSettled(_))) => {
@@ -161,24 +152,24 @@ impl Longhaul {
         run: RunId,
         raise: Option<BudgetRaise>,
         by: &str,
-    ) -> Result<RunId, Error> {
+    ) -> Result<RunId> {
         let by = by.to_owned();
         let command = match raise {
-            Some(raise) => self.resume_command_with_raised_caps(run, raise, by).await?,
+            Some(raise) => self.resume_and_raise(run, raise, by).await?,
             None => {
-                let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
+                let newest = self.newest_chain_run(run).await?.unwrap_or(run);
                 if !self.needs_resume(newest).await? {
                     return Ok(newest);
                 }
                 RunCommand::Resume { by, raise }
             }
         };
-        self.apply_input_or_send_command(run, None, command).await
+        self.apply_or_send(run, None, command).await
     }
 
     /// Returns whether a resume without a raised budget changes the run. `false` means that the run
     /// waits for something else.
-    async fn needs_resume(&self, run: RunId) -> Result<bool, Error> {
+    async fn needs_resume(&self, run: RunId) -> Result<bool> {
         let status = self.run_row(run).await?.status;
         match status {
             // The command to a run that has ended is refused with its status.
@@ -189,7 +180,7 @@ impl Longhaul {
             | Status::Cancelled => return Ok(true),
             Status::Pending | Status::Running | Status::Waiting => {}
         }
-        let (folded, _) = replay_run_without_transcript(&self.services, run).await?;
+        let (folded, _) = replay_run_state(&self.services, run).await?;
         match folded.status().is_terminal() || folded.control().can_be_resumed() {
             true => Ok(true),
             false if status == Status::Waiting => Ok(false),
@@ -198,7 +189,7 @@ impl Longhaul {
     }
 
     /// Sends a command to a run. Returns the sequence number of the last appended event.
-    pub(crate) async fn send_command(&self, run: RunId, command: RunCommand) -> Result<Seq, Error> {
+    pub(crate) async fn send_command(&self, run: RunId, command: RunCommand) -> Result<Seq> {
         let command = self.redact_command(command);
         let row = self.run_row(run).await?;
         let now = self.services.records.now().await?;
@@ -211,17 +202,17 @@ impl Longhaul {
             None
         };
         let batch = decide_command(&view, command, DecisionContext::new(now))?;
-        let outcome = self.append_to_journal_without_claim(run, batch).await?;
+        let outcome = self.append_as_outsider(run, batch).await?;
         outcome.map_err(|refusal| error_for_refused_append(run, steer, refusal))
     }
 
     /// Appends to a run's journal without a claim on the run, and notifies the driver of the run.
     /// The inner error is the reason why the store refused the append.
-    pub(super) async fn append_to_journal_without_claim(
+    pub(super) async fn append_as_outsider(
         &self,
         run: RunId,
         batch: JournalBatch,
-    ) -> Result<Result<Seq, AppendRefusalReason>, Error> {
+    ) -> Result<Result<Seq, AppendRefusalReason>> {
         let author = JournalAuthor::Outsider;
         let batch = self.add_request_applied_mark(batch);
         let append = AppendRequest { run, author, batch };

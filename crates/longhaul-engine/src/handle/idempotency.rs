@@ -12,7 +12,7 @@ use longhaul_core::port::redact::Redact;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Millis;
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::handle::Longhaul;
 
 /// How long stored HTTP responses are kept.
@@ -41,7 +41,7 @@ impl Longhaul {
         &self,
         key: IdempotencyKey,
         body: Hash,
-    ) -> Result<IdempotentRequestState, Error> {
+    ) -> Result<IdempotentRequestState> {
         self.check_no_secret_in_name("the idempotency key", &key.key)?;
         let request = IdempotencyRequest { key, body_hash: body, ttl: RETENTION, lease: LEASE };
         Ok(self.services.auth.begin_idempotent_request(request).await?)
@@ -52,7 +52,7 @@ impl Longhaul {
         &self,
         key: IdempotencyKey,
         mut reply: StoredHttpResponse,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         // A response may repeat parts of the request.
         if let Ok(body) = std::str::from_utf8(&reply.body)
             && let Some(clean) = redact_response_body(&*self.services.redact, body)
@@ -64,7 +64,7 @@ impl Longhaul {
 
     /// Discards a request that was started under an idempotency key and had no effect, so that the
     /// caller can send the request again.
-    pub async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<(), Error> {
+    pub async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<()> {
         Ok(self.services.auth.abort_idempotent_request(key).await?)
     }
 }

@@ -12,7 +12,7 @@ use longhaul_core::status::Status;
 use longhaul_core::task::EarliestStart;
 use longhaul_run::Rejection;
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::handle::{Longhaul, check_idempotency_key};
 use crate::task::Task;
 
@@ -23,10 +23,7 @@ const TASKS_MAX: usize = 20;
 impl Longhaul {
     /// Returns the inboxes with open or failed tasks and those in `agents`, ordered by name.
     /// `agents` has the default agent of each inbox.
-    pub async fn inboxes(
-        &self,
-        agents: &BTreeMap<String, String>,
-    ) -> Result<Vec<InboxView>, Error> {
+    pub async fn inboxes(&self, agents: &BTreeMap<String, String>) -> Result<Vec<InboxView>> {
         let rows = self.services.records.count_runs_by_inbox(None).await?;
         let mut views: BTreeMap<String, InboxView> = BTreeMap::new();
         for name in agents.keys() {
@@ -49,7 +46,7 @@ impl Longhaul {
         &self,
         name: &InboxName,
         agents: &BTreeMap<String, String>,
-    ) -> Result<InboxDetailView, Error> {
+    ) -> Result<InboxDetailView> {
         let rows = self.services.records.count_runs_by_inbox(Some(name)).await?;
         let newest =
             RunFilter { inbox: Some(name.clone()), limit: TASKS_MAX, ..RunFilter::default() };
@@ -70,7 +67,7 @@ pub fn build_inbox_task(
     inbox: InboxName,
     body: NewTaskBody,
     agents: &BTreeMap<String, String>,
-) -> Result<Task, Error> {
+) -> Result<Task> {
     let default_agent = || agents.get(inbox.as_str()).cloned();
     let Some(agent) = body.agent.clone().or_else(default_agent) else {
         return Err(Rejection::InvalidTask(format!(
@@ -114,7 +111,7 @@ fn parse_optional_name<T>(
     field: &str,
     value: Option<String>,
     parse: impl Fn(String) -> Result<T, IdError>,
-) -> Result<Option<T>, Error> {
+) -> Result<Option<T>> {
     let parsed = value.map(parse).transpose();
     let invalid =
         |error| Rejection::InvalidTask(format!("the field `{field}` is invalid: {error}"));

@@ -19,11 +19,11 @@ use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
 use longhaul_run::submit::lane_entry;
 
 use crate::agent::Agent;
-use crate::error::Error;
-use crate::event_text;
+use crate::error::{Error, Result};
+use crate::guard::template;
 use crate::handle::Longhaul;
 use crate::handle::submit::{SubmitOutcome, lane_busy_error, run_creation_request};
-use crate::template;
+use crate::prompt::event_text;
 
 /// Maximum number of attempts to add a task as a message to a run of its busy lane. After that the
 /// task waits for the lane.
@@ -47,7 +47,7 @@ impl Longhaul {
         new: &NewRun,
         definitions: &[Blob],
         idempotency: Option<IdempotencyRecord>,
-    ) -> Result<SubmitOutcome, Error> {
+    ) -> Result<SubmitOutcome> {
         let enqueue =
             || run_creation_request(vec![(new.clone(), definitions.to_vec())], idempotency.clone());
         let agent = self.get_agent(new.task.agent.as_str()).ok();
@@ -89,7 +89,7 @@ impl Longhaul {
         new: &NewRun,
         busy: &BusyLane,
         idempotency: Option<&IdempotencyRecord>,
-    ) -> Result<AddMessageOutcome, Error> {
+    ) -> Result<AddMessageOutcome> {
         let is_collecting = agent.lane_busy == LaneBusyPolicy::Collect;
         let target = if is_collecting { Some(busy.last) } else { busy.holder };
         // A Rust function reads no messages.
@@ -140,7 +140,7 @@ impl Longhaul {
         new: &NewRun,
         row: &RunRow,
         author: JournalAuthor,
-    ) -> Result<Option<AppendRequest>, Error> {
+    ) -> Result<Option<AppendRequest>> {
         let task = &new.task;
         let values = template::template_values(&task.input, &task.context);
         let text = event_text::render_task_text(agent, task, &values).map_err(|reason| {

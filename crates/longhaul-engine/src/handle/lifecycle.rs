@@ -1,16 +1,22 @@
 //! Cancels, pauses and closes runs: directly if no worker drives the run, otherwise by a command to
-//! the run's driver. Pauses and resumes lanes.
+//! the run's driver. Retries failed runs. Pauses and resumes lanes.
 
 use longhaul_api::lane::LaneView;
+use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::id::{LaneKey, RunId};
-use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor};
+use longhaul_core::port::store::{
+    AppendRequest, AppendResult, CreateRunsRequest, IdempotencyRecord, JournalAuthor,
+};
+use longhaul_core::raw::Hash;
+use longhaul_core::status::Status;
 use longhaul_run::commands::RunCommand;
+use longhaul_run::retry::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecisionContext, Rejection, RunInput, decide};
 
-use crate::error::Error;
-use crate::handle::{Longhaul, check_text_len};
-use crate::replay::replay_run;
+use crate::error::{Error, Result};
+use crate::handle::{Longhaul, SubmitOutcome, check_text_len};
+use crate::replay::{replay_journal, replay_run};
 
 /// Maximum length of the reason for a cancellation, in bytes.
 const REASON_BYTES_MAX: usize = 4 * 1024;
@@ -19,40 +25,44 @@ const REASON_BYTES_MAX: usize = 4 * 1024;
 /// closed.
 const CLOSE_ATTEMPTS_MAX: usize = 16;
 
+/// Caller name (principal) under which the idempotency keys of retries are stored. It is the same
+/// for all callers, so that a failed run is retried only once.
+const RETRY_PRINCIPAL: &str = "longhaul:retry";
+
 impl Longhaul {
     /// Cancels a run. When this returns, the run starts no more model or tool calls. If the run has
     /// ended and belongs to a chain, the newest run of the chain is cancelled. Returns the run that
     /// was cancelled.
-    pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<RunId, Error> {
+    pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<RunId> {
         check_text_len("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (self.redact(by), self.redact(reason));
         let request = RunControlRequest::from_principal(&by).with_reason(&reason);
         let cancel = RunCommand::Cancel { by, reason };
-        self.apply_input_or_send_command(run, Some(RunInput::CancelNow(request)), cancel).await
+        self.apply_or_send(run, Some(RunInput::CancelNow(request)), cancel).await
     }
 
     /// Pauses a run until it is resumed. If the run has ended and belongs to a chain, the newest
     /// run of the chain is paused. Returns the run that was paused.
-    pub async fn pause_run(&self, run: RunId, by: &str) -> Result<RunId, Error> {
+    pub async fn pause_run(&self, run: RunId, by: &str) -> Result<RunId> {
         let by = self.redact(by);
         let pause_now = RunInput::PauseNow { by: by.clone() };
-        self.apply_input_or_send_command(run, Some(pause_now), RunCommand::Pause { by }).await
+        self.apply_or_send(run, Some(pause_now), RunCommand::Pause { by }).await
     }
 
     /// Completes a run that has its result and stays open for messages, with this result. If the
     /// run has ended and belongs to a chain, the newest run of the chain is closed. Returns the run
     /// that was closed.
-    pub async fn close_run(&self, run: RunId, by: &str) -> Result<RunId, Error> {
+    pub async fn close_run(&self, run: RunId, by: &str) -> Result<RunId> {
         let by = self.redact(by);
         let mut target = run;
         // A message that arrives now changes the run, which is then looked at again.
         for _ in 0..CLOSE_ATTEMPTS_MAX {
             let close_now = RunInput::CloseNow { by: by.clone() };
-            match self.apply_input_if_no_driver(target, close_now).await {
+            match self.apply_without_driver(target, close_now).await {
                 Ok(true) => return Ok(target),
                 Ok(false) => {}
                 Err(Error::Rejected(Rejection::Ended(status))) => {
-                    match self.newest_run_of_chain(target).await? {
+                    match self.newest_chain_run(target).await? {
                         Some(newest) => target = newest,
                         None => return Err(Rejection::Ended(status).into()),
                     }
@@ -63,15 +73,54 @@ impl Longhaul {
         Err(Error::Contention(target))
     }
 
+    /// Creates a new run that continues from the last event before the end of a failed run, or from
+    /// the start if the failed run has completed no turn, with the agent definition and budget of
+    /// the failed run. It is a new run, because no event follows the end of a run in its journal. A
+    /// failed run has at most one retry: a second call returns the existing run. If the given run has
+    /// completed and belongs to a chain, the newest run of the chain is retried.
+    pub async fn retry(&self, run: RunId, by: &str) -> Result<SubmitOutcome> {
+        let failed = self.run_to_retry(run).await?;
+        let mut retry_point = RetryPoint::default();
+        let (folded, _) = replay_journal(&self.services, failed, None, |run, entry| {
+            retry_point.update_from_entry(entry);
+            run.apply_without_transcript(entry)
+        })
+        .await?;
+        let new = retry_failed_run(self.new_run_id(), &folded, &retry_point, self.redact(by))?;
+        let new = NewRun { lane_depth_max: self.services.agents.defaults.lane_depth_max, ..new };
+        let definition = self.services.records.agent_definition(new.task.definition).await?;
+        let key = failed.to_string();
+        let idempotency = IdempotencyRecord {
+            principal: RETRY_PRINCIPAL.to_owned(),
+            body_hash: Hash::digest(key.as_bytes()),
+            key,
+            ttl: None,
+        };
+        self.create_runs(CreateRunsRequest {
+            runs: vec![new],
+            blobs: definition.into_iter().map(Blob::new).collect(),
+            idempotency: Some(idempotency),
+        })
+        .await
+    }
+
+    /// Returns the run that a retry of the given run retries: the newest run of its chain if the run
+    /// has completed and belongs to a chain, and otherwise the run itself.
+    pub(super) async fn run_to_retry(&self, run: RunId) -> Result<RunId> {
+        let completed = self.run_row(run).await?.status == Status::Completed;
+        let newest = self.newest_chain_run(run).await?.filter(|_| completed);
+        Ok(newest.unwrap_or(run))
+    }
+
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
     /// continues.
-    pub async fn pause_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
+    pub async fn pause_lane(&self, lane: &LaneKey) -> Result<LaneView> {
         self.check_no_secret_in_name("the lane", lane.as_str())?;
         Ok(LaneView::from(&self.services.records.set_lane_pause_state(lane, true).await?))
     }
 
     /// Resumes a paused lane. Does nothing if the lane is not paused.
-    pub async fn resume_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
+    pub async fn resume_lane(&self, lane: &LaneKey) -> Result<LaneView> {
         let row = self.services.records.set_lane_pause_state(lane, false).await?;
         self.services.notifier.notify_runs_ready();
         Ok(LaneView::from(&row))
@@ -80,16 +129,16 @@ impl Longhaul {
     /// Applies `input` to the run if there is an input and no worker drives the run. Otherwise
     /// sends `command` to the run's driver. If the run has ended and belongs to a chain, uses the
     /// newest run of the chain instead. Returns the run that received the input or the command.
-    pub(super) async fn apply_input_or_send_command(
+    pub(super) async fn apply_or_send(
         &self,
         run: RunId,
         input: Option<RunInput>,
         command: RunCommand,
-    ) -> Result<RunId, Error> {
+    ) -> Result<RunId> {
         let mut target = run;
         loop {
             let applied = match input.clone() {
-                Some(input) => self.apply_input_if_no_driver(target, input).await,
+                Some(input) => self.apply_without_driver(target, input).await,
                 None => Ok(false),
             };
             let result = match applied {
@@ -101,7 +150,7 @@ impl Longhaul {
                 return result.map(|()| target);
             };
             // The chain may continue with another run while this one is looked at.
-            match self.newest_run_of_chain(target).await? {
+            match self.newest_chain_run(target).await? {
                 Some(newest) => target = newest,
                 None => return result.map(|()| target),
             }
@@ -111,7 +160,7 @@ impl Longhaul {
     /// Applies an input of the state machine to a run and appends the resulting events, if no
     /// worker drives the run. Returns `false` if nothing was appended, because a worker drives the
     /// run, the run has changed meanwhile, or the input is rejected.
-    async fn apply_input_if_no_driver(&self, run: RunId, input: RunInput) -> Result<bool, Error> {
+    async fn apply_without_driver(&self, run: RunId, input: RunInput) -> Result<bool> {
         let (folded, now) = replay_run(&self.services, run).await?;
         let batch = match decide(&folded, input, DecisionContext::new(now)) {
             Ok(batch) => self.add_request_applied_mark(batch),

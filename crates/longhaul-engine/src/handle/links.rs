@@ -10,7 +10,7 @@ use longhaul_core::raw::Hash;
 use longhaul_run::Rejection;
 use longhaul_run::commands::current_gate_digest;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::{Longhaul, check_text_len};
 use crate::secret::Secret;
 
@@ -48,7 +48,7 @@ impl ResolvedGateLink {
 
 impl Longhaul {
     /// Creates a link to an open gate. Returns the secret token of the link.
-    pub async fn create_gate_link(&self, request: CreateGateLinkRequest) -> Result<Secret, Error> {
+    pub async fn create_gate_link(&self, request: CreateGateLinkRequest) -> Result<Secret> {
         let name = request.recipient.trim();
         if name.is_empty() {
             return Err(Rejection::Empty("a recipient").into());
@@ -83,15 +83,12 @@ impl Longhaul {
     }
 
     /// Whether a link with this secret token exists.
-    pub async fn has_gate_link(&self, secret: &Secret) -> Result<bool, Error> {
+    pub async fn has_gate_link(&self, secret: &Secret) -> Result<bool> {
         Ok(self.services.auth.find_gate_link(secret.hash()).await?.is_some())
     }
 
     /// Returns the gate and recipient of a link. `None` if the link or its gate does not exist.
-    pub async fn resolve_gate_link(
-        &self,
-        secret: &Secret,
-    ) -> Result<Option<ResolvedGateLink>, Error> {
+    pub async fn resolve_gate_link(&self, secret: &Secret) -> Result<Option<ResolvedGateLink>> {
         let Some(link) = self.services.auth.find_gate_link(secret.hash()).await? else {
             return Ok(None);
         };

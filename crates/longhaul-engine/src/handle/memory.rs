@@ -9,7 +9,7 @@ use longhaul_core::message::{Message, Part};
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_run::Rejection;
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::handle::{Longhaul, check_text_len};
 
 /// Maximum number of bytes that can be added to a thread (conversation) at once.
@@ -68,27 +68,19 @@ impl From<NewThreadMessageBody> for ThreadMessage {
 
 impl Longhaul {
     /// Returns the newest messages of a thread (conversation), oldest first.
-    pub async fn thread_messages(
-        &self,
-        thread: &ThreadKey,
-        limit: usize,
-    ) -> Result<Vec<Message>, Error> {
+    pub async fn thread_messages(&self, thread: &ThreadKey, limit: usize) -> Result<Vec<Message>> {
         Ok(self.services.records.thread_messages(thread, limit).await?)
     }
 
     /// Returns the newest messages of a thread (conversation), and how many it has.
-    pub async fn thread(
-        &self,
-        thread: &ThreadKey,
-        limit: usize,
-    ) -> Result<ThreadMessagesView, Error> {
+    pub async fn thread(&self, thread: &ThreadKey, limit: usize) -> Result<ThreadMessagesView> {
         let data = self.thread_messages(thread, limit).await?;
         let count = self.thread_message_count(thread).await?;
         Ok(ThreadMessagesView { thread: thread.to_string(), count, data })
     }
 
     /// Returns the number of messages in a thread (conversation).
-    pub async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, Error> {
+    pub async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64> {
         Ok(self.services.records.thread_message_count(thread).await?)
     }
 
@@ -98,7 +90,7 @@ impl Longhaul {
         &self,
         thread: &ThreadKey,
         added: Vec<ThreadMessage>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if added.iter().any(ThreadMessage::is_empty) {
             return Err(Rejection::Empty("a message of a thread").into());
         }
@@ -112,7 +104,7 @@ impl Longhaul {
     }
 
     /// Deletes all messages of a thread (conversation). The journals of its runs are kept.
-    pub async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), Error> {
+    pub async fn clear_thread(&self, thread: &ThreadKey) -> Result<()> {
         Ok(self.services.records.clear_thread(thread).await?)
     }
 
@@ -122,7 +114,7 @@ impl Longhaul {
         &self,
         resource: &ResourceKey,
         note: NewMemoryNote,
-    ) -> Result<AddNoteOutcome, Error> {
+    ) -> Result<AddNoteOutcome> {
         let note = self.redact_note(resource, note)?;
         Ok(self.services.records.add_note(resource, note).await?)
     }
@@ -134,7 +126,7 @@ impl Longhaul {
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> Result<Vec<MemoryNote>, Error> {
+    ) -> Result<Vec<MemoryNote>> {
         Ok(self.services.records.search_notes(resource, query, limit).await?)
     }
 
@@ -145,17 +137,17 @@ impl Longhaul {
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> Result<Vec<MemoryNote>, Error> {
+    ) -> Result<Vec<MemoryNote>> {
         Ok(self.services.records.list_notes(resource, after, limit).await?)
     }
 
     /// Deletes a note. Returns `false` if the note does not exist.
-    pub async fn delete_note(&self, note: NoteId) -> Result<bool, Error> {
+    pub async fn delete_note(&self, note: NoteId) -> Result<bool> {
         Ok(self.services.records.delete_note(note).await?)
     }
 
     /// Deletes all notes about a resource (a person or thing). Returns the number of deleted notes.
-    pub async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, Error> {
+    pub async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64> {
         Ok(self.services.records.clear_notes(resource).await?)
     }
 }

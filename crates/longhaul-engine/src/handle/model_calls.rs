@@ -12,10 +12,10 @@ use longhaul_core::port::model::{ModelRequest, ModelResponse};
 use longhaul_run::Run;
 use longhaul_run::next::{EngineStep, next_engine_step};
 
-use crate::blob_texts::BlobTextCache;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
-use crate::summary;
+use crate::prompt::blob_texts::BlobTextCache;
+use crate::prompt::summary;
 
 /// Maximum number of journal entries that are read at once.
 const EVENTS_PER_PAGE: usize = 500;
@@ -38,7 +38,7 @@ impl Longhaul {
         &self,
         run: RunId,
         mut on_call: impl FnMut(&ModelRequest, ModelCallOutcome) + Send,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let mut folded: Option<Run> = None;
         let mut pending: Option<ModelRequest> = None;
         let mut texts = BlobTextCache::default();
@@ -89,8 +89,6 @@ fn model_request_of_step(run: &Run, step: EngineStep) -> Option<ModelRequest> {
         | EngineStep::UseTools(_)
         | EngineStep::StartChildren(_)
         | EngineStep::StartGrading
-        | EngineStep::Park(_)
-        | EngineStep::Finish(_)
         | EngineStep::Advance
         | EngineStep::Idle => None,
     }

@@ -8,16 +8,16 @@ use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateKind, GateRow, GateStatus};
 use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow};
 use longhaul_core::port::store::{GateFilter, JournalReadRequest, RunFilter, RunRow};
-use longhaul_core::status::{Status, WaitReason};
-use longhaul_core::time::Timestamp;
+use longhaul_core::status::Status;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::wait::WaitReason;
 use longhaul_run::explain::{StateExplanation, explain_run_state};
-use longhaul_run::state::control::IdleReason;
 use longhaul_run::{CHILD_DEPTH_MAX, Run};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 use crate::handle::served_inboxes::LiveWorkers;
-use crate::replay::{replay_run, replay_run_without_transcript};
+use crate::replay::{replay_run, replay_run_state};
 use crate::view::{describe_queue_wait, describe_start_time_wait, run_view};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
@@ -30,9 +30,12 @@ const GATES_MAX: usize = 1_000;
 /// cap.
 const CAP_WAITS_MAX: usize = 100;
 
+/// Maximum number of running runs of a list whose last events are read for their active time.
+const ACTIVE_READS_MAX: usize = 100;
+
 impl Longhaul {
     /// Returns the full view of a run, as the API shows it.
-    pub async fn get_run(&self, run: RunId) -> Result<RunView, Error> {
+    pub async fn get_run(&self, run: RunId) -> Result<RunView> {
         self.get_run_with_worker_cache(run, &mut None).await
     }
 
@@ -42,10 +45,13 @@ impl Longhaul {
         &self,
         run: RunId,
         workers: &mut Option<LiveWorkers>,
-    ) -> Result<RunView, Error> {
+    ) -> Result<RunView> {
         let row = self.run_row(run).await?;
-        let (folded, now) = replay_run_without_transcript(&self.services, run).await?;
+        let (folded, now) = replay_run_state(&self.services, run).await?;
         let mut view = run_view(&row, &folded, now);
+        if row.status.is_terminal() {
+            view.late = self.services.records.late_tool_results(run).await?;
+        }
         if describe_start_time_wait(&row, &folded, now).is_none()
             && let Some(unserved) = self.explain_unserved_run(&row, workers).await?
         {
@@ -62,12 +68,12 @@ impl Longhaul {
     }
 
     /// Replays the journal of a run and returns the resulting state.
-    pub async fn replay_run(&self, run: RunId) -> Result<Run, Error> {
+    pub async fn replay_run(&self, run: RunId) -> Result<Run> {
         Ok(replay_run(&self.services, run).await?.0)
     }
 
     /// Lists the runs that match the filter in short form, newest first.
-    pub async fn list_brief_runs(&self, filter: RunFilter) -> Result<Vec<RunBriefView>, Error> {
+    pub async fn list_brief_runs(&self, filter: RunFilter) -> Result<Vec<RunBriefView>> {
         let rows = self.services.store.list_runs(filter).await?;
         let has_waiting_run =
             rows.iter().any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
@@ -87,6 +93,7 @@ impl Longhaul {
         let paused = self.paused_lanes(&rows).await?;
         let mut workers = None;
         let mut cap_waits_left = CAP_WAITS_MAX;
+        let mut active_reads_left = ACTIVE_READS_MAX;
         let mut runs = Vec::with_capacity(rows.len());
         for row in &rows {
             let unserved = self.explain_unserved_run(row, &mut workers).await?;
@@ -108,17 +115,35 @@ impl Longhaul {
                 Some(_) | None => None,
             };
             let now = reason.unwrap_or_else(|| current_activity_text(row, gate));
-            runs.push(RunBriefView::brief_view_of_row(row, now));
+            let mut brief = RunBriefView::brief_view_of_row(row, now);
+            if row.status == Status::Running && row.reason.is_none() && active_reads_left > 0 {
+                active_reads_left -= 1;
+                brief.active_ms += self.time_since_last_event(row).await?.0;
+            }
+            runs.push(brief);
         }
         Ok(runs)
     }
 
+    /// Returns how long the calls of a driven run have been running, which no event has recorded
+    /// yet.
+    async fn time_since_last_event(&self, row: &RunRow) -> Result<Millis> {
+        let Some(last) = self.last_entry(row).await? else {
+            return Ok(Millis::ZERO);
+        };
+        Ok(self.store_time().await?.duration_since(last.at))
+    }
+
+    /// Returns the last entry of a run's journal.
+    async fn last_entry(&self, row: &RunRow) -> Result<Option<JournalEntry>> {
+        let before = Seq(row.last_seq.0.saturating_sub(1));
+        Ok(self.read_run_journal(row.id, before, 1).await?.pop())
+    }
+
     /// Describes until when a run waits at a spend cap. Returns `None` if the last event of the
     /// run's journal is not such a wait.
-    async fn spend_cap_wait_text(&self, row: &RunRow) -> Result<Option<String>, Error> {
-        let before = Seq(row.last_seq.0.saturating_sub(1));
-        let last = self.read_run_journal(row.id, before, 1).await?;
-        Ok(match last.first().map(|entry| &entry.event) {
+    async fn spend_cap_wait_text(&self, row: &RunRow) -> Result<Option<String>> {
+        Ok(match self.last_entry(row).await?.map(|entry| entry.event) {
             Some(Event::RunWaiting(waiting)) => {
                 waiting.wait.end_time().map(|until| format!("waits: spend cap until {until}"))
             }
@@ -127,7 +152,7 @@ impl Longhaul {
     }
 
     /// Returns the paused lanes that these runs wait for.
-    async fn paused_lanes(&self, rows: &[RunRow]) -> Result<BTreeSet<LaneKey>, Error> {
+    async fn paused_lanes(&self, rows: &[RunRow]) -> Result<BTreeSet<LaneKey>> {
         let waiting = rows.iter().filter(|row| row.reason.as_deref() == Some("lane"));
         let lanes: BTreeSet<&LaneKey> = waiting.filter_map(|row| row.lane.as_ref()).collect();
         let mut paused = BTreeSet::new();
@@ -140,17 +165,13 @@ impl Longhaul {
     }
 
     /// Returns the state of a lane. A lane that no run has entered is empty.
-    pub async fn lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
+    pub async fn lane(&self, lane: &LaneKey) -> Result<LaneView> {
         let row = self.services.records.find_lane(lane).await?;
         Ok(LaneView::from(&row.unwrap_or_else(|| LaneRow::empty(lane.clone()))))
     }
 
     /// Lists the lanes that contain runs or are paused, in the order of their names.
-    pub async fn list_lanes(
-        &self,
-        after: Option<&LaneKey>,
-        limit: usize,
-    ) -> Result<Vec<LaneView>, Error> {
+    pub async fn list_lanes(&self, after: Option<&LaneKey>, limit: usize) -> Result<Vec<LaneView>> {
         let rows = self.services.records.list_lanes(after, limit).await?;
         Ok(rows.iter().map(LaneView::from).collect())
     }
@@ -160,43 +181,43 @@ impl Longhaul {
         &self,
         after: GlobalSeq,
         limit: usize,
-    ) -> Result<GlobalJournalPage, Error> {
+    ) -> Result<GlobalJournalPage> {
         Ok(self.services.records.read_all_journals(after, limit).await?)
     }
 
     /// Returns the global sequence number of the last event of all journals.
-    pub async fn last_global_seq(&self) -> Result<GlobalSeq, Error> {
+    pub async fn last_global_seq(&self) -> Result<GlobalSeq> {
         Ok(self.services.records.last_global_seq().await?)
     }
 
     /// Whether any process currently drives the runs of the store. The store may know this without
     /// heartbeats, for example from a lock.
-    pub async fn has_process_driving_runs(&self) -> Result<bool, Error> {
+    pub async fn has_process_driving_runs(&self) -> Result<bool> {
         Ok(self.services.records.has_process_driving_runs().await?)
     }
 
     /// Whether a worker has sent a heartbeat within the duration of its lease, i.e. can still write
     /// to the store.
-    pub async fn has_live_worker(&self) -> Result<bool, Error> {
+    pub async fn has_live_worker(&self) -> Result<bool> {
         Ok(!self.live_workers().await?.has_no_worker())
     }
 
     /// Returns the row of a run in the store.
-    pub async fn run_row(&self, run: RunId) -> Result<RunRow, Error> {
+    pub async fn run_row(&self, run: RunId) -> Result<RunRow> {
         self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))
     }
 
     /// Explains why a run has its current status, and what to do next. For a run that waits for a
     /// child run, explains what the child waits for. For an ended run of a chain, explains the
     /// newest run of the chain.
-    pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
-        let (mut explanation, mut child) = self.explain_status_without_child_runs(run).await?;
+    pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation> {
+        let (mut explanation, mut child) = self.explain_own_status(run).await?;
         if child.is_none() {
-            child = self.newest_run_of_chain(run).await?;
+            child = self.newest_chain_run(run).await?;
         }
         for _ in 0..CHILD_DEPTH_MAX {
             let Some(id) = child else { break };
-            let (child_explanation, next) = match self.explain_status_without_child_runs(id).await {
+            let (child_explanation, next) = match self.explain_own_status(id).await {
                 Ok(explained) => explained,
                 Err(Error::RunNotFound(_)) => break,
                 Err(error) => return Err(error),
@@ -211,11 +232,8 @@ impl Longhaul {
 
     /// Explains the status of a run itself, without its child runs. Also returns the child run that
     /// it waits for, or `None` if it waits for none.
-    async fn explain_status_without_child_runs(
-        &self,
-        run: RunId,
-    ) -> Result<(RunExplanation, Option<RunId>), Error> {
-        let (folded, now) = replay_run_without_transcript(&self.services, run).await?;
+    async fn explain_own_status(&self, run: RunId) -> Result<(RunExplanation, Option<RunId>)> {
+        let (folded, now) = replay_run_state(&self.services, run).await?;
         let row = self.run_row(run).await?;
         let start_time = describe_start_time_wait(&row, &folded, now);
         let mut special = None;
@@ -232,17 +250,17 @@ impl Longhaul {
                 // Waiting for a lane, a batch or a start time is recorded only in the row.
                 let wait_message = start_time.or_else(|| describe_queue_wait(&row));
                 let message = wait_message.unwrap_or(explanation.message);
-                let command = self.cli_command_to_raise_budget_of_ended_tree(&folded).await?;
+                let command = self.raise_budget_command(&folded).await?;
                 StateExplanation { message, command: command.unwrap_or(explanation.command) }
             }
         };
         let (status, reason) = (row.status, row.reason);
-        let child = match &folded.control().idle {
-            Some(IdleReason::Parked { wait: WaitReason::Child(first), .. }) => {
+        let child = match folded.control().driver.wait() {
+            Some(WaitReason::Child(first)) => {
                 let open = folded.control().children.iter().map(|child| child.id);
                 Some(self.child_that_explains_wait(*first, open).await?)
             }
-            Some(IdleReason::Parked { .. } | IdleReason::Paused) | None => None,
+            Some(_) | None => None,
         };
         Ok((RunExplanation { run, status, reason, message, command }, child))
     }
@@ -253,7 +271,7 @@ impl Longhaul {
         &self,
         first: RunId,
         open: impl Iterator<Item = RunId>,
-    ) -> Result<RunId, Error> {
+    ) -> Result<RunId> {
         let mut waiting_child = None;
         for child in open {
             let Some(row) = self.services.store.get_run(child).await? else {
@@ -272,7 +290,7 @@ impl Longhaul {
     }
 
     /// Explains that a run waits at a gate whose deadline has passed. Returns `None` if it does not.
-    async fn explain_overdue_gate(&self, row: &RunRow) -> Result<Option<StateExplanation>, Error> {
+    async fn explain_overdue_gate(&self, row: &RunRow) -> Result<Option<StateExplanation>> {
         if !matches!(row.status, Status::Waiting | Status::Blocked) {
             return Ok(None);
         }
@@ -299,7 +317,7 @@ impl Longhaul {
         run: RunId,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<JournalEntry>, Error> {
+    ) -> Result<Vec<JournalEntry>> {
         let page =
             self.services.store.read_journal(JournalReadRequest { run, after, limit }).await?;
         if page.last_seq == Seq::START {
@@ -309,7 +327,7 @@ impl Longhaul {
     }
 
     /// Returns the current time of the clock that the store uses for its rows.
-    pub async fn current_store_time(&self) -> Result<Timestamp, Error> {
+    pub async fn store_time(&self) -> Result<Timestamp> {
         Ok(self.services.records.now().await?)
     }
 }

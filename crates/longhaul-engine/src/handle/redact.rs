@@ -12,9 +12,9 @@ use longhaul_run::Rejection;
 use longhaul_run::commands::RunCommand;
 
 use crate::agent::Agent;
-use crate::error::Error;
+use crate::error::Result;
+use crate::guard::redaction::Redaction;
 use crate::handle::Longhaul;
-use crate::redaction::Redaction;
 use crate::task::Task;
 
 impl Longhaul {
@@ -29,7 +29,7 @@ impl Longhaul {
 
     /// Rejects a name that contains a secret: with the secret redacted it would be a different
     /// name.
-    pub(super) fn check_no_secret_in_name(&self, label: &str, name: &str) -> Result<(), Error> {
+    pub(super) fn check_no_secret_in_name(&self, label: &str, name: &str) -> Result<()> {
         let Some(secret) = self.redaction().secret_name_in_text(name) else {
             return Ok(());
         };
@@ -41,11 +41,7 @@ impl Longhaul {
     }
 
     /// Rejects an agent whose file contains a secret in a field that cannot be redacted.
-    pub(super) fn check_no_secret_in_agent(
-        &self,
-        agent: &Agent,
-        definition: &[u8],
-    ) -> Result<(), Error> {
+    pub(super) fn check_no_secret_in_agent(&self, agent: &Agent, definition: &[u8]) -> Result<()> {
         let definition = String::from_utf8_lossy(definition);
         // A template that used a secret inside a tag was replaced by the placeholder as a whole.
         let is_one = |text: &&String| find_secret_placeholder(text) == Some(0..text.len());
@@ -67,7 +63,7 @@ impl Longhaul {
 
     /// Redacts secrets in the fields of a task that are stored or that the model reads. Rejects a
     /// task with a secret in a name, such as the lane.
-    pub(super) fn redact_task(&self, task: Task) -> Result<Task, Error> {
+    pub(super) fn redact_task(&self, task: Task) -> Result<Task> {
         let names = [
             ("the thread", task.thread.as_ref().map(|key| key.as_str())),
             ("the resource", task.resource.as_ref().map(|key| key.as_str())),
@@ -106,7 +102,7 @@ impl Longhaul {
 
     /// Rejects a task with a secret in a context value: if the value were redacted, tools would act
     /// on a different value.
-    fn check_no_secret_in_context(&self, task: &Task) -> Result<(), Error> {
+    fn check_no_secret_in_context(&self, task: &Task) -> Result<()> {
         let redaction = self.redaction();
         let mut context = task.context.iter();
         let secret =
@@ -173,7 +169,7 @@ impl Longhaul {
         &self,
         resource: &ResourceKey,
         note: NewMemoryNote,
-    ) -> Result<NewMemoryNote, Error> {
+    ) -> Result<NewMemoryNote> {
         self.check_no_secret_in_name("the resource", resource.as_str())?;
         self.check_no_secret_in_name("the note's key", note.note_key())?;
         let unredacted = note.to_stored_note(resource, Timestamp::default());

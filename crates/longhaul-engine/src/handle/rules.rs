@@ -7,7 +7,7 @@ use longhaul_core::policy::rule::{RememberedApprovalFilter, RememberedApprovalRo
 use longhaul_run::Rejection;
 use longhaul_run::commands::RunCommand;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 
 /// Number of remembered approvals that are read at once.
@@ -19,13 +19,13 @@ impl Longhaul {
     pub async fn list_rules(
         &self,
         filter: RememberedApprovalFilter,
-    ) -> Result<Vec<RememberedApprovalRow>, Error> {
+    ) -> Result<Vec<RememberedApprovalRow>> {
         Ok(self.services.records.list_rules(filter).await?)
     }
 
     /// Returns the remembered approval (rule by which later calls are approved) with this id,
     /// active or revoked.
-    pub async fn get_rule(&self, rule: RuleId) -> Result<RememberedApprovalRow, Error> {
+    pub async fn get_rule(&self, rule: RuleId) -> Result<RememberedApprovalRow> {
         let filter = RememberedApprovalFilter {
             rule: Some(rule),
             limit: 1,
@@ -36,7 +36,7 @@ impl Longhaul {
     }
 
     /// Revokes the remembered approvals that rest on a vote of this principal.
-    pub(super) async fn revoke_rules_of_principal(&self, principal: &str) -> Result<(), Error> {
+    pub(super) async fn revoke_rules_of_principal(&self, principal: &str) -> Result<()> {
         let mut filter =
             RememberedApprovalFilter { limit: RULES_PAGE, ..RememberedApprovalFilter::default() };
         loop {
@@ -62,11 +62,7 @@ impl Longhaul {
 
     /// Revokes a remembered approval and returns it. Calls in later model replies need an approval
     /// again, but calls in replies that are already in a journal stay approved.
-    pub async fn revoke_rule(
-        &self,
-        rule: RuleId,
-        by: &str,
-    ) -> Result<RememberedApprovalRow, Error> {
+    pub async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<RememberedApprovalRow> {
         let row = self.get_rule(rule).await?;
         if let Some(revocation) = row.revoked {
             return Err(Rejection::RuleRevoked { rule, revocation }.into());

@@ -19,10 +19,10 @@ use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::Rejection;
 
-use crate::error::Error;
+use crate::background::schedule::{CATCH_UP_MAX, FiringPlan, ParsedScheduleTiming};
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 use crate::handle::submit::IDEMPOTENCY_TTL;
-use crate::schedule::{CATCH_UP_MAX, FiringPlan, ParsedScheduleTiming};
 use crate::task::Task;
 
 /// Maximum length of a schedule's name in bytes.
@@ -45,12 +45,12 @@ impl Longhaul {
         &self,
         body: NewScheduleBody,
         by: Option<&str>,
-    ) -> Result<ScheduleView, Error> {
+    ) -> Result<ScheduleView> {
         let name = parse_schedule_name(&body.name)?;
         self.check_no_secret_in_name("the name of the schedule", name.as_str())?;
         let spec = self.parse_schedule_spec(body)?;
         let spec = ScheduleSpec { created_by: by.map(|by| self.redact(by)), ..spec };
-        let now = self.current_store_time().await?;
+        let now = self.store_time().await?;
         let calendar =
             ParsedScheduleTiming::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
         let due = calendar.next_firing_after(now).ok_or_else(|| {
@@ -73,13 +73,13 @@ impl Longhaul {
     }
 
     /// Returns a schedule with its next and its last firing.
-    pub async fn schedule(&self, name: &str) -> Result<ScheduleView, Error> {
+    pub async fn schedule(&self, name: &str) -> Result<ScheduleView> {
         let row = self.schedule_row(name).await?;
         self.schedule_view(&row).await
     }
 
     /// Lists all schedules by name.
-    pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Error> {
+    pub async fn schedules(&self) -> Result<Vec<ScheduleView>> {
         let mut views = Vec::new();
         for row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
             views.push(self.schedule_view(&row).await?);
@@ -88,7 +88,7 @@ impl Longhaul {
     }
 
     /// Deletes a schedule and returns it. Its runs are not changed.
-    pub async fn delete_schedule(&self, name: &str) -> Result<ScheduleView, Error> {
+    pub async fn delete_schedule(&self, name: &str) -> Result<ScheduleView> {
         let row = self.schedule_row(name).await?;
         match self.services.schedules.delete_schedule(&row.name).await? {
             true => self.schedule_view(&row).await,
@@ -105,7 +105,7 @@ impl Longhaul {
         name: &str,
         key: Option<IdempotencyKey>,
         by: Option<&str>,
-    ) -> Result<RunView, Error> {
+    ) -> Result<RunView> {
         let idempotency = key.map(|IdempotencyKey { principal, key }| IdempotencyRecord {
             principal: self.redact(principal),
             key,
@@ -114,8 +114,8 @@ impl Longhaul {
         });
         for _ in 0..ATTEMPTS_MAX {
             let row = self.schedule_row(name).await?;
-            let now = self.current_store_time().await?;
-            let request = self.create_run_request_of_firing(&row, now, by)?;
+            let now = self.store_time().await?;
+            let request = self.firing_request(&row, now, by)?;
             let request = CreateRunsRequest { idempotency: idempotency.clone(), ..request };
             let request = self.add_cap_reservations(request).await?;
             let firing = ScheduleFiring {
@@ -142,7 +142,7 @@ impl Longhaul {
         Err(Error::InvalidSchedule(format!("the schedule `{name}` is being fired; try again")))
     }
 
-    async fn schedule_row(&self, name: &str) -> Result<ScheduleRow, Error> {
+    async fn schedule_row(&self, name: &str) -> Result<ScheduleRow> {
         let row = match ScheduleName::new(name) {
             Ok(name) => self.services.schedules.find_schedule(&name).await?,
             Err(_) => None,
@@ -150,7 +150,7 @@ impl Longhaul {
         row.ok_or_else(|| schedule_not_found_error(name))
     }
 
-    async fn schedule_view(&self, row: &ScheduleRow) -> Result<ScheduleView, Error> {
+    async fn schedule_view(&self, row: &ScheduleRow) -> Result<ScheduleView> {
         let last = match row.last_run {
             Some(run) => self.services.store.get_run(run).await?,
             None => None,
@@ -158,7 +158,7 @@ impl Longhaul {
         Ok(ScheduleView::new(row, last.as_ref().map(status_of_run_or_chain)))
     }
 
-    pub(crate) async fn fire_due_schedules(&self) -> Result<(), Error> {
+    pub(crate) async fn fire_due_schedules(&self) -> Result<()> {
         for row in self.services.schedules.due_schedules(PAGE_SIZE).await? {
             self.fire_due_schedule(row).await?;
         }
@@ -172,8 +172,8 @@ impl Longhaul {
     /// would fire. If the clock was set back a little after a firing, the due time is the second of
     /// them, and moving it back would repeat the firing. A schedule with `catch_up: all` that has
     /// fired up to a day after now waits for that time, because each time must start one run.
-    pub(crate) async fn correct_due_times_too_far_ahead(&self) -> Result<(), Error> {
-        let now = self.current_store_time().await?;
+    pub(crate) async fn correct_due_times(&self) -> Result<()> {
+        let now = self.store_time().await?;
         for mut row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
             let Some(due) = row.due else {
                 continue;
@@ -198,11 +198,11 @@ impl Longhaul {
         Ok(())
     }
 
-    async fn fire_due_schedule(&self, mut row: ScheduleRow) -> Result<(), Error> {
+    async fn fire_due_schedule(&self, mut row: ScheduleRow) -> Result<()> {
         let Some(due) = row.due else {
             return Ok(());
         };
-        let now = self.current_store_time().await?;
+        let now = self.store_time().await?;
         let plan = match ParsedScheduleTiming::parse(&row.spec.timing, due) {
             Ok(calendar) => FiringPlan::for_due_schedule(&calendar, row.spec.catch_up, due, now),
             // A time zone can disappear with an update of the machine.
@@ -236,14 +236,14 @@ impl Longhaul {
         row: &mut ScheduleRow,
         time: Timestamp,
         next: Option<Timestamp>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         if let (Overlap::Skip, Some(last)) = (row.spec.overlap, row.last_run)
             && self.is_run_or_chain_unfinished(last).await?
         {
             let reason = format!("skipped: the run {last} of the last firing has not ended");
             return self.skip_firing(row, next, reason).await;
         }
-        let request = match self.create_run_request_of_firing(row, time, None) {
+        let request = match self.firing_request(row, time, None) {
             Ok(request) => request,
             Err(Error::Store(error)) => return Err(error.into()),
             Err(error) => {
@@ -291,7 +291,7 @@ impl Longhaul {
         row: &mut ScheduleRow,
         next: Option<Timestamp>,
         reason: String,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let firing = ScheduleFiring {
             name: row.name.clone(),
             due: row.due,
@@ -303,19 +303,19 @@ impl Longhaul {
         Ok(outcome == ScheduleFiringOutcome::Skipped)
     }
 
-    async fn is_run_or_chain_unfinished(&self, run: RunId) -> Result<bool, Error> {
+    async fn is_run_or_chain_unfinished(&self, run: RunId) -> Result<bool> {
         let row = self.services.store.get_run(run).await?;
         Ok(row.is_some_and(|row| !status_of_run_or_chain(&row).is_terminal()))
     }
 
     /// Builds the request that creates a run of a schedule for the time `time`, with the newest
     /// version of the agent. `by` is the principal that fires it by hand, if somebody does.
-    fn create_run_request_of_firing(
+    fn firing_request(
         &self,
         row: &ScheduleRow,
         time: Timestamp,
         by: Option<&str>,
-    ) -> Result<CreateRunsRequest, Error> {
+    ) -> Result<CreateRunsRequest> {
         let mut task = task_of_firing(&row.name, &row.spec, time);
         task.other_submitters.extend(by.map(str::to_owned));
         task.charged_to = by.map(str::to_owned).or(task.charged_to);
@@ -361,7 +361,7 @@ fn task_of_firing(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> 
 }
 
 impl Longhaul {
-    fn parse_schedule_spec(&self, body: NewScheduleBody) -> Result<ScheduleSpec, Error> {
+    fn parse_schedule_spec(&self, body: NewScheduleBody) -> Result<ScheduleSpec> {
         let first_agent = match (&body.agent, &body.chain) {
             (Some(agent), None) => agent.clone(),
             (None, Some(chain)) => {
@@ -377,7 +377,7 @@ impl Longhaul {
     }
 }
 
-fn schedule_spec(body: NewScheduleBody, agent: String) -> Result<ScheduleSpec, Error> {
+fn schedule_spec(body: NewScheduleBody, agent: String) -> Result<ScheduleSpec> {
     let invalid = |message: &str| Error::InvalidSchedule(message.to_owned());
     let timing = match (body.cron, body.every_ms, body.tz) {
         (Some(cron), None, tz) => {
@@ -415,7 +415,7 @@ fn invalid_name_error(error: IdError) -> Error {
     Rejection::InvalidTask(error.to_string()).into()
 }
 
-fn parse_schedule_name(text: &str) -> Result<ScheduleName, Error> {
+fn parse_schedule_name(text: &str) -> Result<ScheduleName> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let invalid = || {
         Error::InvalidSchedule(format!(

@@ -3,13 +3,13 @@
 use longhaul_core::id::{InboxName, LaneKey, RunId};
 use longhaul_core::port::records::WorkerRow;
 use longhaul_core::port::store::{RunRow, WorkerLiveness};
-use longhaul_core::status::{Status, WaitReason};
+use longhaul_core::status::Status;
+use longhaul_core::wait::WaitReason;
 use longhaul_run::explain::{StateExplanation, explain_run_state};
-use longhaul_run::state::control::IdleReason;
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::handle::Longhaul;
-use crate::replay::replay_run_without_transcript;
+use crate::replay::replay_run_state;
 
 /// The live workers of a store, each with the inboxes and types that it serves.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ pub(super) struct LiveWorkers(Vec<WorkerRow>);
 
 impl Longhaul {
     /// Returns the workers that have sent a heartbeat within the duration of their lease.
-    pub(super) async fn live_workers(&self) -> Result<LiveWorkers, Error> {
+    pub(super) async fn live_workers(&self) -> Result<LiveWorkers> {
         let mut workers = self.services.records.list_workers().await?;
-        let now = self.current_store_time().await?;
+        let now = self.store_time().await?;
         workers.retain(|worker| {
             worker.liveness == WorkerLiveness::Live
                 && worker.heartbeat_at.is_within(worker.ttl, now)
@@ -30,10 +30,7 @@ impl Longhaul {
     /// Explains why no worker will start a queued run, for example because no live worker claims
     /// runs of its inbox and type, no worker drives the run before it in its lane or batch, or its
     /// lane is paused. `None` if nothing prevents the start, or the run is not queued.
-    pub async fn explain_unstarted_run(
-        &self,
-        row: &RunRow,
-    ) -> Result<Option<StateExplanation>, Error> {
+    pub async fn explain_unstarted_run(&self, row: &RunRow) -> Result<Option<StateExplanation>> {
         let (previous, place) = match (row.reason.as_deref(), &row.lane) {
             (Some("lane"), Some(lane)) => {
                 let state = self.lane(lane).await?;
@@ -42,7 +39,7 @@ impl Longhaul {
                 }
                 (state.holder, format!("the lane `{lane}`"))
             }
-            (Some("key"), _) => return self.explain_wait_for_stuck_effect_key_holder(row).await,
+            (Some("key"), _) => return self.explain_stuck_key_holder(row).await,
             (Some("batch"), _) => {
                 (self.previous_run_in_batch(row.id).await?, "its batch".to_owned())
             }
@@ -67,14 +64,9 @@ impl Longhaul {
     /// happens at most once), and that the other run does not continue by itself, because it needs
     /// a person or no process drives it. `None` if the other run continues, or has the same root
     /// run.
-    async fn explain_wait_for_stuck_effect_key_holder(
-        &self,
-        row: &RunRow,
-    ) -> Result<Option<StateExplanation>, Error> {
-        let (waiting, _) = replay_run_without_transcript(&self.services, row.id).await?;
-        let Some(IdleReason::Parked { wait: WaitReason::Key(holder), .. }) =
-            &waiting.control().idle
-        else {
+    async fn explain_stuck_key_holder(&self, row: &RunRow) -> Result<Option<StateExplanation>> {
+        let (waiting, _) = replay_run_state(&self.services, row.id).await?;
+        let Some(WaitReason::Key(holder)) = waiting.control().driver.wait() else {
             return Ok(None);
         };
         let holder = match self.services.store.get_run(holder.run).await? {
@@ -92,7 +84,7 @@ impl Longhaul {
             | (Status::Completed | Status::Failed | Status::Cancelled, _) => return Ok(None),
         };
         let StateExplanation { message: wait_message, .. } = explain_run_state(&waiting);
-        let (folded, _) = replay_run_without_transcript(&self.services, holder.id).await?;
+        let (folded, _) = replay_run_state(&self.services, holder.id).await?;
         let holder_explanation = match needs_person {
             true => explain_run_state(&folded),
             false => StateExplanation {
@@ -106,15 +98,15 @@ impl Longhaul {
         }))
     }
 
-    async fn previous_run_in_batch(&self, run: RunId) -> Result<Option<RunId>, Error> {
-        let (folded, _) = replay_run_without_transcript(&self.services, run).await?;
+    async fn previous_run_in_batch(&self, run: RunId) -> Result<Option<RunId>> {
+        let (folded, _) = replay_run_state(&self.services, run).await?;
         let Some(batch) = folded.task().batch else { return Ok(None) };
         let runs = self.services.records.runs_of_batch(batch.id).await?;
         Ok(runs.into_iter().take_while(|other| *other != run).last())
     }
 
     /// Returns whether a worker has claimed the run, or a live worker would claim it.
-    async fn is_or_will_be_driven(&self, row: &RunRow) -> Result<bool, Error> {
+    async fn is_or_will_be_driven(&self, row: &RunRow) -> Result<bool> {
         Ok(row.worker.is_some() || self.live_workers().await?.has_worker_for_run(row))
     }
 
@@ -125,7 +117,7 @@ impl Longhaul {
         &self,
         row: &RunRow,
         workers: &mut Option<LiveWorkers>,
-    ) -> Result<Option<StateExplanation>, Error> {
+    ) -> Result<Option<StateExplanation>> {
         // Whether a run is in the queue, for the first time or again.
         if row.reason.as_deref() != Some("worker") {
             return Ok(None);

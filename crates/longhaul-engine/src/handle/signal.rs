@@ -9,7 +9,7 @@ use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
 use longhaul_run::{DecisionContext, Rejection};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::submit::check_idempotency_key;
 use crate::handle::{Longhaul, check_text_len};
 
@@ -41,10 +41,7 @@ pub struct NewSignalGate {
 impl Longhaul {
     /// Opens a gate for an event that a program will report. Returns the gate, and `true` if it is
     /// new: a second request with the same key returns the existing gate.
-    pub async fn raise_signal_gate(
-        &self,
-        mut new: NewSignalGate,
-    ) -> Result<(GateRow, bool), Error> {
+    pub async fn raise_signal_gate(&self, mut new: NewSignalGate) -> Result<(GateRow, bool)> {
         self.check_new_signal_gate(&new)?;
         // Redacted first, so that a repeated request is compared with what was stored.
         new.ask = self.redact(new.ask);
@@ -69,7 +66,7 @@ impl Longhaul {
         let now = self.services.records.now().await?;
         let snapshot = RunIdAndStatus { run: new.run, status: run.status };
         let batch = decide_command(&snapshot, command, DecisionContext::new(now))?;
-        match self.append_to_journal_without_claim(new.run, batch).await? {
+        match self.append_as_outsider(new.run, batch).await? {
             Ok(_) => Ok((self.get_gate(id).await?, true)),
             Err(AppendRefusalReason::GateExists) => {
                 gate_if_same_request(self.get_gate(id).await?, &new).map(|gate| (gate, false))
@@ -78,7 +75,7 @@ impl Longhaul {
         }
     }
 
-    fn check_new_signal_gate(&self, new: &NewSignalGate) -> Result<(), Error> {
+    fn check_new_signal_gate(&self, new: &NewSignalGate) -> Result<()> {
         if new.ask.trim().is_empty() {
             return Err(Rejection::Empty("`ask`").into());
         }
@@ -92,7 +89,7 @@ impl Longhaul {
         tags.try_for_each(|tag| self.check_no_secret_in_name("a tag", tag))
     }
 
-    async fn check_signal_gate_count(&self, run: RunId) -> Result<(), Error> {
+    async fn check_signal_gate_count(&self, run: RunId) -> Result<()> {
         let filter = GateFilter {
             run: Some(run),
             status: Some(GateStatus::Open),
@@ -111,7 +108,7 @@ impl Longhaul {
         }
     }
 
-    async fn find_gate(&self, gate: GateId) -> Result<Option<GateRow>, Error> {
+    async fn find_gate(&self, gate: GateId) -> Result<Option<GateRow>> {
         match self.get_gate(gate).await {
             Ok(row) => Ok(Some(row)),
             Err(Error::GateNotFound(_)) => Ok(None),
@@ -122,7 +119,7 @@ impl Longhaul {
 
 /// Returns the existing gate if the request that opened it had the same content as `new`. Otherwise
 /// returns the error that the idempotency key was used for another request.
-fn gate_if_same_request(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
+fn gate_if_same_request(gate: GateRow, new: &NewSignalGate) -> Result<GateRow> {
     let spec = &gate.spec;
     let is_same =
         spec.ask == new.ask && spec.tags == new.tags && spec.timeout == new.timeout.duration();

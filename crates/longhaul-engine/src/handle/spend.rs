@@ -9,9 +9,9 @@ use longhaul_core::policy::spend_cap::{
 };
 use longhaul_core::port::store::CreateRunsRequest;
 use longhaul_core::suggest::most_similar_name;
-use longhaul_run::spend_caps::{SUBJECT_BYTES_MAX, spend_cap_reservations_for_task};
+use longhaul_run::spend_caps::{SUBJECT_BYTES_MAX, reservations_for_task};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 
 /// Maximum number of keys, actors, agents or models that an error message about a spend cap lists.
@@ -20,17 +20,17 @@ const NAMED_SUBJECTS_MAX: usize = 10;
 impl Longhaul {
     /// Returns the configured spend caps, each with the usage in its current window (such as a
     /// day).
-    pub async fn list_spend_caps(&self) -> Result<Vec<SpendCapView>, Error> {
+    pub async fn list_spend_caps(&self) -> Result<Vec<SpendCapView>> {
         let rows = self.services.records.cap_counter_rows().await?;
-        let caps = self.services.caps.caps_with_windows_at(self.current_store_time().await?);
+        let caps = self.services.caps.caps_with_windows_at(self.store_time().await?);
         Ok(caps.iter().map(|current| cap_view(current, &rows)).collect())
     }
 
     /// Raises the limit of a spend cap for one key, actor, agent or model, or for all runs if the
     /// cap counts them together, until the current window (such as a day) ends. Runs that wait at
     /// the cap continue if the new limit covers their next call.
-    pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
-        let caps = self.services.caps.caps_with_windows_at(self.current_store_time().await?);
+    pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView> {
+        let caps = self.services.caps.caps_with_windows_at(self.store_time().await?);
         let ids: Vec<String> = caps.iter().map(|current| current.cap.cap_id()).collect();
         let Some(current) = caps.iter().find(|current| current.cap.cap_id() == id) else {
             let suggestion = most_similar_name(id, ids.iter().map(String::as_str));
@@ -68,11 +68,11 @@ impl Longhaul {
     pub(super) async fn add_cap_reservations(
         &self,
         mut request: CreateRunsRequest,
-    ) -> Result<CreateRunsRequest, Error> {
+    ) -> Result<CreateRunsRequest> {
         if !self.services.caps.is_empty() {
-            let caps = self.services.caps.caps_with_windows_at(self.current_store_time().await?);
+            let caps = self.services.caps.caps_with_windows_at(self.store_time().await?);
             for run in &mut request.runs {
-                run.caps = spend_cap_reservations_for_task(&caps, &run.task);
+                run.caps = reservations_for_task(&caps, &run.task);
             }
         }
         Ok(request)
@@ -89,7 +89,7 @@ impl Longhaul {
 /// Returns the key, actor, agent or model whose limit is raised. Empty for a cap that counts all
 /// usage together. Fails if `subject` is missing, or given for a cap that counts all usage
 /// together.
-fn subject_of_raised_cap(current: &CapWithWindow, subject: Option<&str>) -> Result<String, Error> {
+fn subject_of_raised_cap(current: &CapWithWindow, subject: Option<&str>) -> Result<String> {
     let per = current.cap.per;
     match (per, subject) {
         (CapUsageGrouping::All, None) => Ok(String::new()),

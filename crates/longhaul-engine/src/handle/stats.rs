@@ -8,7 +8,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::MicroUsd;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 
 /// Maximum number of an agent's runs from which statistics are computed.
@@ -18,12 +18,8 @@ const PAGE_SIZE: usize = 1_000;
 
 impl Longhaul {
     /// Returns statistics of the runs of an agent that were created within `window` before now.
-    pub async fn agent_stats(
-        &self,
-        agent: &AgentName,
-        window: Millis,
-    ) -> Result<AgentStatsView, Error> {
-        let until = self.current_store_time().await?;
+    pub async fn agent_stats(&self, agent: &AgentName, window: Millis) -> Result<AgentStatsView> {
+        let until = self.store_time().await?;
         let micros = i64::try_from(window.0.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let since = Timestamp::from_micros(until.as_micros().saturating_sub(micros).max(0));
         let mut rows: Vec<RunRow> = Vec::new();

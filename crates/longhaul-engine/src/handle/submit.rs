@@ -20,11 +20,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::error::Error;
-use crate::event_text;
+use crate::error::{Error, Result};
+use crate::guard::template;
 use crate::handle::{Longhaul, check_text_len};
+use crate::prompt::event_text;
 use crate::task::Task;
-use crate::template;
 use crate::view::created_run_view;
 use longhaul_api::run::RunView;
 
@@ -84,7 +84,7 @@ impl SubmitOutcome {
 impl Longhaul {
     /// Submits a task. Returns the id of its run, which may be an existing run if the lane of the
     /// task is busy.
-    pub async fn submit(&self, task: Task) -> Result<RunId, Error> {
+    pub async fn submit(&self, task: Task) -> Result<RunId> {
         let submitted = self.submit_task(task).await?;
         let first = submitted.run_ids().first().copied();
         first.ok_or_else(|| Rejection::Empty("a submit").into())
@@ -92,7 +92,7 @@ impl Longhaul {
 
     /// Submits a task. If its lane is busy, the `lane_busy` setting of its agent decides what
     /// happens. Returns what happened.
-    pub async fn submit_task(&self, task: Task) -> Result<SubmitOutcome, Error> {
+    pub async fn submit_task(&self, task: Task) -> Result<SubmitOutcome> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
         let (new, definitions) = self.build_new_run(task, self.new_run_id(), None)?;
         self.create_run_or_add_message(&new, &definitions, idempotency).await
@@ -100,7 +100,7 @@ impl Longhaul {
 
     /// Submits tasks as new runs: all of them or none. The idempotency key of the first task covers
     /// all of them. Runs of a busy lane wait, whatever the `lane_busy` policy of their agent.
-    pub async fn submit_all(&self, tasks: Vec<Task>) -> Result<SubmitOutcome, Error> {
+    pub async fn submit_all(&self, tasks: Vec<Task>) -> Result<SubmitOutcome> {
         check_task_count(tasks.len())?;
         let idempotency = self.idempotency_record(&tasks, None);
         let built = tasks.into_iter().map(|task| self.build_new_run(task, self.new_run_id(), None));
@@ -113,7 +113,7 @@ impl Longhaul {
 
     /// Submits a task and returns the view of its run. If a new run can't be read back, the view is
     /// built from what was written, because the run exists regardless.
-    pub async fn submit_and_view_run(&self, task: Task) -> Result<RunView, Error> {
+    pub async fn submit_and_view_run(&self, task: Task) -> Result<RunView> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
         let (new, definitions) = self.build_new_run(task, self.new_run_id(), None)?;
         let submitted = self.create_run_or_add_message(&new, &definitions, idempotency).await?;
@@ -132,10 +132,7 @@ impl Longhaul {
     }
 
     /// Creates the runs of a request. They are on disk when this returns.
-    pub(super) async fn create_runs(
-        &self,
-        request: CreateRunsRequest,
-    ) -> Result<SubmitOutcome, Error> {
+    pub(super) async fn create_runs(&self, request: CreateRunsRequest) -> Result<SubmitOutcome> {
         let request = self.add_cap_reservations(request).await?;
         self.to_submit_outcome_and_notify(self.services.store.create_runs(request).await?)
     }
@@ -145,7 +142,7 @@ impl Longhaul {
     pub(super) fn to_submit_outcome_and_notify(
         &self,
         outcome: CreateRunsOutcome,
-    ) -> Result<SubmitOutcome, Error> {
+    ) -> Result<SubmitOutcome> {
         let submitted = match outcome {
             CreateRunsOutcome::Created(runs) => SubmitOutcome::Created(runs),
             CreateRunsOutcome::Existing(runs) => SubmitOutcome::Existing(runs),
@@ -164,7 +161,7 @@ impl Longhaul {
         task: Task,
         id: RunId,
         batch: Option<RunBatchPosition>,
-    ) -> Result<(NewRun, Vec<Blob>), Error> {
+    ) -> Result<(NewRun, Vec<Blob>)> {
         if task.chain.is_some() {
             return self.build_chain_run(task, id, batch);
         }
@@ -178,7 +175,7 @@ impl Longhaul {
     ///
     /// # Errors
     /// The task can't be submitted.
-    pub fn preview_task(&self, task: Task) -> Result<TaskSpec, Error> {
+    pub fn preview_task(&self, task: Task) -> Result<TaskSpec> {
         let (new, _) = self.build_new_run(task, self.new_run_id(), None)?;
         Ok(new.task)
     }
@@ -190,7 +187,7 @@ impl Longhaul {
         task: Task,
         id: RunId,
         batch: Option<RunBatchPosition>,
-    ) -> Result<(TaskSpec, Arc<Agent>, Blob), Error> {
+    ) -> Result<(TaskSpec, Arc<Agent>, Blob)> {
         check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
         let task = self.redact_task(set_thread_and_resource_from_metadata(task)?)?;
@@ -208,7 +205,7 @@ impl Longhaul {
         task: Task,
         agent: &Agent,
         id: RunId,
-    ) -> Result<(TaskSpec, Blob), Error> {
+    ) -> Result<(TaskSpec, Blob)> {
         if agent.fixed_model && task.model.is_some() {
             let name = &agent.name;
             let reason = format!(
@@ -303,7 +300,7 @@ pub(super) fn lane_busy_error(busy: BusyLane) -> Error {
 }
 
 /// Checks the number of tasks that are submitted at once.
-pub(super) fn check_task_count(count: usize) -> Result<(), Error> {
+pub(super) fn check_task_count(count: usize) -> Result<()> {
     match (1..=TASKS_MAX).contains(&count) {
         true => Ok(()),
         false => {
@@ -332,7 +329,7 @@ pub(super) fn run_creation_request(
     CreateRunsRequest { runs, blobs, idempotency }
 }
 
-fn check_event_kind(task: &Task) -> Result<(), Error> {
+fn check_event_kind(task: &Task) -> Result<()> {
     match task.event && task.kind.as_deref().is_none_or(str::is_empty) {
         true => Err(Rejection::Empty("the kind of an event").into()),
         false => Ok(()),
@@ -341,7 +338,7 @@ fn check_event_kind(task: &Task) -> Result<(), Error> {
 
 /// Checks the task's type, and the lengths of its tags, source id, idempotency key, actor, links
 /// and metadata.
-fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
+fn check_task_field_sizes(task: &Task) -> Result<()> {
     let tag_bytes = task.tags.iter().map(String::len).max().unwrap_or_default();
     check_text_len("a tag", tag_bytes, TAG_BYTES_MAX)?;
     let id_bytes = task.source.as_ref().map_or(0, |source| source.id.len());
@@ -367,11 +364,11 @@ fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
 }
 
 /// Checks an idempotency key as its caller gives it: 1 to 255 printable ASCII characters.
-pub fn check_idempotency_key(key: &str) -> Result<(), Error> {
+pub fn check_idempotency_key(key: &str) -> Result<()> {
     check_printable_key(key, IDEMPOTENCY_KEY_BYTES_MAX)
 }
 
-fn check_printable_key(key: &str, max_bytes: usize) -> Result<(), Error> {
+fn check_printable_key(key: &str, max_bytes: usize) -> Result<()> {
     let is_printable = |c: char| matches!(c, ' '..='~');
     if !key.trim().is_empty() && key.len() <= max_bytes && key.chars().all(is_printable) {
         return Ok(());
@@ -395,7 +392,7 @@ struct ThreadMetadata {
 
 /// Sets the thread (conversation) and the resource (person or thing) of a task from the fields
 /// `threadId` and `resourceId` of its metadata, unless the task names them.
-fn set_thread_and_resource_from_metadata(mut task: Task) -> Result<Task, Error> {
+fn set_thread_and_resource_from_metadata(mut task: Task) -> Result<Task> {
     let metadata = task.metadata.as_ref().map_or("", RawJson::as_str);
     if !metadata.contains("threadId") && !metadata.contains("resourceId") {
         return Ok(task);
@@ -416,7 +413,7 @@ fn parse_metadata_name<T>(
     field: &str,
     value: Option<Value>,
     parse: impl Fn(String) -> Result<T, IdError>,
-) -> Result<Option<T>, Error> {
+) -> Result<Option<T>> {
     let invalid =
         |reason: String| Rejection::InvalidTask(format!("`metadata.{field}` is invalid: {reason}"));
     match value {
@@ -429,7 +426,7 @@ fn parse_metadata_name<T>(
 }
 
 /// Returns the lane of the task, or the rendered lane template of the agent.
-pub(super) fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>, Error> {
+pub(super) fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>> {
     let (None, Some(template)) = (&task.lane, &agent.lane) else {
         return Ok(task.lane.clone());
     };

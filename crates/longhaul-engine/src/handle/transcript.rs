@@ -4,7 +4,7 @@ use longhaul_core::event::Event;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::raw::StoredText;
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::handle::Longhaul;
 use crate::replay::replay_run;
 use longhaul_api::steer::{SteerMessageTimes, SteerView};
@@ -15,7 +15,7 @@ const PAGE_SIZE: usize = 1_000;
 
 impl Longhaul {
     /// Returns the conversation of a run.
-    pub async fn transcript(&self, run: RunId) -> Result<TranscriptView, Error> {
+    pub async fn transcript(&self, run: RunId) -> Result<TranscriptView> {
         let (folded, _) = replay_run(&self.services, run).await?;
         let transcript = folded.transcript();
         let system = match transcript.system() {
@@ -37,7 +37,7 @@ impl Longhaul {
 
     /// Returns the compactions of a run's conversation (each replaced older messages by a summary),
     /// oldest first.
-    async fn list_compactions(&self, run: RunId) -> Result<Vec<CompactionView>, Error> {
+    async fn list_compactions(&self, run: RunId) -> Result<Vec<CompactionView>> {
         let (mut compactions, mut turn, mut after) = (Vec::new(), 0, Seq::START);
         loop {
             let page = self.read_run_journal(run, after, PAGE_SIZE).await?;
@@ -60,7 +60,7 @@ impl Longhaul {
     }
 
     /// Returns the messages that people sent to a run, with their status.
-    pub async fn list_steers(&self, run: RunId) -> Result<Vec<SteerView>, Error> {
+    pub async fn list_steers(&self, run: RunId) -> Result<Vec<SteerView>> {
         let rows = self.services.records.queued_steer_messages(run).await?;
         let mut times = SteerMessageTimes::default();
         let mut after = Seq::START;

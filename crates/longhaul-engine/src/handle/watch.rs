@@ -8,9 +8,9 @@ use longhaul_core::port::store::{JournalReadRequest, StoreWatcher};
 use longhaul_core::time::Millis;
 
 use crate::changes::RunSubscription;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::Longhaul;
-use crate::services::EngineServices;
+use crate::services::Services;
 
 /// Maximum number of journal entries that are read at once.
 const PAGE_SIZE: usize = 200;
@@ -21,7 +21,7 @@ const POLL_INTERVAL: Millis = Millis::from_secs(1);
 /// Stream of the journal entries of one run.
 #[derive(Debug)]
 pub struct JournalStream {
-    services: EngineServices,
+    services: Services,
     run: RunId,
     after: Seq,
     wake_source: JournalWatcher,
@@ -41,7 +41,7 @@ enum JournalWatcher {
 
 impl Longhaul {
     /// Follows the journal of a run, starting after a sequence number.
-    pub async fn watch_run_journal(&self, run: RunId, after: Seq) -> Result<JournalStream, Error> {
+    pub async fn watch_run_journal(&self, run: RunId, after: Seq) -> Result<JournalStream> {
         // Subscribe before the first read, so that no change is missed between the read and the
         // wait.
         let wake_source = match self.services.changes.subscribe_to_run(run) {
@@ -65,7 +65,7 @@ impl Longhaul {
 impl JournalStream {
     /// Waits for the next journal entries and returns them in order. `None` means that the run has
     /// ended and everything was read.
-    pub async fn next(&mut self) -> Result<Option<Vec<JournalEntry>>, Error> {
+    pub async fn next(&mut self) -> Result<Option<Vec<JournalEntry>>> {
         while !self.has_ended {
             // Stored in the struct for cancel safety: a call that was dropped while waiting
             // continues to wait when it is repeated, without another read.
@@ -100,7 +100,7 @@ impl JournalStream {
         Ok(None)
     }
 
-    async fn wait_for_journal_change(&mut self) -> Result<(), Error> {
+    async fn wait_for_journal_change(&mut self) -> Result<()> {
         let clock = &self.services.clock;
         match &mut self.wake_source {
             JournalWatcher::Subscription(subscription) => {

@@ -6,12 +6,12 @@ use longhaul_core::port::store::{Claim, RunClaimRequest, StoreError};
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
 
-use crate::claim_release::release_run;
-use crate::drive_permit::DrivePermit;
-use crate::error::Error;
+use crate::drive::assignment::DrivePermit;
+use crate::error::{Error, Result};
 use crate::notifier::ReadyRunsSubscription;
-use crate::services::EngineServices;
+use crate::services::Services;
 use crate::shutdown::Shutdown;
+use crate::worker::claim_release::release_run;
 use crate::worker::filtered_queue::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::intake::WorkerIntake;
@@ -27,7 +27,7 @@ pub(super) const STORE_RETRY_DELAY: Millis = Millis(500);
 /// The loop in which a worker claims runs.
 #[derive(Debug)]
 pub(super) struct ClaimLoop<'a> {
-    pub(super) services: &'a EngineServices,
+    pub(super) services: &'a Services,
     pub(super) options: &'a WorkerOptions,
     pub(super) heartbeats: &'a HeartbeatSender,
     pub(super) shutdown: &'a Shutdown,
@@ -43,7 +43,7 @@ pub(super) struct ClaimLoop<'a> {
 
 /// Outcome of an attempt to claim runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ClaimRunsOutcome {
+enum ClaimOutcome {
     /// As many runs were claimed as the worker had free permits to drive runs.
     Full,
     /// Some runs were claimed, but fewer than the worker had free permits to drive runs.
@@ -57,7 +57,7 @@ enum ClaimRunsOutcome {
 
 impl ClaimLoop<'_> {
     /// Claims runs until shutdown is requested.
-    pub(super) async fn claim_runs_until_shutdown(mut self) -> Result<(), Error> {
+    pub(super) async fn run_until_shutdown(mut self) -> Result<()> {
         let mut work = self.services.notifier.subscribe_to_ready_runs();
         // Set when the response to a claim was lost, so that runs may have been claimed without our
         // knowledge.
@@ -69,7 +69,7 @@ impl ClaimLoop<'_> {
                 match release_claims_if(self.services, self.heartbeats, is_lost).await {
                     Ok(()) => is_uncertain = false,
                     Err(error) => {
-                        self.wait_after_transient_error(error).await?;
+                        self.wait_after(error).await?;
                         continue;
                     }
                 }
@@ -77,26 +77,20 @@ impl ClaimLoop<'_> {
             let permits = self.pool.take_free_permits(CLAIM_MAX);
             if !permits.is_empty() {
                 match self.claim_runs(permits).await {
-                    Ok(ClaimRunsOutcome::Full) => continue,
-                    Ok(ClaimRunsOutcome::Some | ClaimRunsOutcome::Empty)
-                        if self.has_unfiltered_runs() =>
-                    {
+                    Ok(ClaimOutcome::Full) => continue,
+                    Ok(ClaimOutcome::Some | ClaimOutcome::Empty) if self.has_unfiltered_runs() => {
                         continue;
                     }
-                    Ok(ClaimRunsOutcome::Empty) if self.is_no_run_found_hook_due() => {
+                    Ok(ClaimOutcome::Empty) if self.is_hook_due() => {
                         self.has_claimed = false;
                         self.pool.start_no_run_found_hook();
                     }
-                    Ok(
-                        ClaimRunsOutcome::Some
-                        | ClaimRunsOutcome::Empty
-                        | ClaimRunsOutcome::Nothing,
-                    ) => {}
+                    Ok(ClaimOutcome::Some | ClaimOutcome::Empty | ClaimOutcome::Nothing) => {}
                     Err(error) => {
                         if let Some(filtered) = &mut self.filtered {
                             filtered.rewind_to_last_page();
                         }
-                        self.wait_after_transient_error(error).await?;
+                        self.wait_after(error).await?;
                         is_uncertain = true;
                         continue;
                     }
@@ -130,7 +124,7 @@ impl ClaimLoop<'_> {
     }
 
     /// Claims at most one run per permit and starts their drivers.
-    async fn claim_runs(&mut self, permits: Permits) -> Result<ClaimRunsOutcome, Error> {
+    async fn claim_runs(&mut self, permits: Permits) -> Result<ClaimOutcome> {
         let (identity, requested) = (self.heartbeats.current_identity(), permits.len());
         // Every inbox is served first in turn, so that none starves.
         let mut inboxes = self.options.inboxes.clone();
@@ -138,7 +132,7 @@ impl ClaimLoop<'_> {
         inboxes.rotate_left(first);
         self.turn = self.turn.wrapping_add(1);
         let prepare = async {
-            let may_begin = identity.lease.wait_until_valid_or_lost().await;
+            let may_begin = identity.lease.wait_until_valid().await;
             let accepted = match &mut self.filtered {
                 Some(filtered) if may_begin => {
                     Some(filtered.next_accepted_runs(&inboxes, requested).await?)
@@ -154,18 +148,14 @@ impl ClaimLoop<'_> {
             prepared = prepare => prepared?,
         };
         if !may_begin {
-            return Ok(ClaimRunsOutcome::Nothing);
+            return Ok(ClaimOutcome::Nothing);
         }
         let accepted = accepted_runs.as_ref().map(Vec::len);
         if let Some(filtered) = &self.filtered {
             self.heartbeats.set_claiming(!filtered.is_blocked());
             if accepted == Some(0) {
                 let is_blocked = filtered.is_blocked();
-                return Ok(if is_blocked {
-                    ClaimRunsOutcome::Nothing
-                } else {
-                    ClaimRunsOutcome::Empty
-                });
+                return Ok(if is_blocked { ClaimOutcome::Nothing } else { ClaimOutcome::Empty });
             }
         }
         let only = match accepted_runs {
@@ -192,24 +182,22 @@ impl ClaimLoop<'_> {
             self.pool.start_driver(identity.create_assignment(claim, self.shutdown, permit));
         }
         Ok(match claimed_count {
-            0 if accepted.is_some() || self.has_ready_run_after_empty_claim().await? => {
-                ClaimRunsOutcome::Nothing
-            }
-            0 => ClaimRunsOutcome::Empty,
-            _ if claimed_count == requested => ClaimRunsOutcome::Full,
-            _ => ClaimRunsOutcome::Some,
+            0 if accepted.is_some() || self.has_ready_run().await? => ClaimOutcome::Nothing,
+            0 => ClaimOutcome::Empty,
+            _ if claimed_count == requested => ClaimOutcome::Full,
+            _ => ClaimOutcome::Some,
         })
     }
 
     /// Returns whether the hook `on_no_run_found` has to be called if no run is ready.
-    fn is_no_run_found_hook_due(&self) -> bool {
+    fn is_hook_due(&self) -> bool {
         self.has_claimed && self.pool.is_empty() && !self.intake.has_busy_inbox()
     }
 
     /// Returns whether a run is ready although a claim has returned none, because the store refused
     /// the claim. Only checked if the hook `on_no_run_found` would be called otherwise.
-    async fn has_ready_run_after_empty_claim(&self) -> Result<bool, Error> {
-        if !self.is_no_run_found_hook_due() {
+    async fn has_ready_run(&self) -> Result<bool> {
+        if !self.is_hook_due() {
             return Ok(false);
         }
         for inbox in &self.options.inboxes {
@@ -235,7 +223,7 @@ impl ClaimLoop<'_> {
 
     /// Waits before a retry if the error says that the store is busy or full. Any other error is
     /// returned.
-    async fn wait_after_transient_error(&self, error: Error) -> Result<(), Error> {
+    async fn wait_after(&self, error: Error) -> Result<()> {
         let Error::Store(StoreError::Busy { .. } | StoreError::DiskFull { .. }) = error else {
             return Err(error);
         };
@@ -250,10 +238,10 @@ impl ClaimLoop<'_> {
 /// not drive, because the response to the claim was lost or their driver was aborted. The runs are
 /// claimed again under a new epoch (claim number), in which no call was started yet.
 pub(super) async fn release_claims_if(
-    services: &EngineServices,
+    services: &Services,
     heartbeats: &HeartbeatSender,
     is_released: impl Fn(RunClaimId) -> bool,
-) -> Result<(), Error> {
+) -> Result<()> {
     let worker = heartbeats.current_identity().worker;
     for (run, last_seq) in services.records.claimed_runs_with_last_seq(worker).await? {
         // Its driver may have ended meanwhile, and another worker may have claimed it.

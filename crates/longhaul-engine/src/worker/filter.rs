@@ -47,7 +47,7 @@ impl fmt::Debug for TaskFilter {
 
 /// Result of one call of the filter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum TaskFilterVerdict {
+pub(super) enum FilterVerdict {
     Accepted,
     Refused,
     Panicked(String),
@@ -58,45 +58,39 @@ pub(super) enum TaskFilterVerdict {
 }
 
 /// A task for which the filter is called on its thread, with the channel for the filter's verdict.
-type FilterCall = (TaskSpec, oneshot::Sender<TaskFilterVerdict>);
+type FilterCall = (TaskSpec, oneshot::Sender<FilterVerdict>);
 
 /// Calls the filter on a thread. If a call blocks, a new thread replaces its thread, which ends
 /// when the call returns.
 #[derive(Debug)]
-pub(super) struct TaskFilterCaller {
+pub(super) struct FilterCaller {
     filter: TaskFilter,
     thread: Option<mpsc::Sender<FilterCall>>,
     /// Value of which each thread holds a clone, so that its reference count counts the threads.
     threads: Arc<()>,
 }
 
-impl TaskFilterCaller {
+impl FilterCaller {
     pub(super) fn new(filter: TaskFilter) -> Self {
         Self { filter, thread: None, threads: Arc::new(()) }
     }
 
-    pub(super) async fn call_filter(
-        &mut self,
-        clock: &dyn Clock,
-        task: TaskSpec,
-    ) -> TaskFilterVerdict {
+    pub(super) async fn call_filter(&mut self, clock: &dyn Clock, task: TaskSpec) -> FilterVerdict {
         let thread = match self.thread.take() {
             Some(thread) => thread,
             None if Arc::strong_count(&self.threads) > BLOCKED_MAX => {
-                return TaskFilterVerdict::NotCalled(format!(
+                return FilterVerdict::NotCalled(format!(
                     "{BLOCKED_MAX} earlier calls have not returned"
                 ));
             }
             None => match self.start_filter_thread() {
                 Ok(thread) => thread,
                 Err(error) => {
-                    return TaskFilterVerdict::NotCalled(format!(
-                        "filter thread can't start: {error}"
-                    ));
+                    return FilterVerdict::NotCalled(format!("filter thread can't start: {error}"));
                 }
             },
         };
-        let ended = || TaskFilterVerdict::NotCalled("filter thread has ended".to_owned());
+        let ended = || FilterVerdict::NotCalled("filter thread has ended".to_owned());
         let (answer, verdict) = oneshot::channel();
         if thread.send((task, answer)).is_err() {
             return ended();
@@ -107,7 +101,7 @@ impl TaskFilterCaller {
                 self.thread = Some(thread);
                 verdict.unwrap_or_else(|_| ended())
             }
-            () = clock.sleep(FILTER_TIMEOUT) => TaskFilterVerdict::Blocked,
+            () = clock.sleep(FILTER_TIMEOUT) => FilterVerdict::Blocked,
         }
     }
 
@@ -117,9 +111,9 @@ impl TaskFilterCaller {
         std::thread::Builder::new().name("task-filter".to_owned()).spawn(move || {
             for (task, answer) in calls {
                 let verdict = match catch_unwind(AssertUnwindSafe(|| (filter.0)(&task))) {
-                    Ok(true) => TaskFilterVerdict::Accepted,
-                    Ok(false) => TaskFilterVerdict::Refused,
-                    Err(panic) => TaskFilterVerdict::Panicked(panic_message(&*panic).to_owned()),
+                    Ok(true) => FilterVerdict::Accepted,
+                    Ok(false) => FilterVerdict::Refused,
+                    Err(panic) => FilterVerdict::Panicked(panic_message(&*panic).to_owned()),
                 };
                 // Nobody waits for a verdict that came too late.
                 _ = answer.send(verdict);

@@ -9,9 +9,9 @@ use longhaul_core::port::store::{JournalReadRequest, StoreError};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 
-use crate::error::Error;
-use crate::services::EngineServices;
-use crate::worker::filter::{TaskFilter, TaskFilterCaller, TaskFilterVerdict};
+use crate::error::Result;
+use crate::services::Services;
+use crate::worker::filter::{FilterCaller, FilterVerdict, TaskFilter};
 use crate::worker::options::WorkerOptions;
 
 /// Maximum number of queued runs that are read at once.
@@ -41,10 +41,10 @@ const NOT_CALLED_LOG_INTERVAL: Millis = Millis::from_secs(60);
 /// the end of the queues is reached or the queues have changed.
 #[derive(Debug)]
 pub(super) struct FilteredQueue {
-    services: EngineServices,
+    services: Services,
     types: Vec<String>,
     host: String,
-    caller: TaskFilterCaller,
+    caller: FilterCaller,
     cursors: BTreeMap<InboxName, QueueCursor>,
     /// The read positions in the queues before the last page was read.
     cursors_before_page: BTreeMap<InboxName, QueueCursor>,
@@ -68,16 +68,12 @@ struct QueueCursor {
 }
 
 impl FilteredQueue {
-    pub(super) fn new(
-        services: &EngineServices,
-        options: &WorkerOptions,
-        filter: TaskFilter,
-    ) -> Self {
+    pub(super) fn new(services: &Services, options: &WorkerOptions, filter: TaskFilter) -> Self {
         Self {
             services: services.clone(),
             types: options.types.clone(),
             host: options.host.clone(),
-            caller: TaskFilterCaller::new(filter),
+            caller: FilterCaller::new(filter),
             cursors: BTreeMap::new(),
             cursors_before_page: BTreeMap::new(),
             failed: BTreeSet::new(),
@@ -142,7 +138,7 @@ impl FilteredQueue {
         &mut self,
         inboxes: &[InboxName],
         limit: usize,
-    ) -> Result<Vec<RunId>, Error> {
+    ) -> Result<Vec<RunId>> {
         let started = self.services.clock.monotonic_time();
         self.cursors_before_page.clone_from(&self.cursors);
         self.is_blocked = false;
@@ -205,25 +201,23 @@ impl FilteredQueue {
 
     /// Returns whether the filter accepts the task of a run. `None` means that the filter could not
     /// be called.
-    async fn filter_accepts_run(&mut self, run: RunId) -> Result<Option<bool>, Error> {
+    async fn filter_accepts_run(&mut self, run: RunId) -> Result<Option<bool>> {
         if self.failed.contains(&run) {
             return Ok(Some(false));
         }
         let failure = match self.read_task(run).await {
             Ok(Some(task)) => match self.caller.call_filter(&*self.services.clock, task).await {
-                TaskFilterVerdict::Accepted => return Ok(Some(true)),
-                TaskFilterVerdict::Refused => return Ok(Some(false)),
-                TaskFilterVerdict::NotCalled(reason) => {
+                FilterVerdict::Accepted => return Ok(Some(true)),
+                FilterVerdict::Refused => return Ok(Some(false)),
+                FilterVerdict::NotCalled(reason) => {
                     self.is_blocked = true;
                     self.log_filter_not_called(&reason);
                     return Ok(None);
                 }
-                TaskFilterVerdict::Panicked(message) => {
+                FilterVerdict::Panicked(message) => {
                     format!("the task filter panicked: {message}")
                 }
-                TaskFilterVerdict::Blocked => {
-                    "the task filter did not return within 1 s".to_owned()
-                }
+                FilterVerdict::Blocked => "the task filter did not return within 1 s".to_owned(),
             },
             Ok(None) => "the journal of the run has no task".to_owned(),
             Err(error @ StoreError::InvalidEvent { .. }) => error.to_string(),

@@ -9,12 +9,11 @@ use longhaul_core::id::{InboxName, WorkerId};
 use longhaul_core::port::store::{Claim, Heartbeat, WorkerLiveness};
 use longhaul_core::time::Millis;
 
-use crate::crash_limiter::RunCrashLimiter;
-use crate::drive::assignment::RunAssignment;
-use crate::drive_permit::DrivePermit;
-use crate::error::Error;
-use crate::lease::Lease;
-use crate::services::EngineServices;
+use crate::drive::assignment::{DrivePermit, RunAssignment};
+use crate::drive::crash_limiter::RunCrashLimiter;
+use crate::drive::lease::Lease;
+use crate::error::Result;
+use crate::services::Services;
 use crate::shutdown::Shutdown;
 use crate::worker::options::WorkerOptions;
 
@@ -53,7 +52,7 @@ impl WorkerIdentity {
 /// state.
 #[derive(Debug, Clone)]
 pub(super) struct HeartbeatSender {
-    services: EngineServices,
+    services: Services,
     host: String,
     build: String,
     inboxes: Vec<InboxName>,
@@ -66,9 +65,9 @@ pub(super) struct HeartbeatSender {
 
 impl HeartbeatSender {
     pub(super) async fn new_with_first_heartbeat(
-        services: &EngineServices,
+        services: &Services,
         options: &WorkerOptions,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let heartbeats = Self {
             current: Arc::new(Mutex::new(new_worker_identity(
                 services,
@@ -115,7 +114,7 @@ impl HeartbeatSender {
 
     /// Sends a heartbeat. If it came too late and the lease has expired, the worker gets a new
     /// identity.
-    pub(super) async fn send_heartbeat(&self, draining: bool) -> Result<(), Error> {
+    pub(super) async fn send_heartbeat(&self, draining: bool) -> Result<()> {
         let identity = self.current_identity();
         let sent_at = self.services.clock.monotonic_nanos();
         let ack = self.services.store.heartbeat(self.build_heartbeat(&identity, draining)).await?;
@@ -152,7 +151,7 @@ impl HeartbeatSender {
 }
 
 fn new_worker_identity(
-    services: &EngineServices,
+    services: &Services,
     ttl: Millis,
     crash_limiter: RunCrashLimiter,
 ) -> WorkerIdentity {

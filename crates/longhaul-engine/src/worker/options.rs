@@ -3,7 +3,7 @@
 use longhaul_core::id::{InboxName, RunId};
 use longhaul_core::time::Millis;
 
-use crate::sweep::RunRetention;
+use crate::background::sweep::RunRetention;
 
 /// Default number of worker crashes after which the run that was driven is blocked.
 const CRASH_LIMIT: u32 = 4;

@@ -15,12 +15,12 @@ use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::claim_release::{change_rows_of_claimed_run, park_run_after_error};
 use crate::drive::assignment::{DriveRunOutcome, RunAssignment};
 use crate::drive::drive_run;
 use crate::error::Error;
-use crate::hooks::WorkerHooks;
-use crate::services::{EngineServices, release_external_tools};
+use crate::services::{Services, release_external_tools};
+use crate::worker::claim_release::{change_claimed_run, park_run_after_error};
+use crate::worker::hooks::WorkerHooks;
 
 /// Delay before the worker tries again to park a run whose driver failed.
 const PARK_RETRY_DELAY: Millis = Millis::from_secs(1);
@@ -34,7 +34,7 @@ pub(super) type Permits = Vec<OwnedSemaphorePermit>;
 /// The running drivers of a worker.
 #[derive(Debug)]
 pub(super) struct DriverPool {
-    services: EngineServices,
+    services: Services,
     hooks: Arc<dyn WorkerHooks>,
     permits: Arc<Semaphore>,
     tasks: JoinSet<()>,
@@ -43,7 +43,7 @@ pub(super) struct DriverPool {
 
 impl DriverPool {
     pub(super) fn new(
-        services: &EngineServices,
+        services: &Services,
         permits: Arc<Semaphore>,
         hooks: Arc<dyn WorkerHooks>,
     ) -> Self {
@@ -97,9 +97,8 @@ impl DriverPool {
     pub(super) fn start_no_run_found_hook(&mut self) {
         while self.empty_hooks.try_join_next().is_some() {}
         let (services, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
-        self.empty_hooks.spawn(async move {
-            run_hook_with_timeout(&*services.clock, hooks.on_no_run_found()).await
-        });
+        self.empty_hooks
+            .spawn(async move { run_hook(&*services.clock, hooks.on_no_run_found()).await });
     }
 
     /// Waits until every driver and every hook has ended.
@@ -118,12 +117,12 @@ impl DriverPool {
 
 /// Drives one run until it is idle and cleans up afterwards, also after an error or a panic.
 async fn drive_run_to_idle(
-    services: &EngineServices,
+    services: &Services,
     hooks: &dyn WorkerHooks,
     assignment: RunAssignment,
 ) {
     let run = assignment.claim.run;
-    run_hook_with_timeout(&*services.clock, hooks.on_run_claimed(run)).await;
+    run_hook(&*services.clock, hooks.on_run_claimed(run)).await;
     let driven = AssertUnwindSafe(drive_run(services, assignment.clone()))
         .catch_unwind()
         .await
@@ -141,13 +140,12 @@ async fn drive_run_to_idle(
 /// Releases a run whose driver has stopped because it may not continue. Usually another worker has
 /// claimed the run already. If the claim is still valid during a shutdown, for example because
 /// calls without effects were aborted, the run is released at once.
-async fn release_run_if_still_claimed(services: &EngineServices, assignment: &RunAssignment) {
+async fn release_run_if_still_claimed(services: &Services, assignment: &RunAssignment) {
     if assignment.shutdown.is_draining() && !assignment.lease.is_lost() {
         // The driver has appended a release event where that was possible.
         let changes = vec![RowChange::UpdateScheduling(RunSchedulingUpdate::Release)];
         let result =
-            change_rows_of_claimed_run(services, assignment.worker, &assignment.claim, changes)
-                .await;
+            change_claimed_run(services, assignment.worker, &assignment.claim, changes).await;
         if let Err(error) = result {
             tracing::warn!(run = %assignment.claim.run, %error, "could not release the run");
         }
@@ -155,7 +153,7 @@ async fn release_run_if_still_claimed(services: &EngineServices, assignment: &Ru
 }
 
 /// Parks a run whose driver failed, retrying until the store accepts it.
-async fn park_run_with_retries(services: &EngineServices, assignment: &RunAssignment) {
+async fn park_run_with_retries(services: &Services, assignment: &RunAssignment) {
     while let Err(error) =
         park_run_after_error(services, assignment.worker, &assignment.claim).await
     {
@@ -169,26 +167,24 @@ async fn park_run_with_retries(services: &EngineServices, assignment: &RunAssign
 }
 
 /// Runs the hook for the status in which a driver has left a run: completed, failed or idle.
-async fn run_hook_for_status(services: &EngineServices, hooks: &dyn WorkerHooks, run: RunId) {
+async fn run_hook_for_status(services: &Services, hooks: &dyn WorkerHooks, run: RunId) {
     let Ok(Some(row)) = services.store.get_run(run).await else {
         return;
     };
     let row: RunRow = row;
     match row.status {
-        Status::Completed => {
-            run_hook_with_timeout(&*services.clock, hooks.on_run_completed(&row)).await
-        }
+        Status::Completed => run_hook(&*services.clock, hooks.on_run_completed(&row)).await,
         Status::Failed | Status::Cancelled => {
-            run_hook_with_timeout(&*services.clock, hooks.on_run_failed(&row)).await
+            run_hook(&*services.clock, hooks.on_run_failed(&row)).await
         }
         Status::Pending | Status::Running | Status::Waiting | Status::Blocked | Status::Paused => {
-            run_hook_with_timeout(&*services.clock, hooks.on_run_idle(&row)).await
+            run_hook(&*services.clock, hooks.on_run_idle(&row)).await
         }
     }
 }
 
 /// Runs a hook with a timeout. A panic is logged and ignored.
-async fn run_hook_with_timeout(clock: &dyn Clock, hook: impl Future<Output = ()>) {
+async fn run_hook(clock: &dyn Clock, hook: impl Future<Output = ()>) {
     tokio::select! {
         biased;
         result = AssertUnwindSafe(hook).catch_unwind() => {

@@ -3,6 +3,7 @@
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
+use longhaul_core::port::store::RunFilter;
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::config::PerceptionInterval;
 use longhaul_testkit::latch::Latch;
@@ -121,6 +122,9 @@ async fn the_time_of_a_call_in_progress_is_active_time() {
         clock.advance(Millis::from_secs(3));
         let view = engine.longhaul.get_run(run).await.unwrap();
         assert_eq!((view.active_ms, view.waiting_ms), (active_ms, 0));
+        let filter = RunFilter { limit: 1, ..RunFilter::default() };
+        let listed = engine.longhaul.list_brief_runs(filter).await.unwrap();
+        assert_eq!(listed[0].active_ms, active_ms);
         waits_at.open();
     }
     engine.ended(run).await;

@@ -89,7 +89,7 @@ async fn a_once_call_that_outlasts_the_grace_is_in_doubt() {
     let engine = builder.with_sim_clock().start();
     let run = engine.submit().await;
     latch.reached(1).await;
-    let started = engine.longhaul.current_store_time().await.unwrap();
+    let started = engine.longhaul.store_time().await.unwrap();
     cancel(&engine, run).await;
     let journal = engine.advance_until(run, "run.cancelled").await;
     assert_eq!(count(&journal, "tool.in_doubt"), 1, "{:?}", kinds(&journal));

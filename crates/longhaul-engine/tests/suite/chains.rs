@@ -325,7 +325,7 @@ async fn commands_for_an_ended_step_apply_to_the_newest_run_of_the_chain() {
 
 /// Returns an engine with a simulated clock, and the run of a chain whose first result approves
 /// itself.
-async fn auto_approving() -> (TestEngine, RunId) {
+pub(crate) async fn auto_approving() -> (TestEngine, RunId) {
     let engine = engine_with([]).with_sim_clock().start();
     engine.add_changed_agent("plan", [], result_gate);
     engine.add_agent("build", []);

@@ -10,7 +10,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::GateDecision;
 use longhaul_core::port::records::RecordStore as _;
 use longhaul_run::Run;
-use longhaul_run::checkpoint::restore_state_to_replay_conversation;
+use longhaul_run::checkpoint::restore_conversation_start;
 use longhaul_run::state::FOLD_HASH;
 use serde_json::json;
 
@@ -69,8 +69,7 @@ async fn a_long_run_is_recovered_from_the_start_of_its_conversation() {
         let last = journal.last().unwrap().seq;
         assert!(checkpoint.seq.0 + 50 > last.0, "{} of {last}", checkpoint.seq);
         assert_eq!(view_reads, [checkpoint.seq]);
-        let start =
-            restore_state_to_replay_conversation(run, &checkpoint).expect("it was compacted");
+        let start = restore_conversation_start(run, &checkpoint).expect("it was compacted");
         assert!(start.control().turns as usize >= TURNS - 30, "{}", start.control().turns);
         assert!(driver_reads.contains(&start.seq()), "{driver_reads:?}");
     }

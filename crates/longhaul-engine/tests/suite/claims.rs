@@ -12,8 +12,8 @@ use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
-use longhaul_engine::hooks::WorkerHooks;
 use longhaul_engine::shutdown::Shutdown;
+use longhaul_engine::worker::hooks::WorkerHooks;
 use longhaul_engine::worker::{TaskFilter, WorkerOptions};
 use tokio::sync::watch;
 

@@ -2,6 +2,7 @@
 
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::RunId;
+use longhaul_core::policy::LaneBusyPolicy;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Clock as _, Millis, Timestamp};
 use longhaul_engine::Task;
@@ -9,6 +10,7 @@ use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::latch::Latch;
 use serde_json::json;
 
+use crate::suite::chains::auto_approving;
 use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::{TestEngine, count, engine_with};
 
@@ -132,6 +134,46 @@ async fn a_clock_that_is_set_back_does_not_prolong_a_wait_for_a_duration() {
         let elapsed = clock.monotonic_time().minus(started);
         assert!((30_000..HOUR.0).contains(&elapsed.0), "{elapsed:?}");
     }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_does_not_prolong_a_collect_window() {
+    // The clock is set back before or after the window begins.
+    for steps_first in [false, true] {
+        let latch = Latch::closed();
+        let reply = FakeReply::Text("done").after_latch(&latch);
+        let engine = engine_with([reply]).with_sim_clock().agent(|agent| {
+            agent.lane = Some("lane".into());
+            agent.lane_busy = LaneBusyPolicy::Collect;
+        });
+        let mut engine = engine.build();
+        start_worker(&mut engine);
+        let clock = engine.clock.clone().unwrap();
+        let first = engine.submit().await;
+        latch.reached(1).await;
+        let second = engine.submit().await;
+        if steps_first {
+            set_back(&clock, HOUR);
+        }
+        latch.open();
+        engine.until(first, "run.completed").await;
+        if !steps_first {
+            set_back(&clock, HOUR);
+        }
+        let started = clock.monotonic_time();
+        engine.advance_until(second, "run.completed").await;
+        assert!(clock.monotonic_time().minus(started) < HOUR, "{steps_first}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_does_not_prolong_an_automatic_approval() {
+    let (engine, root) = auto_approving().await;
+    let clock = engine.clock.clone().unwrap();
+    set_back(&clock, HOUR);
+    let started = clock.monotonic_time();
+    engine.advance_until(root, "gate.answered").await;
+    assert!(clock.monotonic_time().minus(started) < HOUR);
 }
 
 #[tokio::test]

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
-use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::event::tool::{ToolKeyTaken, ToolOutput};
 use longhaul_core::policy::effect::EffectClass::{self, Keyed, Once};
 use longhaul_core::policy::effect::InDoubtPolicy;
+use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::policy::gate::{GateDecision, GateKind};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::time::Millis;
@@ -156,6 +157,36 @@ async fn an_unknown_outcome_keeps_the_key_even_if_the_call_could_be_repeated() {
         let taken = journal.iter().any(|entry| matches!(entry.event, Event::ToolKeyTaken(_)));
         assert!(taken && effects.count("send begins") == 1, "{:?}", kinds(&journal));
     }
+}
+
+#[tokio::test]
+async fn a_person_frees_the_key_of_an_ended_run() {
+    let (engine, effects) = abandoned_call(Once).await;
+    let submit_same_call = async || {
+        engine.model.set_replies([FakeReply::call("send", json!({ "text": "hi" }))].into());
+        let run = engine.submit().await;
+        (run, engine.ended(run).await)
+    };
+    let (second, journal) = submit_same_call().await;
+    let taken = journal.iter().find(|entry| matches!(entry.event, Event::ToolKeyTaken(_)));
+    let Event::ToolKeyTaken(ToolKeyTaken { holder, .. }) = taken.unwrap().event else {
+        unreachable!("only such an event is searched");
+    };
+    let hint = engine.longhaul.get_run(second).await.unwrap().error.unwrap().hint;
+    let command = format!("longhaul free-key {} {}", holder.run, holder.call);
+    assert!(hint.contains(&command), "{hint}");
+    let free = async |run| {
+        let holder = EffectKeyHolder { run, ..holder };
+        engine.longhaul.free_effect_key(holder, "not in the list", "cli:anna").await
+    };
+    assert_eq!(free(second).await.unwrap_err().code(), "key_not_in_doubt");
+    let freed = free(holder.run).await.unwrap();
+    let text = freed.text.strip_prefix("effect key freed by cli:anna at ").unwrap();
+    assert!(text.ends_with(": not in the list"), "{text}");
+    assert_eq!(engine.longhaul.get_run(holder.run).await.unwrap().late, [freed]);
+    assert_eq!(free(holder.run).await.unwrap_err().code(), "key_not_in_doubt");
+    let (_, journal) = submit_same_call().await;
+    assert_eq!(effects.count("send begins"), 2, "{:?}", kinds(&journal));
 }
 
 #[tokio::test]

@@ -26,14 +26,13 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::hooks::WorkerHooks;
-use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::{
-    EngineServices, ModelResolver, NoContextProviders, NoExternalTools, ResolveModelError,
-    ResolvedModel,
+    ModelResolver, NoContextProviders, NoExternalTools, ResolveModelError, ResolvedModel, Services,
 };
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::tool_registry::ToolRegistry;
+use longhaul_engine::tools::read_output::ReadOutputTool;
+use longhaul_engine::tools::registry::ToolRegistry;
+use longhaul_engine::worker::hooks::WorkerHooks;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Error, Longhaul, Task};
 use longhaul_testkit::clock::SimClock;
@@ -168,7 +167,7 @@ impl TestEngineBuilder {
         let tools = self.tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
         let tools = tools.chain([Arc::new(read_output) as Arc<dyn Tool>]);
         let tools = ToolRegistry::new(tools).unwrap();
-        let services = EngineServices {
+        let services = Services {
             store: store.clone(),
             records: store.clone(),
             tool_source: match self.tool_source {
@@ -180,7 +179,7 @@ impl TestEngineBuilder {
                 None => Arc::new(NoContextProviders),
             },
             redact: Arc::new(OneSecret),
-            ..EngineServices::from_single_store(auth, clock, models.clone(), tools)
+            ..Services::from_single_store(auth, clock, models.clone(), tools)
         };
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);

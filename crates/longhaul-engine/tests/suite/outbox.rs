@@ -8,7 +8,7 @@ use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::task::TaskSource;
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
-use longhaul_engine::outbox::{OutboxReceiver, deliver_due_messages};
+use longhaul_engine::background::outbox::{OutboxReceiver, deliver_due_messages};
 
 use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::{TestEngine, engine_with};

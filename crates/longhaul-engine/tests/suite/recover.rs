@@ -159,6 +159,48 @@ async fn runs_that_wait_for_a_trial_leave_their_slots_to_others() {
 }
 
 #[tokio::test]
+async fn a_crash_claims_few_of_the_runs_that_wait_for_a_trial() {
+    let latch = Latch::closed();
+    let tool = FakeTool::new("act", Pure, &EffectLog::default()).after_latch(&latch);
+    let builder = engine_with([FakeReply::call("act", json!({}))]).tools([tool]);
+    let mut engine = builder.with_sim_clock().build();
+    let mut runs = Vec::new();
+    for _ in 0..30 {
+        runs.push(engine.submit().await);
+    }
+    for crashes in 1..=2 {
+        engine.spawn_worker(|options| {
+            limit_crashes(options);
+            options.concurrency = 30;
+        });
+        wait_and_release(&engine, &latch, crashes * 30).await;
+        crash_worker(&mut engine).await;
+    }
+    engine.spawn_worker(|options| {
+        limit_crashes(options);
+        options.concurrency = 3;
+    });
+    wait_and_release(&engine, &latch, 61).await;
+    // One run is on trial, two others keep their drive permits, 16 wait without one.
+    let claimed = async || {
+        let mut count = 0;
+        for run in &runs {
+            count += usize::from(engine.longhaul.run_row(*run).await.unwrap().epoch.0 == 3);
+        }
+        count
+    };
+    while claimed().await < 19 {}
+    for _ in 0..20 {
+        assert_eq!(claimed().await, 19);
+    }
+    latch.open();
+    for run in runs {
+        let journal = engine.advance_until(run, "run.completed").await;
+        assert_eq!(count(&journal, "run.claimed"), 3, "{:?}", kinds(&journal));
+    }
+}
+
+#[tokio::test]
 async fn kills_from_outside_do_not_block_the_runs_that_they_hit() {
     let latch = Latch::closed();
     let tool = FakeTool::new("act", Pure, &EffectLog::default()).after_latch(&latch);

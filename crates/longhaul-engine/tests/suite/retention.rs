@@ -2,7 +2,7 @@
 
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::time::Millis;
-use longhaul_engine::sweep::RunRetention;
+use longhaul_engine::background::sweep::RunRetention;
 
 use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::{TIMEOUT, TestEngine, engine_with};

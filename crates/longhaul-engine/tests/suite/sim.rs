@@ -18,16 +18,16 @@ use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::config::{
     GradingConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
 };
+use longhaul_engine::agent::directory::AgentDirectory;
 use longhaul_engine::agent::{Agent, AgentRegistry, EffectRule, RunPolicyDefaults};
-use longhaul_engine::agent_directory::AgentDirectory;
+use longhaul_engine::background::spend_caps::SpendCaps;
 use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::counters::EngineCounters;
-use longhaul_engine::deltas::ReplyDeltaBroadcast;
+use longhaul_engine::drive::deltas::ReplyDeltaBroadcast;
 use longhaul_engine::id_gen::IdGenerator;
 use longhaul_engine::notifier::DriverNotifier;
-use longhaul_engine::services::{AgentDefinitionCache, EngineServices, NoExternalTools};
-use longhaul_engine::spend_caps::SpendCaps;
-use longhaul_engine::tool_registry::ToolRegistry;
+use longhaul_engine::services::{AgentDefinitionCache, NoExternalTools, Services};
+use longhaul_engine::tools::registry::ToolRegistry;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::sim::driver;
 use longhaul_testkit::sim::driver_factory::DriverFactory;
@@ -85,7 +85,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
     let tools = names.map(|name| Arc::new(SimTool::new(name, &ctx)) as Arc<dyn Tool>);
     let mut agents = AgentRegistry::default();
     agents.register(agent());
-    let services = EngineServices {
+    let services = Services {
         store: yielding.clone(),
         records: yielding.clone(),
         auth: sim_services.auth.clone(),
@@ -101,7 +101,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         changes: JournalChangeFeed::default(),
         notifier: DriverNotifier::default(),
         definitions: AgentDefinitionCache::default(),
-        provider_blocks: longhaul_engine::provider_blocks::BlockedProviderCache::default(),
+        provider_blocks: longhaul_engine::drive::provider_blocks::BlockedProviderCache::default(),
         counters: EngineCounters::default(),
         caps: SpendCaps::new(sim_services.caps.clone()).unwrap(),
         agents: AgentDirectory::new(agents, RunPolicyDefaults::default()),

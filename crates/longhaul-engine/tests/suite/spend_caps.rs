@@ -9,11 +9,12 @@ use longhaul_core::policy::spend_cap::{
 };
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{Status, WaitReason};
+use longhaul_core::status::Status;
 use longhaul_core::time::{Clock as _, Millis, Timestamp};
+use longhaul_core::wait::WaitReason;
 use longhaul_engine::agent::{AgentRegistry, RunPolicyDefaults};
-use longhaul_engine::services::EngineServices;
-use longhaul_engine::spend_caps::SpendCaps;
+use longhaul_engine::background::spend_caps::SpendCaps;
+use longhaul_engine::services::Services;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Error, Longhaul, Task};
 use longhaul_testkit::latch::Latch;
@@ -44,7 +45,7 @@ fn cap(unit: CapUnit, limit: u64) -> SpendCap {
 fn with_caps(builder: TestEngineBuilder, caps: impl IntoIterator<Item = SpendCap>) -> TestEngine {
     let mut engine = builder.build();
     let caps = SpendCaps::new(caps.into_iter().collect()).unwrap();
-    let services = EngineServices { caps, ..engine.longhaul.services().clone() };
+    let services = Services { caps, ..engine.longhaul.services().clone() };
     let mut agents = AgentRegistry::default();
     for agent in engine.longhaul.agents() {
         agents.register((*agent).clone());
@@ -223,7 +224,7 @@ async fn a_higher_limit_of_the_configuration_lets_waiting_runs_go_on() {
         stop.request_drain();
         engine.worker_stopped().await;
         let caps = SpendCaps::new(caps).unwrap();
-        let services = EngineServices { caps, ..engine.longhaul.services().clone() };
+        let services = Services { caps, ..engine.longhaul.services().clone() };
         let inbox = longhaul_core::id::InboxName::new("default").unwrap();
         let options =
             WorkerOptions { lease: Millis::from_secs(1_000_000_000), ..WorkerOptions::new(inbox) };

@@ -55,7 +55,7 @@ async fn an_idempotency_key_is_used_once_and_for_one_request() {
 #[tokio::test]
 async fn the_view_and_the_explanation_of_a_run_with_a_start_time_agree() {
     let engine = engine_with([]).build();
-    let now = engine.longhaul.current_store_time().await.unwrap();
+    let now = engine.longhaul.store_time().await.unwrap();
     let mut task = Task::new("tester", "x");
     task.start = EarliestStart::At(now.plus(Millis::from_secs(3_600)));
     let EarliestStart::At(start) = task.start else {

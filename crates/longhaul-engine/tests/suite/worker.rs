@@ -14,13 +14,14 @@ use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::{GateDecision, GateKind};
 use longhaul_core::port::store::{RunFilter, RunRow};
 use longhaul_core::port::tool::Tool;
-use longhaul_core::status::{Status, WaitReason};
+use longhaul_core::status::Status;
+use longhaul_core::wait::WaitReason;
 use longhaul_engine::Task;
-use longhaul_engine::hooks::WorkerHooks;
-use longhaul_engine::read_output::ReadOutputTool;
-use longhaul_engine::services::EngineServices;
+use longhaul_engine::services::Services;
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::tool_registry::ToolRegistry;
+use longhaul_engine::tools::read_output::ReadOutputTool;
+use longhaul_engine::tools::registry::ToolRegistry;
+use longhaul_engine::worker::hooks::WorkerHooks;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use serde_json::json;
 
@@ -299,10 +300,10 @@ async fn a_missing_definition_blocks_until_it_is_there() {
 }
 
 /// Returns the same services without the tools of the test.
-fn without_tools(services: &EngineServices) -> EngineServices {
+fn without_tools(services: &Services) -> Services {
     let read_output =
         ReadOutputTool::new(services.store.clone(), services.records.clone()).unwrap();
-    EngineServices {
+    Services {
         tools: Arc::new(ToolRegistry::new([Arc::new(read_output) as Arc<dyn Tool>]).unwrap()),
         ..services.clone()
     }

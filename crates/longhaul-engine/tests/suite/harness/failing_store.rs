@@ -31,6 +31,8 @@ use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_testkit::mem_store::MemStore;
 
+type StoreResult<T> = Result<T, StoreError>;
+
 /// How a call of the store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreFault {
@@ -159,14 +161,11 @@ impl FailingStore {
 
 #[async_trait]
 impl Store for FailingStore {
-    async fn create_runs(
-        &self,
-        request: CreateRunsRequest,
-    ) -> Result<CreateRunsOutcome, StoreError> {
+    async fn create_runs(&self, request: CreateRunsRequest) -> StoreResult<CreateRunsOutcome> {
         self.inner.create_runs(request).await
     }
 
-    async fn claim_runs(&self, request: RunClaimRequest) -> Result<Vec<Claim>, StoreError> {
+    async fn claim_runs(&self, request: RunClaimRequest) -> StoreResult<Vec<Claim>> {
         let decrement = |count: usize| count.checked_sub(1);
         if self.refused_claims.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok() {
             return Ok(Vec::new());
@@ -186,15 +185,15 @@ impl Store for FailingStore {
         }
     }
 
-    async fn peek_queue(&self, request: PeekRequest) -> Result<Vec<QueuePosition>, StoreError> {
+    async fn peek_queue(&self, request: PeekRequest) -> StoreResult<Vec<QueuePosition>> {
         self.inner.peek_queue(request).await
     }
 
-    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<HeartbeatAck> {
         self.inner.heartbeat(heartbeat).await
     }
 
-    async fn read_journal(&self, request: JournalReadRequest) -> Result<JournalPage, StoreError> {
+    async fn read_journal(&self, request: JournalReadRequest) -> StoreResult<JournalPage> {
         if *self.unreadable.lock().unwrap() == Some(request.run) {
             return Err(StoreFault::Broken.error());
         }
@@ -206,23 +205,23 @@ impl Store for FailingStore {
         }
     }
 
-    async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError> {
+    async fn get_run(&self, run: RunId) -> StoreResult<Option<RunRow>> {
         self.inner.get_run(run).await
     }
 
-    async fn list_runs(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError> {
+    async fn list_runs(&self, filter: RunFilter) -> StoreResult<Vec<RunRow>> {
         self.inner.list_runs(filter).await
     }
 
-    async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, StoreError> {
+    async fn list_gates(&self, filter: GateFilter) -> StoreResult<Vec<GateRow>> {
         self.inner.list_gates(filter).await
     }
 
-    async fn prune_old_data(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+    async fn prune_old_data(&self, request: PruneRequest) -> StoreResult<PruneOutcome> {
         self.inner.prune_old_data(request).await
     }
 
-    async fn append_to_journal(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
+    async fn append_to_journal(&self, append: AppendRequest) -> StoreResult<AppendResult> {
         if self.takes_conflict(&append) {
             return Ok(AppendResult::Conflict);
         }
@@ -244,7 +243,7 @@ impl Store for FailingStore {
 
 #[async_trait]
 impl RecordStore for FailingStore {
-    async fn due_timers(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError> {
+    async fn due_timers(&self, limit: usize) -> StoreResult<Vec<DueTimer>> {
         let fault = self.timer_reads.lock().unwrap().pop_front();
         match fault {
             Some(fault) => Err(fault.error()),
@@ -252,38 +251,34 @@ impl RecordStore for FailingStore {
         }
     }
 
-    async fn next_timer_due(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn next_timer_due(&self) -> StoreResult<Option<Timestamp>> {
         self.inner.next_timer_due().await
     }
 
-    async fn move_delays_set_by_later_clock(&self) -> Result<usize, StoreError> {
+    async fn move_delays_set_by_later_clock(&self) -> StoreResult<usize> {
         self.inner.move_delays_set_by_later_clock().await
     }
 
-    async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
+    async fn repair_inconsistent_rows(&self) -> StoreResult<RepairedRowCounts> {
         self.inner.repair_inconsistent_rows().await
     }
 
-    async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn blob(&self, hash: Hash) -> StoreResult<Option<Vec<u8>>> {
         self.inner.blob(hash).await
     }
 
-    async fn agent_definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn agent_definition(&self, hash: Hash) -> StoreResult<Option<Vec<u8>>> {
         if self.hides_definitions.load(Ordering::SeqCst) {
             return Ok(None);
         }
         self.inner.agent_definition(hash).await
     }
 
-    async fn thread_messages(
-        &self,
-        thread: &ThreadKey,
-        limit: usize,
-    ) -> Result<Vec<Message>, StoreError> {
+    async fn thread_messages(&self, thread: &ThreadKey, limit: usize) -> StoreResult<Vec<Message>> {
         self.inner.thread_messages(thread, limit).await
     }
 
-    async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
+    async fn thread_message_count(&self, thread: &ThreadKey) -> StoreResult<u64> {
         self.inner.thread_message_count(thread).await
     }
 
@@ -291,7 +286,7 @@ impl RecordStore for FailingStore {
         &self,
         added: NewThreadMessages,
         request: Option<longhaul_core::request::IdempotencyKey>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.inner.append_thread_messages(added, request).await
     }
 
@@ -299,7 +294,7 @@ impl RecordStore for FailingStore {
         &self,
         resource: &ResourceKey,
         note: NewMemoryNote,
-    ) -> Result<AddNoteOutcome, StoreError> {
+    ) -> StoreResult<AddNoteOutcome> {
         self.inner.add_note(resource, note).await
     }
 
@@ -308,7 +303,7 @@ impl RecordStore for FailingStore {
         resource: &ResourceKey,
         query: &str,
         limit: usize,
-    ) -> Result<Vec<MemoryNote>, StoreError> {
+    ) -> StoreResult<Vec<MemoryNote>> {
         self.inner.search_notes(resource, query, limit).await
     }
 
@@ -317,30 +312,30 @@ impl RecordStore for FailingStore {
         resource: &ResourceKey,
         after: Option<NoteId>,
         limit: usize,
-    ) -> Result<Vec<MemoryNote>, StoreError> {
+    ) -> StoreResult<Vec<MemoryNote>> {
         self.inner.list_notes(resource, after, limit).await
     }
 
-    async fn delete_note(&self, note: NoteId) -> Result<bool, StoreError> {
+    async fn delete_note(&self, note: NoteId) -> StoreResult<bool> {
         self.inner.delete_note(note).await
     }
 
-    async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError> {
+    async fn clear_notes(&self, resource: &ResourceKey) -> StoreResult<u64> {
         self.inner.clear_notes(resource).await
     }
 
-    async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError> {
+    async fn clear_thread(&self, thread: &ThreadKey) -> StoreResult<()> {
         self.inner.clear_thread(thread).await
     }
 
-    async fn queued_steer_messages(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
+    async fn queued_steer_messages(&self, run: RunId) -> StoreResult<Vec<SteerRow>> {
         self.inner.queued_steer_messages(run).await
     }
 
     async fn list_rules(
         &self,
         filter: RememberedApprovalFilter,
-    ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
+    ) -> StoreResult<Vec<RememberedApprovalRow>> {
         self.inner.list_rules(filter).await
     }
 
@@ -348,90 +343,79 @@ impl RecordStore for FailingStore {
         &self,
         scopes: Vec<RememberedApprovalScope>,
         patterns: Vec<RulePattern>,
-    ) -> Result<Vec<RememberedApprovalRow>, StoreError> {
+    ) -> StoreResult<Vec<RememberedApprovalRow>> {
         self.inner.active_remembered_approvals(scopes, patterns).await
     }
 
-    async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {
+    async fn revoke_rule(&self, rule: RuleId, by: &str) -> StoreResult<bool> {
         self.inner.revoke_rule(rule, by).await
     }
 
-    async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
+    async fn sandboxes(&self, run: RunId) -> StoreResult<Vec<SandboxRow>> {
         self.inner.sandboxes(run).await
     }
 
-    async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError> {
+    async fn budget_account(&self, root: RunId) -> StoreResult<Option<BudgetAccount>> {
         self.inner.budget_account(root).await
     }
 
-    async fn cap_counter_rows(&self) -> Result<Vec<CapCounterRow>, StoreError> {
+    async fn cap_counter_rows(&self) -> StoreResult<Vec<CapCounterRow>> {
         self.inner.cap_counter_rows().await
     }
 
-    async fn wake_runs_waiting_at_caps(&self) -> Result<(), StoreError> {
+    async fn wake_runs_waiting_at_caps(&self) -> StoreResult<()> {
         self.inner.wake_runs_waiting_at_caps().await
     }
 
-    async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError> {
+    async fn set_cap_limit(&self, change: CapLimitChange) -> StoreResult<()> {
         self.inner.set_cap_limit(change).await
     }
 
-    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
+    async fn usage_by_model(&self, query: UsageQuery) -> StoreResult<Vec<ModelUsage>> {
         self.inner.usage_by_model(query).await
     }
 
-    async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
+    async fn find_lane(&self, lane: &LaneKey) -> StoreResult<Option<LaneRow>> {
         self.inner.find_lane(lane).await
     }
 
-    async fn list_lanes(
-        &self,
-        after: Option<&LaneKey>,
-        limit: usize,
-    ) -> Result<Vec<LaneRow>, StoreError> {
+    async fn list_lanes(&self, after: Option<&LaneKey>, limit: usize) -> StoreResult<Vec<LaneRow>> {
         self.inner.list_lanes(after, limit).await
     }
 
-    async fn set_lane_pause_state(
-        &self,
-        lane: &LaneKey,
-        paused: bool,
-    ) -> Result<LaneRow, StoreError> {
+    async fn set_lane_pause_state(&self, lane: &LaneKey, paused: bool) -> StoreResult<LaneRow> {
         self.inner.set_lane_pause_state(lane, paused).await
     }
 
-    async fn runs_of_batch(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
+    async fn runs_of_batch(&self, batch: BatchId) -> StoreResult<Vec<RunId>> {
         self.inner.runs_of_batch(batch).await
     }
 
     async fn count_runs_by_inbox(
         &self,
         inbox: Option<&InboxName>,
-    ) -> Result<Vec<InboxRunCounts>, StoreError> {
+    ) -> StoreResult<Vec<InboxRunCounts>> {
         self.inner.count_runs_by_inbox(inbox).await
     }
 
-    async fn claimed_runs_with_last_seq(
-        &self,
-        worker: WorkerId,
-    ) -> Result<Vec<(RunId, Seq)>, StoreError> {
+    async fn claimed_runs_with_last_seq(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {
         RecordStore::claimed_runs_with_last_seq(&self.inner, worker).await
     }
 
-    async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
+    async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
         self.worker_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.list_workers().await
     }
 
-    async fn save_late_tool_result(
-        &self,
-        run: RunId,
-        late: LateToolResult,
-    ) -> Result<(), StoreError> {
+    async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> StoreResult<bool> {
+        self.inner.free_effect_key(run, freed).await
+    }
+
+    async fn save_late_tool_result(&self, run: RunId, late: LateToolResult) -> StoreResult<()> {
         self.inner.save_late_tool_result(run, late).await
     }
 
-    async fn late_tool_results(&self, run: RunId) -> Result<Vec<LateToolResult>, StoreError> {
+    async fn late_tool_results(&self, run: RunId) -> StoreResult<Vec<LateToolResult>> {
         self.inner.late_tool_results(run).await
     }
 
@@ -439,19 +423,15 @@ impl RecordStore for FailingStore {
         &self,
         after: GlobalSeq,
         limit: usize,
-    ) -> Result<GlobalJournalPage, StoreError> {
+    ) -> StoreResult<GlobalJournalPage> {
         self.inner.read_all_journals(after, limit).await
     }
 
-    async fn changed_runs_since(
-        &self,
-        after: GlobalSeq,
-        limit: usize,
-    ) -> Result<ChangedRuns, StoreError> {
+    async fn changed_runs_since(&self, after: GlobalSeq, limit: usize) -> StoreResult<ChangedRuns> {
         self.inner.changed_runs_since(after, limit).await
     }
 
-    async fn last_global_seq(&self) -> Result<GlobalSeq, StoreError> {
+    async fn last_global_seq(&self) -> StoreResult<GlobalSeq> {
         self.inner.last_global_seq().await
     }
 
@@ -459,27 +439,23 @@ impl RecordStore for FailingStore {
         &self,
         endpoint: &str,
         limit: usize,
-    ) -> Result<Vec<DueOutboxMessage>, StoreError> {
+    ) -> StoreResult<Vec<DueOutboxMessage>> {
         self.inner.due_outbox_messages(endpoint, limit).await
     }
 
-    async fn record_outbox_attempt(
-        &self,
-        id: u64,
-        retry_delay: Option<Millis>,
-    ) -> Result<(), StoreError> {
+    async fn record_outbox_attempt(&self, id: u64, retry_delay: Option<Millis>) -> StoreResult<()> {
         self.inner.record_outbox_attempt(id, retry_delay).await
     }
 
-    async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {
+    async fn block_provider(&self, account: &str, duration: Millis) -> StoreResult<()> {
         self.inner.block_provider(account, duration).await
     }
 
-    async fn unblock_provider(&self, account: &str) -> Result<(), StoreError> {
+    async fn unblock_provider(&self, account: &str) -> StoreResult<()> {
         self.inner.unblock_provider(account).await
     }
 
-    async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
+    async fn provider_blocked_until(&self, account: &str) -> StoreResult<Option<Timestamp>> {
         self.inner.provider_blocked_until(account).await
     }
 
@@ -487,14 +463,14 @@ impl RecordStore for FailingStore {
         &self,
         run: RunId,
         fold: &str,
-    ) -> Result<Option<RunCheckpoint>, StoreError> {
+    ) -> StoreResult<Option<RunCheckpoint>> {
         match self.hides_checkpoints.load(Ordering::SeqCst) {
             true => Ok(None),
             false => self.inner.newest_checkpoint(run, fold).await,
         }
     }
 
-    async fn now(&self) -> Result<Timestamp, StoreError> {
+    async fn now(&self) -> StoreResult<Timestamp> {
         self.inner.now().await
     }
 }

@@ -7,7 +7,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_engine::services::ExternalToolSource;
-use longhaul_engine::tool_registry::RegisteredTool;
+use longhaul_engine::tools::registry::RegisteredTool;
 use longhaul_testkit::latch::Latch;
 
 use crate::suite::harness::tool::{EffectLog, FakeTool};

@@ -13,12 +13,12 @@ use futures_util::future::BoxFuture;
 use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claim;
 use longhaul_engine::Error;
-use longhaul_engine::crash_limiter::RunCrashLimiter;
+use longhaul_engine::drive::DrivePermit;
+use longhaul_engine::drive::crash_limiter::RunCrashLimiter;
+use longhaul_engine::drive::lease::Lease;
 use longhaul_engine::drive::{DriveRunOutcome, RunAssignment, drive_run};
-use longhaul_engine::drive_permit::DrivePermit;
-use longhaul_engine::lease::Lease;
 use longhaul_engine::notifier::DriverNotifier;
-use longhaul_engine::services::EngineServices;
+use longhaul_engine::services::Services;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_run::DecisionContext;
 use longhaul_testkit::sim::SimError;
@@ -32,7 +32,7 @@ use crate::suite::sim::yielding_store::YieldingStore;
 /// A worker process without its main loop: the simulation claims runs and sends heartbeats for it.
 #[derive(Debug)]
 pub(super) struct EngineProcess {
-    services: EngineServices,
+    services: Services,
     ctx: SimContext,
     store: Arc<YieldingStore>,
     lease: Lease,
@@ -40,11 +40,7 @@ pub(super) struct EngineProcess {
 }
 
 impl EngineProcess {
-    pub(super) fn new(
-        services: EngineServices,
-        ctx: SimContext,
-        yielding: Arc<YieldingStore>,
-    ) -> Self {
+    pub(super) fn new(services: Services, ctx: SimContext, yielding: Arc<YieldingStore>) -> Self {
         Self {
             lease: Lease::new(services.clock.clone(), TTL),
             crash_limiter: RunCrashLimiter::new(Some(3)),

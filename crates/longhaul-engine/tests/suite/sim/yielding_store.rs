@@ -301,6 +301,10 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.list_workers()).await
     }
 
+    async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> Result<bool, StoreError> {
+        yield_around(self.records.free_effect_key(run, freed)).await
+    }
+
     async fn save_late_tool_result(
         &self,
         run: RunId,

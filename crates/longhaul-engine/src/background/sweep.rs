@@ -1,0 +1,264 @@
+//! The background sweep of a worker: fires due timers, repairs inconsistent rows of the store and
+//! prunes expired data.
+
+use longhaul_core::change::{RowChange, TimerKind, TimerUpdate};
+use longhaul_core::port::records::DueTimer;
+use longhaul_core::port::store::{
+    AppendRequest, AppendResult, JournalAuthor, PruneRequest, StoreWatcher,
+};
+use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, cancel_request_of_timer, decide_command};
+use longhaul_run::{DecisionContext, RunInput, decide};
+
+use crate::background::child_report::child_end_command;
+use crate::background::stalled::StalledRunDetector;
+use crate::error::{Error, Result};
+use crate::replay::replay_run;
+use crate::services::Services;
+
+/// Maximum number of timers fired per batch.
+const PAGE_SIZE: usize = 500;
+
+/// Minimum time between two wakeups of the sweep (the background maintenance of a worker) by
+/// changes of the store.
+const MIN_WAKE_INTERVAL: Millis = Millis(20);
+
+/// Interval at which the store is polled when it reports no change.
+const POLL_INTERVAL: Millis = Millis::from_secs(1);
+
+const REPAIR_INTERVAL: Millis = Millis::from_secs(30);
+const PRUNE_INTERVAL: Millis = Millis::from_secs(60 * 60);
+
+/// Maximum number of runs pruned per batch. Other writers get a turn between batches.
+const PRUNED_RUNS_MAX: usize = 1_000;
+
+/// Number of pruned blobs or keys from which a batch counts as full. After a full batch, more of
+/// them may remain to be pruned.
+const FULL_BATCH: usize = 1_000;
+
+/// Minimum pause between two prune batches. The pause is at least as long as the last batch took,
+/// so that pruning takes at most half of the time.
+const PRUNE_PAUSE_MIN: Millis = Millis(10);
+
+/// Minimum age at which unreferenced blobs are pruned. A younger blob may be about to be
+/// referenced.
+const UNREFERENCED_BLOB_TTL: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// A thousand years, used as the retention time if runs are kept forever.
+const FOREVER: Millis = Millis::from_secs(1_000 * 366 * 24 * 60 * 60);
+
+/// Settings of how long ended runs are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct RunRetention {
+    /// How long ended runs are kept. `None` means forever.
+    pub runs: Option<Millis>,
+}
+
+/// Fires due timers, repairs inconsistent rows of the store and prunes expired data in a loop,
+/// until the store fails.
+pub(crate) async fn run_maintenance(
+    services: &Services,
+    retention: RunRetention,
+    stalled_runs: &mut StalledRunDetector,
+) -> Result<()> {
+    let mut watch = services.store.watch_for_changes();
+    let clock = &*services.clock;
+    let mut repair_at = clock.monotonic_time();
+    let mut prune_at = repair_at;
+    let mut checked_at = None;
+    loop {
+        let wall_time = clock.now();
+        if checked_at.is_none_or(|checked_at| wall_time < checked_at) {
+            shorten_delays_after_clock_step(services).await?;
+        }
+        checked_at = Some(wall_time);
+        let fire_outcome = fire_due_timers(services).await?;
+        let now = clock.monotonic_time();
+        if repair_at <= now {
+            repair_at = now.plus(REPAIR_INTERVAL);
+            repair_store_rows(services).await?;
+            stalled_runs.release_stalled_runs(services).await?;
+        }
+        if prune_at <= now {
+            let has_more = prune_expired_data(services, retention).await?;
+            let finished_at = clock.monotonic_time();
+            prune_at = finished_at.plus(match has_more {
+                true => finished_at.minus(now).max(PRUNE_PAUSE_MIN),
+                false => PRUNE_INTERVAL,
+            });
+        }
+        match fire_outcome {
+            TimerBatch::All => wait_for_due_timer(services, &mut *watch, prune_at).await?,
+            TimerBatch::Some => {}
+            TimerBatch::None => clock.sleep(POLL_INTERVAL).await,
+        }
+    }
+}
+
+/// Waits until a timer may be due, at most until the monotonic clock reaches `latest`.
+async fn wait_for_due_timer(
+    services: &Services,
+    watch: &mut dyn StoreWatcher,
+    latest: Millis,
+) -> Result<()> {
+    let clock = &*services.clock;
+    let started = clock.monotonic_time();
+    let next = services.records.next_timer_due().await?;
+    let now = clock.now();
+    let delay = next.map_or(POLL_INTERVAL, |due| {
+        let delay = due.duration_since(now);
+        // Rounded up: a wait that ends too early would be repeated at once.
+        delay.plus(Millis(u64::from(now.plus(delay) < due)))
+    });
+    tokio::select! {
+        biased;
+        () = clock.sleep(delay.min(POLL_INTERVAL).min(latest.minus(started))) => {}
+        changed = watch.wait_for_change() => {
+            changed?;
+            let elapsed = clock.monotonic_time().minus(started);
+            clock.sleep(MIN_WAKE_INTERVAL.minus(elapsed)).await;
+        }
+    }
+    Ok(())
+}
+
+/// Outcome of firing a batch of due timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimerBatch {
+    /// All due timers were fired.
+    All,
+    /// One batch was fired; more timers may be due.
+    Some,
+    /// None of the due timers could be fired. Trying again at once would find the same timers.
+    None,
+}
+
+async fn fire_due_timers(services: &Services) -> Result<TimerBatch> {
+    let due = services.records.due_timers(PAGE_SIZE).await?;
+    let count = due.len();
+    let mut fired_count = 0;
+    for timer in due {
+        fired_count += usize::from(try_fire_timer(services, timer).await?);
+    }
+    Ok(match (count, fired_count) {
+        (0, _) => TimerBatch::All,
+        (_, 0) => TimerBatch::None,
+        (PAGE_SIZE.., _) => TimerBatch::Some,
+        (_, _) => TimerBatch::All,
+    })
+}
+
+/// Fires one timer. Returns `false` if the timer could not be fired.
+async fn try_fire_timer(services: &Services, due: DueTimer) -> Result<bool> {
+    if cancel_run_if_no_driver(services, &due).await? {
+        return Ok(true);
+    }
+    let run = due.run;
+    let now = services.records.now().await?;
+    let Some((view, author)) = run_and_author(services, &due).await? else {
+        return Ok(false);
+    };
+    let command = if let (TimerKind::ChildEnded(child), false) = (&due.kind, due.run_ended) {
+        match child_end_command(services, &due, *child).await {
+            // Other timers must fire all the same.
+            Err(Error::InvalidJournal(error)) => {
+                tracing::warn!(%run, %child, %error, "the journal of a parent run can't be read");
+                return Ok(false);
+            }
+            report => report?,
+        }
+    } else {
+        RunCommand::Timer(Box::new(due))
+    };
+    let Ok(batch) = decide_command(&view, command, DecisionContext::new(now)) else {
+        return Ok(false);
+    };
+    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
+    let is_committed = matches!(appended, AppendResult::Committed { .. });
+    if is_committed {
+        services.notifier.notify_run_changed(run);
+    }
+    Ok(is_committed)
+}
+
+/// Returns what is needed to append the events of a timer: a snapshot of the timer's run, and the
+/// author of the append. For a timer that approves a gate automatically, the author is such that
+/// the append fails if the run's journal has grown meanwhile. `None` means that the run does not
+/// exist.
+async fn run_and_author(
+    services: &Services,
+    due: &DueTimer,
+) -> Result<Option<(RunIdAndStatus, JournalAuthor)>> {
+    let run = due.run;
+    if !matches!(due.kind, TimerKind::GateAutoApprove(_)) || due.open_gate.is_none() {
+        // The timer is fired whatever the status of the run; the store checks in the row whether the
+        // run has ended.
+        let view = RunIdAndStatus { run, status: Status::Running };
+        return Ok(Some((view, JournalAuthor::Outsider)));
+    }
+    // A person may answer or pause the run in the meantime, so the approval names the last event.
+    let row = services.store.get_run(run).await?;
+    Ok(row.map(|row| {
+        (RunIdAndStatus { run, status: row.status }, JournalAuthor::Closer { after: row.last_seq })
+    }))
+}
+
+/// Cancels the run of a timer if the timer was set to cancel the run and no worker drives the run.
+/// The run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
+async fn cancel_run_if_no_driver(services: &Services, due: &DueTimer) -> Result<bool> {
+    let Some(request) = cancel_request_of_timer(due) else {
+        return Ok(false);
+    };
+    let run = due.run;
+    // A journal that can't be replayed gets the request to cancel as an event.
+    let Ok((folded, now)) = replay_run(services, run).await else {
+        return Ok(false);
+    };
+    let Ok(mut batch) = decide(&folded, RunInput::CancelNow(request), DecisionContext::new(now))
+    else {
+        return Ok(false);
+    };
+    batch.changes.push(RowChange::SetTimer(TimerUpdate::Consume(due.timer)));
+    let author = JournalAuthor::Closer { after: folded.seq() };
+    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
+    let cancelled = matches!(appended, AppendResult::Committed { .. });
+    if cancelled {
+        services.notifier.notify_run_changed(run);
+    }
+    Ok(cancelled)
+}
+
+/// Shortens delays that would last too long because the clock was set back after they began, also
+/// while no worker was running.
+async fn shorten_delays_after_clock_step(services: &Services) -> Result<()> {
+    let count = services.records.move_delays_set_by_later_clock().await?;
+    if count > 0 {
+        tracing::warn!(count, "the clock was set back: delays of runs were shortened");
+    }
+    Ok(())
+}
+
+async fn repair_store_rows(services: &Services) -> Result<()> {
+    let repairs = services.records.repair_inconsistent_rows().await?;
+    if !repairs.is_all_zero() {
+        tracing::error!(?repairs, "repaired inconsistent rows of the store");
+        services.notifier.notify_runs_ready();
+    }
+    Ok(services.records.wake_runs_waiting_at_caps().await?)
+}
+
+/// Prunes one batch of expired data. Returns whether more expired data may remain.
+async fn prune_expired_data(services: &Services, retention: RunRetention) -> Result<bool> {
+    // Unreferenced blobs are pruned even if runs are kept forever.
+    let runs_older = retention.runs.unwrap_or(FOREVER);
+    let outcome = services
+        .store
+        .prune_old_data(PruneRequest {
+            runs_older_than: runs_older,
+            blobs_older_than: UNREFERENCED_BLOB_TTL,
+            limit: PRUNED_RUNS_MAX,
+        })
+        .await?;
+    Ok(outcome.runs >= PRUNED_RUNS_MAX || outcome.blobs.max(outcome.idempotency_keys) >= FULL_BATCH)
+}

@@ -1,0 +1,488 @@
+//! A driver's session on one run: replays (folds) the journal into the run's state, passes inputs
+//! to the state machine and appends the resulting events.
+//!
+//! When an append conflicts with another writer, the new entries are folded and the state machine
+//! decides about the same input again. The work that produced the input is not repeated.
+
+use std::sync::Arc;
+
+use longhaul_core::change::{JournalBatch, LateToolResult, RowChange};
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::JournalEntry;
+use longhaul_core::event::tool::LateToolResultEvent;
+use longhaul_core::id::{Seq, WorkerId};
+use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::effect_key::{ClaimedEffectKey, EffectKeyClaim};
+use longhaul_core::port::store::{
+    AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
+};
+use longhaul_core::time::{Clock, Millis, Timestamp};
+use longhaul_run::checkpoint::CheckpointWriter;
+use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
+use longhaul_run::input::{ToolCallResult, ToolCallStatus};
+use longhaul_run::{DecisionContext, EffectKeyOfOtherCall, Run, RunInput, decide};
+
+use crate::drive::append_refusals::{
+    AppendAttempt, count_new_children, effect_key_claims, load_other_claim,
+};
+use crate::drive::provider_blocks::{ProviderAvailability, calls_other_model, model_to_call};
+use crate::error::{Error, Result};
+use crate::notifier::DriverRegistration;
+use crate::replay::{read_journal_page, replay_driven_run};
+use crate::services::Services;
+
+/// Maximum number of consecutive inputs that the state machine may reject. More rejections are a
+/// bug, and trying again would only cost money.
+const REJECTIONS_MAX: u32 = 8;
+
+/// Delay before a failed access to the store is retried.
+pub(crate) const STORE_RETRY_DELAY: Millis = Millis(250);
+
+/// Number of retries between two log lines about a busy store.
+const TRIES_PER_WARNING: u32 = 40;
+
+/// Outcome of committing an input to the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommitOutcome {
+    /// The input was applied, or dropped because it no longer fits the run's state. This driver
+    /// still holds its claim, or the run is idle.
+    Applied,
+    /// Another driver has claimed the run, or the run has ended.
+    Lost,
+}
+
+/// A driver's session on one run: the replayed state of the run, and the claim under which the
+/// driver appends to its journal.
+#[derive(Debug)]
+pub(crate) struct RunSession {
+    services: Services,
+    worker: WorkerId,
+    claim: Claim,
+    registration: DriverRegistration,
+    run: Run,
+    checkpoints: CheckpointWriter,
+    /// Last known time of the store, and the monotonic clock in nanoseconds when it was read.
+    store_time: (Timestamp, u64),
+    rejections: u32,
+    /// Budget account of the run's tree (its root run and all descendants) when the run was
+    /// claimed, if the run had reached a cap of the account. The cap may have been raised through
+    /// another run.
+    account_at_claim: Option<BudgetAccount>,
+}
+
+impl RunSession {
+    /// Opens a session on a run that was just claimed, by folding its journal from its checkpoint.
+    pub(crate) async fn open(
+        services: &Services,
+        worker: WorkerId,
+        claimed: Claim,
+    ) -> Result<Self> {
+        let registration = services.notifier.register(claimed.run);
+        let (run, checkpoints, now) = Box::pin(replay_driven_run(services, claimed.run)).await?;
+        registration.set_replayed_seq(run.seq());
+        let account_at_claim = match run.control().budget.exhausted_shared_cap().is_some() {
+            true => services.records.budget_account(run.task().root).await?,
+            false => None,
+        };
+        Ok(Self {
+            store_time: (now, services.clock.monotonic_nanos()),
+            services: services.clone(),
+            worker,
+            claim: claimed,
+            registration,
+            run,
+            checkpoints,
+            rejections: 0,
+            account_at_claim,
+        })
+    }
+
+    /// Returns the state of the run, as folded from the journal.
+    pub(crate) const fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// Returns the claim of this driver on the run.
+    pub(crate) const fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// Returns the current time of the store, extrapolated from its last response.
+    pub(crate) fn now(&self) -> Timestamp {
+        let (now, at) = self.store_time;
+        let since = self.services.clock.monotonic_nanos().saturating_sub(at) / 1_000;
+        Timestamp::from_micros(now.as_micros().saturating_add_unsigned(since))
+    }
+
+    /// Waits until another writer may have appended to the journal of the run.
+    pub(crate) async fn wait_for_notification(&self) {
+        self.registration.wait_for_notification().await;
+    }
+
+    /// Reads the journal entries that other writers have appended and applies them to the state.
+    pub(crate) async fn apply_new_entries(&mut self) -> Result<()> {
+        loop {
+            let page = self.read_next_journal_page().await?;
+            for entry in &page.entries {
+                self.run.apply(entry)?;
+                self.checkpoints.keep_state_if_due(&self.run);
+            }
+            self.store_time = (page.now, self.services.clock.monotonic_nanos());
+            if self.run.seq() >= page.last_seq {
+                self.registration.set_replayed_seq(self.run.seq());
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the next journal entries, retrying while the store is busy: calls are running, and
+    /// giving up now would leave their outcome unknown.
+    async fn read_next_journal_page(&self) -> Result<JournalPage> {
+        loop {
+            match read_journal_page(&self.services, self.run.id(), self.run.seq()).await {
+                Err(Error::Store(StoreError::Busy { .. })) => {
+                    let clock = &self.services.clock;
+                    clock.sleep(STORE_RETRY_DELAY).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Passes an input to the state machine and appends the resulting events. Repeats both if the
+    /// append conflicts with another writer or is refused, for example because of a budget.
+    pub(crate) async fn commit(&mut self, input: RunInput) -> Result<CommitOutcome> {
+        // A decision that avoids only the last refusal could meet an earlier one again, so all are
+        // kept until another writer has appended.
+        let mut ctx = self.decision_context();
+        loop {
+            // Entries read meanwhile may show that the run is lost before an append does.
+            if !self.holds_claim() {
+                self.submit_late_tool_results(input).await?;
+                return Ok(CommitOutcome::Lost);
+            }
+            let model = model_to_call(&self.run, &input).to_owned();
+            let blocks = &self.services.provider_blocks;
+            let records = &*self.services.records;
+            let blocked_until = blocks.blocked_until(records, &model, self.now()).await;
+            let DecisionContext { now, caps, .. } = self.decision_context();
+            ctx = DecisionContext {
+                now,
+                caps,
+                provider_blocked_until: blocked_until,
+                random: self.random_for_retry_jitter(&input),
+                ..ctx
+            };
+            let calls_other_model = calls_other_model(&self.run);
+            let batch = match decide(&self.run, input.clone(), ctx.clone()) {
+                Ok(batch) if batch.is_empty() => {
+                    return self.count_rejection("the input has no effect");
+                }
+                Ok(batch) => batch,
+                // For example, a result that was surfaced meanwhile.
+                Err(refusal) => return self.count_rejection(&refusal.to_string()),
+            };
+            let new_children = count_new_children(&batch);
+            let availability = ProviderAvailability::from_events(&batch.events, now);
+            let claims = effect_key_claims(&batch);
+            match self.append_batch(batch).await? {
+                AppendAttempt::Committed => {
+                    self.rejections = 0;
+                    if let Some(state) = availability.filter(|_| !calls_other_model) {
+                        let Services { provider_blocks, records, .. } = &self.services;
+                        provider_blocks.record_availability(&**records, &model, (state, now)).await;
+                    }
+                    return Ok(CommitOutcome::Applied);
+                }
+                AppendAttempt::Conflict => {
+                    self.apply_new_entries().await?;
+                    // One of the new entries may be a raise.
+                    ctx = self.decision_context();
+                }
+                AppendAttempt::Refused(reason) => {
+                    let refused = (&input, claims.as_slice(), new_children);
+                    self.add_refusal(&mut ctx, reason, refused).await?;
+                }
+                AppendAttempt::Fenced => {
+                    self.submit_late_tool_results(input).await?;
+                    return Ok(CommitOutcome::Lost);
+                }
+            }
+        }
+    }
+
+    /// Adds a refusal by the store to the context of the next decision about the same input. The
+    /// refused append claimed these effect keys and started this number of child runs.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other refusals are unexpected")]
+    async fn add_refusal(
+        &self,
+        ctx: &mut DecisionContext,
+        reason: AppendRefusalReason,
+        (input, claims, new_children): (&RunInput, &[EffectKeyClaim], usize),
+    ) -> Result<(), Error> {
+        match reason {
+            AppendRefusalReason::OverBudget(account) => ctx.budget_account = Some(account),
+            AppendRefusalReason::TreeFull if new_children > 0 => {
+                ctx.free_children = Some(new_children - 1);
+            }
+            AppendRefusalReason::OverCap(refusal) => ctx.add_cap_refusal(*refusal),
+            AppendRefusalReason::KeyTaken(taken) => {
+                ctx.add_taken_key(self.load_key_claim(input, claims, taken).await?);
+            }
+            AppendRefusalReason::KeyNotHeld => ctx.forget_taken_keys(),
+            reason => return Err(self.unexpected_append_result(&AppendResult::Refused(reason))),
+        }
+        Ok(())
+    }
+
+    /// Returns which tool call has claimed an effect key (under which an effect happens at most
+    /// once), with its result if it has completed. Retries while the store is busy.
+    async fn load_key_claim(
+        &self,
+        input: &RunInput,
+        claims: &[EffectKeyClaim],
+        taken: ClaimedEffectKey,
+    ) -> Result<EffectKeyOfOtherCall> {
+        loop {
+            match load_other_claim(&self.services, (&self.run, input), claims, taken).await {
+                Err(Error::Store(StoreError::Busy { .. })) => {
+                    self.services.clock.sleep(STORE_RETRY_DELAY).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Returns the context for the state machine: the current time, the spend caps, and the budget
+    /// account if the run waited for a higher cap of it.
+    fn decision_context(&self) -> DecisionContext {
+        let now = self.now();
+        let is_at_cap = self.run.control().budget.exhausted_shared_cap().is_some();
+        let budget_account = self.account_at_claim.filter(|_| is_at_cap);
+        let caps = self.services.caps.caps_with_windows_at(now);
+        DecisionContext { caps, budget_account, ..DecisionContext::new(now) }
+    }
+
+    /// Returns a random number by which the delay of a retry is varied. 0 if no retry can follow
+    /// this input.
+    fn random_for_retry_jitter(&self, input: &RunInput) -> u64 {
+        if !matches!(input, RunInput::ModelFailed { .. } | RunInput::ToolsDone(_)) {
+            return 0;
+        }
+        let bytes = self.services.ids.random_bytes().unwrap_or_default();
+        bytes.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// Returns the clock of this driver.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.services.clock)
+    }
+
+    /// Commits an input that must not be lost, such as durable progress of a call. Does nothing if
+    /// the state machine rejects the input, for example because the call has ended.
+    pub(crate) async fn commit_durable(&mut self, input: RunInput) -> Result<CommitOutcome> {
+        loop {
+            if !self.holds_claim() {
+                return Ok(CommitOutcome::Lost);
+            }
+            let Ok(batch) = decide(&self.run, input.clone(), self.decision_context()) else {
+                return Ok(CommitOutcome::Applied);
+            };
+            if batch.is_empty() {
+                return Ok(CommitOutcome::Applied);
+            }
+            match self.append_batch(batch).await? {
+                AppendAttempt::Committed | AppendAttempt::Refused(_) => {
+                    return Ok(CommitOutcome::Applied);
+                }
+                AppendAttempt::Conflict => self.apply_new_entries().await?,
+                AppendAttempt::Fenced => return Ok(CommitOutcome::Lost),
+            }
+        }
+    }
+
+    /// Tries once to append an input that may be lost, such as the progress of a call. Does not
+    /// wait for a busy store.
+    pub(crate) async fn try_commit_droppable(&mut self, input: RunInput) -> Result<CommitOutcome> {
+        if !self.holds_claim() {
+            return Ok(CommitOutcome::Lost);
+        }
+        let Ok(batch) = decide(&self.run, input, self.decision_context()) else {
+            return Ok(CommitOutcome::Applied);
+        };
+        if batch.is_empty() {
+            return Ok(CommitOutcome::Applied);
+        }
+        let append = self.append_request(batch);
+        match self.services.store.append_to_journal(append.clone()).await {
+            Ok(AppendResult::Committed { seq, now }) => {
+                self.apply_appended(append.batch.events, seq, now)?;
+                Ok(CommitOutcome::Applied)
+            }
+            Ok(AppendResult::Fenced | AppendResult::RunEnded) => Ok(CommitOutcome::Lost),
+            // Other writers' entries are read on the next notification or before the next append.
+            Ok(AppendResult::Conflict | AppendResult::RunNotFound | AppendResult::Refused(_)) => {
+                Ok(CommitOutcome::Applied)
+            }
+            Err(error) => {
+                tracing::debug!(run = %append.run, %error, "a progress update was dropped");
+                Ok(CommitOutcome::Applied)
+            }
+        }
+    }
+
+    /// Whether this driver still holds its claim: the run was not claimed again and has not ended.
+    fn holds_claim(&self) -> bool {
+        self.run.outcome().is_none() && self.run.control().driver.epoch == self.claim.epoch
+    }
+
+    /// Counts an input that the state machine rejected. Fails after too many rejections in a row.
+    fn count_rejection(&mut self, reason: &str) -> Result<CommitOutcome> {
+        self.rejections += 1;
+        if self.rejections > REJECTIONS_MAX {
+            return Err(Error::Internal { run: self.run.id(), reason: reason.to_owned() });
+        }
+        Ok(CommitOutcome::Applied)
+    }
+
+    /// Builds an append request that fails if another writer has appended since this driver last
+    /// read the journal. The request also stores an unsaved checkpoint, if there is one.
+    fn append_request(&self, mut batch: JournalBatch) -> AppendRequest {
+        let checkpoint = self.checkpoints.unsaved_checkpoint(&self.run);
+        batch.changes.extend(checkpoint.map(RowChange::SaveCheckpoint));
+        let author = JournalAuthor::Driver {
+            worker: self.worker,
+            epoch: self.claim.epoch,
+            after: self.run.seq(),
+        };
+        let run = self.run.id();
+        AppendRequest { run, author, batch }
+    }
+
+    async fn append_batch(&mut self, batch: JournalBatch) -> Result<AppendAttempt> {
+        let append = self.append_request(batch);
+        match self.append_with_retries(&append).await? {
+            AppendResult::Committed { seq, now } => {
+                self.apply_appended(append.batch.events, seq, now)?;
+                Ok(AppendAttempt::Committed)
+            }
+            // After `CapWindowPassed` the known time is outdated; reading the journal updates it.
+            AppendResult::Conflict
+            | AppendResult::Refused(AppendRefusalReason::CapWindowPassed) => {
+                Ok(AppendAttempt::Conflict)
+            }
+            AppendResult::Refused(reason) => Ok(AppendAttempt::Refused(reason)),
+            AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendAttempt::Fenced),
+            AppendResult::RunNotFound => {
+                Err(self.unexpected_append_result(&AppendResult::RunNotFound))
+            }
+        }
+    }
+
+    fn unexpected_append_result(&self, result: &AppendResult) -> Error {
+        let reason = format!("the store answered an append to the journal with {result:?}");
+        Error::Internal { run: self.run.id(), reason }
+    }
+
+    /// Appends to the journal, retrying while the store is busy or full. An append can be repeated
+    /// safely, and the results in memory must not be lost.
+    async fn append_with_retries(&self, append: &AppendRequest) -> Result<AppendResult> {
+        let mut attempts: u32 = 0;
+        loop {
+            match self.services.store.append_to_journal(append.clone()).await {
+                Err(error @ (StoreError::Busy { .. } | StoreError::DiskFull { .. })) => {
+                    if attempts.is_multiple_of(TRIES_PER_WARNING) {
+                        let run = append.run;
+                        tracing::warn!(%run, %error, "the store is busy; retrying the append");
+                    }
+                    attempts = attempts.wrapping_add(1);
+                    let clock = &self.services.clock;
+                    clock.sleep(STORE_RETRY_DELAY).await;
+                }
+                Err(error) => return Err(error.into()),
+                Ok(appended) => return Ok(appended),
+            }
+        }
+    }
+
+    /// Folds events that this driver has appended, without reading them back.
+    fn apply_appended(&mut self, events: Vec<Event>, last: Seq, now: Timestamp) -> Result<()> {
+        self.checkpoints.mark_newest_checkpoint_saved();
+        for event in events {
+            let entry = JournalEntry {
+                run: self.run.id(),
+                seq: self.run.seq().next(),
+                at: now,
+                epoch: self.claim.epoch,
+                event,
+            };
+            self.run.apply(&entry)?;
+            self.checkpoints.keep_state_if_due(&self.run);
+        }
+        self.store_time = (now, self.services.clock.monotonic_nanos());
+        self.registration.set_replayed_seq(self.run.seq());
+        if self.run.seq() == last {
+            return Ok(());
+        }
+        Err(Error::Internal {
+            run: self.run.id(),
+            reason: format!(
+                "the store appended up to {last}, the driver folded up to {}",
+                self.run.seq()
+            ),
+        })
+    }
+
+    /// Submits the tool results of a driver that has lost its claim on the run. They are appended
+    /// without a claim, so that they are not lost.
+    async fn submit_late_tool_results(&self, input: RunInput) -> Result<()> {
+        let RunInput::ToolsDone(results) = input else {
+            return Ok(());
+        };
+        for tool in results {
+            match tool.status {
+                ToolCallStatus::Completed | ToolCallStatus::Failed => {
+                    self.submit_late_tool_result(tool).await?
+                }
+                ToolCallStatus::Interrupted
+                | ToolCallStatus::Unknown
+                | ToolCallStatus::Suspended(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn submit_late_tool_result(&self, result: ToolCallResult) -> Result<()> {
+        let run = self.run.id();
+        let Some(row) = self.services.store.get_run(run).await? else {
+            return Ok(());
+        };
+        let call = result.call;
+        let text = result.output.joined_text();
+        let event = LateToolResultEvent {
+            call,
+            is_error: result.status == ToolCallStatus::Failed,
+            output: result.output,
+        };
+        let view = RunIdAndStatus { run, status: row.status };
+        let decision = decide_command(
+            &view,
+            RunCommand::SurfaceResult(event),
+            DecisionContext::new(self.now()),
+        );
+        let appended = match decision {
+            Err(_) => AppendResult::RunEnded,
+            Ok(mut batch) => {
+                let blobs = result.blobs.into_iter();
+                batch.changes.extend(blobs.map(RowChange::PutBlob));
+                let author = JournalAuthor::Outsider;
+                self.append_with_retries(&AppendRequest { run, author, batch }).await?
+            }
+        };
+        if appended == AppendResult::RunEnded {
+            let late = LateToolResult { call, text };
+            self.services.records.save_late_tool_result(run, late).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! Prepares a run before its first turn: renders the prompt and the first messages once, so that
+//! they can be journaled.
+
+use longhaul_core::change::Blob;
+use longhaul_core::event::run::{CompactionModel, RunPrepared};
+use longhaul_core::message::{Message, Part};
+use longhaul_core::port::context::Perception;
+use longhaul_core::port::model::ModelRequest;
+use longhaul_core::raw::{RawJson, StoredText};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::ModelPricing;
+use longhaul_run::Run;
+use serde_json::{Value, json};
+
+use crate::agent::config::LoopGuardConfig;
+use crate::drive::blocker::RunBlocker;
+use crate::drive::run_env::RunEnv;
+use crate::error::Result;
+use crate::guard::redaction::Redaction;
+use crate::guard::template;
+use crate::prompt::PromptSections;
+use crate::prompt::chain_outputs::ChainOutputs;
+use crate::prompt::event_text;
+use crate::prompt::thread_window::{MESSAGES_MAX, TOKENS_MAX, trim_thread_messages};
+use crate::services::{ModelResolver, Services};
+use crate::tools::find_tools::tool_list_entry;
+
+/// Maximum size in bytes of a text that is stored in the event that prepares a run. Longer texts
+/// are stored as blobs, which runs share.
+const INLINE_BYTES_MAX: usize = 1_024;
+
+/// Prefix of scripted models. The guards against repetitions do not apply to them, because they may
+/// repeat themselves on purpose.
+const SCRIPTED_PREFIX: &str = "scripted/";
+
+/// Model alias under which a project configures the model for summaries.
+const COMPACTOR_ALIAS: &str = "compact";
+
+/// Model name prefixes of providers that replay recorded replies. Runs with such a model use the
+/// same model for summaries, so that the whole run is replayed.
+const REPLAY_PREFIXES: [&str; 2] = ["scripted/", "cassette/"];
+
+/// Builds the event that prepares a run for its first turn. The inner error says why the run can't
+/// be prepared, for example because its prompt can't be rendered.
+pub(crate) async fn build_run_prepared_event(
+    services: &Services,
+    env: &RunEnv,
+    run: &Run,
+    perception: Option<Perception>,
+) -> Result<Result<(RunPrepared, Vec<Blob>), RunBlocker>> {
+    let inputs = PromptInputs {
+        memory: &load_recent_thread_messages(services, run).await?,
+        perception: perception.as_ref(),
+        outputs: &ChainOutputs::load(services, run.task().chain.as_deref()).await?,
+    };
+    let texts = match render_prompt(services, env, run, inputs) {
+        Ok(texts) => texts,
+        Err(blocker) => return Ok(Err(blocker)),
+    };
+    let mut blobs = Vec::new();
+    // The texts contain data of external origin, such as tool descriptions of servers and project
+    // rules.
+    let redaction = Redaction(&*services.redact);
+    let system = store_inline_or_as_blob(redaction.redact_text(texts.system), &mut blobs);
+    let tools = redaction.redact_json(&RawJson::from_serialize(&build_tool_list_json(env)));
+    let tools = match env.has_deferred_tools() {
+        // Loaded tools are added to the list.
+        true => StoredText::new_inline(tools.as_str()),
+        false => store_inline_or_as_blob(tools.as_str().to_owned(), &mut blobs),
+    };
+    let mut messages = run.task().history.clone();
+    messages.extend(inputs.memory.iter().cloned());
+    messages.push(Message::user(redaction.redact_text(texts.user)));
+    let mut names = env.models.iter().map(|found| found.name.clone());
+    let request = ModelRequest {
+        run: run.id(),
+        turn: 1,
+        attempt: 1,
+        model: names.next().unwrap_or_default(),
+        system: system.clone(),
+        tools: tools.clone(),
+        messages: std::sync::Arc::new(Vec::new()),
+        max_tokens: 0,
+    };
+    let pricings = env.models.iter();
+    let pricings = pricings.map(|found| found.model.estimate(&request).pricing);
+    let pricing = pricings.reduce(ModelPricing::merge_most_restrictive_pricing).unwrap_or_default();
+    let (world, context) =
+        perception.map(|perception| (perception.world, perception.context)).unzip();
+    let guards = repetition_limits(env, &request.model);
+    let perceived = RunPrepared {
+        system,
+        tools,
+        initial_messages: messages,
+        fallbacks: names.collect(),
+        compactor: compaction_model(&*services.models, &request),
+        identical_calls: guards.identical_calls,
+        no_progress: guards.no_progress,
+        repeated_text: guards.repeated_text,
+        compactions: guards.compactions,
+        compaction: env.agent.compaction.clone(),
+        model: request.model,
+        pricing,
+        world: world.map(|world| store_inline_or_as_blob(world.as_str().to_owned(), &mut blobs)),
+        context: context.unwrap_or_default(),
+        external_tools: env.external_tools.clone(),
+        perception_active: Millis::ZERO,
+    };
+    Ok(Ok((perceived, blobs)))
+}
+
+/// Inputs for rendering the prompt of a run, besides its agent and task: thread messages,
+/// perception (the state of the world) and outputs of earlier chain steps.
+#[derive(Clone, Copy)]
+struct PromptInputs<'a> {
+    memory: &'a [Message],
+    perception: Option<&'a Perception>,
+    outputs: &'a ChainOutputs,
+}
+
+/// The rendered system prompt and task text of a run.
+struct PromptTexts {
+    system: String,
+    user: String,
+}
+
+fn render_prompt(
+    services: &Services,
+    env: &RunEnv,
+    run: &Run,
+    PromptInputs { memory, perception, outputs }: PromptInputs<'_>,
+) -> Result<PromptTexts, RunBlocker> {
+    let (agent, task) = (&env.agent, run.task());
+    let mut values = template::template_values(
+        &task.input,
+        &env.merge_context(perception.map(|perception| &perception.context)),
+    );
+    values["memory"] = json!(memory.iter().map(message_template_value).collect::<Vec<_>>());
+    if let Some(perception) = perception {
+        values["perception"] = perception.world.to_value();
+    }
+    outputs.add_outputs_to_template_values(&mut values);
+    let render_blocker = |template: &str, reason: &str| {
+        let name = &agent.name;
+        let problem = format!("{template} of agent `{name}` can't be rendered: {reason}.");
+        let remedy = "fix the agent's file, cancel this run, which keeps the agent version it started \
+                      with, and submit the task again";
+        match perception {
+            // The next answer of the context provider may contain the missing value.
+            Some(_) => RunBlocker::from(format!(
+                "{problem} If the context provider should have returned it, fix the provider, then resume \
+                 the run or answer here to retry. Otherwise {remedy}."
+            )),
+            None => RunBlocker::permanent(format!("{problem} To continue, {remedy}.")),
+        }
+    };
+    let identity = template::render_template(&agent.prompt, &values)
+        .map_err(|reason| render_blocker("The prompt", &reason))?;
+    let event = event_text::event_kind(agent, task);
+    let user = event_text::render_task_text(agent, task, &values).map_err(|reason| {
+        let event = event.unwrap_or_default();
+        render_blocker(&format!("The text for the event `{event}`"), &reason)
+    })?;
+    let user = outputs.add_outputs_to_task_text(agent, user);
+    let prompt_uses = |name| template::template_uses_value(&agent.prompt, name);
+    let world = perception.map(|perception| &perception.world);
+    let notes = |name: &str| env.tool(name).is_some();
+    let sections = PromptSections {
+        identity: &identity,
+        world: world.filter(|world| world.as_str() != "null" && !prompt_uses("perception")),
+        skills: env.skills(),
+        notes: notes("remember") && notes("recall") && !prompt_uses("memory"),
+        rules: &agent.project_rules,
+        output_schema: env.output_schema.as_ref(),
+        event,
+        now: services.clock.now(),
+    };
+    let system = sections.render_system_prompt(run);
+    Ok(PromptTexts { system, user })
+}
+
+/// Returns the limits of repeated calls and replies (loop guard) for a run of this model.
+fn repetition_limits(env: &RunEnv, model: &str) -> LoopGuardConfig {
+    let default = match model.starts_with(SCRIPTED_PREFIX) {
+        true => LoopGuardConfig::OFF,
+        false => LoopGuardConfig::default(),
+    };
+    env.agent.guards.unwrap_or(default)
+}
+
+/// Returns the name and pricing of the model that the project configures for summaries of
+/// conversations. `None` means that the run's own model is used.
+fn compaction_model(models: &dyn ModelResolver, request: &ModelRequest) -> Option<CompactionModel> {
+    if REPLAY_PREFIXES.iter().any(|prefix| request.model.starts_with(prefix)) {
+        return None;
+    }
+    let found = models.resolve_model_name(Some(COMPACTOR_ALIAS)).ok()?;
+    if found.name == request.model {
+        return None;
+    }
+    let summary_request = ModelRequest {
+        model: found.name.clone(),
+        tools: StoredText::new_inline("[]"),
+        ..request.clone()
+    };
+    Some(CompactionModel {
+        pricing: found.model.estimate(&summary_request).pricing,
+        model: found.name,
+    })
+}
+
+/// Returns a short text itself. Adds a long text to `blobs` and returns a reference to the blob.
+fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
+    if text.len() <= INLINE_BYTES_MAX {
+        return StoredText::new_inline(text);
+    }
+    let blob = Blob::new(text.into_bytes());
+    let body = StoredText::Blob(blob.blob_ref);
+    blobs.push(blob);
+    body
+}
+
+/// Builds the JSON list of the run's tools, as models see it, without the deferred tools, which the
+/// model loads later.
+fn build_tool_list_json(env: &RunEnv) -> Value {
+    let tools = env.tools_by_api_name().filter(|(api_name, _)| !env.is_deferred_tool(api_name));
+    Value::Array(tools.map(|(api_name, tool)| tool_list_entry(api_name, tool.spec())).collect())
+}
+
+/// Returns the newest messages of the run's thread that fit into the prompt, starting with a
+/// message of a person.
+async fn load_recent_thread_messages(services: &Services, run: &Run) -> Result<Vec<Message>> {
+    let Some(thread) = &run.task().thread else {
+        return Ok(Vec::new());
+    };
+    let messages = services.records.thread_messages(thread, MESSAGES_MAX).await?;
+    // A secret may have been configured after the message was stored.
+    let redaction = Redaction(&*services.redact);
+    let messages = messages.into_iter().map(|message| redaction.redact_message(message));
+    Ok(trim_thread_messages(messages.collect(), TOKENS_MAX))
+}
+
+/// Returns a thread message as a template value.
+fn message_template_value(message: &Message) -> Value {
+    let (role, text) = match message {
+        Message::User(parts) => ("user", join_text_parts(parts)),
+        Message::Assistant(reply) => ("assistant", reply.text()),
+        Message::Results(_) => ("tool", String::new()),
+    };
+    json!({ "role": role, "text": text })
+}
+
+fn join_text_parts(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(Part::text);
+    texts.collect::<Vec<_>>().join("\n")
+}
