@@ -6,15 +6,10 @@
 
 pub(super) mod address_policy;
 pub(super) mod callback_server;
-pub(super) mod config;
+pub(super) mod context;
 pub(super) mod credential_file;
 pub(super) mod error;
-pub(super) mod issuer;
 pub(super) mod login_flow;
 pub(super) mod oauth_http;
 pub(super) mod redaction;
-pub(super) mod refresh;
-pub(super) mod rejection;
-pub(super) mod revoke;
-pub(super) mod token_provider;
-pub(super) mod unsaved;
+pub(super) mod server_login;

@@ -22,15 +22,7 @@ const QUESTION_CHARS_MAX: usize = 200;
 
 /// Answers the requests of an MCP server.
 #[derive(Debug)]
-pub(super) struct McpClientHandler {
-    observations: Arc<ObservedConnectionState>,
-}
-
-impl McpClientHandler {
-    pub(super) const fn new(observations: Arc<ObservedConnectionState>) -> Self {
-        Self { observations }
-    }
-}
+pub(super) struct McpClientHandler(pub(super) Arc<ObservedConnectionState>);
 
 impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
@@ -49,7 +41,7 @@ impl ClientHandler for McpClientHandler {
         params: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        self.observations.report_question_to_calls(&declined_elicitation_message(&params));
+        self.0.report_question_to_calls(&declined_elicitation_message(&params));
         Ok(ElicitResult::new(ElicitationAction::Decline))
     }
 
@@ -65,8 +57,7 @@ impl ClientHandler for McpClientHandler {
             return Err(ErrorData::new(code, request.method, None));
         }
         let message = request.params.as_ref().and_then(|request| request["message"].as_str());
-        self.observations
-            .report_question_to_calls(&declined_question_text(message.unwrap_or_default()));
+        self.0.report_question_to_calls(&declined_question_text(message.unwrap_or_default()));
         Ok(CustomResult::new(decline_elicitation_response()))
     }
 }

@@ -24,14 +24,14 @@ use crate::client_handler::McpClientHandler;
 use crate::error::McpError;
 use crate::exit::ServerExitRecord;
 use crate::handshake::{
-    HandshakeMode, ServerInfo, http_rejection, http_to_request_error, perform_handshake,
-    server_info, server_start_error,
+    HandshakeMode, HttpRejection, ServerInfo, http_rejection, http_to_request_error,
+    perform_handshake, server_info, server_start_error,
 };
 use crate::http;
 use crate::http_auth::HttpTransportError;
+use crate::http_client::{RequestError, RequiredCredentials};
 use crate::listing::{TOOLS_MAX, ToolListing};
-use crate::observe::{ObservedConnectionState, ObservedTransport, ProgressSink};
-use crate::request_error::{RequestError, RequiredCredentials};
+use crate::observe::{ObservedConnectionState, ProgressSink};
 use crate::spec::{ServerSpec, ServerTransport, is_valid_server_name};
 use crate::stdio::StdioTransport;
 
@@ -80,6 +80,11 @@ pub(super) enum ServerRequestError {
 }
 
 impl ServerRequestError {
+    /// Creates the error of a request that may have taken effect.
+    const fn disconnected(reason: String, can_retry: bool) -> Self {
+        Self::Disconnected { reason, may_have_been_sent: true, can_retry }
+    }
+
     /// Returns whether the server answered with this JSON-RPC error code.
     pub(super) fn has_json_rpc_code(&self, code: i32) -> bool {
         matches!(self, Self::Rejected(message) if message.ends_with(&format!("(code {code})")))
@@ -122,31 +127,20 @@ impl McpConnection {
         }
         let exit = Arc::new(ServerExitRecord::new(&spec.transport.secret_values()));
         let observations = Arc::new(ObservedConnectionState::default());
-        let shared_state = (Arc::clone(&observations), Arc::clone(&exit));
-        let handshake = match &spec.transport {
+        let start_error = |error: &RequestError| server_start_error(spec, &exit, error);
+        let service = match &spec.transport {
             ServerTransport::Stdio { .. } => {
-                let transport = StdioTransport::start_server_process(&spec.transport, &exit);
-                let transport = transport.map_err(|reason| {
-                    server_start_error(spec, &exit, &RequestError::new(reason))
-                })?;
-                perform_handshake(
-                    ObservedTransport::new(transport, shared_state.0, shared_state.1),
-                    mode,
-                    &observations,
-                )
-                .await
+                let transport = StdioTransport::start(&spec.transport, &observations, &exit);
+                let transport =
+                    transport.map_err(|reason| start_error(&RequestError::new(reason)))?;
+                perform_handshake(transport, mode, (&observations, &exit)).await
             }
             ServerTransport::Http { .. } => {
                 let transport = http::build_transport(spec).map_err(config)?;
-                perform_handshake(
-                    ObservedTransport::new(transport, shared_state.0, shared_state.1),
-                    mode,
-                    &observations,
-                )
-                .await
+                perform_handshake(transport, mode, (&observations, &exit)).await
             }
         };
-        let service = handshake.map_err(|error| server_start_error(spec, &exit, &error))?;
+        let service = service.map_err(|error| start_error(&error))?;
         Ok(Self::from_running_service(spec, service, (observations, exit)))
     }
 
@@ -218,11 +212,7 @@ impl McpConnection {
                 let secs = max_wait.as_secs_f32();
                 let reason = format!("the server did not list its tools within {secs} s");
                 self.close_hung_connection(&reason);
-                return Err(ServerRequestError::Disconnected {
-                    reason,
-                    may_have_been_sent: true,
-                    can_retry: false,
-                });
+                return Err(ServerRequestError::disconnected(reason, false));
             }
         };
         *cached = Some((changes, Arc::clone(&listing)));
@@ -238,9 +228,8 @@ impl McpConnection {
             let page = self.send_request(ClientRequest::ListToolsRequest(request)).await?;
             // Kept as raw JSON: one malformed tool must not hide the others.
             let page = serde_json::to_value(page).unwrap_or_default();
-            let tools = page["tools"].as_array().map(Vec::as_slice);
-            let Some(tools) = tools else {
-                listing.add_tool_list_note("the server's tool list is invalid".to_owned());
+            let Some(tools) = page["tools"].as_array() else {
+                listing.add_note("the server's tool list is invalid".to_owned());
                 return Ok(listing);
             };
             listing.add_page(&self.spec, tools);
@@ -253,9 +242,7 @@ impl McpConnection {
             }
             cursor = next;
         }
-        listing.add_tool_list_note(
-            "the tool list has too many pages; the rest is left out".to_owned(),
-        );
+        listing.add_note("the tool list has too many pages; the rest is left out".to_owned());
         Ok(listing)
     }
 
@@ -276,10 +263,11 @@ impl McpConnection {
         request: ClientRequest,
     ) -> Result<Value, ServerRequestError> {
         let answer = self.send_request(request).await?;
-        serde_json::to_value(answer).map_err(|error| ServerRequestError::Disconnected {
-            reason: format!("the response can't be parsed: {error}"),
-            may_have_been_sent: true,
-            can_retry: false,
+        serde_json::to_value(answer).map_err(|error| {
+            ServerRequestError::disconnected(
+                format!("the response can't be parsed: {error}"),
+                false,
+            )
         })
     }
 
@@ -314,21 +302,16 @@ impl McpConnection {
     /// more. After too many of them the connection counts as closed, because only a new session
     /// helps.
     fn count_consecutive_rejections(&self, answer: &Result<ServerResult, ServiceError>) {
-        match answer {
-            Ok(_) | Err(ServiceError::McpError(_)) => {
-                self.consecutive_rejections.store(0, Ordering::Release)
-            }
-            Err(error)
-                if http_rejection(error).is_some_and(|rejection| rejection.may_be_lost_session) =>
-            {
-                let previous = self.consecutive_rejections.fetch_add(1, Ordering::AcqRel);
-                if previous.saturating_add(1) >= REJECTIONS_MAX {
-                    self.exit.record_exit(&format!(
-                        "the server rejected {REJECTIONS_MAX} requests in a row"
-                    ));
-                }
-            }
-            Err(_) => {}
+        let Err(error) = answer else {
+            return self.consecutive_rejections.store(0, Ordering::Release);
+        };
+        if let ServiceError::McpError(_) = error {
+            self.consecutive_rejections.store(0, Ordering::Release);
+        } else if http_rejection(error).is_some_and(|rejection| rejection.may_be_lost_session)
+            && self.consecutive_rejections.fetch_add(1, Ordering::AcqRel) + 1 >= REJECTIONS_MAX
+        {
+            self.exit
+                .record_exit(&format!("the server rejected {REJECTIONS_MAX} requests in a row"));
         }
     }
 
@@ -338,17 +321,13 @@ impl McpConnection {
             let message = self.exit.sanitize_server_text(&rpc_error.message);
             return ServerRequestError::Rejected(format!("{message} (code {code})"));
         }
-        if let Some(rejection) = http_rejection(error) {
+        if let Some(HttpRejection { reason, .. }) = http_rejection(error) {
+            // Listing tools can be repeated safely, and every user of the server needs the list. So
+            // it is requested once more in a new session. A server that rejects one other request
+            // may accept the next.
             return match is_list_request {
-                // Listing tools can be repeated safely, and every user of the server needs the
-                // list. So it is requested once more in a new session.
-                true => ServerRequestError::Disconnected {
-                    reason: rejection.reason,
-                    may_have_been_sent: true,
-                    can_retry: true,
-                },
-                // A server that rejects one request may accept the next.
-                false => ServerRequestError::Rejected(rejection.reason),
+                true => ServerRequestError::disconnected(reason, true),
+                false => ServerRequestError::Rejected(reason),
             };
         }
         if let ServiceError::TransportSend(error) = error
@@ -366,14 +345,12 @@ impl McpConnection {
                 }
             };
         }
-        let end = self.exit.reason();
-        ServerRequestError::Disconnected {
-            can_retry: end.as_ref().is_none_or(|end| !end.is_violation),
-            reason: end.map_or_else(
-                || "the server closed the connection before it answered".to_owned(),
-                |end| end.reason,
-            ),
-            may_have_been_sent: true,
+        match self.exit.reason() {
+            Some(end) => ServerRequestError::disconnected(end.reason, !end.is_violation),
+            None => {
+                let reason = "the server closed the connection before it answered".to_owned();
+                ServerRequestError::disconnected(reason, true)
+            }
         }
     }
 
@@ -397,8 +374,7 @@ impl McpConnection {
 
     /// Records a call that timed out. After several timeouts in a row the server counts as hung.
     pub(super) fn record_timed_out_call(&self) {
-        let previous = self.consecutive_timeouts.fetch_add(1, Ordering::AcqRel);
-        if previous.saturating_add(1) >= TIMEOUTS_MAX {
+        if self.consecutive_timeouts.fetch_add(1, Ordering::AcqRel) + 1 >= TIMEOUTS_MAX {
             self.close_hung_connection(&format!("{TIMEOUTS_MAX} calls in a row timed out"));
         }
     }
@@ -406,23 +382,22 @@ impl McpConnection {
     /// Closes the connection to a server that hangs. The next use starts the server again.
     fn close_hung_connection(&self, reason: &str) {
         self.exit.record_limit_violation(reason);
-        let service = self.service.lock();
         // Dropping the service ends it and fails all pending requests.
-        drop(service.unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.take_service());
+    }
+
+    fn take_service(&self) -> Option<RunningService<RoleClient, McpClientHandler>> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Closes the connection. The server gets a limited time to exit by itself.
     pub(super) async fn close(&self) {
         self.exit.record_exit("the server was closed");
-        let service = self.service.lock();
-        let service = service.unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut service) = service {
+        if let Some(mut service) = self.take_service() {
             // An error means that the service had already ended.
             _ = service.close_with_timeout(CLOSE_TIMEOUT).await;
         }
-        let mut background_tasks =
-            self.background_tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        background_tasks.abort_all();
+        self.background_tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
 }
 
@@ -455,12 +430,11 @@ async fn cancel_abandoned_requests(
 
 /// Returns whether a server reports changes of its tool list only to subscribers.
 fn needs_tool_list_subscription(peer: &Peer<RoleClient>) -> bool {
-    let needs_subscription = |info: &rmcp::model::ServerPeerInfo| {
+    peer.peer_info().is_some_and(|info| {
         let tools = info.capabilities.tools.as_ref();
         !info.protocol_version.has_initialize()
             && tools.is_some_and(|tools| tools.list_changed == Some(true))
-    };
-    peer.peer_info().is_some_and(|info| needs_subscription(&info))
+    })
 }
 
 /// Subscribes to changes of the server's tool list. The observed transport counts the

@@ -3,6 +3,7 @@
 //! Invariant: an error contains no header value, no environment value and no query string of a URL.
 
 use crate::listing::ToolListing;
+use crate::spec::local_tool_name;
 
 /// Why an MCP server or one of its tools can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -111,12 +112,9 @@ impl McpError {
 
     pub(super) fn tool_not_found(server: &str, tool: &str, listing: &ToolListing) -> Self {
         let omission_note = listing.notes.iter().find(|note| note.contains(tool));
-        let prefix = crate::spec::prefixed_tool_name(server, "");
-        let names = listing.tools.iter().map(|listed| {
-            let name = listed.spec.name.as_str();
-            name.strip_prefix(&prefix).unwrap_or(name)
-        });
-        let names: Vec<&str> = names.take(NAMES_MAX).collect();
+        let names = listing.tools.iter().take(NAMES_MAX);
+        let names: Vec<&str> =
+            names.map(|listed| local_tool_name(server, listed.spec.name.as_str())).collect();
         let available = match (omission_note, names.as_slice()) {
             (Some(note), _) => note.clone(),
             (None, []) => "the server has no tools".to_owned(),
@@ -127,12 +125,6 @@ impl McpError {
             tool: tool.escape_debug().take(128).collect(),
             available,
         }
-    }
-
-    /// Returns whether a connection attempt with the other handshake mode (newer protocol first, or
-    /// legacy only) may succeed after this error.
-    pub(super) const fn may_need_other_handshake(&self) -> bool {
-        matches!(self, Self::Start { .. })
     }
 }
 

@@ -14,8 +14,8 @@ use crate::client_handler::McpClientHandler;
 use crate::error::McpError;
 use crate::exit::ServerExitRecord;
 use crate::http_auth::HttpTransportError;
-use crate::observe::ObservedConnectionState;
-use crate::request_error::{RequestError, RequiredCredentials};
+use crate::http_client::{RequestError, RequiredCredentials};
+use crate::observe::{ObservedConnectionState, ObservedTransport};
 use crate::spec::{ServerSpec, ServerTransport, redacted_url};
 
 /// Timeout for starting a server and for its handshake. A server that has to be downloaded first
@@ -41,14 +41,14 @@ pub(super) struct HandshakeModeCache(Arc<AtomicBool>);
 
 impl HandshakeModeCache {
     /// Returns `Legacy` if the server is known to need the legacy handshake, otherwise `None`.
-    pub(super) fn cached_mode(&self) -> Option<HandshakeMode> {
+    pub(super) fn get(&self) -> Option<HandshakeMode> {
         let is_older = self.0.load(Ordering::Acquire);
         is_older.then_some(HandshakeMode::Legacy)
     }
 
     /// Stores the mode of a successful handshake. `None`, after a failed handshake, clears the
     /// stored mode, because the server may have been replaced.
-    pub(super) fn set_cached_mode(&self, mode: Option<HandshakeMode>) {
+    pub(super) fn set(&self, mode: Option<HandshakeMode>) {
         self.0.store(mode == Some(HandshakeMode::Legacy), Ordering::Release);
     }
 }
@@ -57,7 +57,6 @@ impl HandshakeModeCache {
 #[derive(Debug, Clone)]
 pub(super) struct ServerInfo {
     pub(super) name: String,
-    pub(super) title: Option<String>,
     pub(super) version: String,
     pub(super) protocol: String,
 }
@@ -66,13 +65,12 @@ pub(super) struct ServerInfo {
 pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ServerExitRecord) -> ServerInfo {
     let info = peer.peer_info();
     let server = info.as_ref().and_then(|info| info.server_info.as_ref());
-    let sanitized = |text: Option<&str>| text.map(|text| exit.sanitize_server_text(text));
+    let protocol = info.as_ref().map(|info| info.protocol_version.as_str());
+    let sanitized = |text: Option<&str>| exit.sanitize_server_text(text.unwrap_or_default());
     ServerInfo {
-        name: sanitized(server.map(|server| server.name.as_str())).unwrap_or_default(),
-        title: sanitized(server.and_then(|server| server.title.as_deref())),
-        version: sanitized(server.map(|server| server.version.as_str())).unwrap_or_default(),
-        protocol: sanitized(info.as_ref().map(|info| info.protocol_version.as_str()))
-            .unwrap_or_default(),
+        name: sanitized(server.map(|server| server.name.as_str())),
+        version: sanitized(server.map(|server| server.version.as_str())),
+        protocol: sanitized(protocol),
     }
 }
 
@@ -80,7 +78,7 @@ pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ServerExitRecord) -> S
 pub(super) async fn perform_handshake<T: Transport<RoleClient> + 'static>(
     transport: T,
     mode: HandshakeMode,
-    observations: &Arc<ObservedConnectionState>,
+    (observations, exit): (&Arc<ObservedConnectionState>, &Arc<ServerExitRecord>),
 ) -> Result<RunningService<RoleClient, McpClientHandler>, RequestError> {
     let mode = match mode {
         HandshakeMode::Auto => ClientLifecycleMode::Auto {
@@ -89,16 +87,15 @@ pub(super) async fn perform_handshake<T: Transport<RoleClient> + 'static>(
         },
         HandshakeMode::Legacy => ClientLifecycleMode::Initialize,
     };
+    let handler = McpClientHandler(Arc::clone(observations));
+    let transport = ObservedTransport::new(transport, Arc::clone(observations), Arc::clone(exit));
     // Boxed because the future is large and is part of every call that may start a server.
-    let host = McpClientHandler::new(Arc::clone(observations));
-    let handshake = Box::pin(serve_client_with_lifecycle(host, transport, mode));
+    let handshake = Box::pin(serve_client_with_lifecycle(handler, transport, mode));
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(service)) => Ok(service),
-        Ok(Err(error)) => Err(handshake_to_request_error(&error)),
+        Ok(service) => service.map_err(|error| handshake_to_request_error(&error)),
         Err(_) => {
-            let reason =
-                format!("the handshake took longer than {} s", HANDSHAKE_TIMEOUT.as_secs());
-            Err(RequestError::new(reason))
+            let secs = HANDSHAKE_TIMEOUT.as_secs();
+            Err(RequestError::new(format!("the handshake took longer than {secs} s")))
         }
     }
 }
@@ -131,19 +128,20 @@ pub(super) fn http_to_request_error(error: &HttpTransportError) -> RequestError 
     }
     if let HttpTransportError::AuthRequired(_) | HttpTransportError::InsufficientScope(_) = error {
         return RequestError {
-            reason: KEY_REQUIRED.to_owned(),
             may_have_been_sent: false,
             required_credentials: RequiredCredentials::Key,
+            ..RequestError::new(KEY_REQUIRED)
         };
     }
-    let (reason, may_have_been_sent) = if let HttpTransportError::HttpStatus(status) = error {
+    if let HttpTransportError::HttpStatus(status) = error {
         let reason = format!("the server answered with HTTP {}", status.status);
-        (reason, status.status >= 500)
-    } else {
-        let is_expired = matches!(error, HttpTransportError::SessionExpired);
-        (error.to_string(), !is_expired)
-    };
-    RequestError { reason, may_have_been_sent, required_credentials: RequiredCredentials::None }
+        return RequestError {
+            may_have_been_sent: status.status >= 500,
+            ..RequestError::new(reason)
+        };
+    }
+    let is_expired = matches!(error, HttpTransportError::SessionExpired);
+    RequestError { may_have_been_sent: !is_expired, ..RequestError::new(error.to_string()) }
 }
 
 /// A request that a server rejected with only an HTTP status. The server is reachable, and other
@@ -160,16 +158,15 @@ pub(super) fn http_rejection(error: &ServiceError) -> Option<HttpRejection> {
         return None;
     };
     let error = error.error.downcast_ref::<HttpTransportError>()?;
-    let status = if let HttpTransportError::HttpStatus(status_error) = error {
-        Some(status_error.status)
-    } else {
-        None
-    };
+    let mut status = None;
+    if let HttpTransportError::HttpStatus(status_error) = error {
+        status = Some(status_error.status);
+    }
     let RequestError { reason, required_credentials, .. } = http_to_request_error(error);
     let is_rejection = required_credentials == RequiredCredentials::Key
         || status.is_some_and(|status| (400..500).contains(&status));
-    is_rejection
-        .then(|| HttpRejection { reason, may_be_lost_session: status != Some(TOO_MANY_REQUESTS) })
+    let may_be_lost_session = status != Some(TOO_MANY_REQUESTS);
+    is_rejection.then_some(HttpRejection { reason, may_be_lost_session })
 }
 
 const KEY_REQUIRED: &str = "the server requires a valid key";
@@ -189,19 +186,17 @@ pub(super) fn server_start_error(
         Some(end) => end.reason,
         None => exit.reason_with_last_stderr_line(&error.reason),
     };
-    let hint = match (&spec.transport, error.required_credentials) {
-        (ServerTransport::Stdio { .. }, _) => {
+    let needs_key = error.required_credentials == RequiredCredentials::Key;
+    let hint = match &spec.transport {
+        ServerTransport::Stdio { .. } => {
             "Run the server's command in a terminal to see its output; of our environment it gets \
              only PATH and the variables in `env` of .mcp.json."
                 .to_owned()
         }
-        (ServerTransport::Http { .. }, RequiredCredentials::Key) => {
+        ServerTransport::Http { .. } if needs_key => {
             "Set an Authorization header for the server in .mcp.json.".to_owned()
         }
-        (
-            ServerTransport::Http { url, .. },
-            RequiredCredentials::None | RequiredCredentials::Login { .. },
-        ) => {
+        ServerTransport::Http { url, .. } => {
             format!("Check that the server is running at {}.", redacted_url(url))
         }
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use longhaul_core::net;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage,
@@ -24,18 +24,14 @@ use rmcp::transport::streamable_http_client::{
 use rmcp::transport::worker::WorkerTransport;
 use sse_stream::SseByteStream;
 
-use crate::auth::token_provider::TokenProvider;
+use crate::auth::server_login::ServerLogin;
 use crate::http_auth::{
-    AuthorizedClient, HttpTransportError, permanent_login_error_to_auth_required, transport_error,
+    AuthorizedClient, HttpTransportError, permanent_to_auth_required, transport_error,
     www_authenticate_header,
 };
-use crate::lines::MESSAGE_BYTES_MAX;
-use crate::request_error::RequestError;
+use crate::http_client::{RequestError, ResultOkType, client_builder, has_content_type, read_body};
+use crate::observe::MESSAGE_BYTES_MAX;
 use crate::spec::{ServerSpec, ServerTransport};
-use crate::tls::ensure_crypto_provider;
-
-/// Timeout for connecting to the server.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of concurrent HTTP requests. A request that waits for others to end can't be told
 /// apart from one that was sent, so its call would be in doubt (outcome unknown) without need. So
@@ -88,10 +84,8 @@ pub(super) fn build_transport(
         .max_concurrent_requests(REQUESTS_MAX);
     config.retry_config = Arc::new(retry);
     let client = build_client(&at).map_err(|error| RequestError::from(error).reason)?;
-    let login = spec.transport.login_context();
-    let provider = login.map(|login| Arc::new(TokenProvider::new(&spec.name, &at, login)));
     let authorized_client =
-        AuthorizedClient::with_token_provider(client, provider, spec.setup_timeout());
+        AuthorizedClient::new(client, ServerLogin::from_spec(spec), spec.setup_timeout());
     let worker = StreamableHttpClientWorker::new(authorized_client, config);
     Ok(WorkerTransport::spawn(worker))
 }
@@ -117,14 +111,8 @@ fn parse_custom_headers(
 }
 
 fn build_client(url: &Url) -> reqwest::Result<Client> {
-    ensure_crypto_provider();
-    let client = Client::builder()
-        .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-        .redirect(redirect::Policy::custom(follow_same_origin_redirect))
-        .tcp_nodelay(true)
-        .connect_timeout(CONNECT_TIMEOUT)
-        // Streams that were interrupted leave connections that stall.
-        .pool_max_idle_per_host(0);
+    let redirects = redirect::Policy::custom(follow_same_origin_redirect);
+    let client = client_builder().redirect(redirects).tcp_nodelay(true);
     let client = match net::may_use_proxy(url.host_str().unwrap_or_default()) {
         true => client,
         false => client.no_proxy(),
@@ -165,28 +153,6 @@ fn add_session_and_headers(
     }
 }
 
-fn has_content_type(response: &Response, media_type: &str) -> bool {
-    let content_type = response.headers().get(CONTENT_TYPE);
-    content_type
-        .is_some_and(|content_type| content_type.as_bytes().starts_with(media_type.as_bytes()))
-}
-
-/// Reads a response body of at most `max_bytes` bytes.
-async fn read_body(
-    mut response: Response,
-    max_bytes: usize,
-) -> Result<Vec<u8>, HttpTransportError> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(transport_error)? {
-        if body.len() + chunk.len() > max_bytes {
-            let reason = "the server sent a message that exceeds the size limit";
-            return Err(StreamableHttpError::Client(RequestError::new(reason)));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
-}
-
 /// Parses a response body as a stream of server-sent events, each limited to the maximum size of a
 /// message.
 fn parse_sse_events(response: Response) -> BoxedSseResponse {
@@ -202,15 +168,6 @@ fn parse_sse_events(response: Response) -> BoxedSseResponse {
 /// The SDK's event type. It comes from an older version of the SSE crate and can only be named
 /// through the SDK's own types.
 type SdkEvent = <<BoxedSseResponse as Stream>::Item as ResultOkType>::Value;
-
-/// Gives access to the `Ok` type of a result type.
-trait ResultOkType {
-    type Value;
-}
-
-impl<T, E> ResultOkType for Result<T, E> {
-    type Value = T;
-}
 
 /// Passes the bytes of an event stream through until one event, which ends with an empty line,
 /// exceeds `max` bytes.
@@ -236,23 +193,26 @@ fn limit_sse_event_size(
     })
 }
 
-/// Returns the error for the HTTP status of a response without a JSON-RPC message. `None` if the
-/// status is neither 401, 403 or 429, nor a redirect or a server error.
-fn error_for_http_status(status: StatusCode, headers: &HeaderMap) -> Option<HttpTransportError> {
-    let challenge = www_authenticate_header(headers);
-    if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
+/// Returns whether a status means that the server requires other credentials.
+const fn is_auth_failure(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// Returns the error for the HTTP status of a response without a JSON-RPC message.
+fn status_error(response: &Response) -> HttpTransportError {
+    let status = response.status();
+    if is_auth_failure(status) {
+        let challenge = www_authenticate_header(response.headers());
         let challenge = AuthRequiredError::new(challenge.chars().take(500).collect());
-        return Some(StreamableHttpError::AuthRequired(challenge));
+        return StreamableHttpError::AuthRequired(challenge);
     }
-    let is_failure = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-    (is_failure || status.is_redirection())
-        .then(|| HttpStatusError::new(status.as_u16(), None).into())
+    HttpStatusError::new(status.as_u16(), None).into()
 }
 
 /// Translates the rejection of a `server/discover` request into a JSON-RPC error. Servers without
 /// that method reject it in various ways. The SDK recognizes only this form and then falls back to
 /// `initialize`.
-fn discovery_rejection_to_json_rpc_error(
+fn discovery_rejection(
     message: &ClientJsonRpcMessage,
     status: StatusCode,
     body: &[u8],
@@ -274,7 +234,7 @@ fn discovery_rejection_to_json_rpc_error(
 
 /// Reads the HTTP response to a message that was sent to the server.
 async fn read_response(
-    response: Response,
+    mut response: Response,
     message: &ClientJsonRpcMessage,
     in_session: bool,
 ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
@@ -288,28 +248,27 @@ async fn read_response(
     let session = response.headers().get(SESSION_HEADER);
     let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
     let is_request = matches!(message, JsonRpcMessage::Request(_));
+    if is_auth_failure(status) {
+        return Err(status_error(&response));
+    }
     if !status.is_success() {
-        let status_error = error_for_http_status(status, response.headers());
-        if let Some(status_error @ StreamableHttpError::AuthRequired(_)) = status_error {
-            return Err(status_error);
-        }
         // The response may contain the server's own error message.
-        let body = read_body(response, ERROR_BODY_BYTES_MAX).await.unwrap_or_default();
-        if let Some(json_response) = discovery_rejection_to_json_rpc_error(message, status, &body) {
+        let body = read_body(&mut response, ERROR_BODY_BYTES_MAX).await.unwrap_or_default();
+        if let Some(json_response) = discovery_rejection(message, status, &body) {
             return Ok(json_response);
         }
-        if let Ok(parsed @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body) {
-            return Ok(StreamableHttpPostResponse::Json(parsed, session));
-        }
-        let default_error =
-            || StreamableHttpError::HttpStatus(HttpStatusError::new(status.as_u16(), None));
-        return Err(status_error.unwrap_or_else(default_error));
+        return match serde_json::from_slice(&body) {
+            Ok(error @ JsonRpcMessage::Error(_)) => {
+                Ok(StreamableHttpPostResponse::Json(error, session))
+            }
+            Ok(_) | Err(_) => Err(status_error(&response)),
+        };
     }
     if has_content_type(&response, "text/event-stream") {
         return Ok(StreamableHttpPostResponse::Sse(parse_sse_events(response), session));
     }
     let is_json = has_content_type(&response, "application/json");
-    let body = read_body(response, MESSAGE_BYTES_MAX).await?;
+    let body = read_body(&mut response, MESSAGE_BYTES_MAX).await.map_err(transport_error)?;
     match serde_json::from_slice(&body) {
         Ok(parsed) if is_json => Ok(StreamableHttpPostResponse::Json(parsed, session)),
         // A notification needs no response.
@@ -369,13 +328,14 @@ impl StreamableHttpClient for AuthorizedClient {
         }
         let request = add_session_and_headers(request, session.as_deref(), headers);
         let send = self.send_with_token(request, self.login_timeout);
-        let response = send.await.map_err(permanent_login_error_to_auth_required)?;
+        let response = send.await.map_err(permanent_to_auth_required)?;
         let status = response.status();
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            return Err(StreamableHttpError::ServerDoesNotSupportSse);
-        }
-        if let Some(error) = error_for_http_status(status, response.headers()) {
-            return Err(error);
+        let is_failure = is_auth_failure(status)
+            || status == StatusCode::TOO_MANY_REQUESTS
+            || status.is_server_error()
+            || status.is_redirection();
+        if is_failure {
+            return Err(status_error(&response));
         }
         if !status.is_success() || !has_content_type(&response, "text/event-stream") {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);

@@ -13,16 +13,16 @@ use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonR
 use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpError};
 use tokio::time::timeout;
 
-use crate::auth::refresh::AccessToken;
-use crate::auth::token_provider::TokenProvider;
-use crate::request_error::{RequestError, RequiredCredentials};
+use crate::auth::context::AccessToken;
+use crate::auth::server_login::ServerLogin;
+use crate::http_client::{RequestError, RequiredCredentials};
 
 /// Maximum time to wait for a token refresh.
 pub(super) const LOGIN_TIMEOUT_MAX: Duration = Duration::from_secs(20);
 
 pub(super) type HttpTransportError = StreamableHttpError<RequestError>;
 
-pub(super) fn transport_error(error: reqwest::Error) -> HttpTransportError {
+pub(super) fn transport_error(error: impl Into<RequestError>) -> HttpTransportError {
     StreamableHttpError::Client(error.into())
 }
 
@@ -31,7 +31,7 @@ pub(super) fn transport_error(error: reqwest::Error) -> HttpTransportError {
 pub(super) struct AuthorizedClient {
     pub(super) client: Client,
     /// Source of access tokens. `None` means the headers hold a key, or no credentials are used.
-    pub(super) token_provider: Option<Arc<TokenProvider>>,
+    login: Option<Arc<ServerLogin>>,
     /// How long a request waits for an access token after the handshake, when calls may be in
     /// flight.
     pub(super) login_timeout: Duration,
@@ -40,14 +40,10 @@ pub(super) struct AuthorizedClient {
 }
 
 impl AuthorizedClient {
-    pub(super) fn with_token_provider(
-        client: Client,
-        provider: Option<Arc<TokenProvider>>,
-        max_wait: Duration,
-    ) -> Self {
+    pub(super) fn new(client: Client, login: Option<ServerLogin>, max_wait: Duration) -> Self {
         Self {
             client,
-            token_provider: provider,
+            login: login.map(Arc::new),
             login_timeout: max_wait.min(LOGIN_TIMEOUT_MAX),
             is_past_handshake: Arc::default(),
         }
@@ -74,35 +70,27 @@ impl AuthorizedClient {
         request: RequestBuilder,
         max_wait: Duration,
     ) -> Result<Response, HttpTransportError> {
-        let Some(provider) = &self.token_provider else {
+        let Some(login) = &self.login else {
             return request.send().await.map_err(transport_error);
         };
         let retry = request.try_clone();
-        let mut current_token = access_token(provider, None, max_wait).await?;
-        let mut response = add_bearer_token(request, current_token.token.as_deref()).send().await;
-        if let (Ok(StatusCode::UNAUTHORIZED), Some(token), Some(retry)) =
-            (response.as_ref().map(Response::status), current_token.token.as_deref(), retry)
+        let mut sent = access_token(login, None, max_wait).await?;
+        let mut response = send_with_bearer(request, &sent).await?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let (Some(token), Some(retry)) = (sent.token.as_deref(), retry)
         {
-            let new_token = access_token(provider, Some(token), max_wait).await?;
-            if new_token.token.is_some() {
-                response = add_bearer_token(retry, new_token.token.as_deref()).send().await;
+            sent = access_token(login, Some(token), max_wait).await?;
+            if sent.token.is_some() {
+                response = send_with_bearer(retry, &sent).await?;
             }
-            current_token = new_token;
         }
-        let response = response.map_err(transport_error)?;
         let status = response.status();
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Ok(response);
         }
-        match provider.explain_rejection(
-            status,
-            www_authenticate_header(response.headers()),
-            &current_token,
-        ) {
-            Some(reason) => {
-                let is_transient = false;
-                Err(StreamableHttpError::Client(RequestError::login_required(reason, is_transient)))
-            }
+        let challenge = www_authenticate_header(response.headers());
+        match login.explain_rejection(status, challenge, &sent) {
+            Some(reason) => Err(transport_error(RequestError::login_required(reason, false))),
             None => Ok(response),
         }
     }
@@ -111,18 +99,16 @@ impl AuthorizedClient {
 /// Returns the access token for a request. A refresh continues after this wait times out, and the
 /// next request uses its result.
 async fn access_token(
-    provider: &TokenProvider,
+    login: &ServerLogin,
     rejected_token: Option<&str>,
     max_wait: Duration,
 ) -> Result<AccessToken, HttpTransportError> {
-    let result = match timeout(max_wait, provider.access_token(rejected_token)).await {
-        Ok(result) => result,
-        Err(_) => {
-            let (reason, is_transient) = ("the login is still being refreshed; try again", true);
-            Err(RequestError::login_required(reason, is_transient))
-        }
-    };
-    result.map_err(StreamableHttpError::Client)
+    let result = timeout(max_wait, login.access_token(rejected_token)).await;
+    let result = result.unwrap_or_else(|_| {
+        let (reason, is_transient) = ("the login is still being refreshed; try again", true);
+        Err(RequestError::login_required(reason, is_transient))
+    });
+    result.map_err(transport_error)
 }
 
 /// Returns whether this message belongs to the handshake.
@@ -141,15 +127,12 @@ fn is_handshake(message: &ClientJsonRpcMessage) -> bool {
 
 /// Maps a permanent login error to `AuthRequired`, so that the SDK stops reopening the event
 /// stream. After a transient error the SDK tries again.
-pub(super) fn permanent_login_error_to_auth_required(
-    error: HttpTransportError,
-) -> HttpTransportError {
+pub(super) fn permanent_to_auth_required(error: HttpTransportError) -> HttpTransportError {
     if let StreamableHttpError::Client(client_error) = &error
         && client_error.required_credentials == (RequiredCredentials::Login { is_transient: false })
     {
-        return StreamableHttpError::AuthRequired(AuthRequiredError::new(
-            client_error.reason.clone(),
-        ));
+        let reason = client_error.reason.clone();
+        return StreamableHttpError::AuthRequired(AuthRequiredError::new(reason));
     }
     error
 }
@@ -160,11 +143,15 @@ pub(super) fn www_authenticate_header(headers: &HeaderMap) -> &str {
     header.and_then(|header| header.to_str().ok()).unwrap_or_default()
 }
 
-fn add_bearer_token(request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
-    match token {
+async fn send_with_bearer(
+    request: RequestBuilder,
+    access_token: &AccessToken,
+) -> Result<Response, HttpTransportError> {
+    let request = match &access_token.token {
         Some(token) => request.bearer_auth(token),
         None => request,
-    }
+    };
+    request.send().await.map_err(transport_error)
 }
 
 #[cfg(test)]
@@ -179,7 +166,7 @@ mod tests {
             (RequiredCredentials::None, false),
         ] {
             let error = RequestError { required_credentials, ..RequestError::new("why") };
-            let error = permanent_login_error_to_auth_required(StreamableHttpError::Client(error));
+            let error = permanent_to_auth_required(StreamableHttpError::Client(error));
             let is_given_up = matches!(error, StreamableHttpError::AuthRequired(_));
             assert_eq!(is_given_up, expected, "{required_credentials:?}");
         }

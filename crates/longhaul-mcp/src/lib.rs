@@ -17,49 +17,42 @@ mod guard;
 mod handshake;
 mod http;
 mod http_auth;
-mod idle_output;
-mod lines;
+mod http_client;
 mod listing;
 mod observe;
 mod output;
-mod output_check;
 mod reconnect;
-mod request_error;
 mod schema_check;
+mod shared_task;
 mod spec;
 mod stdio;
 mod suspended_call;
-mod tls;
 mod tool;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
 use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::{Clock, Millis};
-use reqwest::Url;
 use tokio::time::timeout;
 
-use crate::auth::login_flow::{self, LoginTarget};
-use crate::auth::rejection::login_command;
-use crate::auth::token_provider::TokenProvider;
-use crate::connection::McpConnection;
-use crate::handshake::{HandshakeMode, HandshakeModeCache};
+use crate::auth::error::login_command;
+use crate::auth::server_login::ServerLogin;
+use crate::handshake::HandshakeModeCache;
 use crate::http_auth::LOGIN_TIMEOUT_MAX;
-use crate::reconnect::ReconnectingServer;
-use crate::request_error::RequiredCredentials;
+use crate::http_client::RequiredCredentials;
+use crate::reconnect::{ReconnectingServer, ServerSetup};
 use crate::tool::McpTool;
 
 pub use crate::auth::callback_server::CallbackServer;
-pub use crate::auth::config::LoginContext;
+pub use crate::auth::context::LoginContext;
 pub use crate::auth::credential_file::CredentialFileError;
 pub use crate::auth::error::LoginError;
 pub use crate::auth::login_flow::{LoginRequest, PendingLogin};
 pub use crate::auth::redaction::{partial_token_suffix_len, redact_tokens};
-pub use crate::auth::revoke::LogoutOutcome;
-pub use crate::auth::token_provider::LoginStatus;
+pub use crate::auth::server_login::LoginStatus;
 pub use crate::error::McpError;
 pub use crate::listing::ListedTool;
 pub use crate::spec::{ServerSpec, ServerTransport, StartCheck};
@@ -70,8 +63,6 @@ pub use longhaul_core::oauth::OAuthConfig;
 pub struct ServerCheckReport {
     /// Name that the server reports for itself.
     pub name: String,
-    /// Display name that the server reports for itself.
-    pub title: Option<String>,
     /// Version that the server reports for itself.
     pub version: String,
     /// Negotiated revision of the MCP protocol.
@@ -90,17 +81,15 @@ pub struct McpServers(Arc<McpServersInner>);
 struct McpServersInner {
     servers: BTreeMap<String, ConfiguredServer>,
     clock: Arc<dyn Clock>,
-    start_check: Option<Arc<dyn StartCheck>>,
 }
 
 /// A configured server and its connections.
 struct ConfiguredServer {
-    spec: Arc<ServerSpec>,
+    setup: ServerSetup,
     shared: Arc<ReconnectingServer>,
-    /// Cache of the handshake mode that the server is known to need, shared by all connections to
-    /// this server.
-    mode_cache: HandshakeModeCache,
-    run_servers: Mutex<BTreeMap<RunClaimId, Arc<ReconnectingServer>>>,
+    /// The instances of the server that were started for one claim of a run each. A claim is a
+    /// worker's exclusive right to drive a run.
+    of_claims: Mutex<BTreeMap<RunClaimId, Arc<ReconnectingServer>>>,
 }
 
 impl fmt::Debug for McpServers {
@@ -110,31 +99,23 @@ impl fmt::Debug for McpServers {
 }
 
 impl ConfiguredServer {
-    /// Calls `action` with the locked map of the server instances that were started for one claim
-    /// of a run each.
-    fn lock_and_access_run_servers<T>(
-        &self,
-        action: impl FnOnce(&mut BTreeMap<RunClaimId, Arc<ReconnectingServer>>) -> T,
-    ) -> T {
-        action(&mut self.run_servers.lock().unwrap_or_else(PoisonError::into_inner))
+    fn new(setup: ServerSetup) -> Self {
+        let shared = Arc::new(ReconnectingServer::new(setup.clone()));
+        Self { setup, shared, of_claims: Mutex::default() }
+    }
+
+    fn lock_of_claims(&self) -> MutexGuard<'_, BTreeMap<RunClaimId, Arc<ReconnectingServer>>> {
+        self.of_claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the server that a claim of a run uses: its own instance if `per_run` is set, else
-    /// the shared one. A claim is a worker's exclusive right to drive a run.
-    fn server_for_run(
-        &self,
-        claim: RunClaimId,
-        servers: &McpServersInner,
-    ) -> Arc<ReconnectingServer> {
-        if !self.spec.per_run {
+    /// the shared one.
+    fn server_for_claim(&self, claim: RunClaimId) -> Arc<ReconnectingServer> {
+        if !self.setup.spec.per_run {
             return Arc::clone(&self.shared);
         }
-        let new = || {
-            let mode_cache = self.mode_cache.clone();
-            let (spec, clock) = (Arc::clone(&self.spec), Arc::clone(&servers.clock));
-            Arc::new(ReconnectingServer::new(spec, mode_cache, clock, servers.start_check.clone()))
-        };
-        self.lock_and_access_run_servers(|runs| Arc::clone(runs.entry(claim).or_insert_with(new)))
+        let new = || Arc::new(ReconnectingServer::new(self.setup.clone()));
+        Arc::clone(self.lock_of_claims().entry(claim).or_insert_with(new))
     }
 }
 
@@ -153,24 +134,16 @@ impl McpServers {
         start_check: Option<Arc<dyn StartCheck>>,
     ) -> Self {
         let servers = specs.into_iter().map(|spec| {
-            let spec = Arc::new(spec);
-            let mode_cache = HandshakeModeCache::default();
-            let slot = ReconnectingServer::new(
-                Arc::clone(&spec),
-                mode_cache.clone(),
-                Arc::clone(&clock),
-                start_check.clone(),
-            );
-            let server = ConfiguredServer {
-                shared: Arc::new(slot),
-                spec: Arc::clone(&spec),
-                mode_cache,
-                run_servers: Mutex::default(),
+            let setup = ServerSetup {
+                spec: Arc::new(spec),
+                mode_cache: HandshakeModeCache::default(),
+                clock: Arc::clone(&clock),
+                start_check: start_check.clone(),
             };
-            (spec.name.clone(), server)
+            (setup.spec.name.clone(), ConfiguredServer::new(setup))
         });
         let servers = servers.collect();
-        Self(Arc::new(McpServersInner { servers, clock, start_check }))
+        Self(Arc::new(McpServersInner { servers, clock }))
     }
 
     /// Returns the names of the configured servers, sorted.
@@ -186,7 +159,7 @@ impl McpServers {
         tool: Option<&str>,
         claim: RunClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        let run_server = self.find_server(server)?.server_for_run(claim, &self.0);
+        let run_server = self.find_server(server)?.server_for_claim(claim);
         if let Some(reason) = self.login_error_message(server).await {
             return Err(McpError::LoginRequired {
                 server: server.to_owned(),
@@ -202,24 +175,19 @@ impl McpServers {
             return Ok(listing.tools.iter().map(make_tool).collect());
         };
         let name = spec::prefixed_tool_name(server, tool_name);
-        let found = listing.tools.iter().find(|listed| {
-            let listed_name = listed.spec.name.as_str();
-            listed_name == name
-        });
-        match found {
-            Some(listed) => Ok(vec![make_tool(listed)]),
-            None => Err(McpError::tool_not_found(server, tool_name, &listing)),
-        }
+        let found = listing.tools.iter().find(|listed| listed.spec.name.as_str() == name);
+        let found = found.ok_or_else(|| McpError::tool_not_found(server, tool_name, &listing))?;
+        Ok(vec![make_tool(found)])
     }
 
     /// Returns the message about a login that has expired or was rejected. `None` means the login
     /// can be used. Without this check, an open connection and a cached tool list would hide an
     /// expired login until a call fails.
     async fn login_error_message(&self, server: &str) -> Option<String> {
-        let provider = self.token_provider(server).ok()?;
+        let login = ServerLogin::from_spec(&self.find_server(server).ok()?.setup.spec)?;
         // No call has been sent, so nothing can be in doubt. A refresh that takes longer continues,
         // and the next request waits for it.
-        match timeout(LOGIN_TIMEOUT_MAX, provider.access_token(None)).await.ok()? {
+        match timeout(LOGIN_TIMEOUT_MAX, login.access_token(None)).await.ok()? {
             Ok(access_token) => {
                 let reason = access_token.missing_reason?;
                 Some(format!("{reason}; run `{}`", login_command(server)))
@@ -237,12 +205,7 @@ impl McpServers {
         let started = self.0.clock.monotonic_nanos();
         let (connection, is_temporary) = match configured.shared.current_connection() {
             Some(connection) => (connection, false),
-            None => (
-                Arc::new(
-                    connect_with_handshake_retry(&configured.spec, &configured.mode_cache).await?,
-                ),
-                true,
-            ),
+            None => (Arc::new(configured.setup.connect_for_check().await?), true),
         };
         let listing = connection.tool_listing().await;
         let server_info = connection.server_info().clone();
@@ -253,7 +216,6 @@ impl McpServers {
         let elapsed_ms = self.0.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
         Ok(ServerCheckReport {
             name: server_info.name,
-            title: server_info.title,
             version: server_info.version,
             protocol: server_info.protocol,
             tools: listing.tools.clone(),
@@ -265,11 +227,10 @@ impl McpServers {
     /// Returns whether a server rejects clients that are not logged in. Stores the server's
     /// `WWW-Authenticate` challenge for the next login.
     pub async fn requires_login(&self, server: &str) -> Result<bool, McpError> {
-        let ConfiguredServer { spec, mode_cache, .. } = self.find_server(server)?;
-        let spec_without_login =
-            ServerSpec { transport: spec.transport.without_login(), ..ServerSpec::clone(spec) };
+        let mut setup = self.find_server(server)?.setup.clone();
+        Arc::make_mut(&mut setup.spec).transport.forget_login();
         let attempt = async {
-            let connection = connect_with_handshake_retry(&spec_without_login, mode_cache).await?;
+            let connection = setup.connect_for_check().await?;
             let listing = connection.tool_listing().await;
             connection.close().await;
             listing.map_err(|error| connection.to_mcp_error(&error))
@@ -284,9 +245,7 @@ impl McpServers {
     /// Returns whether a server publishes OAuth metadata, even if it also accepts anonymous
     /// clients.
     pub async fn advertises_login(&self, server: &str) -> Result<bool, LoginError> {
-        let (url, login) = self.login_url_and_context(server)?;
-        let (url, login) = (&url, &login);
-        login_flow::advertises_login(LoginTarget { server, url, login }).await
+        self.login(server)?.is_advertised().await
     }
 
     /// Starts a login at a server. The caller has to open the returned authorization URL in a
@@ -296,58 +255,45 @@ impl McpServers {
         server: &str,
         request: &LoginRequest,
     ) -> Result<PendingLogin, LoginError> {
-        let (url, login) = self.login_url_and_context(server)?;
-        let (url, login) = (&url, &login);
-        login_flow::start_login(LoginTarget { server, url, login }, request).await
+        self.login(server)?.start(request).await
     }
 
     /// Returns the status of the login at a server. `None` means nobody is logged in.
     pub fn login_status(&self, server: &str) -> Result<Option<LoginStatus>, LoginError> {
-        Ok(self.token_provider(server)?.stored_login_status()?)
+        Ok(self.login(server)?.status()?)
     }
 
-    /// Deletes the login at a server. If the authorization server may be contacted, the login is
-    /// also revoked there. The result says whether the login was revoked.
-    pub async fn logout(
-        &self,
-        server: &str,
-        may_contact_server: bool,
-    ) -> Result<LogoutOutcome, LoginError> {
-        Ok(self.token_provider(server)?.log_out(may_contact_server).await?)
+    /// Deletes the login at a server. Returns whether the user was logged in. The authorization
+    /// server is not contacted.
+    pub async fn logout(&self, server: &str) -> Result<bool, LoginError> {
+        Ok(self.login(server)?.log_out().await?)
     }
 
-    fn token_provider(&self, server: &str) -> Result<TokenProvider, LoginError> {
-        let (url, login) = self.login_url_and_context(server)?;
-        Ok(TokenProvider::new(server, &url, &login))
-    }
-
-    /// Returns the URL of a server and the context for logging in there.
-    fn login_url_and_context(&self, server: &str) -> Result<(Url, LoginContext), LoginError> {
-        let spec = &self.find_server(server)?.spec;
-        let unsupported = |reason: &str| LoginError::Unsupported {
-            server: server.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let ServerTransport::Http { url, .. } = &spec.transport else {
-            return Err(unsupported("a local stdio server reads its keys from `env`"));
-        };
-        let Some(login) = spec.transport.login_context() else {
-            return Err(unsupported(
-                "the project sends an Authorization header itself, or there is no directory to store a login in",
-            ));
-        };
-        let url = url.parse().map_err(|_| unsupported("the server's URL is invalid"))?;
-        Ok((url, login.clone()))
+    /// Returns the login at a server. The error says why the server has none.
+    fn login(&self, server: &str) -> Result<ServerLogin, LoginError> {
+        let spec = &self.find_server(server)?.setup.spec;
+        ServerLogin::from_spec(spec).ok_or_else(|| {
+            let reason = match &spec.transport {
+                ServerTransport::Stdio { .. } => "a local stdio server reads its keys from `env`",
+                ServerTransport::Http { .. } if spec.transport.login_context().is_some() => {
+                    "the server's URL is invalid"
+                }
+                ServerTransport::Http { .. } => {
+                    "the project sends an Authorization header itself, or there is no directory \
+                     to store a login in"
+                }
+            };
+            LoginError::Unsupported { server: server.to_owned(), reason: reason.to_owned() }
+        })
     }
 
     /// Closes the servers that were started only for this claim (a worker's exclusive right to
     /// drive a run).
     pub async fn close_servers_of_claim(&self, claim: RunClaimId) {
         let servers = self.0.servers.values();
-        let run_servers = servers
-            .filter_map(|server| server.lock_and_access_run_servers(|runs| runs.remove(&claim)));
-        let run_servers: Vec<Arc<ReconnectingServer>> = run_servers.collect();
-        join_all(run_servers.iter().map(|server| server.close())).await;
+        let servers = servers.filter_map(|server| server.lock_of_claims().remove(&claim));
+        let servers: Vec<Arc<ReconnectingServer>> = servers.collect();
+        join_all(servers.iter().map(|server| server.close())).await;
     }
 
     /// Closes all servers permanently. Call [`McpServers::finish_token_refreshes`] afterwards.
@@ -355,7 +301,7 @@ impl McpServers {
         let mut all = Vec::new();
         for server in self.0.servers.values() {
             all.push(Arc::clone(&server.shared));
-            all.extend(server.lock_and_access_run_servers(std::mem::take).into_values());
+            all.extend(std::mem::take(&mut *server.lock_of_claims()).into_values());
         }
         join_all(all.iter().map(|server| server.close())).await;
     }
@@ -364,33 +310,12 @@ impl McpServers {
     /// next refresh token. Call it after [`McpServers::close_all_servers`], because closing may start a refresh.
     pub async fn finish_token_refreshes(&self) {
         let servers = self.0.servers.values();
-        let logins = servers.filter_map(|server| server.spec.transport.login_context());
-        join_all(logins.map(LoginContext::wait_for_token_refresh)).await;
+        let logins = servers.filter_map(|server| server.setup.spec.transport.login_context());
+        join_all(logins.map(LoginContext::shut_down)).await;
     }
 
     fn find_server(&self, server: &str) -> Result<&ConfiguredServer, McpError> {
         let found = self.0.servers.get(server);
         found.ok_or_else(|| McpError::server_not_found(server, &self.server_names()))
     }
-}
-
-/// Starts a server for a check. If that fails, the start is tried once more with the other
-/// handshake mode (newer protocol first, or legacy only).
-async fn connect_with_handshake_retry(
-    spec: &ServerSpec,
-    mode_cache: &HandshakeModeCache,
-) -> Result<McpConnection, McpError> {
-    let mode = mode_cache.cached_mode().unwrap_or(HandshakeMode::Auto);
-    let result = match McpConnection::connect_to_server(spec, mode).await {
-        Err(error) if error.may_need_other_handshake() => {
-            let other_mode = match mode {
-                HandshakeMode::Auto => HandshakeMode::Legacy,
-                HandshakeMode::Legacy => HandshakeMode::Auto,
-            };
-            McpConnection::connect_to_server(spec, other_mode).await.map_err(|_| error)
-        }
-        result => result,
-    };
-    mode_cache.set_cached_mode(result.as_ref().ok().map(McpConnection::handshake_mode));
-    result
 }

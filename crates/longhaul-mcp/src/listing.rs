@@ -41,56 +41,45 @@ pub(super) struct ToolListing {
     pub(super) tools: Vec<ListedTool>,
     /// Notes about what was skipped or truncated in the tool list, and why.
     pub(super) notes: Vec<String>,
+    names: BTreeSet<String>,
     schema_checker: SchemaChecker,
 }
 
 impl ToolListing {
     /// Adds one page of a server's tool list.
     pub(super) fn add_page(&mut self, spec: &ServerSpec, tool_page: &[Value]) {
-        let mut names: BTreeSet<String> =
-            self.tools.iter().map(|listed| listed.spec.name.as_str().to_owned()).collect();
         for tool in tool_page {
             if self.tools.len() >= TOOLS_MAX {
-                self.add_tool_list_note(format!("tools after the first {TOOLS_MAX} are left out"));
+                self.add_note(format!("tools after the first {TOOLS_MAX} are left out"));
                 return;
             }
+            let name = tool["name"].as_str().unwrap_or("(no name)");
+            let name: String = name.escape_debug().take(80).collect();
             match parse_tool(spec, tool, &mut self.schema_checker) {
-                Ok((listed, schema_problem))
-                    if names.insert(listed.spec.name.as_str().to_owned()) =>
-                {
+                Err(reason) => {
+                    self.add_note(format!("the tool `{name}` is left out: {reason}"));
+                }
+                Ok((listed, _)) if self.names.contains(listed.spec.name.as_str()) => {
+                    self.add_note(format!("`{name}` is listed twice; the second is left out"));
+                }
+                Ok((listed, schema_problem)) => {
+                    self.names.insert(listed.spec.name.as_str().to_owned());
                     self.tools.push(listed);
                     if let Some(reason) = schema_problem {
-                        self.add_tool_list_note(format!(
-                            "the output schema of `{}` is not used: {reason}",
-                            tool_display_name(tool)
+                        self.add_note(format!(
+                            "the output schema of `{name}` is not used: {reason}"
                         ));
                     }
                 }
-                Ok(_) => self.add_tool_list_note(format!(
-                    "`{}` is listed twice; the second is left out",
-                    tool_display_name(tool)
-                )),
-                Err(reason) => self.add_tool_list_note(format!(
-                    "the tool `{}` is left out: {reason}",
-                    tool_display_name(tool)
-                )),
             }
         }
     }
 
     /// Adds a note about the tool list, up to a limit and without duplicates.
-    pub(super) fn add_tool_list_note(&mut self, note: String) {
+    pub(super) fn add_note(&mut self, note: String) {
         if self.notes.len() < NOTES_MAX && !self.notes.contains(&note) {
             self.notes.push(note);
         }
-    }
-}
-
-/// Returns the name of a tool for a message, escaped and truncated.
-fn tool_display_name(tool: &Value) -> String {
-    match tool["name"].as_str() {
-        Some(name) => name.escape_debug().take(80).collect(),
-        None => "(no name)".to_owned(),
     }
 }
 
@@ -115,10 +104,10 @@ fn parse_tool(
         return Err("the input schema does not describe an object".to_owned());
     }
     checker.check_schema(schema, "input")?;
-    let (output_schema, schema_problem) = match parse_output_schema(tool, checker) {
-        Ok(output_schema) => (output_schema.cloned(), None),
-        Err(reason) => (None, Some(reason)),
-    };
+    let output_schema = tool.get("outputSchema").filter(|schema| !schema.is_null());
+    let schema_problem =
+        output_schema.and_then(|schema| checker.check_schema(schema, "results").err());
+    let output_schema = output_schema.filter(|_| schema_problem.is_none()).cloned();
     let text = tool["description"].as_str();
     let title = tool["title"].as_str().or(tool["annotations"]["title"].as_str());
     let description = text.or(title).unwrap_or_default();
@@ -136,20 +125,6 @@ fn parse_tool(
         output_schema,
     };
     Ok((listed, schema_problem))
-}
-
-/// Returns the output schema of a tool if it declares one. The error says why the schema can't be
-/// used.
-fn parse_output_schema<'a>(
-    tool: &'a Value,
-    checker: &mut SchemaChecker,
-) -> Result<Option<&'a Value>, String> {
-    let schema = tool.get("outputSchema").filter(|schema| !schema.is_null());
-    let Some(schema) = schema else {
-        return Ok(None);
-    };
-    checker.check_schema(schema, "results")?;
-    Ok(Some(schema))
 }
 
 /// Returns the effect class of a tool's calls (whether a call may be repeated) from the server's

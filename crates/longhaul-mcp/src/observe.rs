@@ -1,12 +1,16 @@
 //! Observes the messages between the SDK and a server on any transport: progress of calls, changes
-//! of the tool list, and servers with too many open requests.
+//! of the tool list, servers with too many open requests, and output while no call is in flight.
+//!
+//! The SDK's callbacks can't replace this: it runs each in a task of its own, so progress would be
+//! unordered, unbounded, and reported after the result.
 //!
 //! Invariant: messages are not changed. Messages that only this module needs are not passed on to
 //! the SDK.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use longhaul_core::port::tool::Progress;
 use rmcp::RoleClient;
@@ -16,14 +20,28 @@ use rmcp::model::{
     RequestId, ServerJsonRpcMessage, ServerNotification,
 };
 use rmcp::transport::Transport;
+use tokio::sync::Notify;
 
 use crate::exit::ServerExitRecord;
+
+/// Maximum length of a server's message in bytes.
+pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Maximum number of requests from a server to this client that are not answered yet.
 const SERVER_REQUESTS_MAX: usize = 64;
 
 /// Maximum length of a progress message in characters.
 const PROGRESS_CHARS_MAX: usize = 500;
+
+/// Time after which the counts of idle output start again.
+const IDLE_WINDOW: Duration = Duration::from_secs(10);
+
+/// Maximum number of lines and of reads of stderr per window while no call is in flight.
+const IDLE_WRITES_MAX: usize = 2_000;
+
+/// Maximum number of bytes per window while no call is in flight. A late response to a cancelled
+/// call is within it.
+const IDLE_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 
 /// Receiver of a tool call's progress, stored in the SDK's extensions of the request that makes the
 /// call.
@@ -33,71 +51,67 @@ pub(super) struct ProgressSink(pub(super) Arc<dyn Progress>);
 /// State of a connection to a server, derived from the messages on it.
 #[derive(Debug, Default)]
 pub(super) struct ObservedConnectionState {
-    calls: Mutex<HashMap<RequestId, (ProgressToken, ProgressSink)>>,
+    counts: Mutex<MessageCounts>,
     list_changes: AtomicU64,
-    pending_server_requests: AtomicUsize,
-    probe: Mutex<DiscoverRequestState>,
+    idle_limit_exceeded: Notify,
 }
 
-/// State of the `server/discover` request. If the server does not answer for some time, the SDK
-/// assumes an older server and sends `initialize`. A server that is slow to start then answers both
-/// requests in order, and the SDK would treat the late answer as an error.
 #[derive(Debug, Default)]
-enum DiscoverRequestState {
-    #[default]
-    Unsent,
-    Sent(RequestId),
-    /// The SDK no longer waits for the response to the `server/discover` request with this id.
-    Abandoned(RequestId),
+struct MessageCounts {
+    /// Requests without a response by id. The id is text, because some servers return a numeric id
+    /// as a string.
+    pending: HashMap<String, PendingRequest>,
+    /// Whether `initialize` was sent. If the server does not answer `server/discover` for some time,
+    /// the SDK assumes an older server and sends `initialize`. A server that is slow to start then
+    /// answers both requests in order, and the SDK would treat the late answer as an error.
+    is_initialize_sent: bool,
+    /// Number of requests of the server that were not answered yet.
+    server_requests: usize,
+    idle_writes: usize,
+    idle_bytes: usize,
+}
+
+#[derive(Debug)]
+struct PendingRequest {
+    is_call: bool,
+    is_discover: bool,
+    progress: Option<(ProgressToken, ProgressSink)>,
 }
 
 impl ObservedConnectionState {
+    fn lock(&self) -> MutexGuard<'_, MessageCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns how often the server has reported a change of its tool list.
     pub(super) fn tool_list_change_count(&self) -> u64 {
         self.list_changes.load(Ordering::Acquire)
     }
 
-    /// Calls `action` with the locked map of the tool calls in flight.
-    fn lock_and_access_pending_calls<T>(
-        &self,
-        action: impl FnOnce(&mut HashMap<RequestId, (ProgressToken, ProgressSink)>) -> T,
-    ) -> T {
-        action(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Returns the progress receivers of the calls in flight whose token fits.
+    fn progress_sinks(&self, fits: impl Fn(&ProgressToken) -> bool) -> Vec<ProgressSink> {
+        let counts = self.lock();
+        let progress = counts.pending.values().filter_map(|request| request.progress.as_ref());
+        progress.filter(|(token, _)| fits(token)).map(|(_, sink)| sink.clone()).collect()
     }
 
     /// Records a question of the server and its answer in the progress of all calls in flight. Over
     /// stdio it is unknown for which of several calls the server asks, and the calls may belong to
     /// different runs. Then the text of the question is left out.
     pub(super) fn report_question_to_calls(&self, text: &str) {
-        let sinks = self.lock_and_access_pending_calls(|calls| {
-            let sinks = calls.values().map(|(_, sinks)| sinks.clone());
-            sinks.collect::<Vec<_>>()
-        });
-        let count = sinks.len();
-        let summary;
-        let text = match count {
-            0 | 1 => text,
-            _ => {
-                summary = format!(
-                    "declined a question of the server during one of {count} parallel calls"
-                );
-                &summary
+        let sinks = self.progress_sinks(|_| true);
+        let text = match sinks.len() {
+            0 | 1 => text.to_owned(),
+            count => {
+                format!("declined a question of the server during one of {count} parallel calls")
             }
         };
         for ProgressSink(listener) in sinks {
-            listener.report_to_journal(text);
+            listener.report_to_journal(&text);
         }
     }
 
-    fn remove_pending_call(&self, id: &RequestId) {
-        self.lock_and_access_pending_calls(|calls| calls.remove(id));
-    }
-
     fn report_progress(&self, params: &ProgressNotificationParam) {
-        let mut calls = self.lock_and_access_pending_calls(|calls| {
-            let matching = calls.values().filter(|(token, _)| *token == params.progress_token);
-            matching.map(|(_, sink)| sink.clone()).collect::<Vec<_>>()
-        });
         let percent = params
             .total
             .filter(|total| total.is_finite() && *total > 0.0 && params.progress.is_finite())
@@ -105,94 +119,80 @@ impl ObservedConnectionState {
         let text = params.message.as_deref().unwrap_or_default();
         let text: String =
             text.chars().filter(|c| !c.is_control()).take(PROGRESS_CHARS_MAX).collect();
-        for ProgressSink(listener) in calls.drain(..) {
+        for ProgressSink(listener) in self.progress_sinks(|token| *token == params.progress_token) {
             listener.report(percent, &text);
         }
     }
 
-    /// Updates the state of the `server/discover` request when a handshake request is sent.
-    fn track_handshake_request(&self, request: &ClientRequest, id: &RequestId) {
-        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
-        if let ClientRequest::DiscoverRequest(_) = request {
-            *probe = DiscoverRequestState::Sent(id.clone());
-        } else if let (ClientRequest::InitializeRequest(_), DiscoverRequestState::Sent(sent)) =
-            (request, &*probe)
-        {
-            *probe = DiscoverRequestState::Abandoned(sent.clone());
-        }
-    }
-
-    /// Returns whether this id answers a `server/discover` request that the SDK no longer waits
-    /// for. Ids are compared as text because some servers return a numeric id as a string.
-    fn is_abandoned_discover_response(&self, response_id: &RequestId) -> bool {
-        let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(&*probe, DiscoverRequestState::Abandoned(id) if id.to_string() == response_id.to_string())
-    }
-
-    /// Handles an outgoing message. Returns the id of the message if the message is a tool call.
-    fn track_outgoing_message(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    /// Records a message to the server. Returns the id of the message if it is a request.
+    fn track_sent(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
+        let mut counts = self.lock();
         match message {
             JsonRpcMessage::Request(request) => {
-                let ClientRequest::CallToolRequest(call) = &request.request else {
-                    self.track_handshake_request(&request.request, &request.id);
-                    return None;
+                let (id, request) = (&request.id, &request.request);
+                let sink = request.extensions().get::<ProgressSink>().cloned();
+                let pending = PendingRequest {
+                    is_call: matches!(request, ClientRequest::CallToolRequest(_)),
+                    is_discover: matches!(request, ClientRequest::DiscoverRequest(_)),
+                    progress: request.get_meta().get_progress_token().zip(sink),
                 };
-                let token = request.request.get_meta().get_progress_token();
-                let sink = call.extensions().get::<ProgressSink>().cloned();
-                if let (Some(token), Some(sink)) = (token, sink) {
-                    self.lock_and_access_pending_calls(|calls| {
-                        calls.insert(request.id.clone(), (token, sink))
-                    });
-                }
-                return Some(request.id.clone());
+                counts.pending.insert(id.to_string(), pending);
+                counts.is_initialize_sent |= matches!(request, ClientRequest::InitializeRequest(_));
+                return Some(id.clone());
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) =
                     &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.remove_pending_call(id);
+                    counts.pending.remove(&id.to_string());
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
-                let decrement = |pending: usize| Some(pending.saturating_sub(1));
-                _ = self.pending_server_requests.fetch_update(
-                    Ordering::AcqRel,
-                    Ordering::Acquire,
-                    decrement,
-                );
+                counts.server_requests = counts.server_requests.saturating_sub(1);
             }
         }
         None
     }
 
-    /// Handles an incoming message. Returns whether to pass the message on to the SDK; `None` means
+    /// Returns whether a message of the server answers a pending request.
+    pub(super) fn is_awaited_response(&self, message: &ServerJsonRpcMessage) -> bool {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        id.is_some_and(|id| self.lock().pending.contains_key(&id.to_string()))
+    }
+
+    /// Records the end of a request. Returns whether the SDK waits for its response.
+    fn end_request(&self, id: &RequestId) -> bool {
+        let mut counts = self.lock();
+        let request = counts.pending.remove(&id.to_string());
+        !(counts.is_initialize_sent && request.is_some_and(|request| request.is_discover))
+    }
+
+    /// Records a message of the server. Returns whether to pass it on to the SDK; `None` means that
     /// the server has too many open requests.
-    fn track_incoming_and_should_forward(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
+    fn track_received(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
         match message {
             JsonRpcMessage::Request(_) => {
-                let pending = self.pending_server_requests.fetch_add(1, Ordering::AcqRel);
-                (pending < SERVER_REQUESTS_MAX).then_some(true)
+                let mut counts = self.lock();
+                counts.server_requests += 1;
+                (counts.server_requests <= SERVER_REQUESTS_MAX).then_some(true)
             }
-            JsonRpcMessage::Response(response) => {
-                self.remove_pending_call(&response.id);
-                Some(!self.is_abandoned_discover_response(&response.id))
-            }
-            JsonRpcMessage::Error(response) => {
-                let Some(id) = &response.id else {
-                    return Some(true);
-                };
-                self.remove_pending_call(id);
-                Some(!self.is_abandoned_discover_response(id))
+            JsonRpcMessage::Response(response) => Some(self.end_request(&response.id)),
+            JsonRpcMessage::Error(error) => {
+                Some(error.id.as_ref().is_none_or(|id| self.end_request(id)))
             }
             JsonRpcMessage::Notification(notification) => {
-                Some(self.track_notification_and_should_forward(&notification.notification))
+                Some(self.track_notification(&notification.notification))
             }
         }
     }
 
-    /// Handles a notification of the server. Returns whether to pass it on to the SDK.
-    fn track_notification_and_should_forward(&self, notification: &ServerNotification) -> bool {
+    /// Records a notification of the server. Returns whether to pass it on to the SDK.
+    fn track_notification(&self, notification: &ServerNotification) -> bool {
         if let ServerNotification::ProgressNotification(progress) = notification {
             self.report_progress(&progress.params);
             return false;
@@ -207,6 +207,37 @@ impl ObservedConnectionState {
                 ServerNotification::CancelledNotification(_)
                     | ServerNotification::SubscriptionsAcknowledgedNotification(_)
             )
+    }
+
+    /// Counts output of the server unless a call is in flight. Returns whether the output is within
+    /// the limit; if not, wakes `wait_for_idle_flood`.
+    pub(super) fn count_idle_output(&self, bytes: usize) -> bool {
+        let mut counts = self.lock();
+        if counts.pending.values().any(|request| request.is_call) {
+            return true;
+        }
+        counts.idle_writes += 1;
+        counts.idle_bytes += bytes;
+        let is_within =
+            counts.idle_writes <= IDLE_WRITES_MAX && counts.idle_bytes <= IDLE_BYTES_MAX;
+        if !is_within {
+            self.idle_limit_exceeded.notify_one();
+        }
+        is_within
+    }
+
+    /// Waits until the server has written too much while no call was in flight.
+    pub(super) async fn wait_for_idle_flood(&self) {
+        self.idle_limit_exceeded.notified().await;
+    }
+
+    /// Starts to count idle output again after every window, until the future is dropped.
+    pub(super) async fn restart_idle_windows(&self) {
+        loop {
+            tokio::time::sleep(IDLE_WINDOW).await;
+            let mut counts = self.lock();
+            (counts.idle_writes, counts.idle_bytes) = (0, 0);
+        }
     }
 }
 
@@ -241,14 +272,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
         {
             initialize.params.capabilities = ClientCapabilities::default();
         }
-        let call = self.observations.track_outgoing_message(&message);
+        let request = self.observations.track_sent(&message);
         let send = self.inner.send(message);
         let observations = Arc::clone(&self.observations);
         async move {
             let result = send.await;
-            // The request was not sent, so no response will remove the call.
-            if let (Err(_), Some(call)) = (&result, call) {
-                observations.remove_pending_call(&call);
+            // The request was not sent, so no response will end it.
+            if let (Err(_), Some(id)) = (&result, request) {
+                observations.end_request(&id);
             }
             result
         }
@@ -260,7 +291,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
                 self.exit.record_exit("the server closed the connection");
                 return None;
             };
-            match self.observations.track_incoming_and_should_forward(&message) {
+            match self.observations.track_received(&message) {
                 Some(true) => return Some(message),
                 Some(false) => {}
                 None => {

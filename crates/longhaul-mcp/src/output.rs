@@ -32,31 +32,25 @@ pub(super) fn parse_tool_output(
     answer: &Value,
     sink: &ImageSink,
 ) -> Result<ToolOutput, ToolFailure> {
-    let blocks = answer["content"].as_array().map(Vec::as_slice);
-    let blocks = blocks.unwrap_or_default();
-    let is_error = answer["isError"] == true;
-    // A failed call has text only.
-    let mut parts: Vec<Part> = match is_error {
-        true => blocks.iter().map(|block| text_part(content_block_text(block))).collect(),
-        false => blocks.iter().map(|block| content_block_to_part(block, sink)).collect(),
-    };
-    if let Some(structured) = answer.get("structuredContent")
-        && !blocks.iter().any(|block| repeats_structured_content(block, structured))
-    {
-        parts.push(text_part(structured.to_string()));
-    }
-    if parts.is_empty() && answer.get("content").is_none() {
-        // A response of an unknown kind is still the result of the call.
-        parts.push(text_part(answer.to_string()));
-    }
-    if is_error {
-        let mut message = truncate_text(&joined_text(&parts), FAILURE_BYTES_MAX);
+    let blocks = answer["content"].as_array().map_or(&[][..], Vec::as_slice);
+    let structured = answer.get("structuredContent");
+    let structured = structured
+        .filter(|value| !blocks.iter().any(|block| repeats_structured_content(block, value)));
+    // A response of an unknown kind is still the result of the call.
+    let is_unknown = blocks.is_empty() && structured.is_none() && answer.get("content").is_none();
+    let rest = structured.or(is_unknown.then_some(answer)).map(Value::to_string);
+    if answer["isError"] == true {
+        // A failed call has text only.
+        let texts: Vec<String> = blocks.iter().map(content_block_text).chain(rest).collect();
+        let mut message = truncate_text(&texts.join("\n"), FAILURE_BYTES_MAX);
         if message.trim().is_empty() {
             "the tool failed without a message".clone_into(&mut message);
         }
         return Err(ToolFailure::new(message));
     }
-    Ok(ToolOutput { content: truncate_output_parts(parts), ..ToolOutput::default() })
+    let parts = blocks.iter().map(|block| content_block_to_part(block, sink));
+    let content = truncate_output_parts(parts.chain(rest.map(text_part)));
+    Ok(ToolOutput { content, ..ToolOutput::default() })
 }
 
 /// Returns a response as truncated JSON text.
@@ -65,40 +59,31 @@ pub(super) fn truncated_json(answer: &Value) -> String {
 }
 
 /// Truncates the parts of a result to the maximum size of a result.
-fn truncate_output_parts(parts: Vec<Part>) -> Vec<Part> {
+fn truncate_output_parts(parts: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut remaining_bytes = TEXT_BYTES_MAX;
     let mut content = Vec::new();
-    for part in parts {
+    for mut part in parts {
         if remaining_bytes == 0 {
-            content.push(Part::Text("(the rest was truncated)".into()));
+            content.push(text_part("(the rest was truncated)".to_owned()));
             break;
         }
-        let Part::Text(text) = &part else {
-            content.push(part);
-            continue;
-        };
-        match text.len() > remaining_bytes {
-            true => content.push(Part::Text(truncate_text(text, remaining_bytes).into())),
-            false => content.push(part.clone()),
+        if let Part::Text(text) = &part {
+            let bytes = text.len();
+            if bytes > remaining_bytes {
+                part = text_part(truncate_text(text, remaining_bytes));
+            }
+            remaining_bytes = remaining_bytes.saturating_sub(bytes);
         }
-        remaining_bytes = remaining_bytes.saturating_sub(text.len());
+        content.push(part);
     }
     if content.is_empty() {
-        content.push(Part::Text("(done, no output)".into()));
+        content.push(text_part("(done, no output)".to_owned()));
     }
     content
 }
 
 fn text_part(text: String) -> Part {
     Part::Text(text.into())
-}
-
-fn joined_text(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(&**text),
-        Part::Image(_) => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Converts a content block of a response: an image if it can be shown, else text.

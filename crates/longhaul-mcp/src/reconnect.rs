@@ -4,21 +4,19 @@
 //! Invariant: there is at most one connection at a time. A connection attempt continues when its
 //! callers stop waiting, and serves the next caller.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Shared, WeakShared};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
-use tokio::sync::{Mutex, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use crate::connection::{McpConnection, ServerRequestError};
 use crate::error::McpError;
 use crate::handshake::{HandshakeMode, HandshakeModeCache};
 use crate::listing::ToolListing;
+use crate::shared_task::SharedTask;
 use crate::spec::{ServerSpec, ServerTransport, StartCheck, redacted_url};
 
 /// Number of consecutive failures after which a stdio server is reported as failing.
@@ -41,35 +39,30 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The tool list of a server, or why it could not be fetched.
 type ListingResult = Result<Arc<ToolListing>, McpError>;
 
-/// A request for the tool list, shared by concurrent callers.
-type ListingFuture = BoxFuture<'static, ListingResult>;
-
 /// A connection to a server, or why it could not be opened.
 type ConnectResult = Result<Arc<McpConnection>, McpError>;
+
+/// What is needed to start a server. Clones share the handshake mode.
+#[derive(Clone)]
+pub(super) struct ServerSetup {
+    pub(super) spec: Arc<ServerSpec>,
+    /// Cache of the handshake mode that the server is known to need.
+    pub(super) mode_cache: HandshakeModeCache,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Checks the server before each start. `None` means that it may always be started.
+    pub(super) start_check: Option<Arc<dyn StartCheck>>,
+}
 
 /// A server with at most one connection, which is opened when needed and reopened when it is lost.
 pub(super) struct ReconnectingServer {
     connector: Arc<ServerConnector>,
-    /// The request for the tool list in flight. It is cancelled when nobody waits for it.
-    pending_listing: std::sync::Mutex<Option<WeakShared<ListingFuture>>>,
-    pending_connect: std::sync::Mutex<PendingConnectionAttempt>,
-}
-
-/// The connection attempt in flight. It continues when nobody waits for it, and ends when this
-/// value is dropped.
-#[derive(Default)]
-struct PendingConnectionAttempt {
-    result: Option<Shared<BoxFuture<'static, ConnectResult>>>,
-    tasks: JoinSet<()>,
+    listing: SharedTask<ListingResult>,
+    connect: SharedTask<ConnectResult>,
 }
 
 /// Opens connections to one server and counts its failures.
 struct ServerConnector {
-    spec: Arc<ServerSpec>,
-    mode_cache: HandshakeModeCache,
-    clock: Arc<dyn Clock>,
-    /// Checks the server before each start. `None` means that it may always be started.
-    start_check: Option<Arc<dyn StartCheck>>,
+    setup: ServerSetup,
     state: Mutex<ConnectorState>,
     closed: watch::Sender<bool>,
 }
@@ -95,33 +88,22 @@ impl std::fmt::Debug for ReconnectingServer {
 }
 
 impl ReconnectingServer {
-    pub(super) fn new(
-        spec: Arc<ServerSpec>,
-        mode_cache: HandshakeModeCache,
-        clock: Arc<dyn Clock>,
-        start_check: Option<Arc<dyn StartCheck>>,
-    ) -> Self {
+    pub(super) fn new(setup: ServerSetup) -> Self {
+        let (state, closed) = (Mutex::default(), watch::Sender::new(false));
         Self {
-            connector: Arc::new(ServerConnector {
-                spec,
-                mode_cache,
-                clock,
-                start_check,
-                state: Mutex::default(),
-                closed: watch::Sender::new(false),
-            }),
-            pending_listing: std::sync::Mutex::default(),
-            pending_connect: std::sync::Mutex::default(),
+            connector: Arc::new(ServerConnector { setup, state, closed }),
+            listing: SharedTask::default(),
+            connect: SharedTask::default(),
         }
     }
 
     pub(super) fn spec(&self) -> &ServerSpec {
-        &self.connector.spec
+        &self.connector.setup.spec
     }
 
     /// Returns the current time of the monotonic clock.
     pub(super) fn monotonic_now(&self) -> Millis {
-        self.connector.clock.monotonic_time()
+        self.connector.setup.clock.monotonic_time()
     }
 
     /// Returns the current connection. `None` if there is no usable connection.
@@ -132,56 +114,29 @@ impl ReconnectingServer {
         state.connection.clone().filter(|connection| connection.closed_reason().is_none())
     }
 
-    /// Returns the connection to the server, opening one if needed. Dropping the future does not
-    /// stop the attempt.
+    /// Returns the connection to the server, opening one if needed. Concurrent callers share one
+    /// attempt, which continues when they stop waiting.
     pub(super) async fn get_or_open_connection(&self) -> ConnectResult {
-        match self.current_connection().filter(|_| !*self.connector.closed.borrow()) {
-            Some(connection) => Ok(connection),
-            None => self.join_or_start_connection_attempt().await,
-        }
-    }
-
-    /// Joins the connection attempt in flight, or starts a new one.
-    fn join_or_start_connection_attempt(&self) -> Shared<BoxFuture<'static, ConnectResult>> {
-        let mut pending = self.pending_connect.lock().unwrap_or_else(PoisonError::into_inner);
-        while pending.tasks.try_join_next().is_some() {}
-        let attempt = pending.result.clone();
-        // A finished attempt is out of date.
-        if let Some(attempt) = attempt.filter(|attempt| attempt.peek().is_none())
-            && !pending.tasks.is_empty()
+        if !*self.connector.closed.borrow()
+            && let Some(connection) = self.current_connection()
         {
-            return attempt;
+            return Ok(connection);
         }
-        let (sender, receiver) = oneshot::channel();
-        let connector = Arc::clone(&self.connector);
-        pending.tasks.spawn(async move {
-            // The receiver may be gone. The connection is kept in any case.
-            _ = sender.send(connector.connect_unless_closed().await);
+        let (attempt, _) = self.connect.join_or_start(|| {
+            let connector = Arc::clone(&self.connector);
+            async move { connector.connect_unless_closed().await }
         });
-        let closed_error = self.connector.permanently_closed_error();
-        let attempt = receiver.map(|result| result.unwrap_or(Err(closed_error)));
-        let attempt = attempt.boxed().shared();
-        pending.result = Some(attempt.clone());
-        attempt
+        attempt.await.unwrap_or_else(|| Err(self.connector.closed_error()))
     }
 
     /// Returns the tool list, starting the server if needed. Concurrent callers share one request
     /// and its result.
     pub(super) async fn tool_listing(self: &Arc<Self>) -> ListingResult {
-        self.join_or_start_tool_listing().await
-    }
-
-    fn join_or_start_tool_listing(self: &Arc<Self>) -> Shared<ListingFuture> {
-        let mut pending = self.pending_listing.lock().unwrap_or_else(PoisonError::into_inner);
-        let ongoing = pending.as_ref().and_then(WeakShared::upgrade);
-        if let Some(ongoing) = ongoing.filter(|ongoing| ongoing.peek().is_none()) {
-            return ongoing;
-        }
-        let server = Arc::clone(self);
-        let new =
-            async move { server.fetch_tools_with_timeout(READY_TIMEOUT).await }.boxed().shared();
-        *pending = new.downgrade();
-        new
+        let (listing, _) = self.listing.join_or_start(|| {
+            let server = Arc::clone(self);
+            async move { server.fetch_tools_with_timeout(READY_TIMEOUT).await }
+        });
+        listing.await.unwrap_or_else(|| Err(self.connector.closed_error()))
     }
 
     /// Fetches the tool list with a timeout. A connection attempt continues after the timeout and
@@ -241,34 +196,36 @@ impl ServerConnector {
         };
         tokio::select! {
             biased;
-            _ = closed.wait_for(|closed| *closed) => Err(self.permanently_closed_error()),
+            _ = closed.wait_for(|closed| *closed) => Err(self.closed_error()),
             result = attempt => result,
         }
     }
 
-    fn permanently_closed_error(&self) -> McpError {
-        McpError::Closed { server: self.spec.name.clone() }
+    fn closed_error(&self) -> McpError {
+        McpError::Closed { server: self.setup.spec.name.clone() }
     }
 
     /// Drops the connection to a program that has changed since, and forgets its failures, if the
     /// new version may be started. Calls in flight finish on the old connection; the old process is
     /// stopped after the last one.
     fn drop_outdated_connection(&self, state: &mut ConnectorState) {
-        let (Some(check), Some(running)) = (&self.start_check, state.version) else {
+        let (Some(check), Some(running)) = (&self.setup.start_check, state.version) else {
             return;
         };
-        if check.has_other_version(&self.spec.name, running) {
-            tracing::info!(server = self.spec.name, "MCP server is restarted: its program changed");
+        let server = &self.setup.spec.name;
+        if check.has_other_version(server, running) {
+            tracing::info!(server, "MCP server is restarted: its program changed");
             *state = ConnectorState::default();
         }
     }
 
     /// Checks that the server may be started, and returns the version of its program.
     fn check_start(&self) -> Result<Option<Hash>, McpError> {
-        let check = self.start_check.as_ref();
-        let version = check.map(|check| check.check_start(&self.spec.name)).transpose();
-        let server = || self.spec.name.clone();
-        version.map_err(|reason| McpError::StartRefused { server: server(), reason })
+        let server = &self.setup.spec.name;
+        let version = self.setup.start_check.as_ref().map(|check| check.check_start(server));
+        version
+            .transpose()
+            .map_err(|reason| McpError::StartRefused { server: server.clone(), reason })
     }
 
     async fn connect_under_lock(&self, state: &mut ConnectorState) -> ConnectResult {
@@ -277,10 +234,10 @@ impl ServerConnector {
             let Some(reason) = connection.closed_reason() else {
                 return Ok(Arc::clone(connection));
             };
-            tracing::debug!(server = self.spec.name, reason, "MCP server disconnected");
+            tracing::debug!(server = self.setup.spec.name, reason, "MCP server disconnected");
             state.connection = None;
-            state.failures = 1;
-            state.retry_at = Some(self.clock.monotonic_time().plus(restart_delay(1)));
+            state.failures = 0;
+            self.count_failure(state);
         }
         loop {
             self.wait_for_backoff(state).await?;
@@ -288,12 +245,9 @@ impl ServerConnector {
                 0 => HandshakeMode::Auto,
                 _ => HandshakeMode::Legacy,
             };
-            let mode = self.mode_cache.cached_mode().unwrap_or(default_mode);
+            let mode = self.setup.mode_cache.get().unwrap_or(default_mode);
             state.version = self.check_start()?;
-            let result = McpConnection::connect_to_server(&self.spec, mode).await;
-            self.mode_cache
-                .set_cached_mode(result.as_ref().ok().map(McpConnection::handshake_mode));
-            match result {
+            match self.setup.connect(mode).await {
                 Ok(connection) => {
                     let connection = Arc::new(connection);
                     *state = ConnectorState {
@@ -306,7 +260,13 @@ impl ServerConnector {
                 Err(error @ (McpError::Config { .. } | McpError::LoginRequired { .. })) => {
                     return Err(error);
                 }
-                Err(error) => self.record_connect_failure(state, error)?,
+                Err(error) => {
+                    self.count_failure(state);
+                    state.last_error = Some(error.clone());
+                    if state.failures >= self.max_failures() {
+                        return Err(repeated_failure(error, state.failures));
+                    }
+                }
             }
         }
     }
@@ -314,39 +274,57 @@ impl ServerConnector {
     /// Waits until the backoff (the delay before a restart) is over. If the server keeps failing,
     /// returns its last error at once instead.
     async fn wait_for_backoff(&self, state: &ConnectorState) -> Result<(), McpError> {
-        let Some(at) = state.retry_at.filter(|at| *at > self.clock.monotonic_time()) else {
+        let clock = &self.setup.clock;
+        let Some(at) = state.retry_at.filter(|at| *at > clock.monotonic_time()) else {
             return Ok(());
         };
         match &state.last_error {
-            Some(last) if state.failures >= self.max_connect_failures() => {
-                Err(to_repeated_failure_error(last.clone(), state.failures))
+            Some(last) if state.failures >= self.max_failures() => {
+                Err(repeated_failure(last.clone(), state.failures))
             }
             Some(_) | None => {
-                self.clock.sleep(at.minus(self.clock.monotonic_time())).await;
+                clock.sleep(at.minus(clock.monotonic_time())).await;
                 Ok(())
             }
         }
     }
 
-    fn record_connect_failure(
-        &self,
-        state: &mut ConnectorState,
-        error: McpError,
-    ) -> Result<(), McpError> {
+    fn count_failure(&self, state: &mut ConnectorState) {
         state.failures = state.failures.saturating_add(1);
-        state.retry_at = Some(self.clock.monotonic_time().plus(restart_delay(state.failures)));
-        state.last_error = Some(error.clone());
-        match state.failures >= self.max_connect_failures() {
-            true => Err(to_repeated_failure_error(error, state.failures)),
-            false => Ok(()),
-        }
+        let delay = restart_delay(state.failures);
+        state.retry_at = Some(self.setup.clock.monotonic_time().plus(delay));
     }
 
     /// Returns how many consecutive failures the server may have before it is reported as failing.
-    fn max_connect_failures(&self) -> u32 {
-        match self.spec.transport {
+    fn max_failures(&self) -> u32 {
+        match self.setup.spec.transport {
             ServerTransport::Stdio { .. } => FAILURES_MAX,
             ServerTransport::Http { .. } => REMOTE_FAILURES_MAX,
+        }
+    }
+}
+
+impl ServerSetup {
+    /// Starts the server or connects to it, and remembers the handshake mode that worked.
+    async fn connect(&self, mode: HandshakeMode) -> Result<McpConnection, McpError> {
+        let result = McpConnection::connect_to_server(&self.spec, mode).await;
+        self.mode_cache.set(result.as_ref().ok().map(McpConnection::handshake_mode));
+        result
+    }
+
+    /// Starts the server for a check. If that fails, the start is tried once more in the other
+    /// handshake mode.
+    pub(super) async fn connect_for_check(&self) -> Result<McpConnection, McpError> {
+        let mode = self.mode_cache.get().unwrap_or(HandshakeMode::Auto);
+        match self.connect(mode).await {
+            Err(error @ McpError::Start { .. }) => {
+                let other_mode = match mode {
+                    HandshakeMode::Auto => HandshakeMode::Legacy,
+                    HandshakeMode::Legacy => HandshakeMode::Auto,
+                };
+                self.connect(other_mode).await.map_err(|_| error)
+            }
+            result => result,
         }
     }
 }
@@ -359,20 +337,11 @@ fn restart_delay(failures: u32) -> Millis {
 }
 
 /// Converts a start error into the error for a server that failed this many times in a row.
-fn to_repeated_failure_error(error: McpError, times: u32) -> McpError {
-    match error {
-        McpError::Start { server, reason, hint } => {
-            McpError::RepeatedFailures { server, times, reason, hint }
-        }
-        other @ (McpError::ServerNotFound { .. }
-        | McpError::ToolNotFound { .. }
-        | McpError::Config { .. }
-        | McpError::LoginRequired { .. }
-        | McpError::StartRefused { .. }
-        | McpError::RepeatedFailures { .. }
-        | McpError::Disconnected { .. }
-        | McpError::Closed { .. }) => other,
-    }
+fn repeated_failure(error: McpError, times: u32) -> McpError {
+    let McpError::Start { server, reason, hint } = error else {
+        return error;
+    };
+    McpError::RepeatedFailures { server, times, reason, hint }
 }
 
 #[cfg(test)]
@@ -408,18 +377,18 @@ mod tests {
             per_run: false,
             timeout: ServerSpec::TIMEOUT,
         };
-        let server = ReconnectingServer::new(
-            Arc::new(spec),
-            HandshakeModeCache::default(),
-            Arc::new(FixedClock),
-            None,
-        );
+        let server = ReconnectingServer::new(ServerSetup {
+            spec: Arc::new(spec),
+            mode_cache: HandshakeModeCache::default(),
+            clock: Arc::new(FixedClock),
+            start_check: None,
+        });
         let error = server.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
         assert!(error.to_string().contains("not ready within 0.02 s"), "{error}");
         // The attempt continues, and the next caller joins it instead of starting another.
         server.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
-        let pending = server.pending_connect.lock().unwrap();
-        assert_eq!(pending.tasks.len(), 1);
+        let (_, is_new) = server.connect.join_or_start(std::future::pending);
+        assert!(!is_new);
     }
 
     #[test]

@@ -11,10 +11,10 @@ use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
 use reqwest::Url;
 
-use crate::auth::config::LoginContext;
+use crate::auth::context::LoginContext;
 
 /// The configuration of an MCP server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ServerSpec {
     /// Name of the server in the project: ASCII letters, digits, `_`, `-` and `.`, at most 64
     /// characters.
@@ -54,7 +54,7 @@ pub trait StartCheck: Send + Sync + fmt::Debug {
 }
 
 /// How a server is reached.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum ServerTransport {
     /// The server is started as a child process and used over stdin and stdout.
     Stdio {
@@ -111,30 +111,23 @@ impl ServerTransport {
         }
     }
 
-    /// Returns the same transport without the stored login.
-    pub(super) fn without_login(&self) -> Self {
-        let mut transport = self.clone();
-        if let Self::Http { login, .. } = &mut transport {
-            *login = login.as_ref().map(LoginContext::without_login);
+    /// Sends requests without the stored login from now on.
+    pub(super) fn forget_login(&mut self) {
+        if let Self::Http { login: Some(login), .. } = self {
+            login.is_anonymous = true;
         }
-        transport
     }
 
     /// Returns the configured values that must not appear in messages. Short values such as `1` and
     /// `true` are not treated as secrets.
     pub(super) fn secret_values(&self) -> Vec<String> {
-        let values = match self {
-            Self::Stdio { env, .. } => env,
-            Self::Http { headers, .. } => headers,
-        };
-        let without_scheme =
-            |value: &String| value.rsplit(' ').next().unwrap_or_default().to_owned();
+        let (Self::Stdio { env: values, .. } | Self::Http { headers: values, .. }) = self;
         let mut secrets: Vec<String> = values.values().cloned().collect();
         secrets.extend(self.login_context().and_then(|login| login.oauth.client_secret.clone()));
-        secrets.extend(values.values().map(without_scheme));
+        // The value of a header without its scheme, such as `Bearer`.
+        secrets
+            .extend(values.values().filter_map(|value| Some(value.rsplit_once(' ')?.1.to_owned())));
         secrets.retain(|value| value.len() >= SECRET_BYTES_MIN);
-        secrets.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        secrets.dedup();
         secrets
     }
 }
@@ -145,17 +138,14 @@ const SECRET_BYTES_MIN: usize = 6;
 
 /// Returns a URL without user name, password, query and fragment, which may hold a secret.
 pub(super) fn redacted_url(url: &str) -> String {
-    match url.parse::<Url>() {
-        Ok(mut url) => {
-            url.set_query(None);
-            url.set_fragment(None);
-            // An error means that a URL of this kind has no user name or password.
-            _ = url.set_username("");
-            _ = url.set_password(None);
-            url.to_string()
-        }
-        Err(_) => "(invalid URL)".to_owned(),
-    }
+    let Ok(mut url) = url.parse::<Url>() else {
+        return "(invalid URL)".to_owned();
+    };
+    url.set_query(None);
+    url.set_fragment(None);
+    // An error means that a URL of this kind has no user name or password.
+    _ = url.set_username("").and_then(|()| url.set_password(None));
+    url.to_string()
 }
 
 /// Returns the name under which Longhaul offers a server's tool: `mcp:SERVER/TOOL`.
@@ -163,17 +153,24 @@ pub(super) fn prefixed_tool_name(server: &str, tool: &str) -> String {
     format!("mcp:{server}/{tool}")
 }
 
+/// Returns the name of a tool at its server, without the prefix `mcp:SERVER/`.
+pub(super) fn local_tool_name<'a>(server: &str, prefixed: &'a str) -> &'a str {
+    prefixed.strip_prefix(&prefixed_tool_name(server, "")).unwrap_or(prefixed)
+}
+
 /// Returns whether a name is valid for a configured server.
 pub(super) fn is_valid_server_name(name: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    !name.is_empty() && name.len() <= 64 && name.bytes().all(is_allowed)
+    is_valid_name(name, 64, b"_-.")
 }
 
 /// Returns whether the MCP protocol allows this tool name.
 pub(super) fn is_valid_tool_name(name: &str) -> bool {
-    let is_allowed =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
-    !name.is_empty() && name.len() <= 128 && name.bytes().all(is_allowed)
+    is_valid_name(name, 128, b"_-./")
+}
+
+fn is_valid_name(name: &str, max_bytes: usize, allowed_signs: &[u8]) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || allowed_signs.contains(&byte);
+    (1..=max_bytes).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
 #[cfg(test)]

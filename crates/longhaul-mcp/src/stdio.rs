@@ -14,7 +14,9 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -22,8 +24,7 @@ use tokio::time::timeout;
 
 use crate::exit::ServerExitRecord;
 use crate::guard::{ServerGuard, process_id};
-use crate::idle_output::IdleOutputLimit;
-use crate::lines::{BoundedLineReader, LineReadOutcome, MESSAGE_BYTES_MAX};
+use crate::observe::{MESSAGE_BYTES_MAX, ObservedConnectionState};
 use crate::spec::ServerTransport;
 
 /// Maximum number of messages in the queue to a server's stdin.
@@ -45,13 +46,49 @@ const IDLE_FLOOD_REASON: &str = "the server wrote too much while no call was in 
 /// is less than the timeout for closing a connection.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Reads lines of limited length. `next_line` is cancel safe.
+struct LineReader<R> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+    max_bytes: usize,
+}
+
+/// Result of reading one line.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    /// A line without its line ending.
+    Complete(Vec<u8>),
+    /// A line that exceeds the maximum length.
+    TooLong,
+    /// End of the output, or a read error. An incomplete last line is dropped.
+    Eof,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    fn new(source: R, max_bytes: usize) -> Self {
+        Self { reader: BufReader::with_capacity(64 * 1024, source), line: Vec::new(), max_bytes }
+    }
+
+    async fn next_line(&mut self) -> Line {
+        // What was read before a cancellation is still in `line`.
+        let max_rest = self.max_bytes + 1 - self.line.len();
+        let mut rest = (&mut self.reader).take(max_rest as u64);
+        let result = rest.read_until(b'\n', &mut self.line).await;
+        match (result, self.line.pop_if(|byte| *byte == b'\n')) {
+            (Ok(_), Some(_)) => Line::Complete(std::mem::take(&mut self.line)),
+            (Ok(_), None) if self.line.len() > self.max_bytes => Line::TooLong,
+            (Ok(_) | Err(_), _) => Line::Eof,
+        }
+    }
+}
+
 /// Transport to a server process over its stdin and stdout.
 pub(super) struct StdioTransport {
-    lines: BoundedLineReader<ChildStdout>,
+    lines: LineReader<ChildStdout>,
     writer: Option<mpsc::Sender<Vec<u8>>>,
     process: ServerProcess,
     exit: Arc<ServerExitRecord>,
-    idle_limit: Arc<IdleOutputLimit>,
+    observations: Arc<ObservedConnectionState>,
     /// Tasks that write to the server's stdin, read its stderr and time its idle output. They end
     /// with the transport.
     tasks: JoinSet<()>,
@@ -125,14 +162,18 @@ impl Drop for ServerProcess {
 
 impl StdioTransport {
     /// Starts the server process. The error says why it could not be started.
-    pub(super) fn start_server_process(
+    pub(super) fn start(
         transport: &ServerTransport,
+        observations: &Arc<ObservedConnectionState>,
         exit: &Arc<ServerExitRecord>,
     ) -> Result<Self, String> {
         let mut command = build_server_command(transport)?;
         let mut process = ServerProcess::start(&mut command).map_err(|error| match transport {
             ServerTransport::Stdio { command, .. } => {
-                format!("`{}` could not be run: {error}", escape_and_truncate_command(command))
+                format!(
+                    "`{}` could not be run: {error}",
+                    command.escape_debug().take(200).collect::<String>()
+                )
             }
             ServerTransport::Http { .. } => error.to_string(),
         })?;
@@ -144,16 +185,15 @@ impl StdioTransport {
         let (sender, queue) = mpsc::channel(WRITE_QUEUE_MAX);
         let mut tasks = JoinSet::new();
         tasks.spawn(write_stdin_lines(stdin, queue));
-        let idle_limit = Arc::new(IdleOutputLimit::default());
-        tasks.spawn(read_and_record_stderr(stderr, Arc::clone(exit), Arc::clone(&idle_limit)));
-        let limit = Arc::clone(&idle_limit);
-        tasks.spawn(async move { limit.restart_windows().await });
+        tasks.spawn(record_stderr(stderr, Arc::clone(exit), Arc::clone(observations)));
+        let windows = Arc::clone(observations);
+        tasks.spawn(async move { windows.restart_idle_windows().await });
         Ok(Self {
-            lines: BoundedLineReader::new(stdout, MESSAGE_BYTES_MAX),
+            lines: LineReader::new(stdout, MESSAGE_BYTES_MAX),
             writer: Some(sender),
             process,
             exit: Arc::clone(exit),
-            idle_limit,
+            observations: Arc::clone(observations),
             tasks,
             invalid_lines: 0,
             unsolicited_bytes: 0,
@@ -166,7 +206,7 @@ impl StdioTransport {
         let line = match self.process.status {
             None => tokio::select! {
                 biased;
-                () = self.idle_limit.wait_until_exceeded() => {
+                () = self.observations.wait_for_idle_flood() => {
                     self.stop_idle_flood();
                     return None;
                 }
@@ -176,13 +216,13 @@ impl StdioTransport {
             Some(_) => self.read_remaining_line().await,
         };
         match line {
-            LineReadOutcome::Full(line) => return Some(line),
-            LineReadOutcome::TooLong => {
+            Line::Complete(line) => return Some(line),
+            Line::TooLong => {
                 let mb = MESSAGE_BYTES_MAX / (1024 * 1024);
                 self.exit
                     .record_limit_violation(&format!("the server sent a message of over {mb} MB"));
             }
-            LineReadOutcome::Eof => {
+            Line::Eof => {
                 _ = timeout(DRAIN_TIMEOUT, self.process.wait_for_exit()).await;
                 let reason = match self.process.status {
                     Some(status) => format!("the server process ended ({status})"),
@@ -203,33 +243,30 @@ impl StdioTransport {
 
     /// Reads a line that an exited process has left in its pipe. Has a timeout because another
     /// process may hold the pipe open.
-    async fn read_remaining_line(&mut self) -> LineReadOutcome {
+    async fn read_remaining_line(&mut self) -> Line {
         let rest = timeout(DRAIN_TIMEOUT, self.lines.next_line()).await;
-        rest.unwrap_or(LineReadOutcome::Eof)
+        rest.unwrap_or(Line::Eof)
     }
 
     /// Parses a line of the server. The inner `None` means the line is not a message; the outer
     /// `None` means the server exceeded a limit.
-    fn parse_line_if_within_limits(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
+    fn parse_line(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
         let message = parse_message(line);
-        let mut is_response = false;
         // A blank line counts as well.
-        self.unsolicited_bytes += line.len() + 1;
+        let bytes = line.len() + 1;
         match &message {
+            Some(_) => self.invalid_lines = 0,
             None if line.trim_ascii().is_empty() => {}
             None => {
                 self.invalid_lines += 1;
-                let len = line.len();
-                tracing::debug!(len, "MCP server sent an invalid line");
-            }
-            Some(message) => {
-                self.invalid_lines = 0;
-                is_response = self.idle_limit.track_response(message);
+                tracing::debug!(len = line.len(), "MCP server sent an invalid line");
             }
         }
-        if is_response {
+        if message.as_ref().is_some_and(|message| self.observations.is_awaited_response(message)) {
             self.unsolicited_bytes = 0;
-        } else if !self.idle_limit.count_output(line.len() + 1) {
+        } else if self.observations.count_idle_output(bytes) {
+            self.unsolicited_bytes += bytes;
+        } else {
             self.stop_idle_flood();
             return None;
         }
@@ -280,10 +317,6 @@ fn build_server_command(transport: &ServerTransport) -> Result<Command, String> 
     Ok(server_command)
 }
 
-fn escape_and_truncate_command(command: &str) -> String {
-    command.escape_debug().take(200).collect()
-}
-
 /// Writes queued lines to the server's stdin until the queue or the pipe is closed.
 async fn write_stdin_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = queue.recv().await {
@@ -294,14 +327,14 @@ async fn write_stdin_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<
 }
 
 /// Reads and records what a server writes to stderr.
-async fn read_and_record_stderr(
+async fn record_stderr(
     mut stderr: ChildStderr,
     exit: Arc<ServerExitRecord>,
-    idle_limit: Arc<IdleOutputLimit>,
+    observations: Arc<ObservedConnectionState>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-        if !idle_limit.count_output(count) {
+        if !observations.count_idle_output(count) {
             return;
         }
         exit.append_stderr(&buffer[..count]);
@@ -321,7 +354,6 @@ impl Transport<RoleClient> for StdioTransport {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
         let writer = self.writer.clone();
-        self.idle_limit.track_sent_message(&message);
         async move {
             if let (Some(writer), Ok(mut line)) = (writer, serde_json::to_vec(&message)) {
                 line.push(b'\n');
@@ -334,7 +366,7 @@ impl Transport<RoleClient> for StdioTransport {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let line = self.next_stdout_line().await?;
-            if let Some(message) = self.parse_line_if_within_limits(&line)? {
+            if let Some(message) = self.parse_line(&line)? {
                 return Some(message);
             }
         }
@@ -358,6 +390,24 @@ impl Transport<RoleClient> for StdioTransport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_line_is_complete_or_too_long_or_absent() {
+        let complete = |text: &str| Line::Complete(text.into());
+        for (text, lines) in [
+            ("a\nbc\n\n", vec![complete("a"), complete("bc"), complete(""), Line::Eof]),
+            ("a\r\nrest", vec![complete("a\r"), Line::Eof]),
+            ("12345678\n", vec![complete("12345678"), Line::Eof]),
+            ("123456789\n", vec![Line::TooLong]),
+            ("1234567890123456789", vec![Line::TooLong]),
+            ("", vec![Line::Eof]),
+        ] {
+            let mut reader = LineReader::new(text.as_bytes(), 8);
+            for line in lines {
+                assert_eq!(reader.next_line().await, line, "{text:?}");
+            }
+        }
+    }
 
     #[tokio::test]
     async fn process_groups_are_killed_only_once() {

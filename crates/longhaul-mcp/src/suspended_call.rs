@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use longhaul_core::event::tool::{ToolQuestion, ToolSuspension};
 use longhaul_core::form::Form;
 use longhaul_core::port::tool::{
-    Progress, SuspendedCallWait, SuspendedToolCall, ToolQuestionAnswer, ToolReply, ToolResumption,
+    Progress, SuspendedCallWait, SuspendedToolCall, ToolFailure, ToolQuestionAnswer, ToolReply,
+    ToolResumption,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -76,9 +77,11 @@ struct OpenQuestion {
 impl SuspendedCallState {
     /// Restores the stored state of a suspended call, to continue the call. If the first question
     /// was answered, declined or left unanswered, adds the response for the server.
-    pub(super) fn from_resumption(resumption: ToolResumption) -> Result<Self, String> {
-        let mut state: Self = serde_json::from_str(resumption.state.as_str())
-            .map_err(|_| "the stored state of the call can't be read by this build".to_owned())?;
+    pub(super) fn from_resumption(resumption: ToolResumption) -> Result<Self, ToolFailure> {
+        let state = serde_json::from_str(resumption.state.as_str());
+        let mut state: Self = state.map_err(|_| {
+            ToolFailure::new("the stored state of the call can't be read by this build")
+        })?;
         if let (Some(answer), false) = (resumption.answer, state.questions.is_empty()) {
             let question = state.questions.remove(0);
             let response = match answer {
@@ -128,19 +131,17 @@ impl SuspendedCallState {
         answer: &Value,
         progress: &dyn Progress,
     ) -> Result<(), String> {
-        let request_state = match &answer["requestState"] {
-            Value::Null => None,
-            Value::String(state) if state.len() <= REQUEST_STATE_BYTES_MAX => Some(state.clone()),
-            Value::String(_) => {
-                return Err(format!(
-                    "its state of the request is longer than {REQUEST_STATE_BYTES_MAX} bytes"
-                ));
-            }
-            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                return Err("its state of the request is not a text".to_owned());
-            }
-        };
-        self.request_state = request_state;
+        let request_state = &answer["requestState"];
+        let text = request_state.as_str().map(str::to_owned);
+        if text.is_none() && !request_state.is_null() {
+            return Err("its state of the request is not a text".to_owned());
+        }
+        if text.as_ref().is_some_and(|text| text.len() > REQUEST_STATE_BYTES_MAX) {
+            return Err(format!(
+                "its state of the request is longer than {REQUEST_STATE_BYTES_MAX} bytes"
+            ));
+        }
+        self.request_state = text;
         self.responses.clear();
         self.add_input_requests(&answer["inputRequests"], progress)?;
         self.add_and_check_input_rounds(1)
@@ -184,12 +185,10 @@ impl SuspendedCallState {
         requests: &Value,
         progress: &dyn Progress,
     ) -> Result<(), String> {
-        let requests = match requests {
-            Value::Null => return Ok(()),
-            Value::Object(requests) => requests,
-            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                return Err("its requests for input are invalid".to_owned());
-            }
+        let requests = match requests.as_object() {
+            Some(requests) => requests,
+            None if requests.is_null() => return Ok(()),
+            None => return Err("its requests for input are invalid".to_owned()),
         };
         for (key, request) in requests {
             if key.len() > ID_BYTES_MAX {

@@ -26,9 +26,9 @@ use crate::client_handler::declined_question_text;
 use crate::connection::{McpConnection, ServerRequestError};
 use crate::listing::ListedTool;
 use crate::output;
-use crate::output_check::{is_validation_expensive, output_schema_violation};
 use crate::reconnect::ReconnectingServer;
-use crate::spec::{ServerTransport, prefixed_tool_name};
+use crate::schema_check::{is_validation_expensive, output_schema_violation};
+use crate::spec::{ServerTransport, local_tool_name};
 use crate::suspended_call::SuspendedCallState;
 
 /// Timeout of a request to the server about the task of a call, such as for the task's status.
@@ -52,9 +52,7 @@ pub(super) struct McpTool {
 
 impl McpTool {
     pub(super) fn new(listed: ListedTool, server: Arc<ReconnectingServer>) -> Self {
-        let prefix = prefixed_tool_name(&server.spec().name, "");
-        let name = listed.spec.name.as_str();
-        let name = name.strip_prefix(&prefix).unwrap_or(name).to_owned();
+        let name = local_tool_name(&server.spec().name, listed.spec.name.as_str()).to_owned();
         Self { listed, name, server }
     }
 
@@ -63,15 +61,14 @@ impl McpTool {
     async fn connect(&self) -> Result<Arc<McpConnection>, ToolFailure> {
         let spec = self.server.spec();
         let max_wait = spec.setup_timeout();
-        match timeout(max_wait, self.server.get_or_open_connection()).await {
-            Ok(connection) => connection.map_err(|error| ToolFailure::new(error.to_string())),
-            Err(_) => {
-                let (server, secs) = (&spec.name, max_wait.as_secs_f32());
-                Err(ToolFailure::new(format!(
-                    "the server `{server}` was not ready within {secs} s; the call was not sent"
-                )))
-            }
-        }
+        let connection = timeout(max_wait, self.server.get_or_open_connection()).await;
+        let connection = connection.map_err(|_| {
+            let (server, secs) = (&spec.name, max_wait.as_secs_f32());
+            ToolFailure::new(format!(
+                "the server `{server}` was not ready within {secs} s; the call was not sent"
+            ))
+        })?;
+        connection.map_err(|error| ToolFailure::new(error.to_string()))
     }
 
     /// Converts the response of a call and checks it against the output schema. For an invalid
@@ -80,21 +77,20 @@ impl McpTool {
         &self,
         answer: &Value,
         ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
+    ) -> Result<ToolReply, ToolFailure> {
         let parsed = output::parse_tool_output(answer, &ctx.images);
         let output_schema = self.listed.output_schema.as_ref();
         let problem = if is_validation_expensive(answer, output_schema) {
             let (answer, output_schema) = (answer.clone(), output_schema.cloned());
             let check = move || output_schema_violation(&answer, output_schema.as_ref());
-            let result = tokio::task::spawn_blocking(check).await;
-            result.map_err(|_| {
+            tokio::task::spawn_blocking(check).await.map_err(|_| {
                 ToolFailure::with_possible_effect("the check of the response panicked")
             })?
         } else {
             output_schema_violation(answer, output_schema)
         };
         let Some(problem) = problem else {
-            return parsed;
+            return parsed.map(ToolReply::Output);
         };
         let server = &self.server.spec().name;
         let response = output::truncated_json(answer);
@@ -121,9 +117,7 @@ impl McpTool {
             }
         }
     }
-}
 
-impl McpTool {
     const fn may_repeat(&self) -> bool {
         self.listed.class.may_repeat()
     }
@@ -164,26 +158,17 @@ impl McpTool {
     }
 
     /// Sends the server a request about a task, with a timeout.
-    async fn send_server_task_request(
-        &self,
-        request: ClientRequest,
-    ) -> Result<Value, ServerTaskRequestError> {
-        let connection = self.connect().await.map_err(|error| ServerTaskRequestError {
-            reason: error.into_message(),
-            is_unknown_task: false,
-        })?;
+    async fn send_task_request(&self, request: ClientRequest) -> Result<Value, TaskRequestError> {
+        let error = |reason| TaskRequestError { reason, is_unknown_task: false };
+        let connection = self.connect().await.map_err(|failure| error(failure.into_message()))?;
         let answer = timeout(TASK_REQUEST_TIMEOUT, connection.request_json(request)).await;
-        let Ok(answer) = answer else {
-            let reason =
-                format!("the server did not answer within {} s", TASK_REQUEST_TIMEOUT.as_secs());
-            return Err(ServerTaskRequestError { reason, is_unknown_task: false });
-        };
-        answer.map_err(|error| {
-            let is_unknown_task = error.has_json_rpc_code(ErrorCode::INVALID_PARAMS.0);
-            ServerTaskRequestError {
-                reason: self.to_tool_failure(error).into_message(),
-                is_unknown_task,
-            }
+        let answer = answer.map_err(|_| {
+            let secs = TASK_REQUEST_TIMEOUT.as_secs();
+            error(format!("the server did not answer within {secs} s"))
+        })?;
+        answer.map_err(|error| TaskRequestError {
+            is_unknown_task: error.has_json_rpc_code(ErrorCode::INVALID_PARAMS.0),
+            reason: self.to_tool_failure(error).into_message(),
         })
     }
 
@@ -196,17 +181,7 @@ impl McpTool {
     ) -> Result<ToolReply, ToolFailure> {
         let id = state.task.clone().unwrap_or_default();
         loop {
-            if state.has_unsent_responses() {
-                let params = UpdateTaskParams::new(id.as_str(), state.unsent_responses());
-                let update = ClientRequest::UpdateTaskRequest(UpdateTaskRequest::new(params));
-                match self.send_server_task_request(update).await {
-                    Ok(_) => state.record_sent_responses(),
-                    Err(error) => return self.suspend_after_failed_request(state, error),
-                }
-            }
-            let params = GetTaskParams::new(id.as_str());
-            let get = ClientRequest::GetTaskRequest(GetTaskRequest::new(params));
-            let task = match self.send_server_task_request(get).await {
+            let task = match self.exchange_task_state(&id, &mut state).await {
                 Ok(task) => task,
                 Err(error) => return self.suspend_after_failed_request(state, error),
             };
@@ -218,8 +193,8 @@ impl McpTool {
             }
             match state.record_task_input_requests(&task, &*ctx.progress) {
                 Ok(false) => {
-                    return Ok(state
-                        .suspend_until_task_ends(&task, self.server_task_status_message(&task)));
+                    let message = self.task_status_message(&task);
+                    return Ok(state.suspend_until_task_ends(&task, message));
                 }
                 Ok(true) if state.has_question() => {
                     let question = state.suspend_for_first_question(&self.server.spec().name, true);
@@ -227,16 +202,30 @@ impl McpTool {
                         .ok_or_else(|| self.server_misbehavior_failure("the question is missing"));
                 }
                 Ok(true) => {}
-                Err(reason) => {
-                    let cancelled = self.cancel_server_task(&id).await;
-                    let reason = match cancelled {
-                        Ok(()) => reason,
-                        Err(cancel_failure) => format!("{reason}; {cancel_failure}"),
-                    };
+                Err(mut reason) => {
+                    if let Err(cancel_failure) = self.cancel_task(&id).await {
+                        reason = format!("{reason}; {cancel_failure}");
+                    }
                     return Err(self.server_misbehavior_failure(&reason));
                 }
             }
         }
+    }
+
+    /// Sends the answers that were not sent yet, and returns the state of the task.
+    async fn exchange_task_state(
+        &self,
+        id: &str,
+        state: &mut SuspendedCallState,
+    ) -> Result<Value, TaskRequestError> {
+        if state.has_unsent_responses() {
+            let params = UpdateTaskParams::new(id, state.unsent_responses());
+            let update = UpdateTaskRequest::new(params);
+            self.send_task_request(ClientRequest::UpdateTaskRequest(update)).await?;
+            state.record_sent_responses();
+        }
+        let get = GetTaskRequest::new(GetTaskParams::new(id));
+        self.send_task_request(ClientRequest::GetTaskRequest(get)).await
     }
 
     async fn finish_or_suspend_call(
@@ -245,26 +234,21 @@ impl McpTool {
         task: &Value,
         ctx: &ToolContext,
     ) -> Result<ToolReply, ToolFailure> {
-        let message = self.server_task_status_message(task);
-        let status_note =
-            message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        let message = self.task_status_message(task);
+        let note = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
         match task["status"].as_str() {
             Some("working") => Ok(state.suspend_until_task_ends(task, message)),
             Some("completed") if !task["result"].is_object() => {
                 Err(self.server_misbehavior_failure("its task is completed, but has no result"))
             }
-            Some("completed") => {
-                let output = self.parse_and_validate_output(&task["result"], ctx).await;
-                output.map(ToolReply::Output)
-            }
+            Some("completed") => self.parse_and_validate_output(&task["result"], ctx).await,
             Some("failed") => {
-                let error = &task["error"];
-                let reason =
-                    self.to_printable_text(error["message"].as_str().unwrap_or("no reason given"));
-                Err(ToolFailure::new(format!("the server's task failed: {reason}{status_note}")))
+                let reason = task["error"]["message"].as_str().unwrap_or("no reason given");
+                let reason = self.to_printable_text(reason);
+                Err(ToolFailure::new(format!("the server's task failed: {reason}{note}")))
             }
             Some("cancelled") => {
-                Err(ToolFailure::new(format!("the server has cancelled its task{status_note}")))
+                Err(ToolFailure::new(format!("the server has cancelled its task{note}")))
             }
             _ => Err(self.unknown_outcome_failure("the status of its task is invalid")),
         }
@@ -276,9 +260,8 @@ impl McpTool {
     fn suspend_after_failed_request(
         &self,
         state: SuspendedCallState,
-        error: ServerTaskRequestError,
+        TaskRequestError { reason, is_unknown_task }: TaskRequestError,
     ) -> Result<ToolReply, ToolFailure> {
-        let ServerTaskRequestError { reason, is_unknown_task } = error;
         if is_unknown_task {
             return Err(ToolFailure::with_possible_effect(format!(
                 "the server does not know its task any more, so there is no result: {reason}"
@@ -299,9 +282,9 @@ impl McpTool {
         ))
     }
 
-    async fn cancel_server_task(&self, id: &str) -> Result<(), ToolFailure> {
+    async fn cancel_task(&self, id: &str) -> Result<(), ToolFailure> {
         let request = CancelTaskRequest::new(CancelTaskParams::new(id));
-        match self.send_server_task_request(ClientRequest::CancelTaskRequest(request)).await {
+        match self.send_task_request(ClientRequest::CancelTaskRequest(request)).await {
             // A task that the server does not know needs no cancel.
             Err(error) if !error.is_unknown_task => {
                 Err(ToolFailure::new(format!("the task can't be cancelled: {}", error.reason)))
@@ -310,7 +293,7 @@ impl McpTool {
         }
     }
 
-    fn server_task_status_message(&self, task: &Value) -> Option<String> {
+    fn task_status_message(&self, task: &Value) -> Option<String> {
         task["statusMessage"].as_str().map(|message| self.to_printable_text(message))
     }
 
@@ -324,7 +307,7 @@ impl McpTool {
 }
 
 /// Why a request about a server's task has no result.
-struct ServerTaskRequestError {
+struct TaskRequestError {
     reason: String,
     /// Whether the server answered that it does not know the task.
     is_unknown_task: bool,
@@ -388,19 +371,12 @@ impl Tool for McpTool {
                 ToolReply::Suspended(suspended) => *suspended,
             };
             let state = suspended.suspension.state;
-            match suspended.wait {
-                SuspendedCallWait::Answer(question) => {
-                    ctx.progress.report_to_journal(&declined_question_text(&question.message));
-                    resumption =
-                        Some(ToolResumption { state, answer: Some(ToolQuestionAnswer::Declined) });
-                }
-                SuspendedCallWait::Poll { .. } => {
-                    _ = self.cancel_suspended(&state, ctx).await;
-                    return Err(ToolFailure::new(
-                        "the result comes later, and nobody waits for it",
-                    ));
-                }
-            }
+            let SuspendedCallWait::Answer(question) = suspended.wait else {
+                _ = self.cancel_suspended(&state, ctx).await;
+                return Err(ToolFailure::new("the result comes later, and nobody waits for it"));
+            };
+            ctx.progress.report_to_journal(&declined_question_text(&question.message));
+            resumption = Some(ToolResumption { state, answer: Some(ToolQuestionAnswer::Declined) });
         }
     }
 
@@ -420,9 +396,10 @@ impl Tool for McpTool {
                 )));
             }
         };
-        let state = resumption
-            .map_or_else(|| Ok(SuspendedCallState::default()), SuspendedCallState::from_resumption);
-        let mut state = state.map_err(ToolFailure::new)?;
+        let mut state = match resumption {
+            Some(resumption) => SuspendedCallState::from_resumption(resumption)?,
+            None => SuspendedCallState::default(),
+        };
         for attempt in 0.. {
             if state.has_question() {
                 let (server, may_repeat) = (&self.server.spec().name, self.may_repeat());
@@ -443,16 +420,12 @@ impl Tool for McpTool {
                     }
                 }
                 Some("task") => {
-                    state
-                        .record_server_task(&answer)
-                        .map_err(|reason| self.server_misbehavior_failure(&reason))?;
-                    let message = self.server_task_status_message(&answer);
+                    let result = state.record_server_task(&answer);
+                    result.map_err(|reason| self.server_misbehavior_failure(&reason))?;
+                    let message = self.task_status_message(&answer);
                     return Ok(state.suspend_until_task_ends(&answer, message));
                 }
-                _ => {
-                    let output = self.parse_and_validate_output(&answer, ctx).await;
-                    return output.map(ToolReply::Output);
-                }
+                _ => return self.parse_and_validate_output(&answer, ctx).await,
             }
         }
         Err(self.server_misbehavior_failure("it asked for input without end"))
@@ -460,9 +433,9 @@ impl Tool for McpTool {
 
     async fn cancel_suspended(&self, state: &RawJson, _: &ToolContext) -> Result<(), ToolFailure> {
         let resumption = ToolResumption { state: state.clone(), answer: None };
-        let state = SuspendedCallState::from_resumption(resumption).map_err(ToolFailure::new)?;
+        let state = SuspendedCallState::from_resumption(resumption)?;
         match state.task {
-            Some(task) => self.cancel_server_task(&task).await,
+            Some(task) => self.cancel_task(&task).await,
             None => Ok(()),
         }
     }

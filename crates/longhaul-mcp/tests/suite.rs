@@ -13,7 +13,6 @@ mod suite {
     mod login;
     mod login_faults;
     mod login_harness;
-    mod logout;
     mod real_servers;
     mod restart;
     mod setup_timeouts;

@@ -18,15 +18,13 @@ use longhaul_core::usage::ModelPricing;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use crate::conversation::{
-    EncodedConversation, EncodedMessage, EncodedMessagePiece, MessageEncoder,
-};
+use crate::conversation::{EncodedConversation, EncodedMessage, EncodedPiece, MessageEncoder};
 use crate::exchange::{ProviderEndpoint, StreamEventDecoder, UsageEstimator};
 use crate::http::HttpClient;
 use crate::image_source::ImageSource;
 use crate::images::{self, EncodedImages};
 use crate::json_object::JsonObject;
-use crate::lenient_json::remove_too_deep_extra_fields;
+use crate::lenient_json::remove_too_deep_extras;
 use crate::request_cache::{ByteSize, RequestCache};
 use crate::secrets;
 use crate::settings::{AuthScheme, ModelSettings, SettingsError};
@@ -72,10 +70,7 @@ pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'stati
 
     /// Returns all request fields other than the conversation. They are sent before the
     /// conversation.
-    fn request_fields_before_conversation(
-        &self,
-        parts: &EncodedRequestParts<'_, Self::Kind>,
-    ) -> JsonObject;
+    fn request_head(&self, parts: &EncodedRequestParts<'_, Self::Kind>) -> JsonObject;
 
     /// Returns the conversation in a form that serialises to the JSON of this API.
     fn encode_conversation(&self, parts: &EncodedRequestParts<'_, Self::Kind>) -> impl Serialize;
@@ -92,7 +87,7 @@ pub(crate) struct EncodedRequestParts<'a, K> {
     pub(crate) tools: Option<&'a RawJson>,
     pub(crate) messages: &'a [EncodedMessage<K>],
     /// Encoded placeholder results for tool calls that have no result, sent after the last message.
-    pub(crate) placeholder_results: &'a [EncodedMessagePiece<K>],
+    pub(crate) placeholder_results: &'a [EncodedPiece<K>],
 }
 
 impl<'a, K> EncodedRequestParts<'a, K> {
@@ -100,7 +95,7 @@ impl<'a, K> EncodedRequestParts<'a, K> {
     /// the placeholder results.
     pub(crate) fn conversation_pieces(
         &self,
-    ) -> impl Iterator<Item = &'a EncodedMessagePiece<K>> + use<'a, K> {
+    ) -> impl Iterator<Item = &'a EncodedPiece<K>> + use<'a, K> {
         let pieces = self.messages.iter().flat_map(|entry| &entry.pieces);
         pieces.chain(self.placeholder_results)
     }
@@ -139,7 +134,7 @@ pub(crate) fn build_reply(
 ) -> (Reply, bool) {
     let reply = Reply {
         api: api_label.to_owned(),
-        blocks: blocks.into_iter().filter_map(remove_too_deep_extra_fields).collect(),
+        blocks: blocks.into_iter().filter_map(remove_too_deep_extras).collect(),
     };
     let has_calls = reply.tool_calls().next().is_some();
     (reply, has_calls)
@@ -209,14 +204,14 @@ impl<W: ProviderApi> ModelAdapter<W> {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SettingsError> {
         let headers = settings.request_headers(W::HEADERS, W::AUTH_SCHEME)?;
-        settings.reject_reserved_request_fields(W::RESERVED_FIELDS)?;
+        settings.reject_reserved_fields(W::RESERVED_FIELDS)?;
         let (version, path) = W::PATH;
         let line = ProviderEndpoint {
             url: http.endpoint_url(version, path),
             provider: settings.provider,
             http,
             headers,
-            secrets: secrets::redactor_for_credentials(settings.key.as_ref(), &settings.headers),
+            secrets: secrets::credential_redactor(settings.key.as_ref(), &settings.headers),
             clock,
             usage: W::USAGE,
         };
@@ -266,7 +261,7 @@ impl<W: ProviderApi> ModelAdapter<W> {
         capacity: usize,
     ) -> Result<Vec<u8>, Failure> {
         let request_body = RequestBody {
-            head: self.wire.request_fields_before_conversation(parts),
+            head: self.wire.request_head(parts),
             list: (W::CONVERSATION_FIELD, self.wire.encode_conversation(parts)),
         };
         let mut body = Vec::with_capacity(capacity);
@@ -278,7 +273,7 @@ impl<W: ProviderApi> ModelAdapter<W> {
     /// Builds the request body. Messages that the cache already has in encoded form are not encoded
     /// again.
     async fn build_request_body(&self, request: &ModelRequest) -> Result<Bytes, Failure> {
-        let dropped_images = images::count_images_to_drop(&request.messages);
+        let dropped_images = images::dropped_image_count(&request.messages);
         let (head, mut conversation) = match self.cache.take(request.run) {
             Some(cached) if cached.dropped_images == dropped_images => {
                 (Some(cached.head), cached.conversation)
@@ -294,18 +289,16 @@ impl<W: ProviderApi> ModelAdapter<W> {
             Some(head) => head,
             None => self.encode_prompt_and_tools(request).map_err(invalid_request_failure)?,
         };
-        let reused_count = conversation.retain_and_count_matching_prefix(&request.messages);
+        let reused_count = conversation.keep_matching_prefix(&request.messages);
         // Number of dropped images in the messages from here on.
         let mut remaining_dropped = dropped_images;
         for (index, message) in request.messages.iter().enumerate() {
             if index >= reused_count {
                 let mut encoded_images = EncodedImages::default();
                 if let Some(source) = &self.image_source {
-                    encoded_images
-                        .load_and_encode_images(message, remaining_dropped, &**source)
-                        .await;
+                    encoded_images.load(message, remaining_dropped, &**source).await;
                 }
-                conversation.encode_and_push_message(&self.wire, message, &encoded_images);
+                conversation.push(&self.wire, message, &encoded_images);
             }
             remaining_dropped =
                 remaining_dropped.saturating_sub(images::sendable_image_count(message));
@@ -343,12 +336,10 @@ impl<W: ProviderApi> Model for ModelAdapter<W> {
             bytes: request.conversation_bytes(),
         };
         let mut decoder = W::Decoder::default();
-        self.endpoint
-            .send_request_and_decode_reply((body, usage_estimator), &mut decoder, sink)
-            .await?;
+        self.endpoint.request_reply((body, usage_estimator), &mut decoder, sink).await?;
         let usage = decoder
             .token_counts()
-            .usage_of_complete_reply(W::USAGE, usage_estimator.estimated_usage(&decoder));
+            .complete_usage(W::USAGE, usage_estimator.estimated_usage(&decoder));
         let DecodedReply { reply, stop, model } = decoder.into_decoded_reply(self.wire.api_label());
         Ok(ModelResponse {
             reply: Arc::new(reply),

@@ -37,7 +37,7 @@ pub fn new_model(
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
 /// request.
 pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
-    settings.reject_reserved_request_fields(MessagesApi::RESERVED_FIELDS)
+    settings.reject_reserved_fields(MessagesApi::RESERVED_FIELDS)
 }
 
 impl ProviderApi for MessagesApi {
@@ -76,10 +76,7 @@ impl ProviderApi for MessagesApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn request_fields_before_conversation(
-        &self,
-        parts: &EncodedRequestParts<'_, MessageRole>,
-    ) -> JsonObject {
+    fn request_head(&self, parts: &EncodedRequestParts<'_, MessageRole>) -> JsonObject {
         JsonObject::default()
             .with_field("model", parts.model)
             .with_field("max_tokens", &parts.max_tokens)

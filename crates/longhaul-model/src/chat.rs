@@ -45,7 +45,7 @@ pub fn new_model(
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
 /// request.
 pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
-    settings.reject_reserved_request_fields(ChatCompletionsApi::RESERVED_FIELDS)
+    settings.reject_reserved_fields(ChatCompletionsApi::RESERVED_FIELDS)
 }
 
 impl ProviderApi for ChatCompletionsApi {
@@ -94,10 +94,7 @@ impl ProviderApi for ChatCompletionsApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn request_fields_before_conversation(
-        &self,
-        parts: &EncodedRequestParts<'_, ChatMessageKind>,
-    ) -> JsonObject {
+    fn request_head(&self, parts: &EncodedRequestParts<'_, ChatMessageKind>) -> JsonObject {
         let limit = match self.quirks.max_completion_tokens {
             true => "max_completion_tokens",
             false => "max_tokens",

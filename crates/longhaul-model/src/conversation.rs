@@ -8,6 +8,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use longhaul_core::id::CallId;
 use longhaul_core::message::{Message, Part, Reply, ToolCall, ToolResult};
 use longhaul_core::raw::RawJson;
 use serde::Serialize;
@@ -15,35 +16,27 @@ use serde::Serialize;
 use crate::call_ids::ToolCallIds;
 use crate::images::EncodedImages;
 use crate::request_cache::ByteSize;
-use crate::tool_results::{MatchedToolResults, PendingToolCall, match_tool_results};
+use crate::tool_results::{MatchedToolResults, NO_RESULT, PendingToolCall, match_tool_results};
 
 /// Encodes the messages of a conversation for a provider API.
 pub(crate) trait MessageEncoder {
     /// Kind of an encoded piece, such as its role, by which pieces are combined into messages.
     type Kind: Copy + fmt::Debug + Send + Sync;
 
-    fn encode_user_message(
-        &self,
-        target: &mut MessagePieceCollector<'_, Self::Kind>,
-        parts: &[Part],
-    );
+    /// Whether the placeholder for a missing tool result is marked as an error.
+    const IS_MISSING_RESULT_ERROR: bool = true;
+
+    fn encode_user_message(&self, target: &mut PieceCollector<'_, Self::Kind>, parts: &[Part]);
 
     fn encode_tool_result(
         &self,
-        target: &mut MessagePieceCollector<'_, Self::Kind>,
+        target: &mut PieceCollector<'_, Self::Kind>,
         call_id: &str,
         result: &ToolResult,
     );
 
-    /// Encodes a placeholder result for a tool call without a result.
-    fn encode_placeholder_result(
-        &self,
-        target: &mut MessagePieceCollector<'_, Self::Kind>,
-        call_id: &str,
-    );
-
     /// Encodes a reply of the model as an assistant message.
-    fn encode_reply(&self, target: &mut MessagePieceCollector<'_, Self::Kind>, reply: &Reply);
+    fn encode_reply(&self, target: &mut PieceCollector<'_, Self::Kind>, reply: &Reply);
 
     /// Returns the parts of tool results, such as images, that must be sent as user messages after
     /// the results of all calls. Each inner list is one message.
@@ -59,16 +52,16 @@ pub(crate) trait MessageEncoder {
 /// An encoded piece of the conversation, depending on the API: a content block, a complete message,
 /// or an item such as a message, a tool call or reasoning.
 #[derive(Debug)]
-pub(crate) struct EncodedMessagePiece<K> {
+pub(crate) struct EncodedPiece<K> {
     pub(crate) kind: K,
     pub(crate) json: RawJson,
 }
 
 /// Collects the encoded pieces of one message.
 #[derive(Debug)]
-pub(crate) struct MessagePieceCollector<'a, K> {
+pub(crate) struct PieceCollector<'a, K> {
     pub(crate) images: &'a EncodedImages,
-    pieces: Vec<EncodedMessagePiece<K>>,
+    pieces: Vec<EncodedPiece<K>>,
     /// Tool calls of the message, for which the next message must contain results.
     pending_calls: Vec<PendingToolCall>,
     ids: &'a mut ToolCallIds,
@@ -76,17 +69,17 @@ pub(crate) struct MessagePieceCollector<'a, K> {
     message_index: usize,
 }
 
-impl<K> MessagePieceCollector<'_, K> {
+impl<K> PieceCollector<'_, K> {
     /// Adds a piece: the given value, encoded as JSON.
     pub(crate) fn add_piece(&mut self, kind: K, value: &impl Serialize) {
         let json = RawJson::from_serialize(value);
-        self.pieces.push(EncodedMessagePiece { kind, json });
+        self.pieces.push(EncodedPiece { kind, json });
     }
 
     /// Adds a piece that is already encoded as JSON. Its bytes are not changed.
     pub(crate) fn add_raw_piece(&mut self, kind: K, json: &RawJson) {
         let json = json.clone();
-        self.pieces.push(EncodedMessagePiece { kind, json });
+        self.pieces.push(EncodedPiece { kind, json });
     }
 
     /// Assigns an ID to a tool call and adds the call to the calls that need a result.
@@ -117,7 +110,7 @@ pub(crate) struct EncodedMessage<K> {
     /// The message that was encoded. Messages are compared by address, and the weak reference keeps
     /// the address from being reused.
     source: Weak<Message>,
-    pub(crate) pieces: Vec<EncodedMessagePiece<K>>,
+    pub(crate) pieces: Vec<EncodedPiece<K>>,
     pending_calls: Vec<PendingToolCall>,
     /// Total length in bytes of all pieces up to and including this message.
     cumulative_bytes: usize,
@@ -146,7 +139,7 @@ impl<K> ByteSize for EncodedConversation<K> {
 impl<K: Copy> EncodedConversation<K> {
     /// Keeps the encoded messages that still match the start of the given conversation and drops
     /// the others. Returns the number of messages kept.
-    pub(crate) fn retain_and_count_matching_prefix(&mut self, messages: &[Arc<Message>]) -> usize {
+    pub(crate) fn keep_matching_prefix(&mut self, messages: &[Arc<Message>]) -> usize {
         let pairs = self.messages.iter().zip(messages);
         let kept_count = pairs
             .take_while(|(entry, message)| {
@@ -161,18 +154,14 @@ impl<K: Copy> EncodedConversation<K> {
     }
 
     /// Encodes the next message and appends it to the conversation.
-    pub(crate) fn encode_and_push_message<T>(
-        &mut self,
-        encoder: &T,
-        message: &Arc<Message>,
-        images: &EncodedImages,
-    ) where
+    pub(crate) fn push<T>(&mut self, encoder: &T, message: &Arc<Message>, images: &EncodedImages)
+    where
         T: MessageEncoder<Kind = K>,
     {
         let last = self.messages.last();
         let (pending, previous_bytes) =
             last.map_or((&[][..], 0), |last| (&last.pending_calls, last.cumulative_bytes));
-        let mut target = MessagePieceCollector {
+        let mut target = PieceCollector {
             images,
             pieces: Vec::new(),
             pending_calls: Vec::new(),
@@ -192,7 +181,7 @@ impl<K: Copy> EncodedConversation<K> {
                 encoder.encode_reply(&mut target, reply);
             }
         }
-        let MessagePieceCollector { pieces, pending_calls: pending, .. } = target;
+        let PieceCollector { pieces, pending_calls: pending, .. } = target;
         let lengths = pieces.iter().map(|piece| piece.json.as_str().len());
         self.messages.push(EncodedMessage {
             source: Arc::downgrade(message),
@@ -207,9 +196,9 @@ impl<K: Copy> EncodedConversation<K> {
     pub(crate) fn placeholder_results<T: MessageEncoder<Kind = K>>(
         &mut self,
         encoder: &T,
-    ) -> Vec<EncodedMessagePiece<K>> {
+    ) -> Vec<EncodedPiece<K>> {
         let images = EncodedImages::default();
-        let mut target = MessagePieceCollector {
+        let mut target = PieceCollector {
             images: &images,
             pieces: Vec::new(),
             pending_calls: Vec::new(),
@@ -226,18 +215,24 @@ impl<K: Copy> EncodedConversation<K> {
 /// Encodes placeholder results for the given tool calls.
 fn encode_placeholder_results<T: MessageEncoder>(
     encoder: &T,
-    target: &mut MessagePieceCollector<'_, T::Kind>,
+    target: &mut PieceCollector<'_, T::Kind>,
     pending: &[PendingToolCall],
 ) {
     for pending in pending {
-        encoder.encode_placeholder_result(target, &pending.id);
+        let placeholder = ToolResult {
+            call: CallId { turn: 0, index: 0 },
+            id: String::new(),
+            content: vec![Part::Text(NO_RESULT.into())],
+            is_error: T::IS_MISSING_RESULT_ERROR,
+        };
+        encoder.encode_tool_result(target, &pending.id, &placeholder);
     }
 }
 
 /// Encodes tool results in the order of their calls. Calls without a result stay pending.
 fn encode_tool_results<T: MessageEncoder>(
     encoder: &T,
-    target: &mut MessagePieceCollector<'_, T::Kind>,
+    target: &mut PieceCollector<'_, T::Kind>,
     pending: Vec<PendingToolCall>,
     results: &[ToolResult],
 ) {

@@ -37,12 +37,7 @@ pub(crate) struct ErrorMapper<'a> {
 
 impl ErrorMapper<'_> {
     /// Maps a response with an error status to a failure. The body may be truncated.
-    pub(crate) fn error_status_failure(
-        &self,
-        status: u16,
-        headers: &HeaderMap,
-        body: &[u8],
-    ) -> Failure {
+    pub(crate) fn error_status(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
         let error_body = self.parse_error_body(body);
         let detail = match redirect_hint(status, headers) {
             Some(hint) => format!("{hint}. {}", error_body.message),
@@ -55,7 +50,7 @@ impl ErrorMapper<'_> {
     }
 
     /// Maps an error that the provider sent inside a response with status 200 to a failure.
-    pub(crate) fn stream_error_failure(&self, headers: &HeaderMap, error_json: &str) -> Failure {
+    pub(crate) fn stream_error(&self, headers: &HeaderMap, error_json: &str) -> Failure {
         let error_body = ErrorBody::parse(error_json);
         let error_name = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
         let message =
@@ -65,21 +60,21 @@ impl ErrorMapper<'_> {
     }
 
     /// Maps a response that can't be decoded, because of the given problem, to a failure.
-    pub(crate) fn malformed_response_failure(&self, headers: &HeaderMap, problem: &str) -> Failure {
+    pub(crate) fn malformed_response(&self, headers: &HeaderMap, problem: &str) -> Failure {
         let message = format!("{} sent an invalid response: {problem}", self.provider);
         self.build_failure(FailureClass::Server, &message, Some((200, headers)))
     }
 
     /// Maps a response that exceeds a limit to a permanent failure, because a retry would exceed
     /// the limit again.
-    pub(crate) fn oversized_response_failure(&self, headers: &HeaderMap, problem: &str) -> Failure {
+    pub(crate) fn oversized_response(&self, headers: &HeaderMap, problem: &str) -> Failure {
         let message = format!("{} sent a response that is too large: {problem}", self.provider);
         self.build_failure(FailureClass::InvalidRequest, &message, Some((200, headers)))
     }
 
     /// Maps a complete response body that is not a reply, such as an error page of a proxy, to a
     /// failure.
-    pub(crate) fn unexpected_body_failure(
+    pub(crate) fn unexpected_body(
         &self,
         headers: &HeaderMap,
         problem: &str,
@@ -87,11 +82,11 @@ impl ErrorMapper<'_> {
     ) -> Failure {
         let body = &body[..body.len().min(QUOTED_BYTES_MAX)];
         let text = self.parse_error_body(body).message;
-        self.malformed_response_failure(headers, &format!("{problem}; body: {text}"))
+        self.malformed_response(headers, &format!("{problem}; body: {text}"))
     }
 
     /// Maps an error of the connection or of the HTTP transport to a failure.
-    pub(crate) fn transport_error_failure(
+    pub(crate) fn transport_error(
         &self,
         error: &HttpError,
         headers: Option<&HeaderMap>,
@@ -132,8 +127,7 @@ impl ErrorMapper<'_> {
     ) -> Failure {
         let retry_after = head.and_then(|(_, headers)| {
             let is_limited = matches!(class, FailureClass::RateLimit | FailureClass::Overloaded);
-            retry_after::retry_delay_from_headers(headers, self.now, is_limited)
-                .filter(|_| class.is_transient())
+            retry_after::retry_delay(headers, self.now, is_limited).filter(|_| class.is_transient())
         });
         Failure {
             status: head.map(|(status, _)| status),

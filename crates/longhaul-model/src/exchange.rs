@@ -37,7 +37,7 @@ pub(crate) trait StreamEventDecoder: Send {
 
     /// Whether the reply counts as complete if the stream ends now, without a final event. True
     /// only for APIs whose servers may omit the final event.
-    fn is_reply_complete_without_final_event(&self) -> bool {
+    fn is_complete_at_eof(&self) -> bool {
         false
     }
 
@@ -164,7 +164,7 @@ impl From<HttpError> for ReplyRequestError {
 
 impl ProviderEndpoint {
     /// Sends a request and passes the response to the decoder until the reply is complete.
-    pub(crate) async fn send_request_and_decode_reply(
+    pub(crate) async fn request_reply(
         &self,
         (body, usage_estimator): (Bytes, UsageEstimator),
         decoder: &mut dyn StreamEventDecoder,
@@ -172,11 +172,11 @@ impl ProviderEndpoint {
     ) -> Result<(), Failure> {
         let response = self.http.post(&self.url, &self.headers, body).await;
         let mut response = response
-            .map_err(|http_error| self.error_mapper().transport_error_failure(&http_error, None))?;
+            .map_err(|http_error| self.error_mapper().transport_error(&http_error, None))?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !(200..300).contains(&status) {
             let body = response.read_error_body().await;
-            return Err(self.error_mapper().error_status_failure(status, &headers, &body));
+            return Err(self.error_mapper().error_status(status, &headers, &body));
         }
         let result = match response.is_event_stream() {
             true => self.decode_event_stream(response, decoder, sink).await,
@@ -186,27 +186,26 @@ impl ProviderEndpoint {
             let mapper = self.error_mapper();
             let failure = match error {
                 ReplyRequestError::Http(http_error) => {
-                    mapper.transport_error_failure(&http_error, Some(&headers))
+                    mapper.transport_error(&http_error, Some(&headers))
                 }
                 ReplyRequestError::Decode(DecodeError::ProviderError(error)) => {
-                    mapper.stream_error_failure(&headers, &error)
+                    mapper.stream_error(&headers, &error)
                 }
                 ReplyRequestError::Decode(DecodeError::Malformed(message)) => {
-                    mapper.malformed_response_failure(&headers, &message)
+                    mapper.malformed_response(&headers, &message)
                 }
                 ReplyRequestError::Decode(DecodeError::TooLarge(message)) => {
-                    mapper.oversized_response_failure(&headers, &message)
+                    mapper.oversized_response(&headers, &message)
                 }
                 ReplyRequestError::UnexpectedBody(message, body) => {
-                    mapper.unexpected_body_failure(&headers, &message, &body)
+                    mapper.unexpected_body(&headers, &message, &body)
                 }
             };
             Failure {
                 usage: Some(
-                    decoder.token_counts().usage_of_failed_reply(
-                        self.usage,
-                        usage_estimator.estimated_usage(decoder),
-                    ),
+                    decoder
+                        .token_counts()
+                        .failed_usage(self.usage, usage_estimator.estimated_usage(decoder)),
                 ),
                 ..failure
             }
@@ -222,11 +221,8 @@ impl ProviderEndpoint {
         let stall = self.http.limits().stall;
         let mut events = SseStream::new(response);
         loop {
-            let effect = tokio::time::timeout(
-                stall,
-                read_events_until_reply_grows_or_ends(&mut events, decoder, sink),
-            )
-            .await;
+            let effect =
+                tokio::time::timeout(stall, read_until_progress(&mut events, decoder, sink)).await;
             match effect.map_err(|_| HttpError::StallTimeout(stall))?? {
                 StreamEventEffect::Done => break,
                 StreamEventEffect::Progress | StreamEventEffect::Ignored => {}
@@ -263,7 +259,7 @@ impl ProviderEndpoint {
 }
 
 /// Reads events until an event adds to the reply or ends the reply.
-async fn read_events_until_reply_grows_or_ends(
+async fn read_until_progress(
     events: &mut SseStream,
     decoder: &mut dyn StreamEventDecoder,
     sink: &dyn DeltaSink,
@@ -281,7 +277,7 @@ async fn read_events_until_reply_grows_or_ends(
             Err(error) => return Err(ReplyRequestError::Decode(error)),
         }
     }
-    match decoder.is_reply_complete_without_final_event() {
+    match decoder.is_complete_at_eof() {
         true => Ok(StreamEventEffect::Done),
         false => Err(HttpError::UnexpectedEof.into()),
     }

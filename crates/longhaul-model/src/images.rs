@@ -34,7 +34,7 @@ pub(crate) struct EncodedImages(HashMap<Hash, String>);
 impl EncodedImages {
     /// Loads and encodes the images of a message. The given number of images at the start of the
     /// message are not loaded, because they are replaced by text.
-    pub(crate) async fn load_and_encode_images(
+    pub(crate) async fn load(
         &mut self,
         message: &Message,
         dropped: usize,
@@ -78,7 +78,7 @@ fn sendable_images(message: &Message) -> impl Iterator<Item = &ImageRef> {
 ///
 /// Images are dropped in steps of half a limit, because each change at the start of a conversation
 /// invalidates the provider's prompt cache.
-pub(crate) fn count_images_to_drop(messages: &[Arc<Message>]) -> usize {
+pub(crate) fn dropped_image_count(messages: &[Arc<Message>]) -> usize {
     let images = messages.iter().flat_map(|message| sendable_images(message));
     let sizes: Vec<u64> = images.map(|image| image.blob.size.div_ceil(3) * 4).collect();
     let bytes: u64 = sizes.iter().sum();
@@ -119,7 +119,7 @@ mod tests {
             Arc::new(Message::User(vec![Part::Image(ImageRef { media_type, blob })]))
         };
         let messages: Vec<Arc<Message>> = sizes.iter().map(image_message).collect();
-        assert_eq!(count_images_to_drop(&messages), expected, "{sizes:?}");
+        assert_eq!(dropped_image_count(&messages), expected, "{sizes:?}");
     }
 
     #[test]

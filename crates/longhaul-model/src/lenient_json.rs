@@ -120,7 +120,7 @@ pub(crate) fn is_nested_too_deep(json: &str) -> bool {
 
 /// Removes the extra fields of a reply's block (fields that are kept as raw JSON) if they are
 /// nested too deep. `None` means that the whole block is raw JSON that is nested too deep.
-pub(crate) fn remove_too_deep_extra_fields(block: Block) -> Option<Block> {
+pub(crate) fn remove_too_deep_extras(block: Block) -> Option<Block> {
     let fits = |raw: &RawJson| !is_nested_too_deep(raw.as_str());
     Some(match block {
         Block::Text(text_block) => {

@@ -7,12 +7,11 @@
 mod api_error;
 mod api_kind;
 mod attempts;
-mod event;
 mod fault;
 mod mock_reply;
 mod models;
-mod parse;
 mod render;
+mod reply_ids;
 mod request;
 mod response;
 mod scripts;
@@ -29,7 +28,8 @@ use longhaul_core::time::{Millis, Timestamp};
 use crate::mock::api_error::ApiError;
 use crate::mock::attempts::FailedAttemptCounter;
 use crate::mock::fault::Fault;
-use crate::mock::mock_reply::{MockReply, ReplyIdGenerator};
+use crate::mock::mock_reply::MockReply;
+use crate::mock::reply_ids::ReplyIdGenerator;
 use crate::mock::request::ParsedRequest;
 use crate::scripted::render::TemplateRenderer;
 use crate::scripted::reply;
@@ -140,13 +140,13 @@ impl MockProvider {
             let message = format!("the request body may have at most {BODY_BYTES_MAX} bytes");
             return Err(ApiError::new(413, message));
         }
-        let parsed = parse::parse_request(request.api, request.body)?;
+        let parsed = request::parse_request(request.api, request.body)?;
         let turn = match request.turn {
             None => parsed.assistant_messages.saturating_add(1),
             Some(header) => parse_turn_header(header)?,
         };
         let hash = Hash::digest(request.body);
-        let (mut scripted_request, name) = to_model_request_and_script_name(&parsed, turn);
+        let (mut scripted_request, name) = to_model_request(&parsed, turn);
         let script = self.find_script(&parsed.model, name, request.now)?;
         let index = script.reply_index(turn);
         let script_error = |error: &str| {
@@ -158,17 +158,18 @@ impl MockProvider {
         *delay = scripted_reply.delay;
         let rendered = reply::render_reply(scripted_reply, &scripted_request, &self.renderer)
             .map_err(|error| script_error(&error))?;
-        scripted_request.attempt = self.attempt_number_for_reply(scripted_reply, name, hash);
-        if let Some(failure) = scripted_reply.failure.and_then(|failure| {
-            reply::scripted_failure_of_attempt(failure, scripted_request.attempt)
-        }) {
+        scripted_request.attempt = self.attempt_number(scripted_reply, name, hash);
+        if let Some(failure) = scripted_reply
+            .failure
+            .and_then(|failure| reply::failure_of_attempt(failure, scripted_request.attempt))
+        {
             let status = failure.status.unwrap_or(500);
             return Err(ApiError::new(status, failure.message));
         }
         let rendered = Arc::new(rendered);
         let mock_reply = MockReply {
             request: &parsed,
-            stop: reply::stop_reason_of_reply(&rendered),
+            stop: reply::stop_reason(&rendered),
             usage: scripted_reply
                 .usage
                 .unwrap_or_else(|| reply::estimate_usage(&scripted_request, &rendered)),
@@ -199,12 +200,7 @@ impl MockProvider {
 
     /// Returns the number of the current attempt at a request, from 1. Attempts are counted only
     /// for replies that are scripted to fail.
-    fn attempt_number_for_reply(
-        &self,
-        reply: &ScriptedReply,
-        script_name: &str,
-        request_hash: Hash,
-    ) -> u32 {
+    fn attempt_number(&self, reply: &ScriptedReply, script_name: &str, request_hash: Hash) -> u32 {
         match reply.failure {
             None => 1,
             Some(failure) => {
@@ -250,10 +246,7 @@ fn parse_turn_header(header_value: &str) -> Result<u32, ApiError> {
 }
 
 /// Returns the request in the form that the scripted model expects, and the name of the script.
-fn to_model_request_and_script_name<'a>(
-    parsed: &'a ParsedRequest<'_>,
-    turn: u32,
-) -> (ModelRequest, &'a str) {
+fn to_model_request<'a>(parsed: &'a ParsedRequest<'_>, turn: u32) -> (ModelRequest, &'a str) {
     let name = parsed.model.strip_prefix("scripted/");
     let name = name.unwrap_or(&parsed.model);
     let request = ModelRequest {

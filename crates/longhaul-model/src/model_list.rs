@@ -64,7 +64,7 @@ pub async fn fetch_model_names(
     http: &HttpClient,
     request: &ModelListRequest<'_>,
 ) -> Result<Vec<String>, Failure> {
-    let secrets = secrets::redactor_for_credentials(request.key, request.headers);
+    let secrets = secrets::credential_redactor(request.key, request.headers);
     let mapper = ErrorMapper { provider: request.provider, secrets: &secrets, now: request.now };
     let url = match request.api {
         ModelListApi::Anthropic => {
@@ -77,18 +77,17 @@ pub async fn fetch_model_names(
     let headers = request_headers(request)
         .map_err(|error| Failure::new(FailureClass::InvalidRequest, error.to_string()))?;
     let response = http.get(&url, &headers).await;
-    let mut response = response.map_err(|error| mapper.transport_error_failure(&error, None))?;
+    let mut response = response.map_err(|error| mapper.transport_error(&error, None))?;
     let (status, headers) = (response.status(), response.headers().clone());
     if !(200..300).contains(&status) {
         let body = response.read_error_body().await;
-        return Err(mapper.error_status_failure(status, &headers, &body));
+        return Err(mapper.error_status(status, &headers, &body));
     }
     let body = response.with_max_body_bytes(BYTES_MAX).read_body_unless_stream().await;
-    let body = body.map_err(|error| mapper.transport_error_failure(&error, Some(&headers)))?;
+    let body = body.map_err(|error| mapper.transport_error(&error, Some(&headers)))?;
     let body = body.unwrap_or_default();
     let names = parse_model_names(&body);
-    let names =
-        names.ok_or_else(|| mapper.unexpected_body_failure(&headers, "not a model list", &body))?;
+    let names = names.ok_or_else(|| mapper.unexpected_body(&headers, "not a model list", &body))?;
     let names = names.iter().map(|name| secrets.redact(name).into_owned());
     Ok(names.collect())
 }

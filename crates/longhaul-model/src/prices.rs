@@ -203,6 +203,7 @@ impl ModelPriceEntry {
 
 impl PriceOverride {
     fn to_price(self) -> Result<Option<Price>, PriceError> {
+        let missing = |problem: &str| Err(PriceError(problem.to_owned()));
         match (self.input, self.output) {
             (Some(input), Some(output)) => Ok(Some(Price {
                 input,
@@ -211,13 +212,9 @@ impl PriceOverride {
                 cache_write: self.cache_write.unwrap_or(input),
             })),
             (None, None) if self.cached.is_none() && self.cache_write.is_none() => Ok(None),
-            (Some(_), None) => {
-                Err(PriceError("`input` is set, but `output` is missing".to_owned()))
-            }
-            (None, Some(_)) => {
-                Err(PriceError("`output` is set, but `input` is missing".to_owned()))
-            }
-            (None, None) => Err(PriceError("`input` and `output` are missing".to_owned())),
+            (Some(_), None) => missing("`input` is set, but `output` is missing"),
+            (None, Some(_)) => missing("`output` is set, but `input` is missing"),
+            (None, None) => missing("`input` and `output` are missing"),
         }
     }
 }

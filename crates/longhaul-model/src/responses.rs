@@ -36,7 +36,7 @@ pub fn new_model(
     mut settings: ModelSettings,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, SettingsError> {
-    let include = include::take_include_request_field(&mut settings)?;
+    let include = include::take_include(&mut settings)?;
     let api = settings.api_label(API_NAME);
     let wire = ResponsesApi { include, label: api };
     Ok(Arc::new(ModelAdapter::new(wire, http, settings, clock)?))
@@ -45,8 +45,8 @@ pub fn new_model(
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
 /// request.
 pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
-    include::take_include_request_field(&mut settings.clone())?;
-    settings.reject_reserved_request_fields(ResponsesApi::RESERVED_FIELDS)
+    include::take_include(&mut settings.clone())?;
+    settings.reject_reserved_fields(ResponsesApi::RESERVED_FIELDS)
 }
 
 impl ProviderApi for ResponsesApi {
@@ -96,10 +96,7 @@ impl ProviderApi for ResponsesApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn request_fields_before_conversation(
-        &self,
-        parts: &EncodedRequestParts<'_, ()>,
-    ) -> JsonObject {
+    fn request_head(&self, parts: &EncodedRequestParts<'_, ()>) -> JsonObject {
         JsonObject::default()
             .with_field("model", parts.model)
             .with_field("max_output_tokens", &parts.max_tokens.max(OUTPUT_TOKENS_MIN))

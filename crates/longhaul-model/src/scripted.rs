@@ -108,7 +108,7 @@ impl Model for ScriptedModel {
         let line = line.ok_or_else(|| broken("no such reply"))?;
         self.sleep_on_clock(line.delay).await;
         if let Some(outage) = line.failure
-            && let Some(failure) = reply::scripted_failure_of_attempt(outage, request.attempt)
+            && let Some(failure) = reply::failure_of_attempt(outage, request.attempt)
         {
             return Err(failure);
         }
@@ -120,7 +120,7 @@ impl Model for ScriptedModel {
         }
         let usage = line.usage.unwrap_or_else(|| reply::estimate_usage(request, &rendered));
         Ok(ModelResponse {
-            stop: reply::stop_reason_of_reply(&rendered),
+            stop: reply::stop_reason(&rendered),
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.name.clone(),

@@ -12,10 +12,7 @@ const HEADER_PLACEHOLDER: &str = "[header]";
 
 /// Creates a redactor for the API key and for the values of the headers that the user has set,
 /// which may contain other keys.
-pub(crate) fn redactor_for_credentials(
-    key: Option<&ApiKey>,
-    headers: &[(String, String)],
-) -> Redactor {
+pub(crate) fn credential_redactor(key: Option<&ApiKey>, headers: &[(String, String)]) -> Redactor {
     let key = key.map(|key| (KEY_PLACEHOLDER.to_owned(), key.reveal_key_text()));
     let values = headers.iter().flat_map(|(_, value)| {
         // In `Bearer KEY` the key alone is a secret too.
@@ -40,7 +37,7 @@ mod tests {
             ("authorization".to_owned(), "Bearer by-hand-1".to_owned()),
             ("x-short".to_owned(), "blue".to_owned()),
         ];
-        redactor_for_credentials(Some(&ApiKey::new(SECRET)), &headers)
+        credential_redactor(Some(&ApiKey::new(SECRET)), &headers)
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl ModelSettings {
     }
 
     /// Returns an error if the user has set one of the reserved request fields.
-    pub(crate) fn reject_reserved_request_fields(
+    pub(crate) fn reject_reserved_fields(
         &self,
         reserved_names: &[&str],
     ) -> Result<(), SettingsError> {

@@ -28,12 +28,12 @@ impl SurrogateJoiner {
         if self.pending.is_none() && !json.contains("\\ud") && !json.contains("\\uD") {
             return json;
         }
-        if let Some(start) = find_leading_low_surrogate(&json)
+        if let Some(start) = leading_low_surrogate(&json)
             && let Some(high) = self.pending.take()
         {
             json.insert_str(start, &high);
         }
-        if let Some(start) = find_trailing_high_surrogate(&json) {
+        if let Some(start) = trailing_high_surrogate(&json) {
             let end = start + ESCAPE_BYTES;
             self.pending = Some(json[start..end].to_owned());
             json.replace_range(start..end, "");
@@ -44,7 +44,7 @@ impl SurrogateJoiner {
 
 /// Returns the byte offset of the first low surrogate escape that begins a string in the JSON text.
 /// `None` if there is none.
-fn find_leading_low_surrogate(json: &str) -> Option<usize> {
+fn leading_low_surrogate(json: &str) -> Option<usize> {
     let quotes = json.match_indices("\"\\u").map(|(at, _)| at + 1);
     let mut starts = quotes.filter(|at| !is_backslash_escaped(json, at - 1));
     starts.find(|at| parse_utf16_code_unit(json, *at).is_some_and(|unit| LOW.contains(&unit)))
@@ -52,7 +52,7 @@ fn find_leading_low_surrogate(json: &str) -> Option<usize> {
 
 /// Returns the byte offset of the first high surrogate escape that ends a string in the JSON text.
 /// `None` if there is none.
-fn find_trailing_high_surrogate(json: &str) -> Option<usize> {
+fn trailing_high_surrogate(json: &str) -> Option<usize> {
     let escapes = json.match_indices("\\u").map(|(at, _)| at);
     let mut escapes = escapes.filter(|at| !is_backslash_escaped(json, *at));
     escapes.find(|at| {

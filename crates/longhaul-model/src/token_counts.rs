@@ -66,7 +66,7 @@ impl TokenCounts {
 
     /// Returns the usage of a complete reply. Counts that the provider never reported are taken
     /// from `estimate`.
-    pub(crate) fn usage_of_complete_reply(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
+    pub(crate) fn complete_usage(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
         let (mut cached, mut cache_write) =
             (self.cached.unwrap_or(0), self.cache_write.unwrap_or(0));
         let mut input = self.input;
@@ -91,7 +91,7 @@ impl TokenCounts {
     }
 
     /// Returns the usage of a reply that failed midway, marked as estimated.
-    pub(crate) fn usage_of_failed_reply(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
-        Usage { estimated: true, ..self.usage_of_complete_reply(paths, estimate) }
+    pub(crate) fn failed_usage(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
+        Usage { estimated: true, ..self.complete_usage(paths, estimate) }
     }
 }

@@ -38,9 +38,7 @@ pub(crate) fn match_tool_results(
     let mut unmatched: Vec<Option<&ToolResult>> = results.iter().map(Some).collect();
     let (mut matched, mut missing) = (Vec::new(), Vec::new());
     for pending in pending {
-        match find_result_index_of_call(&unmatched, &pending)
-            .and_then(|index| unmatched[index].take())
-        {
+        match result_index_of_call(&unmatched, &pending).and_then(|index| unmatched[index].take()) {
             None => missing.push(pending),
             Some(result) => matched.push((pending, result)),
         }
@@ -48,7 +46,7 @@ pub(crate) fn match_tool_results(
     MatchedToolResults { matched, missing, orphans: unmatched.into_iter().flatten().collect() }
 }
 
-fn find_result_index_of_call(
+fn result_index_of_call(
     unmatched: &[Option<&ToolResult>],
     pending: &PendingToolCall,
 ) -> Option<usize> {

@@ -40,7 +40,7 @@ impl AtomicWriter {
         let locked = openat::lock_handle_if_supported(&lock.handle)?;
         let mut folder = dir.open_root()?;
         for part in parts {
-            folder = folder.open_or_create_child_folder(part)?;
+            folder = folder.open_or_create_folder(part)?;
         }
         Ok(Self { folder, is_locked: locked, _lock: lock })
     }
@@ -52,7 +52,7 @@ impl AtomicWriter {
         file: &str,
         bytes_max: usize,
     ) -> Result<Option<FileSnapshot>, FsError> {
-        match self.folder.read_file(file, bytes_max) {
+        match self.folder.open_file(file).and_then(|file| file.read_snapshot(bytes_max)) {
             Ok(snapshot) => Ok(Some(snapshot)),
             Err(FsError::NotFound) => {
                 match sys::statat(&self.folder.handle, file, AtFlags::SYMLINK_NOFOLLOW) {
@@ -88,7 +88,7 @@ impl AtomicWriter {
         before: Option<&FileSnapshot>,
     ) -> Result<(), FsError> {
         self.remove_stale_temp_files()?;
-        let mode = before.map_or(self.folder.modes.file, |before| before.mode);
+        let mode = before.map_or(self.folder.new_file_mode(), |before| before.mode);
         let (temp, handle) = self.create_temp_file(mode)?;
         let result = self.write_temp_file(handle, bytes, before).and_then(|()| {
             let folder = &self.folder.handle;
@@ -137,7 +137,7 @@ impl AtomicWriter {
         if !self.is_locked {
             return Ok(());
         }
-        let names = self.folder.all_entry_names()?;
+        let names = self.folder.entry_names()?;
         let is_temp = |name: &&String| name.starts_with(TEMP_START) && name.ends_with(TEMP_END);
         for name in names.iter().filter(is_temp) {
             let _ = sys::unlinkat(&self.folder.handle, name, AtFlags::empty());

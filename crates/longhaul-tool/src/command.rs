@@ -82,9 +82,9 @@ impl Command {
     /// Runs the program until it exits, times out or exceeds its output limit.
     pub async fn run(self, clock: &dyn Clock) -> Result<CommandOutput, CommandError> {
         let mut child = self.spawn()?;
-        let mut group = ProcessGroup::group_led_by_child(&child);
-        let mut stdout = CapturedOutput::empty_output(self.keep_bytes);
-        let mut stderr = CapturedOutput::empty_output(self.keep_bytes);
+        let mut group = ProcessGroup::led_by(&child);
+        let mut stdout = CapturedOutput::new(self.keep_bytes);
+        let mut stderr = CapturedOutput::new(self.keep_bytes);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let output_limit = Notify::new();
         let exit = {
@@ -108,15 +108,15 @@ impl Command {
                     () = &mut deadline => break ProgramExit::TimedOut(self.timeout),
                 }
             };
-            group.kill_all_processes();
+            group.kill();
             if !is_transfer_done {
-                await_within_pipe_grace_period(clock, transfer).await;
+                within_pipe_grace(clock, transfer).await;
             }
             exit
         };
         if let ProgramExit::TimedOut(_) | ProgramExit::OutputLimit(_) = exit {
             // The program was killed, so it exits. A process stuck in the kernel is reaped later.
-            await_within_pipe_grace_period(clock, child.wait()).await;
+            within_pipe_grace(clock, child.wait()).await;
         }
         Ok(CommandOutput { exit, stdout, stderr })
     }
@@ -168,7 +168,7 @@ impl Command {
 }
 
 /// Awaits `work` for at most `PIPE_GRACE`, the time for reading the pipes after the program's exit.
-async fn await_within_pipe_grace_period<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
+async fn within_pipe_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
     let deadline = clock.sleep(PIPE_GRACE);
     tokio::select! {
         biased;
@@ -190,14 +190,14 @@ pub(crate) struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
     /// Returns the process group that this program leads.
-    pub(crate) fn group_led_by_child(child: &Child) -> Self {
+    pub(crate) fn led_by(child: &Child) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self(id.and_then(Pid::from_raw))
     }
 
     /// Kills all processes of the group, at most once: afterwards the id may belong to another
     /// group.
-    pub(crate) fn kill_all_processes(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(group) = self.0.take() {
             // An error means that the group has no process left.
             _ = kill_process_group(group, Signal::KILL);
@@ -207,7 +207,7 @@ impl ProcessGroup {
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.kill_all_processes();
+        self.kill();
     }
 }
 
@@ -235,7 +235,7 @@ impl fmt::Debug for CapturedOutput {
 
 impl CapturedOutput {
     /// Creates an empty output that keeps at most this number of bytes.
-    pub(crate) fn empty_output(keep_bytes: usize) -> Self {
+    pub(crate) fn new(keep_bytes: usize) -> Self {
         Self { head: Vec::new(), tail: Vec::new(), half_max: keep_bytes / 2, bytes: 0 }
     }
 
@@ -293,7 +293,7 @@ impl CapturedOutput {
 
     /// Returns how many bytes are kept at both ends of a truncated output. `None` if nothing was
     /// dropped.
-    pub(crate) fn kept_head_and_tail_sizes(&self) -> Option<KeptOutputSizes> {
+    pub(crate) fn kept_sizes(&self) -> Option<KeptOutputSizes> {
         (self.dropped_bytes() > 0).then(|| KeptOutputSizes {
             head_bytes: self.head.len(),
             tail_bytes: self.kept_tail().len(),
@@ -306,7 +306,7 @@ impl CapturedOutput {
     }
 
     /// Returns the output as text, with a note about dropped bytes.
-    pub fn text_with_dropped_bytes_note(&self) -> String {
+    pub fn text_with_gap_note(&self) -> String {
         match self.complete_output() {
             Some(output) => String::from_utf8_lossy(&output).into_owned(),
             None => format!(

@@ -9,7 +9,7 @@ use longhaul_core::sanitize::{is_invisible, is_joiner};
 const DEVICE_NAMES: &[&str] = &["con", "prn", "aux", "nul", "conin$", "conout$"];
 
 /// Returns the file name in the form that file systems without case sensitivity compare.
-pub(crate) fn fold_file_name_case(text: &str) -> String {
+pub(crate) fn fold_case(text: &str) -> String {
     // To upper case first: for some file systems `ß` and `SS`, `ſ` and `s` are the same.
     text.to_uppercase().to_lowercase()
 }
@@ -22,7 +22,7 @@ pub(crate) fn is_invisible_char(c: char) -> bool {
 
 /// Returns whether Windows reserves the file name for a device.
 pub(crate) fn is_windows_device_name(text: &str) -> bool {
-    let stem = fold_file_name_case(text.split('.').next().unwrap_or(text));
+    let stem = fold_case(text.split('.').next().unwrap_or(text));
     let stem = stem.trim_end();
     let port_suffix = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
     let is_port = port_suffix.is_some_and(|rest| {

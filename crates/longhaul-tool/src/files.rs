@@ -21,13 +21,14 @@ use std::sync::Arc;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 
+use crate::disk_tool::disk_tool;
 use crate::files::edit::EditFileTool;
 use crate::files::list::ListFilesTool;
 use crate::files::read::ReadFileTool;
 use crate::files::search::SearchFilesTool;
 use crate::files::workspace::Workspace;
 use crate::files::write::WriteFileTool;
-use crate::typed::{TypedToolError, typed};
+use crate::typed::TypedToolError;
 
 /// The file tools for a directory that agents work in.
 #[derive(Debug, Clone)]
@@ -57,11 +58,11 @@ impl FileTools {
         let clock = Arc::clone(&self.clock);
         let list = ListFilesTool { workspace: workspace.clone(), clock: clock.clone() };
         Ok(vec![
-            typed(ReadFileTool(workspace.clone()))?,
-            typed(WriteFileTool(workspace.clone()))?,
-            Arc::new(EditFileTool::new(workspace.clone())?),
-            typed(list)?,
-            typed(SearchFilesTool { workspace, clock })?,
+            disk_tool(ReadFileTool(workspace.clone()))?,
+            disk_tool(WriteFileTool(workspace.clone()))?,
+            disk_tool(EditFileTool(workspace.clone()))?,
+            disk_tool(list)?,
+            disk_tool(SearchFilesTool { workspace, clock })?,
         ])
     }
 }

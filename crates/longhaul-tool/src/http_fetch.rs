@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::IdError;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::outbound::{
@@ -33,7 +33,7 @@ use crate::outbound::{
     ResponseAfterRedirects,
 };
 use crate::prediction::no_effects;
-use crate::tool_support::{deserialize_tool_input, tool_spec_with_properties};
+use crate::typed::{TypedToolError, parse_input, tool_spec};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 const URL_LENGTH_MAX: usize = 8_000;
@@ -71,43 +71,30 @@ pub struct HttpFetchTool {
     client: Arc<GuardedHttpClient>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HttpFetchInput {
+    /// The full URL, with http:// or https://
+    #[schemars(length(max = URL_LENGTH_MAX))]
     url: String,
+    /// Default: GET
+    #[schemars(extend("enum" = METHODS))]
     method: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
+    /// Additional headers, such as `accept`; cookies are not sent
+    #[schemars(extend(
+        "maxProperties" = HEADERS_MAX,
+        "propertyNames" = json!({ "maxLength": HEADER_NAME_MAX }),
+        "additionalProperties" = json!({ "type": "string", "maxLength": HEADER_LENGTH_MAX }),
+    ))]
+    headers: Option<BTreeMap<String, String>>,
+    /// The request body; not with GET and HEAD
+    #[schemars(length(max = BODY_LENGTH_MAX))]
     body: Option<String>,
 }
 
 impl HttpFetchTool {
     /// Creates the tool, which sends its requests with this client.
-    pub fn new(client: Arc<GuardedHttpClient>) -> Result<Self, IdError> {
-        let properties = json!({
-            "url": {
-                "type": "string",
-                "maxLength": URL_LENGTH_MAX,
-                "description": "The full URL, with http:// or https://",
-            },
-            "method": {
-                "type": "string",
-                "enum": METHODS,
-                "description": "Default: GET",
-            },
-            "headers": {
-                "type": "object",
-                "maxProperties": HEADERS_MAX,
-                "propertyNames": { "maxLength": HEADER_NAME_MAX },
-                "additionalProperties": { "type": "string", "maxLength": HEADER_LENGTH_MAX },
-                "description": "Additional headers, such as `accept`; cookies are not sent",
-            },
-            "body": {
-                "type": "string",
-                "maxLength": BODY_LENGTH_MAX,
-                "description": "The request body; not with GET and HEAD",
-            },
-        });
+    pub fn new(client: Arc<GuardedHttpClient>) -> Result<Self, TypedToolError> {
         let description = "Sends an HTTP request and shows the response: the status, some headers \
             and the body as text. HTML pages are shown as readable text with their links; binary data is \
             not shown. A response with any status is a result. Private addresses are not allowed, nor \
@@ -117,7 +104,7 @@ impl HttpFetchTool {
             spec: ToolSpec {
                 in_doubt: Some(InDoubtPolicy::Ask),
                 timeout: Some(REQUEST_TIMEOUT_MAX.plus(Millis::from_secs(10))),
-                ..tool_spec_with_properties("http_fetch", description, properties, &["url"])?
+                ..tool_spec::<HttpFetchInput>("http_fetch", description)?
             },
             client,
         })
@@ -139,13 +126,12 @@ impl Tool for HttpFetchTool {
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let url = input["url"].as_str().unwrap_or_default();
-        // A rule must not be bypassed by another spelling. A URL that can't be parsed is not requested.
-        let urls = match parse_url(url) {
-            Ok(url) => rule_url::spellings(&url),
-            Err(_) => vec![url.to_owned()],
-        };
         let method = normalized_method(input["method"].as_str());
-        urls.iter().map(|url| format!("{method} {url}")).collect()
+        match parse_url(url) {
+            Ok(url) => match_texts(&method, &url).into_iter().flatten().collect(),
+            // A URL that can't be parsed is not requested.
+            Err(_) => vec![format!("{method} {url}")],
+        }
     }
 
     fn has_unknown_rule_match_texts(&self, input: &Value) -> bool {
@@ -153,20 +139,31 @@ impl Tool for HttpFetchTool {
         url.is_some_and(|url| rule_url::normalized(&url).is_none())
     }
 
-    /// Returns the URL's host as the only predicted effect. A redirect may lead to another host.
+    /// Returns the URL's host as the only predicted effect. A redirect may lead to another host, if
+    /// no rule asks for an approval of its target.
     async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
         let url = input["url"].as_str().and_then(|url| parse_url(url).ok());
         let hosts = url.iter().map(redacted_url).collect();
         PredictedEffects { network: Some(hosts), ..no_effects() }
     }
 
-    async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: HttpFetchInput = deserialize_tool_input(&self.spec, input)?;
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: HttpFetchInput = parse_input(&self.spec, input)?;
         let request = build_outbound_request(input)?;
-        let response = self.client.send_request(&request).await;
+        let may_follow = |method: &str, url: &Url| !ctx.needs_own_call(&match_texts(method, url));
+        let response = self.client.send_request(&request, &may_follow).await;
         let response = response.map_err(|error| fetch_failure(&request, &error))?;
         Ok(ToolOutput::text(render_response(&request, &response)))
     }
+}
+
+/// Returns the texts of a request that approval rules match: one for each spelling of the URL, so
+/// that no rule is bypassed by another spelling. `None` stands for spellings that are not known.
+fn match_texts(method: &str, url: &Url) -> Vec<Option<String>> {
+    let mut texts: Vec<Option<String>> =
+        rule_url::spellings(url).iter().map(|url| Some(format!("{method} {url}"))).collect();
+    texts.extend(rule_url::normalized(url).is_none().then_some(None));
+    texts
 }
 
 fn normalized_method(method: Option<&str>) -> String {
@@ -192,11 +189,12 @@ fn build_outbound_request(input: HttpFetchInput) -> Result<OutboundRequest, Tool
     if input.url.len() > 4 * URL_LENGTH_MAX || body.len() > 4 * BODY_LENGTH_MAX {
         return Err(refuse("the URL or the body is too long".into()));
     }
-    if input.headers.len() > HEADERS_MAX {
+    let given_headers = input.headers.unwrap_or_default();
+    if given_headers.len() > HEADERS_MAX {
         return Err(refuse(format!("the request has more than {HEADERS_MAX} headers")));
     }
     let mut headers: Vec<(String, String)> = Vec::new();
-    for (name, value) in input.headers {
+    for (name, value) in given_headers {
         let name = name.trim().to_ascii_lowercase();
         if name.len() > HEADER_NAME_MAX || value.len() > 4 * HEADER_LENGTH_MAX {
             return Err(refuse("one of the headers is too long".into()));
@@ -212,8 +210,7 @@ fn build_outbound_request(input: HttpFetchInput) -> Result<OutboundRequest, Tool
     let has_header = |header: &str| headers.iter().any(|(name, _)| name == header);
     let accept =
         (!has_header("accept")).then_some("text/html, application/json, text/*;q=0.9, */*;q=0.5");
-    let kind = (!body.is_empty() && !has_header("content-type"))
-        .then(|| guess_request_content_type(&body));
+    let kind = (!body.is_empty() && !has_header("content-type")).then(|| guess_content_type(&body));
     headers.extend(accept.map(|accept| ("accept".to_owned(), accept.to_owned())));
     headers.extend(kind.map(|kind| ("content-type".to_owned(), kind.to_owned())));
     Ok(OutboundRequest {
@@ -228,7 +225,7 @@ fn build_outbound_request(input: HttpFetchInput) -> Result<OutboundRequest, Tool
 }
 
 /// Returns the content type of a request body for which the model gave none.
-fn guess_request_content_type(body: &str) -> &'static str {
+fn guess_content_type(body: &str) -> &'static str {
     match serde_json::from_str::<serde::de::IgnoredAny>(body) {
         Ok(_) => "application/json",
         Err(_) => "text/plain; charset=utf-8",
@@ -274,7 +271,13 @@ fn render_response(request: &OutboundRequest, final_response: &ResponseAfterRedi
         }
     }
     out.push('\n');
-    out.push_str(&render_body(response, &final_response.url));
+    match &final_response.unfollowed_redirect {
+        Some(url) => out.push_str(&format!(
+            "[The redirect was not followed, because an approval rule applies to it. To go on, fetch {url} \
+             with a call of its own.]"
+        )),
+        None => out.push_str(&render_body(response, &final_response.url)),
+    }
     out
 }
 

@@ -7,6 +7,7 @@ mod atomic_write;
 pub mod command;
 pub mod context;
 pub mod crash_probe;
+mod disk_tool;
 mod filename_fold;
 mod files;
 mod http_fetch;
@@ -22,7 +23,6 @@ mod safe_dir;
 mod shell;
 mod skill;
 mod tls;
-mod tool_support;
 pub mod typed;
 mod vault;
 

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
-use longhaul_core::id::IdError;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
 use longhaul_core::port::outbound::NetworkScope;
@@ -25,20 +25,19 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
+use crate::disk_tool::run_on_blocking_thread;
 use crate::jsonl::JsonLinesFile;
 use crate::location::FileLocation;
 use crate::message::channel::{DeliveryChannel, TAKEN_OVER};
-use crate::message::delivery_log::{DeliveryLog, DeliveryState, PendingDelivery};
+use crate::message::delivery_log::{DeliveryLog, DeliveryState};
 use crate::message::envelope::{
     MessageEnvelope, TEXT_LENGTH_MAX, find_recipient, not_delivered_failure, recipient_from_context,
 };
 use crate::outbound::GuardedHttpClient;
 use crate::outbound::hop::redacted_url;
-use crate::prediction::{effects_of_one_file_change, no_effects};
+use crate::prediction::{no_effects, one_file_change};
 use crate::safe_dir::FsError;
-use crate::tool_support::{
-    deserialize_tool_input, run_on_blocking_thread, tool_spec_with_properties,
-};
+use crate::typed::{TypedToolError, parse_input, tool_spec};
 
 pub use crate::message::target::{DeliveryTarget, DeliveryTargetError};
 
@@ -66,9 +65,11 @@ pub struct SendMessageTool {
     channel: DeliveryChannel,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SendMessageInput {
+    /// The whole message, as the person will read it
+    #[schemars(length(min = 1, max = TEXT_LENGTH_MAX))]
     text: String,
 }
 
@@ -78,15 +79,7 @@ impl SendMessageTool {
         messages: SendMessageConfig,
         clock: Arc<dyn Clock>,
         client: Arc<GuardedHttpClient>,
-    ) -> Result<Self, IdError> {
-        let properties = json!({
-            "text": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": TEXT_LENGTH_MAX,
-                "description": "The whole message, as the person will read it",
-            },
-        });
+    ) -> Result<Self, TypedToolError> {
         let description = "Sends a message to the person you work for. The recipient is set for \
             you. A sent message can't be revoked.";
         Ok(Self {
@@ -94,7 +87,7 @@ impl SendMessageTool {
                 can_verify: true,
                 in_doubt: Some(InDoubtPolicy::Ask),
                 timeout: Some(Millis::from_secs(120)),
-                ..tool_spec_with_properties("send_message", description, properties, &["text"])?
+                ..tool_spec::<SendMessageInput>("send_message", description)?
             },
             log: DeliveryLog(JsonLinesFile::new(messages.log.resolved_from(&messages.root))),
             channel: DeliveryChannel {
@@ -110,27 +103,14 @@ impl SendMessageTool {
         })
     }
 
-    fn now(&self) -> Timestamp {
-        self.channel.clock.now()
-    }
-
-    /// Logs that the message is about to be sent. Returns the delivery state before this call.
-    async fn record_delivery_start(
+    /// Runs the closure with the log and the current time, on a thread that may block.
+    async fn with_log<T: Send + 'static>(
         &self,
-        ctx: &ToolContext,
-        envelope: &MessageEnvelope,
-    ) -> Result<DeliveryState, ToolFailure> {
-        let (log, channel, at) = (self.log.clone(), self.channel.target.channel_name(), self.now());
-        let (ctx, envelope) = (ctx.clone(), envelope.clone());
+        work: impl FnOnce(&DeliveryLog, Timestamp) -> Result<T, FsError> + Send + 'static,
+    ) -> Result<T, ToolFailure> {
+        let (log, now) = (self.log.clone(), self.channel.clock.now());
         run_on_blocking_thread(move || {
-            let intent = PendingDelivery {
-                ctx: &ctx,
-                recipient: &envelope.recipient,
-                text: &envelope.text,
-                channel,
-                at,
-            };
-            log.record_delivery_start(&intent).map_err(|error| {
+            work(&log, now).map_err(|error| {
                 let path = log.0.display_path();
                 not_delivered_failure(format!(
                     "the delivery log `{path}` can't be written: {error}"
@@ -183,7 +163,7 @@ impl Tool for SendMessageTool {
         let effects = match &self.channel.target {
             DeliveryTarget::File(file) => {
                 let path = file.path().display().to_string();
-                effects_of_one_file_change(path, FileContent::Unknown, FileContent::Unknown)
+                one_file_change(path, FileContent::Unknown, FileContent::Unknown)
             }
             DeliveryTarget::Webhook(url) => {
                 PredictedEffects { network: Some(vec![redacted_url(url)]), ..no_effects() }
@@ -197,86 +177,72 @@ impl Tool for SendMessageTool {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: SendMessageInput = deserialize_tool_input(&self.spec, input)?;
+        let input: SendMessageInput = parse_input(&self.spec, input)?;
         let envelope = MessageEnvelope::new(input.text, ctx)?;
-        match self.record_delivery_start(ctx, &envelope).await? {
-            DeliveryState::Delivered => return Ok(ToolOutput::text(DELIVERED)),
-            DeliveryState::Started { epoch, .. } if epoch > ctx.epoch.0 => {
-                return Err(not_delivered_failure(TAKEN_OVER.into()));
-            }
-            DeliveryState::NotStarted
-            | DeliveryState::NoRecord
-            | DeliveryState::Started { .. }
-            | DeliveryState::Failed => {}
+        // The intent is logged before the delivery.
+        let (intent, channel) = (envelope.clone(), self.channel.target.channel_name());
+        let previous =
+            self.with_log(move |log, now| log.record_start(&intent, channel, now)).await?;
+        if previous == DeliveryState::Delivered {
+            return Ok(ToolOutput::text(DELIVERED));
         }
-        let result = self.channel.deliver_message(&envelope, &self.log, ctx.epoch).await;
-        let (log, ctx, at) = (self.log.clone(), ctx.clone(), self.now());
-        let output = match &result {
-            Ok(_) => Ok(ToolOutput::text(DELIVERED)),
-            Err(error) => Err(error.to_tool_failure()),
-        };
-        let log_result = run_on_blocking_thread(move || {
-            Ok(match &result {
-                Ok(answer) => log.record_delivery_receipt(&ctx.idempotency_key, at, answer),
-                Err(error) => log.record_delivery_failure(&ctx, at, error.is_certain),
-            })
-        });
-        match (log_result.await, output) {
-            (Ok(Ok(())), output) | (_, output @ Err(_)) => output,
-            // The message was delivered all the same; only the log entry is missing.
-            (Ok(Err(_)) | Err(_), Ok(_)) => {
-                Ok(ToolOutput::text(format!("{DELIVERED} The delivery log could not be written.")))
+        if previous.is_started_after(ctx.epoch) {
+            return Err(not_delivered_failure(TAKEN_OVER.into()));
+        }
+        match self.channel.deliver(&envelope, &self.log).await {
+            Ok(answer) => {
+                let receipt =
+                    move |log: &DeliveryLog, now| log.record_receipt(&envelope.key, now, &answer);
+                // The message was delivered all the same, if only the log entry is missing.
+                Ok(ToolOutput::text(match self.with_log(receipt).await {
+                    Ok(()) => DELIVERED.to_owned(),
+                    Err(_) => format!("{DELIVERED} The delivery log could not be written."),
+                }))
+            }
+            Err(error) => {
+                let is_certain = error.is_certain;
+                let failure =
+                    move |log: &DeliveryLog, now| log.record_failure(&envelope, now, is_certain);
+                _ = self.with_log(failure).await;
+                Err(error.to_tool_failure())
             }
         }
     }
 
     async fn verify(&self, _input: Value, ctx: &ToolContext) -> VerifyOutcome {
-        let (log, target) = (self.log.clone(), self.channel.target.clone());
-        let (key, now) = (ctx.idempotency_key.clone(), self.now());
-        let verification = run_on_blocking_thread(move || {
-            let result = verify_delivery(&log, &target, &key);
-            if let Ok((VerifyOutcome::Happened(_), true)) = result {
-                // What the outbox proves is logged for the next check.
-                _ = log.record_delivery_receipt(&key, now, "found in the outbox");
-            }
-            Ok(result)
-        });
-        match verification.await {
-            Ok(Ok((outcome, _))) => outcome,
-            Ok(Err(_)) | Err(_) => VerifyOutcome::Unknown,
-        }
+        let (target, key) = (self.channel.target.clone(), ctx.idempotency_key.clone());
+        let verify = move |log: &DeliveryLog, now| verify_delivery(log, &target, (&key, now));
+        self.with_log(verify).await.unwrap_or(VerifyOutcome::Unknown)
     }
 }
 
 /// Determines whether a message was delivered, from the delivery log or else from the outbox (the
-/// JSON lines file of messages). The returned `true` means that the outbox decided, `false` the
-/// log.
+/// JSON lines file of messages). What the outbox proves is logged for the next check.
 fn verify_delivery(
     log: &DeliveryLog,
     target: &DeliveryTarget,
-    key: &str,
-) -> Result<(VerifyOutcome, bool), FsError> {
+    (key, now): (&str, Timestamp),
+) -> Result<VerifyOutcome, FsError> {
     let delivered = || VerifyOutcome::Happened(ToolOutput::text(DELIVERED));
-    let started_channel = match log.read_delivery_state(key)? {
-        DeliveryState::Delivered => return Ok((delivered(), false)),
-        DeliveryState::NotStarted | DeliveryState::Failed => {
-            return Ok((VerifyOutcome::NotHappened, false));
-        }
-        DeliveryState::NoRecord => return Ok((VerifyOutcome::Unknown, false)),
+    let started_channel = match log.state(key)? {
+        DeliveryState::Delivered => return Ok(delivered()),
+        DeliveryState::NotStarted | DeliveryState::Failed => return Ok(VerifyOutcome::NotHappened),
+        DeliveryState::NoRecord => return Ok(VerifyOutcome::Unknown),
         DeliveryState::Started { channel, .. } => channel,
     };
     let DeliveryTarget::File(path) = target else {
-        return Ok((VerifyOutcome::Unknown, false));
+        return Ok(VerifyOutcome::Unknown);
     };
     if started_channel != target.channel_name() {
-        return Ok((VerifyOutcome::Unknown, false));
+        return Ok(VerifyOutcome::Unknown);
     }
-    let is_in_outbox = match JsonLinesFile::new(path.clone()).lock_existing_file()? {
-        Some(outbox) => !outbox.find_lines_by_key(key)?.lines.is_empty(),
+    let is_in_outbox = match JsonLinesFile::new(path.clone()).lock_existing()? {
+        Some(outbox) => !outbox.lines_with_key(key)?.is_empty(),
         None => false,
     };
-    Ok(match is_in_outbox {
-        true => (delivered(), true),
-        false => (VerifyOutcome::NotHappened, true),
-    })
+    if !is_in_outbox {
+        return Ok(VerifyOutcome::NotHappened);
+    }
+    _ = log.record_receipt(key, now, "found in the outbox");
+    Ok(delivered())
 }

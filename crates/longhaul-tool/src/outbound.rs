@@ -24,7 +24,7 @@ use longhaul_core::port::outbound::{
 use longhaul_core::time::{Clock, Millis};
 
 use crate::outbound::allowlist::AllowedAddresses;
-use crate::outbound::hop::{RequestHop, forbidden_request_error, parse_url, redacted_url};
+use crate::outbound::hop::{RequestHop, forbidden, parse_url, redacted_url};
 use crate::outbound::resolver::{FilteringResolver, HostLookupError, SystemDnsResolver};
 use crate::tls::ensure_crypto_provider;
 
@@ -58,7 +58,7 @@ struct HttpClients {
 }
 
 impl HttpClients {
-    fn get_or_build_client(&self, allow_private: bool, is_secure: bool) -> Result<&Client, String> {
+    fn get(&self, allow_private: bool, is_secure: bool) -> Result<&Client, String> {
         let client = &self.clients[usize::from(allow_private)][usize::from(is_secure)];
         get_or_try_init(client, || {
             ensure_crypto_provider();
@@ -99,8 +99,16 @@ pub(crate) struct ResponseAfterRedirects {
     pub(crate) url: Url,
     /// Method of the last request. A redirect may have changed it.
     pub(crate) method: String,
+    /// Target of the redirect that was not followed, because the check of the request forbids it.
+    pub(crate) unfollowed_redirect: Option<Url>,
     pub(crate) response: OutboundResponse,
 }
+
+/// Whether a redirect to a request with this method and URL may be followed.
+pub(crate) type RedirectCheck<'a> = &'a (dyn Fn(&str, &Url) -> bool + Sync);
+
+/// The check of requests that no approval rules match.
+pub(crate) const FOLLOW_ALL: RedirectCheck<'static> = &|_, _| true;
 
 /// Why a request has no response.
 #[derive(Debug)]
@@ -126,17 +134,19 @@ impl GuardedHttpClient {
         Self { clients: Arc::new(HttpClients { resolver: names, clients }), allowlist, clock }
     }
 
-    /// Sends a request and follows its redirects.
+    /// Sends a request and follows its redirects, as far as `may_follow` allows their methods and
+    /// targets.
     pub(crate) async fn send_request(
         &self,
         request: &OutboundRequest,
+        may_follow: RedirectCheck<'_>,
     ) -> Result<ResponseAfterRedirects, OutboundSendError> {
         let was_sent = AtomicBool::new(false);
         let timeout = request.timeout.min(REQUEST_TIMEOUT_MAX);
         let deadline = self.clock.sleep(timeout);
         let result = tokio::select! {
             biased;
-            result = self.follow_redirects(request, &was_sent) => result,
+            result = self.follow_redirects((request, may_follow), &was_sent) => result,
             () = deadline => Err(OutboundError::Failed {
                 url: parse_url(&request.url).map_or_else(|_| "the URL".into(), |url| redacted_url(&url)),
                 reason: format!("there was no complete response within {}", format_duration(timeout)),
@@ -148,28 +158,33 @@ impl GuardedHttpClient {
 
     async fn follow_redirects(
         &self,
-        request: &OutboundRequest,
+        (request, may_follow): (&OutboundRequest, RedirectCheck<'_>),
         was_sent: &AtomicBool,
     ) -> Result<ResponseAfterRedirects, OutboundError> {
-        let mut hop = RequestHop::first_hop_of_request(request)?;
+        let mut hop = RequestHop::first(request)?;
         let first = hop.url.clone();
         for _ in 0..=REDIRECTS_MAX {
             let http_response = self.send_hop(&hop, request.network_scope, was_sent).await?;
             let status = http_response.status().as_u16();
+            let mut unfollowed_redirect = None;
             if let Some(next) = hop.next_hop(status, http_response.headers())? {
-                hop = next;
-                continue;
+                if may_follow(next.method.as_str(), &next.url) {
+                    hop = next;
+                    continue;
+                }
+                unfollowed_redirect = Some(next.url);
             }
             let bytes_max = request.bytes_max.min(RESPONSE_BYTES_MAX);
             let response = read_bounded_response(&hop, http_response, bytes_max).await?;
             return Ok(ResponseAfterRedirects {
                 url: hop.url,
                 method: hop.method.to_string(),
+                unfollowed_redirect,
                 response,
             });
         }
         let reason = format!("the request was redirected more than {REDIRECTS_MAX} times");
-        Err(request_failed_error(&first, reason))
+        Err(failed(&first, reason))
     }
 
     /// Sends one request of a redirect chain, after checking whether its host is allowed.
@@ -181,20 +196,20 @@ impl GuardedHttpClient {
     ) -> Result<reqwest::Response, OutboundError> {
         let url = &hop.url;
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-            return Err(forbidden_request_error(url, "the URL has no host"));
+            return Err(forbidden(url, "the URL has no host"));
         };
         let grant =
             self.allowlist.allowed_addresses(&host, port, network_scope == NetworkScope::Private);
-        let grant = grant.map_err(|reason| forbidden_request_error(url, &reason))?;
+        let grant = grant.map_err(|reason| forbidden(url, &reason))?;
         if !is_host_allowed(&host, grant) {
-            return Err(forbidden_request_error(url, PRIVATE_ADDRESS));
+            return Err(forbidden(url, PRIVATE_ADDRESS));
         }
         let allow_private = match grant {
             AllowedAddresses::Public => false,
             AllowedAddresses::Private | AllowedAddresses::Listed => true,
         };
-        let client = self.clients.get_or_build_client(allow_private, url.scheme() == "https");
-        let client = client.map_err(|reason| request_failed_error(url, reason))?;
+        let client = self.clients.get(allow_private, url.scheme() == "https");
+        let client = client.map_err(|reason| failed(url, reason))?;
         let request = client
             .request(hop.method.clone(), url.clone())
             .headers(hop.headers.clone())
@@ -217,7 +232,7 @@ impl GuardedHttpClient {
 #[async_trait]
 impl OutboundHttpClient for GuardedHttpClient {
     async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, OutboundError> {
-        let result = self.send_request(&request).await;
+        let result = self.send_request(&request, FOLLOW_ALL).await;
         result.map(|final_response| final_response.response).map_err(|error| error.error)
     }
 }
@@ -311,7 +326,7 @@ fn convert_client_error(url: &Url, error: reqwest::Error) -> OutboundError {
     let mut source = error.source();
     while let Some(cause) = source {
         if let Some(HostLookupError::PrivateAddress) = cause.downcast_ref::<HostLookupError>() {
-            return forbidden_request_error(url, PRIVATE_ADDRESS);
+            return forbidden(url, PRIVATE_ADDRESS);
         }
         source = cause.source();
     }
@@ -320,10 +335,10 @@ fn convert_client_error(url: &Url, error: reqwest::Error) -> OutboundError {
         (true, false) => format!("the connection failed: {}", root_cause_message(&error)),
         (false, _) => root_cause_message(&error),
     };
-    request_failed_error(url, reason)
+    failed(url, reason)
 }
 
-fn request_failed_error(url: &Url, reason: String) -> OutboundError {
+fn failed(url: &Url, reason: String) -> OutboundError {
     OutboundError::Failed { url: redacted_url(url), reason }
 }
 

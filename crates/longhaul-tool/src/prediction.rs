@@ -10,7 +10,7 @@ use crate::safe_dir::{FsError, OpenFile};
 
 /// Returns the content of a file that was opened for a prediction. `None` if nothing is known about
 /// it, such as a file without read permission.
-pub(crate) fn read_file_content(opened: Result<OpenFile, FsError>) -> Option<FileContent> {
+pub(crate) fn file_content(opened: Result<OpenFile, FsError>) -> Option<FileContent> {
     let file = match opened {
         Ok(file) => file,
         Err(FsError::NotFound) => return Some(FileContent::Absent),
@@ -25,7 +25,7 @@ pub(crate) fn read_file_content(opened: Result<OpenFile, FsError>) -> Option<Fil
 }
 
 /// Returns the predicted effects of a tool call that writes one file and contacts no host.
-pub(crate) fn effects_of_one_file_change(
+pub(crate) fn one_file_change(
     path: String,
     before: FileContent,
     after: FileContent,

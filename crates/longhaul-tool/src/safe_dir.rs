@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::filename_fold::fold_file_name_case;
+use crate::filename_fold::fold_case;
 use crate::location::FileLocation;
 use crate::openat::{is_regular_file, make_folder, open_file, open_folder};
 
@@ -87,38 +87,24 @@ pub(crate) struct SafeDir {
     root: Arc<FileLocation>,
     /// Files and folders that agents can't access, under any name.
     protected: Arc<[PathBuf]>,
-    modes: NewEntryPermissions,
+    /// Permissions that new files and folders don't have.
+    umask: Mode,
 }
 
-/// Permissions of new files and folders.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NewEntryPermissions {
-    pub(crate) file: Mode,
-    folder: Mode,
-}
-
-impl NewEntryPermissions {
-    /// Permissions of files and folders that other users may read.
-    const SHARED: Self =
-        Self { file: Mode::from_raw_mode(0o644), folder: Mode::from_raw_mode(0o755) };
-    /// Permissions of files and folders that only their owner can access.
-    const PRIVATE: Self =
-        Self { file: Mode::from_raw_mode(0o600), folder: Mode::from_raw_mode(0o700) };
-}
+/// Other users may read new files and folders.
+const SHARED: Mode = Mode::from_raw_mode(0o022);
+/// Only the owner can access new files and folders.
+const PRIVATE: Mode = Mode::from_raw_mode(0o077);
 
 impl SafeDir {
     /// Creates the safe directory at this location, without opening it.
     pub(crate) fn new(root: impl Into<FileLocation>) -> Self {
-        Self {
-            root: Arc::new(root.into()),
-            protected: Arc::default(),
-            modes: NewEntryPermissions::SHARED,
-        }
+        Self { root: Arc::new(root.into()), protected: Arc::default(), umask: SHARED }
     }
 
     /// Creates a safe directory whose new files and folders only their owner can access.
     pub(crate) fn new_private(root: impl Into<FileLocation>) -> Self {
-        Self { modes: NewEntryPermissions::PRIVATE, ..Self::new(root) }
+        Self { umask: PRIVATE, ..Self::new(root) }
     }
 
     /// Denies agents to read and write these files and folders.
@@ -131,7 +117,7 @@ impl SafeDir {
     pub(crate) fn open_dir(&self, path_parts: &[String]) -> Result<DirHandle, FsError> {
         let mut folder = self.open_root()?;
         for part in path_parts {
-            folder = folder.open_child_folder(part)?;
+            folder = folder.open_folder(part)?;
         }
         Ok(folder)
     }
@@ -149,7 +135,7 @@ impl SafeDir {
         let protected = self.protected.iter();
         let protected = protected.filter_map(|path| sys::stat(path).ok());
         let protected = protected.map(|stat| file_id(&stat)).collect();
-        Ok(DirHandle { handle, protected, modes: self.modes })
+        Ok(DirHandle { handle, protected, umask: self.umask })
     }
 }
 
@@ -158,7 +144,7 @@ impl SafeDir {
 pub(crate) struct DirHandle {
     pub(crate) handle: OwnedFd,
     protected: Arc<[FileId]>,
-    pub(crate) modes: NewEntryPermissions,
+    umask: Mode,
 }
 
 /// An open file of a safe directory.
@@ -210,42 +196,40 @@ impl FileSnapshot {
 }
 
 impl DirHandle {
-    /// Opens the child folder with exactly this name, rejecting one that differs in case.
-    pub(crate) fn open_child_folder(&self, folder_name: &str) -> Result<Self, FsError> {
-        self.check_exact_name_exists(folder_name)?;
-        self.open_child_folder_without_name_check(folder_name)
+    /// Returns the permissions of a new file.
+    pub(crate) fn new_file_mode(&self) -> Mode {
+        Mode::from_raw_mode(0o666) - self.umask
     }
 
-    /// Returns the names in this folder, unordered, without hidden names and those that are not
-    /// UTF-8.
-    pub(crate) fn visible_entry_names(&self) -> Result<Vec<String>, FsError> {
-        let names = self.all_entry_names()?.into_iter();
-        Ok(names.filter(|name| !name.starts_with('.')).collect())
+    /// Opens the child folder with exactly this name, rejecting one that differs in case.
+    pub(crate) fn open_folder(&self, name: &str) -> Result<Self, FsError> {
+        self.check_exact_name_exists(name)?;
+        self.open_listed_folder(name)
     }
 
     /// Opens a child folder whose exact name came from a listing of this folder.
-    pub(crate) fn open_child_folder_without_name_check(&self, part: &str) -> Result<Self, FsError> {
-        let handle = open_folder(&self.handle, part)?;
-        self.check_file_not_protected(&sys::fstat(&handle)?)?;
-        Ok(Self { handle, protected: Arc::clone(&self.protected), modes: self.modes })
+    pub(crate) fn open_listed_folder(&self, name: &str) -> Result<Self, FsError> {
+        let handle = open_folder(&self.handle, name)?;
+        self.check_not_protected(&sys::fstat(&handle)?)?;
+        Ok(Self { handle, protected: Arc::clone(&self.protected), umask: self.umask })
     }
 
     /// Opens the file with exactly this name, rejecting one that differs in case.
-    pub(crate) fn open_file(&self, file_name: &str) -> Result<OpenFile, FsError> {
-        self.check_exact_name_exists(file_name)?;
-        self.open_file_without_name_check(file_name)
+    pub(crate) fn open_file(&self, name: &str) -> Result<OpenFile, FsError> {
+        self.check_exact_name_exists(name)?;
+        self.open_listed_file(name)
     }
 
     /// Opens a file whose exact name came from a listing of this folder.
-    pub(crate) fn open_file_without_name_check(&self, file: &str) -> Result<OpenFile, FsError> {
-        let (handle, stat) = open_file(&self.handle, file, OFlags::RDONLY, Mode::empty())?;
+    pub(crate) fn open_listed_file(&self, name: &str) -> Result<OpenFile, FsError> {
+        let (handle, stat) = open_file(&self.handle, name, OFlags::RDONLY, Mode::empty())?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(FsError::IsDirectory);
         }
         if !is_regular_file(&stat) {
             return Err(FsError::NotRegular);
         }
-        self.check_file_not_protected(&stat)?;
+        self.check_not_protected(&stat)?;
         Ok(OpenFile {
             file: File::from(handle),
             size: u64::try_from(stat.st_size).unwrap_or_default(),
@@ -254,86 +238,61 @@ impl DirHandle {
         })
     }
 
-    /// Reads at most `bytes_max` bytes of the file with exactly this name.
-    pub(crate) fn read_file(&self, file: &str, bytes_max: usize) -> Result<FileSnapshot, FsError> {
-        self.open_file(file)?.read_snapshot(bytes_max)
-    }
-
-    /// Reads at most `bytes_max` bytes of a file whose exact name came from a listing of this
-    /// folder.
-    pub(crate) fn read_file_without_name_check(
-        &self,
-        file: &str,
-        bytes_max: usize,
-    ) -> Result<FileSnapshot, FsError> {
-        self.open_file_without_name_check(file)?.read_snapshot(bytes_max)
-    }
-
     /// Opens the child folder with exactly this name, creating it if it is missing.
-    pub(crate) fn open_or_create_child_folder(&self, folder_name: &str) -> Result<Self, FsError> {
-        match self.open_child_folder(folder_name) {
+    pub(crate) fn open_or_create_folder(&self, name: &str) -> Result<Self, FsError> {
+        match self.open_folder(name) {
             Err(FsError::NotFound) => {}
             other => return other,
         }
-        match make_folder(&self.handle, folder_name, self.modes.folder) {
+        match make_folder(&self.handle, name, Mode::from_raw_mode(0o777) - self.umask) {
             // The listing has no such name, so the file system treats it as the same as another
             // one.
             Err(Errno::EXIST) => return Err(FsError::CaseConflict),
             result => result?,
         }
-        self.open_child_folder_without_name_check(folder_name)
+        self.open_listed_folder(name)
     }
 
-    fn check_file_not_protected(&self, stat: &Stat) -> Result<(), FsError> {
-        if self.protected.contains(&file_id(stat)) {
-            return Err(FsError::Protected);
+    fn check_not_protected(&self, stat: &Stat) -> Result<(), FsError> {
+        match self.protected.contains(&file_id(stat)) {
+            true => Err(FsError::Protected),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Checks that exactly this name exists in the folder. A name that differs only in case is an
     /// error on every system, so that names mean the same everywhere.
     fn check_exact_name_exists(&self, name: &str) -> Result<(), FsError> {
-        let names = self.all_entry_names()?;
+        let names = self.entry_names()?;
         if names.iter().any(|found| found == name) {
             return Ok(());
         }
-        let folded = fold_file_name_case(name);
-        match names.into_iter().find(|found| fold_file_name_case(found) == folded) {
+        let folded = fold_case(name);
+        match names.into_iter().find(|found| fold_case(found) == folded) {
             Some(found) => Err(FsError::WrongCase(found)),
             None => Err(FsError::NotFound),
         }
     }
 
-    /// Returns all names in this folder that are UTF-8.
-    pub(crate) fn all_entry_names(&self) -> Result<Vec<String>, FsError> {
-        let mut names = Vec::new();
-        for entry in sys::Dir::read_from(&self.handle)? {
-            if let Ok(name) = entry?.file_name().to_str() {
-                names.push(name.to_owned());
-            }
-        }
-        Ok(names)
+    /// Returns all names in this folder that are UTF-8, unordered.
+    pub(crate) fn entry_names(&self) -> Result<Vec<String>, FsError> {
+        Ok(self.entries(usize::MAX)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Returns at most `count_max` entries of this folder with their types, unordered, without
     /// names that are not UTF-8.
-    pub(crate) fn entries_with_types(
-        &self,
-        count_max: usize,
-    ) -> Result<Vec<(String, FileType)>, FsError> {
+    pub(crate) fn entries(&self, count_max: usize) -> Result<Vec<(String, FileType)>, FsError> {
         let mut entries = Vec::new();
         for entry in sys::Dir::read_from(&self.handle)? {
             if entries.len() == count_max {
                 break;
             }
             let entry = entry?;
-            let Ok(name) = entry.file_name().to_str() else {
+            let Some(name) =
+                entry.file_name().to_str().ok().filter(|name| *name != "." && *name != "..")
+            else {
                 continue;
             };
-            if name == "." || name == ".." {
-                continue;
-            }
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
                 // Some file systems don't report the type. An entry that is gone by now has none.

@@ -14,20 +14,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::IdError;
 use longhaul_core::policy::effect_facts::{ANY_HOST, PredictedEffects};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::files::path::join_path_parts;
+use crate::files::path::join_parts;
 use crate::files::protected::PathAccess;
-use crate::files::workspace::{Workspace, file_error_hint};
+use crate::files::workspace::{Workspace, fs_error_message};
 use crate::shell::process::ShellProcess;
-use crate::tool_support::{deserialize_tool_input, tool_spec_with_properties};
+use crate::typed::{TypedToolError, parse_input, tool_spec};
 
 /// Default timeout of a command in seconds.
 const TIMEOUT_SECS: u64 = 2 * 60;
@@ -51,12 +52,18 @@ pub struct ShellTool {
     clock: Arc<dyn Clock>,
 }
 
-/// Input of the tool `shell`. The field `timeout` is missing here, because the caller of the tool
-/// reads and enforces it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct ShellInput {
+    /// The command for `/bin/sh -c`. It has no input, and processes it leaves in the background are
+    /// killed when it exits
     command: String,
+    /// The working directory, relative to the top of the workspace, such as `src`; default: the top
     cwd: Option<String>,
+    /// Timeout in seconds, a whole number from 1 to 1800 such as `30`; default: 120
+    #[schemars(with = "Option<u64>", range(min = 1, max = TIMEOUT_SECS_MAX))]
+    #[expect(dead_code, reason = "the caller of the tool enforces the timeout")]
+    timeout: Option<IgnoredAny>,
 }
 
 impl ShellTool {
@@ -65,33 +72,13 @@ impl ShellTool {
         root: impl Into<PathBuf>,
         protected: impl IntoIterator<Item = PathBuf>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, IdError> {
+    ) -> Result<Self, TypedToolError> {
         let root = root.into();
-        let properties = json!({
-            "command": {
-                "type": "string",
-                "description": "The command for `/bin/sh -c`. It has no input, and processes it leaves in \
-                    the background are killed when it exits",
-            },
-            "cwd": {
-                "type": "string",
-                "description": "The working directory, relative to the top of the workspace, such as `src`; default: \
-                    the top",
-            },
-            "timeout": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": TIMEOUT_SECS_MAX,
-                "description": "Timeout in seconds, a whole number from 1 to 1800 such \
-                    as `30`; default: 120",
-            },
-        });
         let description = "Runs a shell command in the workspace and returns its output, \
             stdout and stderr in order, and its exit code in the last line. Of an \
             output of more than 10 MB the beginning and the end are kept.";
-        let spec = tool_spec_with_properties("shell", description, properties, &["command"])?;
         Ok(Self {
-            spec,
+            spec: tool_spec::<ShellInput>("shell", description)?,
             workspace: Workspace::new(root.clone(), protected.into_iter().collect()),
             root,
             clock,
@@ -105,10 +92,9 @@ impl ShellTool {
         let parts = self.workspace.parse_accessible_path(text, PathAccess::Read);
         let parts = parts.map_err(|error| shell_failure(error.to_string()))?;
         // Each component is opened, so that no symbolic link in the path leads out.
-        self.workspace.open_folder(&parts).map_err(|error| {
-            let display_path = join_path_parts(&parts);
-            shell_failure(format!("`{display_path}`: {error}{}", file_error_hint(&error)))
-        })?;
+        self.workspace
+            .open_folder(&parts)
+            .map_err(|error| shell_failure(fs_error_message(&join_parts(&parts), &error)))?;
         let mut folder = self.root.clone();
         folder.extend(parts);
         Ok(folder)
@@ -165,7 +151,7 @@ impl Tool for ShellTool {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: ShellInput = deserialize_tool_input(&self.spec, input)?;
+        let input: ShellInput = parse_input(&self.spec, input)?;
         if input.command.trim().is_empty() {
             return Err(shell_failure("the command is empty"));
         }

@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,16 +13,15 @@ use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
-use longhaul_core::time::Millis;
+use longhaul_core::port::tool::{Tool, ToolContext};
 
+use crate::disk_tool::{DiskTool, Reason, disk_tool};
 use crate::filename_fold::escape_for_message;
 use crate::files::path::{self, SKILL};
 use crate::files::protected::{self, PathAccess};
 use crate::files::text::decode_utf8;
 use crate::safe_dir::{DirHandle, FsError, SafeDir};
-use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
-use crate::typed::{TypedTool, TypedToolError, typed};
+use crate::typed::TypedToolError;
 
 /// Name of the main file of a skill.
 const SKILL_FILE: &str = "SKILL.md";
@@ -65,9 +63,9 @@ impl SkillFolders {
 
     /// Creates the tool `read_skill` for the skills in these folders.
     pub fn into_read_skill_tool(self) -> Result<Arc<dyn Tool>, TypedToolError> {
-        typed(ReadSkillTool {
+        disk_tool(ReadSkillTool {
             dir: SafeDir::new(self.root).with_protected_paths(self.protected),
-            folders: self.folders.into(),
+            folders: self.folders,
         })
     }
 }
@@ -75,7 +73,7 @@ impl SkillFolders {
 #[derive(Debug)]
 struct ReadSkillTool {
     dir: SafeDir,
-    folders: Arc<[Vec<String>]>,
+    folders: Vec<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -88,91 +86,65 @@ struct ReadSkillInput {
     path: Option<String>,
 }
 
-#[async_trait]
-impl TypedTool for ReadSkillTool {
+impl DiskTool for ReadSkillTool {
     type Input = ReadSkillInput;
     const NAME: &'static str = "read_skill";
     const DESCRIPTION: &'static str = "Reads a skill: its text, and the list of the files \
         that belong to it. Read a skill before you do what it describes. With a path it reads one of \
         those files.";
     const CLASS: EffectClass = EffectClass::Pure;
-    const TIMEOUT: Option<Millis> = TIMEOUT;
+    const FAILURE: &'static str = "The skill was not read";
 
     /// Returns `SKILL` or `SKILL/PATH` as the text that approval rules match.
-    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let skill = input["skill"].as_str().unwrap_or_default();
         let path = input["path"].as_str().filter(|path| !path.is_empty());
-        vec![match path {
-            Some(path) => format!("{skill}/{path}"),
-            None => skill.to_owned(),
-        }]
+        vec![path.map_or_else(|| skill.to_owned(), |path| format!("{skill}/{path}"))]
     }
 
-    async fn call(
-        &self,
-        input: ReadSkillInput,
-        ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
-        let skill = check_skill_listed(&ctx.skills, &input.skill).map_err(skill_failure)?;
-        let (dir, folders) = (self.dir.clone(), Arc::clone(&self.folders));
-        run_on_blocking_thread(move || read_skill((&dir, &folders), &skill, input.path.as_deref()))
-            .await
+    fn call(&self, input: ReadSkillInput, ctx: &ToolContext) -> Result<ToolOutput, Reason> {
+        let skill = input.skill.trim();
+        check_skill_listed(&ctx.skills, skill)?;
+        let folder = self.open_skill_folder(skill)?;
+        // Models send an empty text for fields they leave out.
+        let path = input.path.as_deref().map(str::trim);
+        let text = match path.filter(|path| !path.is_empty() && *path != SKILL_FILE) {
+            Some(path) => read_skill_file(folder, skill, path)?,
+            None => render_skill(&folder, skill)?,
+        };
+        Ok(ToolOutput::text(text))
     }
 }
 
-fn skill_failure(reason: String) -> ToolFailure {
-    ToolFailure::new(format!("The skill was not read: {reason}."))
+impl ReadSkillTool {
+    /// Opens the folder of a skill, in the first of the folders that contains it.
+    fn open_skill_folder(&self, skill: &str) -> Result<DirHandle, String> {
+        for parts in &self.folders {
+            let parts: Vec<String> = parts.iter().cloned().chain([skill.to_owned()]).collect();
+            match self.dir.open_dir(&parts) {
+                Ok(folder) => return Ok(folder),
+                Err(FsError::NotFound) => {}
+                Err(error) => return Err(format!("`{skill}`: {error}")),
+            }
+        }
+        Err(format!("there is no skill `{skill}`"))
+    }
 }
 
-/// Returns the name of the skill if the agent's file lists it. The error says which skills the
-/// agent has.
-fn check_skill_listed(skills: &[String], name: &str) -> Result<String, String> {
-    let name = name.trim();
+/// Checks that the agent's file lists the skill. The error says which skills the agent has.
+fn check_skill_listed(skills: &[String], name: &str) -> Result<(), String> {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || !name.chars().all(is_allowed) {
         return Err("a skill's name consists of lower-case letters, digits and hyphens".into());
     }
     if skills.iter().any(|skill| skill == name) {
-        return Ok(name.to_owned());
+        return Ok(());
     }
     let name = escape_for_message(name);
     Err(match skills {
         [] => format!("`{name}` is not one of your skills; you have none"),
         skills => format!("`{name}` is not one of your skills; you have: {}", skills.join(", ")),
     })
-}
-
-fn read_skill(
-    (dir, folders): (&SafeDir, &[Vec<String>]),
-    skill: &str,
-    path: Option<&str>,
-) -> Result<ToolOutput, ToolFailure> {
-    let folder = open_skill_folder(dir, folders, skill).map_err(skill_failure)?;
-    // Models send an empty text for fields they leave out.
-    let path = path.map(str::trim);
-    let path = path.filter(|path| !path.is_empty() && *path != SKILL_FILE);
-    let text = match path {
-        Some(path) => read_skill_file(folder, skill, path),
-        None => render_skill(&folder, skill),
-    };
-    text.map(ToolOutput::text).map_err(skill_failure)
-}
-
-/// Opens the folder of a skill, in the first of these folders that contains it.
-fn open_skill_folder(
-    dir: &SafeDir,
-    folders: &[Vec<String>],
-    skill: &str,
-) -> Result<DirHandle, String> {
-    for parts in folders {
-        let parts: Vec<String> = parts.iter().cloned().chain([skill.to_owned()]).collect();
-        match dir.open_dir(&parts) {
-            Ok(folder) => return Ok(folder),
-            Err(FsError::NotFound) => {}
-            Err(error) => return Err(format!("`{skill}`: {error}")),
-        }
-    }
-    Err(format!("there is no skill `{skill}`"))
 }
 
 /// Returns the main text of a skill, followed by the list of the skill's files.
@@ -193,50 +165,42 @@ fn render_skill(folder: &DirHandle, skill: &str) -> Result<String, String> {
     Ok(text)
 }
 
-fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String, String> {
-    let mut parts =
-        path::parse_path_parts_below_roots(&SKILL, &[], path).map_err(|error| error.to_string())?;
-    if let Some(problem) = protected::protected_path_reason(&parts, PathAccess::Read) {
-        return Err(format!("`{path}` {problem}"));
+fn read_skill_file(mut folder: DirHandle, skill: &str, path: &str) -> Result<String, Reason> {
+    let parts = path::parse_below(&SKILL, &[], path)?;
+    if let Some(problem) = protected::protection_reason(&parts, PathAccess::Read) {
+        return Err(format!("`{path}` {problem}").into());
     }
-    let Some(file) = parts.pop() else {
-        return Err(format!("`{path}` is the skill's folder and not a file"));
+    let Some((file, parts)) = parts.split_last() else {
+        return Err(format!("`{path}` is the skill's folder and not a file").into());
     };
-    let mut folder = folder;
-    let describe = |reason: String| {
+    let describe = |reason: Reason| {
         format!("`{path}` of `{skill}`: {reason}; read the skill to see its files")
     };
-    for part in &parts {
-        folder = folder.open_child_folder(part).map_err(|error| describe(error.to_string()))?;
+    for part in parts {
+        folder = folder.open_folder(part).map_err(|error| describe(error.into()))?;
     }
-    read_skill_text(&folder, &file).map_err(describe)
+    Ok(read_skill_text(&folder, file).map_err(describe)?)
 }
 
-fn read_skill_text(folder: &DirHandle, file: &str) -> Result<String, String> {
-    let snapshot = folder.read_file(file, FILE_BYTES_MAX);
-    let snapshot = snapshot.map_err(|error| error.to_string())?;
+fn read_skill_text(folder: &DirHandle, file: &str) -> Result<String, Reason> {
+    let snapshot = folder.open_file(file)?.read_snapshot(FILE_BYTES_MAX)?;
     if snapshot.is_truncated {
-        return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
+        return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes").into());
     }
-    decode_utf8(snapshot.bytes)
+    Ok(decode_utf8(snapshot.bytes)?)
 }
 
 /// Returns the text after the front matter, which is YAML between two `---` lines.
 fn strip_front_matter(text: &str) -> &str {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut lines = text.split_inclusive('\n');
-    let is_fence = |line: &str| line.trim_end() == "---";
-    let Some(first) = lines.next().filter(|line| is_fence(line)) else {
+    let mut fences = text.split_inclusive('\n').scan(0, |end, line| {
+        *end += line.len();
+        Some((line.trim_end() == "---", *end))
+    });
+    if !fences.next().is_some_and(|(is_fence, _)| is_fence) {
         return text;
-    };
-    let mut at = first.len();
-    for line in lines {
-        at += line.len();
-        if is_fence(line) {
-            return &text[at..];
-        }
     }
-    text
+    fences.find(|(is_fence, _)| *is_fence).map_or(text, |(_, end)| &text[end..])
 }
 
 /// Adds the regular files below a folder to `files`. Returns whether some files were left out.
@@ -246,18 +210,17 @@ fn list_skill_files(
     depth: usize,
     files: &mut Vec<String>,
 ) -> bool {
-    let Ok(mut entries) = folder.entries_with_types(LISTED_MAX + 1) else {
+    let Ok(mut entries) = folder.entries(LISTED_MAX + 1) else {
         return true;
     };
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     let mut is_truncated = entries.len() > LISTED_MAX;
     for (name, kind) in entries {
         let path = format!("{path_prefix}{name}");
-        let is_hidden = name.starts_with('.') || depth == 0 && name == SKILL_FILE;
-        if is_hidden
-            || protected::protected_path_reason(std::slice::from_ref(&name), PathAccess::Read)
-                .is_some()
-        {
+        let parts = [name];
+        let [name] = &parts;
+        let is_hidden = name.starts_with('.') || path == SKILL_FILE;
+        if is_hidden || protected::protection_reason(&parts, PathAccess::Read).is_some() {
             continue;
         }
         if files.len() == LISTED_MAX {
@@ -266,7 +229,7 @@ fn list_skill_files(
         if kind == FileType::RegularFile {
             files.push(path);
         } else if kind == FileType::Directory {
-            is_truncated |= match folder.open_child_folder_without_name_check(&name) {
+            is_truncated |= match folder.open_listed_folder(name) {
                 Ok(child) if depth < DEPTH_MAX => {
                     list_skill_files(&child, &format!("{path}/"), depth + 1, files)
                 }

@@ -23,8 +23,6 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::canonical_json;
 use longhaul_core::time::Millis;
 
-use crate::tool_support;
-
 /// A tool whose input is a Rust type.
 ///
 /// The model sees the comments on the input's fields as their descriptions. With
@@ -115,19 +113,49 @@ pub enum TypedToolError {
 
 /// Returns the [`Tool`] of a typed tool. Fails if its name or its input type is invalid.
 pub fn typed<T: TypedTool>(tool: T) -> Result<Arc<dyn Tool>, TypedToolError> {
-    let name = ToolName::new(T::NAME)?;
-    let schema = schema::input_schema::<T::Input>();
-    let schema =
-        schema.map_err(|found| TypedToolError::InputNotObject { tool: name.clone(), found })?;
     let spec = ToolSpec {
-        name,
-        description: T::DESCRIPTION.to_owned(),
-        schema,
         can_verify: T::VERIFIES,
         in_doubt: T::IN_DOUBT,
         timeout: T::TIMEOUT,
+        ..tool_spec::<T::Input>(T::NAME, T::DESCRIPTION)?
     };
     Ok(Arc::new(TypedToolAdapter { spec, tool }))
+}
+
+/// Returns the spec of a tool whose input is a Rust type, with the defaults for everything else.
+pub(crate) fn tool_spec<I: JsonSchema>(
+    name: &str,
+    description: &str,
+) -> Result<ToolSpec, TypedToolError> {
+    let name = ToolName::new(name)?;
+    let schema = match schema::input_schema::<I>() {
+        Ok(schema) => schema,
+        Err(found) => return Err(TypedToolError::InputNotObject { tool: name, found }),
+    };
+    Ok(ToolSpec {
+        name,
+        description: description.to_owned(),
+        schema,
+        can_verify: false,
+        in_doubt: None,
+        timeout: None,
+    })
+}
+
+/// Parses the input of a tool call. The error says what is wrong with the input.
+pub(crate) fn parse_input<T: DeserializeOwned>(
+    spec: &ToolSpec,
+    input: Value,
+) -> Result<T, ToolFailure> {
+    serde_json::from_value(input).map_err(|error| {
+        let fields = spec.schema["properties"].as_object();
+        let fields: Vec<&str> =
+            fields.into_iter().flat_map(|fields| fields.keys()).map(String::as_str).collect();
+        let (name, fields) = (&spec.name, fields.join(", "));
+        ToolFailure::new(format!(
+            "{name} can't read its input: {error}. Call it again with a JSON object of: {fields}."
+        ))
+    })
 }
 
 /// Adapter that implements [`Tool`] for a typed tool.
@@ -164,12 +192,12 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input = tool_support::deserialize_tool_input(&self.spec, input)?;
+        let input = parse_input(&self.spec, input)?;
         self.tool.call(input, ctx).await
     }
 
     async fn verify(&self, input: Value, ctx: &ToolContext) -> VerifyOutcome {
-        match tool_support::deserialize_tool_input(&self.spec, input) {
+        match parse_input(&self.spec, input) {
             Ok(input) => self.tool.verify(input, ctx).await,
             // An input that can't be parsed was never called with.
             Err(_) => VerifyOutcome::Unknown,

@@ -5,10 +5,9 @@
 
 mod front_matter;
 mod list;
-mod locate;
 mod name;
 mod note;
-mod note_input;
+mod note_path;
 mod read;
 mod write;
 
@@ -17,9 +16,10 @@ use std::sync::Arc;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 
+use crate::disk_tool::disk_tool;
 use crate::location::FileLocation;
 use crate::safe_dir::SafeDir;
-use crate::typed::{TypedToolError, typed};
+use crate::typed::TypedToolError;
 use crate::vault::list::VaultListTool;
 use crate::vault::read::VaultReadTool;
 use crate::vault::write::VaultWriteTool;
@@ -41,9 +41,9 @@ impl VaultTools {
     pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
         let write = VaultWriteTool { dir: self.dir.clone(), clock: self.clock.clone() };
         Ok(vec![
-            typed(write)?,
-            typed(VaultReadTool(self.dir.clone()))?,
-            typed(VaultListTool(self.dir.clone()))?,
+            disk_tool(write)?,
+            disk_tool(VaultReadTool(self.dir.clone()))?,
+            disk_tool(VaultListTool(self.dir.clone()))?,
         ])
     }
 }

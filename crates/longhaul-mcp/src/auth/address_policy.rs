@@ -34,12 +34,9 @@ impl ServerNetworkZone {
             Some(Host::Ipv6(ip)) => Self::zone_of_ip(ip.into()),
             Some(Host::Domain(name)) if is_localhost(name) => Self::Loopback,
             Some(Host::Domain(name)) => {
-                let addresses = tokio::net::lookup_host((name, 0)).await;
+                let addresses = tokio::net::lookup_host((name, 0)).await.into_iter().flatten();
                 // All addresses count: one public address makes the server public.
-                let zone = addresses.ok().and_then(|addresses| {
-                    let zone = addresses.map(|address| Self::zone_of_ip(address.ip()));
-                    zone.min()
-                });
+                let zone = addresses.map(|address| Self::zone_of_ip(address.ip())).min();
                 // A name that resolves to loopback now may resolve to another address later.
                 zone.unwrap_or(Self::Public).min(Self::Private)
             }
@@ -103,12 +100,8 @@ pub(super) struct OAuthHostResolver {
 impl OAuthHostResolver {
     /// Creates the resolver for OAuth requests on behalf of a server in this zone.
     pub(super) fn new(server: &Url, zone: ServerNetworkZone) -> Self {
-        let private_host = match server.host() {
-            Some(Host::Domain(name)) if zone == ServerNetworkZone::Private => {
-                Some(normalized_host(name))
-            }
-            Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) | None => None,
-        };
+        let private_host =
+            server.domain().filter(|_| zone == ServerNetworkZone::Private).map(normalized_host);
         Self { zone, private_host, proxies: proxy_hosts() }
     }
 
@@ -123,26 +116,22 @@ impl OAuthHostResolver {
     /// name must resolve to private addresses only. Otherwise an attacker could point the name to a
     /// private address for the check and to their own server afterwards (DNS rebinding).
     fn allows_address(&self, host_name: &str, ip: IpAddr) -> bool {
-        let is_own =
-            self.private_host.as_ref().is_some_and(|host| *host == normalized_host(host_name));
-        self.zone.allows_ip(ip)
-            && (!is_own || matches!(zone(ip), NetworkZone::Loopback | NetworkZone::Private))
+        let is_own = self.private_host == Some(normalized_host(host_name));
+        let is_private = matches!(zone(ip), NetworkZone::Loopback | NetworkZone::Private);
+        self.zone.allows_ip(ip) && (!is_own || is_private)
     }
 
     /// Checks whether a URL may be requested through a proxy. A host name that only the proxy can
     /// resolve is allowed. The error says why not.
     pub(super) async fn check_proxied_url(&self, url: &Url) -> Result<(), &'static str> {
-        let Some(Host::Domain(name)) = url.host() else {
-            return Ok(());
-        };
-        let addresses = timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((name, 0))).await;
-        let Ok(Ok(mut addresses)) = addresses else {
-            return Ok(());
-        };
-        match addresses.all(|address| self.allows_address(name, address.ip())) {
-            true => Ok(()),
-            false => Err(PRIVATE_ADDRESS),
+        if let Some(name) = url.domain()
+            && let lookup = tokio::net::lookup_host((name, 0))
+            && let Ok(Ok(mut addresses)) = timeout(LOOKUP_TIMEOUT, lookup).await
+            && !addresses.all(|address| self.allows_address(name, address.ip()))
+        {
+            return Err(PRIVATE_ADDRESS);
         }
+        Ok(())
     }
 }
 
@@ -171,26 +160,21 @@ fn proxy_hosts() -> BTreeSet<String> {
     hosts.collect()
 }
 
-/// Error of a host name that can't be resolved, with the reason.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct ResolveError(&'static str);
-
 impl Resolve for OAuthHostResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let resolver = self.clone();
         let is_proxy = self.proxies.contains(&name.as_str().to_ascii_lowercase());
         Box::pin(async move {
             let addresses = tokio::net::lookup_host((name.as_str(), 0)).await;
-            let addresses = addresses.map_err(|_| ResolveError("the host was not found"))?;
-            let is_allowed = |ip: IpAddr| is_proxy || resolver.allows_address(name.as_str(), ip);
-            let allowed = addresses.filter(|address| is_allowed(address.ip()));
-            let allowed: Vec<SocketAddr> = allowed.collect();
-            if allowed.is_empty() {
-                return Err(ResolveError(PRIVATE_ADDRESS).into());
+            let addresses = addresses.map_err(|_| "the host was not found")?;
+            let is_allowed = |address: &SocketAddr| {
+                is_proxy || resolver.allows_address(name.as_str(), address.ip())
+            };
+            let allowed: Vec<SocketAddr> = addresses.filter(is_allowed).collect();
+            match allowed.is_empty() {
+                true => Err(PRIVATE_ADDRESS.into()),
+                false => Ok(Box::new(allowed.into_iter()) as Addrs),
             }
-            let allowed: Addrs = Box::new(allowed.into_iter());
-            Ok(allowed)
         })
     }
 }

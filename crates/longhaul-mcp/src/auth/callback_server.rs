@@ -58,7 +58,7 @@ impl CallbackServer {
             tokio::select! {
                 accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => {
                     match accepted {
-                        Ok((stream, _)) => connections.push(timeout(READ_TIMEOUT, self.serve_connection(stream, oauth_state))),
+                        Ok((stream, _)) => connections.push(timeout(READ_TIMEOUT, self.serve(stream, oauth_state))),
                         // The connection was closed at once, or too many files are open. Both are
                         // transient.
                         Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
@@ -74,12 +74,26 @@ impl CallbackServer {
         }
     }
 
-    async fn serve_connection(&self, mut stream: TcpStream, oauth_state: &str) -> Option<String> {
+    /// Serves one connection. Returns the callback URL if the request has the right path and OAuth
+    /// `state`.
+    async fn serve(&self, mut stream: TcpStream, state: &str) -> Option<String> {
         let head = read_request_head(&mut stream).await?;
-        let callback_url = self.parse_callback(&head, oauth_state);
-        let (status, message) = match &callback_url {
-            Ok(_) => ("200 OK", "Longhaul continues in the terminal. You can close this page."),
-            Err(rejection) => *rejection,
+        let target = head.strip_prefix("GET ").and_then(|rest| rest.split([' ', '\r']).next());
+        let callback = target.filter(|target| target.split('?').next() == Some(CALLBACK_PATH));
+        let url = callback.and_then(|target| {
+            format!("http://127.0.0.1:{}{target}", self.port).parse::<Url>().ok()
+        });
+        let url_of_login = url.as_ref().filter(|url| {
+            !state.is_empty()
+                && url.query_pairs().any(|pair| pair == ("state".into(), state.into()))
+        });
+        let (status, message) = match (target, &url, url_of_login) {
+            (None, ..) => ("405 Method Not Allowed", "Only GET is supported."),
+            (_, None, _) => ("404 Not Found", "Not found."),
+            (_, _, None) => {
+                ("400 Bad Request", "This callback does not belong to a pending login.")
+            }
+            _ => ("200 OK", "Longhaul continues in the terminal. You can close this page."),
         };
         let page = format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n\
@@ -90,31 +104,7 @@ impl CallbackServer {
         // The callback is complete even if the browser does not wait for the page.
         _ = stream.write_all(page.as_bytes()).await;
         _ = stream.shutdown().await;
-        callback_url.ok()
-    }
-
-    /// Returns the callback URL if the request has the right path and OAuth `state`. The error is
-    /// the HTTP status and the text of the response.
-    fn parse_callback(
-        &self,
-        head: &str,
-        state: &str,
-    ) -> Result<String, (&'static str, &'static str)> {
-        let mut parts = head.lines().next().unwrap_or_default().split(' ');
-        let (Some("GET"), Some(target)) = (parts.next(), parts.next()) else {
-            return Err(("405 Method Not Allowed", "Only GET is supported."));
-        };
-        let not_found = ("404 Not Found", "Not found.");
-        if target.split('?').next() != Some(CALLBACK_PATH) {
-            return Err(not_found);
-        }
-        let callback_url = format!("http://127.0.0.1:{}{target}", self.port);
-        let url: Url = callback_url.parse().map_err(|_| not_found)?;
-        let is_ours = url.query_pairs().any(|(key, value)| key == "state" && value == state);
-        match is_ours && !state.is_empty() {
-            true => Ok(callback_url),
-            false => Err(("400 Bad Request", "This callback does not belong to a pending login.")),
-        }
+        url_of_login.map(Url::to_string)
     }
 }
 

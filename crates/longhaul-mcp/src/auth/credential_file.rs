@@ -3,8 +3,8 @@
 //! Invariant: the file is used only if no other user can access it, and it is replaced atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,12 +14,14 @@ use rmcp::transport::auth::StoredCredentials;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::auth::redaction;
 
 /// Maximum size of a credential file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Number of bytes that are reserved on disk before a login is saved. Few logins are larger.
+const RESERVED_BYTES: usize = 16 * 1024;
 
 const FORMAT_VERSION: u32 = 1;
 
@@ -125,17 +127,13 @@ impl StoredLogin {
     /// Registers the secrets of this login, so that they are redacted from all texts from now on.
     pub(super) fn register_secrets_to_redact(&self) {
         let tokens = self.login_tokens().unwrap_or_default();
-        let secrets = [tokens.refresh_token.as_ref(), self.client_secret.as_ref()];
-        redaction::register_token(&tokens.access_token);
-        for secret in secrets.into_iter().flatten() {
-            redaction::register_token(secret);
-        }
+        let secrets = [Some(tokens.access_token), tokens.refresh_token, self.client_secret.clone()];
+        secrets.into_iter().flatten().for_each(|secret| redaction::register_token(&secret));
     }
 
     /// Returns the tokens of this login. `None` means the tokens were revoked.
     pub(super) fn login_tokens(&self) -> Option<LoginTokens> {
-        let tokens = self.credentials.token_response.as_ref()?;
-        let tokens: Value = serde_json::to_value(tokens).ok()?;
+        let tokens = serde_json::to_value(self.credentials.token_response.as_ref()?).ok()?;
         serde_json::from_value(tokens).ok()
     }
 }
@@ -215,30 +213,23 @@ impl CredentialFile {
         }
     }
 
-    /// Saves a login atomically: writes a temporary file and renames it.
-    pub(super) fn save(
+    /// Prepares to replace the stored login: creates the temporary file and reserves space in it, so
+    /// that the tokens of a response that is requested next can be saved.
+    pub(super) fn prepare_save(
         &self,
         _: &CredentialFileLock,
-        record: &StoredLogin,
-    ) -> Result<(), CredentialFileError> {
-        let write = || -> io::Result<()> {
-            let text = serde_json::to_string_pretty(record)?;
-            let temp_path = self.path.with_extension(format!("json.{}", std::process::id()));
-            _ = fs::remove_file(&temp_path);
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp_path)?;
-            let result = writeln!(file, "{text}").and_then(|()| file.sync_all());
-            let result = result.and_then(|()| fs::rename(&temp_path, &self.path));
-            if result.is_err() {
-                _ = fs::remove_file(&temp_path);
-            }
-            result?;
-            // After a power failure the older login should not come back. File systems that can't
-            // sync directories still have the new file.
-            _ = File::open(&self.dir).and_then(|folder| folder.sync_all());
-            Ok(())
-        };
-        write().map_err(io_error_at(&self.path))
+    ) -> Result<PreparedSave<'_>, CredentialFileError> {
+        let temp_path = self.path.with_extension(format!("json.{}", std::process::id()));
+        _ = fs::remove_file(&temp_path);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp_path);
+        let prepared =
+            PreparedSave { target: self, file: file.map_err(io_error_at(&self.path))?, temp_path };
+        let reserve = prepared
+            .file
+            .write_all_at(&[b' '; RESERVED_BYTES], 0)
+            .and_then(|()| prepared.file.sync_all());
+        reserve.map_err(io_error_at(&self.path))?;
+        Ok(prepared)
     }
 
     /// Deletes the stored login. Returns whether a login was stored.
@@ -295,6 +286,38 @@ impl CredentialFile {
     }
 }
 
+/// A temporary file that replaces a credential file. Dropping it keeps the credential file as it is.
+pub(super) struct PreparedSave<'a> {
+    target: &'a CredentialFile,
+    file: File,
+    temp_path: PathBuf,
+}
+
+impl PreparedSave<'_> {
+    /// Replaces the stored login atomically.
+    pub(super) fn save(self, login: &StoredLogin) -> Result<(), CredentialFileError> {
+        let write = || -> io::Result<()> {
+            let text = format!("{}\n", serde_json::to_string_pretty(login)?);
+            self.file.write_all_at(text.as_bytes(), 0)?;
+            self.file.set_len(text.len() as u64)?;
+            self.file.sync_all()?;
+            fs::rename(&self.temp_path, &self.target.path)
+        };
+        write().map_err(io_error_at(&self.target.path))?;
+        // After a power failure the older login should not come back. File systems that can't sync
+        // directories still have the new file.
+        _ = File::open(&self.target.dir).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+}
+
+impl Drop for PreparedSave<'_> {
+    fn drop(&mut self) {
+        // An error means that the file was renamed.
+        _ = fs::remove_file(&self.temp_path);
+    }
+}
+
 fn io_error_at(path: &Path) -> impl FnOnce(io::Error) -> CredentialFileError {
     move |source| CredentialFileError::Io { path: path.to_owned(), source }
 }
@@ -347,7 +370,7 @@ mod tests {
         assert!(file.load().unwrap().is_none());
         let lock = file.lock().await.unwrap();
         assert!(!file.delete(&lock).unwrap());
-        file.save(&lock, &stored_login(&url)).unwrap();
+        file.prepare_save(&lock).unwrap().save(&stored_login(&url)).unwrap();
         let tokens = file.load().unwrap().unwrap().login_tokens().unwrap();
         assert_eq!(tokens.access_token, "a");
         assert_eq!(tokens.refresh_token.as_deref(), Some("r"));
@@ -367,7 +390,7 @@ mod tests {
         let url: Url = "https://a.example/mcp".parse().unwrap();
         let file = CredentialFile::new(&folder, &url, "far");
         let lock = file.lock().await.unwrap();
-        file.save(&lock, &stored_login(&url)).unwrap();
+        file.prepare_save(&lock).unwrap().save(&stored_login(&url)).unwrap();
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(file.load(), Err(CredentialFileError::NotPrivate { .. })));
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o600)).unwrap();

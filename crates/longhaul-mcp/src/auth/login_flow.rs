@@ -3,28 +3,24 @@
 //! Invariant: a callback is accepted only with the state of its own request. Neither the user nor a
 //! secret is sent to an address that the address policy rejects.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_core::time::Timestamp;
 use reqwest::Url;
 use rmcp::transport::auth::{
     AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata,
-    AuthorizationMetadataSource, CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig,
+    CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig,
 };
+use serde_json::Value;
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
-use crate::auth::address_policy::ServerNetworkZone;
-use crate::auth::config::LoginContext;
-use crate::auth::credential_file::{CredentialFile, StoredLogin};
+use crate::auth::credential_file::StoredLogin;
 use crate::auth::error::{
-    LoginError, REGISTER_CLIENT_HINT, auth_error_reason_and_hint, sanitize_untrusted_text,
-    secrets_in_url,
+    LoginError, REGISTER_CLIENT_HINT, auth_error_reason_and_hint, login_command,
+    sanitize_untrusted_text, secrets_in_url,
 };
-use crate::auth::oauth_http::OAuthHttp;
-use crate::auth::token_provider::{LoginStatus, login_status};
+use crate::auth::server_login::{LoginStatus, ServerLogin, login_status};
 
 /// Timeout of each of the two network phases of a login: discovery and code exchange.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(90);
@@ -43,9 +39,7 @@ pub struct LoginRequest {
 
 /// A login in progress: the user has to open its authorization URL in a browser.
 pub struct PendingLogin {
-    server: String,
-    url: Url,
-    login: LoginContext,
+    login: ServerLogin,
     manager: AuthorizationManager,
     /// Tokens that the SDK has received and that are not saved yet.
     credentials: InMemoryCredentialStore,
@@ -58,222 +52,155 @@ pub struct PendingLogin {
 
 impl std::fmt::Debug for PendingLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("PendingLogin").field(&self.server).finish()
+        f.debug_tuple("PendingLogin").field(&self.login.server).finish()
     }
 }
 
-/// The MCP server to log in at, with its URL and login context.
-#[derive(Clone, Copy)]
-pub(crate) struct LoginTarget<'a> {
-    pub(crate) server: &'a str,
-    pub(crate) url: &'a Url,
-    pub(crate) login: &'a LoginContext,
-}
-
-impl LoginTarget<'_> {
+impl ServerLogin {
     fn login_error(&self, reason: &str, hint: &str) -> LoginError {
-        LoginError::Failed {
-            server: self.server.to_owned(),
-            reason: reason.to_owned(),
-            hint: hint.to_owned(),
-        }
-    }
-
-    fn credential_file(&self) -> CredentialFile {
-        CredentialFile::new(&self.login.dir, self.url, self.server)
-    }
-
-    fn login_error_from(&self, error: &AuthError) -> LoginError {
-        self.redacted_login_error_from(error, &[])
+        let (server, reason, hint) = (self.server.clone(), reason.to_owned(), hint.to_owned());
+        LoginError::Failed { server, reason, hint }
     }
 
     /// Converts an SDK error into a [`LoginError`]. The secrets that were sent in the request are
     /// redacted from its message.
-    fn redacted_login_error_from(&self, error: &AuthError, sent_secrets: &[&str]) -> LoginError {
-        let mut secrets = secrets_in_url(self.url);
-        secrets.extend(self.login.oauth.client_secret.as_deref());
+    fn sdk_login_error(&self, error: &AuthError, sent_secrets: &[&str]) -> LoginError {
+        let mut secrets = secrets_in_url(&self.url);
+        secrets.extend(self.context.oauth.client_secret.as_deref());
         secrets.extend(sent_secrets);
         let (reason, hint) = auth_error_reason_and_hint(error, &secrets);
         self.login_error(&reason, hint)
     }
 
-    fn timeout_error(&self) -> LoginError {
-        let reason = format!("the server did not respond within {} s", LOGIN_TIMEOUT.as_secs());
-        self.login_error(&reason, "Try again.")
+    /// Runs a network phase of a login: with a timeout, and without the log lines of the SDK, which
+    /// contain secrets.
+    async fn run_phase<T>(
+        &self,
+        max_wait: Duration,
+        phase: impl Future<Output = Result<T, LoginError>>,
+    ) -> Result<T, LoginError> {
+        let phase = Box::pin(phase).with_subscriber(NoSubscriber::default());
+        timeout(max_wait, phase).await.unwrap_or_else(|_| {
+            let reason = format!("the server did not respond within {} s", max_wait.as_secs());
+            Err(self.login_error(&reason, "Try again."))
+        })
     }
-}
 
-/// Starts a login: discovers the authorization server and creates the authorization URL.
-pub(crate) async fn start_login(
-    target: LoginTarget<'_>,
-    request: &LoginRequest,
-) -> Result<PendingLogin, LoginError> {
-    // Checked first, so that the user does not log in for nothing.
-    target.credential_file().check_writable()?;
-    // The SDK would log secrets.
-    let pending = Box::pin(prepare_login(target, request)).with_subscriber(NoSubscriber::default());
-    match timeout(LOGIN_TIMEOUT, pending).await {
-        Ok(pending) => pending,
-        Err(_) => Err(target.timeout_error()),
-    }
-}
-
-/// Returns whether a server publishes OAuth metadata. Such a server may also accept anonymous
-/// requests and require a login only for some tools.
-pub(crate) async fn advertises_login(target: LoginTarget<'_>) -> Result<bool, LoginError> {
-    let discovery = Box::pin(has_oauth_metadata(target)).with_subscriber(NoSubscriber::default());
-    match timeout(LOGIN_TIMEOUT, discovery).await {
-        Ok(found) => found,
-        Err(_) => Err(target.timeout_error()),
-    }
-}
-
-/// Creates the SDK's authorization manager for a server, and returns the server's network zone.
-async fn new_authorization_manager(
-    target: LoginTarget<'_>,
-) -> Result<(ServerNetworkZone, AuthorizationManager), LoginError> {
-    let http = OAuthHttp::new_for_server(target.url).await;
-    let http = http.map_err(|reason| target.login_error(&reason, "Try again."))?;
-    let zone = http.zone();
-    let url = target.url.clone();
-    let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(http));
-    Ok((zone, manager.await.map_err(|error| target.login_error_from(&error))?))
-}
-
-async fn has_oauth_metadata(target: LoginTarget<'_>) -> Result<bool, LoginError> {
-    let (zone, manager) = new_authorization_manager(target).await?;
-    // A login over this transport is not secure, whatever the metadata says.
-    if zone.check_url_allowed(target.url).is_err() {
-        return Ok(false);
-    }
-    let found = manager.resolve_metadata().await;
-    let found = found.map_err(|error| target.login_error_from(&error))?;
-    Ok(found.source != AuthorizationMetadataSource::LegacyEndpointFallback)
-}
-
-async fn prepare_login(
-    target: LoginTarget<'_>,
-    request: &LoginRequest,
-) -> Result<PendingLogin, LoginError> {
-    let to_error = |error: AuthError| target.login_error_from(&error);
-    let (zone, mut manager) = new_authorization_manager(target).await?;
-    zone.check_url_allowed(target.url).map_err(|_| {
-        let reason = "the server's URL is not https://, so the login could be intercepted";
-        target.login_error(reason, "Write its https:// URL as `url` in .mcp.json.")
-    })?;
-    let store = InMemoryCredentialStore::new();
-    manager.set_credential_store(store.clone());
-    let challenge = target.login.last_auth_challenge();
-    let found = manager.resolve_metadata_from_challenge(challenge.as_deref());
-    let found = found.await.map_err(to_error)?;
-    let is_fallback = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
-    let metadata = found.metadata;
-    check_oauth_endpoints_allowed(target, zone, &metadata)?;
-    manager.set_metadata(metadata.clone());
-    let scopes = select_scopes(target, request, &manager, &metadata).await?;
-    let client = configure_oauth_client(target, request, &mut manager, (&metadata, &scopes)).await;
-    let client_secret = client.map_err(|error| match is_fallback {
-        true => target.login_error(
-            "the server publishes no login metadata",
-            "If it requires a key, write it as an Authorization header in .mcp.json.",
-        ),
-        false => error,
-    })?;
-    let scope_names: Vec<&str> = scopes.iter().map(String::as_str).collect();
-    let address = manager.get_authorization_url(&scope_names).await.map_err(to_error)?;
-    let state = address.parse::<Url>().ok().and_then(|url| query_param(&url, "state"));
-    Ok(PendingLogin {
-        server: target.server.to_owned(),
-        url: target.url.clone(),
-        login: target.login.clone(),
-        manager,
-        credentials: store,
-        state: state.unwrap_or_default(),
-        authorization_url: address,
-        client_secret,
-    })
-}
-
-/// Checks whether the address policy allows requests to the endpoints of an authorization server.
-fn check_oauth_endpoints_allowed(
-    target: LoginTarget<'_>,
-    zone: ServerNetworkZone,
-    metadata: &AuthorizationMetadata,
-) -> Result<(), LoginError> {
-    let registration = metadata.registration_endpoint.as_ref();
-    let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
-    for endpoint in endpoints.into_iter().chain(registration) {
-        let url = endpoint.parse::<Url>().map_err(|_| "an OAuth endpoint is not a valid URL");
-        let result = url.and_then(|url| zone.check_url_allowed(&url));
-        result.map_err(|reason| target.login_error(reason, "Ask the operator of that server."))?;
-    }
-    Ok(())
-}
-
-/// Returns the OAuth scopes to request: those of the project or of the server, those granted
-/// before, and those of this login request.
-async fn select_scopes(
-    target: LoginTarget<'_>,
-    request: &LoginRequest,
-    manager: &AuthorizationManager,
-    metadata: &AuthorizationMetadata,
-) -> Result<Vec<String>, LoginError> {
-    let mut scopes = match target.login.oauth.scopes.as_slice() {
-        [] => manager.select_initial_scopes(&[]).await,
-        configured => {
-            let offline_scope = "offline_access".to_owned();
-            let supported = metadata.scopes_supported.as_ref();
-            let is_supported = supported.is_some_and(|scopes| scopes.contains(&offline_scope));
-            configured.iter().cloned().chain(is_supported.then_some(offline_scope)).collect()
-        }
-    };
-    let previous = target.credential_file().load()?;
-    // Scopes that another authorization server granted do not apply.
-    let previous = previous.filter(|previous| previous.credentials.issuer == metadata.issuer);
-    let previous = previous.map(|previous| previous.credentials.granted_scopes);
-    let extra_scopes = previous.into_iter().flatten().chain(request.scopes.clone());
-    for scope in extra_scopes {
-        if !scopes.contains(&scope) {
-            scopes.push(scope);
-        }
-    }
-    scopes.truncate(SCOPES_MAX);
-    Ok(scopes)
-}
-
-/// Configures the OAuth client, registering a new client if necessary. Returns the client secret of
-/// a new registration.
-async fn configure_oauth_client(
-    target: LoginTarget<'_>,
-    request: &LoginRequest,
-    manager: &mut AuthorizationManager,
-    (metadata, scopes): (&AuthorizationMetadata, &[String]),
-) -> Result<Option<String>, LoginError> {
-    let oauth = &target.login.oauth;
-    let to_error = |error: AuthError| target.login_error_from(&error);
-    if let Some(id) = &oauth.client_id {
-        let config = OAuthClientConfig::new(id, &request.redirect_uri);
-        let config = match &oauth.client_secret {
-            Some(secret) => config.with_client_secret(secret),
-            None => config,
+    /// Returns whether the server publishes OAuth metadata. Such a server may also accept anonymous
+    /// requests and require a login only for some tools.
+    pub(crate) async fn is_advertised(&self) -> Result<bool, LoginError> {
+        let to_error = |error: AuthError| self.sdk_login_error(&error, &[]);
+        let discovery = async {
+            let (http, manager) = self.authorization_manager().await.map_err(to_error)?;
+            // A login over this transport is not secure, whatever the metadata says.
+            if http.check_url_allowed(&self.url).is_err() {
+                return Ok(false);
+            }
+            let found = manager.resolve_metadata().await.map_err(to_error)?;
+            Ok(found.source.is_discovered())
         };
-        manager.configure_client(config).map_err(to_error)?;
-        return Ok(None);
+        self.run_phase(LOGIN_TIMEOUT, discovery).await
     }
-    let supported = metadata.additional_fields.get("client_id_metadata_document_supported");
-    let is_supported = supported.and_then(serde_json::Value::as_bool) == Some(true);
-    if let (Some(document), true) = (&oauth.client_metadata_url, is_supported) {
-        let config = OAuthClientConfig::new(document, &request.redirect_uri);
-        manager.configure_client(config).map_err(to_error)?;
-        return Ok(None);
+
+    /// Starts a login: discovers the authorization server and creates the authorization URL.
+    pub(crate) async fn start(&self, request: &LoginRequest) -> Result<PendingLogin, LoginError> {
+        // Checked first, so that the user does not log in for nothing.
+        self.credential_file().check_writable()?;
+        self.run_phase(LOGIN_TIMEOUT, self.prepare(request)).await
     }
-    if metadata.registration_endpoint.is_none() {
-        return Err(target
-            .login_error("the server can't register clients dynamically", REGISTER_CLIENT_HINT));
+
+    async fn prepare(&self, request: &LoginRequest) -> Result<PendingLogin, LoginError> {
+        let to_error = |error: AuthError| self.sdk_login_error(&error, &[]);
+        let (http, mut manager) = self.authorization_manager().await.map_err(to_error)?;
+        http.check_url_allowed(&self.url).map_err(|_| {
+            let reason = "the server's URL is not https://, so the login could be intercepted";
+            self.login_error(reason, "Write its https:// URL as `url` in .mcp.json.")
+        })?;
+        let credentials = InMemoryCredentialStore::new();
+        manager.set_credential_store(credentials.clone());
+        let challenge = self.context.last_challenge();
+        let found = manager.resolve_metadata_from_challenge(challenge.as_deref());
+        let found = found.await.map_err(to_error)?;
+        let result = http.check_endpoints(&found.metadata);
+        result.map_err(|reason| self.login_error(reason, "Ask the operator of that server."))?;
+        manager.set_metadata(found.metadata.clone());
+        let scopes = self.select_scopes(request, &manager, &found.metadata).await?;
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let client = self.configure_client(request, &mut manager, (&found.metadata, &scopes)).await;
+        let is_discovered = found.source.is_discovered();
+        let client_secret = client.map_err(|error| match is_discovered {
+            true => error,
+            false => self.login_error(
+                "the server publishes no login metadata",
+                "If it requires a key, write it as an Authorization header in .mcp.json.",
+            ),
+        })?;
+        let authorization_url = manager.get_authorization_url(&scopes).await.map_err(to_error)?;
+        let state = authorization_url.parse().ok().and_then(|url| query_param(&url, "state"));
+        Ok(PendingLogin {
+            login: self.clone(),
+            manager,
+            credentials,
+            state: state.unwrap_or_default(),
+            authorization_url,
+            client_secret,
+        })
     }
-    let scope_names: Vec<&str> = scopes.iter().map(String::as_str).collect();
-    let registration = manager.register_client("Longhaul", &request.redirect_uri, &scope_names);
-    Ok(registration.await.map_err(to_error)?.client_secret)
+
+    /// Returns the OAuth scopes to request: those of the project or of the server, those granted
+    /// before, and those of this login request.
+    async fn select_scopes(
+        &self,
+        request: &LoginRequest,
+        manager: &AuthorizationManager,
+        metadata: &AuthorizationMetadata,
+    ) -> Result<Vec<String>, LoginError> {
+        let mut scopes = self.context.oauth.scopes.clone();
+        if scopes.is_empty() {
+            scopes = manager.select_initial_scopes(&[]).await;
+        } else {
+            let supported = metadata.scopes_supported.iter().flatten();
+            scopes.extend(supported.filter(|scope| *scope == "offline_access").cloned());
+        }
+        let previous = self.credential_file().load()?.map(|previous| previous.credentials);
+        // Scopes that another authorization server granted do not apply.
+        let previous = previous.filter(|previous| previous.issuer == metadata.issuer);
+        let granted = previous.into_iter().flat_map(|previous| previous.granted_scopes);
+        for scope in granted.chain(request.scopes.clone()) {
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
+        }
+        scopes.truncate(SCOPES_MAX);
+        Ok(scopes)
+    }
+
+    /// Configures the OAuth client, registering a new client if necessary. Returns the client secret
+    /// of a new registration.
+    async fn configure_client(
+        &self,
+        request: &LoginRequest,
+        manager: &mut AuthorizationManager,
+        (metadata, scopes): (&AuthorizationMetadata, &[&str]),
+    ) -> Result<Option<String>, LoginError> {
+        let to_error = |error: AuthError| self.sdk_login_error(&error, &[]);
+        let oauth = &self.context.oauth;
+        let supports_document =
+            metadata.additional_fields.get("client_id_metadata_document_supported")
+                == Some(&Value::Bool(true));
+        let document = oauth.client_metadata_url.as_ref().filter(|_| supports_document);
+        if let Some(id) = oauth.client_id.as_ref().or(document) {
+            let mut config = OAuthClientConfig::new(id, &request.redirect_uri);
+            config.client_secret = oauth.client_id.as_ref().and(oauth.client_secret.clone());
+            return manager.configure_client(config).map(|()| None).map_err(to_error);
+        }
+        if metadata.registration_endpoint.is_none() {
+            let reason = "the server can't register clients dynamically";
+            return Err(self.login_error(reason, REGISTER_CLIENT_HINT));
+        }
+        let registration = manager.register_client("Longhaul", &request.redirect_uri, scopes);
+        Ok(registration.await.map_err(to_error)?.client_secret)
+    }
 }
 
 fn query_param(url: &Url, name: &str) -> Option<String> {
@@ -309,37 +236,22 @@ impl PendingLogin {
         callback_url: &str,
         max_wait: Duration,
     ) -> Result<LoginStatus, LoginError> {
-        let exchange = Box::pin(self.exchange_code_for_tokens(callback_url))
-            .with_subscriber(NoSubscriber::default());
-        let record = match timeout(max_wait, exchange).await {
-            Ok(result) => result?,
-            Err(_) => return Err(self.login_target().timeout_error()),
-        };
-        record.register_secrets_to_redact();
+        let stored = self.login.run_phase(max_wait, self.exchange_code(callback_url)).await?;
+        stored.register_secrets_to_redact();
         // Another process may hold the lock for a while. The tokens must not be lost over that,
         // because the code can be used only once. So this wait is outside of the timeout.
-        let file = self.login_target().credential_file();
+        let file = self.login.credential_file();
         let lock = file.lock().await?;
-        file.save(&lock, &record)?;
-        let now: Timestamp = self.login.clock.now();
-        Ok(login_status(&record, now))
-    }
-
-    fn login_target(&self) -> LoginTarget<'_> {
-        LoginTarget { server: &self.server, url: &self.url, login: &self.login }
+        file.prepare_save(&lock)?.save(&stored)?;
+        Ok(login_status(&stored, self.login.context.clock.now()))
     }
 
     /// Exchanges the authorization code in the callback URL for tokens.
-    async fn exchange_code_for_tokens(
-        &self,
-        callback_url: &str,
-    ) -> Result<StoredLogin, LoginError> {
-        let target = self.login_target();
-        let hint = format!("Run `longhaul mcp login {}` again.", self.server);
-        let fail = |reason: &str| target.login_error(reason, &hint);
-        let Ok(url) = callback_url.trim().parse::<Url>() else {
-            return Err(fail("the callback is not a URL"));
-        };
+    async fn exchange_code(&self, callback_url: &str) -> Result<StoredLogin, LoginError> {
+        let hint = format!("Run `{}` again.", login_command(&self.login.server));
+        let fail = |reason: &str| self.login.login_error(reason, &hint);
+        let url: Url =
+            callback_url.trim().parse().map_err(|_| fail("the callback is not a URL"))?;
         if !self.matches_callback(callback_url) {
             return Err(fail("the callback belongs to another login"));
         }
@@ -348,28 +260,26 @@ impl PendingLogin {
             let reason = sanitize_untrusted_text(&format!("{error} {description}"), &[]);
             return Err(fail(&format!("the server rejected the login: {reason}")));
         }
-        let Ok(callback) = AuthorizationCallback::from_redirect_url(url.as_str()) else {
-            return Err(fail("the callback has no code"));
-        };
-        let (code, token) = (callback.code.as_str(), callback.csrf_token.as_str());
-        let issuer = callback.issuer.as_deref();
-        let exchange = self.manager.exchange_code_for_token_with_issuer(code, token, issuer).await;
-        exchange.map_err(|error| target.redacted_login_error_from(&error, &[code]))?;
-        let Some(credentials) = self.credentials.load().await.unwrap_or_default() else {
-            return Err(fail("the server returned no tokens"));
-        };
-        let record =
-            StoredLogin::from_credentials(&self.url, self.client_secret.clone(), credentials);
-        let tokens = record.login_tokens().unwrap_or_default();
+        let AuthorizationCallback { code, csrf_token, issuer, .. } =
+            AuthorizationCallback::from_redirect_url(url.as_str())
+                .map_err(|_| fail("the callback has no code"))?;
+        let exchange =
+            self.manager.exchange_code_for_token_with_issuer(&code, &csrf_token, issuer.as_deref());
+        exchange.await.map_err(|error| self.login.sdk_login_error(&error, &[&code]))?;
+        let credentials = self.credentials.load().await.unwrap_or_default();
+        let credentials = credentials.ok_or_else(|| fail("the server returned no tokens"))?;
+        let secret = self.client_secret.clone();
+        let stored = StoredLogin::from_credentials(&self.login.url, secret, credentials);
+        let tokens = stored.login_tokens().unwrap_or_default();
         if !tokens.has_bearer_token() {
             let hint = "Ask its operator for a server that accepts bearer tokens.";
-            return Err(target.login_error("the token has an unknown type", hint));
+            return Err(self.login.login_error("the token has an unknown type", hint));
         }
         if !tokens.has_usable_access_token() {
             let hint = "Ask the operator of that server.";
-            return Err(target.login_error("the token is not valid in a header", hint));
+            return Err(self.login.login_error("the token is not valid in a header", hint));
         }
-        Ok(record)
+        Ok(stored)
     }
 }
 
@@ -379,8 +289,12 @@ mod tests {
     use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
 
     use super::*;
+    use std::sync::Arc;
+
+    use crate::auth::context::LoginContext;
     use crate::auth::oauth_http::OAuthResponse;
     use longhaul_core::oauth::OAuthConfig;
+    use longhaul_core::time::Timestamp;
 
     #[derive(Debug)]
     struct FixedClock;
@@ -430,13 +344,15 @@ mod tests {
         let state = query_param(&address.parse().unwrap(), "state").unwrap();
         let callback_url = format!("http://127.0.0.1/callback?state={state}&code=c0de-7");
         let pending = PendingLogin {
-            server: "far".to_owned(),
-            url,
-            login: LoginContext::new(
-                folder.to_owned(),
-                OAuthConfig::default(),
-                Arc::new(FixedClock),
-            ),
+            login: ServerLogin {
+                server: "far".to_owned(),
+                url,
+                context: LoginContext::new(
+                    folder.to_owned(),
+                    OAuthConfig::default(),
+                    Arc::new(FixedClock),
+                ),
+            },
             manager,
             credentials: store,
             authorization_url: address,
@@ -454,7 +370,7 @@ mod tests {
         let temp_dir = tempfile::tempdir().unwrap();
         let (pending, callback_url) =
             authorized_login(&temp_dir.path().join("logins"), TOKEN_RESPONSE).await;
-        let file = pending.login_target().credential_file();
+        let file = pending.login.credential_file();
         let lock = file.lock().await.unwrap();
         // The response is immediate, so a timeout of zero is enough for it.
         let mut finish = Box::pin(pending.finish_with_timeout(&callback_url, Duration::ZERO));

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::redact::Redact as _;
 use longhaul_core::redact::Redactor;
@@ -24,32 +24,28 @@ struct KnownTokens {
 }
 
 /// The tokens of the whole process: no text may contain a token of any server.
-static KNOWN_TOKENS: Mutex<Option<KnownTokens>> = Mutex::new(None);
+static KNOWN_TOKENS: LazyLock<Mutex<KnownTokens>> = LazyLock::new(Mutex::default);
 
-fn known_tokens() -> MutexGuard<'static, Option<KnownTokens>> {
+fn known_tokens() -> MutexGuard<'static, KnownTokens> {
     KNOWN_TOKENS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns a redactor for all known tokens. It is a clone, so that no text is searched under the
-/// lock.
-fn token_redactor() -> Redactor {
-    let known = known_tokens();
-    known.as_ref().map(|known| known.redactor.clone()).unwrap_or_default()
 }
 
 /// Registers a token for redaction. A token that is used again counts as the most recent.
 pub(crate) fn register_token(token: &str) {
-    known_tokens().get_or_insert_default().register_token(token);
+    known_tokens().register_token(token);
 }
 
 /// Redacts the tokens of all logins that this process has used, in all known encodings.
 pub fn redact_tokens(text: &str) -> Cow<'_, str> {
-    token_redactor().redact(text)
+    // A clone, so that no text is searched under the lock.
+    let redactor = known_tokens().redactor.clone();
+    redactor.redact(text)
 }
 
 /// Returns how many bytes at the end of a text may be the beginning of a known token.
 pub fn partial_token_suffix_len(text: &str) -> usize {
-    token_redactor().partial_secret_suffix_len(text)
+    let redactor = known_tokens().redactor.clone();
+    redactor.partial_secret_suffix_len(text)
 }
 
 impl KnownTokens {
@@ -57,10 +53,9 @@ impl KnownTokens {
         if token.len() < TOKEN_BYTES_MIN {
             return;
         }
-        let existing = self.tokens.iter().position(|existing| existing == token);
         // A token that is still used is evicted last.
-        if let Some(existing) = existing.and_then(|at| self.tokens.remove(at)) {
-            self.tokens.push_back(existing);
+        if let Some(existing) = self.tokens.iter().position(|existing| existing == token) {
+            self.tokens.make_contiguous()[existing..].rotate_left(1);
             return;
         }
         if self.tokens.len() >= TOKENS_MAX {

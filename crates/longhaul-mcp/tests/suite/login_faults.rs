@@ -111,26 +111,26 @@ async fn an_expiring_token_is_used_while_refresh_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refreshed_token_is_used_even_if_it_can_not_be_saved() {
+async fn no_token_is_requested_while_it_can_not_be_saved() {
     let server = OAuthServer::start();
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
+    assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     // A directory blocks the path of the temporary file.
     let extension = format!("json.{}", std::process::id());
     let temp_path = server.login_file().with_extension(extension);
     fs::create_dir(&temp_path).unwrap();
     server.get("/control?revoke_access_tokens=1").await;
-    for _ in 0..2 {
-        assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    }
+    let failure = call(&servers, "greet", json!({})).await.unwrap_err();
+    assert!(!failure.is_outcome_unknown(), "{failure}");
+    assert!(failure.to_string().contains("the login file `"), "{failure}");
+    assert_eq!(server.stats().await["refreshes"], 0);
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
-    assert_eq!(server.stats().await["refreshes"], 1);
-    // The path is free again, and the newer login is the one that gets refreshed.
+    // The path is free again, and the login is not lost.
     fs::remove_dir(&temp_path).unwrap();
-    server.get("/control?revoke_access_tokens=1").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    assert!(server.saved_logins()[0].0.contains("refresh-s3cret-3"));
-    assert_eq!(server.stats().await["refreshes"], 2);
+    assert!(server.saved_logins()[0].0.contains("refresh-s3cret-2"));
+    assert_eq!(server.stats().await["refreshes"], 1);
     within_timeout(servers.close_all_servers()).await;
 }
 

@@ -10,11 +10,11 @@ use serde::Serialize;
 use crate::adapter::EncodedRequestParts;
 use crate::anthropic::wire::{MessagesApi, NAME_MAX};
 use crate::call_ids::{self, ToolCallIds};
-use crate::conversation::{EncodedMessagePiece, MessageEncoder, MessagePieceCollector};
+use crate::conversation::{self, EncodedPiece, MessageEncoder};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
 use crate::lenient_json::tool_arguments_as_object;
-use crate::tool_results::{NO_RESULT, is_non_empty_part};
+use crate::tool_results::is_non_empty_part;
 
 /// Maximum number of user messages that are marked for the provider's prompt cache: the newest
 /// message, which the next turn will find in the cache, and the user message before it, which this
@@ -29,25 +29,18 @@ pub(super) enum MessageRole {
     Assistant,
 }
 
+type PieceCollector<'a> = conversation::PieceCollector<'a, MessageRole>;
+
 impl MessageEncoder for MessagesApi {
     type Kind = MessageRole;
 
-    fn encode_user_message(
-        &self,
-        target: &mut MessagePieceCollector<'_, MessageRole>,
-        parts: &[Part],
-    ) {
+    fn encode_user_message(&self, target: &mut PieceCollector<'_>, parts: &[Part]) {
         for part in parts.iter().filter(|part| is_non_empty_part(part)) {
             target.add_piece(MessageRole::User, &encode_message_part(part, target.images));
         }
     }
 
-    fn encode_tool_result(
-        &self,
-        target: &mut MessagePieceCollector<'_, MessageRole>,
-        id: &str,
-        result: &ToolResult,
-    ) {
+    fn encode_tool_result(&self, target: &mut PieceCollector<'_>, id: &str, result: &ToolResult) {
         let parts = result.content.iter().filter(|part| is_non_empty_part(part));
         let parts: Vec<JsonObject> =
             parts.map(|part| encode_message_part(part, target.images)).collect();
@@ -58,19 +51,7 @@ impl MessageEncoder for MessagesApi {
         target.add_piece(MessageRole::User, &block);
     }
 
-    fn encode_placeholder_result(
-        &self,
-        target: &mut MessagePieceCollector<'_, MessageRole>,
-        call_id: &str,
-    ) {
-        let block = JsonObject::with_type_field("tool_result")
-            .with_field("tool_use_id", call_id)
-            .with_field("content", &[text_block(NO_RESULT)])
-            .with_field("is_error", &true);
-        target.add_piece(MessageRole::User, &block);
-    }
-
-    fn encode_reply(&self, target: &mut MessagePieceCollector<'_, MessageRole>, reply: &Reply) {
+    fn encode_reply(&self, target: &mut PieceCollector<'_>, reply: &Reply) {
         let is_own = reply.api == self.label;
         // Extra fields of a block are only sent back to the API that added them.
         let extra_if_own = |extra: &'_ Option<RawJson>| extra.clone().filter(|_| is_own);
@@ -148,7 +129,7 @@ pub(super) fn build_api_messages(parts: &EncodedRequestParts<'_, MessageRole>) -
     let last = parts.messages.iter().rev();
     let last = last.filter_map(|entry| entry.pieces.last());
     let user_pieces = last.filter(|piece| piece.kind == MessageRole::User);
-    let marks: Vec<&EncodedMessagePiece<MessageRole>> = user_pieces.take(CACHE_MARKS_MAX).collect();
+    let marks: Vec<&EncodedPiece<MessageRole>> = user_pieces.take(CACHE_MARKS_MAX).collect();
     let mut turns: Vec<ApiMessage> = Vec::new();
     for piece in parts.conversation_pieces() {
         let content = match marks.iter().any(|mark| std::ptr::eq(*mark, piece)) {

@@ -2,7 +2,7 @@
 //!
 //! A request is stored as its difference from the previous request.
 
-use std::io::{BufRead as _, BufReader, Read as _, Take};
+use std::io::Read as _;
 use std::path::Path;
 
 use longhaul_core::failure::Failure;
@@ -150,37 +150,39 @@ impl Cassette {
     /// Loads a cassette from a file. An incomplete last line is ignored, because the recording
     /// process may have died while writing it.
     pub fn load(path: &Path) -> Result<Self, CassetteError> {
-        let mut reader = CassetteLineReader::open(path)?;
-        let header_line = reader.next_line()?.unwrap_or_default();
-        let header: CassetteHeader = serde_json::from_slice(&header_line).map_err(|error| {
-            reader.invalid_line_error(format!("the line is not a cassette header: {error}"))
+        let bytes = read_cassette_file(path)?;
+        let mut lines = (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n'));
+        let (_, header_line) = lines.next().unwrap_or((1, b""));
+        let header: CassetteHeader = serde_json::from_slice(header_line).map_err(|error| {
+            let reason = format!("the line is not a cassette header: {error}");
+            CassetteError::invalid_line(path, 1, reason)
         })?;
         if header.cassette != FORMAT_VERSION {
             let format = header.cassette;
-            return Err(reader.invalid_line_error(format!(
+            let reason = format!(
                 "the file has format {format}, but this build supports format {FORMAT_VERSION}"
-            )));
+            );
+            return Err(CassetteError::invalid_line(path, 1, reason));
         }
         let mut exchanges: Vec<RecordedExchange> = Vec::new();
         let mut messages = 0;
-        while let Some(line) = reader.next_line()? {
-            let exchange: RecordedExchange = match serde_json::from_slice(&line) {
+        for (number, line) in lines {
+            let invalid_line = |reason| Err(CassetteError::invalid_line(path, number, reason));
+            let exchange: RecordedExchange = match serde_json::from_slice(line) {
                 Ok(exchange) => exchange,
                 Err(_) if !line.ends_with(b"\n") => break,
                 Err(error) => {
-                    return Err(reader.invalid_line_error(format!(
-                        "the line is not a recorded exchange: {error}"
-                    )));
+                    return invalid_line(format!("the line is not a recorded exchange: {error}"));
                 }
             };
             if let Some(request) = &exchange.request {
-                if request.reused_messages > messages {
-                    return Err(reader.invalid_line_error(format!(
-                        "the request reuses {} messages, but the previous request has {messages}",
-                        request.reused_messages
-                    )));
+                let reused = request.reused_messages;
+                if reused > messages {
+                    return invalid_line(format!(
+                        "the request reuses {reused} messages, but the previous request has {messages}"
+                    ));
                 }
-                messages = request.reused_messages + request.new_messages.len();
+                messages = reused + request.new_messages.len();
             }
             exchanges.push(exchange);
         }
@@ -207,55 +209,31 @@ impl Cassette {
 }
 
 impl CassetteError {
-    fn unreadable_file(path: &Path, reason: std::io::Error) -> Self {
-        let path = path.display().to_string();
-        Self::Unreadable { path, reason }
-    }
-
     fn invalid_line(path: &Path, line: usize, reason: String) -> Self {
         let path = path.display().to_string();
         Self::Invalid { path, line, reason }
     }
 }
 
-/// Reads a cassette file line by line.
-struct CassetteLineReader<'a> {
-    path: &'a Path,
-    lines: BufReader<Take<std::fs::File>>,
-    line_number: usize,
-}
-
-impl<'a> CassetteLineReader<'a> {
-    fn open(path: &'a Path) -> Result<Self, CassetteError> {
-        let unreadable_error = |error| CassetteError::unreadable_file(path, error);
-        let invalid_file_error = |reason| CassetteError::invalid_line(path, 1, reason);
-        // Opening a pipe would block until its other end is opened.
-        let metadata = std::fs::metadata(path).map_err(unreadable_error)?;
-        if !metadata.is_file() {
-            return Err(invalid_file_error("the path is not a regular file".to_owned()));
-        }
-        if metadata.len() > BYTES_MAX {
-            let length = metadata.len();
-            return Err(invalid_file_error(format!(
-                "the file has {length} bytes, but at most {BYTES_MAX} are allowed"
-            )));
-        }
-        let file = std::fs::File::open(path).map_err(unreadable_error)?;
-        Ok(Self { path, lines: BufReader::new(file.take(BYTES_MAX)), line_number: 0 })
+/// Reads a cassette file of limited size.
+fn read_cassette_file(path: &Path) -> Result<Vec<u8>, CassetteError> {
+    let unreadable_error = |reason| {
+        let path = path.display().to_string();
+        CassetteError::Unreadable { path, reason }
+    };
+    // Opening a pipe would block until its other end is opened.
+    let metadata = std::fs::metadata(path).map_err(unreadable_error)?;
+    if !metadata.is_file() {
+        let reason = "the path is not a regular file".to_owned();
+        return Err(CassetteError::invalid_line(path, 1, reason));
     }
-
-    /// Returns the next line of the file, including its line break. `None` means the end of the
-    /// file.
-    fn next_line(&mut self) -> Result<Option<Vec<u8>>, CassetteError> {
-        let mut line = Vec::new();
-        let byte_count = self.lines.read_until(b'\n', &mut line);
-        let byte_count =
-            byte_count.map_err(|error| CassetteError::unreadable_file(self.path, error))?;
-        self.line_number += 1;
-        Ok((byte_count > 0).then_some(line))
+    let length = metadata.len();
+    if length > BYTES_MAX {
+        let reason = format!("the file has {length} bytes, but at most {BYTES_MAX} are allowed");
+        return Err(CassetteError::invalid_line(path, 1, reason));
     }
-
-    fn invalid_line_error(&self, reason: String) -> CassetteError {
-        CassetteError::invalid_line(self.path, self.line_number, reason)
-    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable_error)?;
+    file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(unreadable_error)?;
+    Ok(bytes)
 }

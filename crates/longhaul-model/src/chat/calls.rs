@@ -76,10 +76,7 @@ impl ToolCallsBuilder {
 
     /// Applies the field `function_call` of an older version of the API, which allows one call per
     /// reply. Returns the number of bytes received.
-    pub(super) fn apply_function_call_and_count_bytes(
-        &mut self,
-        function_json: &str,
-    ) -> Result<u64, DecodeError> {
+    pub(super) fn apply_function_call(&mut self, function_json: &str) -> Result<u64, DecodeError> {
         let index = format!(r#"{{"index":0,"function":{function_json}}}"#);
         self.apply_fragment(ToolCallFragment::parse(&index)?, false)
     }
@@ -101,10 +98,7 @@ impl ToolCallsBuilder {
         if found.is_none() {
             self.calls.push(PartialToolCall::default());
         }
-        Ok(self
-            .calls
-            .get_mut(position)
-            .map_or(0, |call| call.append_fragment_and_count_bytes(fragment)))
+        Ok(self.calls.get_mut(position).map_or(0, |call| call.append_fragment(fragment)))
     }
 
     /// Returns the position in `calls` of the call that a fragment belongs to. `None` means that
@@ -169,7 +163,7 @@ impl ToolCallFragment {
 
 impl PartialToolCall {
     /// Appends a fragment to the call and returns the number of bytes received.
-    fn append_fragment_and_count_bytes(&mut self, fragment: ToolCallFragment) -> u64 {
+    fn append_fragment(&mut self, fragment: ToolCallFragment) -> u64 {
         let before = self.received_byte_count();
         if self.id.is_empty() {
             self.id = fragment.id;

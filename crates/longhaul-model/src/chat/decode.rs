@@ -65,7 +65,7 @@ struct ReasoningText {
 }
 
 impl ReasoningText {
-    fn append_reasoning_and_count_bytes(&mut self, field: &'static str, text: &str) -> u64 {
+    fn append_reasoning(&mut self, field: &'static str, text: &str) -> u64 {
         if text.is_empty() || *self.field.get_or_insert(field) != field {
             return 0;
         }
@@ -99,7 +99,7 @@ impl StreamDecoder {
         if self.model.is_none() {
             self.model = chunk.string_field("model").filter(|name| !name.is_empty());
         }
-        let mut has_progress = self.update_token_counts_if_present(chunk.raw_field("usage"));
+        let mut has_progress = self.update_token_counts(chunk.raw_field("usage"));
         for choice in parse_choices(chunk)?.iter().filter(|choice| is_first_choice(choice)) {
             has_progress |= self.decode_choice(choice, sink)?;
         }
@@ -107,7 +107,7 @@ impl StreamDecoder {
     }
 
     /// Applies a `usage` object, if there is one. Returns whether there was one.
-    fn update_token_counts_if_present(&mut self, usage: Option<&RawValue>) -> bool {
+    fn update_token_counts(&mut self, usage: Option<&RawValue>) -> bool {
         if let Some(usage) = usage {
             self.counts.update_from_usage(&USAGE, usage.get());
         }
@@ -125,7 +125,7 @@ impl StreamDecoder {
             return Err(DecodeError::ProviderError(error));
         }
         let bytes_before = self.bytes;
-        let has_usage = self.update_token_counts_if_present(choice.raw_field("usage"));
+        let has_usage = self.update_token_counts(choice.raw_field("usage"));
         if let Some(delta) =
             choice.raw_field("delta").filter(|delta| is_non_empty_json_value(delta))
         {
@@ -156,9 +156,7 @@ impl StreamDecoder {
             |name: &str| fields.take_field(name).filter(|value| value.as_str() != "null");
         for field in [REASONING_CONTENT, REASONING] {
             let reasoning = take(field).and_then(|reasoning| parse_json_string(&reasoning));
-            self.bytes += self
-                .reasoning
-                .append_reasoning_and_count_bytes(field, &reasoning.unwrap_or_default());
+            self.bytes += self.reasoning.append_reasoning(field, &reasoning.unwrap_or_default());
         }
         let content = take("content");
         if let Some(content) = content {
@@ -172,7 +170,7 @@ impl StreamDecoder {
             self.bytes += self.calls.apply_tool_calls(calls.as_str(), is_complete)?;
         }
         if let Some(call) = take("function_call") {
-            self.bytes += self.calls.apply_function_call_and_count_bytes(call.as_str())?;
+            self.bytes += self.calls.apply_function_call(call.as_str())?;
         }
         if let Some(details) = take(REASONING_DETAILS)
             && self.details.try_apply_fragments(details.as_str())
@@ -210,8 +208,7 @@ impl StreamDecoder {
                     let pieces = inner.as_array().into_iter().flatten().filter_map(text);
                     let reasoning = inner.as_str().map(str::to_owned).or_else(|| text(inner));
                     let reasoning: String = reasoning.into_iter().chain(pieces).collect();
-                    self.bytes +=
-                        self.reasoning.append_reasoning_and_count_bytes("content", &reasoning);
+                    self.bytes += self.reasoning.append_reasoning("content", &reasoning);
                 }
                 Some(_) | None => self.append_and_emit_text(&text(&part).unwrap_or_default(), sink),
             }
@@ -258,7 +255,7 @@ impl StreamEventDecoder for StreamDecoder {
         match event.data.trim() {
             "" => return Ok(StreamEventEffect::Ignored),
             // Gateways send this even when the model behind them failed.
-            DONE if !self.is_reply_complete_without_final_event() => {
+            DONE if !self.is_complete_at_eof() => {
                 return Ok(StreamEventEffect::Ignored);
             }
             DONE => return Ok(StreamEventEffect::Done),
@@ -280,16 +277,11 @@ impl StreamEventDecoder for StreamDecoder {
         for frame in &frames {
             has_progress |= self.decode_chunk(frame, sink)?;
         }
-        Ok(
-            match (
-                data_before_done.is_some() && self.is_reply_complete_without_final_event(),
-                has_progress,
-            ) {
-                (true, _) => StreamEventEffect::Done,
-                (false, true) => StreamEventEffect::Progress,
-                (false, false) => StreamEventEffect::Ignored,
-            },
-        )
+        Ok(match (data_before_done.is_some() && self.is_complete_at_eof(), has_progress) {
+            (true, _) => StreamEventEffect::Done,
+            (false, true) => StreamEventEffect::Progress,
+            (false, false) => StreamEventEffect::Ignored,
+        })
     }
 
     fn decode_body(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
@@ -310,7 +302,7 @@ impl StreamEventDecoder for StreamDecoder {
         self.decode_chunk(&frame, sink).map(|_| ())
     }
 
-    fn is_reply_complete_without_final_event(&self) -> bool {
+    fn is_complete_at_eof(&self) -> bool {
         self.finish_reason.is_some()
     }
 

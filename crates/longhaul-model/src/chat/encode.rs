@@ -11,11 +11,11 @@ use crate::call_ids::{self, ToolCallIds};
 use crate::chat::wire::{
     ChatCompletionsApi, NAME_MAX, REASONING, REASONING_CONTENT, REASONING_FIELD,
 };
-use crate::conversation::{EncodedMessagePiece, MessageEncoder, MessagePieceCollector};
+use crate::conversation::{self, EncodedPiece, MessageEncoder};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
 use crate::lenient_json::tool_arguments_as_object;
-use crate::tool_results::{NO_RESULT, PendingToolCall, is_non_empty_part};
+use crate::tool_results::{PendingToolCall, is_non_empty_part};
 
 /// Maximum length of a call ID from another provider. OpenAI rejects longer IDs.
 const FOREIGN_ID_MAX: usize = 40;
@@ -40,14 +40,12 @@ pub(super) enum ChatMessageKind {
     Other,
 }
 
+type PieceCollector<'a> = conversation::PieceCollector<'a, ChatMessageKind>;
+
 impl MessageEncoder for ChatCompletionsApi {
     type Kind = ChatMessageKind;
 
-    fn encode_user_message(
-        &self,
-        target: &mut MessagePieceCollector<'_, ChatMessageKind>,
-        parts: &[Part],
-    ) {
+    fn encode_user_message(&self, target: &mut PieceCollector<'_>, parts: &[Part]) {
         let parts = parts.iter().filter(|part| is_non_empty_part(part));
         let parts: Vec<RawJson> =
             parts.map(|part| self.encode_message_part(target.images, part)).collect();
@@ -59,26 +57,12 @@ impl MessageEncoder for ChatCompletionsApi {
         }
     }
 
-    fn encode_tool_result(
-        &self,
-        target: &mut MessagePieceCollector<'_, ChatMessageKind>,
-        id: &str,
-        result: &ToolResult,
-    ) {
+    fn encode_tool_result(&self, target: &mut PieceCollector<'_>, id: &str, result: &ToolResult) {
         let text = self.tool_result_text(result, target.images);
         target.add_piece(ChatMessageKind::Other, &tool_result_message(id, &text));
     }
 
-    fn encode_placeholder_result(
-        &self,
-        target: &mut MessagePieceCollector<'_, ChatMessageKind>,
-        call_id: &str,
-    ) {
-        let text = format!("error: {NO_RESULT}");
-        target.add_piece(ChatMessageKind::Other, &tool_result_message(call_id, &text));
-    }
-
-    fn encode_reply(&self, target: &mut MessagePieceCollector<'_, ChatMessageKind>, reply: &Reply) {
+    fn encode_reply(&self, target: &mut PieceCollector<'_>, reply: &Reply) {
         let is_own = reply.api == self.label;
         let keeps_extras = is_own && !self.quirks.no_extras;
         let (mut content_text, mut reasoning) = (String::new(), None);
@@ -225,9 +209,9 @@ fn tool_result_message(call_id: &str, text: &str) -> JsonObject {
 pub(super) fn build_chat_messages(
     parts: &EncodedRequestParts<'_, ChatMessageKind>,
 ) -> Vec<RawJson> {
-    let pieces: Vec<&EncodedMessagePiece<ChatMessageKind>> = parts.conversation_pieces().collect();
-    let is_same_message = |one: &&EncodedMessagePiece<ChatMessageKind>,
-                           next: &&EncodedMessagePiece<ChatMessageKind>| {
+    let pieces: Vec<&EncodedPiece<ChatMessageKind>> = parts.conversation_pieces().collect();
+    let is_same_message = |one: &&EncodedPiece<ChatMessageKind>,
+                           next: &&EncodedPiece<ChatMessageKind>| {
         one.kind == ChatMessageKind::User && next.kind == ChatMessageKind::User
     };
     let messages = pieces.chunk_by(is_same_message).map(|pieces| match pieces {
@@ -290,7 +274,7 @@ mod tests {
         let wire = ChatCompletionsApi::new("chat".to_owned(), ServerQuirks::default());
         let message = Arc::new(Message::user("hello"));
         let mut conversation = EncodedConversation::default();
-        conversation.encode_and_push_message(&wire, &message, &EncodedImages::default());
+        conversation.push(&wire, &message, &EncodedImages::default());
         let parts = EncodedRequestParts {
             model: "poem",
             max_tokens: 1,

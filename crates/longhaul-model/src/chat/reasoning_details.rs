@@ -34,13 +34,13 @@ impl ReasoningDetails {
         };
         for piece in pieces {
             if let Some(piece) = JsonObject::parse(piece.get()) {
-                self.append_or_add_fragment(piece);
+                self.add_fragment_to_detail(piece);
             }
         }
         true
     }
 
-    fn append_or_add_fragment(&mut self, fragment: JsonObject) {
+    fn add_fragment_to_detail(&mut self, fragment: JsonObject) {
         let is_same_detail = |detail: &&mut ReasoningDetail| {
             let has_same = |name: &str| detail.fields.get(name) == fragment.get(name);
             fragment.get("index").is_some() && has_same("index") && has_same("type")

@@ -117,10 +117,10 @@ pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
     match class {
         // Only the message tells apart the errors in these classes.
         FailureClass::InvalidRequest | FailureClass::RateLimit | FailureClass::Auth => {
-            failure_class_from_message(&error.message).unwrap_or(class)
+            class_from_message(&error.message).unwrap_or(class)
         }
         // Some servers answer a conversation that is too long with a server error.
-        FailureClass::Server => failure_class_from_message(&error.message)
+        FailureClass::Server => class_from_message(&error.message)
             .filter(|found| *found == FailureClass::ContextOverflow)
             .unwrap_or(class),
         FailureClass::Overloaded
@@ -136,7 +136,7 @@ pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
     }
 }
 
-fn failure_class_from_message(message: &str) -> Option<FailureClass> {
+fn class_from_message(message: &str) -> Option<FailureClass> {
     let message: String = message.chars().take(SEARCHED_CHARS_MAX).collect();
     let message = message.to_lowercase();
     let row = MESSAGE_PHRASES.iter().find(|(phrase, _)| message.contains(phrase));

@@ -17,11 +17,7 @@ const EPOCH_MILLIS: f64 = 1e12;
 /// Returns the delay before a retry that the response headers ask for. The reset times of rate
 /// limits are used only if `limited` is set: the request was rejected because of a rate limit or an
 /// overload.
-pub(super) fn retry_delay_from_headers(
-    headers: &HeaderMap,
-    now: Timestamp,
-    limited: bool,
-) -> Option<Millis> {
+pub(super) fn retry_delay(headers: &HeaderMap, now: Timestamp, limited: bool) -> Option<Millis> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let exact = text("retry-after-ms").and_then(|text| parse_number(text).and_then(ceil_millis));
     let exact = exact.or_else(|| text("retry-after").and_then(|text| parse_delay(text, now)));
@@ -35,7 +31,7 @@ fn rate_limit_reset_delay(headers: &HeaderMap, now: Timestamp) -> Option<Millis>
     let mut exhausted_delay = None;
     let mut earliest_delay = None;
     for (name, value) in headers {
-        let Some(remaining_header) = rate_limit_remaining_header_name(name.as_str()) else {
+        let Some(remaining_header) = remaining_header_name(name.as_str()) else {
             continue;
         };
         let Some(wait) = value.to_str().ok().and_then(|text| parse_delay(text.trim(), now)) else {
@@ -52,7 +48,7 @@ fn rate_limit_reset_delay(headers: &HeaderMap, now: Timestamp) -> Option<Millis>
 
 /// Returns the name of the `remaining` header that belongs to the given `reset` header of a rate
 /// limit. `None` means that the given header is not a `reset` header.
-fn rate_limit_remaining_header_name(reset_header: &str) -> Option<String> {
+fn remaining_header_name(reset_header: &str) -> Option<String> {
     if let Some(limit_suffix) = reset_header.strip_prefix("x-ratelimit-reset") {
         return Some(format!("x-ratelimit-remaining{limit_suffix}"));
     }

@@ -79,11 +79,11 @@ impl SizeLimitedResponse {
     /// stream in spite of its content type and must be read chunk by chunk.
     pub(crate) async fn read_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         let stall = self.limits.stall;
-        let result = tokio::time::timeout(stall, self.read_untimed_body_unless_stream()).await;
+        let result = tokio::time::timeout(stall, self.collect_body_unless_stream()).await;
         result.map_err(|_| HttpError::StallTimeout(stall))?
     }
 
-    async fn read_untimed_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
+    async fn collect_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         let mut body = Vec::new();
         let mut is_decided = false;
         while let Some(piece) = self.next_chunk().await? {

@@ -57,7 +57,7 @@ impl StreamDecoder {
             "response.completed" => return self.on_response_end(event_object, "completed", sink),
             "response.incomplete" => return self.on_response_end(event_object, "incomplete", sink),
             "response.failed" => return self.on_response_end(event_object, "failed", sink),
-            other => match FragmentKind::kind_and_is_full_text_of_event(other) {
+            other => match FragmentKind::of_event(other) {
                 Some((fragment_kind, is_full_text)) => {
                     self.on_item_fragment(event_object, fragment_kind, is_full_text, sink)?
                 }
@@ -87,7 +87,7 @@ impl StreamDecoder {
             item.is_some_and(|item| !item.has_started())
         });
         let item_builder = self.get_or_add_item(unstarted_position, key)?;
-        item_builder.update_from_started_item(item, sink);
+        item_builder.start(item, sink);
         Ok(())
     }
 
@@ -100,14 +100,14 @@ impl StreamDecoder {
         let position = self.find_item_position(&key);
         let existing_item = position.and_then(|position| self.items.get(position));
         if key.id.is_some()
-            && existing_item.is_some_and(|existing| existing.already_has_complete_item(&item))
+            && existing_item.is_some_and(|existing| existing.has_complete_item(&item))
         {
             return Ok(());
         }
         let open_position =
             position.filter(|_| existing_item.is_some_and(|existing| !existing.is_complete));
         let item_builder = self.get_or_add_item(open_position, key)?;
-        item_builder.update_from_complete_item(item, sink);
+        item_builder.complete(item, sink);
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl StreamDecoder {
         if let Some((fragment_kind, text)) =
             event_object.raw_field("part").and_then(|part| parse_text_part(part.get()))
         {
-            self.find_or_add_item_of_fragment(event_object, fragment_kind)?.replace_part_fragments(
+            self.fragment_item(event_object, fragment_kind)?.replace_part_fragments(
                 (fragment_kind, index),
                 text,
                 sink,
@@ -144,14 +144,17 @@ impl StreamDecoder {
                 if let Some(text) =
                     event_object.try_string_field(fragment_kind.full_text_field())?
                 {
-                    self.find_or_add_item_of_fragment(event_object, fragment_kind)?
-                        .replace_part_fragments((fragment_kind, index), text, sink);
+                    self.fragment_item(event_object, fragment_kind)?.replace_part_fragments(
+                        (fragment_kind, index),
+                        text,
+                        sink,
+                    );
                 }
             }
             false => {
                 _ = required_field(event_object, "delta")?;
                 let delta = event_object.try_string_field("delta")?.unwrap_or_default();
-                self.find_or_add_item_of_fragment(event_object, fragment_kind)?.append_fragment(
+                self.fragment_item(event_object, fragment_kind)?.append_fragment(
                     (fragment_kind, index),
                     &delta,
                     sink,
@@ -177,7 +180,7 @@ impl StreamDecoder {
 
     /// Returns the output item that the fragment in an event belongs to. If there is no such item,
     /// adds a new item.
-    fn find_or_add_item_of_fragment(
+    fn fragment_item(
         &mut self,
         event_object: &LenientObject<'_>,
         fragment_kind: FragmentKind,
@@ -307,7 +310,7 @@ impl StreamDecoder {
                 positions.find_map(|position| old_items.get_mut(*position).and_then(Option::take));
             let mut item_builder = old_item.unwrap_or_default();
             item_builder.index = index;
-            item_builder.update_from_complete_item(item, sink);
+            item_builder.complete(item, sink);
             self.items.push(item_builder);
         }
         Ok(())

@@ -14,17 +14,19 @@ use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
 use crate::lenient_json::tool_arguments_as_object;
 use crate::responses::wire::{NAME_MAX, ResponsesApi};
-use crate::tool_results::{NO_RESULT, is_non_empty_part};
+use crate::tool_results::is_non_empty_part;
 
 /// Prefix of the text of a failed tool call. The API has no field for a failed call.
 const ERROR_PREFIX: &str = "error";
 
 /// Collector of the encoded pieces of one message. Its pieces have no kind (`()`), because in this
 /// API every piece is an item.
-type PieceCollector<'a> = conversation::MessagePieceCollector<'a, ()>;
+type PieceCollector<'a> = conversation::PieceCollector<'a, ()>;
 
 impl MessageEncoder for ResponsesApi {
     type Kind = ();
+
+    const IS_MISSING_RESULT_ERROR: bool = false;
 
     fn encode_user_message(&self, target: &mut PieceCollector<'_>, parts: &[Part]) {
         let parts = parts.iter().filter(|part| is_non_empty_part(part));
@@ -42,11 +44,10 @@ impl MessageEncoder for ResponsesApi {
         result: &ToolResult,
     ) {
         let output = tool_result_output(result, target.images);
-        target.add_piece((), &new_call_output_item(call_id).with_field("output", &output));
-    }
-
-    fn encode_placeholder_result(&self, target: &mut PieceCollector<'_>, call_id: &str) {
-        target.add_piece((), &new_call_output_item(call_id).with_field("output", NO_RESULT));
+        let item = JsonObject::with_type_field("function_call_output")
+            .with_field("call_id", call_id)
+            .with_field("output", &output);
+        target.add_piece((), &item);
     }
 
     fn encode_reply(&self, target: &mut PieceCollector<'_>, reply: &Reply) {
@@ -79,10 +80,6 @@ fn encode_part(part: &Part, images: &EncodedImages) -> JsonObject {
         return encoded_image.with_field("detail", "auto");
     }
     JsonObject::with_type_field("input_text").with_field("text", &part_text(part))
-}
-
-fn new_call_output_item(call_id: &str) -> JsonObject {
-    JsonObject::with_type_field("function_call_output").with_field("call_id", call_id)
 }
 
 /// Returns the output of a tool call: a text, or a list of parts if the result contains an image
@@ -127,11 +124,8 @@ fn starts_with_error_prefix(part: &Part) -> bool {
     text.get(..ERROR_PREFIX.len()).is_some_and(|first| first.eq_ignore_ascii_case(ERROR_PREFIX))
 }
 
-/// Returns the content part from which a text block was decoded, and `true` if the part is empty.
-fn restored_content_part_and_whether_empty(
-    block: &TextBlock,
-    extra: &mut JsonObject,
-) -> (JsonObject, bool) {
+/// Returns the content part from which a text block was decoded, and whether the part is empty.
+fn restored_content_part(block: &TextBlock, extra: &mut JsonObject) -> (JsonObject, bool) {
     let part = extra.take_field("part");
     let part = part.and_then(|part| JsonObject::parse(part.as_str()));
     let mut rest = part.unwrap_or_default();
@@ -213,13 +207,10 @@ impl<'a> ReplyEncoder<'a> {
         }
         let mut fields = parse_extra_fields(first.extra.as_ref());
         let message = fields.take_field("message");
-        let first_part = restored_content_part_and_whether_empty(first, &mut fields);
+        let first_part = restored_content_part(first, &mut fields);
         let more_parts = following_blocks.iter();
         let more_parts = more_parts.map(|text_block| {
-            restored_content_part_and_whether_empty(
-                text_block,
-                &mut parse_extra_fields(text_block.extra.as_ref()),
-            )
+            restored_content_part(text_block, &mut parse_extra_fields(text_block.extra.as_ref()))
         });
         let (parts, are_blank): (Vec<JsonObject>, Vec<bool>) =
             [first_part].into_iter().chain(more_parts).unzip();

@@ -18,23 +18,15 @@ const NON_REASONING_MODELS: &[&str] = &["gpt-3", "gpt-4", "chatgpt", "gpt-5-chat
 /// Removes `include` from the request fields set by the user and returns the value to send.
 /// Encrypted reasoning is added to the user's list. If the user has set an empty list or `null`,
 /// nothing is requested, for servers that don't support encrypted reasoning.
-pub(super) fn take_include_request_field(
-    settings: &mut ModelSettings,
-) -> Result<Option<RawJson>, SettingsError> {
+pub(super) fn take_include(settings: &mut ModelSettings) -> Result<Option<RawJson>, SettingsError> {
     let default_include =
         supports_reasoning(&settings.model).then(|| ENCRYPTED_REASONING.to_owned());
     let fields_json = settings.fields.as_ref().map(RawJson::as_str);
     // Fields that are not an object are rejected later, by the adapter.
-    let Some(mut fields) = fields_json.and_then(JsonObject::parse) else {
-        return Ok(
-            default_include.map(|default_include| RawJson::from_serialize(&[default_include]))
-        );
-    };
-    reject_duplicate_request_fields(&fields)?;
+    let mut fields = fields_json.and_then(JsonObject::parse).unwrap_or_default();
+    reject_duplicate_fields(&fields)?;
     let Some(include) = fields.take_field("include") else {
-        return Ok(
-            default_include.map(|default_include| RawJson::from_serialize(&[default_include]))
-        );
+        return Ok(default_include.map(|value| RawJson::from_serialize(&[value])));
     };
     settings.fields = fields.to_json();
     let include: Option<Vec<String>> = serde_json::from_str(include.as_str())
@@ -42,15 +34,11 @@ pub(super) fn take_include_request_field(
     let Some(mut all) = include.filter(|include| !include.is_empty()) else {
         return Ok(None);
     };
-    if let Some(default_include) =
-        default_include.filter(|default_include| !all.contains(default_include))
-    {
-        all.push(default_include);
-    }
+    all.extend(default_include.filter(|value| !all.contains(value)));
     Ok(Some(RawJson::from_serialize(&all)))
 }
 
-fn reject_duplicate_request_fields(fields: &JsonObject) -> Result<(), SettingsError> {
+fn reject_duplicate_fields(fields: &JsonObject) -> Result<(), SettingsError> {
     let mut pairs = fields.clone().into_fields();
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
     match pairs.windows(2).find(|pair| pair[0].0 == pair[1].0) {

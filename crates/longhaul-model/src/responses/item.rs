@@ -51,7 +51,7 @@ impl OutputItemBuilder {
     }
 
     /// Whether the complete item was already received and is identical to the given item.
-    pub(super) fn already_has_complete_item(&self, item: &RawJson) -> bool {
+    pub(super) fn has_complete_item(&self, item: &RawJson) -> bool {
         self.is_complete && self.item.as_ref() == Some(item)
     }
 
@@ -89,17 +89,17 @@ impl OutputItemBuilder {
     }
 
     /// Handles the incomplete item of a start event.
-    pub(super) fn update_from_started_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
-        self.update_from_item_json(item, sink);
+    pub(super) fn start(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+        self.update(item, sink);
     }
 
     /// Handles the complete item, which replaces all fragments.
-    pub(super) fn update_from_complete_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
-        self.update_from_item_json(item, sink);
+    pub(super) fn complete(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+        self.update(item, sink);
         self.is_complete = true;
     }
 
-    fn update_from_item_json(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+    fn update(&mut self, item: RawJson, sink: &dyn DeltaSink) {
         let mut fields = JsonObject::parse(item.as_str()).unwrap_or_default();
         let kind = fields.take_string_field("type").unwrap_or_default();
         if kind == "message" {
@@ -176,7 +176,7 @@ impl OutputItemBuilder {
         let reasoning = self.reasoning_text();
         match self.item.take() {
             Some(item) if self.is_complete => output_item_to_blocks(item, reasoning),
-            Some(item) => output_item_to_blocks(self.merge_fragments_into_item(item), reasoning),
+            Some(item) => output_item_to_blocks(self.merge_fragments(item), reasoning),
             None => self.blocks_from_fragments(reasoning),
         }
     }
@@ -196,7 +196,7 @@ impl OutputItemBuilder {
     }
 
     /// Returns the JSON of the item from its start event, with all later fragments merged in.
-    fn merge_fragments_into_item(self, item: RawJson) -> RawJson {
+    fn merge_fragments(self, item: RawJson) -> RawJson {
         let Some(mut fields) = JsonObject::parse(item.as_str()) else {
             return item;
         };

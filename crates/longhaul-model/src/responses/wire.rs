@@ -46,7 +46,7 @@ impl FragmentKind {
     /// Returns the kind of fragment that an event of this type contains, and whether the event
     /// contains the full text instead of a fragment. `None` means that the event contains no
     /// fragment.
-    pub(super) fn kind_and_is_full_text_of_event(event_type: &str) -> Option<(Self, bool)> {
+    pub(super) fn of_event(event_type: &str) -> Option<(Self, bool)> {
         let (stem, end) = event_type.strip_prefix("response.")?.rsplit_once('.')?;
         let is_full_text = match end {
             "delta" => false,

@@ -59,7 +59,7 @@ impl TemplateRenderer {
         Some(format!("the variable `{name}` is unknown; available: `{}`", NAMES.join("` and `")))
     }
 
-    pub(crate) fn render_templates_in_text(
+    pub(crate) fn render_text(
         &self,
         source: &str,
         values: &TemplateVariables<'_>,
@@ -70,7 +70,7 @@ impl TemplateRenderer {
         let syntax = self.0.syntax().clone();
         match render_within_limits(
             source,
-            values.values_used_by_template(source),
+            values.used_values(source),
             syntax,
             (&LIMITS, format_template_value),
         ) {
@@ -87,21 +87,21 @@ impl TemplateRenderer {
     }
 
     /// Renders the templates in all strings of a JSON value. Object keys are not rendered.
-    pub(crate) fn render_templates_in_json(
+    pub(crate) fn render_json(
         &self,
         source: &Value,
         values: &TemplateVariables<'_>,
     ) -> Result<Value, String> {
         Ok(match source {
             Value::Null | Value::Bool(_) | Value::Number(_) => source.clone(),
-            Value::String(text) => Value::String(self.render_templates_in_text(text, values)?),
+            Value::String(text) => Value::String(self.render_text(text, values)?),
             Value::Array(items) => {
-                let items = items.iter().map(|item| self.render_templates_in_json(item, values));
+                let items = items.iter().map(|item| self.render_json(item, values));
                 Value::Array(items.collect::<Result<_, _>>()?)
             }
             Value::Object(fields) => {
                 let fill = |(key, field): (&String, &Value)| {
-                    Ok((key.clone(), self.render_templates_in_json(field, values)?))
+                    Ok((key.clone(), self.render_json(field, values)?))
                 };
                 Value::Object(fields.iter().map(fill).collect::<Result<_, String>>()?)
             }
@@ -138,7 +138,7 @@ impl TemplateVariables<'_> {
             Message::User(parts) => Some(joined_part_texts(parts)),
             Message::Assistant(_) | Message::Results(_) => None,
         };
-        let first = messages[index_of_first_message_of_run(self.0)..].iter().find_map(user_text);
+        let first = messages[first_message_index(self.0)..].iter().find_map(user_text);
         let first = first.or_else(|| messages.iter().find_map(user_text));
         first.map(parse_json_or_string)
     }
@@ -155,7 +155,7 @@ impl TemplateVariables<'_> {
     }
 
     /// Returns the values of the variables that this template uses.
-    fn values_used_by_template(&self, template_source: &str) -> minijinja::Value {
+    fn used_values(&self, template_source: &str) -> minijinja::Value {
         // A variable that the template does not mention is only visible to `debug`.
         let may_use =
             |name: &str| template_source.contains(name) || template_source.contains("debug");
@@ -184,7 +184,7 @@ impl TemplateVariables<'_> {
 /// Returns the index of the run's first message, after any earlier conversation of the thread: each
 /// completed turn of the run is one assistant message. Returns 0 if there are fewer assistant
 /// messages than turns.
-fn index_of_first_message_of_run(request: &ModelRequest) -> usize {
+fn first_message_index(request: &ModelRequest) -> usize {
     let replies = request.messages.iter().enumerate();
     let replies = replies.filter(|(_, message)| matches!(&***message, Message::Assistant(_)));
     let completed_turns = usize::try_from(request.turn.saturating_sub(1)).unwrap_or(usize::MAX);

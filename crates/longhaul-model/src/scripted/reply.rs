@@ -31,10 +31,7 @@ pub(crate) const FREE_PRICING: ModelPricing = ModelPricing {
 };
 
 /// Returns the scripted failure of this attempt. `None` means that the attempt succeeds.
-pub(crate) fn scripted_failure_of_attempt(
-    failure: ScriptedFailure,
-    attempt: u32,
-) -> Option<Failure> {
+pub(crate) fn failure_of_attempt(failure: ScriptedFailure, attempt: u32) -> Option<Failure> {
     let ScriptedFailure { status, class, times } = failure;
     (attempt <= times).then(|| Failure {
         status: Some(status),
@@ -54,7 +51,7 @@ pub(crate) fn render_reply(
     renderer: &TemplateRenderer,
 ) -> Result<Reply, String> {
     let values = TemplateVariables(request);
-    let text = line.text.as_deref().map(|text| renderer.render_templates_in_text(text, &values));
+    let text = line.text.as_deref().map(|text| renderer.render_text(text, &values));
     let text = text.transpose()?.filter(|text| !text.is_empty());
     let text_block = text.map(Block::from_text);
     let calls = line.calls.iter().zip(1_u32..).map(|(call, index)| {
@@ -77,7 +74,7 @@ fn render_call_arguments(
     match &call.input {
         ScriptedArguments::Literal(raw) => Ok(raw.clone()),
         ScriptedArguments::Templated(value) => {
-            let filled = renderer.render_templates_in_json(value, values);
+            let filled = renderer.render_json(value, values);
             let filled = filled
                 .map_err(|error| format!("can't render the input of `{}`: {error}", call.name))?;
             Ok(RawJson::from_serialize(&filled))
@@ -87,7 +84,7 @@ fn render_call_arguments(
 
 /// Returns the stop reason of a reply: tool use if the reply contains calls, otherwise the end of
 /// the turn.
-pub(crate) fn stop_reason_of_reply(reply: &Reply) -> StopReason {
+pub(crate) fn stop_reason(reply: &Reply) -> StopReason {
     match reply.tool_calls().next() {
         Some(_) => StopReason::ToolUse,
         None => StopReason::EndTurn,

@@ -12,9 +12,7 @@ use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest
 use longhaul_core::time::{Clock, Millis};
 
 use crate::command::{Command, CommandError};
-use crate::context::response::{
-    RESPONSE_BYTES_MAX, parse_context_response, response_too_long_message,
-};
+use crate::context::response::{RESPONSE_BYTES_MAX, parse_response, too_long_message};
 
 /// Maximum number of stderr bytes in an error message.
 const STDERR_BYTES_MAX: usize = 500;
@@ -73,7 +71,7 @@ impl ContextProvider for CommandContextProvider {
         // Checked before the exit status, which only says that the program was killed or its pipe
         // was closed.
         if output.stdout.total_bytes() > RESPONSE_BYTES_MAX as u64 {
-            return Err(permanent_error(response_too_long_message()));
+            return Err(permanent_error(too_long_message()));
         }
         if !output.exit.is_success() {
             let stderr = output.stderr.tail_text(STDERR_BYTES_MAX);
@@ -84,10 +82,8 @@ impl ContextProvider for CommandContextProvider {
             };
             return Err(ContextError::transient(describe(reason)));
         }
-        let answer = output
-            .stdout
-            .complete_output()
-            .ok_or_else(|| permanent_error(response_too_long_message()))?;
-        parse_context_response(&answer).map_err(permanent_error)
+        let answer =
+            output.stdout.complete_output().ok_or_else(|| permanent_error(too_long_message()))?;
+        parse_response(&answer).map_err(permanent_error)
     }
 }

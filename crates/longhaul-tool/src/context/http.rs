@@ -15,9 +15,7 @@ use longhaul_core::port::outbound::{
 };
 use longhaul_core::time::Millis;
 
-use crate::context::response::{
-    RESPONSE_BYTES_MAX, parse_context_response, response_too_long_message,
-};
+use crate::context::response::{RESPONSE_BYTES_MAX, parse_response, too_long_message};
 use crate::outbound::hop::{parse_url, redacted_url};
 
 /// A context provider: an HTTP endpoint that gets the request as a JSON POST and responds with a
@@ -71,7 +69,7 @@ impl ContextProvider for HttpContextProvider {
         let response = match self.outbound.send(request).await {
             Ok(response) => response,
             Err(OutboundError::TooLong { .. }) => {
-                return Err(permanent_error(response_too_long_message()));
+                return Err(permanent_error(too_long_message()));
             }
             Err(
                 error
@@ -87,6 +85,6 @@ impl ContextProvider for HttpContextProvider {
             let reason = format!("the endpoint answered {} instead of 200", response.status);
             return Err(ContextError::transient(describe(reason)));
         }
-        parse_context_response(&response.body).map_err(permanent_error)
+        parse_response(&response.body).map_err(permanent_error)
     }
 }

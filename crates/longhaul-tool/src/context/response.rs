@@ -26,9 +26,9 @@ struct ContextProviderResponse {
 
 /// Parses a context provider's response: `{"world": ..., "context": {...}}`, or any other JSON as
 /// the world.
-pub(super) fn parse_context_response(bytes: &[u8]) -> Result<Perception, String> {
+pub(super) fn parse_response(bytes: &[u8]) -> Result<Perception, String> {
     if bytes.len() > RESPONSE_BYTES_MAX {
-        return Err(response_too_long_message());
+        return Err(too_long_message());
     }
     let text = std::str::from_utf8(bytes);
     let text = text.map_err(|_| "the response is not UTF-8".to_owned())?.trim();
@@ -56,7 +56,7 @@ pub(super) fn parse_context_response(bytes: &[u8]) -> Result<Perception, String>
 }
 
 /// Returns the error message for a response that is too long.
-pub(super) fn response_too_long_message() -> String {
+pub(super) fn too_long_message() -> String {
     format!(
         "the response is longer than {RESPONSE_BYTES_MAX} bytes; send only what the agent needs"
     )
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn check_parsed_context_response(answer: &str, expected: Result<(&str, &str), &str>) {
-        match (parse_context_response(answer.as_bytes()), expected) {
+        match (parse_response(answer.as_bytes()), expected) {
             (Ok(perception), Ok((world, context))) => {
                 assert_eq!(perception.world.as_str(), world, "{answer}");
                 assert_eq!(
@@ -112,7 +112,7 @@ mod tests {
         check_parsed_context_response("{} {}", Err("not valid JSON"));
         check_parsed_context_response(&"1".repeat(RESPONSE_BYTES_MAX + 1), Err("longer than"));
         check_parsed_context_response(&"[".repeat(10_000), Err("not valid JSON"));
-        assert!(parse_context_response(b"\"\xff\"").is_err());
+        assert!(parse_response(b"\"\xff\"").is_err());
         let many: BTreeMap<String, u32> = (0..65).map(|n| (n.to_string(), n)).collect();
         let many = serde_json::json!({ "world": 1, "context": many });
         check_parsed_context_response(&many.to_string(), Err("more than 64 names"));

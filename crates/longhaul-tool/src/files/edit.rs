@@ -2,157 +2,123 @@
 //!
 //! Invariant: an ambiguous edit is rejected, and the line endings of the file are kept.
 
-use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
-use longhaul_core::id::IdError;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
-use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::port::tool::ToolContext;
 
+use crate::disk_tool::{DiskTool, Reason};
 use crate::files::protected::PathAccess;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error};
-use crate::files::workspace::{CheckedFilePath, Workspace, file_error_hint};
+use crate::files::text::{FILE_BYTES_MAX, check_file_size, decode_utf8, read_text};
+use crate::files::workspace::Workspace;
 use crate::safe_dir::FsError;
-use crate::tool_support::{
-    deserialize_tool_input, predict_on_blocking_thread, run_on_blocking_thread,
-    tool_spec_with_properties,
-};
 
 /// Maximum number of matches that are checked to find out whether an interrupted call has made its
 /// edit.
 const MATCHES_MAX: usize = 1_000;
 
 #[derive(Debug)]
-pub(crate) struct EditFileTool {
-    spec: ToolSpec,
-    workspace: Workspace,
-}
+pub(crate) struct EditFileTool(pub(crate) Workspace);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct EditFileInput {
+pub(crate) struct EditFileInput {
+    /// The file, relative to the top of the workspace, such as `src/main.rs`
     path: String,
+    /// The text to replace, exactly as in the file with its spaces and line breaks, without the
+    /// line numbers of read_file
     old: String,
+    /// The replacement text; empty to remove the old text
     new: String,
-    #[serde(default)]
-    all: bool,
+    /// Replace every occurrence of `old`; otherwise it must occur only once
+    all: Option<bool>,
 }
 
-impl EditFileTool {
-    pub(crate) fn new(workspace: Workspace) -> Result<Self, IdError> {
-        let properties = json!({
-            "path": {
-                "type": "string",
-                "description": "The file, relative to the top of the workspace, such as `src/main.rs`",
-            },
-            "old": {
-                "type": "string",
-                "description": "The text to replace, exactly as in the file with its \
-                    spaces and line breaks, without the line numbers of read_file",
-            },
-            "new": { "type": "string", "description": "The replacement text; empty to remove the old text" },
-            "all": {
-                "type": "boolean",
-                "description": "Replace every occurrence of `old`; otherwise it must occur only once",
-            },
-        });
-        let description = "Replaces exact text in a file of the workspace. Read the file first, \
-            and include enough surrounding lines in `old` so that it occurs only once.";
-        let required = ["path", "old", "new"];
-        let mut spec = tool_spec_with_properties("edit_file", description, properties, &required)?;
-        spec.can_verify = true;
-        Ok(Self { spec, workspace })
-    }
-}
-
-#[async_trait]
-impl Tool for EditFileTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Once
-    }
+impl DiskTool for EditFileTool {
+    type Input = EditFileInput;
+    const NAME: &'static str = "edit_file";
+    const DESCRIPTION: &'static str = "Replaces exact text in a file of the workspace. Read the \
+        file first, and include enough surrounding lines in `old` so that it occurs only once.";
+    const CLASS: EffectClass = EffectClass::Once;
+    const VERIFIES: bool = true;
+    const FAILURE: &'static str = "Nothing was edited";
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
-        self.workspace.rule_match_texts(input)
+        self.0.rule_match_texts(input)
     }
 
-    async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
-        let Ok(input) = EditFileInput::deserialize(input) else {
-            return PredictedEffects::default();
+    fn predict_effects(&self, input: EditFileInput, _ctx: &ToolContext) -> PredictedEffects {
+        self.0.predict_write(&input.path, |before| predict_edited_content(before, &input))
+    }
+
+    fn call(&self, input: EditFileInput, _ctx: &ToolContext) -> Result<ToolOutput, Reason> {
+        let target = self.0.checked_file_path(&input.path, PathAccess::Write)?;
+        if input.old.is_empty() {
+            return Err("`old` is empty; give the text to replace".into());
+        }
+        if input.old == input.new {
+            return Err("`old` and `new` are the same text".into());
+        }
+        let fs_error = |error| target.fs_error(error);
+        // Checked before the writer is opened, because that would create missing folders.
+        let file = self.0.open_file(&target).map_err(fs_error)?;
+        check_file_size(&file).map_err(|reason| target.error(reason))?;
+        let writer = self.0.open_writer(&target).map_err(fs_error)?;
+        let before = writer.read_current_file(&target.file, FILE_BYTES_MAX).map_err(fs_error)?;
+        let mut before = before.ok_or_else(|| fs_error(FsError::NotFound))?;
+        let display_path = &target.display;
+        if before.is_truncated {
+            let reason = "another program has made the file too large to edit";
+            return Err(target.error(reason).into());
+        }
+        if before.is_read_only() {
+            return Err(format!("`{display_path}` is read-only").into());
+        }
+        let content = decode_utf8(std::mem::take(&mut before.bytes));
+        let content = content.map_err(|reason| target.error(reason))?;
+        let edited = edit_text(&content, &input, display_path)?;
+        writer
+            .check_file_unchanged(&target.file, &before)
+            .and_then(|()| {
+                writer.replace_file(&target.file, edited.content.as_bytes(), Some(&before))
+            })
+            .map_err(fs_error)?;
+        let line = edited.first_line;
+        let message = match edited.count {
+            1 => format!("Edited `{display_path}` at line {line}."),
+            count => format!("Edited `{display_path}` {count} times, first at line {line}."),
         };
-        let workspace = self.workspace.clone();
-        predict_on_blocking_thread(move || {
-            workspace.predict_write(&input.path, |before| predict_edited_content(before, &input))
-        })
-        .await
-    }
-
-    async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: EditFileInput = deserialize_tool_input(&self.spec, input)?;
-        let workspace = self.workspace.clone();
-        run_on_blocking_thread(move || edit_file(&workspace, &input)).await
+        Ok(ToolOutput::text(message))
     }
 
     /// Checks whether an interrupted call has replaced `old` by `new` in the file.
-    async fn verify(&self, input: Value, _ctx: &ToolContext) -> VerifyOutcome {
-        let Ok(input) = deserialize_tool_input::<EditFileInput>(&self.spec, input) else {
+    fn verify(&self, input: EditFileInput) -> VerifyOutcome {
+        // A call with an invalid path, or without a text to replace, changes nothing.
+        let Ok(target) = self.0.checked_file_path(&input.path, PathAccess::Write) else {
             return VerifyOutcome::NotHappened;
         };
-        let workspace = self.workspace.clone();
-        let outcome =
-            run_on_blocking_thread(move || Ok(verify_edit_happened(&workspace, &input))).await;
-        outcome.unwrap_or(VerifyOutcome::Unknown)
+        if input.old.is_empty() || input.old == input.new {
+            return VerifyOutcome::NotHappened;
+        }
+        let file = self.0.open_file(&target).ok();
+        let Some(content) = file.and_then(|file| read_text(file).ok()) else {
+            return VerifyOutcome::Unknown;
+        };
+        let (old, new) = with_file_line_endings(&content, &input);
+        match find_edit_evidence(&content, &old, &new) {
+            EditVerification::Applied => {
+                let message =
+                    format!("Edited `{}`: the file contains the new text.", target.display);
+                VerifyOutcome::Happened(ToolOutput::text(message))
+            }
+            EditVerification::NotApplied => VerifyOutcome::NotHappened,
+            EditVerification::Unclear => VerifyOutcome::Unknown,
+        }
     }
-}
-
-fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput, ToolFailure> {
-    let target =
-        workspace.checked_file_path(&input.path, PathAccess::Write).map_err(edit_failure)?;
-    if input.old.is_empty() {
-        return Err(edit_failure("`old` is empty; give the text to replace"));
-    }
-    if input.old == input.new {
-        return Err(edit_failure("`old` and `new` are the same text"));
-    }
-    let display_path = &target.display;
-    let error =
-        |error| edit_failure(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
-    // Checked before the writer is opened, because that would create missing folders.
-    let file = workspace.open_file(&target).map_err(error)?;
-    if let Some(reason) = file_too_long_error(&file) {
-        return Err(edit_failure(format!("`{display_path}`: {reason}")));
-    }
-    let writer = workspace.open_writer(&target).map_err(error)?;
-    let before = writer.read_current_file(target.file_name(), FILE_BYTES_MAX);
-    let before = before.map_err(error)?;
-    let mut before = before.ok_or_else(|| error(FsError::NotFound))?;
-    if before.is_truncated {
-        let reason = "another program has made the file too large to edit";
-        return Err(edit_failure(format!("`{display_path}`: {reason}")));
-    }
-    if before.is_read_only() {
-        return Err(edit_failure(format!("`{display_path}` is read-only")));
-    }
-    let content = decode_utf8(std::mem::take(&mut before.bytes));
-    let content = content.map_err(|reason| edit_failure(format!("`{display_path}`: {reason}")))?;
-    let edited = edit_text(&content, input, display_path).map_err(edit_failure)?;
-    let after = edited.content.as_bytes();
-    writer
-        .check_file_unchanged(target.file_name(), &before)
-        .and_then(|()| writer.replace_file(target.file_name(), after, Some(&before)))
-        .map_err(error)?;
-    let line = edited.first_line;
-    let message = match edited.count {
-        1 => format!("Edited `{display_path}` at line {line}."),
-        count => format!("Edited `{display_path}` {count} times, first at line {line}."),
-    };
-    Ok(ToolOutput::text(message))
 }
 
 /// Text of a file after an edit.
@@ -170,10 +136,10 @@ fn edit_text(
     input: &EditFileInput,
     display_path: &str,
 ) -> Result<EditedText, String> {
-    let (old, new) = old_and_new_with_file_line_endings(content, input);
+    let (old, new) = with_file_line_endings(content, input);
     let count = content.matches(&old).count();
-    if count == 0 || count > 1 && !input.all {
-        return Err(old_text_mismatch_message(content, input, (display_path, count)));
+    if count == 0 || count > 1 && input.all != Some(true) {
+        return Err(mismatch_message(content, input, (display_path, count)));
     }
     // Computed before the replacement: a short `old` and a long `new` can multiply the size.
     let kept_len = content.len() - count * old.len();
@@ -199,7 +165,7 @@ fn predict_edited_content(before: &FileContent, input: &EditFileInput) -> Option
 
 /// Returns `old` and `new` with the line endings of the file, if the file's line endings are
 /// consistent. Models write LF whatever they have read.
-fn old_and_new_with_file_line_endings(content: &str, input: &EditFileInput) -> (String, String) {
+fn with_file_line_endings(content: &str, input: &EditFileInput) -> (String, String) {
     let pairs = content.matches("\r\n").count();
     if pairs == 0 || pairs < content.matches('\n').count() {
         return (input.old.clone(), input.new.clone());
@@ -209,7 +175,7 @@ fn old_and_new_with_file_line_endings(content: &str, input: &EditFileInput) -> (
 }
 
 /// Returns the message for an `old` text that does not occur in the file, or occurs too often.
-fn old_text_mismatch_message(
+fn mismatch_message(
     content: &str,
     input: &EditFileInput,
     (display_path, count): (&str, usize),
@@ -236,34 +202,6 @@ fn old_text_mismatch_message(
         "read the file and copy the text exactly"
     };
     format!("`old` was not found in `{display_path}`; {hint}")
-}
-
-fn verify_edit_happened(workspace: &Workspace, input: &EditFileInput) -> VerifyOutcome {
-    // A call with an invalid path, or without a text to replace, changes nothing.
-    let Ok(target) = workspace.checked_file_path(&input.path, PathAccess::Write) else {
-        return VerifyOutcome::NotHappened;
-    };
-    if input.old.is_empty() || input.old == input.new {
-        return VerifyOutcome::NotHappened;
-    }
-    let Some(content) = read_workspace_text(workspace, &target) else {
-        return VerifyOutcome::Unknown;
-    };
-    let (old, new) = old_and_new_with_file_line_endings(&content, input);
-    match find_edit_evidence(&content, &old, &new) {
-        EditVerification::Applied => {
-            let message = format!("Edited `{}`: the file contains the new text.", target.display);
-            VerifyOutcome::Happened(ToolOutput::text(message))
-        }
-        EditVerification::NotApplied => VerifyOutcome::NotHappened,
-        EditVerification::Unclear => VerifyOutcome::Unknown,
-    }
-}
-
-fn read_workspace_text(workspace: &Workspace, target: &CheckedFilePath) -> Option<String> {
-    let file = workspace.open_file(target).ok()?;
-    let snapshot = file.read_snapshot(FILE_BYTES_MAX).ok()?;
-    (!snapshot.is_truncated).then(|| decode_utf8(snapshot.bytes).ok())?
 }
 
 /// Whether the content of a file shows that an edit was made.
@@ -299,10 +237,6 @@ fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditVerification {
         return EditVerification::NotApplied;
     }
     EditVerification::Unclear
-}
-
-fn edit_failure(reason: impl std::fmt::Display) -> ToolFailure {
-    ToolFailure::new(format!("Nothing was edited: {reason}."))
 }
 
 #[cfg(test)]

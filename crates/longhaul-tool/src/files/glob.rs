@@ -35,6 +35,11 @@ impl Glob {
         Ok(Self { regex, names_only: !text.contains('/'), text: text.to_owned() })
     }
 
+    /// Compiles the glob of an input. Models send an empty text for fields they leave out.
+    pub(crate) fn parse_optional(text: Option<&str>) -> Result<Option<Self>, String> {
+        text.filter(|text| !text.is_empty()).map(Self::new).transpose()
+    }
+
     /// Returns whether the glob matches a file. Its path is passed twice: relative to the top of
     /// the workspace, and relative to the folder where the walk started.
     pub(crate) fn is_match(
@@ -43,9 +48,10 @@ impl Glob {
         path_from_walk_start: &str,
     ) -> bool {
         if self.names_only {
-            let name =
-                path_from_workspace_root.rsplit('/').next().unwrap_or(path_from_workspace_root);
-            return self.regex.is_match(name);
+            return path_from_workspace_root
+                .rsplit('/')
+                .next()
+                .is_some_and(|name| self.regex.is_match(name));
         }
         self.regex.is_match(path_from_walk_start) || self.regex.is_match(path_from_workspace_root)
     }
@@ -61,35 +67,26 @@ fn glob_to_regex(glob_text: &str) -> String {
     let mut rest = glob_text;
     let mut depth = 0_usize;
     while let Some(c) = rest.chars().next() {
-        if let Some(after) = rest.strip_prefix("**/") {
-            regex.push_str("(?:.*/)?");
-            rest = after;
-            continue;
-        }
-        if let Some(after) = rest.strip_prefix("**") {
-            regex.push_str(".*");
-            rest = after;
-            continue;
-        }
-        if let Some((class, after)) = char_class_regex_and_rest(rest) {
+        if let Some((class, after)) = split_char_class(rest) {
             regex.push_str(&class);
             rest = after;
             continue;
         }
-        rest = &rest[c.len_utf8()..];
-        match c {
-            '*' => regex.push_str("[^/]*"),
-            '?' => regex.push_str("[^/]"),
-            '{' => {
-                depth += 1;
-                regex.push_str("(?:");
+        let wildcards =
+            [("**/", "(?:.*/)?"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]"), ("{", "(?:")];
+        let wildcard = wildcards.into_iter().find(|(glob, _)| rest.starts_with(glob));
+        rest = &rest[wildcard.map_or(c.len_utf8(), |(glob, _)| glob.len())..];
+        match (wildcard, c) {
+            (Some((_, part)), _) => {
+                depth += usize::from(c == '{');
+                regex.push_str(part);
             }
-            '}' if depth > 0 => {
+            (None, '}') if depth > 0 => {
                 depth -= 1;
                 regex.push(')');
             }
-            ',' if depth > 0 => regex.push('|'),
-            c => regex.push_str(&escape(c.encode_utf8(&mut [0; 4]))),
+            (None, ',') if depth > 0 => regex.push('|'),
+            (None, c) => regex.push_str(&escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
     regex.push_str(")$");
@@ -98,7 +95,7 @@ fn glob_to_regex(glob_text: &str) -> String {
 
 /// Translates a leading `[...]` of a glob to a regular expression, and returns it with the rest of
 /// the glob. `None` means that the glob does not start with a valid `[...]`.
-fn char_class_regex_and_rest(glob_rest: &str) -> Option<(String, &str)> {
+fn split_char_class(glob_rest: &str) -> Option<(String, &str)> {
     let class_chars = glob_rest.strip_prefix('[')?;
     let (class_chars, rest_of_glob) = class_chars.split_once(']')?;
     let (negation, class_chars) = match class_chars.strip_prefix(['!', '^']) {

@@ -2,9 +2,9 @@
 //!
 //! Invariant: the output is limited and says what was left out.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,16 +12,15 @@ use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{ToolContext, ToolFailure};
-use longhaul_core::time::{Clock, Millis};
+use longhaul_core::port::tool::ToolContext;
+use longhaul_core::time::Clock;
 
+use crate::disk_tool::{DiskTool, Reason};
 use crate::files::glob::Glob;
-use crate::files::path::join_path_parts;
+use crate::files::path::join_parts;
 use crate::files::protected::PathAccess;
-use crate::files::walk::{FolderWalk, WalkControl};
-use crate::files::workspace::{Workspace, file_error_hint};
-use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
-use crate::typed::TypedTool;
+use crate::files::walk::FolderWalk;
+use crate::files::workspace::{Workspace, fs_error_message};
 
 /// Maximum number of entries that are listed.
 const SHOWN_MAX: usize = 1_000;
@@ -43,80 +42,58 @@ pub(crate) struct ListFilesInput {
     glob: Option<String>,
 }
 
-#[async_trait]
-impl TypedTool for ListFilesTool {
+impl DiskTool for ListFilesTool {
     type Input = ListFilesInput;
     const NAME: &'static str = "list_files";
     const DESCRIPTION: &'static str = "Lists the entries of a folder of the workspace, one path per line \
         relative to the top of the workspace, folders with a `/` at the end. With a glob it lists the \
         matching files in this folder and all below it. Shows at most 1000.";
     const CLASS: EffectClass = EffectClass::Pure;
-    const TIMEOUT: Option<Millis> = TIMEOUT;
+    const FAILURE: &'static str = "Nothing was listed";
 
     /// Returns the folder as the text that approval rules match; `.` means the whole workspace.
-    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         self.workspace.rule_match_texts(input)
     }
 
-    async fn call(
-        &self,
-        input: ListFilesInput,
-        _ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
-        let (workspace, clock) = (self.workspace.clone(), Arc::clone(&self.clock));
-        run_on_blocking_thread(move || list_workspace_entries(&workspace, &input, clock)).await
-    }
-}
-
-fn list_workspace_entries(
-    workspace: &Workspace,
-    input: &ListFilesInput,
-    clock: Arc<dyn Clock>,
-) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |reason: String| ToolFailure::new(format!("Nothing was listed: {reason}."));
-    let text = input.path.as_deref().unwrap_or_default();
-    let parts = workspace.parse_accessible_path(text, PathAccess::Read);
-    let parts = parts.map_err(|error| refuse(error.to_string()))?;
-    // Models send an empty text for fields they leave out.
-    let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
-    let glob = glob.map(Glob::new).transpose().map_err(refuse)?;
-    let mut lines: Vec<String> = Vec::new();
-    let mut is_truncated = false;
-    let mut walk = FolderWalk::new(workspace, glob.as_ref(), clock);
-    let result = walk.visit_entries(&parts, glob.is_some(), &mut |_, entry| {
-        if lines.len() == SHOWN_MAX {
-            is_truncated = true;
-            return WalkControl::Stop;
+    fn call(&self, input: ListFilesInput, _ctx: &ToolContext) -> Result<ToolOutput, Reason> {
+        let path = input.path.unwrap_or_default();
+        let parts = self.workspace.parse_accessible_path(&path, PathAccess::Read)?;
+        let glob = Glob::parse_optional(input.glob.as_deref())?;
+        let mut lines: Vec<String> = Vec::new();
+        let mut is_truncated = false;
+        let mut walk = FolderWalk::new(&self.workspace, glob.as_ref(), &*self.clock);
+        let result = walk.visit_entries(&parts, glob.is_some(), &mut |_, entry| {
+            if lines.len() == SHOWN_MAX {
+                is_truncated = true;
+                return ControlFlow::Break(());
+            }
+            let path = &entry.path;
+            lines.push(match entry.kind {
+                FileType::RegularFile => path.clone(),
+                FileType::Directory => format!("{path}/"),
+                FileType::Symlink => format!("{path} (a symbolic link, not followed)"),
+                FileType::Fifo
+                | FileType::Socket
+                | FileType::CharacterDevice
+                | FileType::BlockDevice
+                | FileType::Unknown => format!("{path} (not a regular file)"),
+            });
+            ControlFlow::Continue(())
+        });
+        result.map_err(|error| fs_error_message(&join_parts(&parts), &error))?;
+        if lines.is_empty() {
+            lines.push(match glob {
+                Some(_) => "[No file matches.]".into(),
+                None => "[The folder is empty.]".into(),
+            });
         }
-        let path = &entry.path;
-        lines.push(match entry.kind {
-            FileType::RegularFile => path.clone(),
-            FileType::Directory => format!("{path}/"),
-            FileType::Symlink => format!("{path} (a symbolic link, not followed)"),
-            FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-            | FileType::Unknown => format!("{path} (not a regular file)"),
-        });
-        WalkControl::Continue
-    });
-    let display_path = join_path_parts(&parts);
-    result
-        .map_err(|error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error))))?;
-    let mut notes = walk.omission_notes();
-    if is_truncated {
-        let note = format!(
-            "There is more: only the first {SHOWN_MAX} are shown; narrow the search by path or glob."
-        );
-        notes.insert(0, note);
+        if is_truncated {
+            lines.push(format!(
+                "[There is more: only the first {SHOWN_MAX} are shown; narrow the search by path or glob.]"
+            ));
+        }
+        lines.extend(walk.omission_notes());
+        Ok(ToolOutput::text(lines.join("\n")))
     }
-    if lines.is_empty() {
-        lines.push(match glob {
-            Some(_) => "[No file matches.]".into(),
-            None => "[The folder is empty.]".into(),
-        });
-    }
-    lines.extend(notes.iter().map(|note| format!("[{note}]")));
-    Ok(ToolOutput::text(lines.join("\n")))
 }

@@ -50,12 +50,12 @@ pub(crate) const SKILL: OutsidePathErrorTexts = OutsidePathErrorTexts {
 
 /// Returns the components of a path in the workspace; they are empty for the workspace itself. An
 /// absolute path is allowed if it starts with a root of the workspace.
-pub(crate) fn parse_path_parts(roots: &[PathBuf], text: &str) -> Result<Vec<String>, PathError> {
-    parse_path_parts_below_roots(&WORKSPACE, roots, text)
+pub(crate) fn parse_in_workspace(roots: &[PathBuf], text: &str) -> Result<Vec<String>, PathError> {
+    parse_below(&WORKSPACE, roots, text)
 }
 
 /// Returns the components of a path below one of these roots.
-pub(crate) fn parse_path_parts_below_roots(
+pub(crate) fn parse_below(
     texts: &OutsidePathErrorTexts,
     roots: &[PathBuf],
     text: &str,
@@ -83,7 +83,7 @@ pub(crate) fn parse_path_parts_below_roots(
             // not.
             return Err(PathError::new(text, "has `..` in it", root_hint));
         }
-        if let Some((problem, hint)) = path_part_problem_and_hint(part) {
+        if let Some((problem, hint)) = part_problem(part) {
             return Err(PathError::new(text, problem, hint));
         }
         parts.push(part.to_owned());
@@ -96,13 +96,13 @@ pub(crate) fn parse_path_parts_below_roots(
 }
 
 /// Returns the path with these components in normal form, which approval rules match.
-pub(crate) fn join_path_parts(parts: &[String]) -> String {
+pub(crate) fn join_parts(parts: &[String]) -> String {
     if parts.is_empty() { ".".into() } else { parts.join("/") }
 }
 
 /// Returns what is wrong with a path component, and what to write instead. `None` if the component
 /// is valid.
-pub(crate) fn path_part_problem_and_hint(part: &str) -> Option<(&'static str, &'static str)> {
+pub(crate) fn part_problem(part: &str) -> Option<(&'static str, &'static str)> {
     if part.len() > PART_BYTES_MAX {
         Some(("has a component longer than 255 bytes", "use a shorter name"))
     } else if part.chars().any(is_invisible_char) {
@@ -116,7 +116,7 @@ pub(crate) fn path_part_problem_and_hint(part: &str) -> Option<(&'static str, &'
 
 /// Returns why no file or folder with this name may be created: some operating system can't store
 /// the name or gives it another meaning. `None` means that the name is allowed.
-pub(crate) fn invalid_new_name_reason(part: &str) -> Option<&'static str> {
+pub(crate) fn new_name_problem(part: &str) -> Option<&'static str> {
     if part.ends_with('.') || part.trim() != part {
         Some("has a component that starts or ends with a space or ends with a dot")
     } else if part.contains(':') {
@@ -139,12 +139,12 @@ pub(crate) fn strip_root_prefix<'a>(root: &Path, text: &'a str) -> Option<&'a st
 mod tests {
     use std::path::PathBuf;
 
-    use super::{join_path_parts, parse_path_parts};
+    use super::{join_parts, parse_in_workspace};
 
     fn check_path_normal_form(text: &str, expected: &str) {
         let roots = [PathBuf::from("/home/ada/plot"), PathBuf::from("/w/")];
-        let result = match parse_path_parts(&roots, text) {
-            Ok(parts) => join_path_parts(&parts),
+        let result = match parse_in_workspace(&roots, text) {
+            Ok(parts) => join_parts(&parts),
             Err(error) => error.to_string(),
         };
         assert!(

@@ -3,7 +3,7 @@
 //!
 //! Invariant: only names are checked; no file is opened.
 
-use crate::filename_fold::fold_file_name_case;
+use crate::filename_fold::fold_case;
 
 /// Kind of access to a path that an agent requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ const POLICY_FILES: &[&[&str]] = &[
 const INBOX_FOLDER: &str = "inbox";
 
 /// Returns why agents can't access this path. `None` if the path is not protected.
-pub(crate) fn protected_path_reason(parts: &[String], access: PathAccess) -> Option<&'static str> {
+pub(crate) fn protection_reason(parts: &[String], access: PathAccess) -> Option<&'static str> {
     let mut is_in_git = false;
     let mut folder = String::new();
     for part in parts {
@@ -173,24 +173,24 @@ fn starts_with_word_char(rest: &str) -> bool {
 /// name.
 fn normalized_path_component(part: &str) -> String {
     let visible: String = part.chars().filter(|c| !matches!(c, '\u{200c}' | '\u{200d}')).collect();
-    let folded = fold_file_name_case(&visible);
+    let folded = fold_case(&visible);
     let stem = folded.split(':').next().unwrap_or(&folded);
     stem.trim_end_matches(['.', ' ']).trim_start().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PathAccess, protected_path_reason};
+    use super::{PathAccess, protection_reason};
 
     fn check_path_protection(path: &str, is_readable: bool, is_writable: bool) {
         let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
         assert_eq!(
-            protected_path_reason(&parts, PathAccess::Read).is_none(),
+            protection_reason(&parts, PathAccess::Read).is_none(),
             is_readable,
             "read {path}"
         );
         assert_eq!(
-            protected_path_reason(&parts, PathAccess::Write).is_none(),
+            protection_reason(&parts, PathAccess::Write).is_none(),
             is_writable,
             "write {path}"
         );

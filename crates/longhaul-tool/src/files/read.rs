@@ -2,7 +2,6 @@
 //!
 //! Invariant: the output is limited and says how much is left.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,14 +12,12 @@ use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::image_sink::{ImageError, ImageSink};
-use longhaul_core::port::tool::{ToolContext, ToolFailure};
-use longhaul_core::time::Millis;
+use longhaul_core::port::tool::ToolContext;
 
+use crate::disk_tool::{DiskTool, Reason};
 use crate::files::protected::PathAccess;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error, is_text};
-use crate::files::workspace::{Workspace, file_error_hint};
-use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
-use crate::typed::TypedTool;
+use crate::files::text::{FILE_BYTES_MAX, check_file_size, decode_utf8, is_text};
+use crate::files::workspace::Workspace;
 
 /// Maximum length of the tool's output in bytes.
 const SHOWN_BYTES_MAX: usize = 256 * 1024;
@@ -47,8 +44,7 @@ pub(crate) struct ReadFileInput {
     limit: Option<usize>,
 }
 
-#[async_trait]
-impl TypedTool for ReadFileTool {
+impl DiskTool for ReadFileTool {
     type Input = ReadFileInput;
     const NAME: &'static str = "read_file";
     const DESCRIPTION: &'static str = "Reads a text file of the workspace, or shows an image \
@@ -56,59 +52,44 @@ impl TypedTool for ReadFileTool {
         so that you can refer to lines and continue from there; number and tab are not \
         part of the file. The last line says how many lines there are.";
     const CLASS: EffectClass = EffectClass::Pure;
-    const TIMEOUT: Option<Millis> = TIMEOUT;
+    const FAILURE: &'static str = "The file was not read";
 
-    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         self.0.rule_match_texts(input)
     }
 
-    async fn predict_effects(&self, input: ReadFileInput, _ctx: &ToolContext) -> PredictedEffects {
-        self.0.effects_of_access_without_change(&input.path, PathAccess::Read)
+    fn predict_effects(&self, input: ReadFileInput, _ctx: &ToolContext) -> PredictedEffects {
+        self.0.effects_without_change(&input.path, PathAccess::Read)
     }
 
-    async fn call(
-        &self,
-        input: ReadFileInput,
-        ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
-        let (workspace, sink) = (self.0.clone(), ctx.images.clone());
-        run_on_blocking_thread(move || read_file(&workspace, &input, &sink)).await
+    fn call(&self, input: ReadFileInput, ctx: &ToolContext) -> Result<ToolOutput, Reason> {
+        let target = self.0.checked_file_path(&input.path, PathAccess::Read)?;
+        let file = self.0.open_file(&target).map_err(|error| target.fs_error(error))?;
+        check_file_size(&file).map_err(|reason| {
+            let hint =
+                "search_files does not open such files either; ask a person for a part of it";
+            target.error(format!("{reason}; {hint}"))
+        })?;
+        // The file may have grown since, so the read is still limited.
+        let snapshot = file.read_snapshot(FILE_BYTES_MAX);
+        let bytes = snapshot.map_err(|error| target.fs_error(error))?.bytes;
+        let display_path = &target.display;
+        if ImageInfo::has_image_signature(&bytes) && !is_text(&bytes) {
+            let image = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
+            let output = image.and_then(|info| image_output(&info, bytes, &ctx.images));
+            return output.map_err(|error| {
+                format!("`{display_path}` is an image that can't be shown: {error}").into()
+            });
+        }
+        let text = decode_utf8(bytes).map_err(|reason| target.error(reason))?;
+        let offset = input.offset.unwrap_or(1).max(1);
+        let limit = input.limit.unwrap_or(LINES_DEFAULT).max(1);
+        let page = page(&text, offset, limit).map_err(|lines| {
+            let lines = line_count_text(lines);
+            format!("`{display_path}` has {lines}, so there is no line {offset}")
+        })?;
+        Ok(ToolOutput::text(page))
     }
-}
-
-fn read_file(
-    workspace: &Workspace,
-    input: &ReadFileInput,
-    sink: &ImageSink,
-) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |reason: String| ToolFailure::new(format!("The file was not read: {reason}."));
-    let target = workspace.checked_file_path(&input.path, PathAccess::Read);
-    let target = target.map_err(|error| refuse(error.to_string()))?;
-    let display_path = &target.display;
-    let error = |error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
-    let file = workspace.open_file(&target).map_err(error)?;
-    if let Some(reason) = file_too_long_error(&file) {
-        let hint = "search_files does not open such files either; ask a person for a part of it";
-        return Err(refuse(format!("`{display_path}`: {reason}; {hint}")));
-    }
-    // The file may have grown since, so the read is still limited.
-    let bytes = file.read_snapshot(FILE_BYTES_MAX).map_err(error)?.bytes;
-    if ImageInfo::has_image_signature(&bytes) && !is_text(&bytes) {
-        let image = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
-        let output = image.and_then(|info| image_output(&info, bytes, sink));
-        return output.map_err(|image_error| {
-            refuse(format!("`{display_path}` is an image that can't be shown: {image_error}"))
-        });
-    }
-    let text =
-        decode_utf8(bytes).map_err(|reason| refuse(format!("`{display_path}`: {reason}")))?;
-    let offset = input.offset.unwrap_or(1).max(1);
-    let limit = input.limit.unwrap_or(LINES_DEFAULT).max(1);
-    let page = file_page_or_line_count(&text, offset, limit).map_err(|lines| {
-        let lines = line_count_text(lines);
-        refuse(format!("`{display_path}` has {lines}, so there is no line {offset}"))
-    })?;
-    Ok(ToolOutput::text(page))
 }
 
 /// Returns an image, with a text that describes it to models without image input.
@@ -127,7 +108,7 @@ fn image_output(
 
 /// Returns the lines from `offset` on, followed by a line that says how much is left. The error is
 /// the number of lines in the file if `offset` is beyond them.
-fn file_page_or_line_count(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
+fn page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
     let lines = text.lines().count();
     if lines == 0 && offset == 1 {
         return Ok("[The file is empty.]".into());
@@ -180,18 +161,18 @@ fn line_count_text(lines: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{NUMBER_MAX, ReadFileTool, SHOWN_BYTES_MAX, Workspace, file_page_or_line_count};
-    use crate::typed::typed;
+    use super::{NUMBER_MAX, ReadFileTool, SHOWN_BYTES_MAX, Workspace, page};
+    use crate::disk_tool::disk_tool;
 
     fn check_file_page(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
-        let page = file_page_or_line_count(text, offset, limit);
+        let page = page(text, offset, limit);
         assert_eq!(page.as_deref().map_err(|lines| *lines), expected, "{text:?}");
     }
 
     #[test]
     fn every_number_has_a_maximum_in_the_schema() {
         let workspace = Workspace::new("nowhere".into(), Vec::new());
-        let tool = typed(ReadFileTool(workspace)).unwrap();
+        let tool = disk_tool(ReadFileTool(workspace)).unwrap();
         for name in ["offset", "limit"] {
             let number = &tool.spec().schema["properties"][name];
             assert_eq!(number["type"], "integer");
@@ -222,11 +203,11 @@ mod tests {
     #[test]
     fn long_and_many_lines_are_truncated() {
         let long = format!("{}\nend", "ü".repeat(SHOWN_BYTES_MAX));
-        let first = file_page_or_line_count(&long, 1, 9).unwrap();
+        let first = page(&long, 1, 9).unwrap();
         assert!(first.len() < SHOWN_BYTES_MAX + 200);
         assert!(first.ends_with("around it.]\n[Lines 1 to 1 of 2. Continue with offset 2.]"));
         let many = "0123456789\n".repeat(100_000);
-        let second = file_page_or_line_count(&many, 1, usize::MAX).unwrap();
+        let second = page(&many, 1, usize::MAX).unwrap();
         assert!(second.len() < SHOWN_BYTES_MAX + 200);
         assert!(second.contains("of 100000. Continue with offset"));
     }

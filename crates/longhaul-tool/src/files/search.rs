@@ -3,9 +3,9 @@
 //! Invariant: matching takes linear time, binary files are skipped, and the output says what was
 //! not searched.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use regex::{Regex, RegexBuilder};
 use rustix::fs::FileType;
 use schemars::JsonSchema;
@@ -14,18 +14,17 @@ use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{ToolContext, ToolFailure};
-use longhaul_core::time::{Clock, Millis};
+use longhaul_core::port::tool::ToolContext;
+use longhaul_core::time::Clock;
 
+use crate::disk_tool::{DiskTool, Reason};
 use crate::files::glob::Glob;
-use crate::files::path::join_path_parts;
+use crate::files::path::join_parts;
 use crate::files::protected::PathAccess;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error};
-use crate::files::walk::{FolderWalk, WalkControl, WalkEntry};
-use crate::files::workspace::{Workspace, file_error_hint};
+use crate::files::text::read_text;
+use crate::files::walk::{FolderWalk, WalkEntry};
+use crate::files::workspace::{Workspace, fs_error_message};
 use crate::safe_dir::{FsError, OpenFile};
-use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
-use crate::typed::TypedTool;
 
 /// Maximum number of matching lines that are shown.
 const SHOWN_MAX: usize = 200;
@@ -66,80 +65,56 @@ pub(crate) struct SearchFilesInput {
     glob: Option<String>,
 }
 
-#[async_trait]
-impl TypedTool for SearchFilesTool {
+impl DiskTool for SearchFilesTool {
     type Input = SearchFilesInput;
     const NAME: &'static str = "search_files";
     const DESCRIPTION: &'static str = "Searches the text files of the workspace and shows the \
         matching lines as `path:line: text`, at most 200; of a long line it shows the text around the \
         first match.";
     const CLASS: EffectClass = EffectClass::Pure;
-    const TIMEOUT: Option<Millis> = TIMEOUT;
+    const FAILURE: &'static str = "Nothing was searched";
 
     /// Returns the folder or file as the text that approval rules match; `.` means the whole
     /// workspace.
-    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         self.workspace.rule_match_texts(input)
     }
 
-    async fn call(
-        &self,
-        input: SearchFilesInput,
-        _ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
-        let (workspace, clock) = (self.workspace.clone(), Arc::clone(&self.clock));
-        run_on_blocking_thread(move || search_files(&workspace, &input, clock)).await
+    fn call(&self, input: SearchFilesInput, _ctx: &ToolContext) -> Result<ToolOutput, Reason> {
+        let (pattern, pattern_note) = compile_pattern(&input.pattern)?;
+        let start = input.path.unwrap_or_default();
+        let parts = self.workspace.parse_accessible_path(&start, PathAccess::Read)?;
+        let glob = Glob::parse_optional(input.glob.as_deref())?;
+        let mut search = SearchState {
+            pattern,
+            lines: Vec::new(),
+            searched_files: 0,
+            skipped_files: 0,
+            partial_lines: 0,
+            has_more: false,
+            is_timed_out: false,
+        };
+        let mut walk = FolderWalk::new(&self.workspace, glob.as_ref(), &*self.clock);
+        let mut result =
+            walk.visit_entries(&parts, true, &mut |walk, entry| search.visit_entry(walk, entry));
+        if let Err(FsError::NotRegular) = result
+            && !parts.is_empty()
+        {
+            // Not a folder: a single file is searched whatever the glob is.
+            let target = self.workspace.checked_file_path(&start, PathAccess::Read)?;
+            let file = self.workspace.open_file(&target);
+            result = file.map(|file| _ = search.search_file(&walk, &target.display, file));
+        }
+        result.map_err(|error| fs_error_message(&join_parts(&parts), &error))?;
+        let notes =
+            walk.omission_notes().into_iter().chain(pattern_note.map(|note| format!("[{note}]")));
+        Ok(ToolOutput::text(search.into_result_text(notes)))
     }
-}
-
-fn search_files(
-    workspace: &Workspace,
-    input: &SearchFilesInput,
-    clock: Arc<dyn Clock>,
-) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |reason: String| ToolFailure::new(format!("Nothing was searched: {reason}."));
-    let (pattern, pattern_note) =
-        compile_search_pattern_with_note(&input.pattern).map_err(refuse)?;
-    let start = input.path.as_deref().unwrap_or_default();
-    let parts = workspace.parse_accessible_path(start, PathAccess::Read);
-    let parts = parts.map_err(|error| refuse(error.to_string()))?;
-    // Models send an empty text for fields they leave out.
-    let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
-    let glob = glob.map(Glob::new).transpose().map_err(refuse)?;
-    let mut search = SearchState {
-        pattern,
-        lines: Vec::new(),
-        searched_files: 0,
-        skipped_files: 0,
-        partial_lines: 0,
-        has_more: false,
-        is_timed_out: false,
-    };
-    let mut walk = FolderWalk::new(workspace, glob.as_ref(), clock);
-    let result =
-        walk.visit_entries(&parts, true, &mut |walk, entry| search.visit_entry(walk, entry));
-    let result = match result {
-        // Not a folder: a single file is searched whatever the glob is.
-        Err(FsError::NotRegular) if !parts.is_empty() => workspace
-            .checked_file_path(start, PathAccess::Read)
-            .map_err(|error| refuse(error.to_string()))
-            .map(|target| workspace.open_file(&target))?
-            .map(|file| {
-                search.search_file(&walk, &join_path_parts(&parts), file);
-            }),
-        result => result,
-    };
-    let display_path = join_path_parts(&parts);
-    result
-        .map_err(|error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error))))?;
-    let mut notes = walk.omission_notes();
-    notes.extend(pattern_note);
-    Ok(ToolOutput::text(search.into_result_text(notes)))
 }
 
 /// Compiles the search pattern. A pattern that is not a valid regular expression is searched as
 /// plain text, and the returned note says so. `None` means that there is no note.
-fn compile_search_pattern_with_note(text: &str) -> Result<(SearchPattern, Option<String>), String> {
+fn compile_pattern(text: &str) -> Result<(SearchPattern, Option<String>), String> {
     if text.is_empty() {
         return Err("the pattern is empty".into());
     }
@@ -152,10 +127,10 @@ fn compile_search_pattern_with_note(text: &str) -> Result<(SearchPattern, Option
             Err("the pattern is too large; use smaller counts in `{}`".into())
         }
         Err(_) => {
-            let note =
-                "The pattern is not a valid regular expression; it was searched as plain text.";
             let pattern =
                 SearchPattern::new(&regex::escape(text)).map_err(|_| "the pattern is too large")?;
+            let note =
+                "The pattern is not a valid regular expression; it was searched as plain text.";
             Ok((pattern, Some(note.into())))
         }
     }
@@ -217,26 +192,29 @@ struct SearchState {
 }
 
 impl SearchState {
-    fn visit_entry(&mut self, walk: &FolderWalk<'_>, entry: &WalkEntry<'_>) -> WalkControl {
+    fn visit_entry(&mut self, walk: &FolderWalk<'_>, entry: &WalkEntry<'_>) -> ControlFlow<()> {
         if entry.kind != FileType::RegularFile {
-            return WalkControl::Continue;
+            return ControlFlow::Continue(());
         }
-        match entry.folder.open_file_without_name_check(entry.name) {
+        match entry.folder.open_listed_file(entry.name) {
             Ok(file) => self.search_file(walk, &entry.path, file),
             // Removed since, replaced by a symbolic link, or not readable.
             Err(_) => {
                 self.skipped_files += 1;
-                WalkControl::Continue
+                ControlFlow::Continue(())
             }
         }
     }
 
-    fn search_file(&mut self, walk: &FolderWalk<'_>, path: &str, file: OpenFile) -> WalkControl {
-        let long = file_too_long_error(&file).is_some();
-        let snapshot = (!long).then(|| file.read_snapshot(FILE_BYTES_MAX).ok()).flatten();
-        let Some(content) = snapshot.and_then(|snapshot| decode_utf8(snapshot.bytes).ok()) else {
+    fn search_file(
+        &mut self,
+        walk: &FolderWalk<'_>,
+        path: &str,
+        file: OpenFile,
+    ) -> ControlFlow<()> {
+        let Ok(content) = read_text(file) else {
             self.skipped_files += 1;
-            return WalkControl::Continue;
+            return ControlFlow::Continue(());
         };
         self.searched_files += 1;
         let mut unchecked_bytes = 0;
@@ -248,7 +226,7 @@ impl SearchState {
                 self.is_timed_out = walk.is_timed_out();
             }
             if self.is_timed_out {
-                return WalkControl::Stop;
+                return ControlFlow::Break(());
             }
             let Some(match_start) = self.pattern.find_match(line, 0) else {
                 self.partial_lines +=
@@ -257,53 +235,50 @@ impl SearchState {
             };
             if self.lines.len() == SHOWN_MAX {
                 self.has_more = true;
-                return WalkControl::Stop;
+                return ControlFlow::Break(());
             }
-            let (text, end) = match_excerpt_and_end(line, match_start);
+            let (text, end) = excerpt(line, match_start);
             let has_more = end < line.len() && self.pattern.find_match(line, end).is_some();
             let more_note = if has_more { MORE_MATCHES } else { "" };
             self.lines.push(format!("{path}:{}: {text}{more_note}", index + 1));
         }
-        WalkControl::Continue
+        ControlFlow::Continue(())
     }
 
-    fn into_result_text(self, notes: Vec<String>) -> String {
+    fn into_result_text(self, notes: impl Iterator<Item = String>) -> String {
         let mut lines = self.lines;
-        let files = self.searched_files;
         if lines.is_empty() {
-            lines.push(format!("[No match in {files} files.]"));
+            lines.push(format!("[No match in {} files.]", self.searched_files));
         }
-        if self.has_more {
-            lines.push(format!(
-                "[There is more: only the first {SHOWN_MAX} lines are shown; narrow the search by pattern, path or glob.]"
-            ));
-        }
-        if self.is_timed_out {
-            lines.push(
-                "[There may be more: the search timed out; narrow it by path or glob.]".into(),
-            );
-        }
-        if self.skipped_files > 0 {
-            let count = self.skipped_files;
-            lines.push(format!(
-                "[Files not searched because they are binary, unreadable or too long: {count}.]"
-            ));
-        }
-        if self.partial_lines > 0 {
-            let count = self.partial_lines;
-            lines.push(format!(
-                "[Searched only up to byte {LINE_BYTES_MAX} because the pattern is large: {count} long \
-                 lines. A smaller pattern is matched against whole lines.]"
-            ));
-        }
-        lines.extend(notes.iter().map(|note| format!("[{note}]")));
+        let own_notes = [
+            self.has_more.then(|| {
+                format!(
+                    "[There is more: only the first {SHOWN_MAX} lines are shown; narrow the search by pattern, path or glob.]"
+                )
+            }),
+            self.is_timed_out.then(|| {
+                "[There may be more: the search timed out; narrow it by path or glob.]".to_owned()
+            }),
+            (self.skipped_files > 0).then(|| {
+                let count = self.skipped_files;
+                format!("[Files not searched because they are binary, unreadable or too long: {count}.]")
+            }),
+            (self.partial_lines > 0).then(|| {
+                let count = self.partial_lines;
+                format!(
+                    "[Searched only up to byte {LINE_BYTES_MAX} because the pattern is large: {count} long \
+                     lines. A smaller pattern is matched against whole lines.]"
+                )
+            }),
+        ];
+        lines.extend(own_notes.into_iter().flatten().chain(notes));
         lines.join("\n")
     }
 }
 
 /// Returns the part of the line around the match at byte `match_start`, and the byte of the line at
 /// which that part ends.
-fn match_excerpt_and_end(line: &str, match_start: usize) -> (String, usize) {
+fn excerpt(line: &str, match_start: usize) -> (String, usize) {
     let leading_chars = line[..match_start].chars().rev().take(LEAD_CHARS_MAX);
     let start = match_start - leading_chars.map(char::len_utf8).sum::<usize>();
     let is_short = line.chars().nth(LINE_CHARS_MAX).is_none();
@@ -318,12 +293,12 @@ fn match_excerpt_and_end(line: &str, match_start: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, compile_search_pattern_with_note, match_excerpt_and_end};
+    use super::{LINE_BYTES_MAX, compile_pattern, excerpt};
 
     #[test]
     fn search_patterns_match_lines() {
         let check = |text: &str, line: &str, expected: &str| {
-            let result = match compile_search_pattern_with_note(text) {
+            let result = match compile_pattern(text) {
                 Ok((pattern, note)) => {
                     format!("{} {note:?}", pattern.find_match(line, 0).is_some())
                 }
@@ -343,9 +318,9 @@ mod tests {
 
     #[test]
     fn long_lines_are_shown_around_the_match() {
-        assert_eq!(match_excerpt_and_end("short", 3), ("short".into(), 5));
+        assert_eq!(excerpt("short", 3), ("short".into(), 5));
         let long = format!("{}needle{}", "ü".repeat(300), "é".repeat(300));
-        let (text, end) = match_excerpt_and_end(&long, 600);
+        let (text, end) = excerpt(&long, 600);
         assert_eq!(&long[end..], "é".repeat(300 - 154));
         assert!(text.starts_with("...ü") && text.ends_with("é..."));
         assert!(text.contains("needle") && text.chars().count() == 246);
@@ -355,7 +330,7 @@ mod tests {
     fn a_large_pattern_is_matched_across_chunks() {
         let long_line = "b".repeat(LINE_BYTES_MAX) + "needle";
         let assert_match_start = |text: &str, line: &str, is_small: bool, start: Option<usize>| {
-            let (pattern, _) = compile_search_pattern_with_note(text).unwrap();
+            let (pattern, _) = compile_pattern(text).unwrap();
             assert_eq!(pattern.is_small, is_small, "{text}");
             assert_eq!(pattern.find_match(line, 0), start, "{text}");
         };

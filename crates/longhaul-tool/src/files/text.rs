@@ -1,5 +1,6 @@
 //! Detection of text files, and the size limit of files.
 
+use crate::disk_tool::Reason;
 use crate::safe_dir::OpenFile;
 
 /// Maximum size of a file that is read, searched or edited, in bytes.
@@ -25,11 +26,25 @@ pub(crate) fn is_text(bytes: &[u8]) -> bool {
     !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
 }
 
-/// Returns why this file is too long to be read. `None` if the file is short enough.
-pub(crate) fn file_too_long_error(file: &OpenFile) -> Option<String> {
+/// Reads a whole text file.
+pub(crate) fn read_text(file: OpenFile) -> Result<String, Reason> {
+    check_file_size(&file)?;
+    let snapshot = file.read_snapshot(FILE_BYTES_MAX)?;
+    if snapshot.is_truncated {
+        return Err("the file has become too long meanwhile".into());
+    }
+    Ok(decode_utf8(snapshot.bytes)?)
+}
+
+/// Checks that a file is not too long to be read.
+pub(crate) fn check_file_size(file: &OpenFile) -> Result<(), String> {
     let size = file.size;
-    (size > FILE_BYTES_MAX as u64)
-        .then(|| format!("the file has {size} bytes, but the maximum is {FILE_BYTES_MAX} bytes"))
+    if size > FILE_BYTES_MAX as u64 {
+        return Err(format!(
+            "the file has {size} bytes, but the maximum is {FILE_BYTES_MAX} bytes"
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

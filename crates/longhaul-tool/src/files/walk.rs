@@ -3,14 +3,14 @@
 //! Invariant: symbolic links are not followed, and protected folders are not entered.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::ops::ControlFlow;
 
 use rustix::fs::FileType;
 
 use longhaul_core::time::{Clock, Millis};
 
 use crate::files::glob::Glob;
-use crate::files::path::{DEPTH_MAX, path_part_problem_and_hint};
+use crate::files::path::{DEPTH_MAX, part_problem};
 use crate::files::protected::PathAccess;
 use crate::files::workspace::Workspace;
 use crate::safe_dir::{DirHandle, FsError};
@@ -36,14 +36,6 @@ const SKIPPED_DIRS: &[&str] = &[
     "target",
 ];
 
-/// Whether a walk continues after an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WalkControl {
-    /// Continue with the next entry.
-    Continue,
-    Stop,
-}
-
 /// A file or folder that a walk has found.
 #[derive(Debug)]
 pub(crate) struct WalkEntry<'a> {
@@ -61,7 +53,7 @@ pub(crate) struct WalkEntry<'a> {
 pub(crate) struct FolderWalk<'a> {
     workspace: &'a Workspace,
     glob: Option<&'a Glob>,
-    clock: Arc<dyn Clock>,
+    clock: &'a dyn Clock,
     started_nanos: u64,
     start_depth: usize,
     entry_count: usize,
@@ -76,7 +68,7 @@ impl<'a> FolderWalk<'a> {
     pub(crate) fn new(
         workspace: &'a Workspace,
         glob: Option<&'a Glob>,
-        clock: Arc<dyn Clock>,
+        clock: &'a dyn Clock,
     ) -> Self {
         Self {
             workspace,
@@ -98,7 +90,7 @@ impl<'a> FolderWalk<'a> {
         &mut self,
         parts: &[String],
         visits_subfolders: bool,
-        visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
+        visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
         let folder = self.workspace.open_folder(parts)?;
         self.start_depth = parts.len();
@@ -111,39 +103,34 @@ impl<'a> FolderWalk<'a> {
             > WALK_TIMEOUT.0.saturating_mul(1_000_000)
     }
 
-    /// Returns what the walk has left out, one sentence each.
+    /// Returns what the walk has left out, one line each.
     pub(crate) fn omission_notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if let Some(reason) = self.stop_reason {
-            notes.push(format!(
-                "Incomplete: the walk through the folders stopped {reason}; use a more specific \
-                 path."
-            ));
-        }
-        if !self.skipped_dirs.is_empty() {
-            let names: Vec<&str> = self.skipped_dirs.iter().map(String::as_str).collect();
-            let names = names.join(", ");
-            notes.push(format!(
-                "Skipped folders (name a folder in the glob to include it): {names}."
-            ));
-        }
-        if self.protected_count > 0 {
-            notes.push(format!("Entries that agents can't access: {}.", self.protected_count));
-        }
-        if self.unreadable_count > 0 {
-            notes.push(format!("Entries that could not be opened: {}.", self.unreadable_count));
-        }
-        notes
+        let stopped = self.stop_reason.map(|reason| {
+            format!(
+                "Incomplete: the walk through the folders stopped {reason}; use a more specific path."
+            )
+        });
+        let skipped = Vec::from_iter(self.skipped_dirs.iter().map(String::as_str)).join(", ");
+        let count = |text: &str, count: usize| (count > 0).then(|| format!("{text}: {count}."));
+        let notes = [
+            stopped,
+            (!skipped.is_empty()).then(|| {
+                format!("Skipped folders (name a folder in the glob to include it): {skipped}.")
+            }),
+            count("Entries that agents can't access", self.protected_count),
+            count("Entries that could not be opened", self.unreadable_count),
+        ];
+        notes.into_iter().flatten().map(|note| format!("[{note}]")).collect()
     }
 
     fn walk_dir(
         &mut self,
         (folder, parts): (&DirHandle, &[String]),
         visits_subfolders: bool,
-        visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
-    ) -> Result<WalkControl, FsError> {
+        visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, FsError> {
         let remaining = ENTRIES_MAX.saturating_sub(self.entry_count);
-        let mut entries = folder.entries_with_types(remaining.saturating_add(1))?;
+        let mut entries = folder.entries(remaining.saturating_add(1))?;
         if entries.len() > remaining {
             entries.truncate(remaining);
             self.stop_reason = Some("after 100000 entries");
@@ -154,77 +141,61 @@ impl<'a> FolderWalk<'a> {
         for (name, kind) in &entries {
             if self.is_timed_out() {
                 self.stop_reason = Some("after 20 seconds");
-                return Ok(WalkControl::Stop);
+                return Ok(ControlFlow::Break(()));
             }
             let mut parts = parts.to_vec();
             parts.push(name.clone());
-            if path_part_problem_and_hint(name).is_some() {
+            if part_problem(name).is_some() {
                 self.unreadable_count += 1;
                 continue;
             }
-            if self.workspace.workspace_protection_reason(&parts, PathAccess::Read).is_some() {
+            if self.workspace.protection_reason(&parts, PathAccess::Read).is_some() {
                 self.protected_count += 1;
                 continue;
             }
             let path = parts.join("/");
-            let entry = WalkEntry { folder, name, path, kind: *kind };
-            let is_folder = *kind == FileType::Directory;
-            if self.is_entry_match(&entry, &parts, visits_subfolders)
-                && visit(self, &entry) == WalkControl::Stop
-            {
-                return Ok(WalkControl::Stop);
-            }
-            if is_folder
-                && visits_subfolders
-                && self.walk_child_folder((folder, name), &parts, visit) == WalkControl::Stop
-            {
-                return Ok(WalkControl::Stop);
+            let from_start = parts[self.start_depth..].join("/");
+            let control = if *kind == FileType::Directory && visits_subfolders {
+                self.walk_child_folder((folder, name), &parts, visit)
+            } else if self.glob.is_none_or(|glob| glob.is_match(&path, &from_start)) {
+                visit(self, &WalkEntry { folder, name, path, kind: *kind })
+            } else {
+                ControlFlow::Continue(())
+            };
+            if control.is_break() {
+                return Ok(control);
             }
         }
-        Ok(if self.stop_reason.is_some() { WalkControl::Stop } else { WalkControl::Continue })
-    }
-
-    fn is_entry_match(
-        &self,
-        entry: &WalkEntry<'_>,
-        parts: &[String],
-        visits_subfolders: bool,
-    ) -> bool {
-        if visits_subfolders && entry.kind == FileType::Directory {
-            return false;
-        }
-        let from_start = || parts[self.start_depth..].join("/");
-        self.glob.is_none_or(|glob| glob.is_match(&entry.path, &from_start()))
+        Ok(match self.stop_reason {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        })
     }
 
     fn walk_child_folder(
         &mut self,
         (folder, name): (&DirHandle, &str),
         parts: &[String],
-        visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
-    ) -> WalkControl {
+        visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let is_named = self.glob.is_some_and(|glob| glob.contains_folder_name(name));
         if SKIPPED_DIRS.contains(&name) && !is_named {
             self.skipped_dirs.insert(name.to_owned());
-            return WalkControl::Continue;
+            return ControlFlow::Continue(());
         }
         if parts.len() > DEPTH_MAX {
             self.skipped_dirs.insert("folders deeper than 32".into());
-            return WalkControl::Continue;
+            return ControlFlow::Continue(());
         }
-        let result = folder
-            .open_child_folder_without_name_check(name)
-            .and_then(|child| self.walk_dir((&child, parts), true, visit));
-        match result {
+        let child = folder.open_listed_folder(name);
+        match child.and_then(|child| self.walk_dir((&child, parts), true, visit)) {
             Ok(control) => control,
             Err(error) => {
-                if matches!(error, FsError::Protected) {
-                    self.protected_count += 1;
-                } else {
-                    // Removed since, replaced by a symbolic link, or not readable.
-                    self.unreadable_count += 1;
-                }
-                WalkControl::Continue
+                let is_protected = matches!(error, FsError::Protected);
+                self.protected_count += usize::from(is_protected);
+                // Removed since, replaced by a symbolic link, or not readable.
+                self.unreadable_count += usize::from(!is_protected);
+                ControlFlow::Continue(())
             }
         }
     }

@@ -9,7 +9,7 @@ use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
 use serde_json::Value;
 
 use crate::atomic_write::AtomicWriter;
-use crate::filename_fold::fold_file_name_case;
+use crate::filename_fold::fold_case;
 use crate::files::path::{self, PathError};
 use crate::files::protected::{self, PathAccess};
 use crate::prediction;
@@ -30,7 +30,8 @@ pub(crate) struct Workspace {
 #[derive(Debug, Clone)]
 pub(crate) struct CheckedFilePath {
     folders: Vec<String>,
-    file: String,
+    /// Name of the file, without its folders.
+    pub(crate) file: String,
     /// The path in normal form, for messages.
     pub(crate) display: String,
 }
@@ -43,7 +44,7 @@ impl Workspace {
         roots.extend(root.canonicalize());
         let in_root = |path: &PathBuf| {
             let relative = roots.iter().find_map(|root| path.strip_prefix(root).ok());
-            relative.map(case_folded_path_parts).filter(|parts| !parts.is_empty())
+            relative.map(folded_parts).filter(|parts| !parts.is_empty())
         };
         Self {
             protected: protected.iter().filter_map(in_root).collect(),
@@ -59,13 +60,13 @@ impl Workspace {
         text: &str,
         access: PathAccess,
     ) -> Result<Vec<String>, PathError> {
-        let parts = path::parse_path_parts(&self.roots, text)?;
+        let parts = path::parse_in_workspace(&self.roots, text)?;
         let hint = "work without it, or ask a person";
-        if let Some(reason) = self.workspace_protection_reason(&parts, access) {
+        if let Some(reason) = self.protection_reason(&parts, access) {
             return Err(PathError::new(text, reason, hint));
         }
         if access == PathAccess::Write
-            && let Some(problem) = parts.iter().find_map(|part| path::invalid_new_name_reason(part))
+            && let Some(problem) = parts.iter().find_map(|part| path::new_name_problem(part))
         {
             return Err(PathError::new(text, problem, "use another name"));
         }
@@ -73,18 +74,17 @@ impl Workspace {
     }
 
     /// Returns why agents can't access this path. `None` if the path is not protected.
-    pub(crate) fn workspace_protection_reason(
+    pub(crate) fn protection_reason(
         &self,
         parts: &[String],
         access: PathAccess,
     ) -> Option<&'static str> {
-        let folded_parts: Vec<String> =
-            parts.iter().map(|part| fold_file_name_case(part)).collect();
+        let folded_parts: Vec<String> = parts.iter().map(|part| fold_case(part)).collect();
         let is_runtime_data =
             self.protected.iter().any(|protected| folded_parts.starts_with(protected));
         let reason =
             is_runtime_data.then_some("is the runtime's own data and is not accessible to agents");
-        reason.or_else(|| protected::protected_path_reason(parts, access))
+        reason.or_else(|| protected::protection_reason(parts, access))
     }
 
     /// Returns the file at this path, if the requested access is allowed.
@@ -94,7 +94,7 @@ impl Workspace {
         access: PathAccess,
     ) -> Result<CheckedFilePath, PathError> {
         let mut parts = self.parse_accessible_path(text, access)?;
-        let display = path::join_path_parts(&parts);
+        let display = path::join_parts(&parts);
         let Some(file) = parts.pop() else {
             let hint = "name a file in it, such as `src/main.rs`";
             return Err(PathError::new(text, "is the workspace itself", hint));
@@ -130,13 +130,13 @@ impl Workspace {
                 let undo = Some(format!("nothing to undo, because the call fails: {error}"));
                 return PredictedEffects {
                     undo,
-                    ..self.effects_of_access_without_change(path, PathAccess::Write)
+                    ..self.effects_without_change(path, PathAccess::Write)
                 };
             }
         };
-        let predicted = prediction::read_file_content(self.open_file(&target)).and_then(|before| {
+        let predicted = prediction::file_content(self.open_file(&target)).and_then(|before| {
             let after = new_content(&before)?;
-            Some(prediction::effects_of_one_file_change(target.display, before, after))
+            Some(prediction::one_file_change(target.display, before, after))
         });
         predicted.unwrap_or_default()
     }
@@ -153,19 +153,19 @@ impl Workspace {
                 name => names.push(name.to_owned()),
             }
         }
-        self.workspace_protection_reason(&names, PathAccess::Write).is_some()
+        self.protection_reason(&names, PathAccess::Write).is_some()
     }
 
     /// Returns the effects of a call that changes nothing: it only reads this path, or it fails
     /// because the path is invalid or protected.
-    pub(crate) fn effects_of_access_without_change(
+    pub(crate) fn effects_without_change(
         &self,
         path: &str,
         access: PathAccess,
     ) -> PredictedEffects {
-        let parts = path::parse_path_parts(&self.roots, path).unwrap_or_default();
-        let is_protected = self.workspace_protection_reason(&parts, access).is_some();
-        let protected = is_protected.then(|| path::join_path_parts(&parts));
+        let parts = path::parse_in_workspace(&self.roots, path).unwrap_or_default();
+        let is_protected = self.protection_reason(&parts, access).is_some();
+        let protected = is_protected.then(|| path::join_parts(&parts));
         PredictedEffects {
             protected_paths: protected.into_iter().collect(),
             undo: Some("nothing to undo".to_owned()),
@@ -183,33 +183,39 @@ impl Workspace {
                 return vec![longhaul_core::raw::canonical_json(input)];
             }
         };
-        let parts = path::parse_path_parts(&self.roots, text);
-        vec![parts.map_or_else(|_| text.to_owned(), |parts| path::join_path_parts(&parts))]
+        let parts = path::parse_in_workspace(&self.roots, text);
+        vec![parts.map_or_else(|_| text.to_owned(), |parts| path::join_parts(&parts))]
     }
 }
 
 impl CheckedFilePath {
-    /// Returns the name of the file, without its folders.
-    pub(crate) fn file_name(&self) -> &str {
-        &self.file
+    /// Returns the message for a file that can't be accessed, with a hint for the model.
+    pub(crate) fn fs_error(&self, error: FsError) -> String {
+        fs_error_message(&self.display, &error)
+    }
+
+    /// Returns the message for a file that can't be used for this reason.
+    pub(crate) fn error(&self, reason: impl std::fmt::Display) -> String {
+        format!("`{}`: {reason}", self.display)
     }
 }
 
-/// Returns a hint for the model about a file that can't be accessed.
-pub(crate) fn file_error_hint(error: &FsError) -> &'static str {
-    if matches!(error, FsError::NotFound) {
+/// Returns the message for a file or folder that can't be accessed, with a hint for the model.
+pub(crate) fn fs_error_message(display_path: &str, error: &FsError) -> String {
+    let hint = if matches!(error, FsError::NotFound) {
         "; use list_files to see which files exist"
     } else if matches!(error, FsError::IsDirectory) {
         "; use list_files to see what is in it"
     } else {
         ""
-    }
+    };
+    format!("`{display_path}`: {error}{hint}")
 }
 
-fn case_folded_path_parts(path: &Path) -> Vec<String> {
+fn folded_parts(path: &Path) -> Vec<String> {
     let parts = path.components();
     parts
-        .map(|part| fold_file_name_case(&part.as_os_str().to_string_lossy()))
+        .map(|part| fold_case(&part.as_os_str().to_string_lossy()))
         .filter(|part| part != ".")
         .collect()
 }

@@ -3,7 +3,6 @@
 //! Invariant: a file is written completely or not at all. Repeating a call with the same input has
 //! no further effect.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,13 +10,11 @@ use serde_json::Value;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
-use longhaul_core::port::tool::{ToolContext, ToolFailure};
-use longhaul_core::time::Millis;
+use longhaul_core::port::tool::ToolContext;
 
+use crate::disk_tool::{DiskTool, Reason};
 use crate::files::protected::PathAccess;
-use crate::files::workspace::{Workspace, file_error_hint};
-use crate::tool_support::{TIMEOUT, predict_on_blocking_thread, run_on_blocking_thread};
-use crate::typed::TypedTool;
+use crate::files::workspace::Workspace;
 
 /// Maximum length of the content of a written file in bytes.
 pub(crate) const CONTENT_BYTES_MAX: usize = 5 * 1024 * 1024;
@@ -35,67 +32,49 @@ pub(crate) struct WriteFileInput {
     content: String,
 }
 
-#[async_trait]
-impl TypedTool for WriteFileTool {
+impl DiskTool for WriteFileTool {
     type Input = WriteFileInput;
     const NAME: &'static str = "write_file";
     const DESCRIPTION: &'static str = "Writes a whole text file of the workspace, at most 5 MB: \
         creates it, or replaces its content. To change a part of a file use edit_file.";
     const CLASS: EffectClass = EffectClass::Keyed;
-    const TIMEOUT: Option<Millis> = TIMEOUT;
+    const FAILURE: &'static str = "The file was not written";
 
-    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         self.0.rule_match_texts(input)
     }
 
-    async fn predict_effects(&self, input: WriteFileInput, _ctx: &ToolContext) -> PredictedEffects {
-        let workspace = self.0.clone();
-        let after = FileContent::Text(input.content);
-        predict_on_blocking_thread(move || workspace.predict_write(&input.path, |_| Some(after)))
-            .await
+    fn predict_effects(&self, input: WriteFileInput, _ctx: &ToolContext) -> PredictedEffects {
+        self.0.predict_write(&input.path, |_| Some(FileContent::Text(input.content)))
     }
 
-    async fn call(
-        &self,
-        input: WriteFileInput,
-        _ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
-        let workspace = self.0.clone();
-        run_on_blocking_thread(move || write_file(&workspace, &input)).await
-    }
-}
-
-fn write_file(workspace: &Workspace, input: &WriteFileInput) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |reason: String| ToolFailure::new(format!("The file was not written: {reason}."));
-    let bytes = input.content.as_bytes();
-    if bytes.len() > CONTENT_BYTES_MAX {
-        let reason = format!(
-            "the content is {} bytes, but at most {CONTENT_BYTES_MAX} are allowed; split it into several files",
-            bytes.len()
-        );
-        return Err(refuse(reason));
-    }
-    let target = workspace.checked_file_path(&input.path, PathAccess::Write);
-    let target = target.map_err(|error| refuse(error.to_string()))?;
-    let display_path = &target.display;
-    let error = |error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
-    let writer = workspace.open_writer(&target).map_err(error)?;
-    let before = writer.read_current_file(target.file_name(), CONTENT_BYTES_MAX);
-    let before = before.map_err(error)?;
-    let count = bytes.len();
-    let verb = match &before {
-        None => "Created",
-        Some(before) if !before.is_truncated && before.bytes == bytes => {
-            let message =
-                format!("`{display_path}` already has exactly this content ({count} bytes).");
-            return Ok(ToolOutput::text(message));
+    fn call(&self, input: WriteFileInput, _ctx: &ToolContext) -> Result<ToolOutput, Reason> {
+        let bytes = input.content.as_bytes();
+        let count = bytes.len();
+        if count > CONTENT_BYTES_MAX {
+            return Err(format!(
+                "the content is {count} bytes, but at most {CONTENT_BYTES_MAX} are allowed; split it into several files"
+            )
+            .into());
         }
-        Some(before) if before.is_read_only() => {
-            return Err(refuse(format!("`{display_path}` is read-only")));
-        }
-        Some(_) => "Replaced",
-    };
-    let result = writer.replace_file(target.file_name(), bytes, before.as_ref());
-    result.map_err(error)?;
-    Ok(ToolOutput::text(format!("{verb} `{display_path}` ({count} bytes).")))
+        let target = self.0.checked_file_path(&input.path, PathAccess::Write)?;
+        let fs_error = |error| target.fs_error(error);
+        let writer = self.0.open_writer(&target).map_err(fs_error)?;
+        let before = writer.read_current_file(&target.file, CONTENT_BYTES_MAX).map_err(fs_error)?;
+        let display_path = &target.display;
+        let verb = match &before {
+            None => "Created",
+            Some(before) if !before.is_truncated && before.bytes == bytes => {
+                let message =
+                    format!("`{display_path}` already has exactly this content ({count} bytes).");
+                return Ok(ToolOutput::text(message));
+            }
+            Some(before) if before.is_read_only() => {
+                return Err(format!("`{display_path}` is read-only").into());
+            }
+            Some(_) => "Replaced",
+        };
+        writer.replace_file(&target.file, bytes, before.as_ref()).map_err(fs_error)?;
+        Ok(ToolOutput::text(format!("{verb} `{display_path}` ({count} bytes).")))
+    }
 }

@@ -23,7 +23,7 @@ enum BodyKind {
 
 /// Returns a response body as text. `None` if the body is not text.
 pub(super) fn body_to_text(content_type: &str, body: &[u8], url: &Url) -> Option<String> {
-    let mut kind = body_kind_from_content_type(content_type);
+    let mut kind = content_type_kind(content_type);
     if kind == BodyKind::Bytes {
         return None;
     }
@@ -45,7 +45,7 @@ pub(super) fn body_to_text(content_type: &str, body: &[u8], url: &Url) -> Option
     })
 }
 
-fn body_kind_from_content_type(content_type: &str) -> BodyKind {
+fn content_type_kind(content_type: &str) -> BodyKind {
     let mime = content_type.split(';').next().unwrap_or_default().trim();
     let mime = mime.to_ascii_lowercase();
     let (group, name) = mime.split_once('/').unwrap_or((&mime, ""));

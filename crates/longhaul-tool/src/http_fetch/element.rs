@@ -22,7 +22,7 @@ pub(super) const NOISE_ELEMENTS: [&[u8]; 10] = [
 pub(super) const CONTENT_START_ELEMENTS: [&[u8]; 3] = [b"main", b"article", b"h1"];
 
 /// Returns the number of line breaks around the text of an HTML element.
-pub(super) fn line_breaks_around_element(element_name: &[u8]) -> usize {
+pub(super) fn line_breaks_around(element_name: &[u8]) -> usize {
     match element_name {
         b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"article"
         | b"section" | b"main" | b"header" | b"footer" | b"aside" | b"dl" | b"figure"

@@ -7,7 +7,7 @@ use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
 use url::Url;
 
 use crate::http_fetch::element::{
-    CONTENT_START_ELEMENTS, NOISE_ELEMENTS, RAW_TEXT_ELEMENTS, line_breaks_around_element,
+    CONTENT_START_ELEMENTS, NOISE_ELEMENTS, RAW_TEXT_ELEMENTS, line_breaks_around,
 };
 use crate::http_fetch::writer::TextWriter;
 
@@ -138,20 +138,20 @@ impl<'a> HtmlPageReader<'a> {
             b"td" | b"th" => self.start_table_cell(name == b"th"),
             b"pre" if !self.verbatim => {
                 self.writer.require_line_breaks(2);
-                self.writer.add_markup_as_text("```\n");
+                self.writer.add_markup("```\n");
                 self.verbatim = true;
             }
-            b"code" if !self.verbatim => self.writer.add_markup_as_text("`"),
+            b"code" if !self.verbatim => self.writer.add_markup("`"),
             b"blockquote" => {
                 self.request_line_breaks(2);
                 self.writer.add_markdown_mark("> ");
             }
             b"hr" => {
                 self.request_line_breaks(2);
-                self.writer.add_markup_as_text("---");
+                self.writer.add_markup("---");
                 self.request_line_breaks(2);
             }
-            _ => self.request_line_breaks(line_breaks_around_element(name)),
+            _ => self.request_line_breaks(line_breaks_around(name)),
         }
     }
 
@@ -167,7 +167,7 @@ impl<'a> HtmlPageReader<'a> {
             b"title" => self.in_title = false,
             b"a" => self.end_link(),
             b"ul" | b"ol" | b"menu" => {
-                self.writer.remove_markdown_mark_without_text();
+                self.writer.drop_empty_mark();
                 self.lists.pop();
                 self.writer.set_indent(self.lists.len());
                 self.writer.require_line_breaks(if self.lists.is_empty() { 2 } else { 1 });
@@ -181,11 +181,11 @@ impl<'a> HtmlPageReader<'a> {
             b"pre" if self.verbatim => {
                 self.verbatim = false;
                 self.writer.require_line_breaks(1);
-                self.writer.add_markup_as_text("```");
+                self.writer.add_markup("```");
                 self.writer.require_line_breaks(2);
             }
-            b"code" if !self.verbatim => self.writer.append_closing_markup("`"),
-            _ => self.request_line_breaks(line_breaks_around_element(name)),
+            b"code" if !self.verbatim => self.writer.close_markup("`"),
+            _ => self.request_line_breaks(line_breaks_around(name)),
         }
     }
 
@@ -210,7 +210,7 @@ impl<'a> HtmlPageReader<'a> {
         let breaks = if self.lists.is_empty() { breaks } else { breaks.min(1) };
         match (in_cell, breaks) {
             (_, 0) => {}
-            (true, 1) => self.writer.request_space_before_text(),
+            (true, 1) => self.writer.request_space(),
             (true, _) => self.writer.require_line_breaks(1),
             (false, _) => self.writer.require_line_breaks(breaks),
         }
@@ -242,7 +242,7 @@ impl<'a> HtmlPageReader<'a> {
 
     fn start_table_cell(&mut self, is_header_cell: bool) {
         let Some(table) = self.tables.last_mut() else {
-            self.writer.request_space_before_text();
+            self.writer.request_space();
             return;
         };
         match table.cells {
@@ -266,7 +266,7 @@ impl<'a> HtmlPageReader<'a> {
         table.rows += 1;
         self.writer.require_line_breaks(1);
         if is_head && is_first && (2..=COLUMNS_MAX).contains(&cells) {
-            self.writer.add_markup_as_text(&vec!["---"; cells].join(" | "));
+            self.writer.add_markup(&vec!["---"; cells].join(" | "));
             self.writer.require_line_breaks(1);
         }
     }
@@ -305,7 +305,7 @@ impl<'a> HtmlPageReader<'a> {
             None => {}
             Some("") => self.writer.truncate(at),
             Some(text) if text == target => self.writer.remove_char(at),
-            Some(_) => self.writer.append_closing_markup(&format!("]({target})")),
+            Some(_) => self.writer.close_markup(&format!("]({target})")),
         }
     }
 

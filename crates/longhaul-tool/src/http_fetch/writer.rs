@@ -41,14 +41,14 @@ impl TextWriter {
     }
 
     /// Removes marks, such as `# ` or `- `, that have no text after them.
-    pub(super) fn remove_markdown_mark_without_text(&mut self) {
+    pub(super) fn drop_empty_mark(&mut self) {
         if let Some(at) = self.pending_mark.take() {
             self.out.truncate(at);
             self.pending_breaks = self.pending_breaks.max(1);
         }
     }
 
-    pub(super) fn request_space_before_text(&mut self) {
+    pub(super) fn request_space(&mut self) {
         self.pending_space = true;
     }
 
@@ -84,7 +84,7 @@ impl TextWriter {
 
     /// Adds the mark of a list item, such as `- `.
     pub(super) fn add_list_item_mark(&mut self, mark: &str) {
-        self.remove_markdown_mark_without_text();
+        self.drop_empty_mark();
         self.require_line_breaks(1);
         self.flush_pending_whitespace(self.indent.saturating_sub(1));
         self.pending_mark.get_or_insert(self.out.len());
@@ -92,15 +92,15 @@ impl TextWriter {
     }
 
     /// Appends markup, such as a closing backtick, directly after the text before it.
-    pub(super) fn append_closing_markup(&mut self, markup: &str) {
+    pub(super) fn close_markup(&mut self, markup: &str) {
         self.pending_mark = None;
         self.out.push_str(markup);
     }
 
     /// Adds markup that is kept even if no text follows, such as `---`.
-    pub(super) fn add_markup_as_text(&mut self, markup: &str) {
+    pub(super) fn add_markup(&mut self, markup: &str) {
         self.flush_pending_whitespace(self.indent);
-        self.append_closing_markup(markup);
+        self.close_markup(markup);
     }
 
     /// Adds the separator between two cells of a table row.
@@ -114,7 +114,7 @@ impl TextWriter {
 
     /// Starts a line now, even if it stays empty.
     pub(super) fn begin_line(&mut self) {
-        self.remove_markdown_mark_without_text();
+        self.drop_empty_mark();
         self.require_line_breaks(1);
         self.flush_pending_whitespace(self.indent);
     }
@@ -134,7 +134,7 @@ impl TextWriter {
     }
 
     pub(super) fn into_written_text(mut self) -> String {
-        self.remove_markdown_mark_without_text();
+        self.drop_empty_mark();
         self.out.truncate(self.out.trim_end().len());
         self.out
     }

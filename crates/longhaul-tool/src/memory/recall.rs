@@ -18,8 +18,8 @@ use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::memory::scope::resource_key_of_notes;
-use crate::tool_support::TIMEOUT;
+use crate::disk_tool::TIMEOUT;
+use crate::memory::scope::notes_resource;
 use crate::typed::TypedTool;
 
 /// Default number of notes that `recall` shows.
@@ -53,7 +53,7 @@ impl TypedTool for RecallTool {
 
     async fn call(&self, input: RecallInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let RecallInput { query, limit } = input;
-        let resource = resource_key_of_notes(ctx)?;
+        let resource = notes_resource(ctx)?;
         let limit = limit.unwrap_or(NOTES_DEFAULT).clamp(1, NOTES_MAX);
         let notes = self.0.search_notes(&resource, &query, limit).await;
         let notes = notes.map_err(|error| {

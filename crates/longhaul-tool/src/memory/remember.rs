@@ -18,9 +18,9 @@ use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::memory::scope::resource_key_of_notes;
+use crate::disk_tool::TIMEOUT;
+use crate::memory::scope::notes_resource;
 use crate::prediction::no_effects;
-use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl TypedTool for RememberTool {
         input: RememberInput,
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
-        let resource = resource_key_of_notes(ctx)?;
+        let resource = notes_resource(ctx)?;
         let refuse =
             |reason: String| ToolFailure::new(format!("The note was not saved: {reason}."));
         let tags = input.tags.unwrap_or_default();

@@ -8,7 +8,7 @@ use longhaul_core::port::tool::{ToolContext, ToolFailure};
 
 /// Returns the scope of a run's notes: the run's resource (the person or thing that the notes are
 /// about), or else its thread (the conversation that successive runs share).
-pub(super) fn resource_key_of_notes(ctx: &ToolContext) -> Result<ResourceKey, ToolFailure> {
+pub(super) fn notes_resource(ctx: &ToolContext) -> Result<ResourceKey, ToolFailure> {
     if let Some(resource) = &ctx.resource {
         return Ok(resource.clone());
     }

@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use url::Url;
 
-use longhaul_core::id::Epoch;
 use longhaul_core::port::outbound::{NetworkScope, OutboundRequest};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::command::{Command, CommandError, CommandOutput, ProgramExit};
+use crate::disk_tool::run_on_blocking_thread;
 use crate::jsonl::JsonLinesFile;
 use crate::message::delivery_log::{DeliveryLog, DeliveryState};
 use crate::message::envelope::{MessageEnvelope, not_delivered_failure};
 use crate::message::target::DeliveryTarget;
-use crate::outbound::{GuardedHttpClient, REQUEST_TIMEOUT_MAX};
+use crate::outbound::{FOLLOW_ALL, GuardedHttpClient, REQUEST_TIMEOUT_MAX};
 use crate::safe_dir::FsError;
-use crate::tool_support::run_on_blocking_thread;
 
 /// Maximum number of bytes of a receiver's response that are logged.
 const RESPONSE_BYTES_MAX: usize = 1_000;
@@ -52,16 +51,19 @@ pub(super) struct DeliveryError {
 
 impl DeliveryChannel {
     /// Delivers the message through the configured channel. Returns the response of the receiver.
-    pub(super) async fn deliver_message(
+    pub(super) async fn deliver(
         &self,
         envelope: &MessageEnvelope,
         log: &DeliveryLog,
-        epoch: Epoch,
     ) -> Result<String, DeliveryError> {
         match &self.target {
             DeliveryTarget::File(path) => {
-                let outbox = OutboxFile(JsonLinesFile::new(path.clone()));
-                outbox.append_on_blocking_thread(envelope.clone(), log.clone(), epoch).await
+                let outbox = JsonLinesFile::new(path.clone());
+                let (envelope, log) = (envelope.clone(), log.clone());
+                let append = move || Ok(append_unless_present(&outbox, &envelope, &log));
+                run_on_blocking_thread(append).await.unwrap_or_else(|failure| {
+                    Err(DeliveryError { reason: failure.to_string(), is_certain: false })
+                })
             }
             DeliveryTarget::Command(argv) => self.deliver_by_command(argv.clone(), envelope).await,
             DeliveryTarget::Webhook(url) => self.post_webhook(url, envelope).await,
@@ -111,9 +113,13 @@ impl DeliveryChannel {
             bytes_max: 64 * 1024,
             network_scope: self.reach,
         };
-        let final_response = self.client.send_request(&request).await.map_err(|error| {
-            DeliveryError { reason: error.error.to_string(), is_certain: !error.may_have_been_sent }
-        })?;
+        let final_response =
+            self.client.send_request(&request, FOLLOW_ALL).await.map_err(|error| {
+                DeliveryError {
+                    reason: error.error.to_string(),
+                    is_certain: !error.may_have_been_sent,
+                }
+            })?;
         let status = final_response.response.status;
         if final_response.method != request.method {
             // A page that the webhook redirects to may answer 200 to everything.
@@ -143,71 +149,33 @@ fn program_failure_message(output: &CommandOutput, recipient: &str) -> String {
     }
 }
 
-/// The JSON lines file that messages are appended to.
-#[derive(Debug, Clone)]
-struct OutboxFile(JsonLinesFile);
-
-impl OutboxFile {
-    /// Appends a message to the outbox (the JSON lines file of messages) on a blocking thread.
-    async fn append_on_blocking_thread(
-        self,
-        envelope: MessageEnvelope,
-        log: DeliveryLog,
-        epoch: Epoch,
-    ) -> Result<String, DeliveryError> {
-        let path = self.0.display_path();
-        let result = run_on_blocking_thread(move || {
-            Ok(self.append_message_unless_present(&envelope, &log, epoch))
-        });
-        let (reason, is_certain) = match result.await {
-            Ok(Ok(answer)) => return Ok(answer.to_owned()),
-            Ok(Err(OutboxError::Superseded)) => (TAKEN_OVER.to_owned(), true),
-            Ok(Err(OutboxError::Fs(error, is_certain))) => {
-                (format!("the outbox `{path}`: {error}"), is_certain)
-            }
-            Err(error) => (error.to_string(), false),
-        };
-        Err(DeliveryError { reason, is_certain })
+/// Appends the message to the outbox (the JSON lines file of messages), unless the message is
+/// already there or a worker that has claimed the run since is sending it. The file is locked, so no
+/// other process can append the message in between.
+fn append_unless_present(
+    outbox: &JsonLinesFile,
+    envelope: &MessageEnvelope,
+    log: &DeliveryLog,
+) -> Result<String, DeliveryError> {
+    let error = |error: FsError, is_certain| {
+        let reason = format!("the outbox `{}`: {error}", outbox.display_path());
+        DeliveryError { reason, is_certain }
+    };
+    // If reading failed, nothing was written; if writing failed, something may have been.
+    let read_error = |reason| error(reason, true);
+    let locked_outbox = outbox.lock_or_create().map_err(read_error)?;
+    if !locked_outbox.lines_with_key(&envelope.key).map_err(read_error)?.is_empty() {
+        return Ok("already in the outbox".into());
     }
-
-    /// Appends the message to the outbox (the JSON lines file of messages), unless the message is
-    /// already there or a worker that has claimed the run since is sending it. The file is locked,
-    /// so no other process can append the message in between.
-    fn append_message_unless_present(
-        &self,
-        envelope: &MessageEnvelope,
-        log: &DeliveryLog,
-        epoch: Epoch,
-    ) -> Result<&'static str, OutboxError> {
-        // If reading failed, nothing was written; if writing failed, something may have been.
-        let read_error = |error| OutboxError::Fs(error, true);
-        let outbox = self.0.lock_or_create_file().map_err(read_error)?;
-        let matches = outbox.find_lines_by_key(&envelope.key).map_err(read_error)?;
-        if !matches.lines.is_empty() {
-            return Ok("already in the outbox");
-        }
-        match log.read_delivery_state(&envelope.key).map_err(read_error)? {
-            DeliveryState::Started { epoch: logged_epoch, .. } if logged_epoch > epoch.0 => {
-                return Err(OutboxError::Superseded);
-            }
-            DeliveryState::Delivered => return Ok("already delivered by another worker"),
-            DeliveryState::NotStarted
-            | DeliveryState::NoRecord
-            | DeliveryState::Started { .. }
-            | DeliveryState::Failed => {}
-        }
-        let result = outbox.append_json_line(&envelope.to_json());
-        result.map(|()| "").map_err(|error| OutboxError::Fs(error, false))
+    let state = log.state(&envelope.key).map_err(read_error)?;
+    if state == DeliveryState::Delivered {
+        return Ok("already delivered by another worker".into());
     }
-}
-
-/// Why a message was not appended to the outbox (the JSON lines file of messages).
-#[derive(Debug)]
-enum OutboxError {
-    /// A worker that has claimed the run later is sending the message.
-    Superseded,
-    /// The outbox file could not be used. `true` means that certainly nothing was written.
-    Fs(FsError, bool),
+    if state.is_started_after(envelope.epoch) {
+        return Err(DeliveryError { reason: TAKEN_OVER.to_owned(), is_certain: true });
+    }
+    let result = locked_outbox.append(&envelope.to_json());
+    result.map(|()| String::new()).map_err(|reason| error(reason, false))
 }
 
 impl DeliveryError {

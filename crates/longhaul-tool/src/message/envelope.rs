@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use longhaul_core::id::{CallId, Epoch, RunId, ThreadKey};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::raw::RawJson;
 
@@ -19,9 +20,11 @@ const RECIPIENT_BYTES_MAX: usize = 1_000;
 #[derive(Debug, Clone)]
 pub(super) struct MessageEnvelope {
     pub(super) key: String,
-    run: String,
-    call: String,
-    thread: Option<String>,
+    pub(super) run: RunId,
+    pub(super) call: CallId,
+    /// Epoch of the claim under which the message is sent. The receiver does not get it.
+    pub(super) epoch: Epoch,
+    thread: Option<ThreadKey>,
     pub(super) recipient: String,
     pub(super) text: String,
 }
@@ -31,9 +34,10 @@ impl MessageEnvelope {
         let recipient = find_recipient(&text, &ctx.context).map_err(not_delivered_failure)?;
         Ok(Self {
             key: ctx.idempotency_key.clone(),
-            run: ctx.run.to_string(),
-            call: ctx.call.to_string(),
-            thread: ctx.thread.as_ref().map(ToString::to_string),
+            run: ctx.run,
+            call: ctx.call,
+            epoch: ctx.epoch,
+            thread: ctx.thread.clone(),
             recipient,
             text,
         })

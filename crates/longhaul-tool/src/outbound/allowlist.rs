@@ -61,7 +61,7 @@ impl Allowlist {
         allow: impl IntoIterator<Item = &'a str>,
         allow_private: bool,
     ) -> Result<Self, AllowlistError> {
-        let rules = allow.into_iter().map(AllowRule::parse_allow_rule).collect::<Result<_, _>>()?;
+        let rules = allow.into_iter().map(AllowRule::parse).collect::<Result<_, _>>()?;
         Ok(Self { rules, allow_private })
     }
 
@@ -73,8 +73,7 @@ impl Allowlist {
         port: u16,
         private: bool,
     ) -> Result<AllowedAddresses, String> {
-        let matching_rules =
-            self.rules.iter().filter(|rule| rule.matches_host_and_port(host, port));
+        let matching_rules = self.rules.iter().filter(|rule| rule.matches(host, port));
         let mut matching_rules = matching_rules.peekable();
         let has_matching_rule = matching_rules.peek().is_some();
         if matching_rules
@@ -96,7 +95,7 @@ impl Allowlist {
 }
 
 impl AllowRule {
-    fn parse_allow_rule(text: &str) -> Result<Self, AllowlistError> {
+    fn parse(text: &str) -> Result<Self, AllowlistError> {
         let invalid_rule = || AllowlistError(text.chars().take(200).collect());
         let text = text.trim();
         let (host, port) = match (text.strip_prefix('['), text.rsplit_once(':')) {
@@ -116,21 +115,21 @@ impl AllowRule {
                 Ok(0) | Err(_) => return Err(invalid_rule()),
             },
         };
-        Ok(Self { host: HostPattern::parse_host_pattern(host).ok_or_else(invalid_rule)?, ports })
+        Ok(Self { host: HostPattern::parse(host).ok_or_else(invalid_rule)?, ports })
     }
 
-    fn matches_host_and_port(&self, host: &Host<&str>, port: u16) -> bool {
+    fn matches(&self, host: &Host<&str>, port: u16) -> bool {
         let is_port_allowed = match self.ports {
             PortPattern::Default => DEFAULT_PORTS.contains(&port),
             PortPattern::Single(allowed) => allowed == port,
             PortPattern::All => true,
         };
-        is_port_allowed && self.host.matches_host(host)
+        is_port_allowed && self.host.matches(host)
     }
 }
 
 impl HostPattern {
-    fn parse_host_pattern(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::All);
         }
@@ -157,7 +156,7 @@ impl HostPattern {
         }
     }
 
-    fn matches_host(&self, host: &Host<&str>) -> bool {
+    fn matches(&self, host: &Host<&str>) -> bool {
         match (self, host) {
             (Self::All, _) => true,
             (Self::Subdomains(end), Host::Domain(name)) => {

@@ -46,9 +46,9 @@ pub(super) struct RequestHop {
 }
 
 impl RequestHop {
-    pub(super) fn first_hop_of_request(request: &OutboundRequest) -> Result<Self, OutboundError> {
+    pub(super) fn first(request: &OutboundRequest) -> Result<Self, OutboundError> {
         let url = parse_url(&request.url)?;
-        let reject = |reason: &str| forbidden_request_error(&url, reason);
+        let reject = |reason: &str| forbidden(&url, reason);
         let method = request.method.to_ascii_uppercase();
         if !METHODS.contains(&method.as_str()) {
             return Err(reject("unsupported method"));
@@ -86,11 +86,11 @@ impl RequestHop {
         let Some(target) = head.get(LOCATION) else {
             return Ok(None);
         };
-        let reject = |reason: &str| forbidden_request_error(&self.url, reason);
+        let reject = |reason: &str| forbidden(&self.url, reason);
         let target = String::from_utf8_lossy(target.as_bytes());
         let target = self.url.join(&target);
         let target = target.map_err(|_| reject("the redirect target is not a valid URL"))?;
-        let url = validate_outbound_url(target)?;
+        let url = check_url(target)?;
         if self.url.scheme() == "https" && url.scheme() == "http" {
             return Err(reject("the redirect leads from https to http, which is not encrypted"));
         }
@@ -130,27 +130,27 @@ pub(crate) fn parse_url(text: &str) -> Result<Url, OutboundError> {
     }
     let url = Url::parse(text.trim());
     let url = url.map_err(|error| reject(&format!("the URL is invalid ({error})")))?;
-    validate_outbound_url(url)
+    check_url(url)
 }
 
-fn validate_outbound_url(mut url: Url) -> Result<Url, OutboundError> {
+fn check_url(mut url: Url) -> Result<Url, OutboundError> {
     if !matches!(url.scheme(), "http" | "https") {
         let reason = "only http:// and https:// are supported";
-        return Err(forbidden_request_error(&url, reason));
+        return Err(forbidden(&url, reason));
     }
     if !url.username().is_empty() || url.password().is_some() {
         let reason = "the URL must not contain a user name or password; use a header";
-        return Err(forbidden_request_error(&url, reason));
+        return Err(forbidden(&url, reason));
     }
     if url.as_str().len() > URL_BYTES_MAX {
-        return Err(forbidden_request_error(&url, "the URL is too long"));
+        return Err(forbidden(&url, "the URL is too long"));
     }
     match url.host() {
         Some(Host::Domain(name)) if name.trim_matches('.').is_empty() => {
-            return Err(forbidden_request_error(&url, "the URL has no host"));
+            return Err(forbidden(&url, "the URL has no host"));
         }
         Some(_) => {}
-        None => return Err(forbidden_request_error(&url, "the URL has no host")),
+        None => return Err(forbidden(&url, "the URL has no host")),
     }
     url.set_fragment(None);
     Ok(url)
@@ -166,7 +166,7 @@ pub(crate) fn redacted_url(url: &Url) -> String {
 }
 
 /// Creates the error of a request that the guarded client does not send.
-pub(super) fn forbidden_request_error(url: &Url, reason: &str) -> OutboundError {
+pub(super) fn forbidden(url: &Url, reason: &str) -> OutboundError {
     OutboundError::Forbidden { url: redacted_url(url), reason: reason.into() }
 }
 
@@ -205,7 +205,7 @@ mod tests {
     ) -> Result<String, String> {
         let mut head = HeaderMap::new();
         head.insert(LOCATION, HeaderValue::from_str(to).unwrap());
-        let hop = RequestHop::first_hop_of_request(&test_request(method, from)).unwrap();
+        let hop = RequestHop::first(&test_request(method, from)).unwrap();
         let next = hop.next_hop(status, &head).map_err(|error| error.to_string())?;
         let Some(next) = next else {
             return Ok("no redirect".into());
@@ -280,7 +280,7 @@ mod tests {
         for name in CLIENT_HEADERS {
             let mut request = test_request("GET", "https://a.example/secret?key=hush");
             request.headers = vec![(name.to_uppercase(), "x".into())];
-            let error = RequestHop::first_hop_of_request(&request).unwrap_err().to_string();
+            let error = RequestHop::first(&request).unwrap_err().to_string();
             assert!(
                 error.contains(name) && !error.contains("hush") && !error.contains("secret"),
                 "{error}"
@@ -289,12 +289,11 @@ mod tests {
         for (name, value) in [("a b", "x"), ("", "x"), ("a", "x\r\nhost: y"), ("a\n", "x")] {
             let mut request = test_request("GET", "https://a.example/");
             request.headers = vec![(name.into(), value.into())];
-            assert!(RequestHop::first_hop_of_request(&request).is_err(), "{name:?} {value:?}");
+            assert!(RequestHop::first(&request).is_err(), "{name:?} {value:?}");
         }
         for method in ["CONNECT", "TRACE", "GET ", "", "G\r\nX"] {
             assert!(
-                RequestHop::first_hop_of_request(&test_request(method, "https://a.example/"))
-                    .is_err(),
+                RequestHop::first(&test_request(method, "https://a.example/")).is_err(),
                 "{method:?}"
             );
         }

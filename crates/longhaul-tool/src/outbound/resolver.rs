@@ -37,10 +37,7 @@ pub(super) struct FilteringResolver {
 }
 
 impl FilteringResolver {
-    async fn lookup_allowed_addresses(
-        self,
-        name: String,
-    ) -> Result<Vec<SocketAddr>, HostLookupError> {
+    async fn lookup(self, name: String) -> Result<Vec<SocketAddr>, HostLookupError> {
         let addresses = self.resolver.lookup(&name).await.map_err(HostLookupError::LookupFailed)?;
         let count = addresses.len();
         let is_allowed = |ip: &IpAddr| match zone(*ip) {
@@ -60,7 +57,7 @@ impl FilteringResolver {
 
 impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let lookup = self.clone().lookup_allowed_addresses(name.as_str().to_owned());
+        let lookup = self.clone().lookup(name.as_str().to_owned());
         Box::pin(async move {
             let addresses: Addrs = Box::new(lookup.await?.into_iter());
             Ok(addresses)

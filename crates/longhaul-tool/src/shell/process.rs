@@ -66,10 +66,10 @@ impl ShellProcess {
         // The command holds the write ends, which would keep the pipe open.
         drop(command);
         Ok(Self {
-            group: ProcessGroup::group_led_by_child(&child),
+            group: ProcessGroup::led_by(&child),
             child,
             pipe: Receiver::from_owned_fd(reader.into())?,
-            output: CapturedOutput::empty_output(OUTPUT_BYTES_MAX),
+            output: CapturedOutput::new(OUTPUT_BYTES_MAX),
             partial_output: Some(ctx.partial_output.clone()),
             progress: Arc::clone(&ctx.progress),
         })
@@ -114,7 +114,7 @@ impl ShellProcess {
                 }
             }
         };
-        self.group.kill_all_processes();
+        self.group.kill();
         if !is_eof {
             self.drain_output_pipe(clock, &mut buffer).await;
         }
@@ -155,19 +155,19 @@ impl ShellProcess {
 
 impl Drop for ShellProcess {
     fn drop(&mut self) {
-        self.group.kill_all_processes();
+        self.group.kill();
         if let Some(partial_output) = self.partial_output.take() {
             self.drain_available_output();
-            partial_output.set_output_so_far(output_text_with_loss_note(&self.output));
+            partial_output.set_output_so_far(text_with_loss_note(&self.output));
         }
     }
 }
 
 /// Returns the output as text. If some of it was dropped, the last line says so, because a model is
 /// shown the end of a long result and not the place where something is missing.
-fn output_text_with_loss_note(output: &CapturedOutput) -> String {
-    let mut text = output.text_with_dropped_bytes_note();
-    if let Some(parts) = output.kept_head_and_tail_sizes() {
+fn text_with_loss_note(output: &CapturedOutput) -> String {
+    let mut text = output.text_with_gap_note();
+    if let Some(parts) = output.kept_sizes() {
         if !text.ends_with('\n') {
             text.push('\n');
         }
@@ -185,7 +185,7 @@ fn output_text_with_loss_note(output: &CapturedOutput) -> String {
 
 /// Returns the output as text, with a note about how the command ended.
 fn command_result_text(output: &CapturedOutput, exit: ProgramExit) -> String {
-    let mut text = output_text_with_loss_note(output);
+    let mut text = text_with_loss_note(output);
     if text.is_empty() {
         text.push_str("[The command printed nothing.]");
     }

@@ -16,7 +16,7 @@ pub(super) fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    remove_unsupported_keywords(&mut schema);
+    simplify(&mut schema);
     let Value::Object(mut schema) = schema.to_value() else {
         return Err("anything");
     };
@@ -35,14 +35,14 @@ pub(super) fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
 }
 
 /// Removes schema keywords that some model providers reject and no model needs.
-fn remove_unsupported_keywords(schema: &mut Schema) {
-    transform_subschemas(&mut remove_unsupported_keywords, schema);
+fn simplify(schema: &mut Schema) {
+    transform_subschemas(&mut simplify, schema);
     let Some(schema) = schema.as_object_mut() else {
         return;
     };
     // `uint8` and the like are not JSON Schema formats. The limits stay.
     let is_number = |kind: &Value| kind == "integer" || kind == "number";
-    if schema.get("type").is_some_and(any_json_type_satisfies(is_number)) {
+    if schema.get("type").is_some_and(any_type(is_number)) {
         schema.remove("format");
     }
     // Line breaks of a wrapped comment are removed, paragraphs are kept.
@@ -60,14 +60,14 @@ fn remove_unsupported_keywords(schema: &mut Schema) {
         if let Value::Object(property) = property
             && !is_required(name)
         {
-            remove_null_from_property(property);
+            remove_null(property);
         }
     }
 }
 
 /// Creates a predicate for the value of a `type` keyword: whether that type, or any type in its
 /// list, satisfies `predicate`.
-fn any_json_type_satisfies(predicate: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
+fn any_type(predicate: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
     move |kind| match kind {
         Value::Array(kinds) => kinds.iter().any(&predicate),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
@@ -78,7 +78,7 @@ fn any_json_type_satisfies(predicate: impl Fn(&Value) -> bool) -> impl Fn(&Value
 
 /// Removes `null` from the schema of an optional property, because a model leaves the property out
 /// instead. Providers differ most in how they treat lists of types.
-fn remove_null_from_property(property: &mut Map<String, Value>) {
+fn remove_null(property: &mut Map<String, Value>) {
     let is_null = |value: &Value| value.is_null() || value == "null" || value["type"] == "null";
     for list in ["type", "enum", "anyOf"] {
         let Some(Value::Array(values)) = property.get_mut(list) else {

@@ -2,22 +2,19 @@
 //!
 //! Invariant: the output is limited and says what was left out.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{ToolContext, ToolFailure};
-use longhaul_core::time::Millis;
+use longhaul_core::port::tool::ToolContext;
 
-use crate::safe_dir::{DirHandle, FileSnapshot, FsError, SafeDir};
-use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
-use crate::typed::TypedTool;
+use crate::disk_tool::{DiskTool, Reason};
+use crate::safe_dir::{DirHandle, FsError, SafeDir};
 use crate::vault::note::{ParsedNote, note_replacement_error};
 use crate::vault::read::READ_BYTES_MAX;
-use crate::vault::{front_matter, locate, name, note_input};
+use crate::vault::{front_matter, name, note_path};
 
 /// Maximum number of notes that are listed.
 const SHOWN_MAX: usize = 100;
@@ -42,75 +39,65 @@ pub(crate) struct VaultListInput {
     text: Option<String>,
 }
 
-#[async_trait]
-impl TypedTool for VaultListTool {
+impl DiskTool for VaultListTool {
     type Input = VaultListInput;
     const NAME: &'static str = "vault_list";
     const DESCRIPTION: &'static str = "Lists the notes of the vault as JSON, by folder, tag and \
         text; all notes if no filter is given.";
     const CLASS: EffectClass = EffectClass::Pure;
-    const TIMEOUT: Option<Millis> = TIMEOUT;
+    const FAILURE: &'static str = "Nothing was listed";
 
     /// Returns the folder as the text that approval rules match; `/` means the whole vault.
-    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let folder = input["folder"].as_str().filter(|folder| !folder.is_empty());
         vec![name::normalize_nfc(folder.unwrap_or("/"))]
     }
 
-    async fn call(
-        &self,
-        input: VaultListInput,
-        _ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
-        let dir = self.0.clone();
-        run_on_blocking_thread(move || list_notes(&dir, input)).await
-    }
-}
-
-fn list_notes(dir: &SafeDir, input: VaultListInput) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |reason: String| ToolFailure::new(format!("Nothing was listed: {reason}."));
-    let folder_path = input.folder.unwrap_or_default();
-    let parts = name::parse_note_folder(&folder_path).map_err(|error| refuse(error.to_string()))?;
-    // Models send an empty text for fields they leave out.
-    let tag = input.tag.as_deref().filter(|tag| !tag.is_empty());
-    let tag = tag.map(name::parse_tag).transpose();
-    let mut walk = NoteLister {
-        tag: tag.map_err(|error| refuse(error.to_string()))?,
-        text: input.text.map(|text| text.to_lowercase()).filter(|text| !text.is_empty()),
-        notes: Vec::new(),
-        opened_count: 0,
-        skipped_count: 0,
-        is_stopped: false,
-    };
-    match locate::path_parts_as_stored_on_disk(dir, &parts).and_then(|parts| dir.open_dir(&parts)) {
-        Ok(folder) => walk
-            .visit_folder(&folder, &parts)
-            .map_err(|error| refuse(format!("the vault can't be read: {error}")))?,
-        // A vault without notes has no directory yet.
-        Err(FsError::NotFound) if parts.is_empty() => {}
-        Err(error) => {
-            let hint = "call vault_list without a folder to see all";
-            return Err(refuse(format!("the folder `{folder_path}`: {error}; {hint}")));
+    fn call(&self, input: VaultListInput, _ctx: &ToolContext) -> Result<ToolOutput, Reason> {
+        let dir = &self.0;
+        let folder_path = input.folder.unwrap_or_default();
+        let parts = name::parse_note_folder(&folder_path)?;
+        // Models send an empty text for fields they leave out.
+        let tag = input.tag.as_deref().filter(|tag| !tag.is_empty());
+        let mut lister = NoteLister {
+            tag: tag.map(name::parse_tag).transpose()?,
+            text: input.text.map(|text| text.to_lowercase()).filter(|text| !text.is_empty()),
+            notes: Vec::new(),
+            opened_count: 0,
+            skipped_count: 0,
+        };
+        let folder = note_path::folder_as_stored(dir, &parts);
+        match folder.and_then(|parts| dir.open_dir(&parts)) {
+            Ok(folder) => lister
+                .visit_folder(&folder, &parts)
+                .map_err(|error| format!("the vault can't be read: {error}"))?,
+            // A vault without notes has no directory yet.
+            Err(FsError::NotFound) if parts.is_empty() => {}
+            Err(error) => {
+                let hint = "call vault_list without a folder to see all";
+                return Err(format!("the folder `{folder_path}`: {error}; {hint}").into());
+            }
         }
+        Ok(ToolOutput::text(lister.into_json().to_string()))
     }
-    Ok(ToolOutput::text(walk.into_json().to_string()))
 }
 
-/// A note in a folder listing: its file name without the folder, and its title.
-#[derive(Debug, Clone, Copy)]
-struct NoteFile<'a> {
-    file: &'a str,
-    title: &'a str,
-    is_shadowed: bool,
-}
-
-impl NoteFile<'_> {
-    fn note_problem(&self, snapshot: &FileSnapshot) -> Option<String> {
-        let problem = "the name differs only in code points from that of another note, which is the \
-                       one that is read and written; a person has to rename one of them";
-        let problem = self.is_shadowed.then(|| problem.to_owned());
-        problem.or_else(|| note_replacement_error(snapshot))
-    }
+/// A note in the list.
+#[derive(Debug, Serialize)]
+struct ListedNote {
+    folder: String,
+    title: String,
+    tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confidence: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated: Option<Value>,
+    /// The first line with the searched text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+    /// Why the note can't be replaced, or not be read by its title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 /// State of a walk that lists the notes of a vault.
@@ -118,116 +105,103 @@ impl NoteFile<'_> {
 struct NoteLister {
     tag: Option<String>,
     text: Option<String>,
-    /// The notes found so far, each as its path and the JSON that is shown for it.
-    notes: Vec<(String, Value)>,
+    notes: Vec<ListedNote>,
     opened_count: usize,
     skipped_count: usize,
-    is_stopped: bool,
 }
 
 impl NoteLister {
     fn visit_folder(&mut self, folder: &DirHandle, parts: &[String]) -> Result<(), FsError> {
-        let mut names = folder.visible_entry_names()?;
+        let mut names = folder.entry_names()?;
+        names.retain(|name| !name.starts_with('.'));
         names.sort_unstable();
         for entry_name in &names {
-            if let Some(title) = entry_name.strip_suffix(".md") {
-                if self.opened_count == FILES_MAX {
-                    self.is_stopped = true;
-                    return Ok(());
-                }
-                self.opened_count += 1;
-                // Another note with the same normalized name takes precedence, so no call can name
-                // this one.
-                let title = name::normalize_nfc(title);
-                let file = format!("{title}.md");
-                let is_hidden = *entry_name != file && names.binary_search(&file).is_ok();
-                let note_file =
-                    NoteFile { file: entry_name, title: &title, is_shadowed: is_hidden };
-                self.visit_note(folder, parts, note_file);
-            } else {
+            let Some(title) = entry_name.strip_suffix(".md") else {
                 self.visit_child_folder(folder, parts, entry_name);
+                continue;
+            };
+            self.opened_count += 1;
+            if self.opened_count > FILES_MAX {
+                return Ok(());
+            }
+            // Another note with the same normalized name takes precedence, so no call can name
+            // this one.
+            let title = name::normalize_nfc(title);
+            let file = format!("{title}.md");
+            let is_shadowed = *entry_name != file && names.binary_search(&file).is_ok();
+            let shadowed_problem = is_shadowed.then(|| {
+                "the name differs only in code points from that of another note, which is the one \
+                 that is read and written; a person has to rename one of them"
+                    .to_owned()
+            });
+            match self.read_note((folder, entry_name), parts, title) {
+                Ok(Some(note)) => {
+                    let problem = shadowed_problem.or(note.problem);
+                    self.notes.push(ListedNote { problem, ..note });
+                }
+                // It may have been removed since the folder was read.
+                Ok(None) | Err(FsError::NotFound) => {}
+                Err(_) => self.skipped_count += 1,
             }
         }
         Ok(())
     }
 
     fn visit_child_folder(&mut self, folder: &DirHandle, parts: &[String], entry_name: &str) {
-        let child = match folder.open_child_folder_without_name_check(entry_name) {
-            Ok(child) => child,
-            Err(error) => {
-                // Another kind of file, a symbolic link, or removed since.
-                let is_none =
-                    matches!(error, FsError::NotRegular | FsError::NotFound | FsError::IsDirectory);
-                self.skipped_count += usize::from(!is_none);
-                return;
-            }
-        };
         let mut parts = parts.to_vec();
         parts.push(name::normalize_nfc(entry_name));
-        // Too deep, not readable, or with a name that no call could use.
-        let is_named = name::parse_note_folder(&parts.join("/")).is_ok();
-        if !is_named || self.visit_folder(&child, &parts).is_err() {
-            self.skipped_count += 1;
+        match folder.open_listed_folder(entry_name) {
+            Ok(child) => {
+                // Too deep, not readable, or with a name that no call could use.
+                let is_named = name::parse_note_folder(&parts.join("/")).is_ok();
+                let is_listed = is_named && self.visit_folder(&child, &parts).is_ok();
+                self.skipped_count += usize::from(!is_listed);
+            }
+            // Another kind of file, a symbolic link, or removed since.
+            Err(FsError::NotRegular | FsError::NotFound | FsError::IsDirectory) => {}
+            Err(_) => self.skipped_count += 1,
         }
     }
 
-    fn visit_note(&mut self, folder: &DirHandle, parts: &[String], note_file: NoteFile<'_>) {
-        let title = note_file.title;
-        if name::note_file_name(title).is_err() {
-            self.skipped_count += 1;
-            return;
+    /// Reads a note for the list. `None` if the filters exclude it.
+    fn read_note(
+        &self,
+        (folder, file): (&DirHandle, &str),
+        parts: &[String],
+        title: String,
+    ) -> Result<Option<ListedNote>, FsError> {
+        if name::note_file_name(&title).is_err() {
+            return Err(FsError::NotRegular);
         }
         let bytes_max = match self.text {
             Some(_) => READ_BYTES_MAX,
             None => front_matter::FRONT_MATTER_BYTES_MAX + 64,
         };
-        let snapshot = match folder.read_file_without_name_check(note_file.file, bytes_max) {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                // It may have been removed since the folder was read.
-                self.skipped_count += usize::from(!matches!(error, FsError::NotFound));
-                return;
-            }
-        };
+        let snapshot = folder.open_listed_file(file)?.read_snapshot(bytes_max)?;
         let text = snapshot.lossy_text();
         let note = ParsedNote::parse(&text);
-        if self.tag.as_deref().is_some_and(|tag| !note.has_tag(tag)) {
-            return;
+        let line = self.text.as_ref().map(|text| first_matching_line(text, &title, note.body));
+        let is_excluded = self.tag.as_deref().is_some_and(|tag| !note.has_tag(tag));
+        if is_excluded || matches!(line, Some(None)) {
+            return Ok(None);
         }
-        let line = match &self.text {
-            Some(text) => match first_matching_line(text, title, note.body) {
-                Some(line) => Some(line),
-                None => return,
-            },
-            None => None,
-        };
-        let folder = parts.join("/");
-        let path = note_input::note_rule_match_text(&folder, title);
-        let mut entry = Map::new();
-        entry.insert("folder".into(), json!(folder));
-        entry.insert("title".into(), json!(title));
-        entry.insert("tags".into(), json!(note.tags));
-        let optional_fields = [
-            ("confidence", note.confidence),
-            ("updated", note.updated),
-            ("line", line.map(Value::String)),
-            ("problem", note_file.note_problem(&snapshot).map(Value::String)),
-        ];
-        for (key, value) in optional_fields {
-            entry.extend(value.map(|value| (key.to_owned(), value)));
-        }
-        self.notes.push((path, Value::Object(entry)));
+        Ok(Some(ListedNote {
+            folder: parts.join("/"),
+            title,
+            tags: note.tags,
+            confidence: note.confidence,
+            updated: note.updated,
+            line: line.flatten(),
+            problem: note_replacement_error(&snapshot),
+        }))
     }
 
     fn into_json(mut self) -> Value {
-        self.notes.sort_by(|one, other| one.0.cmp(&other.0));
+        self.notes.sort_by_key(|note| note_path::joined(&note.folder, &note.title));
         let found = self.notes.len();
         let mut bytes = 0;
-        let notes: Vec<Value> = self
-            .notes
-            .into_iter()
-            .map(|(_, note)| note)
-            .take(SHOWN_MAX)
+        let notes = self.notes.into_iter().take(SHOWN_MAX).map(|note| json!(note));
+        let notes: Vec<Value> = notes
             .take_while(|note| {
                 bytes += note.to_string().len();
                 bytes <= SHOWN_BYTES_MAX
@@ -242,7 +216,7 @@ impl NoteLister {
         if self.skipped_count > 0 {
             result["unreadable"] = json!(self.skipped_count);
         }
-        if self.is_stopped {
+        if self.opened_count > FILES_MAX {
             result["stopped"] =
                 json!(format!("the list stops after {FILES_MAX} notes; narrow it by folder"));
         }

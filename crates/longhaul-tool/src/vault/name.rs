@@ -7,7 +7,7 @@
 use icu_normalizer::ComposingNormalizerBorrowed;
 
 use crate::filename_fold::{
-    escape_for_message, fold_file_name_case, is_invisible_char, is_windows_device_name,
+    escape_for_message, fold_case, is_invisible_char, is_windows_device_name,
 };
 
 /// Maximum length of a path component in bytes. Every file system allows that length plus `.md`.
@@ -91,7 +91,7 @@ fn is_tag_char(c: char) -> bool {
 }
 
 fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), VaultNameError> {
-    if fold_file_name_case(text).ends_with(".md") {
+    if fold_case(text).ends_with(".md") {
         let hint = "leave `.md` out, the vault adds it to notes".into();
         return Err(vault_name_error(name_kind, text, "has a file extension", hint));
     }
@@ -159,7 +159,7 @@ fn vault_name_error(
 #[cfg(test)]
 mod tests {
     use super::{note_file_name, parse_note_folder, parse_tag};
-    use crate::filename_fold::fold_file_name_case;
+    use crate::filename_fold::fold_case;
 
     fn check_note_title(title: &str, expected: &str) {
         let result = note_file_name(title).unwrap_or_else(|error| error.to_string());
@@ -211,6 +211,6 @@ mod tests {
         for text in ["", "#", "to do", "2026", "a,b", "a#b", "a\u{200b}"] {
             assert!(parse_tag(text).is_err(), "{text:?}");
         }
-        assert_eq!(fold_file_name_case("STRASSE ſ"), fold_file_name_case("straße S"));
+        assert_eq!(fold_case("STRASSE ſ"), fold_case("straße S"));
     }
 }

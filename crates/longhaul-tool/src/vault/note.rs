@@ -29,11 +29,7 @@ pub(crate) struct NoteDraft {
 impl NoteDraft {
     /// Returns the new text of the note, given its text before. `None` if the note already has this
     /// content from the same run.
-    pub(crate) fn render_updated_note(
-        &self,
-        before: Option<&str>,
-        now: Timestamp,
-    ) -> Option<String> {
+    pub(crate) fn render(&self, before: Option<&str>, now: Timestamp) -> Option<String> {
         let (head, body) =
             before.map_or((FrontMatter::Absent, ""), front_matter::split_front_matter);
         let before = match head {
@@ -64,7 +60,7 @@ impl NoteDraft {
     }
 
     /// Returns whether parsing this text returns the content and tags of this draft.
-    pub(crate) fn equals_note_parsed_from(&self, note_text: &str) -> bool {
+    pub(crate) fn round_trips(&self, note_text: &str) -> bool {
         let parsed = ParsedNote::parse(note_text);
         let is_valid = parsed.problem.is_none() && parsed.updated.is_some();
         is_valid && parsed.body == self.content && parsed.tags == self.tags
@@ -186,18 +182,18 @@ mod tests {
 
     #[test]
     fn a_new_note_has_front_matter() {
-        let text = new_note("Two litres.").render_updated_note(None, NOW).unwrap();
+        let text = new_note("Two litres.").render(None, NOW).unwrap();
         let expected = "---\ntitle: \"Buy: milk\"\nfolder: Tasks\ntags:\n  - home\nconfidence: 90\n\
             created: \"2026-01-01T00:00:00.000000Z\"\nupdated: \"2026-01-01T00:00:00.000000Z\"\n\
             run: run_00000000000000000000000001\n---\n\nTwo litres.";
         assert_eq!(text, expected);
-        assert_eq!(new_note("Two litres.").render_updated_note(Some(&text), LATER), None);
+        assert_eq!(new_note("Two litres.").render(Some(&text), LATER), None);
     }
 
     #[test]
     fn an_update_keeps_created_and_manual_fields() {
         let before = "---\naliases: [M, 'a: b']\ncreated: 2020-05-05\nconfidence: 1\n---\nold";
-        let text = new_note("new").render_updated_note(Some(before), LATER).unwrap();
+        let text = new_note("new").render(Some(before), LATER).unwrap();
         let lines = [
             "created: \"2020-05-05\"\n",
             "updated: \"2026-01-01T00:01:40.000000Z\"\n",
@@ -232,9 +228,9 @@ mod tests {
         ) {
             let tags = tags.iter().filter_map(|tag| name::parse_tag(tag).ok()).collect();
             let draft = NoteDraft { title, tags, confidence, ..new_note(&content) };
-            let text = draft.render_updated_note(None, NOW).unwrap();
-            prop_assert!(draft.equals_note_parsed_from(&text));
-            prop_assert_eq!(draft.render_updated_note(Some(&text), LATER), None);
+            let text = draft.render(None, NOW).unwrap();
+            prop_assert!(draft.round_trips(&text));
+            prop_assert_eq!(draft.render(Some(&text), LATER), None);
         }
     }
 }

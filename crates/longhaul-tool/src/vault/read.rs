@@ -1,20 +1,17 @@
 //! The tool `vault_read`, which reads one note.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{ToolContext, ToolFailure};
-use longhaul_core::time::Millis;
+use longhaul_core::port::tool::ToolContext;
 
+use crate::disk_tool::{DiskTool, Reason};
 use crate::safe_dir::{FsError, SafeDir};
-use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
-use crate::typed::TypedTool;
 use crate::vault::note::note_replacement_error;
-use crate::vault::{locate, name, note_input};
+use crate::vault::note_path::{self, NotePath};
 
 /// Maximum number of bytes read of a note.
 pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
@@ -33,60 +30,37 @@ pub(crate) struct VaultReadInput {
     title: String,
 }
 
-#[async_trait]
-impl TypedTool for VaultReadTool {
+impl DiskTool for VaultReadTool {
     type Input = VaultReadInput;
     const NAME: &'static str = "vault_read";
     const DESCRIPTION: &'static str = "Reads a note of the vault: its front matter (tags, \
         confidence, created, updated, run) and its Markdown.";
     const CLASS: EffectClass = EffectClass::Pure;
-    const TIMEOUT: Option<Millis> = TIMEOUT;
+    const FAILURE: &'static str = "The note was not read";
 
-    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
-        note_input::note_input_rule_match_texts(input)
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
+        note_path::rule_match_texts(input)
     }
 
-    async fn call(
-        &self,
-        input: VaultReadInput,
-        _ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
-        let dir = self.0.clone();
-        run_on_blocking_thread(move || read_note(&dir, &input)).await
+    fn call(&self, input: VaultReadInput, _ctx: &ToolContext) -> Result<ToolOutput, Reason> {
+        let note = NotePath::parse(&input.folder, &input.title)?;
+        let file = note.open(&self.0).and_then(|file| file.read_snapshot(READ_BYTES_MAX));
+        let snapshot = file.map_err(|error| {
+            let is_missing = matches!(error, FsError::NotFound);
+            let hint = if is_missing { "; use vault_list to see which notes exist" } else { "" };
+            note.fs_error(error) + hint
+        })?;
+        let mut text = snapshot.lossy_text();
+        if snapshot.is_truncated {
+            text.push_str(&format!(
+                "\n\n[The note is longer: only its first {READ_BYTES_MAX} bytes are shown.]"
+            ));
+        }
+        if let Some(reason) = note_replacement_error(&snapshot) {
+            text.push_str(&format!(
+                "\n\n[vault_write does not replace this note, because {reason}: {REPLACE_HINT}.]"
+            ));
+        }
+        Ok(ToolOutput::text(text))
     }
-}
-
-fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |reason: String| ToolFailure::new(format!("The note was not read: {reason}."));
-    let parts =
-        name::parse_note_folder(&input.folder).map_err(|error| refuse(error.to_string()))?;
-    let file = name::note_file_name(&input.title).map_err(|error| refuse(error.to_string()))?;
-    let result = locate::path_parts_as_stored_on_disk(dir, &parts)
-        .and_then(|parts| dir.open_dir(&parts))
-        .and_then(|folder| {
-            folder.read_file(&locate::entry_name_as_stored_on_disk(&folder, &file)?, READ_BYTES_MAX)
-        });
-    let snapshot = result.map_err(|error| {
-        let note_path =
-            name::normalize_nfc(&note_input::note_rule_match_text(&input.folder, &input.title));
-        let hint = if matches!(error, FsError::NotFound) {
-            "; use vault_list to see which notes exist"
-        } else {
-            ""
-        };
-        let error = note_input::strip_md_suffix_in_wrong_case_error(error);
-        refuse(format!("`{note_path}`: {error}{hint}"))
-    })?;
-    let mut text = snapshot.lossy_text();
-    if snapshot.is_truncated {
-        text.push_str(&format!(
-            "\n\n[The note is longer: only its first {READ_BYTES_MAX} bytes are shown.]"
-        ));
-    }
-    if let Some(reason) = note_replacement_error(&snapshot) {
-        text.push_str(&format!(
-            "\n\n[vault_write does not replace this note, because {reason}: {REPLACE_HINT}.]"
-        ));
-    }
-    Ok(ToolOutput::text(text))
 }

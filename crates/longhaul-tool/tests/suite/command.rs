@@ -47,13 +47,13 @@ async fn a_command_gets_its_arguments_input_directory_and_environment() {
     let args = ["printf", "%s|", "a b", "$HOME", ";ls"];
     let output = run(Command::new(args, dir.path())).await;
     assert_eq!(
-        (output.exit, output.stdout.text_with_dropped_bytes_note().as_str()),
+        (output.exit, output.stdout.text_with_gap_note().as_str()),
         (ProgramExit::Code(0), "a b|$HOME|;ls|")
     );
 
     let mut env = Command::new(["env"], dir.path());
     env.env = vec![("GIVEN".into(), "yes".into())];
-    let output = run(env).await.stdout.text_with_dropped_bytes_note();
+    let output = run(env).await.stdout.text_with_gap_note();
     let mut names: Vec<&str> = output.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
     assert_eq!(names, ["GIVEN", "PATH"]);
@@ -63,7 +63,7 @@ async fn a_command_gets_its_arguments_input_directory_and_environment() {
     assert_eq!(run(cat).await.stdout.complete_output().unwrap().len(), 200_000);
 
     let printed_dir =
-        run(Command::new(["pwd", "-P"], dir.path())).await.stdout.text_with_dropped_bytes_note();
+        run(Command::new(["pwd", "-P"], dir.path())).await.stdout.text_with_gap_note();
     assert_eq!(Path::new(printed_dir.trim()), dir.path().canonicalize().unwrap());
 }
 
@@ -76,7 +76,7 @@ async fn a_relative_program_is_resolved_from_its_directory() {
     let parents = "../".repeat(std::env::current_dir().unwrap().components().count() - 1);
     let relative = Path::new(&parents).join(dir.path().strip_prefix("/").unwrap());
     let output = run(Command::new(["./say"], relative)).await;
-    assert_eq!(output.stdout.text_with_dropped_bytes_note(), "here\n");
+    assert_eq!(output.stdout.text_with_gap_note(), "here\n");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn head_and_tail_of_long_output_are_kept() {
         sh_command(dir.path(), "echo begin; yes | head -c 1000000; echo; echo end; echo why >&2");
     command.keep_bytes = 100;
     let output = run(command).await;
-    let text = output.stdout.text_with_dropped_bytes_note();
+    let text = output.stdout.text_with_gap_note();
     assert!(text.starts_with("begin\n") && text.ends_with("end\n"), "{text}");
     assert!(text.contains("[999911 bytes left out here]"), "{text}");
     assert_eq!(output.stdout.total_bytes(), 1_000_011);
@@ -187,13 +187,13 @@ async fn background_processes_are_ended_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let output = run(sh_command(dir.path(), "sleep 600 & echo $!")).await;
     assert_eq!(output.exit, ProgramExit::Code(0));
-    wait_until_gone(parse_pid(&output.stdout.text_with_dropped_bytes_note())).await;
+    wait_until_gone(parse_pid(&output.stdout.text_with_gap_note())).await;
 
     // A process that left the group and holds the pipe open is not waited for.
     let detached_command = sh_command(dir.path(), "setsid sleep 5 & echo out");
     let output = detached_command.run(&RealClock).await.unwrap();
     assert_eq!(
-        (output.exit, output.stdout.text_with_dropped_bytes_note().as_str()),
+        (output.exit, output.stdout.text_with_gap_note().as_str()),
         (ProgramExit::Code(0), "out\n")
     );
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::gate::GateRule;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_tool::HttpFetchTool;
 
@@ -20,8 +21,12 @@ async fn fetch(input: Value) -> Result<String, String> {
 }
 
 async fn fetch_result(input: Value) -> Result<String, ToolFailure> {
+    fetch_with_rules(input, Vec::new()).await
+}
+
+async fn fetch_with_rules(input: Value, rules: Vec<GateRule>) -> Result<String, ToolFailure> {
     let call = CallId { turn: 1, index: 1 };
-    let ctx = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
+    let ctx = ToolContext { rules, ..ToolContext::new(RunId::from_bits(7), call, Epoch(1)) };
     match tool().call(input, &ctx).await {
         Ok(output) => match &output.content[..] {
             [Part::Text(text)] => Ok(text.to_string()),
@@ -86,6 +91,40 @@ async fn a_page_is_shown_as_text_with_its_final_url() {
     let request = &server.requests()[0];
     assert!(request.header("accept").unwrap().starts_with("text/html"));
     assert!(request.header("user-agent").unwrap().starts_with("longhaul/"));
+}
+
+#[tokio::test]
+async fn a_redirect_to_a_url_that_a_rule_restricts_is_not_followed() {
+    let server = Server::new(move |request| match request.path.as_str() {
+        "/old" => http_response("302 Found", &[("location", "/x/../%61dmin")], "moved"),
+        "/odd" => http_response("302 Found", &[("location", "/a%zz")], "moved"),
+        _ => http_response("200 OK", &[("content-type", "text/plain")], "the page"),
+    })
+    .await;
+    let origin = server.url("");
+    let rule = |glob: Option<&str>, action: Value| -> GateRule {
+        let glob = glob.map(|glob| format!("GET {origin}{glob}"));
+        serde_json::from_value(json!({ "tool": "http_fetch", "match": glob, "action": action }))
+            .unwrap()
+    };
+    let (allow, deny, ask) = (json!("allow"), json!({ "deny": "no" }), json!({ "ask": "OK?" }));
+    for (path, rules, is_followed) in [
+        ("/old", vec![], true),
+        ("/old", vec![rule(Some("/other"), deny.clone())], true),
+        ("/old", vec![rule(Some("/admin"), deny.clone())], false),
+        ("/old", vec![rule(Some("/old"), allow.clone()), rule(None, ask.clone())], false),
+        ("/old", vec![rule(None, allow.clone()), rule(Some("/admin"), deny.clone())], true),
+        ("/odd", vec![rule(Some("/admin"), allow)], true),
+        ("/odd", vec![rule(Some("/admin"), ask)], false),
+    ] {
+        let requests = server.requests().len();
+        let input = json!({ "url": server.url(path) });
+        let output = fetch_with_rules(input, rules.clone()).await.unwrap();
+        assert_eq!(output.contains("the page"), is_followed, "{rules:?}: {output}");
+        let hint = "because an approval rule applies to it. To go on, fetch http://";
+        assert_eq!(output.contains(hint), !is_followed, "{rules:?}: {output}");
+        assert_eq!(server.requests().len() - requests, if is_followed { 2 } else { 1 });
+    }
 }
 
 #[tokio::test]

@@ -101,6 +101,24 @@ fn line_kinds(lines: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn json_with_line_breaks_breaks_no_line_of_the_outbox_and_the_delivery_log() {
+    let fixture = Fixture::new();
+    let tool = fixture.tool("file:out/box.jsonl");
+    let mut ctx = tool_context(1, 3);
+    let recipient: RawJson = serde_json::from_str("\r\n \"a\\nb@example.com\"\n").unwrap();
+    ctx.context.insert("recipient".into(), recipient);
+    let text = "{\n  \"a\": [\r\n ]\n}";
+    tool.call(json!({ "text": text }), &ctx).await.unwrap();
+    let outbox = fixture.json_lines("out/box.jsonl");
+    assert_eq!((outbox.len(), &outbox[0]["text"]), (1, &json!(text)));
+    let record = fixture.delivery_log();
+    assert_eq!(line_kinds(&record), ["intent", "receipt"]);
+    for line in [&outbox[0], &record[0]] {
+        assert_eq!(line["recipient"], "a\nb@example.com");
+    }
+}
+
+#[tokio::test]
 async fn a_message_is_written_to_the_outbox_and_the_delivery_log() {
     let fixture = Fixture::new();
     let tool = fixture.tool("file:out/box.jsonl");

@@ -1,70 +1,62 @@
-//! Renders a reply of the Anthropic Messages API. Empty fields are included where the provider
-//! includes them.
+//! Renders a reply of the Anthropic Messages API.
 
-use bytes::Bytes;
-use longhaul_core::message::{Block, StopReason};
+use longhaul_core::message::StopReason;
 use serde_json::{Value, json};
 
-use crate::mock::event;
-use crate::mock::mock_reply::{MockReply, argument_chunks};
-use crate::scripted::reply;
+use crate::mock::mock_reply::{MockReply, ReplyItem};
 
 /// Renders the reply as one complete response body.
-pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
-    let blocks = mock_reply.reply.blocks.iter().enumerate();
-    let content = blocks.filter_map(|(index, block)| match block {
-        Block::Text(block_text) => Some(text_block(&block_text.text)),
-        Block::ToolCall(call) => {
-            let id = mock_reply.ids.item_id("toolu_", index);
-            Some(tool_use_block(&id, &call.name, &call.input.to_value()))
-        }
-        // Scripts never contain these blocks.
-        Block::Thinking(_) | Block::Other(_) => None,
-    });
-    let mut message = message_json_without_content(mock_reply);
-    message["content"] = content.collect();
+pub(super) fn render_body(mock_reply: &MockReply<'_>) -> Value {
+    let mut message = message_without_content(mock_reply);
+    let blocks = mock_reply.items().map(|item| content_block(mock_reply, &item, true));
+    message["content"] = blocks.collect();
     message["stop_reason"] = stop_reason_name(&mock_reply.stop).into();
-    message["usage"] = render_usage(mock_reply, mock_reply.usage.output_tokens);
-    message.to_string()
+    message["usage"]["output_tokens"] = mock_reply.usage.output_tokens.into();
+    message
 }
 
-/// Renders the reply as the server-sent events of a stream.
-pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
+/// Renders the reply as the events of a stream.
+pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Value> {
     let mut events = vec![
-        event::encode_named_sse_event(
-            &json!({ "type": "message_start", "message": message_json_without_content(mock_reply) }),
-        ),
-        event::encode_named_sse_event(&json!({ "type": "ping" })),
+        json!({ "type": "message_start", "message": message_without_content(mock_reply) }),
+        json!({ "type": "ping" }),
     ];
-    for (index, block) in mock_reply.reply.blocks.iter().enumerate() {
-        let (start_block, deltas) = match block {
-            Block::Text(block_text) => (text_block(""), text_deltas(&block_text.text)),
-            Block::ToolCall(call) => {
-                let id = mock_reply.ids.item_id("toolu_", index);
-                let start_block = tool_use_block(&id, &call.name, &json!({}));
-                (start_block, tool_input_deltas(call.input.as_str()))
-            }
-            Block::Thinking(_) | Block::Other(_) => continue,
+    for item in mock_reply.items() {
+        let index = item.index;
+        let block = content_block(mock_reply, &item, false);
+        events
+            .push(json!({ "type": "content_block_start", "index": index, "content_block": block }));
+        let delta = |piece: &str| match item.call {
+            None => json!({ "type": "text_delta", "text": piece }),
+            Some(_) => json!({ "type": "input_json_delta", "partial_json": piece }),
         };
-        let start_event =
-            json!({ "type": "content_block_start", "index": index, "content_block": start_block });
-        events.push(event::encode_named_sse_event(&start_event));
-        events.extend(deltas.into_iter().map(|delta| {
-            event::encode_named_sse_event(
-                &json!({ "type": "content_block_delta", "index": index, "delta": delta }),
-            )
-        }));
-        events.push(event::encode_named_sse_event(
-            &json!({ "type": "content_block_stop", "index": index }),
+        // The first delta of a call is empty, as in the provider's streams.
+        let pieces = item.call.map(|_| "").into_iter().chain(item.chunks());
+        events.extend(pieces.map(
+            |piece| json!({ "type": "content_block_delta", "index": index, "delta": delta(piece) }),
         ));
+        events.push(json!({ "type": "content_block_stop", "index": index }));
     }
-    events.push(event::encode_named_sse_event(&message_delta(mock_reply)));
-    events.push(event::encode_named_sse_event(&json!({ "type": "message_stop" })));
+    let mut usage = render_usage(mock_reply, mock_reply.usage.output_tokens);
+    for field in ["cache_creation", "service_tier", "inference_geo"] {
+        _ = usage.as_object_mut().and_then(|usage| usage.shift_remove(field));
+    }
+    events.push(json!({
+        "type": "message_delta",
+        "delta": {
+            "stop_reason": stop_reason_name(&mock_reply.stop),
+            "stop_sequence": null,
+            "stop_details": null,
+            "container": null,
+        },
+        "usage": usage,
+    }));
+    events.push(json!({ "type": "message_stop" }));
     events
 }
 
 /// Returns a message without content, as the `message_start` event contains it.
-fn message_json_without_content(mock_reply: &MockReply<'_>) -> Value {
+fn message_without_content(mock_reply: &MockReply<'_>) -> Value {
     json!({
         "id": mock_reply.ids.item_id("msg_", 0),
         "type": "message",
@@ -79,50 +71,21 @@ fn message_json_without_content(mock_reply: &MockReply<'_>) -> Value {
     })
 }
 
-fn text_block(text: &str) -> Value {
-    json!({ "type": "text", "text": text, "citations": null })
-}
-
-fn tool_use_block(id: &str, name: &str, input: &Value) -> Value {
-    json!({
-        "type": "tool_use",
-        "id": id,
-        "name": name,
-        "input": input,
-        "caller": { "type": "direct" },
-    })
-}
-
-fn text_deltas(text: &str) -> Vec<Value> {
-    let pieces = reply::text_chunks(text).into_iter();
-    pieces.map(|piece| json!({ "type": "text_delta", "text": piece })).collect()
-}
-
-/// Returns the deltas that stream the input of a tool call. The first delta is empty, as in the
-/// provider's streams.
-fn tool_input_deltas(arguments: &str) -> Vec<Value> {
-    let pieces = std::iter::once("").chain(argument_chunks(arguments));
-    pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect()
-}
-
-fn message_delta(mock_reply: &MockReply<'_>) -> Value {
-    let usage = &mock_reply.usage;
-    json!({
-        "type": "message_delta",
-        "delta": {
-            "stop_reason": stop_reason_name(&mock_reply.stop),
-            "stop_sequence": null,
-            "stop_details": null,
-            "container": null,
-        },
-        "usage": {
-            "input_tokens": usage.input_tokens,
-            "cache_creation_input_tokens": usage.cache_write_tokens,
-            "cache_read_input_tokens": usage.cached_tokens,
-            "output_tokens": usage.output_tokens,
-            "server_tool_use": null,
-        },
-    })
+/// Returns the content block of an item, complete or without its text or input.
+fn content_block(mock_reply: &MockReply<'_>, item: &ReplyItem<'_>, is_complete: bool) -> Value {
+    match item.call {
+        None => {
+            let text = if is_complete { item.text } else { "" };
+            json!({ "type": "text", "text": text, "citations": null })
+        }
+        Some(call) => json!({
+            "type": "tool_use",
+            "id": mock_reply.ids.item_id("toolu_", item.index),
+            "name": call.name,
+            "input": if is_complete { call.input.to_value() } else { json!({}) },
+            "caller": { "type": "direct" },
+        }),
+    }
 }
 
 fn render_usage(mock_reply: &MockReply<'_>, output_tokens: u64) -> Value {

@@ -1,169 +1,118 @@
 //! Renders a reply of the OpenAI Responses API.
 
-use bytes::Bytes;
-use longhaul_core::message::{Block, StopReason};
-use serde_json::{Map, Value, json};
+use longhaul_core::message::StopReason;
+use serde_json::{Value, json};
 
-use crate::mock::event;
-use crate::mock::mock_reply::{MockReply, argument_chunks};
-use crate::scripted::reply;
+use crate::mock::mock_reply::{MockReply, ReplyItem};
 
 /// Value of the field `status` of a response that is not complete yet, and of its items.
 const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
 
 /// Renders the reply as one complete response body.
-pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
-    completed_response(mock_reply).to_string()
+pub(super) fn render_body(mock_reply: &MockReply<'_>) -> Value {
+    let items = mock_reply.items().map(|item| output_item(mock_reply, &item, COMPLETED));
+    let mut response = response_object(mock_reply, final_status(&mock_reply.stop), items.collect());
+    response["completed_at"] = mock_reply.unix_seconds().into();
+    response["usage"] = render_usage(mock_reply);
+    response
 }
 
-/// Renders the reply as the server-sent events of a stream.
-pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
-    let mut list = NumberedEventList::default();
+/// Renders the reply as the events of a stream, numbered in their order.
+pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Value> {
+    let mut events = Vec::new();
+    let mut push = |kind: &str, fields: Value| {
+        let mut event =
+            json!({ "type": format!("response.{kind}"), "sequence_number": events.len() });
+        if let (Value::Object(event), Value::Object(fields)) = (&mut event, fields) {
+            event.extend(fields);
+        }
+        events.push(event);
+    };
     let started = response_object(mock_reply, IN_PROGRESS, Vec::new());
-    list.push_event("response.created", [("response", started.clone())]);
-    list.push_event("response.in_progress", [("response", started)]);
-    let mut output = 0;
-    for (position, block) in mock_reply.reply.blocks.iter().enumerate() {
-        let Some(item) = OutputItem::from_block(mock_reply, position, block) else {
-            continue;
-        };
-        let index = ("output_index", json!(output));
-        list.push_event(
-            "response.output_item.added",
-            [index.clone(), ("item", item.to_json(IN_PROGRESS, ""))],
-        );
-        item.push_delta_events(&mut list, output);
-        let item = item.to_json(COMPLETED, item.text);
-        list.push_event("response.output_item.done", [index, ("item", item)]);
-        output += 1;
-    }
-    let (name, response) = (final_status(&mock_reply.stop).1, completed_response(mock_reply));
-    list.push_event(name, [("response", response)]);
-    list.events
-}
-
-/// List of stream events, numbered in the order in which they are added.
-#[derive(Default)]
-struct NumberedEventList {
-    events: Vec<Bytes>,
-}
-
-impl NumberedEventList {
-    fn push_event<const N: usize>(&mut self, event_type: &str, fields: [(&str, Value); N]) {
-        let mut event = Map::with_capacity(N + 2);
-        event.insert("type".to_owned(), event_type.into());
-        let number = self.events.len();
-        event.insert("sequence_number".to_owned(), number.into());
-        let fields = fields.into_iter();
-        event.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-        self.events.push(event::encode_named_sse_event(&Value::Object(event)));
-    }
-}
-
-/// An output item of a response: a message or a tool call.
-struct OutputItem<'a> {
-    id: String,
-    /// Text of the message, or arguments of the tool call.
-    text: &'a str,
-    call: Option<(String, &'a str)>,
-}
-
-impl<'a> OutputItem<'a> {
-    fn from_block(
-        mock_reply: &'a MockReply<'_>,
-        position: usize,
-        block: &'a Block,
-    ) -> Option<Self> {
-        let ids = &mock_reply.ids;
-        match block {
-            Block::Text(block_text) => {
-                Some(Self { id: ids.item_id("msg_", position), text: &block_text.text, call: None })
+    push("created", json!({ "response": started }));
+    push("in_progress", json!({ "response": started }));
+    for (output, item) in mock_reply.items().enumerate() {
+        let started_item = output_item(mock_reply, &item, IN_PROGRESS);
+        push("output_item.added", json!({ "output_index": output, "item": started_item }));
+        let id = item_id(mock_reply, &item);
+        match item.call {
+            Some(call) => {
+                for piece in item.chunks() {
+                    push(
+                        "function_call_arguments.delta",
+                        json!({ "item_id": id, "output_index": output, "delta": piece }),
+                    );
+                }
+                push(
+                    "function_call_arguments.done",
+                    json!({
+                        "item_id": id,
+                        "output_index": output,
+                        "name": call.name,
+                        "arguments": item.text,
+                    }),
+                );
             }
-            Block::ToolCall(call) => Some(Self {
-                id: ids.item_id("fc_", position),
-                text: call.input.as_str(),
-                call: Some((ids.item_id("call_", position), &call.name)),
-            }),
-            // Scripts never contain these blocks.
-            Block::Thinking(_) | Block::Other(_) => None,
-        }
-    }
-
-    fn to_json(&self, status: &str, text: &str) -> Value {
-        match &self.call {
             None => {
-                let content = match status {
-                    COMPLETED => vec![output_text_part(text)],
-                    _ => Vec::new(),
+                let mut push_part = |kind: &str, name: &str, value: Value| {
+                    let mut fields = json!({
+                        "item_id": id,
+                        "output_index": output,
+                        "content_index": 0,
+                        name: value,
+                    });
+                    if kind.starts_with("output_text") {
+                        fields["logprobs"] = json!([]);
+                    }
+                    push(kind, fields);
                 };
-                json!({
-                    "id": self.id,
-                    "type": "message",
-                    "status": status,
-                    "role": "assistant",
-                    "content": content,
-                })
+                push_part("content_part.added", "part", output_text_part(""));
+                for piece in item.chunks() {
+                    push_part("output_text.delta", "delta", piece.into());
+                }
+                push_part("output_text.done", "text", item.text.into());
+                push_part("content_part.done", "part", output_text_part(item.text));
             }
-            Some((call, name)) => json!({
-                "id": self.id,
-                "type": "function_call",
-                "status": status,
-                "call_id": call,
-                "name": name,
-                "arguments": text,
-            }),
         }
+        let completed_item = output_item(mock_reply, &item, COMPLETED);
+        push("output_item.done", json!({ "output_index": output, "item": completed_item }));
     }
+    push(final_status(&mock_reply.stop), json!({ "response": render_body(mock_reply) }));
+    events
+}
 
-    /// Adds the events that stream the content of the item, between its start and end events.
-    fn push_delta_events(&self, list: &mut NumberedEventList, output_index: usize) {
-        let id = ("item_id", json!(self.id));
-        let index = ("output_index", json!(output_index));
-        let content_index = ("content_index", json!(0));
-        let logprobs = ("logprobs", json!([]));
-        if let Some((_, name)) = &self.call {
-            for piece in argument_chunks(self.text) {
-                let delta = ("delta", json!(piece));
-                let fields = [id.clone(), index.clone(), delta];
-                list.push_event("response.function_call_arguments.delta", fields);
-            }
-            let (name, arguments) = (("name", json!(name)), ("arguments", json!(self.text)));
-            list.push_event("response.function_call_arguments.done", [id, index, name, arguments]);
-            return;
-        }
-        let part_fields = [id, index, content_index];
-        let [id, index, content_index] = part_fields.clone();
-        let fields = [id, index, content_index, ("part", output_text_part(""))];
-        list.push_event("response.content_part.added", fields);
-        for piece in reply::text_chunks(self.text) {
-            let [id, index, content_index] = part_fields.clone();
-            let fields = [id, index, content_index, ("delta", json!(piece)), logprobs.clone()];
-            list.push_event("response.output_text.delta", fields);
-        }
-        let [id, index, content_index] = part_fields.clone();
-        let fields = [id, index, content_index, ("text", json!(self.text)), logprobs];
-        list.push_event("response.output_text.done", fields);
-        let [id, index, content_index] = part_fields;
-        let fields = [id, index, content_index, ("part", output_text_part(self.text))];
-        list.push_event("response.content_part.done", fields);
+fn item_id(mock_reply: &MockReply<'_>, item: &ReplyItem<'_>) -> String {
+    let prefix = if item.call.is_some() { "fc_" } else { "msg_" };
+    mock_reply.ids.item_id(prefix, item.index)
+}
+
+/// Returns an output item of a response: a message or a tool call. Its text or arguments are in it
+/// only if it is complete.
+fn output_item(mock_reply: &MockReply<'_>, item: &ReplyItem<'_>, status: &str) -> Value {
+    let is_complete = status == COMPLETED;
+    let id = item_id(mock_reply, item);
+    match item.call {
+        None => json!({
+            "id": id,
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": Vec::from_iter(is_complete.then(|| output_text_part(item.text))),
+        }),
+        Some(call) => json!({
+            "id": id,
+            "type": "function_call",
+            "status": status,
+            "call_id": mock_reply.ids.item_id("call_", item.index),
+            "name": call.name,
+            "arguments": if is_complete { item.text } else { "" },
+        }),
     }
 }
 
 fn output_text_part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
-}
-
-/// Returns the complete response with its final status.
-fn completed_response(mock_reply: &MockReply<'_>) -> Value {
-    let blocks = mock_reply.reply.blocks.iter().enumerate();
-    let items =
-        blocks.filter_map(|(position, block)| OutputItem::from_block(mock_reply, position, block));
-    let output = items.map(|item| item.to_json(COMPLETED, item.text)).collect();
-    let mut response = response_object(mock_reply, final_status(&mock_reply.stop).0, output);
-    response["completed_at"] = mock_reply.unix_seconds().into();
-    response["usage"] = render_usage(mock_reply);
-    response
 }
 
 /// Returns a response object with the given status and output items, including the fields that
@@ -218,14 +167,14 @@ fn render_usage(mock_reply: &MockReply<'_>) -> Value {
     })
 }
 
-/// Returns the final status of a response and the name of the event that ends its stream.
-const fn final_status(reason: &StopReason) -> (&'static str, &'static str) {
+/// Returns the final status of a response, which is also the name of the event that ends its stream.
+const fn final_status(reason: &StopReason) -> &'static str {
     match reason {
-        StopReason::MaxTokens => ("incomplete", "response.incomplete"),
+        StopReason::MaxTokens => "incomplete",
         StopReason::EndTurn
         | StopReason::ToolUse
         | StopReason::PauseTurn
         | StopReason::Refusal
-        | StopReason::Other(_) => (COMPLETED, "response.completed"),
+        | StopReason::Other(_) => COMPLETED,
     }
 }

@@ -1,30 +1,35 @@
-//! Provides the access token of a login to requests, refreshes the token when it expires, and
-//! explains what to do if there is none.
+//! The login at one MCP server: provides its access token to requests, refreshes the token when it
+//! expires, and explains what to do if there is none.
 //!
 //! Invariant: concurrent requests and processes share one refresh. A login is deleted only when the
-//! authorization server rejects its refresh token or the user logs out.
+//! authorization server rejects its refresh token or the user logs out. A token is sent only to the
+//! authorization server that issued it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use longhaul_core::time::{Millis, Timestamp};
 use reqwest::{StatusCode, Url};
-use rmcp::transport::auth::{AuthError, StoredCredentials, WWWAuthenticateParams};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, CredentialStore as _, InMemoryCredentialStore,
+    OAuthClientConfig, OAuthHttpClient, StoredCredentials, WWWAuthenticateParams,
+};
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
-use crate::auth::config::LoginContext;
+use crate::auth::context::{AccessToken, LoginContext, TokenResult};
 use crate::auth::credential_file::{
-    CredentialFile, CredentialFileError, CredentialFileLock, LoginTokens, StoredLogin,
+    CredentialFile, CredentialFileError, CredentialFileLock, LoginTokens, PreparedSave, StoredLogin,
 };
-use crate::auth::error::{auth_error_reason_and_hint, is_transient_auth_error, secrets_in_url};
-use crate::auth::issuer::{IssuerError, LoginIssuer};
+use crate::auth::error::{
+    auth_error_reason_and_hint, is_transient_auth_error, login_command, rejection_message,
+    secrets_in_url,
+};
+use crate::auth::oauth_http::OAuthHttp;
 use crate::auth::redaction;
-use crate::auth::refresh::{AccessToken, TokenResult};
-use crate::auth::rejection::{self, login_command};
-use crate::auth::revoke::{LogoutOutcome, revoke_login};
-use crate::request_error::RequestError;
+use crate::http_client::RequestError;
+use crate::spec::{ServerSpec, ServerTransport};
 
 /// An access token that expires within this time is refreshed before use.
 const REFRESH_MARGIN: Millis = Millis::from_secs(30);
@@ -45,62 +50,84 @@ pub struct LoginStatus {
     pub is_expired: bool,
 }
 
-/// Provides the access token of the login at a server.
+/// The login at an MCP server, whether the user is logged in or not. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct TokenProvider {
-    server: String,
-    url: Url,
-    login: LoginContext,
+pub(crate) struct ServerLogin {
+    /// Name of the server in the project.
+    pub(crate) server: String,
+    pub(crate) url: Url,
+    pub(crate) context: LoginContext,
 }
 
-impl TokenProvider {
-    pub(crate) fn new(server: &str, url: &Url, login: &LoginContext) -> Self {
-        Self { server: server.to_owned(), url: url.clone(), login: login.clone() }
+/// Why a token refresh has failed.
+enum RefreshError {
+    Sdk(AuthError),
+    /// The authorization server can't be used, so no token was sent. Holds the reason, and whether
+    /// the problem is transient.
+    Unusable(&'static str, bool),
+}
+
+impl From<AuthError> for RefreshError {
+    fn from(error: AuthError) -> Self {
+        Self::Sdk(error)
+    }
+}
+
+impl From<CredentialFileError> for RequestError {
+    fn from(error: CredentialFileError) -> Self {
+        let is_transient =
+            matches!(error, CredentialFileError::Locked { .. } | CredentialFileError::Io { .. });
+        Self::login_required(error.to_string().trim_end_matches('.'), is_transient)
+    }
+}
+
+impl ServerLogin {
+    /// Returns the login at a server. `None` if it is no HTTP server with a valid URL, or the project
+    /// sends an Authorization header of its own.
+    pub(crate) fn from_spec(spec: &ServerSpec) -> Option<Self> {
+        let ServerTransport::Http { url, .. } = &spec.transport else {
+            return None;
+        };
+        let context = spec.transport.login_context()?.clone();
+        Some(Self { server: spec.name.clone(), url: url.parse().ok()?, context })
     }
 
-    fn credential_file(&self) -> CredentialFile {
-        CredentialFile::new(&self.login.dir, &self.url, &self.server)
-    }
-
-    /// Loads the newest state of the login. `None` means nobody is logged in.
-    fn load_login(
-        &self,
-        file: &CredentialFile,
-    ) -> Result<Option<StoredLogin>, CredentialFileError> {
-        let record = file.load()?;
-        Ok(record.map(|stored| self.login.unsaved.newest_login(stored)))
+    pub(super) fn credential_file(&self) -> CredentialFile {
+        CredentialFile::new(&self.context.dir, &self.url, &self.server)
     }
 
     /// Returns the access token for a request, but never `rejected_token`, which the server has
     /// rejected before. The error says why the login can't be used.
     pub(crate) async fn access_token(&self, rejected_token: Option<&str>) -> TokenResult {
-        if self.login.is_anonymous {
+        if self.context.is_anonymous {
             return Ok(AccessToken::default());
         }
         loop {
-            let Some(record) = self.load_login(&self.credential_file())? else {
+            let Some(login) = self.credential_file().load()? else {
                 return Ok(AccessToken::default());
             };
-            if let Some(access_token) = self.usable_token(&record, rejected_token) {
+            if let Some(access_token) = self.usable_token(&login, rejected_token) {
                 return Ok(access_token);
             }
-            let (refresh, is_ours) = self.login.refreshes.join_or_start_refresh(|| {
-                let (provider, rejected_token) = (self.clone(), rejected_token.map(str::to_owned));
-                async move { provider.refresh_access_token(rejected_token.as_deref()).await }
-                    .boxed()
+            let (refresh, is_ours) = self.context.refresh().join_or_start(|| {
+                let (login, rejected_token) = (self.clone(), rejected_token.map(str::to_owned));
+                async move { login.refresh_access_token(rejected_token.as_deref()).await }
             });
-            let access_token = match (refresh.await, rejected_token) {
-                // The refresh was early: the old token stays valid until it expires.
-                (Err(error), None) => return self.unexpired_token(&record).ok_or(error),
-                (access_token, _) => access_token,
-            };
+            let access_token = refresh.await.unwrap_or_else(|| {
+                let reason = "the login could not be refreshed: this process is shutting down";
+                Err(RequestError { may_have_been_sent: false, ..RequestError::new(reason) })
+            });
             // The refresh we joined may have returned the very token that was rejected.
             let is_refused = access_token.as_ref().is_ok_and(|access_token| {
-                let token = access_token.token.as_deref();
-                token.is_some() && token == rejected_token
+                access_token.token.is_some() && access_token.token.as_deref() == rejected_token
             });
-            if is_ours || !is_refused {
-                return access_token;
+            match access_token {
+                // The refresh was early: the old token stays valid until it expires.
+                Err(error) if rejected_token.is_none() => {
+                    return self.unexpired_token(&login).ok_or(error);
+                }
+                Ok(_) if is_refused && !is_ours => {}
+                access_token => return access_token,
             }
         }
     }
@@ -109,12 +136,12 @@ impl TokenProvider {
         let file = self.credential_file();
         let lock = file.lock().await?;
         // Another process may have refreshed the login before we got the lock.
-        let Some(record) = self.load_login(&file)? else {
+        let Some(login) = file.load()? else {
             return Ok(AccessToken::default());
         };
-        match self.usable_token(&record, rejected_token) {
+        match self.usable_token(&login, rejected_token) {
             Some(access_token) => Ok(access_token),
-            None => self.refresh_under_lock(&file, &lock, record).await,
+            None => self.refresh_under_lock(&file, &lock, login).await,
         }
     }
 
@@ -125,12 +152,11 @@ impl TokenProvider {
         login: &StoredLogin,
         rejected_token: Option<&str>,
     ) -> Option<AccessToken> {
-        let without_token =
-            |reason| Some(AccessToken { token: None, missing_reason: Some(reason) });
+        let without_token = |reason| Some(AccessToken::missing(reason));
         let Some(tokens) = login.login_tokens() else {
-            return without_token("the login was revoked");
+            return without_token(REVOKED);
         };
-        let min_expiry = self.login.clock.now().plus(REFRESH_MARGIN);
+        let min_expiry = self.context.clock.now().plus(REFRESH_MARGIN);
         let is_unexpired =
             access_token_expiry(login, &tokens).is_none_or(|expiry| expiry > min_expiry);
         let is_fresh = is_unexpired && tokens.has_usable_access_token();
@@ -138,7 +164,7 @@ impl TokenProvider {
         if is_fresh && !is_refused {
             return Some(self.build_access_token(login, tokens));
         }
-        let client = self.login.oauth.client_id.as_ref();
+        let client = self.context.oauth.client_id.as_ref();
         if client.is_some_and(|client| *client != login.credentials.client_id) {
             return without_token("the login belongs to another `clientId`");
         }
@@ -154,7 +180,7 @@ impl TokenProvider {
     fn unexpired_token(&self, login: &StoredLogin) -> Option<AccessToken> {
         let tokens = login.login_tokens().filter(LoginTokens::has_usable_access_token)?;
         let end = access_token_expiry(login, &tokens)?;
-        (end > self.login.clock.now()).then(|| self.build_access_token(login, tokens))
+        (end > self.context.clock.now()).then(|| self.build_access_token(login, tokens))
     }
 
     /// Returns the access token of the login, and registers the secrets of the login for redaction.
@@ -167,95 +193,118 @@ impl TokenProvider {
         AccessToken { token: Some(tokens.access_token), missing_reason: None }
     }
 
+    /// Saves the answer of the authorization server. If that fails, the answer is used all the same:
+    /// a new access token is valid, and the server may have revoked the old refresh token.
+    fn save_or_warn(&self, save: PreparedSave<'_>, login: &StoredLogin) {
+        if let Err(error) = save.save(login) {
+            let (server, command) = (&self.server, login_command(&self.server));
+            tracing::warn!(
+                "the refreshed login of the MCP server `{server}` is not saved: {error}; if the \
+                 server refuses it later, run `{command}`"
+            );
+        }
+    }
+
     async fn refresh_under_lock(
         &self,
         file: &CredentialFile,
         lock: &CredentialFileLock,
-        record: StoredLogin,
+        mut login: StoredLogin,
     ) -> TokenResult {
-        let secret = self.client_secret(&record);
-        let refresh = record.login_tokens().and_then(|tokens| tokens.refresh_token);
-        let refresh = refresh.unwrap_or_default();
+        // No token is requested that could not be saved: the old refresh token may be invalid
+        // after the request.
+        let save = file.prepare_save(lock)?;
+        let secret = self.client_secret(&login);
+        let refresh_token = login.login_tokens().and_then(|tokens| tokens.refresh_token);
         // The SDK would log secrets.
-        let request = Box::pin(self.request_refresh(&record, secret.clone()));
-        let request = request.with_subscriber(NoSubscriber::default());
-        let mut secrets = secrets_in_url(&self.url);
-        secrets.extend(secret.as_deref());
-        secrets.push(&refresh);
-        let refresh_error = |reason: &str, is_transient: bool| {
-            let command = login_command(&self.server);
-            let reason = format!(
-                "the login could not be refreshed: {reason}; try again, or run `{command}`"
-            );
-            Err(RequestError::login_required(reason, is_transient))
-        };
-        match timeout(REFRESH_TIMEOUT, request).await {
-            Err(_) => refresh_error("the request timed out", true),
-            // Only this error means that the login is over. A transient error must not end it.
-            Ok(Err(IssuerError::Sdk(AuthError::TokenRefreshRejected(_)))) => {
-                let mut revoked = record;
-                revoked.credentials.token_response = None;
-                self.save_login((file, lock), &refresh, &revoked);
-                Ok(AccessToken { token: None, missing_reason: Some("the login was revoked") })
-            }
-            Ok(Err(IssuerError::Sdk(error))) => refresh_error(
-                &auth_error_reason_and_hint(&error, &secrets).0,
-                is_transient_auth_error(&error),
-            ),
-            Ok(Err(IssuerError::Unusable(reason, is_transient))) => {
-                refresh_error(reason, is_transient)
-            }
+        let request = Box::pin(self.request_refresh(&login, secret.clone()))
+            .with_subscriber(NoSubscriber::default());
+        let (reason, is_transient) = match timeout(REFRESH_TIMEOUT, request).await {
             Ok(Ok(credentials)) => {
-                let record =
-                    StoredLogin::from_credentials(&self.url, record.client_secret, credentials);
-                // Saved in any case, because the old refresh token may be invalid now.
-                self.save_login((file, lock), &refresh, &record);
-                record.register_secrets_to_redact();
-                match record.login_tokens().filter(LoginTokens::has_usable_access_token) {
-                    Some(tokens) => Ok(self.build_access_token(&record, tokens)),
-                    None => refresh_error("the token is not valid in a header", false),
+                let login =
+                    StoredLogin::from_credentials(&self.url, login.client_secret, credentials);
+                login.register_secrets_to_redact();
+                self.save_or_warn(save, &login);
+                match login.login_tokens().filter(LoginTokens::has_usable_access_token) {
+                    Some(tokens) => return Ok(self.build_access_token(&login, tokens)),
+                    None => ("the token is not valid in a header".to_owned(), false),
                 }
             }
-        }
+            // Only this error means that the login is over. A transient error must not end it.
+            Ok(Err(RefreshError::Sdk(AuthError::TokenRefreshRejected(_)))) => {
+                login.credentials.token_response = None;
+                self.save_or_warn(save, &login);
+                return Ok(AccessToken::missing(REVOKED));
+            }
+            Ok(Err(RefreshError::Sdk(error))) => {
+                let mut secrets = secrets_in_url(&self.url);
+                secrets.extend(secret.as_deref().into_iter().chain(refresh_token.as_deref()));
+                let (reason, _) = auth_error_reason_and_hint(&error, &secrets);
+                (reason, is_transient_auth_error(&error))
+            }
+            Ok(Err(RefreshError::Unusable(reason, is_transient))) => {
+                (reason.to_owned(), is_transient)
+            }
+            Err(_) => ("the request timed out".to_owned(), true),
+        };
+        let command = login_command(&self.server);
+        let reason =
+            format!("the login could not be refreshed: {reason}; try again, or run `{command}`");
+        Err(RequestError::login_required(reason, is_transient))
     }
 
+    /// Requests new tokens from the authorization server that issued the login. It is discovered
+    /// again each time. The result is not saved yet.
     async fn request_refresh(
         &self,
-        record: &StoredLogin,
+        login: &StoredLogin,
         secret: Option<String>,
-    ) -> Result<StoredCredentials, IssuerError> {
-        let credentials = &record.credentials;
-        let issuer = LoginIssuer::discover(&self.url, credentials).await?;
-        // During shutdown the response could arrive too late to be saved.
-        if self.login.refreshes.is_shutting_down() {
-            return Err(IssuerError::Unusable("this process is shutting down", true));
+    ) -> Result<StoredCredentials, RefreshError> {
+        let credentials = &login.credentials;
+        let (http, mut manager) = self.authorization_manager().await?;
+        let found = manager.resolve_metadata().await?;
+        // An authorization server that is temporarily unreachable looks to the SDK like one without
+        // metadata.
+        if found.metadata.issuer != credentials.issuer {
+            let is_transient = !found.source.is_discovered();
+            let reason = match is_transient {
+                true => "the server currently names no authorization server",
+                false => "the login was issued by another authorization server",
+            };
+            return Err(RefreshError::Unusable(reason, is_transient));
         }
-        issuer.refresh_tokens(credentials, secret).await
+        // Waiting does not help against an endpoint that is not allowed.
+        let result = http.check_endpoints(&found.metadata);
+        result.map_err(|reason| RefreshError::Unusable(reason, false))?;
+        manager.set_metadata(found.metadata);
+        let store = InMemoryCredentialStore::new();
+        store.save(credentials.clone()).await?;
+        manager.set_credential_store(store.clone());
+        let mut client = OAuthClientConfig::new(&credentials.client_id, self.url.as_str());
+        client.client_secret = secret;
+        manager.configure_client(client)?;
+        // During shutdown the response could arrive too late to be saved.
+        if self.context.is_shutting_down() {
+            return Err(RefreshError::Unusable("this process is shutting down", true));
+        }
+        manager.refresh_token().await?;
+        store.load().await?.ok_or(RefreshError::Unusable("the server returned no tokens", false))
     }
 
-    /// Saves a refreshed login. If saving fails, the login is kept in memory for this process.
-    /// `used_refresh_token` is the refresh token with which the login was refreshed.
-    fn save_login(
+    /// Creates the SDK's authorization manager for the server, and the HTTP client that it uses.
+    pub(super) async fn authorization_manager(
         &self,
-        (file, lock): (&CredentialFile, &CredentialFileLock),
-        used_refresh_token: &str,
-        login: &StoredLogin,
-    ) {
-        match file.save(lock, login) {
-            Ok(()) => self.login.unsaved.clear(),
-            Err(error) => {
-                tracing::warn!(
-                    server = self.server,
-                    %error,
-                    "could not save the refreshed login; it is lost when this process ends"
-                );
-                self.login.unsaved.set_refreshed_login(used_refresh_token, login.clone());
-            }
-        }
+    ) -> Result<(Arc<OAuthHttp>, AuthorizationManager), AuthError> {
+        let http = OAuthHttp::new_for_server(&self.url).await.map_err(AuthError::InternalError)?;
+        let http = Arc::new(http);
+        let client: Arc<dyn OAuthHttpClient> = Arc::<OAuthHttp>::clone(&http);
+        let manager =
+            AuthorizationManager::new_with_oauth_http_client(self.url.clone(), client).await?;
+        Ok((http, manager))
     }
 
     fn client_secret(&self, login: &StoredLogin) -> Option<String> {
-        let oauth = &self.login.oauth;
+        let oauth = &self.context.oauth;
         match &oauth.client_id {
             Some(id) if *id == login.credentials.client_id => oauth.client_secret.clone(),
             Some(_) => None,
@@ -275,41 +324,27 @@ impl TokenProvider {
         let params = WWWAuthenticateParams::parse(challenge, &self.url);
         // Other 403 responses say nothing about the scopes a login should request.
         if status != StatusCode::FORBIDDEN || params.is_insufficient_scope() {
-            self.login.set_last_auth_challenge(challenge);
+            self.context.set_last_challenge(challenge);
         }
-        rejection::rejection_message(&self.server, status, &params, access_token)
+        rejection_message(&self.server, status, &params, access_token)
     }
 
     /// Returns the status of the login. `None` means nobody is logged in.
-    pub(crate) fn stored_login_status(&self) -> Result<Option<LoginStatus>, CredentialFileError> {
-        let record = self.credential_file().load()?;
-        Ok(record.map(|record| login_status(&record, self.login.clock.now())))
+    pub(crate) fn status(&self) -> Result<Option<LoginStatus>, CredentialFileError> {
+        let login = self.credential_file().load()?;
+        Ok(login.map(|login| login_status(&login, self.context.clock.now())))
     }
 
-    /// Deletes the login. If the authorization server may be contacted, the login is revoked there
-    /// first. The login is deleted here even if the revocation fails.
-    pub(crate) async fn log_out(
-        &self,
-        may_contact_server: bool,
-    ) -> Result<LogoutOutcome, CredentialFileError> {
+    /// Deletes the login. Returns whether the user was logged in.
+    pub(crate) async fn log_out(&self) -> Result<bool, CredentialFileError> {
         let file = self.credential_file();
         let lock = file.lock().await?;
-        let outcome = match self.load_login(&file) {
-            Ok(None) => LogoutOutcome::NotLoggedIn,
-            Ok(Some(_)) if !may_contact_server => LogoutOutcome::RevocationSkipped,
-            Ok(Some(record)) => {
-                let secret = self.client_secret(&record);
-                revoke_login(&self.url, &record, secret.as_deref()).await
-            }
-            Err(_) => LogoutOutcome::revocation_failed("the stored login can't be read"),
-        };
-        let existed = file.delete(&lock)?;
-        Ok(match existed {
-            true => outcome,
-            false => LogoutOutcome::NotLoggedIn,
-        })
+        file.delete(&lock)
     }
 }
+
+/// Why there is no access token after the authorization server has rejected the refresh token.
+const REVOKED: &str = "the login was revoked";
 
 pub(super) fn login_status(login: &StoredLogin, now: Timestamp) -> LoginStatus {
     let tokens = login.login_tokens();
@@ -334,8 +369,6 @@ fn access_token_expiry(login: &StoredLogin, tokens: &LoginTokens) -> Option<Time
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use longhaul_core::oauth::OAuthConfig;
 
@@ -351,10 +384,10 @@ mod tests {
         async fn sleep(&self, _: Millis) {}
     }
 
-    fn token_provider(oauth: OAuthConfig) -> TokenProvider {
-        let login = LoginContext::new("/nowhere".into(), oauth, Arc::new(FixedClock));
+    fn server_login(oauth: OAuthConfig) -> ServerLogin {
+        let context = LoginContext::new("/nowhere".into(), oauth, Arc::new(FixedClock));
         let url = "https://a.example/mcp".parse().unwrap();
-        TokenProvider::new("far", &url, &login)
+        ServerLogin { server: "far".to_owned(), url, context }
     }
 
     fn stored_login(tokens: serde_json::Value, received: u64) -> StoredLogin {
@@ -376,7 +409,7 @@ mod tests {
             })
         };
         let find_token = |record: &StoredLogin, oauth: OAuthConfig, rejected_token| {
-            let access_token = token_provider(oauth).usable_token(record, rejected_token)?;
+            let access_token = server_login(oauth).usable_token(record, rejected_token)?;
             Some((access_token.token.is_some(), access_token.missing_reason.unwrap_or_default()))
         };
         let default_config = OAuthConfig::default;
@@ -422,7 +455,7 @@ mod tests {
                 "access_token": token, "token_type": "bearer", "expires_in": expires,
             });
             let record = stored_login(tokens, received);
-            let access_token = token_provider(OAuthConfig::default()).unexpired_token(&record);
+            let access_token = server_login(OAuthConfig::default()).unexpired_token(&record);
             assert_eq!(access_token.is_some(), expected, "{token} {received} {expires:?}");
         }
     }
@@ -439,7 +472,7 @@ mod tests {
         for (id, expected) in
             [(None, Some("registered")), (Some("c"), Some("ours")), (Some("d"), None)]
         {
-            let secret = token_provider(config_with(id)).client_secret(&record);
+            let secret = server_login(config_with(id)).client_secret(&record);
             assert_eq!(secret.as_deref(), expected, "{id:?}");
         }
     }
