@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 DEFAULT_TOKEN_LIFETIME_SECONDS = 3600
 LOCK = threading.Lock()
-# While RELEASED is clear, requests to /token and /revoke are held: they wait until it is set.
+# While RELEASED is clear, requests to /token are held: they wait until it is set.
 RELEASED = threading.Event()
 RELEASED.set()
 # Set once a request is held.
@@ -32,7 +32,6 @@ STATS = {
     "requested_scopes": [],
     "calls": 0,
     "handshakes": 0,
-    "revocations": [],  # type, token and client of each revocation request
 }
 # Set by tests through /control.
 SETTINGS = {
@@ -40,10 +39,7 @@ SETTINGS = {
     "next_access_token": None,  # used instead of a generated token, once
     "authorization_server": None,  # the advertised URL if it is not this server
     "token_endpoint": None,  # the advertised URL if it is not this server
-    "revocation_endpoint": None,  # the advertised URL if it is not this server
-    "supports_revocation": True,
     "supports_registration": True,
-    "revocation_status": 200,
     "metadata_error_status": 0,  # if not 0, the status of every request for OAuth metadata
     "hold_metadata": False,  # whether requests for OAuth metadata can be held too
     "deny_authorization": False,
@@ -153,9 +149,6 @@ class Handler(BaseHTTPRequestHandler):
         }
         if SETTINGS["supports_registration"]:
             metadata["registration_endpoint"] = f"{self.base_url}/register"
-        if SETTINGS["supports_revocation"]:
-            endpoint = SETTINGS["revocation_endpoint"] or f"{self.base_url}/revoke"
-            metadata["revocation_endpoint"] = endpoint
         return metadata
 
     def authorize(self, parameters):
@@ -171,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.path in ("/token", "/revoke"):
+        if self.path == "/token":
             hold_until_released()
         with LOCK:
             if self.path == "/register":
@@ -183,22 +176,10 @@ class Handler(BaseHTTPRequestHandler):
                 })
             elif self.path == "/token":
                 self.token(first_values(body.decode()))
-            elif self.path == "/revoke":
-                self.revoke(first_values(body.decode()))
             elif self.path == "/mcp":
                 self.mcp(json.loads(body))
             else:
                 self.respond(404)
-
-    def revoke(self, form):
-        credentials = self.headers.get("authorization", "").removeprefix("Basic ")
-        client = base64.b64decode(credentials).decode() or form.get("client_id")
-        STATS["revocations"].append([form["token_type_hint"], form["token"], client])
-        if SETTINGS["revocation_status"] == 200:
-            STATE["access_tokens"].pop(form["token"], None)
-            if form["token"] == STATE["refresh_token"]:
-                STATE["refresh_token"] = None
-        self.respond(SETTINGS["revocation_status"], {"error": f"not {form['token']}"})
 
     def token(self, form):
         if form["grant_type"] == "refresh_token":

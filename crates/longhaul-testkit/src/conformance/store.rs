@@ -230,6 +230,7 @@ macro_rules! each_store_check {
                 a_key_with_an_unknown_outcome_is_replaced
                 a_settled_key_wakes_the_waiting_runs
                 a_key_outlives_its_run
+                a_key_in_doubt_is_freed
             }
             sandbox_slot {
                 slots_are_limited

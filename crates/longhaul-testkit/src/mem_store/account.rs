@@ -8,6 +8,7 @@ use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise, raised_cap};
 use longhaul_core::policy::budget_queue::{BudgetQueue, BudgetQueueEntry};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
+use longhaul_core::wait::WaitKind;
 
 use crate::mem_store::rows::{State, Tables};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
@@ -51,7 +52,7 @@ impl Tx<'_> {
         account.cap_micro_usd = raised_cap(account.cap_micro_usd, raise.micro_usd);
         account.cap_tokens = raised_cap(account.cap_tokens, raise.tokens);
         self.tables.accounts.insert(root, account);
-        let is_waiting = |state: &State| matches!(state, State::Parked { reason: "budget", .. });
+        let is_waiting = |state: &State| state.is_parked_for(WaitKind::Budget);
         let heads = self.tables.heads.iter();
         let waiting = heads.filter(|(_, head)| is_waiting(&head.state)).map(|(run, _)| *run);
         let waiting: Vec<RunId> =
@@ -115,7 +116,7 @@ impl Tables {
             let head = self.heads.get(&run)?;
             let is_parked = match head.state {
                 State::Ready | State::Leased(_) => false,
-                State::Parked { reason: "budget_held", .. } => true,
+                State::Parked { .. } if head.state.is_parked_for(WaitKind::BudgetHeld) => true,
                 State::Parked { .. } | State::LaneWait | State::Paused | State::Ended { .. } => {
                     return None;
                 }

@@ -1,7 +1,8 @@
 //! Effect keys: which call has claimed a key, and the runs that wait until the key is settled.
 //!
-//! Invariant: a key has at most one holder, and the row of a settled key is never deleted.
+//! Invariant: a key has at most one holder, and only a person deletes the row of a settled key.
 
+use longhaul_core::change::LateToolResult;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect_key::{
     ClaimedEffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState,
@@ -30,6 +31,23 @@ impl Tx<'_> {
             EffectKeyChange::Settle { claim, state } => self.settle_effect_key(run, claim, state),
         }
         Ok(())
+    }
+
+    /// Frees the key of a call whose outcome is unknown. Returns `false` if the call holds no such
+    /// key.
+    pub(crate) fn free_effect_key(&mut self, run: RunId, freed: LateToolResult) -> bool {
+        let holder = EffectKeyHolder { run, call: freed.call };
+        let is_in_doubt = |taken: &ClaimedEffectKey| {
+            taken.holder == holder && taken.state == EffectKeyState::Unknown
+        };
+        let found = self.tables.effect_keys.iter().find(|(_, taken)| is_in_doubt(taken));
+        let Some(key) = found.map(|(key, _)| *key) else {
+            return false;
+        };
+        self.tables.effect_keys.remove(&key);
+        let row_id = self.tables.next_row_id();
+        self.tables.late_results.insert((run, row_id), freed);
+        true
     }
 
     fn claim_effect_key(&mut self, run: RunId, claim: EffectKeyClaim) -> ChangeResult {

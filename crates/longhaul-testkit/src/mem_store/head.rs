@@ -7,7 +7,7 @@ use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::id::RunId;
 use longhaul_core::port::queue::QueuePosition;
 use longhaul_core::port::store::RunRow;
-use longhaul_core::status::Status;
+use longhaul_core::status::{HeadState, Status};
 
 use crate::mem_store::rows::{Head, ReadyKey, State};
 use crate::mem_store::tx::{BrokenRule, Tx};
@@ -130,20 +130,21 @@ impl Head {
     }
 
     fn status_columns(&self) -> (Status, Option<&'static str>, Option<String>) {
-        let pending_if_new = |status| match self.epoch.0 {
-            0 => Status::Pending,
-            _ => status,
-        };
-        match &self.state {
-            State::Ready => (pending_if_new(Status::Running), Some("worker"), None),
-            State::Leased(_) => (Status::Running, None, None),
+        let mut code = None;
+        let state = match &self.state {
+            State::Ready => HeadState::Ready,
+            State::Leased(_) => HeadState::Leased,
             State::Parked { reason, blocked } => {
-                let status = if *blocked { Status::Blocked } else { Status::Waiting };
-                (pending_if_new(status), Some(reason), None)
+                HeadState::Parked { reason: Some(reason), blocked: *blocked }
             }
-            State::LaneWait => (pending_if_new(Status::Waiting), Some("lane"), None),
-            State::Paused => (Status::Paused, None, None),
-            State::Ended { status, code } => (*status, None, code.clone()),
-        }
+            State::LaneWait => HeadState::LaneWait,
+            State::Paused => HeadState::Paused,
+            State::Ended { status, code: error_code } => {
+                code.clone_from(error_code);
+                HeadState::Ended(*status)
+            }
+        };
+        let (status, reason) = state.status_and_reason(self.epoch.0 == 0);
+        (status, reason, code)
     }
 }

@@ -6,6 +6,7 @@ use longhaul_core::change::{LaneEntryPolicy, TimerKind};
 use longhaul_core::id::{LaneKey, RunId, TimerId};
 use longhaul_core::port::store::{AppendRefusalReason, BusyLane};
 use longhaul_core::time::Timestamp;
+use longhaul_core::wait::WaitKind;
 
 use crate::mem_store::rows::{State, Timer};
 use crate::mem_store::tx::{BrokenRule, ChangeResult, Tx, refuse};
@@ -144,14 +145,18 @@ impl Tx<'_> {
         let due = head.and_then(|head| {
             let window = head.collect_window?;
             let last = self.tables.journal.get(&(run, head.last_seq))?;
-            Some(last.at.plus(window)).filter(|due| *due > self.now)
+            let due = last.at.min(self.now).plus(window);
+            Some((due, window)).filter(|(due, _)| *due > self.now)
         });
         match due {
             None => self.set_state(run, State::Ready),
-            Some(due) => {
-                self.set_state(run, State::Parked { reason: "collect", blocked: false });
-                let timer = Timer { run, due, kind: TimerKind::Start };
-                self.arm(TimerId::derive(run.bits(), "collect", due), timer);
+            Some((due, window)) => {
+                self.set_state(
+                    run,
+                    State::Parked { reason: WaitKind::Collect.code(), blocked: false },
+                );
+                let timer = Timer { run, due, kind: TimerKind::Delay(window) };
+                self.arm(TimerId::derive(run.bits(), WaitKind::Collect.code(), due), timer);
             }
         }
     }
@@ -159,7 +164,7 @@ impl Tx<'_> {
     /// Starts the collect window of a run anew, if the run is parked until its window has passed.
     pub(crate) fn restart_message_collect_window(&mut self, run: RunId) {
         let state = self.tables.heads.get(&run).map(|head| &head.state);
-        if matches!(state, Some(State::Parked { reason: "collect", .. })) {
+        if state.is_some_and(|state| state.is_parked_for(WaitKind::Collect)) {
             self.start_after_window(run);
         }
     }

@@ -12,6 +12,7 @@ use longhaul_core::port::store::{
 use longhaul_core::task::{EarliestStart, OPEN_DESCENDANTS_MAX};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
+use longhaul_core::wait::WaitKind;
 
 use crate::mem_store::lane::LaneLimit;
 use crate::mem_store::rows::{Head, IdempotentOpen, RunTotals, State, Timer};
@@ -160,8 +161,8 @@ impl Tx<'_> {
             // This reason is never visible: the run enters its lane or the queue before the
             // commit.
             EarliestStart::Now => "start",
-            EarliestStart::At(_) => "start_at",
-            EarliestStart::AfterBatch => "batch",
+            EarliestStart::At(_) => WaitKind::StartAt.code(),
+            EarliestStart::AfterBatch => WaitKind::Batch.code(),
         };
         Head {
             task: Arc::new(task),

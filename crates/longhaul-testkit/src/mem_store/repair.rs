@@ -6,6 +6,7 @@ use longhaul_core::policy::effect_key::EffectKeyState;
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::records::RepairedRowCounts;
 use longhaul_core::usage::BudgetAmount;
+use longhaul_core::wait::{WaitKind, Waker};
 
 use crate::mem_store::head::ready_key;
 use crate::mem_store::rows::{Head, Lane, ReadyKey, State};
@@ -75,21 +76,22 @@ impl Tx<'_> {
         };
         let has_timer = || self.tables.timers.iter().any(|(_, timer)| timer.run == run);
         let is_queued = || self.tables.slot_waits.iter().any(|((_, at), _)| *at == run);
-        match reason {
-            "approval" | "question" | "signal" | "blocked" => !has_open_gate(),
-            "timer" | "retry" | "rate_limit" | "outage" | "message" | "start_at" | "collect"
-            | "cap" | "tool" => !has_timer(),
-            "sandbox_slot" => !is_queued() && !has_timer(),
-            "budget_held" => {
+        let Some(kind) = WaitKind::from_code(reason) else {
+            return false;
+        };
+        match kind.row().waker {
+            Waker::Gate => !has_open_gate(),
+            Waker::Timer => !has_timer(),
+            Waker::SandboxQueue => !is_queued() && !has_timer(),
+            Waker::BudgetQueue => {
                 // A hold to be released, or a woken run that is still in the queue.
                 let queue = self.tables.budget_queue(self.tables.account_root(run));
                 let is_any_woken = queue.entries.iter().any(|entry| !entry.is_parked);
                 let is_any_held = queue.account.held != BudgetAmount::default();
                 !queue.contains(run) || !is_any_woken && !is_any_held
             }
-            "key" => !self.waits_for_held_key(run),
-            // A person, a child run or the previous run of its batch wakes it.
-            _ => false,
+            Waker::EffectKey => !self.waits_for_held_key(run),
+            Waker::Unchecked => false,
         }
     }
 

@@ -28,6 +28,7 @@ use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
+use longhaul_core::wait::WaitKind;
 
 use crate::mem_store::table::Table;
 
@@ -148,6 +149,11 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// Returns whether the run is parked for this reason.
+    pub(crate) fn is_parked_for(&self, kind: WaitKind) -> bool {
+        matches!(self, Self::Parked { reason, .. } if *reason == kind.code())
+    }
+
     pub(crate) const fn is_ended(&self) -> bool {
         matches!(self, Self::Ended { .. })
     }

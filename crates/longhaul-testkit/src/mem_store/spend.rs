@@ -10,8 +10,9 @@ use longhaul_core::policy::spend_cap::{
     CapReservation, CapSettlement, CapWaitRow, SPEND_ROWS_MAX,
 };
 use longhaul_core::port::store::AppendRefusalReason;
+use longhaul_core::wait::WaitKind;
 
-use crate::mem_store::rows::{SpendWait, State};
+use crate::mem_store::rows::SpendWait;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
@@ -159,7 +160,7 @@ impl Tx<'_> {
 
     fn waits_at_cap(&self, run: RunId) -> bool {
         let head = self.tables.heads.get(&run);
-        head.is_some_and(|head| matches!(head.state, State::Parked { reason: "cap", .. }))
+        head.is_some_and(|head| head.state.is_parked_for(WaitKind::Cap))
     }
 
     fn wake_spend_waits(&mut self, row: &CapCounterRow, max: usize) {

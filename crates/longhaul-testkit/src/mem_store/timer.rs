@@ -1,10 +1,11 @@
 //! Timers: armed, due, and consumed once. A timer does not wake a run itself: the event that
 //! reports it does, and consumes the timer in the same batch.
 
+use longhaul_core::chain::AUTO_APPROVE_DELAY;
 use longhaul_core::change::{TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{GateId, RunId, TimerId};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
-use longhaul_core::port::records::DueTimer;
+use longhaul_core::port::records::{DueTimer, OUTBOX_DELAY_MAX};
 use longhaul_core::port::store::AppendRefusalReason;
 
 use crate::mem_store::rows::Timer;
@@ -59,21 +60,30 @@ impl Tx<'_> {
     pub(crate) fn move_delays_set_by_later_clock(&mut self) -> usize {
         let now = self.now;
         let timers = self.tables.timers.iter().filter_map(|(id, timer)| {
-            let TimerKind::Delay(delay) = timer.kind else {
-                return None;
+            let delay = if let TimerKind::Delay(delay) = timer.kind {
+                delay
+            } else {
+                matches!(timer.kind, TimerKind::GateAutoApprove(_)).then_some(AUTO_APPROVE_DELAY)?
             };
             let due = now.plus(delay);
             (timer.due > due).then(|| (*id, Timer { due, ..timer.clone() }))
         });
         let moved: Vec<_> = timers.collect();
-        let count = moved.len();
+        let latest_attempt = now.plus(OUTBOX_DELAY_MAX);
+        let attempts = self.tables.outbox.iter();
+        let late = attempts.filter(|(_, entry)| entry.next_at > latest_attempt);
+        let late: Vec<u64> = late.map(|(id, _)| *id).collect();
+        for id in &late {
+            self.tables.outbox.update(id, |entry| entry.next_at = now);
+        }
+        let count = moved.len() + late.len();
         moved.into_iter().for_each(|(id, timer)| self.arm(id, timer));
         count
     }
 
-    /// Removes the timer that starts a run.
+    /// Removes the timers that start a run which nobody has claimed yet.
     pub(crate) fn disarm_start(&mut self, run: RunId) {
-        self.disarm(run, |kind| *kind == TimerKind::Start);
+        self.disarm(run, |kind| matches!(kind, TimerKind::Start | TimerKind::Delay(_)));
     }
 
     fn disarm(&mut self, run: RunId, is_removed: impl Fn(&TimerKind) -> bool) {

@@ -280,6 +280,10 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.workers()))
     }
 
+    async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> StoreResult<bool> {
+        self.write_tx(|tx| Ok(tx.free_effect_key(run, freed)))
+    }
+
     async fn save_late_tool_result(&self, run: RunId, result: LateToolResult) -> StoreResult<()> {
         self.write_tx(|tx| {
             let row_id = tx.tables.next_row_id();

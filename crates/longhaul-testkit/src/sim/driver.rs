@@ -33,7 +33,7 @@ use longhaul_run::input::{
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{
     DecisionContext, EffectKeyOfOtherCall, EngineStep, Run, RunInput, decide, next_engine_step,
-    patterns_of_rules_with_approvals_beyond_one_run,
+    patterns_beyond_one_run,
 };
 
 use crate::sim::SimError;
@@ -207,9 +207,7 @@ impl ReferenceDriver {
                 DriverStage::Committing(prepare_grading(run, &self.services.world)?)
             }
             EngineStep::UseTools(tasks) => DriverStage::RunningTools(tasks, Vec::new()),
-            EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
-                DriverStage::Committing(RunInput::Advance)
-            }
+            EngineStep::Advance => DriverStage::Committing(RunInput::Advance),
             EngineStep::Idle => return Ok(DriveProgress::Done),
         };
         Ok(DriveProgress::Continue)
@@ -260,7 +258,7 @@ impl ReferenceDriver {
                 RememberedApprovalScope::Agent(task.agent.clone()),
                 RememberedApprovalScope::Project,
             ];
-            let patterns = patterns_of_rules_with_approvals_beyond_one_run(&task.policy, call);
+            let patterns = patterns_beyond_one_run(&task.policy, call);
             let active =
                 self.services.records.active_remembered_approvals(scopes, patterns).await?;
             call.approvals = active.into_iter().map(Into::into).collect();
@@ -350,22 +348,17 @@ impl ReferenceDriver {
                 Ok(DriveProgress::Continue)
             }
             AppendResult::Refused(AppendRefusalReason::OverCap(refusal)) => {
-                self.ctx.cap_refusals.retain(|earlier| earlier.key != refusal.key);
-                self.ctx.cap_refusals.push(*refusal);
+                self.ctx.add_cap_refusal(*refusal);
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
             AppendResult::Refused(AppendRefusalReason::KeyTaken(key)) => {
-                self.ctx.keys_claimed_by_other_calls.retain(|known| known.key.key != key.key);
-                self.ctx
-                    .keys_claimed_by_other_calls
-                    .push(EffectKeyOfOtherCall { key, result: None });
+                self.ctx.add_taken_key(EffectKeyOfOtherCall { key, result: None });
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
             AppendResult::Refused(AppendRefusalReason::KeyNotHeld) => {
-                self.ctx.keys_claimed_by_other_calls.clear();
-                self.ctx.keys_changed = true;
+                self.ctx.forget_taken_keys();
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }

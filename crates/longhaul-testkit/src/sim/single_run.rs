@@ -22,7 +22,7 @@ use longhaul_core::usage::Usage;
 use longhaul_run::commands::RunCommand;
 use longhaul_run::input::{ModelReply, PreparedChildRun, ToolCallResult, ToolCallStatus};
 use longhaul_run::next::{ToolCallAction, ToolCallTask, check_message_order};
-use longhaul_run::state::control::IdleReason;
+use longhaul_run::state::driver::Activity;
 use longhaul_run::{DecisionContext, EngineStep, Run, RunInput, decide, next_engine_step};
 
 use crate::sim::SimError;
@@ -78,7 +78,7 @@ impl SingleRun {
         if self.run.outcome().is_some() {
             return Ok(());
         }
-        let epoch = Epoch(self.run.control().epoch.0 + 1);
+        let epoch = Epoch(self.run.control().driver.epoch.0 + 1);
         let worker = WorkerId::from_bits(u128::from(epoch.0));
         self.append(JournalBatch {
             events: vec![Event::RunClaimed(RunClaimed { worker, epoch })],
@@ -99,7 +99,7 @@ impl SingleRun {
             let epoch = if let Event::RunClaimed(claimed) = &event {
                 claimed.epoch
             } else {
-                self.run.control().epoch
+                self.run.control().driver.epoch
             };
             let seq: Seq = self.run.seq().next();
             let entry = JournalEntry { run: self.run.id(), seq, at: self.now, epoch, event };
@@ -173,16 +173,13 @@ impl SingleRun {
                 RunInput::GradingPrepared(Err("a single run has no children".to_owned()))
             }
             EngineStep::UseTools(tasks) => self.use_tools(&tasks),
-            EngineStep::Park(_)
-            | EngineStep::Finish(_)
-            | EngineStep::Advance
-            | EngineStep::Idle => RunInput::Advance,
+            EngineStep::Advance | EngineStep::Idle => RunInput::Advance,
         })
     }
 
     fn use_tools(&self, tasks: &[ToolCallTask]) -> RunInput {
         let run = self.run.id();
-        let epoch = self.run.control().epoch;
+        let epoch = self.run.control().driver.epoch;
         if let Some(verify_task) = tasks.iter().find(|task| task.action == ToolCallAction::Verify) {
             let outcome = self.world.verify(run, verify_task.call);
             let call = verify_task.call;
@@ -204,7 +201,7 @@ impl SingleRun {
 
     /// Wakes the run: answers its gate, fires its timer, or raises its budget.
     fn wake(&mut self) -> Result<(), SimError> {
-        if let Some(gate) = self.run.control().gates.first().cloned() {
+        if let Some(gate) = self.run.control().people.gates.first().cloned() {
             let decision = match gate.kind {
                 GateKind::Approval | GateKind::Result => GateDecision::Approve,
                 GateKind::InDoubt => GateDecision::Answer("it went well".into()),
@@ -235,8 +232,8 @@ impl SingleRun {
                 has_rule: false,
             }));
         }
-        let idle = self.run.control().idle.clone();
-        if let Some(IdleReason::Parked { wait, timer: Some(timer) }) = &idle {
+        let idle = self.run.control().driver.activity.clone();
+        if let Activity::Parked { wait, timer: Some(timer) } = &idle {
             self.now = wait.end_time().unwrap_or(self.now).max(self.now);
             let due = Box::new(DueTimer {
                 timer: *timer,

@@ -9,6 +9,7 @@ mod finding;
 mod forbidden_tokens;
 mod given_up_words;
 mod limits;
+mod line_budgets;
 mod manifest;
 mod manifests;
 mod module_cycles;
@@ -47,6 +48,11 @@ fn there_are_no_module_cycles() {
 #[test]
 fn files_functions_and_arguments_stay_within_their_limits() {
     assert_none(limits::check(&all_sources()));
+}
+
+#[test]
+fn every_crate_stays_within_its_budget_of_lines() {
+    assert_none(line_budgets::check(&all_sources()));
 }
 
 #[test]

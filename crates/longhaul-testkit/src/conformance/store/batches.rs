@@ -13,8 +13,9 @@ use longhaul_core::id::{GateId, RunId, SteerId, TimerId};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateSpec, GateTimeoutAction,
 };
-use longhaul_core::status::{RunOutput, Status, WaitReason};
+use longhaul_core::status::{RunOutput, Status};
 use longhaul_core::time::Millis;
+use longhaul_core::wait::WaitReason;
 
 /// Adds changes to a batch in a chain of calls.
 pub trait BatchExt {

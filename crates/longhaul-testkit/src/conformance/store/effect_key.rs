@@ -1,7 +1,7 @@
 //! Effect keys: one call holds a key, waiting runs are woken when it is settled, and a settled key
 //! outlives its run.
 
-use longhaul_core::change::RowChange;
+use longhaul_core::change::{LateToolResult, RowChange};
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect_key::{
     ClaimedEffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState,
@@ -141,4 +141,40 @@ pub async fn a_key_outlives_its_run(fixture: StoreFixture) {
     let pruned = fixture.harness.store.prune_old_data(request).await.expect("prune");
     assert_eq!(pruned.runs, 1);
     assert_eq!(refused(claim(&mut second).await), taken_by(&first, EffectKeyState::Done));
+}
+
+/// Only the key of a call whose outcome is unknown is freed, and the run keeps who did so.
+pub async fn a_key_in_doubt_is_freed(fixture: StoreFixture) {
+    let freed = || LateToolResult { call: CALL, text: "freed by cli:anna".to_owned() };
+    let records = &fixture.harness.records;
+    for state in [EffectKeyState::Held, EffectKeyState::Done, EffectKeyState::Unknown] {
+        let [mut first, mut second] =
+            [fixture.open_and_claim(|_| {}).await, fixture.open_and_claim(|_| {}).await];
+        let key = Hash::digest(format!("{state:?}").as_bytes());
+        let claim = EffectKeyClaim { key, ..claim_of(&first) };
+        assert_appended(&change(&mut first, EffectKeyChange::Claim(claim)).await);
+        if state != EffectKeyState::Held {
+            let settle = EffectKeyChange::Settle { claim, state: Some(state) };
+            assert_appended(&change(&mut first, settle).await);
+        }
+        first.append_ok(end_batch()).await;
+        let is_in_doubt = state == EffectKeyState::Unknown;
+        let other_call = LateToolResult { call: CallId { turn: 1, index: 2 }, ..freed() };
+        assert!(!records.free_effect_key(first.run, other_call).await.expect("free"));
+        assert!(!records.free_effect_key(second.run, freed()).await.expect("free"));
+        assert_eq!(records.free_effect_key(first.run, freed()).await.expect("free"), is_in_doubt);
+        assert!(!records.free_effect_key(first.run, freed()).await.expect("free"));
+        let stored = records.late_tool_results(first.run).await.expect("late results");
+        assert_eq!(stored, Vec::from_iter(is_in_doubt.then(freed)), "{state:?}");
+        let next = EffectKeyClaim { key, ..claim_of(&second) };
+        let claimed = change(&mut second, EffectKeyChange::Claim(next)).await;
+        match is_in_doubt {
+            true => assert_appended(&claimed),
+            false => {
+                let holder = claim.holder;
+                let taken = ClaimedEffectKey { key, holder, state };
+                assert_eq!(refused(claimed), AppendRefusalReason::KeyTaken(taken));
+            }
+        }
+    }
 }

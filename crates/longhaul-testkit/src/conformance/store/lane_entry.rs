@@ -78,7 +78,7 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     fixture.advance(WINDOW);
     let timers = fixture.harness.records.due_timers(9).await.expect("due");
     assert_eq!(timers.len(), 1);
-    assert_eq!((timers[0].run, &timers[0].kind), (second, &TimerKind::Start));
+    assert_eq!((timers[0].run, &timers[0].kind), (second, &TimerKind::Delay(WINDOW)));
     assert_appended(&fixture.append_outside(second, fire_timer_batch(timers[0].timer)).await);
     fixture.claim_one(worker).await.end().await;
     // Without a recent message the next run starts at once.

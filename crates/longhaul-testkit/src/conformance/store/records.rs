@@ -170,6 +170,12 @@ pub async fn outbox_items_are_delivered_once(fixture: StoreFixture) {
     assert_eq!(due(9).await, []);
     fixture.advance(Millis(1));
     assert_eq!(bodies(&due(9).await), [("one".to_owned(), 1)]);
+    // A due time that is too late stands for a clock that was set back.
+    settle(rows[0].id, Some(Millis::from_secs(3_600))).await;
+    let move_delays = || fixture.harness.records.move_delays_set_by_later_clock();
+    assert_eq!(move_delays().await.expect("move"), 1);
+    assert_eq!(move_delays().await.expect("move"), 0);
+    assert_eq!(bodies(&due(9).await), [("one".to_owned(), 2)]);
     settle(rows[0].id, None).await;
     settle(rows[0].id, None).await;
     assert_eq!(due(9).await, []);

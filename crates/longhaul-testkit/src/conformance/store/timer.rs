@@ -1,5 +1,6 @@
 //! Timers: due in order, fired once. Deadlines of gates are in `gate`.
 
+use longhaul_core::chain::AUTO_APPROVE_DELAY;
 use longhaul_core::change::{RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::gate::{AutoApproval, GateRow, GateSpec};
@@ -84,7 +85,8 @@ pub async fn a_timer_can_be_cancelled(fixture: StoreFixture) {
 pub async fn a_delay_is_shortened_after_the_clock_was_set_back(fixture: StoreFixture) {
     let mut claimed_run = fixture.open_and_claim(|_| {}).await;
     let run = claimed_run.run;
-    let [short, long, date] = [(); 3].map(|()| fixture.ids.timer());
+    let [short, long, date, approval] = [(); 4].map(|()| fixture.ids.timer());
+    let approve = TimerKind::GateAutoApprove(fixture.ids.gate());
     let (short_delay, long_delay) = (Millis::from_secs(10), Millis::from_secs(100_000));
     let arm = |timer, delay, kind| {
         let due = TimerDueTime::After(delay);
@@ -94,11 +96,16 @@ pub async fn a_delay_is_shortened_after_the_clock_was_set_back(fixture: StoreFix
     let batch = events_batch([progress(1)])
         .with_change(arm(short, Millis::from_secs(3_610), TimerKind::Delay(short_delay)))
         .with_change(arm(long, Millis::from_secs(3_600), TimerKind::Delay(long_delay)))
-        .with_change(arm(date, Millis::from_secs(3_620), TimerKind::Wake));
+        .with_change(arm(date, Millis::from_secs(3_620), TimerKind::Wake))
+        .with_change(arm(approval, Millis::from_secs(3_630), approve));
     claimed_run.append_ok(batch).await;
     let move_delays = || fixture.harness.records.move_delays_set_by_later_clock();
-    assert_eq!(move_delays().await.expect("move"), 1);
+    assert_eq!(move_delays().await.expect("move"), 2);
     assert_eq!(move_delays().await.expect("move"), 0);
+    fixture.advance(AUTO_APPROVE_DELAY);
+    assert_eq!(due(&fixture, 9).await, [approval]);
+    let spent = RowChange::SetTimer(TimerUpdate::Cancel(approval));
+    claimed_run.append_ok(events_batch([progress(2)]).with_change(spent)).await;
     fixture.advance(short_delay);
     assert_eq!(due(&fixture, 9).await, [short]);
     let rows = fixture.harness.records.due_timers(9).await.expect("due");

@@ -61,7 +61,7 @@ fn lane_holds(run: RunId, entries: &[JournalEntry]) -> Vec<(LaneKey, LaneHold)> 
     for entry in entries {
         let is_parked = matches!(&entry.event, Event::RunBlocked(_))
             || matches!(&entry.event, Event::RunWaiting(data)
-                if data.wait != longhaul_core::status::WaitReason::Worker);
+                if data.wait != longhaul_core::wait::WaitReason::Worker);
         if matches!(entry.event, Event::RunForked(_)) {
             // The events before were copied from a failed run, which held the lane then.
             (holds, from) = (Vec::new(), None);

@@ -45,7 +45,9 @@ const FORBIDDEN_BY_CRATE: &[(&str, &[&[&str]])] = &[
     ("longhaul-api", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
     ("longhaul-engine", &[SQL, HTTP_CLIENTS, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
     ("longhaul-server", &[SQL, HTTP_CLIENTS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-project", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
     ("longhaul", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-bench", &[SQL, HTTP_SERVERS, CONTAINERS]),
     ("longhaul-testkit", &[SQL, HTTP_CLIENTS, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
 ];
 
