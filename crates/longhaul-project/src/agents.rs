@@ -22,6 +22,5 @@ mod project_rules;
 mod rule;
 mod runtime_fields;
 pub mod scaffold;
-mod shell_check;
 pub(crate) mod split;
 pub(crate) mod tools;

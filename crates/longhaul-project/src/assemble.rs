@@ -127,7 +127,7 @@ impl ProjectAssembly {
 
     /// Returns the first problem of a tool name in an agent that the program defines.
     pub fn tool_problem(&self, tool: &str) -> Option<String> {
-        call_with_agent_load_context(
+        with_agent_load_context(
             &self.config,
             &self.tools,
             (Path::new(""), &skills::LoadedSkills::default()),
@@ -317,7 +317,7 @@ fn paths_denied_to_file_tools(config: &Config) -> Vec<PathBuf> {
 pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -> LoadedAgents {
     let skills = skills::load_skills(&config.root, display_root);
     let mut loaded =
-        call_with_agent_load_context(config, tools, (display_root, &skills), load_all_agents);
+        with_agent_load_context(config, tools, (display_root, &skills), load_all_agents);
     loaded.problems.extend(skills.problems);
     loaded.notes.extend(skills.notes);
     // Redacted here because runs are pinned to this definition, which is shown in many places.
@@ -331,7 +331,7 @@ pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -
 
 /// Collects the names of tools, MCP servers, skills and models that an agent file may refer to, and
 /// calls `work` with them.
-pub fn call_with_agent_load_context<T>(
+pub fn with_agent_load_context<T>(
     config: &Config,
     tools: &ToolRegistry,
     (display_root, skills): (&Path, &skills::LoadedSkills),

@@ -12,7 +12,8 @@ use longhaul_core::chain::{
 use longhaul_core::suggest;
 use longhaul_engine::agent::directory::ChainRegistry;
 
-use crate::agents::diagnostics::{Diagnostics, FieldReader};
+use crate::agents::diagnostics::{Diagnostics, Fields, integer};
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::problem::AgentFileProblem;
 use crate::project_file;
 use crate::spanned::{Position, TableEntry, toml};
@@ -114,7 +115,7 @@ impl LoadedChains {
         text: Result<String, String>,
         agents: &[&str],
     ) {
-        let mut diagnostics = Diagnostics::default();
+        let mut diagnostics = Diagnostics::new(AgentLoadContext::new(Path::new(""), &[]));
         if let Err(message) = check_chain_name(&name) {
             diagnostics.report_invalid(Position::START, message);
         }
@@ -150,31 +151,31 @@ fn check_chain_name(name: &str) -> Result<(), String> {
 }
 
 /// Parses the text of a chain file, and reports every problem in it.
-fn parse_chain(diagnostics: &mut Diagnostics, text: &str, agents: &[&str]) -> Option<ChainSpec> {
+fn parse_chain(
+    diagnostics: &mut Diagnostics<'_>,
+    text: &str,
+    agents: &[&str],
+) -> Option<ChainSpec> {
     let node = match toml::parse(text) {
         Ok(node) => node,
-        Err(error) => {
-            diagnostics.report_invalid(error.position, error.message);
-            return None;
-        }
+        Err(error) => return diagnostics.reject(error.position, error.message),
     };
     let file = TableEntry { key: "chain".to_owned(), position: Position::START, node };
-    let mut fields = FieldReader::for_table_fields(diagnostics, &file, "steps")?;
-    let description = fields.parse_field_with("description", Diagnostics::parse_nonempty_text);
-    let max_runs = fields
-        .parse_field_with("max_runs", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
+    let mut fields = Fields::new(diagnostics, &file, "steps")?;
+    let description = fields.parse("description", Diagnostics::text);
+    let max_runs = fields.parse("max_runs", integer(1));
     let Some(entry) = fields.get("steps") else {
         fields.diagnostics.report_invalid(
             Position::START,
             "a chain needs steps: write `[[steps]]` with an `agent`",
         );
-        fields.report_unknown_fields();
+        fields.finish();
         return None;
     };
-    let entries = fields.diagnostics.parse_list_entries(entry).unwrap_or_default();
+    let entries = fields.diagnostics.list_entries(entry).unwrap_or_default();
     let steps: Vec<Option<ChainStepSpec>> =
         entries.iter().map(|step| parse_chain_step(fields.diagnostics, step, agents)).collect();
-    fields.report_unknown_fields();
+    fields.finish();
     // Problems between steps are reported only if each step is readable.
     let steps: Vec<ChainStepSpec> = steps.into_iter().collect::<Option<_>>()?;
     let spec = ChainSpec { description, max_runs, steps };
@@ -200,13 +201,13 @@ fn step_field_position(step: &TableEntry, field: Option<&str>) -> Position {
 }
 
 fn parse_chain_step(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
     agents: &[&str],
 ) -> Option<ChainStepSpec> {
-    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "agent")?;
-    let name = fields.parse_field_with("name", Diagnostics::parse_nonempty_text);
-    let agent = fields.parse_field_with("agent", Diagnostics::parse_nonempty_text);
+    let mut fields = Fields::new(diagnostics, entry, "agent")?;
+    let name = fields.parse("name", Diagnostics::text);
+    let agent = fields.parse("agent", Diagnostics::text);
     match (&agent, fields.get("agent")) {
         (Some(agent), Some(agent_entry)) if !agents.contains(&agent.as_str()) => {
             let message = suggest::unknown_name_message("agent", agent, agents);
@@ -217,11 +218,10 @@ fn parse_chain_step(
         }
         (Some(_) | None, _) => {}
     }
-    let auto_approve = fields.parse_field_with("auto_approve", Diagnostics::parse_boolean);
-    let condition: Option<ChainStepCondition> =
-        fields.parse_field_with("condition", Diagnostics::parse_one_of);
-    let repeat = fields.parse_field_with("repeat", parse_chain_repeat);
-    fields.report_unknown_fields();
+    let auto_approve = fields.parse("auto_approve", Diagnostics::boolean);
+    let condition: Option<ChainStepCondition> = fields.parse("condition", Diagnostics::one_of);
+    let repeat = fields.parse("repeat", parse_chain_repeat);
+    fields.finish();
     Some(ChainStepSpec {
         name,
         agent: agent?,
@@ -232,21 +232,19 @@ fn parse_chain_step(
 }
 
 fn parse_chain_repeat(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
 ) -> Option<ChainRepeatSpec> {
-    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "from")?;
-    let from = fields.parse_field_with("from", Diagnostics::parse_nonempty_text);
-    let until: Option<ChainRepeatEndCondition> =
-        fields.parse_field_with("until", Diagnostics::parse_one_of);
-    let max =
-        fields.parse_field_with("max", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
+    let mut fields = Fields::new(diagnostics, entry, "from")?;
+    let from = fields.parse("from", Diagnostics::text);
+    let until: Option<ChainRepeatEndCondition> = fields.parse("until", Diagnostics::one_of);
+    let max = fields.parse("max", integer(1));
     for key in ["from", "max"] {
         if fields.get(key).is_none() {
             let message = format!("`repeat` needs `{key}`");
             fields.diagnostics.report_invalid(entry.node.position, message);
         }
     }
-    fields.report_unknown_fields();
+    fields.finish();
     Some(ChainRepeatSpec { from: from?, until: until.unwrap_or_default(), max: max? })
 }

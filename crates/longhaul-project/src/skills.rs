@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use longhaul_engine::agent::config::Skill;
 
 use crate::agents::diagnostics::{Diagnostic, Diagnostics};
+use crate::agents::load_context::AgentLoadContext;
 use crate::agents::problem::AgentFileProblem;
 use crate::agents::split;
 use crate::project_file;
@@ -87,7 +88,7 @@ impl LoadedSkills {
         (display_path, name): (PathBuf, String),
         is_own: bool,
     ) {
-        let mut diagnostics = Diagnostics::default();
+        let mut diagnostics = Diagnostics::new(AgentLoadContext::new(root, &[]));
         let skill = parse_skill(&mut diagnostics, root, file, (&name, is_own));
         let notes = diagnostics.notes.into_iter();
         self.notes.extend(notes.map(|note| (display_path.clone(), note)));
@@ -103,7 +104,7 @@ impl LoadedSkills {
 
 /// Parses the front matter of a `SKILL.md`. `None` means that the file is invalid.
 fn parse_skill(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     root: &Path,
     file: &Path,
     (folder, is_own): (&str, bool),
@@ -112,8 +113,7 @@ fn parse_skill(
         // The skill tool follows no symbolic links, so an agent could not read this skill later.
         let message =
             format!("`{}` is a symbolic link; links to skills are not followed", link.display());
-        diagnostics.report_invalid(Position::START, message);
-        return None;
+        return diagnostics.reject(Position::START, message);
     }
     let bytes = project_file::read_file_in_project(root, file, BYTES_MAX);
     let bytes = bytes
@@ -121,8 +121,7 @@ fn parse_skill(
         .ok()?;
     if !bytes.starts_with(b"---") && !bytes.starts_with("\u{feff}---".as_bytes()) {
         let message = "a skill file starts with a line `---`, its name and description, and another line `---`";
-        diagnostics.report_invalid(Position::START, message);
-        return None;
+        return diagnostics.reject(Position::START, message);
     }
     let parts = split::split_agent_file(&bytes);
     let parts =
@@ -132,8 +131,7 @@ fn parse_skill(
         node.map_err(|error| diagnostics.report_invalid(error.position, error.message)).ok()?;
     if node.as_table().is_none() && node.value != NodeValue::Null {
         let message = "the front matter is not a table: write `name:` and `description:`";
-        diagnostics.report_invalid(node.position, message);
-        return None;
+        return diagnostics.reject(node.position, message);
     }
     let entries = node.as_table().unwrap_or_default();
     let get = |key: &str| entries.iter().find(|entry| entry.key == key);
@@ -148,10 +146,9 @@ fn parse_skill(
     }
     let Some(entry) = get("description") else {
         let message = "a skill needs a `description`: what it does and when to use it";
-        diagnostics.report_invalid(Position::START, message);
-        return None;
+        return diagnostics.reject(Position::START, message);
     };
-    let description = diagnostics.parse_nonempty_text(entry)?;
+    let description = diagnostics.text(entry)?;
     if description.chars().count() > DESCRIPTION_CHARS_MAX {
         let message = format!("`description` is longer than {DESCRIPTION_CHARS_MAX} characters");
         diagnostics.report_invalid(entry.node.position, message);
@@ -174,12 +171,12 @@ pub fn is_skill_name(name: &str) -> bool {
         && !has_misplaced_hyphen
 }
 
-fn check_skill_name(diagnostics: &mut Diagnostics, entry: Option<&TableEntry>, folder: &str) {
+fn check_skill_name(diagnostics: &mut Diagnostics<'_>, entry: Option<&TableEntry>, folder: &str) {
     let Some(entry) = entry else {
         let message = format!("a skill needs a name: write `name: {folder}`");
         return diagnostics.report_invalid(Position::START, message);
     };
-    let Some(name) = diagnostics.parse_nonempty_text(entry) else {
+    let Some(name) = diagnostics.text(entry) else {
         return;
     };
     if !is_skill_name(&name) {

@@ -142,6 +142,14 @@ impl Node {
         Some(text)
     }
 
+    /// Returns the value if it is an integer. `None` means that it has another type.
+    pub const fn as_integer(&self) -> Option<i128> {
+        let NodeValue::Integer(integer) = self.value else {
+            return None;
+        };
+        Some(integer)
+    }
+
     /// Returns the elements if the value is a list. `None` means that it has another type.
     pub fn as_list(&self) -> Option<&[Self]> {
         let NodeValue::List(list) = &self.value else {

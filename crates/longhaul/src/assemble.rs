@@ -137,7 +137,7 @@ impl RuntimeBase {
     /// Adds the tools that access the store, and the registered tools.
     pub(crate) fn add_tools(&self, tools: ToolRegistry) -> Result<ToolRegistry, Error> {
         let (store, records) = (Arc::clone(&self.ports.store), Arc::clone(&self.ports.records));
-        let paging = ReadOutputTool::new(store, Arc::clone(&records))?;
+        let paging = ReadOutputTool::new(store, Arc::clone(&records));
         let mut tools = tools.with_built_in_tool(Arc::new(paging))?;
         for tool in MemoryTools::new(records).tools()? {
             tools = tools.with_built_in_tool(tool)?;

@@ -19,7 +19,7 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_core::wait::WaitEnd;
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::services::{NoContextProviders, Services};
+use longhaul_engine::services::{NoContextProviders, Services, StorePorts};
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tools::read_output::ReadOutputTool;
 use longhaul_engine::tools::registry::{ToolRegistrationError, ToolRegistry};
@@ -181,10 +181,10 @@ impl Ephemeral {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let options = StoreOptions::new(IN_MEMORY_URL, OpenMode::Driver, Arc::clone(&clock));
         let store = Arc::new(longhaul_store::open_sqlite_store(options)?);
-        let paging = ReadOutputTool::new(store.clone(), store.clone())?;
+        let paging = ReadOutputTool::new(store.clone(), store.clone());
         let tools = self.tools.clone().with_tool(Arc::new(paging))?;
         let mut services =
-            Services::from_single_store(store, clock, Arc::clone(&self.models), tools);
+            Services::new(StorePorts::new(store), clock, Arc::clone(&self.models), tools);
         services.context_providers = Arc::clone(&self.context_providers);
         let mut agents = AgentRegistry::default();
         agents.register(Agent {

@@ -106,6 +106,7 @@ pub use longhaul_api::run::{
     BudgetView, OutputView, RetryCountsView, RunChainView, RunView, UsageView,
 };
 pub use longhaul_api::schedule::ScheduleView;
+pub use longhaul_api::task::ChainChoice;
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
 pub use longhaul_core::chain::{
@@ -126,6 +127,5 @@ pub use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_engine::Error as EngineError;
 pub use longhaul_engine::agent::Agent as AgentDefinition;
 pub use longhaul_engine::handle::ThreadMessage;
-pub use longhaul_engine::task::ChainChoice;
 pub use tokio_util::sync::CancellationToken;
 pub use {schemars, serde_json};

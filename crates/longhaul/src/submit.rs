@@ -29,13 +29,10 @@ pub(crate) fn check_and_convert_task(
     if let Some(failed) = state.worker_failure() {
         return Err(failed);
     }
-    match &task.chain {
-        None => check_agent_and_models_usable(state, &task.agent, task.model.as_deref())?,
-        Some(chain) => {
-            for step in state.runtime.longhaul.resolve_task_chain(chain)?.steps {
-                check_agent_and_models_usable(state, &step.agent, task.model.as_deref())?;
-            }
-        }
+    let chain = state.runtime.longhaul.resolve_task_chain(&task)?;
+    let steps = chain.into_iter().flat_map(|chain| chain.steps).map(|step| step.agent);
+    for agent in task.agent.iter().cloned().chain(steps) {
+        check_agent_and_models_usable(state, &agent, task.model.as_deref())?;
     }
     Ok(task)
 }

@@ -3,11 +3,11 @@
 
 use std::time::SystemTime;
 
+use longhaul_api::task::ChainChoice;
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Timestamp;
-use longhaul_engine::task::ChainChoice;
 use serde::Serialize;
 
 use crate::error::{Error, SerializeError, serialize_or_record_error};
@@ -53,9 +53,7 @@ impl Task {
     /// Runs only the step with this name. Has no effect unless the task is for a chain.
     #[must_use]
     pub fn step(mut self, step_name: impl Into<String>) -> Self {
-        if let Some(chain) = &mut self.task.chain {
-            chain.step = Some(step_name.into());
-        }
+        self.task.step = Some(step_name.into());
         self
     }
 
@@ -203,8 +201,7 @@ impl Task {
     /// Makes the task an event of this kind. The agent reads a text about the event instead of the
     /// plain input.
     pub(crate) fn event(mut self, event_kind: impl Into<String>) -> Self {
-        self.task.event = true;
-        self.task.kind = Some(event_kind.into());
+        self.task.event = Some(event_kind.into());
         self
     }
 
@@ -223,7 +220,7 @@ impl Task {
 
     /// Returns the type of the task. `None` if it has no type.
     pub(crate) fn task_type(&self) -> Option<&str> {
-        self.task.kind.as_deref()
+        self.task.task_type()
     }
 
     /// Returns the task in the engine's format, or the error of an invalid value.

@@ -13,7 +13,6 @@ use longhaul_core::id::{IdError, InboxName, RunId};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
-use longhaul_engine::changes::JournalChangeSource;
 use longhaul_engine::services::Services;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{TaskFilter, Worker as EngineWorker, WorkerOptions};
@@ -349,12 +348,7 @@ impl StopSignals {
 /// Reads from the store which journals have grown and notifies the callers that wait for these
 /// runs, so that the callers need not poll the store.
 async fn notify_journal_followers(services: &Services) {
-    let source = JournalChangeSource {
-        store: &*services.store,
-        records: &*services.records,
-        clock: &*services.clock,
-    };
-    if let Err(error) = services.changes.notify_subscribers(source).await {
+    if let Err(error) = services.changes.notify_subscribers(services).await {
         tracing::warn!(%error, "the change feed failed; callers that wait for runs check the store themselves from now on");
     }
 }

@@ -35,10 +35,9 @@ const KNOWN_FIELDS: &[&str] = &[
 /// that the file has no front matter and is not an agent; the inner `None` means that the file is
 /// invalid.
 pub(crate) fn parse_claude_agent(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     stem: &str,
     bytes: &[u8],
-    ctx: &AgentLoadContext<'_>,
 ) -> Option<Option<Agent>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if !bytes.starts_with(b"---") {
@@ -63,8 +62,8 @@ pub(crate) fn parse_claude_agent(
     };
     let mut agent = Agent::new(name);
     agent.prompt = escape::escape_template_syntax(&parts.body);
-    fields.set_agent_fields(diagnostics, &mut agent, ctx);
-    agent.tools = fields.granted_tool_names(diagnostics, &agent, ctx);
+    fields.set_agent_fields(diagnostics, &mut agent);
+    agent.tools = fields.granted_tool_names(diagnostics, &agent);
     fields.add_unknown_field_notes(diagnostics);
     Some(Some(agent))
 }
@@ -88,19 +87,14 @@ impl ClaudeAgentFields {
     }
 
     /// Sets all fields of the agent except name, tools and prompt.
-    fn set_agent_fields(
-        &self,
-        diagnostics: &mut Diagnostics,
-        agent: &mut Agent,
-        ctx: &AgentLoadContext<'_>,
-    ) {
+    fn set_agent_fields(&self, diagnostics: &mut Diagnostics<'_>, agent: &mut Agent) {
         if let Some(entry) = self.find_field("description") {
             agent.description = node_to_text(&entry.node);
         }
         if let Some(entry) = self.find_field("model") {
-            agent.models = convert_claude_model_name(diagnostics, &node_to_text(&entry.node), ctx);
+            agent.models = convert_claude_model_name(diagnostics, &node_to_text(&entry.node));
             for model in &agent.models {
-                diagnostics.report_unusable_model(entry.node.position, model, ctx);
+                diagnostics.report_unusable_model(entry.node.position, model);
             }
         }
         if let Some(entry) = self.find_field("maxTurns").or_else(|| self.find_field("max_turns")) {
@@ -111,7 +105,7 @@ impl ClaudeAgentFields {
         }
         let skills = self.find_field("skills").map(|entry| node_to_text_items(&entry.node));
         for name in skills.into_iter().flatten() {
-            match runtime_fields::find_skill(&name, ctx) {
+            match runtime_fields::find_skill(&name, &diagnostics.ctx) {
                 Ok(skill) => agent.skills.push(skill),
                 Err(reason) => {
                     diagnostics.add_note(format!("`skills`: {reason}; this skill is left out"))
@@ -121,14 +115,8 @@ impl ClaudeAgentFields {
     }
 
     /// Returns the tools that the field `tools` lists, without those that `disallowedTools` lists.
-    fn granted_tool_names(
-        &self,
-        diagnostics: &mut Diagnostics,
-        agent: &Agent,
-        ctx: &AgentLoadContext<'_>,
-    ) -> Vec<String> {
-        let mut granted =
-            resolve_claude_tool_list(diagnostics, agent, self.find_field("tools"), ctx);
+    fn granted_tool_names(&self, diagnostics: &mut Diagnostics<'_>, agent: &Agent) -> Vec<String> {
+        let mut granted = resolve_claude_tool_list(diagnostics, agent, self.find_field("tools"));
         if let Some(entry) = self.find_field("disallowedTools") {
             let disallowed = node_to_text_items(&entry.node);
             // A tool is removed even if only some of its calls are disallowed: approval rules
@@ -159,7 +147,7 @@ impl ClaudeAgentFields {
 
 /// Parses the front matter as YAML, or line by line if it is not valid YAML.
 fn parse_front_matter_entries(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     front_matter: &str,
 ) -> Vec<TableEntry> {
     match yaml::parse(front_matter) {
@@ -177,14 +165,10 @@ fn parse_front_matter_entries(
     }
 }
 
-fn convert_claude_model_name(
-    diagnostics: &mut Diagnostics,
-    model_name: &str,
-    ctx: &AgentLoadContext<'_>,
-) -> Vec<String> {
+fn convert_claude_model_name(diagnostics: &mut Diagnostics<'_>, model_name: &str) -> Vec<String> {
     let (models, note) = if model_name.is_empty() || model_name == "inherit" {
         (Vec::new(), "the project's default model is used".to_owned())
-    } else if ctx.short_names.contains(&model_name) {
+    } else if diagnostics.ctx.short_names.contains(&model_name) {
         (vec![model_name.to_owned()], "the short name in `[models]`".to_owned())
     } else if model_name.contains('/') {
         return vec![model_name.to_owned()];
@@ -201,7 +185,7 @@ fn convert_claude_model_name(
     models
 }
 
-fn parse_max_turns(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
+fn parse_max_turns(diagnostics: &mut Diagnostics<'_>, entry: &TableEntry) -> Option<u32> {
     let text = node_to_text(&entry.node);
     let turns = text.parse().ok().filter(|turns| *turns > 0);
     if turns.is_none() {
@@ -215,8 +199,8 @@ fn parse_max_turns(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<
 
 /// Sets the agent's sandbox from the field `sandbox`, which Longhaul adds to Claude Code's format.
 /// An invalid value is ignored with a note.
-fn set_agent_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &TableEntry) {
-    let mut sandbox_diagnostics = Diagnostics::default();
+fn set_agent_sandbox(diagnostics: &mut Diagnostics<'_>, agent: &mut Agent, entry: &TableEntry) {
+    let mut sandbox_diagnostics = Diagnostics::new(diagnostics.ctx);
     let sandbox = runtime_fields::parse_sandbox(&mut sandbox_diagnostics, entry);
     match sandbox_diagnostics.problems.first() {
         None => agent.sandbox = sandbox,
@@ -238,7 +222,7 @@ impl ClaudeToolEntry {
         let name = name.trim();
         let own_name = tools::longhaul_tool_name(name).map(str::to_owned);
         Self {
-            native_name: own_name.or_else(|| tools::convert_claude_mcp_tool_name(name)),
+            native_name: own_name.or_else(|| tools::claude_mcp_name(name)),
             is_limited: !limit.is_empty(),
         }
     }
@@ -247,11 +231,11 @@ impl ClaudeToolEntry {
 /// Resolves the names in the field `tools` to the tools that the agent gets: the read-only tools if
 /// none are listed. A name that can't be resolved is left out with a note.
 fn resolve_claude_tool_list(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     agent: &Agent,
     entry: Option<&TableEntry>,
-    ctx: &AgentLoadContext<'_>,
 ) -> Vec<String> {
+    let ctx = diagnostics.ctx;
     let tool_names = entry.filter(|entry| entry.node.value != NodeValue::Null);
     let tool_names = tool_names.map(|entry| node_to_text_items(&entry.node));
     let Some(tool_names) = tool_names.filter(|items| !items.iter().any(|name| name == "*")) else {
@@ -265,13 +249,13 @@ fn resolve_claude_tool_list(
     };
     let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for claude_name in tool_names {
-        match resolve_claude_tool_name(&claude_name, agent, ctx) {
+        match resolve_claude_tool_name(&claude_name, agent, &ctx) {
             Ok(tool) => {
                 if tool != claude_name {
                     mappings.push(format!("`{claude_name}` maps to {tool}"));
                 }
                 if let (Some(message), Some(entry)) =
-                    (tools::missing_mcp_server_message(&tool, ctx), entry)
+                    (tools::missing_mcp_server_message(&tool, &ctx), entry)
                 {
                     diagnostics.report_missing_reference(entry.node.position, message);
                 }

@@ -15,9 +15,11 @@ use crate::spanned::{Node, NodeValue, Position, TableEntry, escape_control_chara
 use longhaul_core::duration::{self, DURATION_EXAMPLES};
 use longhaul_engine::agent::template_check::{self, AllowedTemplateVariables};
 
-/// Problems and notes about one agent file.
-#[derive(Debug, Default)]
-pub(crate) struct Diagnostics {
+/// Problems and notes about one file of a project.
+#[derive(Debug)]
+pub(crate) struct Diagnostics<'c> {
+    /// Project of the file, and the names that the file may refer to.
+    pub(crate) ctx: AgentLoadContext<'c>,
     pub(crate) problems: Vec<Diagnostic>,
     /// Problems of kind `Missing`: the file refers to something that does not exist.
     pub(crate) missing: Vec<Diagnostic>,
@@ -54,20 +56,20 @@ impl Diagnostic {
 /// Reads the fields of a table one by one. Every key that is read counts as valid; all other keys
 /// are reported as unknown at the end. So no separate list of valid keys is needed.
 #[derive(Debug)]
-pub(crate) struct FieldReader<'s, 'a> {
-    pub(crate) diagnostics: &'s mut Diagnostics,
+pub(crate) struct Fields<'s, 'a, 'c> {
+    pub(crate) diagnostics: &'s mut Diagnostics<'c>,
     entries: &'a [TableEntry],
     requested: Vec<&'static str>,
     /// Those of the valid keys that this build does not support.
     unsupported: &'static [&'static str],
 }
 
-impl<'s, 'a> FieldReader<'s, 'a> {
-    /// Creates a reader for the fields of the table in `entry`. `None` means that the value is not
-    /// a table. This is reported, and the message shows a table with the key `example_key` as an
+impl<'s, 'a, 'c> Fields<'s, 'a, 'c> {
+    /// Starts to read the fields of the table in `entry`. `None` means that the value is not a
+    /// table. This is reported, and the message shows a table with the key `example_key` as an
     /// example.
-    pub(crate) fn for_table_fields(
-        diagnostics: &'s mut Diagnostics,
+    pub(crate) fn new(
+        diagnostics: &'s mut Diagnostics<'c>,
         entry: &'a TableEntry,
         example_key: &str,
     ) -> Option<Self> {
@@ -89,13 +91,31 @@ impl<'s, 'a> FieldReader<'s, 'a> {
 
     /// Parses the field with this key by calling `parse`. `None` means that the field is missing or
     /// invalid.
-    pub(crate) fn parse_field_with<T>(
+    pub(crate) fn parse<T>(
         &mut self,
         key: &'static str,
-        parse: impl FnOnce(&mut Diagnostics, &'a TableEntry) -> Option<T>,
+        parse: impl FnOnce(&mut Diagnostics<'c>, &'a TableEntry) -> Option<T>,
     ) -> Option<T> {
         let entry = self.get(key)?;
         parse(self.diagnostics, entry)
+    }
+
+    /// Parses the field with this key into `target`, which keeps its value if the field is missing
+    /// or invalid.
+    pub(crate) fn set<T, U: From<T>>(
+        &mut self,
+        key: &'static str,
+        target: &mut U,
+        parse: impl FnOnce(&mut Diagnostics<'c>, &'a TableEntry) -> Option<T>,
+    ) {
+        if let Some(value) = self.parse(key, parse) {
+            *target = value.into();
+        }
+    }
+
+    /// Whether the table has any of the fields that were read so far.
+    pub(crate) fn has_any_requested(&self) -> bool {
+        self.entries.iter().any(|entry| self.requested.contains(&entry.key.as_str()))
     }
 
     /// Reports each of these keys that the table contains as not supported by this build.
@@ -109,7 +129,7 @@ impl<'s, 'a> FieldReader<'s, 'a> {
     }
 
     /// Reports all fields whose keys were never read as unknown.
-    pub(crate) fn report_unknown_fields(self) {
+    pub(crate) fn finish(self) {
         let is_requested = |entry: &&TableEntry| self.requested.contains(&entry.key.as_str());
         for entry in self.entries.iter().filter(|entry| !is_requested(entry)) {
             let mut message = suggest::unknown_name_message("key", &entry.key, &self.requested);
@@ -122,10 +142,30 @@ impl<'s, 'a> FieldReader<'s, 'a> {
     }
 }
 
-impl Diagnostics {
+impl<'c> Diagnostics<'c> {
+    pub(crate) const fn new(ctx: AgentLoadContext<'c>) -> Self {
+        Self {
+            ctx,
+            problems: Vec::new(),
+            missing: Vec::new(),
+            notes: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
     /// Reports that the agent file is invalid at this position.
     pub(crate) fn report_invalid(&mut self, position: Position, message: impl Into<String>) {
         self.problems.push(Diagnostic::new(ProblemKind::Invalid, position, message));
+    }
+
+    /// Reports that the agent file is invalid at this position. Always returns `None`.
+    pub(crate) fn reject<T>(
+        &mut self,
+        position: Position,
+        message: impl Into<String>,
+    ) -> Option<T> {
+        self.report_invalid(position, message);
+        None
     }
 
     /// Reports that this build does not support a valid field.
@@ -142,13 +182,8 @@ impl Diagnostics {
     }
 
     /// Reports a model that can't be used, whatever keys are set.
-    pub(crate) fn report_unusable_model(
-        &mut self,
-        position: Position,
-        model: &str,
-        ctx: &AgentLoadContext<'_>,
-    ) {
-        if let Some(reason) = ctx.models.and_then(|models| models.unusable_reason(model)) {
+    pub(crate) fn report_unusable_model(&mut self, position: Position, model: &str) {
+        if let Some(reason) = self.ctx.models.and_then(|models| models.unusable_reason(model)) {
             let message = format!("the model `{model}` can't be used: {reason}");
             self.report_missing_reference(position, message);
         }
@@ -163,11 +198,11 @@ impl Diagnostics {
         self.missing.push(Diagnostic::new(ProblemKind::Missing, position, message));
     }
 
-    /// Records that the file `file_name` of the project in `project_root` was read.
-    pub(crate) fn add_path_of_read_file(&mut self, project_root: &Path, file_name: &str) {
+    /// Records that the file `file_name` of the project was read.
+    pub(crate) fn add_read_file(&mut self, file_name: &str) {
         let components =
             Path::new(file_name).components().filter(|part| *part != Component::CurDir);
-        self.files.push(project_root.join(components.collect::<PathBuf>()));
+        self.files.push(self.ctx.root.join(components.collect::<PathBuf>()));
     }
 
     /// Adds a note: a remark that is not a problem.
@@ -186,13 +221,12 @@ impl Diagnostics {
             NodeValue::Text(text) => format!("is {text:?}"),
             NodeValue::List(_) | NodeValue::Table(_) => format!("is {}", node.type_name()),
         };
-        self.report_invalid(node.position, format!("`{}` {problem}: write {expected}", entry.key));
-        None
+        self.reject(node.position, format!("`{}` {problem}: write {expected}", entry.key))
     }
 
     /// Parses a list. The returned entries have the key of the list with an index, such as
     /// `tools[0]`.
-    pub(crate) fn parse_list_entries(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
+    pub(crate) fn list_entries(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
         let Some(nodes) = entry.node.as_list() else {
             let expected = format!("a list such as `{}: [...]`", entry.key);
             return self.report_type_mismatch(entry, &expected);
@@ -206,18 +240,18 @@ impl Diagnostics {
     }
 
     /// Parses a list by calling `parse` for each element. Invalid elements are left out.
-    pub(crate) fn parse_list_items<T>(
+    pub(crate) fn list_items<T>(
         &mut self,
         entry: &TableEntry,
         parse: impl Fn(&mut Self, &TableEntry) -> Option<T>,
     ) -> Option<Vec<T>> {
-        let elements = self.parse_list_entries(entry)?;
+        let elements = self.list_entries(entry)?;
         let values = elements.iter().filter_map(|element| parse(self, element));
         Some(values.collect())
     }
 
     /// Parses a text that is not empty.
-    pub(crate) fn parse_nonempty_text(&mut self, entry: &TableEntry) -> Option<String> {
+    pub(crate) fn text(&mut self, entry: &TableEntry) -> Option<String> {
         match &entry.node.value {
             NodeValue::Text(text) if !text.trim().is_empty() => Some(text.clone()),
             NodeValue::Integer(_) | NodeValue::Float(_) | NodeValue::Boolean(_) => {
@@ -230,13 +264,10 @@ impl Diagnostics {
     }
 
     /// Parses a list of texts without duplicates, with the position of each text.
-    pub(crate) fn parse_texts_with_positions(
-        &mut self,
-        entry: &TableEntry,
-    ) -> Vec<(Position, String)> {
+    pub(crate) fn texts_with_positions(&mut self, entry: &TableEntry) -> Vec<(Position, String)> {
         let mut texts: Vec<(Position, String)> = Vec::new();
-        for element in self.parse_list_entries(entry).unwrap_or_default() {
-            let Some(text) = self.parse_nonempty_text(&element) else {
+        for element in self.list_entries(entry).unwrap_or_default() {
+            let Some(text) = self.text(&element) else {
                 continue;
             };
             if texts.iter().any(|(_, seen_text)| *seen_text == text) {
@@ -250,59 +281,37 @@ impl Diagnostics {
     }
 
     /// Parses a list of texts without duplicates.
-    pub(crate) fn parse_unique_texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
-        let texts = self.parse_texts_with_positions(entry);
+    pub(crate) fn unique_texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
+        let texts = self.texts_with_positions(entry);
         Some(texts.into_iter().map(|(_, text)| text).collect())
     }
 
     /// Parses `true` or `false`.
-    pub(crate) fn parse_boolean(&mut self, entry: &TableEntry) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, entry: &TableEntry) -> Option<bool> {
         if let NodeValue::Boolean(flag) = entry.node.value {
             return Some(flag);
         }
         self.report_type_mismatch(entry, "true or false")
     }
 
-    /// Parses an integer that is at least `min` and fits into `T`.
-    pub(crate) fn parse_integer<T: TryFrom<i128>>(
-        &mut self,
-        entry: &TableEntry,
-        min: i128,
-    ) -> Option<T> {
-        if let NodeValue::Integer(integer) = entry.node.value
-            && integer >= min
-            && let Ok(integer) = T::try_from(integer)
-        {
-            return Some(integer);
-        }
-        self.report_type_mismatch(entry, &format!("a whole number, {min} or more"))
-    }
-
-    pub(crate) fn parse_number(&mut self, entry: &TableEntry, min: f64, max: f64) -> Option<f64> {
-        let number = entry.node.as_number();
-        let number = number.filter(|number| (min..=max).contains(number));
-        number
-            .or_else(|| self.report_type_mismatch(entry, &format!("a number from {min} to {max}")))
-    }
-
     /// Parses a duration greater than zero.
-    pub(crate) fn parse_duration(&mut self, entry: &TableEntry) -> Option<Millis> {
+    pub(crate) fn duration(&mut self, entry: &TableEntry) -> Option<Millis> {
         let is_zero = entry.node.as_text().and_then(duration::parse_duration) == Some(Millis::ZERO);
         if is_zero {
-            return self.report_type_mismatch(entry, &duration_syntax_description());
+            return self.report_type_mismatch(entry, &expected_duration());
         }
-        self.parse_duration_or_zero(entry)
+        self.duration_or_zero(entry)
     }
 
     /// Parses a duration, which may be zero.
-    pub(crate) fn parse_duration_or_zero(&mut self, entry: &TableEntry) -> Option<Millis> {
+    pub(crate) fn duration_or_zero(&mut self, entry: &TableEntry) -> Option<Millis> {
         let value = entry.node.as_text().and_then(duration::parse_duration);
-        value.or_else(|| self.report_type_mismatch(entry, &duration_syntax_description()))
+        value.or_else(|| self.report_type_mismatch(entry, &expected_duration()))
     }
 
     /// Parses a text that must be the name of one of the type's values.
-    pub(crate) fn parse_one_of<T: DeserializeOwned>(&mut self, entry: &TableEntry) -> Option<T> {
-        let text = self.parse_nonempty_text(entry)?;
+    pub(crate) fn one_of<T: DeserializeOwned>(&mut self, entry: &TableEntry) -> Option<T> {
+        let text = self.text(entry)?;
         let value = T::deserialize(StrDeserializer::<UnknownNameError>::new(&text));
         let unknown = |UnknownNameError(names): UnknownNameError| {
             let kind = format!("value for `{}`:", entry.key);
@@ -313,12 +322,12 @@ impl Diagnostics {
     }
 
     /// Parses a template that may use only the allowed variables.
-    pub(crate) fn parse_template(
+    pub(crate) fn template(
         &mut self,
         entry: &TableEntry,
         names: AllowedTemplateVariables<'_>,
     ) -> Option<String> {
-        let text = self.parse_nonempty_text(entry)?;
+        let text = self.text(entry)?;
         if let Some(error) = template_check::find_template_error(&text, names) {
             // A text of several lines starts below its key with its own indentation, so its
             // position is only known by line.
@@ -330,6 +339,30 @@ impl Diagnostics {
             self.report_invalid(entry.node.position, message);
         }
         Some(text)
+    }
+}
+
+/// Returns a parser of integers that are at least `min` and fit into `T`.
+pub(crate) fn integer<T: TryFrom<i128>>(
+    min: i128,
+) -> impl Fn(&mut Diagnostics<'_>, &TableEntry) -> Option<T> {
+    move |diagnostics, entry| {
+        let value = entry.node.as_integer().filter(|integer| *integer >= min);
+        let value = value.and_then(|integer| T::try_from(integer).ok());
+        let expected = || format!("a whole number, {min} or more");
+        value.or_else(|| diagnostics.report_type_mismatch(entry, &expected()))
+    }
+}
+
+/// Returns a parser of numbers from `min` to `max`.
+pub(crate) fn number(
+    min: f64,
+    max: f64,
+) -> impl Fn(&mut Diagnostics<'_>, &TableEntry) -> Option<f64> {
+    move |diagnostics, entry| {
+        let value = entry.node.as_number().filter(|number| (min..=max).contains(number));
+        let expected = || format!("a number from {min} to {max}");
+        value.or_else(|| diagnostics.report_type_mismatch(entry, &expected()))
     }
 }
 
@@ -355,6 +388,6 @@ impl de::Error for UnknownNameError {
     }
 }
 
-fn duration_syntax_description() -> String {
+fn expected_duration() -> String {
     format!("a duration such as {DURATION_EXAMPLES}")
 }

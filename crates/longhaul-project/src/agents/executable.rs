@@ -12,10 +12,9 @@ use crate::spanned::Position;
 /// the project is reported as missing. Any other program is only mentioned in a note, since it may
 /// exist on the machine that runs the agent.
 pub(crate) fn check_program_executable(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     position: Position,
     program: &str,
-    root: &Path,
 ) {
     let program_path = Path::new(program);
     if !program.contains('/') {
@@ -28,7 +27,7 @@ pub(crate) fn check_program_executable(
         }
         return;
     }
-    let Some(problem) = not_executable_reason(&root.join(program_path)) else {
+    let Some(problem) = not_executable_reason(&diagnostics.ctx.root.join(program_path)) else {
         return;
     };
     match program_path.is_absolute() {

@@ -43,7 +43,7 @@ pub(crate) fn list_agent_files(
     source: AgentSource,
 ) -> AgentFileListing {
     let mut listing = AgentFileListing::default();
-    listing.list_files_in_folder((folder, display_path), source, 0);
+    listing.list_folder((folder, display_path), source, 0);
     let sort_key =
         |(at, file): &(PathBuf, AgentFile)| (at.parent().map(Path::to_owned), file.stem.clone());
     listing.files.sort_by_key(sort_key);
@@ -51,7 +51,7 @@ pub(crate) fn list_agent_files(
 }
 
 impl AgentFileListing {
-    fn list_files_in_folder(
+    fn list_folder(
         &mut self,
         (folder, display_path): (&Path, &Path),
         source: AgentSource,
@@ -89,7 +89,7 @@ impl AgentFileListing {
                     self.files.push((file_path, AgentFile { stem, path, source }));
                 }
                 None if file_path.is_dir() => {
-                    self.list_or_skip_files_in_subfolder((&file_path, &path), source, depth + 1)
+                    self.list_subfolder((&file_path, &path), source, depth + 1)
                 }
                 None => {}
             }
@@ -98,7 +98,7 @@ impl AgentFileListing {
 
     /// Searches a subfolder for agent files, or adds a note if the subfolder is skipped and
     /// contains `.md` files.
-    fn list_or_skip_files_in_subfolder(
+    fn list_subfolder(
         &mut self,
         (folder, display_path): (&Path, &Path),
         source: AgentSource,
@@ -113,7 +113,7 @@ impl AgentFileListing {
             }
             AgentSource::Claude if depth > FOLDER_DEPTH_MAX => "the folder is nested too deeply",
             AgentSource::Claude => {
-                return self.list_files_in_folder((folder, display_path), source, depth);
+                return self.list_folder((folder, display_path), source, depth);
             }
         };
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -51,7 +51,7 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
         };
         contents.push((file, AgentFileContent::Text(built_in.file)));
     }
-    let mut parsed = parse_agent_files_on_two_threads(ctx, &contents).into_iter();
+    let mut parsed = parse_agent_files(ctx, &contents).into_iter();
     for (problems, notes, file_count) in listings {
         loader.loaded.problems.extend(problems);
         loader.loaded.notes.extend(notes);
@@ -94,9 +94,9 @@ enum AgentFileContent<'a> {
 }
 
 /// What an agent file defines.
-struct ParsedAgentFile {
+struct ParsedAgentFile<'c> {
     file: AgentFile,
-    diagnostics: Diagnostics,
+    diagnostics: Diagnostics<'c>,
     /// Name and definition of the agent, where a definition of `None` means that it is invalid. The
     /// outer `None` means that the file defines no agent.
     agent: Option<(String, Option<Agent>)>,
@@ -104,11 +104,11 @@ struct ParsedAgentFile {
 
 /// Parses agent files, half of them on a second thread, because that takes a large part of the time
 /// in which a command starts. The result is in the order of the files.
-fn parse_agent_files_on_two_threads(
-    ctx: &AgentLoadContext<'_>,
+fn parse_agent_files<'c>(
+    ctx: &AgentLoadContext<'c>,
     contents: &[(AgentFile, AgentFileContent<'_>)],
-) -> Vec<ParsedAgentFile> {
-    let parse_all = |contents: &[(AgentFile, AgentFileContent<'_>)]| -> Vec<ParsedAgentFile> {
+) -> Vec<ParsedAgentFile<'c>> {
+    let parse_all = |contents: &[(AgentFile, AgentFileContent<'_>)]| -> Vec<ParsedAgentFile<'c>> {
         contents.iter().map(|(file, content)| parse_agent_file(ctx, file, content)).collect()
     };
     let (first_half, second_half) = contents.split_at(contents.len() / 2);
@@ -125,18 +125,19 @@ fn parse_agent_files_on_two_threads(
     })
 }
 
-fn parse_agent_file(
-    ctx: &AgentLoadContext<'_>,
+fn parse_agent_file<'c>(
+    ctx: &AgentLoadContext<'c>,
     file: &AgentFile,
     content: &AgentFileContent<'_>,
-) -> ParsedAgentFile {
-    let mut diagnostics = Diagnostics::default();
+) -> ParsedAgentFile<'c> {
+    let is_built_in = file.source == AgentSource::BuiltIn;
+    let mut diagnostics = Diagnostics::new(AgentLoadContext { is_built_in, ..*ctx });
     let bytes = match content {
         AgentFileContent::OnDisk(at) => files::read_agent_file(ctx.root, at).map(Cow::Owned),
         AgentFileContent::Text(text) => Ok(Cow::Borrowed(text.as_bytes())),
     };
     let agent = match bytes {
-        Ok(bytes) => parse_agent_definition(ctx, &mut diagnostics, file, &bytes),
+        Ok(bytes) => parse_agent_definition(&mut diagnostics, file, &bytes),
         Err(message) => {
             diagnostics.report_invalid(Position::START, message);
             Some((file.stem.clone(), None))
@@ -148,19 +149,17 @@ fn parse_agent_file(
 /// Parses the agent's name and definition from the bytes of a file. The outer `None` means that the
 /// file defines no agent; the inner `None` means that the agent is invalid.
 fn parse_agent_definition(
-    ctx: &AgentLoadContext<'_>,
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     file: &AgentFile,
     bytes: &[u8],
 ) -> Option<(String, Option<Agent>)> {
-    let ctx = AgentLoadContext { is_built_in: file.source == AgentSource::BuiltIn, ..*ctx };
     if file.source == AgentSource::Claude {
-        let agent = claude::parse_claude_agent(diagnostics, &file.stem, bytes, &ctx)?;
+        let agent = claude::parse_claude_agent(diagnostics, &file.stem, bytes)?;
         let name = agent.as_ref().map(|agent| agent.name.to_string());
         return Some((name.unwrap_or_else(|| file.stem.clone()), agent));
     }
     let agent = match files::parse_agent_name(&file.stem) {
-        Ok(name) => Some(front_matter::parse_project_agent(diagnostics, &name, bytes, &ctx)),
+        Ok(name) => Some(front_matter::parse_project_agent(diagnostics, &name, bytes)),
         Err(message) => {
             diagnostics.report_invalid(Position::START, message);
             None
@@ -203,7 +202,7 @@ impl AgentLoader {
 
     /// Adds the agent of a file, unless a file of higher precedence defines an agent with the same
     /// name.
-    fn add_parsed_file(&mut self, parsed: ParsedAgentFile) {
+    fn add_parsed_file(&mut self, parsed: ParsedAgentFile<'_>) {
         let ParsedAgentFile { file, mut diagnostics, agent } = parsed;
         let Some((name, agent)) = agent else {
             let notes = diagnostics.notes.into_iter();
@@ -228,7 +227,7 @@ impl AgentLoader {
         file: AgentFile,
         name: String,
         agent: Option<Agent>,
-        mut diagnostics: Diagnostics,
+        mut diagnostics: Diagnostics<'_>,
     ) {
         diagnostics.problems.sort_by_key(|diagnostic| diagnostic.position);
         let problem = |diagnostic: Diagnostic| diagnostic.into_problem(&file.path);

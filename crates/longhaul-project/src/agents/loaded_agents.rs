@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::suggest;
 use longhaul_engine::agent::{Agent, AgentRegistry};
+use serde::Serialize;
 
 use crate::agents::problem::AgentFileProblem;
 use crate::chains::LoadedChains;
 
 /// Where an agent comes from. The variants are in order of precedence, highest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AgentSource {
     /// A file in the project's folder `agents/`.
     Project,
@@ -55,7 +57,7 @@ pub struct BrokenAgent {
 }
 
 /// An agent that is not used because an agent of higher precedence has the same name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ShadowedAgent {
     /// Name of the agent that is not used.
     pub name: String,
@@ -141,7 +143,7 @@ impl LoadedAgents {
     }
 
     /// Returns the references of this agent to things that do not exist.
-    pub fn missing_reference_problems_of_agent<'a>(
+    pub fn missing_references_of_agent<'a>(
         &'a self,
         name: &'a str,
     ) -> impl Iterator<Item = &'a AgentFileProblem> {

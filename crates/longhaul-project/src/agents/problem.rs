@@ -3,10 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 use crate::spanned::escape_to_one_line;
 
 /// A problem that prevents an agent from being used, or its runs from continuing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AgentFileProblem {
     pub path: PathBuf,
     /// Line of the problem, starting at 1.
@@ -20,7 +22,8 @@ pub struct AgentFileProblem {
 }
 
 /// Kinds of problems in agent files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
     /// The file is invalid.
     Invalid,
@@ -29,17 +32,6 @@ pub enum ProblemKind {
     /// The file is valid, but refers to something that does not exist. The agent can be used; its
     /// runs wait until the thing exists.
     Missing,
-}
-
-impl ProblemKind {
-    /// Returns the name of the problem's kind, for output.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::Unsupported => "unsupported",
-            Self::Missing => "missing",
-        }
-    }
 }
 
 impl fmt::Display for AgentFileProblem {

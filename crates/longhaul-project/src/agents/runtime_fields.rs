@@ -7,14 +7,13 @@ use std::collections::BTreeMap;
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_core::suggest;
-use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
     ChildRunsConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
     PerceptionSource, SandboxConfig, Skill,
 };
 use serde::Deserialize;
 
-use crate::agents::diagnostics::{Diagnostics, FieldReader};
+use crate::agents::diagnostics::{Diagnostics, Fields, integer, number};
 use crate::agents::executable;
 use crate::agents::load_context::AgentLoadContext;
 use crate::config::settings::fraction_to_percent;
@@ -55,47 +54,24 @@ enum OffValue {
     Off,
 }
 
-/// Parses the fields `skills`, `sandbox`, `guards`, `children`, `compaction`, `perception` and `events`.
-pub(crate) fn parse_execution_fields(
-    fields: &mut FieldReader<'_, '_>,
-    agent: &mut Agent,
-    ctx: &AgentLoadContext<'_>,
-) {
-    agent.skills = fields
-        .parse_field_with("skills", |diagnostics, entry| {
-            Some(parse_skills(diagnostics, entry, ctx))
-        })
-        .unwrap_or_default();
-    agent.sandbox = fields.parse_field_with("sandbox", parse_sandbox);
-    agent.guards = fields.parse_field_with("guards", parse_loop_guards);
-    agent.children = fields.parse_field_with("children", parse_children_config).unwrap_or_default();
-    agent.compaction = fields.parse_field_with("compaction", parse_compaction_policy);
-    agent.perception = fields.parse_field_with("perception", |diagnostics, entry| {
-        parse_perception_config(diagnostics, entry, ctx)
-    });
-    agent.events = fields.parse_field_with("events", parse_event_templates).unwrap_or_default();
-}
-
-fn parse_skills(
-    diagnostics: &mut Diagnostics,
+/// Parses the names of skills into the project's skills.
+pub(crate) fn parse_skills(
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
-    ctx: &AgentLoadContext<'_>,
-) -> Vec<Skill> {
+) -> Option<Vec<Skill>> {
+    let ctx = diagnostics.ctx;
     if entry.node.as_text() == Some(ALL_SKILLS) {
-        return ctx.skills.to_vec();
+        return Some(ctx.skills.to_vec());
     }
-    let names = diagnostics.parse_texts_with_positions(entry);
+    let names = diagnostics.texts_with_positions(entry);
     if names.iter().any(|(_, name)| name == ALL_SKILLS) {
-        return ctx.skills.to_vec();
+        return Some(ctx.skills.to_vec());
     }
-    let mut skills = Vec::new();
-    for (position, name) in names {
-        match find_skill(&name, ctx) {
-            Ok(skill) => skills.push(skill),
-            Err(message) => diagnostics.report_invalid(position, message),
-        }
-    }
-    skills
+    let skills = names.into_iter().filter_map(|(position, name)| match find_skill(&name, &ctx) {
+        Ok(skill) => Some(skill),
+        Err(message) => diagnostics.reject(position, message),
+    });
+    Some(skills.collect())
 }
 
 /// Returns the project's skill with this name. The error says that the skill is unknown or invalid.
@@ -117,188 +93,167 @@ pub(crate) fn find_skill(name: &str, ctx: &AgentLoadContext<'_>) -> Result<Skill
 
 /// Parses the field `sandbox` of an agent file.
 pub(crate) fn parse_sandbox(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
 ) -> Option<SandboxConfig> {
-    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "isolation")?;
-    let isolation = fields.parse_field_with("isolation", parse_isolation_level);
+    let mut fields = Fields::new(diagnostics, entry, "isolation")?;
+    let isolation = fields.parse("isolation", parse_isolation_level);
     fields.report_unsupported_fields(UNSUPPORTED_SANDBOX_FIELDS);
-    fields.report_unknown_fields();
+    fields.finish();
     Some(SandboxConfig { isolation: isolation.unwrap_or_default(), ..SandboxConfig::default() })
 }
 
 fn parse_isolation_level(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
 ) -> Option<IsolationLevel> {
-    let text = diagnostics.parse_nonempty_text(entry)?;
+    let text = diagnostics.text(entry)?;
     if text == "none" {
         return Some(IsolationLevel::None);
     }
     let message = format!(
         "`isolation: {text}` is not valid: leave it out for a sandbox, or write `none` to run unsandboxed"
     );
-    diagnostics.report_invalid(entry.node.position, message);
-    None
+    diagnostics.reject(entry.node.position, message)
 }
 
-fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<LoopGuardConfig> {
+pub(crate) fn parse_loop_guards(
+    diagnostics: &mut Diagnostics<'_>,
+    entry: &TableEntry,
+) -> Option<LoopGuardConfig> {
     if entry.node.as_text().is_some() {
-        return diagnostics.parse_one_of(entry).map(|OffValue::Off| LoopGuardConfig::OFF);
+        return diagnostics.one_of(entry).map(|OffValue::Off| LoopGuardConfig::OFF);
     }
-    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "identical_calls")?;
-    let default = LoopGuardConfig::default();
-    let keys = ["identical_calls", "no_progress", "repeated_text", "compactions"];
-    if !keys.into_iter().any(|key| fields.get(key).is_some()) {
+    let mut fields = Fields::new(diagnostics, entry, "identical_calls")?;
+    let mut guards = LoopGuardConfig::default();
+    fields.set("identical_calls", &mut guards.identical_calls, parse_limit_or_off);
+    fields.set("no_progress", &mut guards.no_progress, parse_limit_or_off);
+    fields.set("repeated_text", &mut guards.repeated_text, parse_limit_or_off);
+    fields.set("compactions", &mut guards.compactions, parse_limit_or_off);
+    if !fields.has_any_requested() {
         let message = "`guards` is empty: write `identical_calls: 16`, or `guards: off`";
         fields.diagnostics.report_invalid(entry.node.position, message);
-        fields.report_unknown_fields();
-        return None;
     }
-    let [identical_calls, no_progress, repeated_text, compactions] =
-        keys.map(|key| fields.parse_field_with(key, parse_loop_guard_limit_or_off));
-    fields.report_unknown_fields();
-    Some(LoopGuardConfig {
-        identical_calls: identical_calls.unwrap_or(default.identical_calls),
-        no_progress: no_progress.unwrap_or(default.no_progress),
-        repeated_text: repeated_text.unwrap_or(default.repeated_text),
-        compactions: compactions.unwrap_or(default.compactions),
-    })
+    fields.finish();
+    Some(guards)
 }
 
 /// Parses a loop guard (a limit on how often a run may repeat itself): a number, or `off`. The
 /// inner `None` means `off`; the outer `None` means that the value is invalid.
-fn parse_loop_guard_limit_or_off(
-    diagnostics: &mut Diagnostics,
+fn parse_limit_or_off(
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
 ) -> Option<Option<u32>> {
     match entry.node.as_text() {
-        Some(_) => diagnostics.parse_one_of(entry).map(|OffValue::Off| None),
-        None => diagnostics.parse_integer(entry, 2).map(Some),
+        Some(_) => diagnostics.one_of(entry).map(|OffValue::Off| None),
+        None => integer(2)(diagnostics, entry).map(Some),
     }
 }
 
-fn parse_children_config(
-    diagnostics: &mut Diagnostics,
+pub(crate) fn parse_children_config(
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
 ) -> Option<ChildRunsConfig> {
-    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "agents")?;
-    let agents = fields.parse_field_with("agents", |diagnostics, entry| {
-        let agents = diagnostics.parse_unique_texts(entry)?;
+    let mut fields = Fields::new(diagnostics, entry, "agents")?;
+    let mut children = ChildRunsConfig::default();
+    fields.set("agents", &mut children.agents, |diagnostics, entry| {
+        let agents = diagnostics.unique_texts(entry)?;
         if agents.is_empty() {
             let message = "`agents` is empty: name an agent, or remove `run_agent` from `tools`";
             diagnostics.report_invalid(entry.node.position, message);
         }
         Some(agents)
     });
-    let on_cancel: Option<ChildCancelPolicy> =
-        fields.parse_field_with("on_cancel", Diagnostics::parse_one_of);
-    fields.report_unknown_fields();
-    let (agents, on_cancel) = (agents.unwrap_or_default(), on_cancel.unwrap_or_default());
-    Some(ChildRunsConfig { agents, on_cancel })
+    fields.set("on_cancel", &mut children.on_cancel, Diagnostics::one_of::<ChildCancelPolicy>);
+    fields.finish();
+    Some(children)
 }
 
-fn parse_compaction_policy(
-    diagnostics: &mut Diagnostics,
+pub(crate) fn parse_compaction_policy(
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
 ) -> Option<CompactionPolicy> {
-    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "keep")?;
-    let at = fields.parse_field_with("at", |diagnostics, entry| {
-        diagnostics.parse_number(entry, COMPACTION_AT_MIN, COMPACTION_AT_MAX)
-    });
-    let keep = fields.parse_field_with("keep", |diagnostics, entry| {
-        let keep = diagnostics.parse_nonempty_text(entry)?;
+    let mut fields = Fields::new(diagnostics, entry, "keep")?;
+    let at = fields.parse("at", number(COMPACTION_AT_MIN, COMPACTION_AT_MAX));
+    let keep = fields.parse("keep", |diagnostics, entry| {
+        let keep = diagnostics.text(entry)?;
         if keep.len() > COMPACTION_KEEP_BYTES_MAX {
             let message =
                 format!("`keep` is longer than {COMPACTION_KEEP_BYTES_MAX} bytes: shorten it");
-            diagnostics.report_invalid(entry.node.position, message);
-            return None;
+            return diagnostics.reject(entry.node.position, message);
         }
         Some(keep)
     });
-    fields.report_unknown_fields();
+    fields.finish();
     Some(CompactionPolicy { at_percent: at.map(fraction_to_percent), keep })
 }
 
 /// Parses `perception`: the command or URL that describes the outside world to the agent.
-fn parse_perception_config(
-    diagnostics: &mut Diagnostics,
+pub(crate) fn parse_perception_config(
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
-    ctx: &AgentLoadContext<'_>,
 ) -> Option<PerceptionConfig> {
-    let mut fields = FieldReader::for_table_fields(diagnostics, entry, "command")?;
+    let mut fields = Fields::new(diagnostics, entry, "command")?;
     let source = match (fields.get("command"), fields.get("url")) {
-        (Some(entry), None) => parse_perception_command(fields.diagnostics, entry, ctx),
+        (Some(entry), None) => parse_perception_command(fields.diagnostics, entry),
         (None, Some(entry)) => parse_perception_url(fields.diagnostics, entry),
         (None, None) | (Some(_), Some(_)) => {
             let message = "`perception` needs one of `command` and `url`";
-            fields.diagnostics.report_invalid(entry.position, message);
-            None
+            fields.diagnostics.reject(entry.position, message)
         }
     };
-    let every: Option<PerceptionInterval> =
-        fields.parse_field_with("every", Diagnostics::parse_one_of);
-    fields.report_unknown_fields();
+    let every = fields.parse("every", Diagnostics::one_of::<PerceptionInterval>);
+    fields.finish();
     Some(PerceptionConfig { source: source?, every: every.unwrap_or_default() })
 }
 
 fn parse_perception_command(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
-    ctx: &AgentLoadContext<'_>,
 ) -> Option<PerceptionSource> {
-    let elements = diagnostics.parse_list_entries(entry)?;
+    let elements = diagnostics.list_entries(entry)?;
     // All elements are parsed before an invalid one returns, so that every problem is reported.
     let texts: Vec<Option<String>> =
-        elements.iter().map(|element| diagnostics.parse_nonempty_text(element)).collect();
+        elements.iter().map(|element| diagnostics.text(element)).collect();
     let command: Vec<String> = texts.into_iter().collect::<Option<_>>()?;
     let (Some(first), Some(program)) = (elements.first(), command.first()) else {
         let message = "`command` is empty: write `command: [./look]`";
-        diagnostics.report_invalid(entry.node.position, message);
-        return None;
+        return diagnostics.reject(entry.node.position, message);
     };
-    executable::check_program_executable(diagnostics, first.position, program, ctx.root);
+    executable::check_program_executable(diagnostics, first.position, program);
     Some(PerceptionSource::Command(command))
 }
 
 fn parse_perception_url(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
 ) -> Option<PerceptionSource> {
-    let text = diagnostics.parse_nonempty_text(entry)?;
-    let url = reqwest::Url::parse(&text).ok();
+    let text = diagnostics.text(entry)?;
     let is_http_url =
-        |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
-    if !url.as_ref().is_some_and(is_http_url) {
+        |url: reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    if !reqwest::Url::parse(&text).is_ok_and(is_http_url) {
         let message = "`url` is not valid: write one that starts with http:// or https://";
-        diagnostics.report_invalid(entry.node.position, message);
-        return None;
+        return diagnostics.reject(entry.node.position, message);
     }
     Some(PerceptionSource::Url(text))
 }
 
 /// Parses `events`: for each kind of event, the template of the text that the model reads.
-fn parse_event_templates(
-    diagnostics: &mut Diagnostics,
+pub(crate) fn parse_event_templates(
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
 ) -> Option<BTreeMap<String, String>> {
     const EXPECTED_FORM: &str = "write `KIND: \"text for the model\"`";
     let Some(events) = entry.node.as_table() else {
-        diagnostics.report_invalid(
-            entry.node.position,
-            format!("`events` must be a table: {EXPECTED_FORM}"),
-        );
-        return None;
+        let message = format!("`events` must be a table: {EXPECTED_FORM}");
+        return diagnostics.reject(entry.node.position, message);
     };
-    let mut templates = BTreeMap::new();
-    for event in events {
+    let templates = events.iter().filter_map(|event| {
         if event.key.trim().is_empty() {
-            diagnostics
-                .report_invalid(event.position, format!("an event has no kind: {EXPECTED_FORM}"));
-        } else if let Some(text) = diagnostics.parse_template(event, AllowedTemplateVariables::Any)
-        {
-            templates.insert(event.key.clone(), text);
+            let message = format!("an event has no kind: {EXPECTED_FORM}");
+            return diagnostics.reject(event.position, message);
         }
-    }
-    Some(templates)
+        Some((event.key.clone(), diagnostics.template(event, AllowedTemplateVariables::Any)?))
+    });
+    Some(templates.collect())
 }

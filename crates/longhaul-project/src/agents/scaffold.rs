@@ -71,7 +71,7 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
     }
 
     /// Renders a project agent file from an agent of `.claude/agents`.
-    pub fn render_converted_claude_agent(&self, claude_agent: &LoadedAgent) -> String {
+    pub fn render_claude_agent(&self, claude_agent: &LoadedAgent) -> String {
         let agent = &claude_agent.agent;
         let mut front_matter = format!("name: {}\n", self.name);
         let mut add_field = |key: &str, value: String| {
@@ -116,7 +116,7 @@ fn trimmed_prompt(agent: &Agent) -> &str {
 }
 
 /// Returns the text as a plain YAML scalar if that is unambiguous, else as a JSON string.
-fn quote_yaml_if_needed(text: &str) -> String {
+pub fn quote_yaml_if_needed(text: &str) -> String {
     let is_plain_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let starts_alphabetic = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let is_keyword = ["true", "false", "null"].contains(&text);

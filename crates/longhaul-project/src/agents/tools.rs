@@ -37,7 +37,7 @@ pub(crate) fn longhaul_tool_name(claude_tool_name: &str) -> Option<&'static str>
 
 /// Converts the name `mcp__server__tool`, as Claude Code writes it, to Longhaul's name
 /// `mcp:server/tool`. `None` means that the name does not start with `mcp__`.
-pub(crate) fn convert_claude_mcp_tool_name(model_api_name: &str) -> Option<String> {
+pub(crate) fn claude_mcp_name(model_api_name: &str) -> Option<String> {
     let qualified_name = model_api_name.strip_prefix("mcp__")?;
     Some(match qualified_name.split_once("__") {
         Some((server, "*")) => format!("{MCP_PREFIX}{server}"),
@@ -112,19 +112,19 @@ pub(crate) fn tool_name_error(
 /// Parses the list of tools of a project agent. Returns all tools, and those of them that are
 /// deferred (the model loads their schemas on demand): those written with `?` at the end.
 pub(crate) fn parse_tools_field(
-    diagnostics: &mut Diagnostics,
+    diagnostics: &mut Diagnostics<'_>,
     entry: &TableEntry,
-    ctx: &AgentLoadContext<'_>,
 ) -> Option<(Vec<String>, Vec<String>)> {
+    let ctx = diagnostics.ctx;
     let (mut tools, mut deferred) = (Vec::new(), Vec::new());
-    for (position, listed_name) in diagnostics.parse_texts_with_positions(entry) {
+    for (position, listed_name) in diagnostics.texts_with_positions(entry) {
         let name = listed_name.strip_suffix(DEFERRED_SUFFIX).unwrap_or(&listed_name);
         let tool = match longhaul_tool_name(name) {
             Some(native) => native.to_owned(),
-            None => convert_claude_mcp_tool_name(name).unwrap_or_else(|| name.to_owned()),
+            None => claude_mcp_name(name).unwrap_or_else(|| name.to_owned()),
         };
         let is_deferred = name != listed_name;
-        match tool_name_error(&tool, name, ctx) {
+        match tool_name_error(&tool, name, &ctx) {
             Some(message) => diagnostics.report_invalid(position, message),
             None if tools.contains(&tool) => {
                 if deferred.contains(&tool) != is_deferred {
@@ -136,7 +136,7 @@ pub(crate) fn parse_tools_field(
                 if is_deferred {
                     deferred.push(tool.clone());
                 }
-                if let Some(message) = missing_mcp_server_message(&tool, ctx) {
+                if let Some(message) = missing_mcp_server_message(&tool, &ctx) {
                     diagnostics.report_missing_reference(position, message);
                 }
                 tools.push(tool);
@@ -152,9 +152,8 @@ mod tests {
 
     #[test]
     fn claude_names_of_mcp_tools_are_converted() {
-        let check = |wire: &str, name: Option<&str>| {
-            assert_eq!(convert_claude_mcp_tool_name(wire).as_deref(), name)
-        };
+        let check =
+            |wire: &str, name: Option<&str>| assert_eq!(claude_mcp_name(wire).as_deref(), name);
         check("mcp__github__create_issue", Some("mcp:github/create_issue"));
         check("mcp__github", Some("mcp:github"));
         check("mcp__github__*", Some("mcp:github"));

@@ -80,7 +80,7 @@ pub fn prepare_cassette_replay_model(
     let hash = Hash::digest(&bytes).to_string();
     let name = format!("{stem}-{}", &hash[..HASH_CHARS]);
     let path = cassette_file_path(config, &name)?;
-    create_cassette_folder_and_check_file(config, &path).map_err(copy_error)?;
+    prepare_cassette_folder(config, &path).map_err(copy_error)?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let result = options.open(&path).and_then(|mut file| file.write_all(&bytes));
@@ -90,9 +90,9 @@ pub fn prepare_cassette_replay_model(
 
 /// Opens the model that replays the cassette (recorded responses) to which `model_name` refers.
 pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<CassetteModel, String> {
-    let (name, is_loose) = split_cassette_name_and_loose_flag(model_name);
+    let (name, is_loose) = split_loose_suffix(model_name);
     let path = cassette_file_path(config, name)?;
-    create_cassette_folder_and_check_file(config, &path)
+    prepare_cassette_folder(config, &path)
         .map_err(|error| format!("The cassette can't be played: {error}."))?;
     let cassette =
         Cassette::load(&path).map_err(|error| format!("The cassette can't be played: {error}."))?;
@@ -103,7 +103,7 @@ pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<Cassett
 
 /// Creates the cassette folder without following symbolic links of the project, and checks that the
 /// cassette file, if it exists, is a regular file.
-fn create_cassette_folder_and_check_file(config: &Config, file: &Path) -> std::io::Result<()> {
+fn prepare_cassette_folder(config: &Config, file: &Path) -> std::io::Result<()> {
     config.data_folder_location().join("cassettes").create_and_open_folder()?;
     match std::fs::symlink_metadata(file) {
         Ok(metadata) if !metadata.is_file() => {
@@ -117,12 +117,12 @@ fn create_cassette_folder_and_check_file(config: &Config, file: &Path) -> std::i
 /// Returns the path of the cassette (a file with recorded model responses) that a model name refers
 /// to. `None` means that the name is invalid.
 pub(crate) fn cassette_path_of_model(config: &Config, model_name: &str) -> Option<PathBuf> {
-    cassette_file_path(config, split_cassette_name_and_loose_flag(model_name).0).ok()
+    cassette_file_path(config, split_loose_suffix(model_name).0).ok()
 }
 
 /// Returns why the cassette that a model name refers to can't be played. `None` means that it can.
 pub(crate) fn unplayable_cassette_reason(config: &Config, model_name: &str) -> Option<String> {
-    let path = match cassette_file_path(config, split_cassette_name_and_loose_flag(model_name).0) {
+    let path = match cassette_file_path(config, split_loose_suffix(model_name).0) {
         Ok(path) => path,
         Err(reason) => return Some(reason),
     };
@@ -139,7 +139,7 @@ pub(crate) fn unplayable_cassette_reason(config: &Config, model_name: &str) -> O
 
 /// Splits a model name into the cassette name and whether the suffix `+loose` allows requests that
 /// differ from the recorded ones.
-fn split_cassette_name_and_loose_flag(model_name: &str) -> (&str, bool) {
+fn split_loose_suffix(model_name: &str) -> (&str, bool) {
     match model_name.strip_suffix(LOOSE_SUFFIX) {
         Some(name) => (name, true),
         None => (model_name, false),

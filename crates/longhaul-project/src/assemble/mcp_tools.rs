@@ -253,7 +253,7 @@ impl McpTools {
 
     /// Returns the current and the earlier versions of `.mcp.json` whose MCP clients are not closed
     /// yet.
-    fn server_sets_with_open_clients(&self) -> Vec<Arc<McpServerSet>> {
+    fn open_server_sets(&self) -> Vec<Arc<McpServerSet>> {
         let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.iter().cloned().chain([self.current_server_set()]).collect()
     }
@@ -265,7 +265,7 @@ impl McpTools {
             // Holding the lock makes sure that a concurrently released client is found in one of
             // the two lists.
             let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-            (std::mem::take(&mut *closing), self.server_sets_with_open_clients())
+            (std::mem::take(&mut *closing), self.open_server_sets())
         };
         close_all_clients(closing, &server_sets).await;
     }
@@ -294,7 +294,7 @@ impl McpTools {
         let line = self.client_for_run_claim(claim_id);
         let result = self
             .slow_notice
-            .wait_and_report_server_if_slow(server, line.list_server_tools(server, tool, claim_id))
+            .wait_for_server(server, line.list_server_tools(server, tool, claim_id))
             .await;
         let tools = result.map_err(|reason| {
             let punctuation = match reason.ends_with(['.', '?', '!']) {
@@ -361,7 +361,7 @@ impl ExternalToolSource for McpTools {
     }
 
     async fn release_tools(&self, claim_id: RunClaimId) {
-        let states = self.server_sets_with_open_clients();
+        let states = self.open_server_sets();
         join_all(states.iter().map(|state| state.client.close_connections_of_run_claim(claim_id)))
             .await;
         for state in &states {

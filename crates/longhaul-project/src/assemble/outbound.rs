@@ -16,7 +16,6 @@ use crate::assemble::trusted_tools::{MessageToolWithTarget, create_send_message_
 use crate::config::layer::{self, ConfigFileScope};
 use crate::config::schema::LOG_FILE_KEY;
 use crate::config::settings::Config;
-use crate::config::value::SettingValue;
 use crate::trust::decisions::TrustDecisions;
 use crate::trust::egress::{self, ALLOW_KEY};
 
@@ -50,7 +49,7 @@ impl OutboundTools {
         if egress::outbound_trust_item(config)
             .is_some_and(|item| TrustDecisions::new(config).check_trusted(&item).is_err())
         {
-            allowed_hosts = allowlist(&hosts_allowed_in_user_config(config))?;
+            allowed_hosts = allowlist(&user_allowlist(config))?;
         }
         let client = Arc::new(GuardedHttpClient::new(allowed_hosts, Arc::clone(clock)));
         let fetch = HttpFetchTool::new(Arc::clone(&client)).map_err(|error| error.to_string())?;
@@ -67,14 +66,11 @@ impl OutboundTools {
 
 /// Returns the outbound allowlist of the user's own settings file. In the effective settings, the
 /// list of the project replaces it.
-fn hosts_allowed_in_user_config(config: &Config) -> Vec<String> {
+fn user_allowlist(config: &Config) -> Vec<String> {
     let file = config.user_file.as_ref();
     let layer = file.and_then(|file| layer::load_config_layer(file, file, ConfigFileScope::User));
     let allow_value = layer.and_then(|mut layer| layer.values.remove(ALLOW_KEY));
-    let Some((SettingValue::TextList(allow), _)) = allow_value else {
-        return Vec::new();
-    };
-    allow
+    allow_value.map(|(allow, _)| allow.to_text_list()).unwrap_or_default()
 }
 
 fn interaction_log_file(config: &Config) -> Result<FileLocation, String> {

@@ -31,7 +31,7 @@ impl SlowMcpServerNotifier {
 
     /// Waits for `work`, an operation on the MCP server with this name. If that takes longer than
     /// `NOTICE_DELAY`, reports the server once as slow.
-    pub(crate) async fn wait_and_report_server_if_slow<T>(
+    pub(crate) async fn wait_for_server<T>(
         &self,
         server: &str,
         work: impl Future<Output = T>,

@@ -105,7 +105,7 @@ impl TrustCheckedTools {
 
     /// Returns the shell tool or the message tool with this name, and the item that a person must
     /// trust before the agent uses it. `None` means another tool, or that no trust is needed.
-    fn tool_and_required_trust_item(
+    fn trust_checked_tool(
         &self,
         name: &str,
         agent: Option<&Agent>,
@@ -143,7 +143,7 @@ impl ExternalToolSource for TrustCheckedTools {
         name: &str,
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        match self.tool_and_required_trust_item(name, None) {
+        match self.trust_checked_tool(name, None) {
             Some(tool_and_item) => Some(self.tool_if_trusted(tool_and_item)),
             None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }
@@ -155,7 +155,7 @@ impl ExternalToolSource for TrustCheckedTools {
         name: &str,
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        match self.tool_and_required_trust_item(name, Some(agent)) {
+        match self.trust_checked_tool(name, Some(agent)) {
             Some(tool_and_item) => Some(self.tool_if_trusted(tool_and_item)),
             None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }

@@ -10,7 +10,6 @@ use longhaul_model::settings::ModelSettings;
 use longhaul_model::{anthropic, chat, responses};
 use longhaul_tool::message::DeliveryTarget;
 use longhaul_tool::outbound::Allowlist;
-use serde_json::Value as Json;
 
 use crate::config::error::{ErrorLocation, SettingError};
 use crate::config::price_overrides;
@@ -42,7 +41,7 @@ fn check_outbound_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingE
         }
     }
     if let Some(setting) = settings.get(DELIVER_KEY)
-        && let SettingValue::Any(Json::String(text)) = &setting.value
+        && let Some(text) = setting.value.as_str()
         && let Err(error) = text.parse::<DeliveryTarget>()
     {
         errors.push(setting_error(setting, &format!("`{DELIVER_KEY}`: {error}")));
@@ -115,12 +114,7 @@ fn provider_setting_error(setting_path: &str, key: &str, setting: &Setting) -> O
     if let Some(header) = key.strip_prefix("headers.") {
         return (!is_header_name(header)).then(|| format!("`{header}` is not a valid header name"));
     }
-    let SettingValue::Text(url) = &setting.value else {
-        return None;
-    };
-    if key != "base_url" {
-        return None;
-    }
+    let url = setting.value.as_str().filter(|_| key == "base_url")?;
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let host = rest.split('/').next().unwrap_or_default();
     let has_user_or_query = host.contains('@') || rest.contains(['?', '#']);
@@ -154,9 +148,7 @@ fn unsupported_setting_error(api: ApiFormat, key: &str, value: &SettingValue) ->
         };
     }
     let name = key.strip_prefix("fields.")?;
-    let SettingValue::Any(value) = value else {
-        return None;
-    };
+    let value = value.as_json()?;
     let settings = ModelSettings {
         fields: Some(RawJson::from_serialize(&BTreeMap::from([(name, value)]))),
         ..ModelSettings::new("", "", None)
@@ -218,9 +210,7 @@ fn check_model_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError
     };
     let errors = settings.iter().filter_map(|(path, setting)| {
         let name = path.strip_prefix("models.")?;
-        let SettingValue::Text(target) = &setting.value else {
-            return None;
-        };
+        let target = setting.value.as_str()?;
         let invalid_target = match (is_alias(target), name) {
             _ if is_model(target) => return None,
             _ if target == name => "itself".to_owned(),

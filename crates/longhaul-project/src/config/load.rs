@@ -47,7 +47,7 @@ pub fn load(process_env: &ProcessEnv, flags: &[SettingOverride]) -> Result<Confi
     }
     let project = process_env.project_root().map(Path::to_path_buf);
     let root = project.clone().unwrap_or_else(|| process_env.cwd.clone());
-    if let Some(error) = project_of_other_user_error(process_env, &root, &loader) {
+    if let Some(error) = other_owner_error(process_env, &root, &loader) {
         return Err(ConfigError { errors: vec![error] });
     }
     // If the user file is also the project file, it must not be loaded twice.
@@ -57,24 +57,13 @@ pub fn load(process_env: &ProcessEnv, flags: &[SettingOverride]) -> Result<Confi
     }
     loader.add_env_var_settings(process_env);
     loader.add_flag_settings(flags);
-    // Cross-checks run only if all values are valid: otherwise they would report wrong errors.
-    if loader.errors.is_empty() {
-        loader.errors = cross_checks::check_setting_combinations(&loader.settings);
-    }
-    if !loader.errors.is_empty() {
-        return Err(ConfigError { errors: loader.errors });
-    }
-    let config = Config {
-        has_project: project.is_some(),
-        project_file: project_file.filter(|path| path.is_file()),
-        user_file,
-        state_folder: process_env.state_folder(),
-        settings: loader.settings,
-        env: Env::new(process_env)
-            .with_dotenv_secrets(dotenv::load(&root).unwrap_or_default().values),
-        notes: misspelled_variable_notes(process_env),
-        root,
-    };
+    let mut config = loader.into_config(process_env, root)?;
+    let dotenv = dotenv::load(&config.root).unwrap_or_default();
+    config.has_project = project.is_some();
+    config.project_file = project_file.filter(|path| path.is_file());
+    config.user_file = user_file;
+    config.state_folder = process_env.state_folder();
+    config.env = config.env.with_dotenv_secrets(dotenv.values);
     match path_checks::check_project_paths(&config) {
         faults if faults.is_empty() => Ok(config),
         faults => Err(ConfigError { errors: faults }),
@@ -90,27 +79,12 @@ pub fn load_from_environment(process_env: &ProcessEnv) -> Result<Config, ConfigE
     let mut loader = ConfigLoader::default();
     loader.add_default_settings();
     loader.add_env_var_settings(process_env);
-    if loader.errors.is_empty() {
-        loader.errors = cross_checks::check_setting_combinations(&loader.settings);
-    }
-    match loader.errors {
-        faults if faults.is_empty() => Ok(Config {
-            root: process_env.cwd.clone(),
-            has_project: false,
-            project_file: None,
-            user_file: None,
-            state_folder: None,
-            settings: loader.settings,
-            env: Env::new(process_env),
-            notes: misspelled_variable_notes(process_env),
-        }),
-        faults => Err(ConfigError { errors: faults }),
-    }
+    loader.into_config(process_env, process_env.cwd.clone())
 }
 
 /// Returns an error if the project belongs to another user: its settings and agents would act with
 /// the rights of the user who runs this command.
-fn project_of_other_user_error(
+fn other_owner_error(
     process_env: &ProcessEnv,
     root: &Path,
     loader: &ConfigLoader,
@@ -160,6 +134,28 @@ impl ConfigLoader {
             let value = value.and_then(|node| key.kind.parse_node(&node));
             self.add_setting_or_error(key.path, SettingOrigin::Default, value);
         }
+    }
+
+    /// Checks the settings together, and returns the configuration of a program without a project.
+    fn into_config(self, process_env: &ProcessEnv, root: PathBuf) -> Result<Config, ConfigError> {
+        let errors = match self.errors.is_empty() {
+            true => cross_checks::check_setting_combinations(&self.settings),
+            // Of invalid values they would report wrong errors.
+            false => self.errors,
+        };
+        if !errors.is_empty() {
+            return Err(ConfigError { errors });
+        }
+        Ok(Config {
+            root,
+            has_project: false,
+            project_file: None,
+            user_file: None,
+            state_folder: None,
+            settings: self.settings,
+            env: Env::new(process_env),
+            notes: misspelled_variable_notes(process_env),
+        })
     }
 
     /// Adds the parsed value of a setting, or records the error.

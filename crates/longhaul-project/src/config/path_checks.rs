@@ -7,14 +7,12 @@ use std::path::{Path, PathBuf};
 
 use longhaul_tool::FileLocation;
 use longhaul_tool::message::DeliveryTarget;
-use serde_json::Value as Json;
 
 use crate::config::cross_checks::setting_error_location;
 use crate::config::error::{ErrorLocation, SettingError};
 use crate::config::git_tracked::GitIndex;
 use crate::config::schema::{DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY};
 use crate::config::settings::{Config, StoreUrl};
-use crate::config::value::SettingValue;
 use crate::project_file;
 use crate::spanned::escape_to_one_line;
 
@@ -27,7 +25,7 @@ pub(crate) fn check_project_paths(config: &Config) -> Vec<SettingError> {
     let mut faults: Vec<SettingError> =
         ["data", "store.url", DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY]
             .into_iter()
-            .filter_map(|key| disallowed_project_path_error(config, key))
+            .filter_map(|key| disallowed_path_error(config, key))
             .collect();
     if faults.is_empty() {
         let mut links: Vec<PathBuf> = data_paths_in_project(config)
@@ -36,14 +34,14 @@ pub(crate) fn check_project_paths(config: &Config) -> Vec<SettingError> {
             .collect();
         links.dedup();
         faults.extend(links.into_iter().map(data_symlink_error));
-        faults.extend(git_tracked_data_folder_error(config));
+        faults.extend(tracked_data_folder_error(config));
     }
     faults
 }
 
 /// Returns an error if git tracks the data folder: the runs in a cloned repository would be
 /// continued, and its API keys would give access to the server.
-fn git_tracked_data_folder_error(config: &Config) -> Option<SettingError> {
+fn tracked_data_folder_error(config: &Config) -> Option<SettingError> {
     let mut paths = Vec::new();
     if let FileLocation::Below { relative, .. } = config.data_folder_location().join("local.key") {
         paths.push(relative);
@@ -69,7 +67,7 @@ fn git_tracked_data_folder_error(config: &Config) -> Option<SettingError> {
 }
 
 /// Returns an error if the project sets this setting to a path that a project must not choose.
-fn disallowed_project_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
+fn disallowed_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
     let setting = config.settings.get(setting_path)?;
     if !setting.origin.is_from_project_file() {
         return None;
@@ -80,21 +78,18 @@ fn disallowed_project_path_error(config: &Config, setting_path: &str) -> Option<
         let location = setting_error_location(&setting.origin);
         return Some(SettingError { location, message });
     }
-    let path = match (setting_path, &setting.value) {
-        ("store.url", SettingValue::Text(url)) => url.strip_prefix("sqlite:").map(|path| {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            PathBuf::from(path)
-        }),
-        (DELIVER_KEY, SettingValue::Any(Json::String(text))) => match text.parse() {
-            Ok(DeliveryTarget::File(file)) => Some(file.path()),
-            Ok(DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) | Err(_) => None,
-        },
-        (_, SettingValue::Text(path) | SettingValue::Any(Json::String(path))) => {
-            Some(PathBuf::from(path))
+    let text = setting.value.as_str()?;
+    let path = match setting_path {
+        "store.url" => {
+            let path = text.strip_prefix("sqlite:")?;
+            PathBuf::from(path.strip_prefix("//").unwrap_or(path))
         }
-        (_, _) => None,
+        DELIVER_KEY => match text.parse() {
+            Ok(DeliveryTarget::File(file)) => file.path(),
+            Ok(DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) | Err(_) => return None,
+        },
+        _ => PathBuf::from(text),
     };
-    let path = path?;
     let reason = match FileLocation::below_root(&config.root, &path) {
         None => "leads out of the project",
         Some(_) if is_in_git_folder(&path) => {

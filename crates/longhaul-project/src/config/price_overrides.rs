@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use longhaul_model::prices::{PriceOverride, parse_usd};
 
-use crate::config::value::{Setting, SettingValue};
+use crate::config::value::Setting;
 
 /// Converts a price in dollars to micro-dollars. `None` means that it has too many decimals. The
 /// conversion uses the shortest decimal text of the number, which is the text in the file, so no
@@ -29,19 +29,16 @@ pub(crate) fn collect_price_overrides(
         };
         let (price_override, _) =
             models.entry(model).or_insert((PriceOverride::default(), setting));
-        let number = match &setting.value {
-            SettingValue::Float(dollars) => usd_to_exact_micros(*dollars),
-            SettingValue::Integer(integer) => Some(*integer),
-            SettingValue::Text(_) | SettingValue::Boolean(_) | SettingValue::Duration(_) => None,
-            SettingValue::TextList(_) | SettingValue::Secret(_) | SettingValue::Any(_) => None,
-        };
+        let value = setting.value.as_json();
+        let dollars = value.and_then(|value| usd_to_exact_micros(value.as_f64()?));
+        let count = value.and_then(serde_json::Value::as_u64);
         match key {
-            "input" => price_override.input = number,
-            "output" => price_override.output = number,
-            "cached" => price_override.cached = number,
-            "cache_write" => price_override.cache_write = number,
-            "window" => price_override.window = number,
-            "max_output" => price_override.max_output = number,
+            "input" => price_override.input = dollars,
+            "output" => price_override.output = dollars,
+            "cached" => price_override.cached = dollars,
+            "cache_write" => price_override.cache_write = dollars,
+            "window" => price_override.window = count,
+            "max_output" => price_override.max_output = count,
             _ => {}
         }
     }

@@ -49,35 +49,35 @@ const SANDBOX_UNSUPPORTED: SettingValueKind = SettingValueKind::Unsupported("san
 /// All settings, in the order in which they are shown.
 pub const SETTING_KEYS: &[SettingKey] = &[
     // Folder for the data of the runtime.
-    key("data", SettingValueKind::Text).with_default("\".longhaul\""),
+    key("data", SettingValueKind::TEXT).with_default("\".longhaul\""),
     // Store of the runs. Default: a file in the data folder.
-    key("store.url", SettingValueKind::StoreUrl),
+    key("store.url", SettingValueKind::STORE_URL),
     // Address that the server listens on.
-    key("server.listen", SettingValueKind::HostPort).with_default("\"127.0.0.1:4180\""),
+    key("server.listen", SettingValueKind::HOST_PORT).with_default("\"127.0.0.1:4180\""),
     // Additional host names allowed in the Host header.
     key("server.hosts", SettingValueKind::TextList).with_default("[]"),
     // Maximum requests per second and key. The local key has no limit.
-    key("server.rate", SettingValueKind::PositiveInt).with_default("1000"),
+    key("server.rate", SettingValueKind::Integer(1)).with_default("1000"),
     // Whether programs on this machine may submit and steer runs without a key.
     key("server.open_loopback", SettingValueKind::Boolean).with_default("false"),
     // Maximum number of runs in flight.
-    key("worker.concurrency", SettingValueKind::PositiveInt).with_default("256"),
+    key("worker.concurrency", SettingValueKind::Integer(1)).with_default("256"),
     // How long a claim is valid without renewal.
-    key("worker.lease", SettingValueKind::MinDuration(1_000)).with_default("\"15s\""),
+    key("worker.lease", SettingValueKind::Duration(1_000)).with_default("\"15s\""),
     // How often an idle worker polls for work.
-    key("worker.poll", SettingValueKind::MinDuration(10)).with_default("\"1s\""),
+    key("worker.poll", SettingValueKind::Duration(10)).with_default("\"1s\""),
     // Number of worker crashes at the same point after which a run is blocked. 0 means never.
-    key("worker.crash_limit", SettingValueKind::UnsignedInt).with_default("4"),
+    key("worker.crash_limit", SettingValueKind::Integer(0)).with_default("4"),
     // Inboxes that this worker serves.
     key("worker.inboxes", SettingValueKind::TextList).with_default("[\"default\"]"),
     // Maximum number of runs in one lane. A submit to a full lane is refused.
-    key("lanes.depth", SettingValueKind::PositiveInt).with_default("10000"),
+    key("lanes.depth", SettingValueKind::Integer(1)).with_default("10000"),
     // How long a run that collects messages waits after the last one (`lane_busy: collect`).
-    key("lanes.collect", SettingValueKind::Duration).with_default("\"1s\""),
+    key("lanes.collect", SettingValueKind::Duration(1)).with_default("\"1s\""),
     // Time within which a person or program must answer, if the agent's file sets none, or "never".
     key("gates.timeout", SettingValueKind::GateTimeout).with_default("\"24h\""),
     // Agent for tasks of this inbox that name none.
-    key("inboxes.*.agent", SettingValueKind::Text),
+    key("inboxes.*.agent", SettingValueKind::TEXT),
     key("hooks", SettingValueKind::Unsupported("inbound webhooks")),
     key("sandbox.provider", SANDBOX_UNSUPPORTED),
     // Maximum number of running sandboxes.
@@ -89,35 +89,35 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // How long a stopped sandbox is kept.
     key("sandbox.keep", SANDBOX_UNSUPPORTED),
     // Maximum number of retries of a run.
-    key("retry.max_retries", SettingValueKind::UnsignedInt).with_default("1"),
+    key("retry.max_retries", SettingValueKind::Integer(0)).with_default("1"),
     // Delay before the first retry.
-    key("retry.initial_delay", SettingValueKind::Duration).with_default("\"1s\""),
+    key("retry.initial_delay", SettingValueKind::Duration(1)).with_default("\"1s\""),
     // Maximum delay between retries.
-    key("retry.max_delay", SettingValueKind::Duration).with_default("\"5s\""),
+    key("retry.max_delay", SettingValueKind::Duration(1)).with_default("\"5s\""),
     // Factor by which the delay grows.
-    key("retry.multiplier", SettingValueKind::Factor).with_default("2.0"),
+    key("retry.multiplier", SettingValueKind::FACTOR).with_default("2.0"),
     // Active time after which an attempt is overdue. Default: 2m for handlers and events, else none.
-    key("retry.soft_timeout", SettingValueKind::MinDuration(1)),
+    key("retry.soft_timeout", SettingValueKind::Duration(1)),
     // Active time after which an attempt is ended. Default: 5m for handlers and events, else none.
-    key("retry.hard_timeout", SettingValueKind::MinDuration(1)),
+    key("retry.hard_timeout", SettingValueKind::Duration(1)),
     // How long a run waits for a provider that is unavailable. "0s": the run is retried, then fails.
-    key("retry.outage", SettingValueKind::MinDuration(0)).with_default("\"6h\""),
+    key("retry.outage", SettingValueKind::Duration(0)).with_default("\"6h\""),
     // Maximum cost in dollars of a tree of runs.
-    key("budget.usd", SettingValueKind::Usd).with_default("5.0"),
+    key("budget.usd", SettingValueKind::USD).with_default("5.0"),
     // Maximum active time of a run.
-    key("budget.active_time", SettingValueKind::Duration).with_default("\"4h\""),
+    key("budget.active_time", SettingValueKind::Duration(1)).with_default("\"4h\""),
     // Maximum number of turns of a run.
-    key("budget.turns", SettingValueKind::PositiveInt).with_default("200"),
+    key("budget.turns", SettingValueKind::Integer(1)).with_default("200"),
     // Maximum number of tokens of a tree of runs.
-    key("budget.tokens", SettingValueKind::PositiveInt),
+    key("budget.tokens", SettingValueKind::Integer(1)),
     // Fraction of the budget at which the agent is asked to finish.
-    key("budget.warn_at", SettingValueKind::Fraction).with_default("0.9"),
+    key("budget.warn_at", SettingValueKind::FRACTION).with_default("0.9"),
     // How long ended runs are kept.
-    key("retention.runs", SettingValueKind::Duration).with_default("\"90d\""),
+    key("retention.runs", SettingValueKind::Duration(1)).with_default("\"90d\""),
     // API format of the provider.
     key("providers.*.api", SettingValueKind::Choice(API_NAMES)),
     // Base URL, as the provider's own SDK expects it.
-    key("providers.*.base_url", SettingValueKind::Url),
+    key("providers.*.base_url", SettingValueKind::URL),
     // Variables that may contain the API key.
     key("providers.*.key_env", SettingValueKind::EnvNames),
     // Extra header of every request. Its value is never shown.
@@ -125,15 +125,15 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // Extra field of every request, sent unchanged.
     key("providers.*.fields.*", SettingValueKind::Any),
     // Timeout for connecting. Default: 10s.
-    key("providers.*.connect_timeout", SettingValueKind::Duration),
+    key("providers.*.connect_timeout", SettingValueKind::Duration(1)),
     // Timeout for the first byte of a response. Default: 2m.
-    key("providers.*.first_byte_timeout", SettingValueKind::Duration),
+    key("providers.*.first_byte_timeout", SettingValueKind::Duration(1)),
     // Timeout between two parts of a response. Default: 1m.
-    key("providers.*.idle_timeout", SettingValueKind::Duration),
+    key("providers.*.idle_timeout", SettingValueKind::Duration(1)),
     // Differences of this server from the standard API format.
     key("providers.*.quirks", SettingValueKind::TextList),
     // Alias of a model. `default` is used if no model is named.
-    key("models.*", SettingValueKind::Text),
+    key("models.*", SettingValueKind::TEXT),
     // Dollars per million input tokens.
     key("prices.*.input", SettingValueKind::Price),
     // Dollars per million output tokens.
@@ -143,9 +143,9 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // Dollars per million tokens written to the cache. Default: the input price.
     key("prices.*.cache_write", SettingValueKind::Price),
     // Context window in tokens, request and reply together.
-    key("prices.*.window", SettingValueKind::PositiveInt),
+    key("prices.*.window", SettingValueKind::Integer(1)),
     // Maximum number of tokens of one reply.
-    key("prices.*.max_output", SettingValueKind::PositiveInt),
+    key("prices.*.max_output", SettingValueKind::Integer(1)),
     // Variables that a sandbox may receive. Their values are redacted everywhere.
     key(SECRETS_KEY, SettingValueKind::EnvNames).with_default("[]"),
     // Projects of other users that may be used. Not allowed in a project's own file.
@@ -176,24 +176,13 @@ pub enum SettingPathKind {
 pub fn lookup_setting_path(setting_path: &[&str]) -> SettingPathKind {
     let mut kind = SettingPathKind::Unknown;
     for key in SETTING_KEYS {
-        let pattern: Vec<&str> = key.path.split('.').collect();
-        let pairs = pattern.iter().zip(setting_path);
-        let is_match = pairs
-            .clone()
-            .all(|(segment_pattern, segment)| path_segment_matches(segment_pattern, segment));
-        if !is_match || pattern.len() < setting_path.len() {
-            continue;
+        match key.segments_after(setting_path).as_deref() {
+            Some([]) => return SettingPathKind::Key(key),
+            Some(_) => kind = SettingPathKind::Table,
+            None => {}
         }
-        if pattern.len() == setting_path.len() {
-            return SettingPathKind::Key(key);
-        }
-        kind = SettingPathKind::Table;
     }
     kind
-}
-
-fn path_segment_matches(segment_pattern: &str, segment: &str) -> bool {
-    segment_pattern == segment || segment_pattern == "*"
 }
 
 /// Returns the known paths that have the same parent as this path.
@@ -201,25 +190,25 @@ pub fn sibling_setting_paths(setting_path: &[&str]) -> Vec<String> {
     let Some((_, parents)) = setting_path.split_last() else {
         return Vec::new();
     };
-    let mut names: Vec<String> = Vec::new();
-    for key in SETTING_KEYS {
-        let pattern: Vec<&str> = key.path.split('.').collect();
-        let is_sibling = pattern.len() > parents.len()
-            && pattern
-                .iter()
-                .zip(parents)
-                .all(|(segment_pattern, segment)| path_segment_matches(segment_pattern, segment));
-        let name = pattern.get(parents.len()).copied().unwrap_or("*");
-        if is_sibling && name != "*" {
-            let key_path = parents.iter().chain([&name]).copied().collect::<Vec<_>>();
-            names.push(key_path.join("."));
-        }
-    }
+    let names = SETTING_KEYS.iter().filter_map(|key| {
+        let name = *key.segments_after(parents)?.first()?;
+        (name != "*").then(|| [parents, &[name]].concat().join("."))
+    });
+    let mut names: Vec<String> = names.collect();
     names.dedup();
     names
 }
 
 impl SettingKey {
+    /// Returns the segments of the key's path that follow this path. `None` means that the path is
+    /// not the start of the key's path.
+    fn segments_after(&self, path: &[&str]) -> Option<Vec<&'static str>> {
+        let segments: Vec<&str> = self.path.split('.').collect();
+        let (start, rest) = segments.split_at_checked(path.len())?;
+        let mut pairs = start.iter().zip(path);
+        pairs.all(|(segment, name)| segment == name || *segment == "*").then(|| rest.to_vec())
+    }
+
     /// Returns the name of the environment variable for the setting. `None` means that there is
     /// none, because the path contains `*`.
     pub fn env_var_name(&self) -> Option<String> {

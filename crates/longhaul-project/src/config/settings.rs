@@ -162,10 +162,8 @@ impl Config {
 
     /// Returns the spend caps: limits on money, tokens or runs per day, week or month.
     pub fn spend_caps(&self) -> Vec<SpendCap> {
-        match self.settings.get("caps").map(|setting| &setting.value) {
-            Some(SettingValue::Any(caps)) => parse_spend_caps(caps).unwrap_or_default(),
-            Some(_) | None => Vec::new(),
-        }
+        let caps = self.json("caps").map(|caps| parse_spend_caps(caps).unwrap_or_default());
+        caps.unwrap_or_default()
     }
 
     /// Returns the default limits for runs whose agent and task set none.
@@ -202,10 +200,7 @@ impl Config {
 
     pub fn model_aliases(&self) -> ModelAliases {
         let names = self.settings_below("models").filter_map(|(name, setting)| {
-            let SettingValue::Text(model) = &setting.value else {
-                return None;
-            };
-            Some((name.to_owned(), model.clone()))
+            Some((name.to_owned(), setting.value.as_str()?.to_owned()))
         });
         let names: BTreeMap<String, String> = names.collect();
         ModelAliases { default: names.get("default").cloned(), aliases: names }
@@ -223,17 +218,11 @@ impl Config {
         let key_env = path("key_env");
         let headers = path("headers");
         let headers = self.settings_below(&headers).filter_map(|(name, setting)| {
-            let SettingValue::Secret(value) = &setting.value else {
-                return None;
-            };
-            Some((name.to_owned(), value.reveal().to_owned()))
+            Some((name.to_owned(), setting.value.as_secret()?.reveal().to_owned()))
         });
         let fields = path("fields");
         let fields = self.settings_below(&fields).filter_map(|(name, setting)| {
-            let SettingValue::Any(value) = &setting.value else {
-                return None;
-            };
-            Some((name.to_owned(), value.clone()))
+            Some((name.to_owned(), setting.value.as_json()?.clone()))
         });
         ProviderSettings {
             api: self.text(&path("api")).and_then(ApiFormat::from_name),
@@ -264,10 +253,8 @@ impl Config {
     /// Returns the default agent of each inbox, for tasks that name no agent.
     pub fn default_agents_by_inbox(&self) -> BTreeMap<String, String> {
         let agents = self.settings_below("inboxes").filter_map(|(path, setting)| {
-            let SettingValue::Text(agent) = &setting.value else {
-                return None;
-            };
-            Some((path.strip_suffix(".agent")?.to_owned(), agent.clone()))
+            let agent = setting.value.as_str()?;
+            Some((path.strip_suffix(".agent")?.to_owned(), agent.to_owned()))
         });
         agents.collect()
     }
@@ -286,10 +273,7 @@ impl Config {
     pub fn tool_settings(&self, tool_name: &str) -> Map<String, Json> {
         let all = self.settings_below("tools").filter_map(|(path, setting)| {
             let key = path.strip_prefix(tool_name)?.strip_prefix('.')?;
-            let SettingValue::Any(json) = &setting.value else {
-                return None;
-            };
-            Some((key.to_owned(), json.clone()))
+            Some((key.to_owned(), setting.value.as_json()?.clone()))
         });
         all.collect()
     }
@@ -304,52 +288,44 @@ impl Config {
         })
     }
 
+    /// Returns the value of the setting at this path as JSON. `None` means that it is unset, a
+    /// duration or a secret.
+    fn json(&self, setting_path: &str) -> Option<&Json> {
+        self.settings.get(setting_path)?.value.as_json()
+    }
+
     /// Returns the text of the setting at this path. `None` means that the setting is unset.
     pub fn text(&self, setting_path: &str) -> Option<&str> {
-        let SettingValue::Text(text) = &self.settings.get(setting_path)?.value else {
-            return None;
-        };
-        Some(text)
+        self.json(setting_path)?.as_str()
     }
 
     /// Returns the list of texts of the setting at this path. It is empty if the setting is unset.
     pub fn text_list(&self, setting_path: &str) -> Vec<String> {
-        let Some(SettingValue::TextList(texts)) =
-            self.settings.get(setting_path).map(|setting| &setting.value)
-        else {
-            return Vec::new();
-        };
-        texts.clone()
+        let setting = self.settings.get(setting_path);
+        setting.map(|setting| setting.value.to_text_list()).unwrap_or_default()
     }
 
     /// Returns the boolean of the setting at this path, or `false` if the setting is unset.
     pub fn boolean(&self, setting_path: &str) -> bool {
-        let value = self.settings.get(setting_path).map(|setting| &setting.value);
-        matches!(value, Some(SettingValue::Boolean(true)))
+        self.json(setting_path).and_then(Json::as_bool).unwrap_or_default()
     }
 
     /// Returns the integer of the setting at this path. `None` means that the setting is unset.
     pub fn integer(&self, setting_path: &str) -> Option<u64> {
-        let SettingValue::Integer(integer) = &self.settings.get(setting_path)?.value else {
-            return None;
-        };
-        Some(*integer)
+        self.json(setting_path)?.as_u64()
     }
 
     /// Returns the number of the setting at this path. `None` means that the setting is unset.
     pub fn float(&self, setting_path: &str) -> Option<f64> {
-        let SettingValue::Float(float) = &self.settings.get(setting_path)?.value else {
-            return None;
-        };
-        Some(*float)
+        self.json(setting_path)?.as_f64()
     }
 
     /// Returns the duration of the setting at this path. `None` means that the setting is unset.
     pub fn duration(&self, setting_path: &str) -> Option<Millis> {
-        let SettingValue::Duration(value) = &self.settings.get(setting_path)?.value else {
-            return None;
-        };
-        Some(*value)
+        match &self.settings.get(setting_path)?.value {
+            SettingValue::Duration(value) => Some(*value),
+            SettingValue::Json(_) | SettingValue::Secret(_) => None,
+        }
     }
 }
 

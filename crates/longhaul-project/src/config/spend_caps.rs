@@ -3,9 +3,9 @@
 use longhaul_core::policy::spend_cap::{
     CapReachedAction, CapUnit, CapUsageGrouping, CapWindowLength, SpendCap,
 };
-use longhaul_core::suggest;
 use longhaul_engine::background::spend_caps::SpendCaps;
-use serde_json::{Map, Value as Json};
+use serde::Deserialize;
+use serde_json::Value as Json;
 
 /// Maximum number of spend caps in `[[caps]]`.
 const CAPS_MAX: usize = 32;
@@ -19,8 +19,6 @@ const USD_MAX: f64 = 1e9;
 /// Maximum value of `tokens` and of `runs`, the limits of a spend cap that are counts: 2^50.
 const COUNT_MAX: u64 = 1 << 50;
 
-const KEYS: &[&str] = &["window", "usd", "tokens", "runs", "per", "match", "at_cap", "tz"];
-
 /// Parses `[[caps]]`, the list of spend caps.
 ///
 /// # Errors
@@ -33,9 +31,9 @@ pub(crate) fn parse_spend_caps(caps: &Json) -> Result<Vec<SpendCap>, String> {
         return Err(format!("at most {CAPS_MAX} caps are allowed"));
     }
     let caps = list.iter().enumerate().map(|(index, entry)| {
-        let cap = match entry.as_object() {
-            Some(table) => parse_spend_cap(table),
-            None => Err("write a table".to_owned()),
+        let cap = match entry.is_object() {
+            true => parse_spend_cap(entry),
+            false => Err("write a table".to_owned()),
         };
         cap.map_err(|reason| format!("cap {}: {reason}", index + 1))
     });
@@ -44,20 +42,28 @@ pub(crate) fn parse_spend_caps(caps: &Json) -> Result<Vec<SpendCap>, String> {
     Ok(caps)
 }
 
-fn parse_spend_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
-    if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(suggest::unknown_name_message("key", unknown, KEYS));
-    }
-    let window =
-        parse_choice_index(table, "window", &CapWindowLength::ALL.map(CapWindowLength::as_str))?;
-    let window = window.ok_or("`window` is missing: write \"day\", \"week\" or \"month\"")?;
-    let per =
-        parse_choice_index(table, "per", &CapUsageGrouping::ALL.map(CapUsageGrouping::as_str))?
-            .unwrap_or(0);
-    let at_cap =
-        parse_choice_index(table, "at_cap", &CapReachedAction::ALL.map(CapReachedAction::as_str))?
-            .unwrap_or(0);
-    let (per, at_cap) = (CapUsageGrouping::ALL[per], CapReachedAction::ALL[at_cap]);
+/// A cap as the file writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CapFields {
+    window: CapWindowLength,
+    usd: Option<Json>,
+    tokens: Option<Json>,
+    runs: Option<Json>,
+    per: Option<CapUsageGrouping>,
+    #[serde(rename = "match")]
+    pattern: Option<String>,
+    at_cap: Option<CapReachedAction>,
+    tz: Option<String>,
+}
+
+/// Parses one cap. The error is the reason why it is invalid.
+fn parse_spend_cap(cap: &Json) -> Result<SpendCap, String> {
+    let fields = CapFields::deserialize(cap).map_err(|error| error.to_string())?;
+    let (unit, limit) = parse_unit_and_limit(&fields)?;
+    let CapFields { window, per, pattern, at_cap, tz, .. } = fields;
+    let (per, at_cap) =
+        (per.unwrap_or(CapUsageGrouping::ALL[0]), at_cap.unwrap_or(CapReachedAction::ALL[0]));
     if (per, at_cap) == (CapUsageGrouping::Model, CapReachedAction::Refuse) {
         return Err(
             "`at_cap = \"refuse\"` can't be used with `per = \"model\"`: which model a run \
@@ -65,70 +71,42 @@ fn parse_spend_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
                 .to_owned(),
         );
     }
-    let pattern = parse_optional_text(table, "match")?;
+    let is_text = |text: &String| !text.trim().is_empty() && text.len() <= PATTERN_BYTES_MAX;
+    for (key, text) in [("match", &pattern), ("tz", &tz)] {
+        if !text.as_ref().is_none_or(is_text) {
+            return Err(format!("`{key}` must be a text of at most {PATTERN_BYTES_MAX} bytes"));
+        }
+    }
     if pattern.is_some() && per == CapUsageGrouping::All {
         return Err("`match` needs `per`: \"key\", \"actor\", \"agent\" or \"model\"".to_owned());
     }
-    let (unit, limit) = parse_unit_and_limit(table)?;
-    let tz = parse_optional_text(table, "tz")?.unwrap_or_else(|| "UTC".to_owned());
-    Ok(SpendCap { window: CapWindowLength::ALL[window], tz, per, pattern, unit, limit, at_cap })
+    let tz = tz.unwrap_or_else(|| "UTC".to_owned());
+    Ok(SpendCap { window, tz, per, pattern, unit, limit, at_cap })
 }
 
-/// Parses the value of `key`, which must be one of `choices`, and returns its index in `choices`.
-/// `None` means that the key is not set.
-fn parse_choice_index(
-    table: &Map<String, Json>,
-    key: &str,
-    choices: &[&str],
-) -> Result<Option<usize>, String> {
-    let Some(value) = table.get(key) else {
-        return Ok(None);
-    };
-    let text = value.as_str().unwrap_or_default();
-    match choices.iter().position(|choice| *choice == text) {
-        Some(index) => Ok(Some(index)),
-        None => Err(format!("`{key}` must be one of `{}`", choices.join("`, `"))),
-    }
-}
-
-/// Parses the value of `key`, a text of at most `PATTERN_BYTES_MAX` bytes. `None` means that the
-/// key is not set.
-fn parse_optional_text(table: &Map<String, Json>, key: &str) -> Result<Option<String>, String> {
-    let Some(value) = table.get(key) else {
-        return Ok(None);
-    };
-    let is_valid = |text: &&str| !text.trim().is_empty() && text.len() <= PATTERN_BYTES_MAX;
-    match value.as_str().filter(is_valid) {
-        Some(text) => Ok(Some(text.to_owned())),
-        None => Err(format!("`{key}` must be a text of at most {PATTERN_BYTES_MAX} bytes")),
-    }
-}
-
-/// Parses the unit and the limit of a spend cap. For `usd`, the limit is in micro-dollars.
-fn parse_unit_and_limit(table: &Map<String, Json>) -> Result<(CapUnit, u64), String> {
-    let mut units = CapUnit::ALL.into_iter().filter(|unit| table.contains_key(unit.as_str()));
-    let (Some(unit), None) = (units.next(), units.next()) else {
+/// Parses the unit and the limit of a cap. For `usd`, the limit is in micro-dollars.
+fn parse_unit_and_limit(fields: &CapFields) -> Result<(CapUnit, u64), String> {
+    let limits = [
+        (CapUnit::Usd, &fields.usd),
+        (CapUnit::Tokens, &fields.tokens),
+        (CapUnit::Runs, &fields.runs),
+    ];
+    let mut limits = limits.iter().filter_map(|(unit, limit)| Some((*unit, limit.as_ref()?)));
+    let (Some((unit, value)), None) = (limits.next(), limits.next()) else {
         return Err("set exactly one of `usd`, `tokens` and `runs`".to_owned());
     };
-    let value = table.get(unit.as_str());
-    let limit = match unit {
+    let (limit, expected) = match unit {
         CapUnit::Usd => {
-            let dollars = value.and_then(Json::as_f64);
-            let dollars = dollars.filter(|dollars| *dollars > 0.0 && *dollars <= USD_MAX);
-            dollars.map(|dollars| (dollars * 1e6).round() as u64)
+            let dollars = value.as_f64().filter(|dollars| *dollars > 0.0 && *dollars <= USD_MAX);
+            let micros = dollars.map(|dollars| (dollars * 1e6).round() as u64);
+            (micros, "dollars above 0, such as 50.0")
         }
-        CapUnit::Tokens | CapUnit::Runs => value.and_then(Json::as_u64),
+        CapUnit::Tokens | CapUnit::Runs => (value.as_u64(), "a whole number above 0"),
     };
-    match limit.filter(|limit| (1..=COUNT_MAX).contains(limit)) {
-        Some(limit) => Ok((unit, limit)),
-        None => {
-            let expected = match unit {
-                CapUnit::Usd => "dollars above 0, such as 50.0",
-                CapUnit::Tokens | CapUnit::Runs => "a whole number above 0",
-            };
-            Err(format!("`{}` must be {expected}", unit.as_str()))
-        }
-    }
+    let limit = limit.filter(|limit| (1..=COUNT_MAX).contains(limit));
+    limit
+        .map(|limit| (unit, limit))
+        .ok_or_else(|| format!("`{}` must be {expected}", unit.as_str()))
 }
 
 #[cfg(test)]
@@ -138,10 +116,7 @@ mod tests {
 
     fn parse_caps_text(caps: &str) -> Result<Vec<SpendCap>, String> {
         let value = SettingValueKind::SpendCaps.parse_plain_text(caps)?;
-        let crate::config::value::SettingValue::Any(json) = value else {
-            panic!("{value:?}");
-        };
-        parse_spend_caps(&json)
+        parse_spend_caps(value.as_json().unwrap())
     }
 
     #[test]
@@ -178,7 +153,7 @@ mod tests {
         for (cap, expected) in [
             ("3", "under `[[caps]]`"),
             ("[3]", "cap 1: write a table"),
-            (r#"[{ usd = 1.0 }]"#, "`window` is missing"),
+            (r#"[{ usd = 1.0 }]"#, "cap 1: missing field `window`"),
             (r#"[{ window = "year", usd = 1.0 }]"#, "`day`, `week`, `month`"),
             (r#"[{ window = "day" }]"#, "exactly one of"),
             (r#"[{ window = "day", usd = 1.0, runs = 3 }]"#, "exactly one of"),
@@ -193,8 +168,14 @@ mod tests {
             (r#"[{ window = "day", tokens = 0 }]"#, "a whole number above 0"),
             (r#"[{ window = "day", runs = -1 }]"#, "a whole number above 0"),
             (r#"[{ window = "day", runs = 1.5 }]"#, "a whole number above 0"),
-            (r#"[{ window = "day", runs = 1, per = "user" }]"#, "`per` must be one of"),
-            (r#"[{ window = "day", runs = 1, at_cap = "fail" }]"#, "`at_cap` must be one of"),
+            (
+                r#"[{ window = "day", runs = 1, per = "user" }]"#,
+                "unknown variant `user`, expected one of `all`, `key`",
+            ),
+            (
+                r#"[{ window = "day", runs = 1, at_cap = "fail" }]"#,
+                "unknown variant `fail`, expected `wait` or `refuse`",
+            ),
             (r#"[{ window = "day", runs = 1, match = "a*" }]"#, "`match` needs `per`"),
             (
                 r#"[{ window = "day", runs = 1, per = "key", match = "" }]"#,

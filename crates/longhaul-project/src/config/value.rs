@@ -2,28 +2,22 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::slice;
 
 use longhaul_core::time::Millis;
 use serde_json::Value as Json;
 
 use longhaul_core::duration;
 
-/// Value of a setting, by type.
+/// Value of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SettingValue {
-    /// A single text.
-    Text(String),
-    Integer(u64),
-    /// A floating-point number.
-    Float(f64),
-    Boolean(bool),
+    /// A text, a number, a boolean, a list of texts, or a value that only the code that uses the
+    /// setting interprets.
+    Json(Json),
     Duration(Millis),
-    TextList(Vec<String>),
     /// A text that may be a secret.
     Secret(SecretText),
-    /// A value of any type, such as a request field. Only the code that uses the setting interprets
-    /// it.
-    Any(Json),
 }
 
 /// Text that is shown instead of a secret.
@@ -52,27 +46,41 @@ impl fmt::Debug for SecretText {
 }
 
 impl SettingValue {
+    /// Returns the value as JSON. `None` means that it is a duration or a secret.
+    pub const fn as_json(&self) -> Option<&Json> {
+        match self {
+            Self::Json(json) => Some(json),
+            Self::Duration(_) | Self::Secret(_) => None,
+        }
+    }
+
+    /// Returns the value if it is a text that is not a secret.
+    pub fn as_str(&self) -> Option<&str> {
+        self.as_json()?.as_str()
+    }
+
+    /// Returns the value if it is a text that may be a secret.
+    pub const fn as_secret(&self) -> Option<&SecretText> {
+        match self {
+            Self::Secret(text) => Some(text),
+            Self::Json(_) | Self::Duration(_) => None,
+        }
+    }
+
     /// Returns the text, or the texts of a list. Values of other types give an empty list.
     pub fn to_text_list(&self) -> Vec<String> {
-        match self {
-            Self::Text(text) => vec![text.clone()],
-            Self::TextList(texts) => texts.clone(),
-            Self::Integer(_) | Self::Float(_) | Self::Boolean(_) => Vec::new(),
-            Self::Duration(_) | Self::Secret(_) | Self::Any(_) => Vec::new(),
-        }
+        let list =
+            self.as_json().map(|json| json.as_array().map_or(slice::from_ref(json), |list| list));
+        let texts = list.unwrap_or_default().iter().filter_map(Json::as_str);
+        texts.map(str::to_owned).collect()
     }
 
     /// Returns the value as JSON for display, with passwords and secrets masked.
     pub fn redacted_json(&self) -> Json {
         match self {
-            Self::Text(text) => Json::from(redact_password(text)),
-            Self::Integer(integer) => Json::from(*integer),
-            Self::Float(float) => Json::from(*float),
-            Self::Boolean(flag) => Json::from(*flag),
+            Self::Json(json) => redact_json(json),
             Self::Duration(value) => Json::from(duration::format_duration(*value)),
-            Self::TextList(texts) => texts.iter().map(|text| redact_password(text)).collect(),
             Self::Secret(_) => Json::from(MASK),
-            Self::Any(json) => redact_json(json),
         }
     }
 }
@@ -188,6 +196,6 @@ impl Setting {
             | SettingOrigin::Dotenv(_)
             | SettingOrigin::Flag(_)) => SettingOrigin::Merged(vec![one, other.origin]),
         };
-        Self { value: SettingValue::TextList(merged), origin }
+        Self { value: SettingValue::Json(Json::from(merged)), origin }
     }
 }

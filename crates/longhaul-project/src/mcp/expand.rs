@@ -34,18 +34,15 @@ enum TextSegment<'a> {
 /// # Errors
 /// A variable is not set, or the result is too long.
 pub fn expand_variables(text: &str, env: &Env) -> Result<String, ExpandVariablesError> {
-    expand_variables_with_fallback(text, env, |name, default| match default {
+    expand_with_fallback(text, env, |name, default| match default {
         Some(default) => Ok(default.to_owned()),
         None => Err(ExpandVariablesError::Missing(name.to_owned())),
     })
 }
 
 /// Replaces the variables that `env` sets with their values. Other variables stay as written.
-pub(crate) fn expand_variables_set_in_env(
-    text: &str,
-    env: &Env,
-) -> Result<String, ExpandVariablesError> {
-    expand_variables_with_fallback(text, env, |name, default| {
+pub(crate) fn expand_set_variables(text: &str, env: &Env) -> Result<String, ExpandVariablesError> {
+    expand_with_fallback(text, env, |name, default| {
         Ok(match default {
             Some(default) => format!("${{{name}:-{default}}}"),
             None => format!("${{{name}}}"),
@@ -53,7 +50,7 @@ pub(crate) fn expand_variables_set_in_env(
     })
 }
 
-fn expand_variables_with_fallback(
+fn expand_with_fallback(
     text: &str,
     env: &Env,
     fallback: impl Fn(&str, Option<&str>) -> Result<String, ExpandVariablesError>,
@@ -152,7 +149,7 @@ mod tests {
             let expect = expect.map_err(|name| ExpandVariablesError::Missing(name.to_owned()));
             assert_eq!(result, expect, "{text}");
         }
-        let expanded = expand_variables_set_in_env("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
+        let expanded = expand_set_variables("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
         assert_eq!(expanded.unwrap(), "at0k ${MISSING} ${EMPTY:-y}${1}");
         let names: Vec<&str> = referenced_variable_names("${A}-${B:-x}${1}").collect();
         assert_eq!(names, ["A", "B"]);
@@ -168,7 +165,7 @@ mod tests {
         for text in ["${A}${A}b${A}", "b${A}${A}"] {
             let long = Err(ExpandVariablesError::TooLong("A".to_owned()));
             assert_eq!(expand_variables(text, &env), long);
-            assert_eq!(expand_variables_set_in_env(text, &env), long);
+            assert_eq!(expand_set_variables(text, &env), long);
         }
     }
 }

@@ -42,8 +42,7 @@ fn parse_oauth_text(
     let value = fields.get(key)?;
     let text: String = parser.parse_field_value(&format!("oauth.{key}"), value, "a text")?;
     if text.is_empty() {
-        parser.add_problem(parser.position_of(value), &format!("`oauth.{key}` is empty"));
-        return None;
+        return parser.reject(parser.position_of(value), &format!("`oauth.{key}` is empty"));
     }
     Some(text)
 }
@@ -58,8 +57,7 @@ fn parse_oauth_scopes(
     if scopes.len() > SCOPES_MAX || !scopes.iter().all(is_valid_scope) {
         let message =
             format!("`oauth.scopes` allows at most {SCOPES_MAX} scopes, each without spaces");
-        parser.add_problem(parser.position_of(value), &message);
-        return None;
+        return parser.reject(parser.position_of(value), &message);
     }
     Some(scopes)
 }

@@ -11,9 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::oauth;
 use crate::mcp::server::{DEFAULT_TIMEOUT, McpFileRemark, McpServerConfig, Transport};
-use crate::mcp::server_parser::{
-    McpServerParser, Object, OrderedFields, json_type_name, remark_escaped_to_one_line,
-};
+use crate::mcp::server_parser::{McpServerParser, Object, OrderedFields, json_type_name, remark};
 use crate::spanned::{Position, PositionIndex, escape_to_one_line};
 use longhaul_core::duration::{self, DURATION_EXAMPLES};
 
@@ -61,7 +59,7 @@ pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
             let message = error.to_string();
             // The parser's message ends with the position, which is reported separately.
             let message = message.split(" at line ").next().unwrap_or_default();
-            parsed.problems.push(remark_escaped_to_one_line(Some(position), message));
+            parsed.problems.push(remark(Some(position), message));
             return parsed;
         }
     };
@@ -71,34 +69,29 @@ pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
         let position = Some(index.position_of_slice(value.get()));
         match key.as_str() {
             "mcpServers" if servers.is_some() => {
-                parsed
-                    .problems
-                    .push(remark_escaped_to_one_line(position, "duplicate key `mcpServers`"));
+                parsed.problems.push(remark(position, "duplicate key `mcpServers`"));
             }
             "mcpServers" => servers = Some(value),
             _ => {
                 let message = suggest::unknown_name_message("key", &key, &["mcpServers"]);
-                parsed.notes.push(remark_escaped_to_one_line(position, &message));
+                parsed.notes.push(remark(position, &message));
             }
         }
     }
     let Some(servers) = servers else {
         let message = "`mcpServers` is missing: write { \"mcpServers\": { \"NAME\": { \"command\": \"...\" } } }";
-        parsed.problems.push(remark_escaped_to_one_line(None, message));
+        parsed.problems.push(remark(None, message));
         return parsed;
     };
     let Ok(servers) = serde_json::from_str::<OrderedFields<'_>>(servers.get()) else {
         let message = format!("`mcpServers` must be an object, but is {}", json_type_name(servers));
-        parsed.problems.push(remark_escaped_to_one_line(
-            Some(index.position_of_slice(servers.get())),
-            &message,
-        ));
+        parsed.problems.push(remark(Some(index.position_of_slice(servers.get())), &message));
         return parsed;
     };
     if servers.0.len() > SERVERS_MAX {
         let message =
             format!("the file lists {} servers, but the maximum is {SERVERS_MAX}", servers.0.len());
-        parsed.problems.push(remark_escaped_to_one_line(None, &message));
+        parsed.problems.push(remark(None, &message));
         return parsed;
     }
     for (name, value) in servers.0 {
@@ -122,14 +115,14 @@ fn parse_and_add_server(
         // Duplicate names are an error: the user could approve one server, and the other could be
         // started.
         let message = format!("the server `{name}` is defined twice, first at {}", first.position);
-        first.problems.push(remark_escaped_to_one_line(Some(position), &message));
+        first.problems.push(remark(Some(position), &message));
         return;
     }
     let mut parser = McpServerParser { index, name, problems: Vec::new(), notes: Vec::new() };
     let server = parser.parse_server(position, value);
     let (mut problems, notes) = (parser.problems, parser.notes);
     if let Some(message) = name_error {
-        problems.insert(0, remark_escaped_to_one_line(Some(position), &message));
+        problems.insert(0, remark(Some(position), &message));
     }
     parsed.notes.extend(notes);
     parsed.servers.push(McpServerConfig { problems, ..server });
@@ -168,36 +161,26 @@ impl<'a> McpServerParser<'a> {
 
     fn parse_transport(&mut self, position: Position, fields: &Object<'a>) -> Option<Transport> {
         let has_key = |key: &str| fields.contains_key(key);
-        let kind = match fields.get("type") {
-            Some(value) => {
-                Some(self.parse_field_value::<String>("type", value, "\"stdio\" or \"http\"")?)
-            }
-            None => None,
-        };
+        let kind: Option<String> = self.parse_optional(fields, "type", "\"stdio\" or \"http\"")?;
         let is_http = match kind.as_deref() {
             None if has_key("command") && has_key("url") => {
-                self.add_problem(position, "`command` and `url` are both set: write one of them");
-                return None;
+                return self
+                    .reject(position, "`command` and `url` are both set: write one of them");
             }
             None => has_key("url"),
             Some("stdio") => false,
             Some("http" | "streamable-http" | "streamableHttp") => true,
             Some("sse") => {
-                self.add_problem(
+                return self.reject(
                     position,
                     "the old SSE transport is not supported: most servers that use it also \
                      have an HTTP URL, so write `\"type\": \"http\"` and that `url`",
                 );
-                return None;
             }
             Some(other) => {
-                let message = suggest::unknown_name_message(
-                    "type",
-                    other,
-                    &["stdio", "http", "streamable-http"],
-                );
-                self.add_problem(position, &message);
-                return None;
+                let known = ["stdio", "http", "streamable-http"];
+                let message = suggest::unknown_name_message("type", other, &known);
+                return self.reject(position, &message);
             }
         };
         let (transport_key, unused): (&str, &[&str]) = match is_http {
@@ -205,8 +188,7 @@ impl<'a> McpServerParser<'a> {
             false => ("command", &["url", "headers", "oauth"]),
         };
         let Some(value) = fields.get(transport_key) else {
-            self.add_problem(position, &format!("`{transport_key}` is missing"));
-            return None;
+            return self.reject(position, &format!("`{transport_key}` is missing"));
         };
         for key in unused {
             if let Some(value) = fields.get(*key) {
@@ -229,24 +211,15 @@ impl<'a> McpServerParser<'a> {
         let command: String =
             self.parse_field_value("command", command, "the name of a program")?;
         if command.trim().is_empty() || command.contains('\0') {
-            self.add_problem(command_at, "`command` is empty: write the name of a program");
-            return None;
+            return self.reject(command_at, "`command` is empty: write the name of a program");
         }
-        let args: Vec<String> = match fields.get("args") {
-            Some(value) => self.parse_field_value("args", value, "a list of texts")?,
-            None => Vec::new(),
-        };
+        let args = self.parse_optional(fields, "args", "a list of texts")?;
+        let args: Vec<String> = args.unwrap_or_default();
         if args.len() > LIST_ITEMS_MAX {
-            self.add_problem(
-                command_at,
-                &format!("`args` has more than {LIST_ITEMS_MAX} elements"),
-            );
-            return None;
+            return self
+                .reject(command_at, &format!("`args` has more than {LIST_ITEMS_MAX} elements"));
         }
-        let cwd = match fields.get("cwd") {
-            Some(value) => Some(self.parse_field_value("cwd", value, "the path of a folder")?),
-            None => None,
-        };
+        let cwd = self.parse_optional(fields, "cwd", "the path of a folder")?;
         // A line break in a name could be mistaken for another entry when it is shown.
         let is_forbidden_char = |c: char| c == '=' || c.is_control();
         let is_name = |name: &str| !name.is_empty() && !name.contains(is_forbidden_char);
@@ -260,18 +233,12 @@ impl<'a> McpServerParser<'a> {
         // A URL that starts with a variable is checked after expansion.
         let is_url = ["http://", "https://", "${"].iter().any(|start| url.starts_with(start));
         if !is_url {
-            self.add_problem(
-                url_position,
-                "`url` is not valid: write a URL such as https://HOST/mcp",
-            );
-            return None;
+            return self
+                .reject(url_position, "`url` is not valid: write a URL such as https://HOST/mcp");
         }
         if url.contains(char::is_control) {
-            self.add_problem(
-                url_position,
-                "`url` contains a line break or another control character",
-            );
-            return None;
+            return self
+                .reject(url_position, "`url` contains a line break or another control character");
         }
         let is_token_char = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         let is_name = |name: &str| !name.is_empty() && name.chars().all(is_token_char);
@@ -298,13 +265,12 @@ impl<'a> McpServerParser<'a> {
             self.parse_field_value(key, value, "an object of texts")?;
         let (mut texts, mut names) = (BTreeMap::new(), BTreeSet::new());
         if pairs.0.len() > LIST_ITEMS_MAX {
-            self.add_problem(position, &format!("`{key}` has more than {LIST_ITEMS_MAX} entries"));
-            return None;
+            return self
+                .reject(position, &format!("`{key}` has more than {LIST_ITEMS_MAX} entries"));
         }
         for (name, text) in pairs.0 {
             if !is_valid_name(&name) {
-                self.add_problem(position, &format!("`{key}` has the invalid name {name:?}"));
-                return None;
+                return self.reject(position, &format!("`{key}` has the invalid name {name:?}"));
             }
             if !names.insert(name.clone()) {
                 self.add_note(
@@ -320,10 +286,8 @@ impl<'a> McpServerParser<'a> {
     /// Parses the boolean at this key. Returns `false` if the key is missing. An invalid value is
     /// reported and counts as `true`, which is the safer choice.
     fn parse_boolean(&mut self, fields: &Object<'a>, key: &str) -> bool {
-        let value = fields.get(key);
-        let flag = value.and_then(|value| self.parse_field_value(key, value, "true or false"));
         // An invalid value counts as true, which is the safer choice.
-        flag.unwrap_or(value.is_some())
+        self.parse_optional(fields, key, "true or false").is_none_or(Option::unwrap_or_default)
     }
 
     fn parse_timeout(&mut self, fields: &Object<'a>) -> Option<Millis> {

@@ -138,32 +138,22 @@ impl Transport {
         &self,
         fill: impl Fn(&String) -> Result<String, E>,
     ) -> Result<Self, E> {
-        let fill_optional = |text: &Option<String>| text.as_ref().map(&fill).transpose();
-        let fill_list = |texts: &[String]| texts.iter().map(&fill).collect::<Result<Vec<_>, E>>();
-        let fill_map = |texts: &BTreeMap<String, String>| {
-            let filled = texts.iter();
-            let filled = filled.map(|(name, text)| Ok((name.clone(), fill(text)?)));
-            filled.collect::<Result<BTreeMap<_, _>, E>>()
+        let mut filled = self.clone();
+        let texts: Vec<&mut String> = match &mut filled {
+            Self::Stdio { command, args, env, cwd } => {
+                [command].into_iter().chain(args).chain(cwd).chain(env.values_mut()).collect()
+            }
+            Self::Http { url, headers, oauth } => {
+                let OAuthConfig { client_id, client_secret, client_metadata_url, scopes, .. } =
+                    oauth;
+                let texts = [client_id, client_secret, client_metadata_url].into_iter().flatten();
+                [url].into_iter().chain(headers.values_mut()).chain(texts).chain(scopes).collect()
+            }
         };
-        Ok(match self {
-            Self::Stdio { command, args, env, cwd } => Self::Stdio {
-                command: fill(command)?,
-                args: fill_list(args)?,
-                env: fill_map(env)?,
-                cwd: fill_optional(cwd)?,
-            },
-            Self::Http { url, headers, oauth } => Self::Http {
-                url: fill(url)?,
-                headers: fill_map(headers)?,
-                oauth: OAuthConfig {
-                    client_id: fill_optional(&oauth.client_id)?,
-                    client_secret: fill_optional(&oauth.client_secret)?,
-                    client_metadata_url: fill_optional(&oauth.client_metadata_url)?,
-                    scopes: fill_list(&oauth.scopes)?,
-                    callback_port: oauth.callback_port,
-                },
-            },
-        })
+        for text in texts {
+            *text = fill(text)?;
+        }
+        Ok(filled)
     }
 }
 

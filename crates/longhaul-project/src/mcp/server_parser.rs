@@ -56,10 +56,7 @@ pub(crate) fn json_type_name(value: &RawValue) -> &'static str {
 
 /// Creates a remark that stays on one line: a name with a line break could be mistaken for another
 /// remark.
-pub(crate) fn remark_escaped_to_one_line(
-    position: Option<Position>,
-    message: &str,
-) -> McpFileRemark {
+pub(crate) fn remark(position: Option<Position>, message: &str) -> McpFileRemark {
     let message = escape_to_one_line(message);
     McpFileRemark { position, message }
 }
@@ -79,12 +76,18 @@ impl<'a> McpServerParser<'a> {
 
     pub(crate) fn add_problem(&mut self, position: Position, message: &str) {
         let message = format!("server `{}`: {message}", self.name);
-        self.problems.push(remark_escaped_to_one_line(Some(position), &message));
+        self.problems.push(remark(Some(position), &message));
+    }
+
+    /// Reports a problem. Always returns `None`.
+    pub(crate) fn reject<T>(&mut self, position: Position, message: &str) -> Option<T> {
+        self.add_problem(position, message);
+        None
     }
 
     pub(crate) fn add_note(&mut self, position: Position, message: &str) {
         let message = format!("server `{}`: {message}", self.name);
-        self.notes.push(remark_escaped_to_one_line(Some(position), &message));
+        self.notes.push(remark(Some(position), &message));
     }
 
     /// Parses a JSON object: the value of the server's key `parent_key`, or the whole server if
@@ -132,6 +135,18 @@ impl<'a> McpServerParser<'a> {
             self.report_type_mismatch(key, value, expected);
         }
         parsed
+    }
+
+    /// Deserializes the value of a key that may be missing. The outer `None` means that the value
+    /// has the wrong type, which is reported.
+    pub(crate) fn parse_optional<T: for<'de> Deserialize<'de>>(
+        &mut self,
+        fields: &Object<'a>,
+        key: &str,
+        expected: &str,
+    ) -> Option<Option<T>> {
+        let value = fields.get(key).map(|value| self.parse_field_value(key, value, expected));
+        value.map_or(Some(None), |value| value.map(Some))
     }
 
     /// Reports that the value of a key has the wrong type. The value is not shown, since it may be

@@ -9,7 +9,6 @@ use std::path::Path;
 use longhaul_core::net::is_loopback;
 use longhaul_tool::message::DeliveryTarget;
 use reqwest::Url;
-use serde_json::Value as Json;
 
 use crate::config::inbox_folders::INBOX_FOLDER;
 use crate::config::schema::DELIVER_KEY;
@@ -33,7 +32,7 @@ const FROM_OLLAMA_HOST: &str = "the address in OLLAMA_HOST";
 pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     let setting_path = |key: &str| format!("providers.{name}.{key}");
     let is_project_setting = |key: &str| is_set_by_project(config, &setting_path(key));
-    let (additions, digest_texts) = headers_and_fields_set_by_project(config, name);
+    let (additions, digest_texts) = project_additions(config, name);
     if !is_project_setting("base_url") && !is_project_setting("key_env") && additions.is_empty() {
         return None;
     }
@@ -90,10 +89,7 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
 
 /// Returns the headers and fields that the project adds to every request of a provider, as two
 /// lists: names to show to a person, and `name=value` texts that the trust digest covers.
-fn headers_and_fields_set_by_project(
-    config: &Config,
-    provider: &str,
-) -> (Vec<String>, Vec<String>) {
+fn project_additions(config: &Config, provider: &str) -> (Vec<String>, Vec<String>) {
     let mut lines = Vec::new();
     let mut digest_parts = Vec::new();
     for (header_or_field, table) in [("header", "headers"), ("field", "fields")] {
@@ -105,13 +101,8 @@ fn headers_and_fields_set_by_project(
             lines.push(format!("the {header_or_field} `{name}`"));
             let value = match &setting.value {
                 SettingValue::Secret(value) => value.reveal().to_owned(),
-                SettingValue::Any(json) => json.to_string(),
-                SettingValue::Text(_)
-                | SettingValue::TextList(_)
-                | SettingValue::Boolean(_)
-                | SettingValue::Integer(_)
-                | SettingValue::Float(_)
-                | SettingValue::Duration(_) => setting.value.redacted_json().to_string(),
+                SettingValue::Json(json) => json.to_string(),
+                SettingValue::Duration(_) => setting.value.redacted_json().to_string(),
             };
             digest_parts.push(format!("{name}={value}"));
         }
@@ -122,12 +113,7 @@ fn headers_and_fields_set_by_project(
 /// Returns the delivery target of messages if the project itself sets it and it is not a file.
 pub fn project_delivery_target(config: &Config) -> Option<DeliveryTarget> {
     let setting = config.settings.get(DELIVER_KEY)?;
-    let SettingValue::Any(Json::String(deliver)) = &setting.value else {
-        return None;
-    };
-    if !is_set_by_project(config, DELIVER_KEY) {
-        return None;
-    }
+    let deliver = setting.value.as_str().filter(|_| setting.origin.is_from_project_file())?;
     let deliver = deliver.parse().ok()?;
     match deliver {
         DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_) => Some(deliver),
@@ -179,7 +165,7 @@ pub fn server_trust_item(config: &Config) -> Option<TrustItem> {
     if is_set_by_project(config, "server.listen") && !is_loopback_url(&format!("http://{listen}")) {
         lines.push(format!("listens on {listen}, which other machines may reach"));
     }
-    lines.extend(describe_server_access_added_by_project(config));
+    lines.extend(project_server_access(config));
     if lines.is_empty() {
         return None;
     }
@@ -196,7 +182,7 @@ pub fn server_trust_item(config: &Config) -> Option<TrustItem> {
 
 /// Returns lines that describe the access to the server that the project's settings allow in
 /// addition to the defaults, whatever the listen address is.
-pub fn describe_server_access_added_by_project(config: &Config) -> Vec<String> {
+pub fn project_server_access(config: &Config) -> Vec<String> {
     let is_project_setting = |key: &str| is_set_by_project(config, key);
     let hosts = config.text_list("server.hosts").join(", ");
     let mut lines = Vec::new();

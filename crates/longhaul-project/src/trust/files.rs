@@ -42,16 +42,16 @@ impl CommandFileCollector {
 
     /// Adds the project files that a command runs when it is started in this folder. A program
     /// without a `/` is skipped, since it is found via PATH.
-    pub(crate) fn add_files_of_command(&mut self, folder: &Path, args: &[String]) {
+    pub(crate) fn add_command_files(&mut self, folder: &Path, args: &[String]) {
         let Some((program, rest)) = args.split_first() else {
             return;
         };
         if program.contains('/') {
-            self.add_files_named_in_argument(folder, program);
+            self.add_files_in_argument(folder, program);
         }
         let mut previous_arg = "";
         for arg in rest {
-            self.add_files_named_in_argument(folder, arg);
+            self.add_files_in_argument(folder, arg);
             // `-m MODULE` runs the file of a Python module.
             let module = match previous_arg {
                 "-m" => Some(arg.as_str()),
@@ -69,7 +69,7 @@ impl CommandFileCollector {
     /// Adds the project files that one word of a command names: as written, with the defaults of
     /// its variables, and without its variables. Values of the environment are not used, so that a
     /// trust decision is valid in every shell.
-    pub(crate) fn add_files_named_in_argument(&mut self, folder: &Path, argument: &str) {
+    pub(crate) fn add_files_in_argument(&mut self, folder: &Path, argument: &str) {
         let expanded = expand_variables(argument, &Env::default()).unwrap_or_default();
         for text in [argument, &expanded, &strip_variable_references(argument)] {
             self.add_file_at_path(folder, text);
@@ -151,7 +151,7 @@ mod tests {
         }
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut files = CommandFileCollector::new(root.path());
-        files.add_files_of_command(root.path(), &args);
+        files.add_command_files(root.path(), &args);
         let found = files.file_digests().unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), expected, "{args:?}");
     }
@@ -181,7 +181,7 @@ mod tests {
         let file = fs::File::create(root.path().join("big")).unwrap();
         file.set_len(BYTES_MAX as u64 + 1).unwrap();
         let mut files = CommandFileCollector::new(root.path());
-        files.add_files_named_in_argument(root.path(), "big");
+        files.add_files_in_argument(root.path(), "big");
         let error = files.file_digests().unwrap_err();
         assert_eq!(error, "`big`: the file is longer than 67108864 bytes");
     }

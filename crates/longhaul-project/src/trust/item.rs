@@ -117,7 +117,7 @@ impl TrustItem {
     fn for_command(root: &Path, args: &[String], title: impl Fn(&str) -> String) -> Self {
         let name = format_argv(args);
         let mut files = CommandFileCollector::new(root);
-        files.add_files_of_command(root, args);
+        files.add_command_files(root, args);
         let settings: Vec<&str> = args.iter().map(String::as_str).collect();
         let item = Self::new(TrustKind::Run, &name, title(&name), &settings);
         Self { files: files.file_digests(), ..item.with_description_lines([name]) }

@@ -9,7 +9,7 @@ use longhaul_core::raw::Hash;
 use longhaul_core::redact::is_secret_name;
 
 use crate::config::env::Env;
-use crate::mcp::expand::{expand_variables_set_in_env, referenced_variable_names};
+use crate::mcp::expand::{expand_set_variables, referenced_variable_names};
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
 use crate::mcp::server::{McpServerConfig, Transport, format_argv, url_origin};
@@ -52,8 +52,8 @@ pub(crate) fn files_run_by_servers<'a>(
     let mut bytes_left = EXPANDED_BYTES_MAX;
     // Expands variables that the project's `.env` sets.
     let mut fill = |text: &String| {
-        let expanded = expand_variables_set_in_env(text, &file.dotenv_values)
-            .map_err(|error| error.to_string())?;
+        let expanded =
+            expand_set_variables(text, &file.dotenv_values).map_err(|error| error.to_string())?;
         if expanded != *text {
             let rest = bytes_left.checked_sub(expanded.len());
             bytes_left = rest.ok_or_else(|| {
@@ -80,8 +80,8 @@ pub(crate) fn files_run_by_servers<'a>(
         let filled_values = values.iter().map(&mut fill).collect::<Result<Vec<_>, _>>()?;
         for folder in &folders {
             for (argv, values) in [(&argv, &values), (&filled_argv, &filled_values)] {
-                files.add_files_of_command(folder, argv);
-                values.iter().for_each(|value| files.add_files_named_in_argument(folder, value));
+                files.add_command_files(folder, argv);
+                values.iter().for_each(|value| files.add_files_in_argument(folder, value));
             }
         }
     }
@@ -148,7 +148,7 @@ fn describe_expanded_url(transport: &Transport, dotenv: &Env) -> Option<String> 
         return None;
     };
     referenced_variable_names(url).find_map(|name| dotenv.var(name))?;
-    let expanded_url = expand_variables_set_in_env(url, dotenv).ok()?;
+    let expanded_url = expand_set_variables(url, dotenv).ok()?;
     Some(format!(
         "  URL of the server after expansion: {}",
         format_argv([&url_origin(&expanded_url)])

@@ -87,7 +87,7 @@ impl Runtime {
         let config = &self.0.runtime.config;
         // The program chose the address, so trust is needed only for the other settings of the
         // table. A decision covers the whole table.
-        let access = egress::describe_server_access_added_by_project(config);
+        let access = egress::project_server_access(config);
         if let Some(item) = egress::server_trust_item(config).filter(|_| !access.is_empty()) {
             let result = TrustDecisions::new(config).check_trusted(&item);
             result.map_err(|reason| {
