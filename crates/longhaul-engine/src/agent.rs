@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use longhaul_core::change::{Blob, LANE_DEPTH_MAX};
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::id::AgentName;
-use longhaul_core::policy::budget::{Budget, BudgetRaise};
+use longhaul_core::policy::budget::Budget;
+pub use longhaul_core::policy::budget::BudgetPatch;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{GateRule, GateTimeout, ResultApprovalGate};
 use longhaul_core::policy::retry::RetryPolicy;
@@ -30,7 +31,7 @@ use crate::agent::config::{
 };
 
 /// Complete definition of an agent, as its file sets it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
     /// Name of the agent, unique in the project.
     pub name: AgentName,
@@ -161,27 +162,6 @@ pub struct EffectRule {
     pub key: Option<String>,
 }
 
-/// Budget caps that override other caps. A cap that is `None` overrides nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BudgetPatch {
-    /// New caps of the budget. Caps that are not set stay as they are.
-    pub caps: BudgetRaise,
-    /// Used share of the budget, in percent, at which the model is asked to finish its work. `None`
-    /// leaves the share unchanged.
-    pub warn_percent: Option<u8>,
-}
-
-impl BudgetPatch {
-    /// Returns `budget`, with every cap that this patch sets replaced by the cap of the patch.
-    pub fn apply_to_budget(self, budget: Budget) -> Budget {
-        Budget {
-            warn_percent: self.warn_percent.unwrap_or(budget.warn_percent),
-            ..budget.with_replaced_caps(self.caps)
-        }
-    }
-}
-
 /// Retry settings that override other settings. A setting that is `None` overrides nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -256,39 +236,7 @@ impl Default for RunPolicyDefaults {
 impl Agent {
     /// Creates an agent with this name and defaults for everything else.
     pub fn new(name: AgentName) -> Self {
-        Self {
-            name,
-            description: String::new(),
-            models: Vec::new(),
-            fixed_model: false,
-            idle_models: Vec::new(),
-            tools: Vec::new(),
-            deferred_tools: Vec::new(),
-            context: Vec::new(),
-            budget: BudgetPatch::default(),
-            retry: RetryPatch::default(),
-            max_turns: None,
-            rules: Vec::new(),
-            effects: Vec::new(),
-            in_doubt: None,
-            result_gate: None,
-            outcome: None,
-            question_timeout: None,
-            keep_open: None,
-            lane: None,
-            lane_on_park: ParkedLanePolicy::default(),
-            lane_busy: LaneBusyPolicy::default(),
-            children: ChildRunsConfig::default(),
-            skills: Vec::new(),
-            sandbox: None,
-            guards: None,
-            compaction: None,
-            perception: None,
-            output: None,
-            events: BTreeMap::new(),
-            project_rules: String::new(),
-            prompt: String::new(),
-        }
+        Self { name, ..Self::default() }
     }
 
     /// Returns the canonical JSON of the agent, which is hashed and stored.
@@ -372,6 +320,8 @@ impl AgentRegistry {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::policy::budget::BudgetRaise;
+
     use super::*;
 
     fn test_agent() -> Agent {

@@ -6,30 +6,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::records::{GlobalSeq, RecordStore};
-use longhaul_core::port::store::{Store, StoreError};
-use longhaul_core::time::{Clock, Millis};
+use longhaul_core::port::records::GlobalSeq;
+use longhaul_core::port::store::StoreError;
+use longhaul_core::time::Millis;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
 use crate::error::{Error, Result};
 use crate::panics::with_lock;
+use crate::services::Services;
 
 /// Maximum number of rows of the store that are read at once.
 const ROWS_MAX: usize = 10_000;
 
 /// Interval at which the store is polled when it reports no change.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
-
-/// Stores and clock with which the reader of a [`JournalChangeFeed`] detects changes.
-#[derive(Debug, Clone, Copy)]
-pub struct JournalChangeSource<'a> {
-    /// Store with the journals of all runs.
-    pub store: &'a dyn Store,
-    /// Store with the global log, which orders the events of all journals.
-    pub records: &'a dyn RecordStore,
-    /// Clock by which the reader waits between two polls of the store.
-    pub clock: &'a dyn Clock,
-}
 
 /// Notifies subscribers in this process when journals grow. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
@@ -61,11 +51,8 @@ impl JournalChangeFeed {
     /// caller has to poll the store.
     pub fn subscribe_to_run(&self, run: RunId) -> Option<RunSubscription> {
         let receiver = with_lock(&self.subscribers, |subscribers| {
-            let subscribe_run = |subscribers: &mut ChangeSubscribers| {
-                let entry = subscribers.runs.entry(run);
-                entry.or_insert_with(|| watch::Sender::new(Seq::START)).subscribe()
-            };
-            subscribers.has_reader.then(|| subscribe_run(subscribers))
+            let entry = subscribers.has_reader.then(|| subscribers.runs.entry(run))?;
+            Some(entry.or_insert_with(|| watch::Sender::new(Seq::START)).subscribe())
         })?;
         self.subscribed.notify_one();
         Some(RunSubscription { feed: self.clone(), run, receiver })
@@ -74,10 +61,8 @@ impl JournalChangeFeed {
     /// Subscribes to changes of all journals. `None` if no reader is active in this process.
     pub fn subscribe_to_all_runs(&self) -> Option<watch::Receiver<GlobalSeq>> {
         let receiver = with_lock(&self.subscribers, |subscribers| {
-            let subscribe_to = |all: &mut Option<watch::Sender<GlobalSeq>>| {
-                all.get_or_insert_with(|| watch::Sender::new(GlobalSeq::default())).subscribe()
-            };
-            subscribers.has_reader.then(|| subscribe_to(&mut subscribers.all))
+            let all = subscribers.has_reader.then_some(&mut subscribers.all)?;
+            Some(all.get_or_insert_with(|| watch::Sender::new(GlobalSeq::default())).subscribe())
         })?;
         self.subscribed.notify_one();
         Some(receiver)
@@ -95,18 +80,18 @@ impl JournalChangeFeed {
     /// Reads changes and notifies subscribers until the future is dropped. Waits while there are no
     /// subscribers. If several readers are started, one of them reads and the others wait for their
     /// turn.
-    pub async fn notify_subscribers(&self, source: JournalChangeSource<'_>) -> Result<()> {
+    pub async fn notify_subscribers(&self, services: &Services) -> Result<()> {
         let _reader_lock = self.reader.lock().await;
         let _active_guard = ActiveReaderGuard::mark_reader_active(self);
-        let mut changes = source.store.watch_for_changes();
+        let mut changes = services.store.watch_for_changes();
         loop {
             while with_lock(&self.subscribers, |subscribers| subscribers.has_no_subscribers()) {
                 self.subscribed.notified().await;
             }
-            let mut at = match source.records.last_global_seq().await {
+            let mut at = match services.records.last_global_seq().await {
                 Ok(end) => end,
                 Err(StoreError::Busy { .. }) => {
-                    source.clock.sleep(POLL_INTERVAL).await;
+                    services.clock.sleep(POLL_INTERVAL).await;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -117,9 +102,9 @@ impl JournalChangeFeed {
                 tokio::select! {
                     biased;
                     changed = changes.wait_for_change() => changed?,
-                    () = source.clock.sleep(POLL_INTERVAL) => {}
+                    () = services.clock.sleep(POLL_INTERVAL) => {}
                 }
-                match self.notify_of_grown_journals(source, at).await {
+                match self.notify_of_grown_journals(services, at).await {
                     Ok(last_seen) => at = last_seen,
                     // The error is transient; subscribers are notified after the next read.
                     Err(Error::Store(StoreError::Busy { .. })) => {}
@@ -132,11 +117,11 @@ impl JournalChangeFeed {
     /// Notifies the subscribers of journals that have grown since the given global sequence number.
     async fn notify_of_grown_journals(
         &self,
-        source: JournalChangeSource<'_>,
+        services: &Services,
         mut at: GlobalSeq,
     ) -> Result<GlobalSeq> {
         loop {
-            let changes = source.records.changed_runs_since(at, ROWS_MAX).await?;
+            let changes = services.records.changed_runs_since(at, ROWS_MAX).await?;
             if changes.end == at {
                 return Ok(at);
             }

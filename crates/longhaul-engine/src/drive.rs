@@ -69,7 +69,7 @@ async fn run_drive_loop(services: &Services, assignment: RunAssignment) -> Resul
         if let RunInput::MissingDependency(message) | RunInput::Unrunnable(message) =
             &mut current_input
         {
-            *message = Redaction(&*services.redact).redact_text(std::mem::take(message));
+            Redaction(&*services.redact).clean(message);
         }
         let starts_children =
             matches!(current_input, RunInput::ChildrenPrepared(_) | RunInput::GradingPrepared(_));

@@ -20,14 +20,13 @@ mod replay;
 pub mod secret;
 pub mod services;
 pub mod shutdown;
-pub mod task;
 pub mod tools;
 pub mod view;
 pub mod worker;
 
 pub use error::Error;
 pub use handle::Longhaul;
+pub use longhaul_api::task::Task;
 pub use longhaul_run::RUN_AGENT;
-pub use task::Task;
 pub use tools::children::CHILD_TOOLS;
 pub use tools::control::is_control_tool;

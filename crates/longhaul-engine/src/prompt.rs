@@ -13,11 +13,13 @@ pub(crate) mod setup;
 pub(crate) mod summary;
 mod thread_window;
 
+use longhaul_core::duration::format_duration;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::port::model::CURRENT_STATE_HEADING;
 use longhaul_core::raw::RawJson;
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
+use longhaul_run::explain::dollars_text;
 use serde_json::Value;
 
 use crate::agent::config::Skill;
@@ -160,9 +162,7 @@ fn format_time(now: Timestamp) -> String {
     const DAYS: [&str; 7] =
         ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
     let text = now.to_string();
-    let Some((date, time)) = text.split_once('T') else {
-        return text;
-    };
+    let Some((date, time)) = text.split_once('T') else { return text };
     // The first day of 1970 was a Thursday.
     let day = now.as_micros().div_euclid(86_400_000_000).rem_euclid(7);
     let day = DAYS[usize::try_from(day).unwrap_or_default()];
@@ -176,26 +176,12 @@ fn limits_text(caps: &Budget, max_turns: Option<u32>) -> Option<String> {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
-    let money = caps.micro_usd.map(|micros| {
-        let cents = micros.0 / 10_000;
-        format!("${}.{:02}", cents / 100, cents % 100)
-    });
+    let money = caps.micro_usd.map(|micros| format!("${}", dollars_text(micros.0)));
     let tokens = caps.tokens.map(|tokens| format!("{tokens} tokens"));
     let turns = allowed_turns.map(|allowed| format!("{allowed} turns"));
     let active = caps.active.map(|duration| format!("{} of work", format_duration(duration)));
-    let all = [turns, money, tokens, active].into_iter().flatten();
-    let all: Vec<String> = all.collect();
+    let all: Vec<String> = [turns, money, tokens, active].into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join(", "))
-}
-
-fn format_duration(duration: Millis) -> String {
-    let seconds = duration.0 / 1_000;
-    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, _) => format!("{minutes} min"),
-        (hours, 0, _) => format!("{hours} h"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
-    }
 }
 
 /// Returns the lines of the prompt that tell the model how to give a result that matches the
@@ -227,9 +213,8 @@ mod tests {
     #[test]
     fn run_limits_are_rendered_as_text() {
         let text = limits_text(&Budget::PROJECT_DEFAULT, Some(6));
-        assert_eq!(text.as_deref(), Some("6 turns, $5.00, 4 h of work"));
+        assert_eq!(text.as_deref(), Some("6 turns, $5.00, 4h of work"));
         assert_eq!(limits_text(&Budget::default(), None), None);
-        assert_eq!(format_duration(Millis::from_secs(5_400)), "1 h 30 min");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::store::{JournalPage, JournalReadRequest};
+use longhaul_core::port::store::{JournalPage, JournalReadRequest, StoreError};
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
 use longhaul_run::checkpoint::{
@@ -53,9 +53,9 @@ pub(crate) async fn read_journal_page(
     services: &Services,
     run: RunId,
     after: Seq,
-) -> Result<JournalPage> {
+) -> Result<JournalPage, StoreError> {
     let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
-    Ok(services.store.read_journal(request).await?)
+    services.store.read_journal(request).await
 }
 
 /// Replays (folds) the journal of a run from its checkpoint. Returns the run's state and the

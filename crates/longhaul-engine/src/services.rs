@@ -4,11 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use futures_util::FutureExt as _;
 use longhaul_core::id::AgentName;
 use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::context::ContextProvider;
@@ -32,7 +30,7 @@ use crate::drive::provider_blocks::BlockedProviderCache;
 use crate::error::Result;
 use crate::id_gen::{IdGenerator, UuidV7Generator};
 use crate::notifier::DriverNotifier;
-use crate::panics::with_lock;
+use crate::panics::{guard, with_lock};
 use crate::tools::registry::{RegisteredTool, ToolRegistry};
 
 /// Error when a model name can't be resolved to a model. The message says what to do.
@@ -134,18 +132,9 @@ const RELEASE_TIMEOUT: Millis = Millis::from_secs(10);
 /// Releases the external tools that were opened for one claim of a run. On timeout the release is
 /// abandoned, so that it holds up no driver.
 pub(crate) async fn release_external_tools(services: &Services, claim: RunClaimId) {
-    let clock = &services.clock;
-    let run = claim.run;
-    tokio::select! {
-        biased;
-        released = AssertUnwindSafe(services.tool_source.release_tools(claim)).catch_unwind() => {
-            if released.is_err() {
-                tracing::error!(%run, "releasing external tools panicked");
-            }
-        }
-        () = clock.sleep(RELEASE_TIMEOUT) => {
-            tracing::warn!(%run, "releasing external tools timed out after 10 s");
-        }
+    let released = services.tool_source.release_tools(claim);
+    if let Err(error) = guard(&*services.clock, RELEASE_TIMEOUT, released).await {
+        tracing::warn!(run = %claim.run, "releasing external tools {error}");
     }
 }
 
@@ -260,17 +249,6 @@ impl StorePorts {
 }
 
 impl Services {
-    /// Creates services that use a single store, without external tools, context providers or
-    /// redaction.
-    pub fn from_single_store<S: Store + RecordStore + AuthStore + ScheduleStore + 'static>(
-        store: Arc<S>,
-        clock: Arc<dyn Clock>,
-        models: Arc<dyn ModelResolver>,
-        tools: ToolRegistry,
-    ) -> Self {
-        Self::new(StorePorts::new(store), clock, models, tools)
-    }
-
     /// Creates services that use these ports of a store, without external tools, context providers
     /// or redaction.
     pub fn new(
@@ -322,12 +300,8 @@ impl AgentDefinitionCache {
         if let Some(cached) = with_lock(&self.0, |cached| cached.get(&hash).cloned()) {
             return Ok(Some(cached));
         }
-        let Some(bytes) = records.agent_definition(hash).await? else {
-            return Ok(None);
-        };
-        let Ok(agent) = Agent::parse_agent_definition(&bytes) else {
-            return Ok(None);
-        };
+        let Some(bytes) = records.agent_definition(hash).await? else { return Ok(None) };
+        let Ok(agent) = Agent::parse_agent_definition(&bytes) else { return Ok(None) };
         let agent = Arc::new(agent);
         with_lock(&self.0, |cached| {
             if cached.len() >= DEFINITIONS_MAX {

@@ -215,11 +215,8 @@ fn error_of_ended_run(run: &Run) -> Option<RunError> {
 /// Returns the name of the person who last edited the input that a gate shows. `None` if nobody
 /// did.
 fn last_input_editor(gate: &GateRow) -> Option<String> {
-    let newest = gate.answers.iter().rev();
-    newest
-        .map(|recorded| &recorded.answer)
-        .find(|answer| matches!(answer.decision, GateDecision::Edit(_)))
-        .map(|answer| answer.by.clone())
+    let mut newest = gate.answers.iter().rev().map(|recorded| &recorded.answer);
+    newest.find(|answer| answer.decision.edit().is_some()).map(|answer| answer.by.clone())
 }
 
 /// Returns the API view of an answer. The payload of an answer to a form is the completed form.

@@ -23,7 +23,7 @@ mod tool_calls;
 mod turn_start;
 
 pub(crate) use attempt_end::{park_until_retry, retry_or_fail_run};
-pub use effect_keys::{duplicate_call_output, original_result};
+pub use effect_keys::original_result;
 pub(crate) use finish::{fail_run, record_dead_drivers_work};
 pub(crate) use outage::{block_on_refused_access, outage_retry_hint, wait_for_provider};
 pub(crate) use park::{release_run, wait_reason_before_start};

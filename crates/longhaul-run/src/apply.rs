@@ -159,9 +159,7 @@ impl ControlState {
     /// that a result is still missing. So no request to the model contains a call without its
     /// result.
     fn take_finished_tool_results(&mut self) -> Option<Message> {
-        let RunStage::ToolsRunning(tools) = &self.stage else {
-            return None;
-        };
+        let RunStage::ToolsRunning(tools) = &self.stage else { return None };
         if !tools.calls.iter().all(TrackedToolCall::is_done) {
             return None;
         }

@@ -156,9 +156,7 @@ impl StateWithoutMessages {
 impl CheckpointContent {
     fn add_called_tool_names(&mut self, tools_called: &[String]) {
         for repeated_names in tools_called.chunk_by(|one, next| one == next) {
-            let Some(name) = repeated_names.first() else {
-                continue;
-            };
+            let Some(name) = repeated_names.first() else { continue };
             let known_index = self.tool_names.iter().position(|known| known == name);
             let index = known_index.unwrap_or(self.tool_names.len());
             if known_index.is_none() {

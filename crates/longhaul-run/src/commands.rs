@@ -22,14 +22,14 @@ use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::Status;
 
 pub use crate::commands::answer::{
-    allowed_decisions, current_gate_digest, current_gate_input, scope_of_remembered_approval,
+    allowed_decisions, check_gate_open, current_gate_digest, current_gate_input,
+    scope_of_remembered_approval,
 };
 pub use crate::commands::timer::cancel_request_of_timer;
 
 use crate::context::DecisionContext;
 use crate::policy::gate_timers::new_gate_timer_rows;
 use crate::rejection::Rejection;
-use crate::state::Run;
 
 /// A command to a run from outside, such as an answer, a message or a cancel.
 #[derive(Debug, Clone)]
@@ -109,36 +109,17 @@ pub enum RunCommand {
     SurfaceResult(LateToolResultEvent),
 }
 
-/// Id and status of a run, as known from its row in the store without reading its journal.
-#[derive(Debug, Clone, Copy)]
-pub struct RunIdAndStatus {
-    /// Id of the run that the command is for.
-    pub run: RunId,
-    pub status: Status,
-}
-
-impl RunIdAndStatus {
-    /// Returns the id and status of a run whose journal was replayed.
-    pub fn from_run(run: &Run) -> Self {
-        Self { run: run.id, status: run.status() }
-    }
-}
-
-/// Decides the effect of a command: the events to record and the row changes that belong to them.
-/// The events are valid in every run that has not ended.
+/// Decides the effect of a command to a run with this status: the events to record and the row changes
+/// that belong to them. The events are valid in every run that has not ended.
 pub fn decide_command(
-    snapshot: &RunIdAndStatus,
+    run: RunId,
+    status: Status,
     command: RunCommand,
     ctx: DecisionContext,
 ) -> Result<JournalBatch, Rejection> {
-    if let RunCommand::Timer(due) = &command {
-        return Ok(match cancel_request_of_timer(due) {
-            Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
-            None => timer::decide_due_timer_effect(due, ctx),
-        });
-    }
-    if snapshot.status.is_terminal() && !is_answer_with_closed_gate_row(&command) {
-        return Err(Rejection::Ended(snapshot.status));
+    let is_timer = matches!(command, RunCommand::Timer(_));
+    if status.is_terminal() && !is_timer && !is_answer_with_closed_gate_row(&command) {
+        return Err(Rejection::Ended(status));
     }
     match command {
         RunCommand::Answer { gate, answer, agent, has_rule } => {
@@ -146,34 +127,32 @@ pub fn decide_command(
                 answer::scope_of_remembered_approval(&gate, &answer, agent).filter(|_| !has_rule);
             answer::decide_gate_answer(&gate, answer, rule, ctx)
         }
-        RunCommand::RaiseSignalGate(gate) => Ok(raise_signal_gate(snapshot.run, *gate, &ctx)),
-        RunCommand::Steer(message) => steer::queue_steer(message),
-        RunCommand::ChangeSteer(message) => steer::edit_steer_message(message),
-        RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw_steer(steer, by)),
+        RunCommand::RaiseSignalGate(gate) => Ok(raise_signal_gate(run, *gate, &ctx)),
+        RunCommand::Steer(message) => steer::queue(message),
+        RunCommand::ChangeSteer(message) => steer::edit(message),
+        RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw(steer, by)),
         RunCommand::Cancel { by, reason } => {
-            Ok(decide_cancel(RunControlRequest::from_principal(by).with_reason(reason)))
+            let request = RunControlRequest::from_principal(by).with_reason(reason);
+            Ok(batch(Event::RunCancelRequested(request), None))
         }
-        RunCommand::Pause { by } => decide_pause(snapshot, by),
+        RunCommand::Pause { by } => decide_pause(run, status, by),
         RunCommand::Resume { by, raise } => Ok(decide_resume(by, raise, false)),
         RunCommand::ResumeAndRaiseTreeBudget { by, raise } => {
             Ok(decide_resume(by, Some(raise), true))
         }
-        RunCommand::RaiseBudget { raise, by } => Ok(JournalBatch {
-            events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
-            changes: vec![RowChange::RaiseBudget(raise)],
-        }),
-        RunCommand::RevokeRule { rule, by } => Ok(JournalBatch {
-            events: vec![Event::RuleRevoked(RuleRevoked { rule, by: by.clone() })],
-            changes: vec![RowChange::RevokeRule { rule, by }],
-        }),
-        RunCommand::ChildEnded { ended, full, timer } => Ok(JournalBatch {
-            events: vec![Event::ChildEnded(ended)],
-            changes: [timer::consume_timer(timer)]
-                .into_iter()
-                .chain(full.map(RowChange::PutBlob))
-                .collect(),
-        }),
-        RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
+        RunCommand::RaiseBudget { raise, by } => {
+            let event = Event::BudgetRaised(BudgetRaised { raise, by });
+            Ok(batch(event, [RowChange::RaiseBudget(raise)]))
+        }
+        RunCommand::RevokeRule { rule, by } => {
+            let event = Event::RuleRevoked(RuleRevoked { rule, by: by.clone() });
+            Ok(batch(event, [RowChange::RevokeRule { rule, by }]))
+        }
+        RunCommand::ChildEnded { ended, full, timer } => {
+            let changes = [timer::consume(timer)].into_iter().chain(full.map(RowChange::PutBlob));
+            Ok(batch(Event::ChildEnded(ended), changes))
+        }
+        RunCommand::SurfaceResult(surfaced) => Ok(batch(Event::ToolSurfaced(surfaced), None)),
         RunCommand::Timer(due) => Ok(timer::decide_due_timer_effect(&due, ctx)),
     }
 }
@@ -181,28 +160,21 @@ pub fn decide_command(
 /// Returns whether the command answers a gate that was closed before the run ended. Then the error
 /// should say who closed the gate and when, instead of only that the run has ended.
 fn is_answer_with_closed_gate_row(command: &RunCommand) -> bool {
-    let RunCommand::Answer { gate, .. } = command else {
-        return false;
-    };
+    let RunCommand::Answer { gate, .. } = command else { return false };
     matches!(gate.status, GateStatus::Answered | GateStatus::Expired)
 }
 
-fn batch_with_event(event: Event) -> JournalBatch {
-    JournalBatch { events: vec![event], changes: Vec::new() }
+fn batch(event: Event, changes: impl IntoIterator<Item = RowChange>) -> JournalBatch {
+    JournalBatch { events: vec![event], changes: changes.into_iter().collect() }
 }
 
-fn decide_cancel(request: RunControlRequest) -> JournalBatch {
-    batch_with_event(Event::RunCancelRequested(request))
-}
-
-fn decide_pause(snapshot: &RunIdAndStatus, by: String) -> Result<JournalBatch, Rejection> {
-    if snapshot.status == Status::Paused {
+fn decide_pause(run: RunId, status: Status, by: String) -> Result<JournalBatch, Rejection> {
+    if status == Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
     let event = Event::RunPauseRequested(RunControlRequest::from_principal(by));
     // A person who pauses the run stops the approval: the gate then waits for an answer.
-    let stop = RowChange::SetTimer(TimerUpdate::StopAutoApproval(snapshot.run));
-    Ok(JournalBatch { events: vec![event], changes: vec![stop] })
+    Ok(batch(event, [RowChange::SetTimer(TimerUpdate::StopAutoApproval(run))]))
 }
 
 fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree_budget: bool) -> JournalBatch {
@@ -215,13 +187,12 @@ fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree_budget: boo
         true => RowChange::RaiseTreeBudget(raise),
         false => RowChange::RaiseBudget(raise),
     });
-    JournalBatch { events: vec![Event::RunResumed(request)], changes: change.into_iter().collect() }
+    batch(Event::RunResumed(request), change)
 }
 
 /// Returns the events and row changes that raise a gate from outside the run.
 fn raise_signal_gate(run: RunId, gate: GateSpec, ctx: &DecisionContext) -> JournalBatch {
-    let mut changes = new_gate_timer_rows(run, &gate, ctx.now);
-    let raised = GateRaised { gate: gate.clone() };
-    changes.push(RowChange::RaiseGate(Box::new(gate)));
-    JournalBatch { events: vec![Event::GateRaised(Box::new(raised))], changes }
+    let timers = new_gate_timer_rows(run, &gate, ctx.now);
+    let raised = Event::GateRaised(Box::new(GateRaised { gate: gate.clone() }));
+    batch(raised, timers.into_iter().chain([RowChange::RaiseGate(Box::new(gate))]))
 }

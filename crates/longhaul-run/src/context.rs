@@ -46,8 +46,8 @@ pub struct DecisionContext {
 pub struct EffectKeyOfOtherCall {
     /// The key, the call that has claimed it, and its state.
     pub key: ClaimedEffectKey,
-    /// Output for a second call with this key, if the first call has completed, and the blob that
-    /// the output refers to. `None` if the first call has no stored result.
+    /// Output of the first call, if it has completed, and the blob that the output refers to.
+    /// `None` if the first call has no stored result.
     pub result: Option<(ToolOutput, Option<Blob>)>,
 }
 

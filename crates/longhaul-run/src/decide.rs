@@ -45,7 +45,7 @@ const TOO_MANY_CALLS: &str = "the reply has more than 1024 tool calls";
 pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<JournalBatch, Rejection> {
     // Commands are decided even after the end, because their timers must still be consumed.
     if let RunInput::Command(command) = input {
-        return commands::decide_command(&commands::RunIdAndStatus::from_run(run), command, ctx);
+        return commands::decide_command(run.id, run.status(), command, ctx);
     }
     if let Some(outcome) = run.outcome() {
         return Err(Rejection::Ended(outcome.status()));

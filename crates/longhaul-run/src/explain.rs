@@ -111,16 +111,13 @@ fn wait_fact(run: &Run, wait: &WaitReason, fact: &str) -> Option<String> {
         ("end", WaitReason::Outage(outage)) => {
             outage.since.plus(control.policy.retry.outage).to_string()
         }
-        ("cap", WaitReason::Budget(cap)) => cap_name_and_raise_argument(run, *cap).0.to_owned(),
+        ("cap", WaitReason::Budget(cap)) => cap.name().to_owned(),
         ("tree", WaitReason::Budget(_)) => match is_child_at_shared_budget_cap(run) {
             true => " of its whole tree".to_owned(),
             false => String::new(),
         },
         ("raise", WaitReason::Budget(cap)) => {
-            let payer = match is_child_at_shared_budget_cap(run) {
-                true => run.task().root,
-                false => run.id(),
-            };
+            let payer = if is_child_at_shared_budget_cap(run) { run.task().root } else { run.id() };
             raise_command(run, payer, *cap)
         }
         ("subject", WaitReason::Cap(SpendCapWait { subject, .. })) => match subject.as_str() {
@@ -176,14 +173,12 @@ fn is_child_at_shared_budget_cap(run: &Run) -> bool {
 /// Returns the command that raises the budget of a whole tree of runs through a child run, which is
 /// possible after the root run has ended. `None` if the run does not wait for this budget.
 pub fn command_to_raise_shared_budget(run: &Run) -> Option<String> {
-    let Some(WaitReason::Budget(cap)) = run.control.driver.wait() else {
-        return None;
-    };
+    let Some(WaitReason::Budget(cap)) = run.control.driver.wait() else { return None };
     is_child_at_shared_budget_cap(run).then(|| raise_command(run, run.id(), *cap))
 }
 
 fn raise_command(run: &Run, payer: RunId, cap: BudgetCap) -> String {
-    format!("longhaul resume {payer} --budget {}", cap_name_and_raise_argument(run, cap).1)
+    format!("longhaul resume {payer} --budget {}", raise_argument(run, cap))
 }
 
 fn child_wait_suffix(run: &Run, child: RunId) -> String {
@@ -277,9 +272,9 @@ fn answer_command(run: &Run, gate: GateId) -> String {
     }
 }
 
-/// Returns the name of the exhausted budget cap, and the command-line argument that doubles it or,
-/// if the next model call needs more, raises it so far that the call fits.
-fn cap_name_and_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, String) {
+/// Returns the command-line argument that doubles the exhausted budget cap or, if the next model call
+/// needs more, raises it so far that the call fits.
+fn raise_argument(run: &Run, cap: BudgetCap) -> String {
     let caps = &run.control.budget.caps;
     let exhausted = run.control.budget.exhausted;
     let tree_cap = exhausted.and_then(|reached| reached.tree_cap);
@@ -290,20 +285,20 @@ fn cap_name_and_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, Stri
         BudgetCap::Money => {
             let micros = tree_cap.or(caps.micro_usd.map(|micros| micros.0)).unwrap_or_default();
             let dollars = raised(micros).div_ceil(1_000_000);
-            ("money", format!("usd={}", dollars.max(1)))
+            format!("usd={}", dollars.max(1))
         }
         BudgetCap::Tokens => {
             let tokens = raised(tree_cap.or(caps.tokens).unwrap_or_default());
-            ("tokens", format!("tokens={}", tokens.max(100_000)))
+            format!("tokens={}", tokens.max(100_000))
         }
         BudgetCap::Turns => {
             let turns = caps.turns.unwrap_or_default().saturating_mul(2);
-            ("turns", format!("turns={}", turns.max(10)))
+            format!("turns={}", turns.max(10))
         }
         BudgetCap::ActiveTime => {
             let millis = caps.active.map_or(0, |active| active.0);
             let minutes = millis.saturating_mul(2).div_ceil(60_000);
-            ("active time", format!("active_time={}m", minutes.max(10)))
+            format!("active_time={}m", minutes.max(10))
         }
     }
 }

@@ -22,7 +22,7 @@ pub mod state;
 pub mod submit;
 
 pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX};
-pub use advance::{duplicate_call_output, original_result};
+pub use advance::original_result;
 pub use context::{DecisionContext, EffectKeyOfOtherCall};
 pub use decide::decide;
 pub use input::RunInput;

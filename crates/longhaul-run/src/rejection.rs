@@ -38,13 +38,14 @@ pub enum Rejection {
     GateExpired(GateId),
     /// The decision in the answer is not valid for this kind of gate.
     #[error(
-        "the decision `{decision}` is not valid for this kind of gate; valid decisions: {allowed}"
+        "the decision `{decision}` is not valid for this kind of gate; valid decisions: {}",
+        .allowed.join(", ")
     )]
     InvalidDecision {
         /// Decision in the rejected answer.
         decision: &'static str,
         /// Decisions that are valid for this kind of gate.
-        allowed: &'static str,
+        allowed: &'static [&'static str],
     },
     /// The answer is none of the question's options, or does not fill in its form.
     #[error("{0}")]

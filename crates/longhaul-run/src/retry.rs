@@ -3,7 +3,7 @@
 //! Nothing follows the end of a run in its journal, so a retry is a run of its own. If the failed run
 //! has completed a turn, its events are copied without its end, and the retry continues from there.
 
-use longhaul_core::change::{JournalPrefixCopy, NewRun, SteerRow, SteerStatus};
+use longhaul_core::change::{JournalPrefixCopy, NewRun, SteerRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::run::{ForkKind, RunForked};
@@ -142,13 +142,7 @@ pub fn retry_failed_run(
     let unread = point.messages.iter().filter(|queued| !(copies_journal && queued.is_delivered));
     for QueuedMessage { message, .. } in unread {
         new.events.push(Event::SteerQueued(message.clone()));
-        new.steers.push(SteerRow {
-            steer: message.steer,
-            text: message.text.clone(),
-            delivery: message.delivery,
-            by: message.by.clone(),
-            status: SteerStatus::Queued,
-        });
+        new.steers.push(SteerRow::queued(message));
     }
     Ok(new)
 }

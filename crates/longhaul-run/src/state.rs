@@ -173,7 +173,8 @@ impl Run {
         if let Event::MemoryCompacted(compacted) = &entry.event {
             self.transcript.apply_compaction(compacted);
             self.control.set_compacted_size(self.transcript.estimated_bytes());
-            self.perception.clear_world_hash();
+            // The next refresh sends the state of the world again, even if it has not changed.
+            self.perception.world = None;
         }
         if let Event::ToolCompleted(ended) = &entry.event {
             self.transcript.add_loaded_tools(&ended.output.loaded_tools);
@@ -228,16 +229,12 @@ impl Run {
     /// Returns the output of a run that completed, that stays open for messages, or that was
     /// cancelled while it was open. `None` means that the run has no output.
     pub fn output(&self) -> Option<&RunOutput> {
-        match &self.control.stage {
-            RunStage::Ended(EndedRun { outcome: RunOutcome::Completed(output), .. }) => {
-                Some(output)
-            }
-            RunStage::Ended(ended) => ended.cancelled_output.as_deref(),
-            RunStage::New { .. }
-            | RunStage::ModelPending(_)
-            | RunStage::ModelRunning(_)
-            | RunStage::ToolsRunning(_)
-            | RunStage::Concluding(_) => self.control.output_while_open(),
+        let RunStage::Ended(EndedRun { outcome, cancelled_output }) = &self.control.stage else {
+            return self.control.output_while_open();
+        };
+        match outcome {
+            RunOutcome::Completed(output) => Some(output),
+            RunOutcome::Failed(_) | RunOutcome::Cancelled(_) => cancelled_output.as_deref(),
         }
     }
 
@@ -296,12 +293,11 @@ impl Run {
 
     /// Returns the approval rules for the tool of a call of the model's last reply, in their order.
     pub fn rules_for_tool_of_call(&self, call: CallId) -> Vec<GateRule> {
-        let Some(tracked) = self.control.call(call) else {
-            return Vec::new();
-        };
-        let tool = tracked.classification.tool.as_str();
-        let rules = self.control.policy.rules.iter();
-        rules.filter(|rule| rule.matches_glob(&rule.tool, tool)).cloned().collect()
+        let rules = self.control.call(call).map(|call| {
+            let rules = self.control.policy.rules.iter();
+            rules.filter(|rule| rule.matches_glob(&rule.tool, call.classification.tool.as_str()))
+        });
+        rules.into_iter().flatten().cloned().collect()
     }
 
     /// Returns the references to earlier tool outputs in the input of a tool call of the model's

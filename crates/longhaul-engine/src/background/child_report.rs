@@ -4,7 +4,6 @@ use longhaul_core::change::Blob;
 use longhaul_core::event::environment::ChildEnded;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, RunId};
-use longhaul_core::message::Part;
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 use longhaul_run::commands::RunCommand;
@@ -62,7 +61,6 @@ pub(crate) async fn child_end_command(
 fn truncate_child_output(call: CallId, output: RunOutput) -> (RunOutcome, Option<Blob>) {
     let data = output.data.filter(|data| data.as_str().len() <= DATA_BYTES_MAX);
     let (shown, full) = truncate_output_and_get_full_text(call, ToolOutput::text(output.text));
-    let texts: Vec<&str> = shown.content.iter().filter_map(Part::text).collect();
-    let text = texts.join("\n");
+    let text = shown.joined_text();
     (RunOutcome::Completed(RunOutput { text, data, ..RunOutput::default() }), full)
 }

@@ -2,14 +2,12 @@
 //!
 //! A message is written in the transaction of the change that it reports, so a crash loses none.
 
-use std::panic::AssertUnwindSafe;
-
 use async_trait::async_trait;
-use futures_util::FutureExt as _;
 use longhaul_core::port::records::{DueOutboxMessage, OUTBOX_DELAY_MAX};
 use longhaul_core::time::Millis;
 
 use crate::error::Result;
+use crate::panics::guard;
 use crate::services::Services;
 
 /// Maximum number of outbox messages that are read from the store at once.
@@ -56,21 +54,13 @@ async fn deliver_message(
     message: &DueOutboxMessage,
     receiver: &dyn OutboxReceiver,
 ) -> Result<()> {
-    let delivery = AssertUnwindSafe(receiver.deliver(message)).catch_unwind();
-    let result = tokio::select! {
-        biased;
-        result = delivery => result.unwrap_or_else(|_| Err("the receiver panicked".to_owned())),
-        () = services.clock.sleep(DELIVERY_TIMEOUT) => Err("the delivery timed out".to_owned()),
-    };
+    let delivery = guard(&*services.clock, DELIVERY_TIMEOUT, receiver.deliver(message)).await;
+    let result = delivery.unwrap_or_else(|error| Err(format!("the delivery {error}")));
     let Err(reason) = result else {
         services.records.record_outbox_attempt(message.id, None).await?;
-        let delivered = AssertUnwindSafe(receiver.on_delivered(message)).catch_unwind();
-        tokio::select! {
-            biased;
-            result = delivered => if result.is_err() {
-                tracing::warn!(run = %message.run, "the receiver panicked after a message was delivered to it");
-            },
-            () = services.clock.sleep(DELIVERY_TIMEOUT) => {}
+        let delivered = receiver.on_delivered(message);
+        if let Err(error) = guard(&*services.clock, DELIVERY_TIMEOUT, delivered).await {
+            tracing::warn!(run = %message.run, "the call of `on_delivered` {error}");
         }
         return Ok(());
     };

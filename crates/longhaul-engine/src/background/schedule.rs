@@ -102,10 +102,7 @@ fn parse_cron(text: &str) -> Result<Cron, String> {
 
 /// Returns the time zone with this IANA name. The error says so if there is none.
 pub(crate) fn parse_time_zone(name: &str) -> Result<TimeZone, String> {
-    let found = match name.len() <= TZ_BYTES_MAX {
-        true => TimeZone::get(name).ok(),
-        false => None,
-    };
+    let found = if name.len() <= TZ_BYTES_MAX { TimeZone::get(name).ok() } else { None };
     found.ok_or_else(|| {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(TZ_BYTES_MAX).collect();
         format!("there is no time zone named `{shown}`; an example is `Europe/Berlin`")

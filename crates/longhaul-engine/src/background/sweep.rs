@@ -8,7 +8,7 @@ use longhaul_core::port::store::{
 };
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, RunIdAndStatus, cancel_request_of_timer, decide_command};
+use longhaul_run::commands::{RunCommand, cancel_request_of_timer, decide_command};
 use longhaul_run::{DecisionContext, RunInput, decide};
 
 use crate::background::child_report::child_end_command;
@@ -156,7 +156,7 @@ async fn try_fire_timer(services: &Services, due: DueTimer) -> Result<bool> {
     }
     let run = due.run;
     let now = services.records.now().await?;
-    let Some((view, author)) = run_and_author(services, &due).await? else {
+    let Some((status, author)) = run_status_and_author(services, &due).await? else {
         return Ok(false);
     };
     let command = if let (TimerKind::ChildEnded(child), false) = (&due.kind, due.run_ended) {
@@ -171,7 +171,7 @@ async fn try_fire_timer(services: &Services, due: DueTimer) -> Result<bool> {
     } else {
         RunCommand::Timer(Box::new(due))
     };
-    let Ok(batch) = decide_command(&view, command, DecisionContext::new(now)) else {
+    let Ok(batch) = decide_command(run, status, command, DecisionContext::new(now)) else {
         return Ok(false);
     };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
@@ -182,39 +182,31 @@ async fn try_fire_timer(services: &Services, due: DueTimer) -> Result<bool> {
     Ok(is_committed)
 }
 
-/// Returns what is needed to append the events of a timer: a snapshot of the timer's run, and the
+/// Returns what is needed to append the events of a timer: the status of the timer's run, and the
 /// author of the append. For a timer that approves a gate automatically, the author is such that
 /// the append fails if the run's journal has grown meanwhile. `None` means that the run does not
 /// exist.
-async fn run_and_author(
+async fn run_status_and_author(
     services: &Services,
     due: &DueTimer,
-) -> Result<Option<(RunIdAndStatus, JournalAuthor)>> {
-    let run = due.run;
+) -> Result<Option<(Status, JournalAuthor)>> {
     if !matches!(due.kind, TimerKind::GateAutoApprove(_)) || due.open_gate.is_none() {
         // The timer is fired whatever the status of the run; the store checks in the row whether the
         // run has ended.
-        let view = RunIdAndStatus { run, status: Status::Running };
-        return Ok(Some((view, JournalAuthor::Outsider)));
+        return Ok(Some((Status::Running, JournalAuthor::Outsider)));
     }
     // A person may answer or pause the run in the meantime, so the approval names the last event.
-    let row = services.store.get_run(run).await?;
-    Ok(row.map(|row| {
-        (RunIdAndStatus { run, status: row.status }, JournalAuthor::Closer { after: row.last_seq })
-    }))
+    let row = services.store.get_run(due.run).await?;
+    Ok(row.map(|row| (row.status, JournalAuthor::Closer { after: row.last_seq })))
 }
 
 /// Cancels the run of a timer if the timer was set to cancel the run and no worker drives the run.
 /// The run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
 async fn cancel_run_if_no_driver(services: &Services, due: &DueTimer) -> Result<bool> {
-    let Some(request) = cancel_request_of_timer(due) else {
-        return Ok(false);
-    };
+    let Some(request) = cancel_request_of_timer(due) else { return Ok(false) };
     let run = due.run;
     // A journal that can't be replayed gets the request to cancel as an event.
-    let Ok((folded, now)) = replay_run(services, run).await else {
-        return Ok(false);
-    };
+    let Ok((folded, now)) = replay_run(services, run).await else { return Ok(false) };
     let Ok(mut batch) = decide(&folded, RunInput::CancelNow(request), DecisionContext::new(now))
     else {
         return Ok(false);

@@ -52,9 +52,9 @@ pub(super) struct AbortSignals<'a> {
     /// Throttle for the progress reports of running calls, which are appended to the journal while
     /// waiting, and the clock for it. `None` means that no progress is appended.
     pub(super) progress: Option<(&'a ProgressThrottle, &'a dyn Clock)>,
-    /// Time of the monotonic clock in nanoseconds at which the work started. `None` means that the
-    /// timeouts of the attempt and the budget of active time don't abort the work.
-    pub(super) timed_since: Option<u64>,
+    /// Time of the monotonic clock at which the work started. `None` means that the timeouts of the
+    /// attempt and the budget of active time don't abort the work.
+    pub(super) timed_since: Option<Millis>,
     /// Whether the work continues although the run's budget of active time is used up, because the
     /// work can't be stopped without harm.
     pub(super) exceeds_active_time: bool,
@@ -113,6 +113,11 @@ async fn complete_while_polling_work<T, U>(
 }
 
 impl AbortReason {
+    /// Returns whether this driver has to stop, and not only the current work.
+    pub(super) const fn ends_driver(self) -> bool {
+        matches!(self, Self::Shutdown | Self::Lost)
+    }
+
     /// Returns the next input for the state machine after work without effects, such as a request
     /// to the context provider, was aborted. `None` if this driver has lost its claim on the run.
     pub(super) const fn input_after_abort(self) -> Option<RunInput> {
@@ -195,8 +200,7 @@ impl<'a> AbortSignals<'a> {
 
     /// Returns how long the work has been running. Zero if the timeouts don't apply to it.
     fn elapsed_work_time(&self, clock: &dyn Clock) -> Millis {
-        let nanos = self.timed_since.map(|since| clock.monotonic_nanos().saturating_sub(since));
-        Millis(nanos.unwrap_or_default() / 1_000_000)
+        self.timed_since.map_or(Millis::ZERO, |since| clock.monotonic_time().minus(since))
     }
 
     /// Returns the duration until the next timeout of the attempt passes or the run's active time is

@@ -5,23 +5,22 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use longhaul_core::change::Blob;
+use longhaul_core::duration::format_duration;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{PartialToolOutput, Tool, ToolContext, ToolReply, ToolResumption};
 use longhaul_core::time::{Clock, Millis};
-use longhaul_run::input::ToolCallStatus;
+use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use serde_json::Value;
 
 use crate::drive::progress::ProgressGuard;
-use crate::panics;
+use crate::panics::{GuardError, guard};
 
 /// Timeout of tool calls whose tool does not set a timeout.
 pub(super) const CALL_TIMEOUT: Millis = Millis::from_secs(10 * 60);
@@ -41,16 +40,6 @@ pub(super) struct CallRequest {
     pub(super) resumption: Option<ToolResumption>,
     pub(super) timeout: Millis,
     pub(super) clock: Arc<dyn Clock>,
-}
-
-/// A tool call that has ended, with its result.
-#[derive(Debug, Clone)]
-pub(super) struct FinishedCall {
-    pub(super) call: CallId,
-    pub(super) status: ToolCallStatus,
-    pub(super) output: ToolOutput,
-    /// Images that the tool attached to its output.
-    pub(super) images: Vec<Blob>,
 }
 
 /// Whether and how a running tool call may be cancelled.
@@ -81,21 +70,17 @@ pub(super) struct CancelledCall {
 impl CancelledCall {
     /// Returns the result of the cancelled call: the message, followed by the call's partial
     /// output.
-    pub(super) fn into_finished(self, message: &str) -> FinishedCall {
-        FinishedCall {
-            call: self.call,
-            status: ToolCallStatus::Interrupted,
-            output: with_partial_output(message, self.partial_output),
-            images: Vec::new(),
-        }
+    pub(super) fn into_finished(self, message: &str) -> ToolCallResult {
+        let output = with_partial_output(message, self.partial_output);
+        finished(self.call, ToolCallStatus::Interrupted, output)
     }
 }
 
 fn with_partial_output(message: &str, partial_output: Option<String>) -> ToolOutput {
-    let partial_output = partial_output.filter(|text| !text.is_empty());
-    let partial_output =
-        partial_output.map_or(String::new(), |text| format!("\nOutput until then:\n{text}"));
-    ToolOutput::text(format!("{message}{partial_output}"))
+    ToolOutput::text(match partial_output.filter(|text| !text.is_empty()) {
+        Some(text) => format!("{message}\nOutput until then:\n{text}"),
+        None => message.to_owned(),
+    })
 }
 
 /// The running tool calls of one run.
@@ -109,7 +94,7 @@ struct ActiveCall {
     call: CallId,
     policy: CancelPolicy,
     partial_output: PartialToolOutput,
-    work: BoxFuture<'static, FinishedCall>,
+    work: BoxFuture<'static, ToolCallResult>,
     _progress: Option<ProgressGuard>,
 }
 
@@ -155,7 +140,7 @@ impl ActiveCalls {
     }
 
     /// Adds the result of a tool call that could not be started, such as a call of an unknown tool.
-    pub(super) fn push_finished_call(&mut self, finished: FinishedCall) {
+    pub(super) fn push_finished_call(&mut self, finished: ToolCallResult) {
         self.running.push(ActiveCall {
             call: finished.call,
             policy: CancelPolicy { may_repeat: true, is_cancel_safe: true },
@@ -166,13 +151,16 @@ impl ActiveCalls {
     }
 
     /// Waits until the next running tool call ends. `None` if no call is running. Cancel safe.
-    pub(super) async fn next_finished_call(&mut self) -> Option<FinishedCall> {
+    pub(super) async fn next_finished_call(&mut self) -> Option<ToolCallResult> {
         poll_fn(|context| self.poll_next_finished_call(context)).await
     }
 
     /// Polls every running call and returns the first that has ended. A reply has so few calls that
     /// polling all of them is cheap.
-    fn poll_next_finished_call(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedCall>> {
+    fn poll_next_finished_call(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<ToolCallResult>> {
         for index in 0..self.running.len() {
             if let Poll::Ready(ended) = self.running[index].work.poll_unpin(context) {
                 self.running.remove(index);
@@ -206,45 +194,50 @@ impl ActiveCalls {
 }
 
 /// Returns the result of a call with this status and this text as its output.
-pub(super) fn finished_with_text(call: CallId, status: ToolCallStatus, text: &str) -> FinishedCall {
-    let output = ToolOutput::text(text);
-    FinishedCall { call, status, output, images: Vec::new() }
+pub(super) fn finished_with_text(
+    call: CallId,
+    status: ToolCallStatus,
+    text: &str,
+) -> ToolCallResult {
+    finished(call, status, ToolOutput::text(text))
+}
+
+/// Returns the result of a call, whose active time is measured elsewhere. Its blobs are only those of
+/// images that the tool attached.
+const fn finished(call: CallId, status: ToolCallStatus, output: ToolOutput) -> ToolCallResult {
+    ToolCallResult { call, status, output, active: Millis::ZERO, blobs: Vec::new() }
 }
 
 /// Runs a tool call until it returns, fails, panics or times out.
-async fn run_tool_call(mut request: CallRequest) -> FinishedCall {
+async fn run_tool_call(mut request: CallRequest) -> ToolCallResult {
     let call = request.ctx.call;
     let tool = Arc::clone(&request.tool);
     let (input, resumption) = (request.input.take(), request.resumption.take());
     let work = async { tool.call_or_suspend(input, &request.ctx, resumption).await };
-    let (status, output) = tokio::select! {
-        biased;
-        done = AssertUnwindSafe(work).catch_unwind() => match done {
-            Ok(Ok(ToolReply::Output(output))) => (ToolCallStatus::Completed, output),
-            Ok(Ok(ToolReply::Suspended(suspended))) => {
-                (ToolCallStatus::Suspended(suspended), ToolOutput::default())
-            }
-            Ok(Err(failure)) => {
-                let may_have_effect = request.has_effect_key && failure.may_have_effect();
-                let status = match failure.is_outcome_unknown() {
-                    true => status_of_unknown_result(&request),
-                    false if may_have_effect => ToolCallStatus::Interrupted,
-                    false => ToolCallStatus::Failed,
-                };
-                let transient = failure.is_transient();
-                (status, ToolOutput { transient, ..ToolOutput::text(failure.message()) })
-            }
-            Err(panic) => {
-                let message = format!("the tool panicked: {}", panics::panic_message(&*panic));
-                let status = match request.has_effect_key {
-                    true => ToolCallStatus::Unknown,
-                    false => ToolCallStatus::Failed,
-                };
-                (status, ToolOutput::text(message))
-            }
-        },
-        () = request.clock.sleep(request.timeout) => {
-            let message = format!("the call timed out after {}", format_duration(request.timeout));
+    let (status, output) = match guard(&*request.clock, request.timeout, work).await {
+        Ok(Ok(ToolReply::Output(output))) => (ToolCallStatus::Completed, output),
+        Ok(Ok(ToolReply::Suspended(suspended))) => {
+            (ToolCallStatus::Suspended(suspended), ToolOutput::default())
+        }
+        Ok(Err(failure)) => {
+            let may_have_effect = request.has_effect_key && failure.may_have_effect();
+            let status = match failure.is_outcome_unknown() {
+                true => status_of_unknown_result(&request),
+                false if may_have_effect => ToolCallStatus::Interrupted,
+                false => ToolCallStatus::Failed,
+            };
+            let transient = failure.is_transient();
+            (status, ToolOutput { transient, ..ToolOutput::text(failure.message()) })
+        }
+        Err(error @ GuardError::Panicked(_)) => {
+            let status = match request.has_effect_key {
+                true => ToolCallStatus::Unknown,
+                false => ToolCallStatus::Failed,
+            };
+            (status, ToolOutput::text(format!("the tool {error}")))
+        }
+        Err(GuardError::TimedOut(timeout)) => {
+            let message = format!("the call timed out after {}", format_duration(timeout));
             let status = match request.tool.is_cancel_safe() {
                 true => ToolCallStatus::Interrupted,
                 false => status_of_unknown_result(&request),
@@ -253,7 +246,7 @@ async fn run_tool_call(mut request: CallRequest) -> FinishedCall {
             (status, with_partial_output(&message, partial_output))
         }
     };
-    FinishedCall { call, status, output, images: request.ctx.images.drain() }
+    ToolCallResult { blobs: request.ctx.images.drain(), ..finished(call, status, output) }
 }
 
 /// Returns the status of a tool call whose result is unknown: failed if the call may be repeated
@@ -265,14 +258,6 @@ const fn status_of_unknown_result(request: &CallRequest) -> ToolCallStatus {
         EffectClass::Pure | EffectClass::Keyed => ToolCallStatus::Unknown,
         // It may have happened; only a verification or a person can tell.
         EffectClass::Once | EffectClass::Session => ToolCallStatus::Unknown,
-    }
-}
-
-/// Formats a duration in seconds or milliseconds.
-fn format_duration(duration: Millis) -> String {
-    match duration.0 {
-        millis if millis % 1_000 == 0 => format!("{} s", millis / 1_000),
-        millis => format!("{millis} ms"),
     }
 }
 

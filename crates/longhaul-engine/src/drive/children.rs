@@ -29,9 +29,7 @@ pub(super) async fn prepare_child_runs(
     ctx: &mut DriveContext,
     requests: Vec<ChildRunRequest>,
 ) -> Result<Option<RunInput>> {
-    let Some(env) = &ctx.env else {
-        return Ok(None);
-    };
+    let Some(env) = &ctx.env else { return Ok(None) };
     let longhaul = Longhaul::handle_from_services(&ctx.services);
     let run = ctx.session.run();
     let prepare = |ChildRunRequest { call, input }: ChildRunRequest| {
@@ -63,21 +61,17 @@ fn prepare_child_run(
 /// Prepares the run that grades the result of this run. If it can't start, the returned input
 /// contains the reason. `None` if the agent, models and tools of this run are not loaded.
 pub(super) fn prepare_grading_run(ctx: &DriveContext) -> Result<Option<RunInput>> {
-    let Some(env) = &ctx.env else {
-        return Ok(None);
-    };
+    let Some(env) = &ctx.env else { return Ok(None) };
     let run = ctx.session.run();
     let models = run.transcript().models_by_preference();
-    let agent_and_input =
-        env.agent.outcome.as_ref().and_then(|outcome| {
-            Some((grader_agent(outcome, models)?, grader_input(outcome, run)?))
-        });
-    let Some((agent, input)) = agent_and_input else {
+    let config = env.agent.outcome.as_ref();
+    let config_and_input = config.and_then(|config| Some((config, grader_input(config, run)?)));
+    let Some((config, input)) = config_and_input else {
         let reason = "this version of the agent has no rubric".to_owned();
         return Ok(Some(RunInput::GradingPrepared(Err(reason))));
     };
     let longhaul = Longhaul::handle_from_services(&ctx.services);
-    let prepared = match longhaul.build_grading_run(run, agent, input) {
+    let prepared = match longhaul.build_grading_run(run, grader_agent(config, models), input) {
         Ok((run, definition)) => Ok(Box::new(NewChildRun { run, definition, background: false })),
         Err(error) => Err(format!("the grading run can't start: {error}")),
     };

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, EffectRule};
 use crate::drive::run_env::RunEnv;
-use crate::drive::session::STORE_RETRY_DELAY;
+use crate::drive::session::retry_while_busy;
 use crate::guard::template::render_identifier_template;
 use crate::panics;
 use crate::services::Services;
@@ -56,16 +56,14 @@ pub(crate) async fn classify_call(
         let available: Vec<&str> = env.tools_by_api_name().map(|(name, _)| name).collect();
         let available =
             if available.is_empty() { "none".to_owned() } else { join_tool_names(&available) };
-        return Ok(rejected_call(
-            name.as_str(),
-            &format!("there is no tool `{name}`; the available tools are: {available}"),
-        ));
+        let problem = format!("there is no tool `{name}`; the available tools are: {available}");
+        return Ok(rejected_call(name, problem));
     };
     match secret_name {
         // Control tools are not executed: their input is only text, in which the secret was
         // redacted.
         Some(secret) if registered.tool.is_some() => {
-            Ok(rejected_call(registered.spec().name.as_str(), &secret_in_input_message(secret)))
+            Ok(rejected_call(registered.spec().name.clone(), secret_in_input_message(secret)))
         }
         Some(_) | None => classify_input(env, run, registered, &call.input).await,
     }
@@ -89,13 +87,9 @@ pub(crate) async fn add_remembered_approvals(
     let scopes =
         vec![RememberedApprovalScope::Agent(task.agent.clone()), RememberedApprovalScope::Project];
     let all: Vec<RulePattern> = all.into_iter().collect();
-    let active = loop {
-        match services.records.active_remembered_approvals(scopes.clone(), all.clone()).await {
-            // The reply is paid for: it must not be lost because the store is busy.
-            Err(StoreError::Busy { .. }) => services.clock.sleep(STORE_RETRY_DELAY).await,
-            result => break result?,
-        }
-    };
+    let read = || services.records.active_remembered_approvals(scopes.clone(), all.clone());
+    // The reply is paid for: it must not be lost because the store is busy.
+    let active = retry_while_busy(&*services.clock, read).await?;
     for call in calls.iter_mut().filter(|_| !active.is_empty()) {
         let patterns = patterns(call);
         let matching_rules = active.iter().filter(|rule| patterns.contains(&rule.pattern));
@@ -127,7 +121,7 @@ pub(crate) async fn classify_input(
     };
     match resolved {
         Ok(resolved) => Ok(classify_resolved_input(env, run, registered, resolved).await),
-        Err(ReferenceError::Invalid(reason)) => Ok(rejected_call(spec.name.as_str(), &reason)),
+        Err(ReferenceError::Invalid(reason)) => Ok(rejected_call(spec.name.clone(), reason)),
         Err(ReferenceError::Store(error)) => Err(error),
     }
 }
@@ -145,55 +139,40 @@ async fn classify_resolved_input(
     let model_api_name = spec.name.name_for_model_api();
     let is_unknown =
         env.is_deferred_tool(&model_api_name) && !run.transcript().has_loaded_tool(&model_api_name);
-    let problem = problem.map(|problem| match is_unknown {
-        true => {
-            format!(
-                "{problem}; call `find_tools` with the name `{model_api_name}` to see its schema"
-            )
-        }
-        false => problem,
-    });
-    let facts = match &registered.tool {
+    let hint = format!("; call `find_tools` with the name `{model_api_name}` to see its schema");
+    let problem = problem.map(|problem| if is_unknown { problem + &hint } else { problem });
+    let mut call = match &registered.tool {
         // Control tools are not executed, so they have no effect. Rules can match only the agent of
         // a child run.
-        None => ToolCallDescription {
+        None => ToolCallClassification {
             rule_match_texts: child_agent_name(&spec.name, &input).into_iter().collect(),
-            ..ToolCallDescription::pure()
+            ..ToolCallClassification::pure(spec.name.clone())
         },
         // An invalid input is not passed to the tool's own methods either.
-        Some(_) if problem.is_some() => ToolCallDescription::pure(),
+        Some(_) if problem.is_some() => ToolCallClassification::pure(spec.name.clone()),
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
-            Ok(facts) => facts,
-            Err(reason) => return rejected_call(spec.name.as_str(), &reason),
+            Ok(described) => described,
+            Err(reason) => return rejected_call(spec.name.clone(), reason),
         },
     };
-    let facts = facts.truncate_rule_match_texts();
-    let problem = problem.or_else(|| facts.problem.clone()).or_else(|| {
+    truncate_rule_match_texts(&mut call);
+    call.problem = problem.or(call.problem).or_else(|| {
         let hint = polling_refusal(run, spec.name.as_str(), &input);
         hint.filter(|_| env.tool(WAIT_TOOL).is_some())
     });
-    let key = match (&problem, &registered.tool) {
-        (None, Some(_)) => render_effect_key(env, run, (&spec.name, &facts), input),
-        (Some(_), _) | (None, None) => Ok(None),
-    };
-    let (key, problem) = match key {
-        Ok(key) => (key, problem),
-        Err(reason) => (None, Some(reason)),
-    };
+    if call.problem.is_none() && registered.tool.is_some() {
+        match render_effect_key(env, run, &call, input) {
+            Ok(key) => call.key = key,
+            Err(reason) => call.problem = Some(reason),
+        }
+    }
     ToolCallClassification {
-        tool: spec.name.clone(),
-        class: declared_effect_class(&env.agent, &spec.name, &facts).unwrap_or(facts.class),
-        rule_match_texts: facts.rule_match_texts,
-        injected_rule_match_texts: facts.injected,
-        opaque: facts.opaque,
-        problem,
+        class: declared_effect_class(&env.agent, &call).unwrap_or(call.class),
         can_verify: spec.can_verify,
         in_doubt: spec.in_doubt,
         may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
-        facts: None,
         outputs,
-        key,
-        approvals: Vec::new(),
+        ..call
     }
 }
 
@@ -204,54 +183,28 @@ fn child_agent_name(tool: &ToolName, input: &Value) -> Option<String> {
     agent.as_str().map(str::to_owned)
 }
 
-/// What a tool declares about one of its calls: effect class (whether the call may be repeated) and
-/// texts that approval rules match.
-struct ToolCallDescription {
-    class: EffectClass,
-    rule_match_texts: Vec<String>,
-    /// Those of the texts that come from context values that the runtime injects, not from the
-    /// input.
-    injected: Vec<String>,
-    opaque: bool,
-    /// Reason why the call must fail. `None` if the tool reports no problem.
-    problem: Option<String>,
-}
-
-impl ToolCallDescription {
-    /// Truncates long rule match texts and their list: rules compare texts of limited length, and the
-    /// journal must not contain a long input or referenced outputs again. If something was cut, the
-    /// texts count as unknown.
-    fn truncate_rule_match_texts(mut self) -> Self {
-        for texts in [&mut self.rule_match_texts, &mut self.injected] {
-            let mut remaining_bytes = MATCH_TEXTS_BYTES_MAX;
-            let mut kept = Vec::new();
-            for mut text in texts.drain(..) {
-                if text.len() > TEXT_BYTES_MAX {
-                    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
-                    self.opaque = true;
-                }
-                match remaining_bytes.checked_sub(text.len() + MATCH_TEXT_OVERHEAD_BYTES) {
-                    Some(rest) => remaining_bytes = rest,
-                    None => {
-                        self.opaque = true;
-                        break;
-                    }
-                }
-                kept.push(text);
+/// Truncates long rule match texts of a call and their list: rules compare texts of limited length,
+/// and the journal must not contain a long input or referenced outputs again. If something was cut,
+/// the texts count as unknown.
+fn truncate_rule_match_texts(call: &mut ToolCallClassification) {
+    for texts in [&mut call.rule_match_texts, &mut call.injected_rule_match_texts] {
+        let mut remaining_bytes = MATCH_TEXTS_BYTES_MAX;
+        let mut kept = Vec::new();
+        for mut text in texts.drain(..) {
+            if text.len() > TEXT_BYTES_MAX {
+                text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+                call.opaque = true;
             }
-            *texts = kept;
+            match remaining_bytes.checked_sub(text.len() + MATCH_TEXT_OVERHEAD_BYTES) {
+                Some(rest) => remaining_bytes = rest,
+                None => {
+                    call.opaque = true;
+                    break;
+                }
+            }
+            kept.push(text);
         }
-        self
-    }
-
-    const fn pure() -> Self {
-        Self {
-            class: EffectClass::Pure,
-            rule_match_texts: Vec::new(),
-            injected: Vec::new(),
-            opaque: false,
-            problem: None,
-        }
+        *texts = kept;
     }
 }
 
@@ -261,10 +214,10 @@ fn describe_tool_call(
     tool: &dyn Tool,
     input: &Value,
     context: &BTreeMap<String, RawJson>,
-) -> Result<ToolCallDescription, String> {
+) -> Result<ToolCallClassification, String> {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let rule_match_texts = tool.rule_match_texts_with_context(input, context);
-        let injected = match context.is_empty() {
+        let injected_rule_match_texts = match context.is_empty() {
             true => Vec::new(),
             false => {
                 let texts: BTreeSet<String> = tool.rule_match_texts(input).into_iter().collect();
@@ -272,12 +225,13 @@ fn describe_tool_call(
                 unmatched.cloned().collect()
             }
         };
-        ToolCallDescription {
+        ToolCallClassification {
             class: tool.class(input),
             rule_match_texts,
-            injected,
+            injected_rule_match_texts,
             opaque: tool.has_unknown_rule_match_texts(input),
             problem: tool.find_call_problem(input, context),
+            ..ToolCallClassification::pure(tool.spec().name.clone())
         }
     }));
     result.map_err(|panic| {
@@ -296,26 +250,22 @@ fn parse_tool_input(input: &RawJson) -> Result<Value, String> {
 
 /// Returns the effect class (whether a call may be repeated) that the agent file declares for a
 /// call: that of the first matching rule with a class. `None` if there is none.
-fn declared_effect_class(
-    agent: &Agent,
-    tool: &ToolName,
-    facts: &ToolCallDescription,
-) -> Option<EffectClass> {
-    let mut rules = agent.effects.iter().filter(|rule| effect_rule_matches(rule, tool, facts));
+fn declared_effect_class(agent: &Agent, call: &ToolCallClassification) -> Option<EffectClass> {
+    let mut rules = agent.effects.iter().filter(|rule| effect_rule_matches(rule, call));
     rules.find_map(|rule| rule.class)
 }
 
 /// Returns whether a rule matches the tool and every rule match text of a call. If these texts are
 /// unknown or can't be compared with the glob, a rule applies only if it has no `match`, or if its
 /// class forbids a repetition.
-fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescription) -> bool {
+fn effect_rule_matches(rule: &EffectRule, call: &ToolCallClassification) -> bool {
     let is_restriction = rule.class.is_some_and(|class| !class.may_repeat());
     let matches = |glob: &str, text: &str| glob::matches(glob, text).unwrap_or(is_restriction);
-    let matches_text = rule.match_glob.as_ref().is_none_or(|glob| match facts.opaque {
+    let matches_text = rule.match_glob.as_ref().is_none_or(|glob| match call.opaque {
         true => is_restriction,
-        false => facts.rule_match_texts.iter().all(|text| matches(glob, text)),
+        false => call.rule_match_texts.iter().all(|text| matches(glob, text)),
     });
-    matches(&rule.tool, tool.as_str()) && matches_text
+    matches(&rule.tool, call.tool.as_str()) && matches_text
 }
 
 /// Returns the effect key of a call, rendered from the template in the agent file with the input
@@ -325,18 +275,16 @@ fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescr
 fn render_effect_key(
     env: &RunEnv,
     run: &Run,
-    (tool, facts): (&ToolName, &ToolCallDescription),
+    call: &ToolCallClassification,
     input: Value,
 ) -> Result<Option<EffectKey>, String> {
     // A rule whose pattern can't be checked applies, because a key only prevents calls.
     let applies = |rule: &&EffectRule| {
-        let may_match_tool = glob::matches(&rule.tool, tool.as_str()) != Some(false);
-        effect_rule_matches(rule, tool, facts) || facts.opaque && may_match_tool
+        let may_match_tool = glob::matches(&rule.tool, call.tool.as_str()) != Some(false);
+        effect_rule_matches(rule, call) || call.opaque && may_match_tool
     };
     let mut templates = env.agent.effects.iter().filter(applies);
-    let Some(template) = templates.find_map(|rule| rule.key.as_ref()) else {
-        return Ok(None);
-    };
+    let Some(template) = templates.find_map(|rule| rule.key.as_ref()) else { return Ok(None) };
     let context = env.injected_context(run).into_iter();
     let context: serde_json::Map<_, _> =
         context.map(|(name, value)| (name, value.to_value())).collect();
@@ -359,22 +307,8 @@ fn render_effect_key(
     }
 }
 
-fn rejected_call(tool_name: &str, problem: &str) -> ToolCallClassification {
-    ToolCallClassification {
-        tool: ToolName::from_text_lossy(tool_name),
-        class: EffectClass::Pure,
-        rule_match_texts: Vec::new(),
-        injected_rule_match_texts: Vec::new(),
-        opaque: false,
-        problem: Some(problem.to_owned()),
-        can_verify: false,
-        in_doubt: None,
-        may_outlive_worker: false,
-        facts: None,
-        outputs: Vec::new(),
-        key: None,
-        approvals: Vec::new(),
-    }
+fn rejected_call(tool: ToolName, problem: String) -> ToolCallClassification {
+    ToolCallClassification { problem: Some(problem), ..ToolCallClassification::pure(tool) }
 }
 
 #[cfg(test)]
@@ -392,11 +326,11 @@ mod tests {
         ] {
             let is_long = rule_match_texts.iter().any(|text| text.len() > TEXT_BYTES_MAX);
             let all = rule_match_texts.len();
-            let description =
-                ToolCallDescription { rule_match_texts, ..ToolCallDescription::pure() };
-            let description = description.truncate_rule_match_texts();
-            assert_eq!(description.rule_match_texts.len(), kept);
-            assert_eq!(description.opaque, is_long || kept < all, "{all}");
+            let pure = ToolCallClassification::pure(ToolName::new("read_file").unwrap());
+            let mut call = ToolCallClassification { rule_match_texts, ..pure };
+            truncate_rule_match_texts(&mut call);
+            assert_eq!(call.rule_match_texts.len(), kept);
+            assert_eq!(call.opaque, is_long || kept < all, "{all}");
         }
     }
 }

@@ -14,7 +14,7 @@ use longhaul_core::time::Millis;
 use longhaul_run::RunInput;
 
 use crate::drive::context::DriveContext;
-use crate::drive::model_call::timed_model_call;
+use crate::drive::model_call::{RedactedReply, timed_model_call};
 use crate::error::Result;
 use crate::prompt::summary::{
     ConversationSplit, build_summary, messages_to_summarize, to_summary_request,
@@ -30,10 +30,12 @@ pub(super) async fn compact_conversation(
     let task = ctx.session.run().transcript().task_message().cloned();
     let request =
         to_summary_request(request, ctx.session.run().control().compaction_summary_guidance());
-    let (outcome, active) = timed_model_call(ctx, request, ModelCallPurpose::Compact).await?;
-    Ok(outcome.into_input(active, |response, _| {
-        Some(build_compaction_run_input(&messages, task.as_ref(), (response, active)))
-    }))
+    Ok(match timed_model_call(ctx, request, ModelCallPurpose::Compact).await? {
+        Ok(RedactedReply { response, active, .. }) => {
+            Some(build_compaction_run_input(&messages, task.as_ref(), (response, active)))
+        }
+        Err(input) => input,
+    })
 }
 
 /// Builds the state machine's input from the model's reply with the summary.

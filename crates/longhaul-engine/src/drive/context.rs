@@ -5,7 +5,6 @@
 
 use std::pin::pin;
 
-use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::store::Claim;
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
@@ -50,7 +49,7 @@ pub(super) struct DriveContext {
     pub(super) progress: ProgressThrottle,
     /// Cache of the texts of the system prompt and the tool table (list of tool definitions), if
     /// they are stored as blobs.
-    blob_texts: BlobTextCache,
+    pub(super) blob_texts: BlobTextCache,
 }
 
 /// Outcome of preparing a driver for its run.
@@ -138,16 +137,8 @@ impl DriveContext {
         let mut signals = AbortSignals::new(&mut self.session, &self.lease, &self.shutdown);
         match signals.wait_unless_aborted(waiting).await? {
             Abortable::Done(Abortable::Done(trial)) => self.trial = trial,
-            Abortable::Aborted(
-                AbortReason::Cancelled
-                | AbortReason::Interrupted
-                | AbortReason::TimedOut
-                | AbortReason::ActiveTimeUsedUp,
-            ) => {}
-            Abortable::Done(Abortable::Aborted(_))
-            | Abortable::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
-                return Ok(false);
-            }
+            Abortable::Aborted(reason) if !reason.ends_driver() => {}
+            Abortable::Done(Abortable::Aborted(_)) | Abortable::Aborted(_) => return Ok(false),
         }
         Ok(true)
     }
@@ -189,15 +180,8 @@ impl DriveContext {
                 return Ok(DriverSetup::Blocked(message.into()));
             }
             // A cancelled run ends without external tools.
-            Abortable::Aborted(
-                AbortReason::Cancelled
-                | AbortReason::Interrupted
-                | AbortReason::TimedOut
-                | AbortReason::ActiveTimeUsedUp,
-            ) => ExternalTools::new(),
-            Abortable::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
-                return Ok(DriverSetup::Lost);
-            }
+            Abortable::Aborted(reason) if !reason.ends_driver() => ExternalTools::new(),
+            Abortable::Aborted(_) => return Ok(DriverSetup::Lost),
         };
         let result =
             RunEnv::build_for_run(&self.services, self.session.run(), agent, external_tools);
@@ -240,15 +224,6 @@ impl DriveContext {
             Abortable::Done(external_tools) => external_tools,
             Abortable::Aborted(reason) => Abortable::Aborted(reason),
         })
-    }
-
-    /// Replaces blob references in the request with their texts, because model adapters can't read
-    /// blobs.
-    pub(super) async fn inline_request_blobs(
-        &mut self,
-        request: ModelRequest,
-    ) -> Result<ModelRequest> {
-        self.blob_texts.inline_request_blobs(&*self.services.records, request).await
     }
 }
 

@@ -149,9 +149,7 @@ impl ReplyDeltaBroadcast {
             return;
         }
         with_lock(&self.channels, |channels| {
-            let Some(channel) = channels.get_mut(&run) else {
-                return;
-            };
+            let Some(channel) = channels.get_mut(&run) else { return };
             if let Some(reply) = &mut channel.reply {
                 reply.text.push_str(text);
             }
@@ -265,9 +263,7 @@ impl Drop for ReplyBroadcastSink {
     fn drop(&mut self) {
         self.publish(|buffer| buffer.drain_redacted(&*self.redact));
         with_lock(&self.broadcast.channels, |channels| {
-            let Some(channel) = channels.get_mut(&self.run) else {
-                return;
-            };
+            let Some(channel) = channels.get_mut(&self.run) else { return };
             match (channel.subscriber_count(), &mut channel.reply) {
                 (0, _) => drop(channels.remove(&self.run)),
                 (_, Some(reply)) => reply.is_complete = true,

@@ -23,10 +23,9 @@ use crate::guard::redaction::Redaction;
 use crate::services::{ModelResolver, ResolveModelError, ResolvedModel};
 use crate::tools::effect_facts::add_effect_facts;
 
-pub(super) enum ModelOutcome {
-    /// The model replied. The list has one entry per tool call of the reply: the name of a secret
-    /// in the input of the call, if there is one.
-    Reply(ModelResponse, Vec<Option<String>>),
+/// Outcome of a request to the model, as the provider returned it.
+enum ModelOutcome {
+    Reply(ModelResponse),
     /// The request failed. The second value is the cost of the request, if it is known.
     Failed(Failure, Option<MicroUsd>),
     /// A person's message interrupted the model after it had generated this text.
@@ -35,39 +34,13 @@ pub(super) enum ModelOutcome {
     Lost,
 }
 
-impl ModelOutcome {
-    /// Redacts secrets in the outcome, because what a provider returns is untrusted.
-    fn redact_outcome(self, redaction: Redaction<'_>) -> Self {
-        match self {
-            Self::Reply(response, _) => {
-                let secret_names = redaction.secret_names_in_calls(&response.reply);
-                Self::Reply(redaction.redact_response(response), secret_names)
-            }
-            Self::Failed(failure, cost) => Self::Failed(redaction.redact_failure(failure), cost),
-            Self::Interrupted(interrupted) => Self::Interrupted(InterruptedReply {
-                text: redaction.redact_shared_text(&interrupted.text),
-                ..interrupted
-            }),
-            Self::Lost => Self::Lost,
-        }
-    }
-
-    /// Converts the outcome into the next input of the state machine; the closure converts a reply.
-    /// `None` means that this driver has lost its claim on the run.
-    pub(super) fn into_input(
-        self,
-        active: Millis,
-        build_input: impl FnOnce(ModelResponse, Vec<Option<String>>) -> Option<RunInput>,
-    ) -> Option<RunInput> {
-        match self {
-            Self::Reply(response, secret_names) => build_input(response, secret_names),
-            Self::Lost => None,
-            Self::Failed(failure, cost) => Some(RunInput::ModelFailed { failure, cost, active }),
-            Self::Interrupted(interrupted) => {
-                Some(RunInput::ModelInterrupted(InterruptedReply { active, ..interrupted }))
-            }
-        }
-    }
+/// A reply of the model in which secrets are redacted.
+pub(super) struct RedactedReply {
+    pub(super) response: ModelResponse,
+    /// For each tool call of the reply, the name of a secret in its input, if there is one.
+    secret_names: Vec<Option<String>>,
+    /// Duration of the request.
+    pub(super) active: Millis,
 }
 
 /// Requests the model's reply for the next turn. `None` means that this driver has lost its claim
@@ -76,31 +49,24 @@ pub(super) async fn run_model_turn(
     ctx: &mut DriveContext,
     request: ModelRequest,
 ) -> Result<Option<RunInput>> {
-    let (outcome, active) = timed_model_call(ctx, request, ModelCallPurpose::Turn).await?;
-    let (calls, output_check) = match (&outcome, &ctx.env) {
-        (ModelOutcome::Reply(response, secret_names), Some(env)) => {
-            let run = ctx.session.run();
-            let (mut calls, output) =
-                classify_and_check(env, run, (response, secret_names)).await?;
-            add_remembered_approvals(&ctx.services, run.task(), &mut calls).await?;
-            add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
-            (calls, output)
-        }
-        (ModelOutcome::Reply(..), None) => return Ok(None),
-        (ModelOutcome::Failed(..) | ModelOutcome::Interrupted(_) | ModelOutcome::Lost, _) => {
-            (Vec::new(), None)
-        }
+    let reply = match timed_model_call(ctx, request, ModelCallPurpose::Turn).await? {
+        Ok(reply) => reply,
+        Err(input) => return Ok(input),
     };
-    Ok(outcome.into_input(active, |response, _| {
-        Some(RunInput::ModelReplied(Box::new(ModelReply { response, calls, output_check, active })))
-    }))
+    let (Some(env), run) = (&ctx.env, ctx.session.run()) else { return Ok(None) };
+    let (mut calls, output_check) = classify_and_check(env, run, &reply).await?;
+    let RedactedReply { response, active, .. } = reply;
+    add_remembered_approvals(&ctx.services, run.task(), &mut calls).await?;
+    add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
+    let reply = ModelReply { response, calls, output_check, active };
+    Ok(Some(RunInput::ModelReplied(Box::new(reply))))
 }
 
 /// Classifies the tool calls of a reply and checks a final answer against the output schema.
 async fn classify_and_check(
     env: &RunEnv,
     run: &Run,
-    (response, secret_names): (&ModelResponse, &[Option<String>]),
+    RedactedReply { response, secret_names, .. }: &RedactedReply,
 ) -> Result<(Vec<ToolCallClassification>, Option<OutputCheckResult>), StoreError> {
     let mut calls = Vec::with_capacity(secret_names.len());
     for (call, secret_name) in response.reply.tool_calls().zip(secret_names) {
@@ -113,33 +79,48 @@ async fn classify_and_check(
     Ok((calls, output_check))
 }
 
-/// Sends a request to the run's model. Returns the outcome and how long the request took.
+/// Sends a request to the run's model, and redacts secrets in its outcome, because what a provider
+/// returns is untrusted. Without a reply, the error is the next input of the state machine. `None` as
+/// an error means that this driver has lost its claim on the run.
 pub(super) async fn timed_model_call(
     ctx: &mut DriveContext,
     request: ModelRequest,
     purpose: ModelCallPurpose,
-) -> Result<(ModelOutcome, Millis)> {
-    let started = ctx.services.clock.monotonic_nanos();
+) -> Result<Result<RedactedReply, Option<RunInput>>> {
+    let started = ctx.services.clock.monotonic_time();
     let outcome = call_model(ctx, request, purpose).await?;
-    let outcome = outcome.redact_outcome(Redaction(&*ctx.services.redact));
-    let elapsed_ms = ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
-    Ok((outcome, Millis(elapsed_ms)))
+    let active = ctx.services.clock.monotonic_time().minus(started);
+    let redaction = Redaction(&*ctx.services.redact);
+    Ok(match outcome {
+        ModelOutcome::Reply(response) => {
+            let secret_names = redaction.secret_names_in_calls(&response.reply);
+            let response = redaction.redact_response(response);
+            Ok(RedactedReply { response, secret_names, active })
+        }
+        ModelOutcome::Failed(failure, cost) => {
+            let failure = redaction.redact_failure(failure);
+            Err(Some(RunInput::ModelFailed { failure, cost, active }))
+        }
+        ModelOutcome::Interrupted(mut interrupted) => {
+            redaction.clean_shared(&mut interrupted.text);
+            Err(Some(RunInput::ModelInterrupted(InterruptedReply { active, ..interrupted })))
+        }
+        ModelOutcome::Lost => Err(None),
+    })
 }
 
 async fn call_model(
     ctx: &mut DriveContext,
-    request: ModelRequest,
+    mut request: ModelRequest,
     purpose: ModelCallPurpose,
 ) -> Result<ModelOutcome> {
-    let Some(env) = ctx.env.clone() else {
-        return Ok(ModelOutcome::Lost);
-    };
+    let Some(env) = ctx.env.clone() else { return Ok(ModelOutcome::Lost) };
     // The start of the turn is journaled, but a worker that shuts down cancels it without sending
     // the request.
     if ctx.shutdown.is_draining() {
         return Ok(ModelOutcome::Failed(cancelled_failure(), None));
     }
-    let request = ctx.inline_request_blobs(request).await?;
+    ctx.blob_texts.inline_request_blobs(&*ctx.services.records, &mut request).await?;
     // Checked after all other waits: loading the texts may take so long that the claim is lost
     // meanwhile.
     if !ctx.lease.wait_until_valid().await {
@@ -155,11 +136,11 @@ async fn call_model(
     let generation = pin!(generation);
     let mut signals = AbortSignals {
         interruptible: true,
-        timed_since: Some(ctx.services.clock.monotonic_nanos()),
+        timed_since: Some(ctx.services.clock.monotonic_time()),
         ..AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown)
     };
     Ok(match signals.wait_unless_aborted(generation).await? {
-        Abortable::Done(Ok(Ok(response))) => ModelOutcome::Reply(response, Vec::new()),
+        Abortable::Done(Ok(Ok(response))) => ModelOutcome::Reply(response),
         Abortable::Done(Ok(Err(failure))) => {
             let cost = cost_of_failed_request(&*found.model, &request, &failure);
             ModelOutcome::Failed(failure, cost)

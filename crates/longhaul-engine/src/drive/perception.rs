@@ -4,11 +4,9 @@
 //! If the provider fails, the run is blocked with the reason; it does not continue without
 //! perception.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use longhaul_core::event::run::RunPrepared;
 use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest, Perception};
@@ -21,7 +19,7 @@ use crate::drive::abort::{AbortSignals, Abortable};
 use crate::drive::context::DriveContext;
 use crate::error::Result;
 use crate::guard::redaction::Redaction;
-use crate::panics;
+use crate::panics::guard;
 use crate::prompt::event_text;
 use crate::prompt::setup::build_run_prepared_event;
 use crate::prompt::{WORLD_UPDATE_HEADING, format_world_state};
@@ -43,28 +41,20 @@ const FETCH_TIMEOUT: Millis = Millis::from_secs(32);
 const WORLD_BYTES_MAX: usize = 1024 * 1024;
 const CONTEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Outcome of fetching the perception (the state of the world) from the context provider.
-enum ContextFetch {
-    /// The agent has no context provider.
-    NoProvider,
-    /// The context provider returned this perception (the state of the world) after this time.
-    Fetched(Perception, Millis),
-    /// Fetching was aborted, and the state machine gets this input. `None` means that this driver
-    /// has lost its claim on the run.
-    Aborted(Option<RunInput>),
-}
+/// A perception (the state of the world) and the time that the context provider needed. `None` if the
+/// agent has no context provider. The error is the input for the state machine after fetching was
+/// aborted. `None` as an error means that this driver has lost its claim on the run.
+type ContextFetch = Result<Option<(Perception, Millis)>, Option<RunInput>>;
 
 /// Fetches the perception (the state of the world) from the context provider and renders the
 /// prompt. `None` means that this driver has lost its claim on the run.
 pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<RunInput>> {
     let (perception, active) = match fetch_context_from_provider(ctx).await? {
-        ContextFetch::NoProvider => (None, Millis::ZERO),
-        ContextFetch::Fetched(perception, active) => (Some(perception), active),
-        ContextFetch::Aborted(input) => return Ok(input),
+        Ok(fetched) => fetched.unzip(),
+        Err(input) => return Ok(input),
     };
-    let Some(env) = &ctx.env else {
-        return Ok(Some(RunInput::Advance));
-    };
+    let active = active.unwrap_or_default();
+    let Some(env) = &ctx.env else { return Ok(Some(RunInput::Advance)) };
     let result =
         build_run_prepared_event(&ctx.services, env, ctx.session.run(), perception).await?;
     Ok(Some(match result {
@@ -80,21 +70,19 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
 /// driver has lost its claim on the run.
 pub(super) async fn refetch_context(ctx: &mut DriveContext) -> Result<Option<RunInput>> {
     let (perception, active) = match fetch_context_from_provider(ctx).await? {
-        ContextFetch::NoProvider => {
-            return Ok(Some(RunInput::PerceptionRefreshed(Box::default())));
-        }
-        ContextFetch::Fetched(perception, active) => (perception, active),
-        ContextFetch::Aborted(input) => return Ok(input),
+        Ok(Some(fetched)) => fetched,
+        Ok(None) => return Ok(Some(RunInput::PerceptionRefreshed(Box::default()))),
+        Err(input) => return Ok(input),
     };
     let before = ctx.session.run().perception();
     let world_hash = Hash::digest(perception.world.as_str().as_bytes());
     // An unchanged world is not repeated: the model has seen it.
-    let is_new = before.world_hash() != Some(world_hash);
+    let is_new = before.world != Some(world_hash);
     let update = is_new.then(|| {
         let world_text = format_world_state(&perception.world);
         format!("{WORLD_UPDATE_HEADING}{world_text}").into()
     });
-    let changed = is_new || *before.context() != perception.context;
+    let changed = is_new || *before.context != perception.context;
     let context = perception.context;
     let perception = changed.then_some(PerceptionUpdate { world_hash, context });
     Ok(Some(RunInput::PerceptionRefreshed(Box::new(PerceptionRefresh {
@@ -105,12 +93,8 @@ pub(super) async fn refetch_context(ctx: &mut DriveContext) -> Result<Option<Run
 }
 
 async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFetch> {
-    let Some(env) = &ctx.env else {
-        return Ok(ContextFetch::Aborted(Some(RunInput::Advance)));
-    };
-    let Some(provider) = env.context_provider.clone() else {
-        return Ok(ContextFetch::NoProvider);
-    };
+    let Some(env) = &ctx.env else { return Ok(Err(Some(RunInput::Advance))) };
+    let Some(provider) = env.context_provider.clone() else { return Ok(Ok(None)) };
     let run = ctx.session.run();
     let (agent, task) = (Arc::clone(&env.agent), run.task());
     let request = ContextRequest {
@@ -124,26 +108,23 @@ async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFe
         turn: run.control().turn(),
     };
     if !ctx.lease.wait_until_valid().await {
-        return Ok(ContextFetch::Aborted(None));
+        return Ok(Err(None));
     }
-    let started = ctx.services.clock.monotonic_nanos();
+    let started = ctx.services.clock.monotonic_time();
     let fetch = pin!(fetch_context_with_retries(&*provider, &request, &*ctx.services.clock));
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(fetch).await? {
         Abortable::Done(Ok(perception)) => {
-            let elapsed_ms =
-                ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
+            let elapsed = ctx.services.clock.monotonic_time().minus(started);
             let perception = Redaction(&*ctx.services.redact).redact_perception(perception);
-            ContextFetch::Fetched(perception, Millis(elapsed_ms))
+            Ok(Some((perception, elapsed)))
         }
-        Abortable::Done(Err(error)) => {
-            ContextFetch::Aborted(Some(RunInput::MissingDependency(format!(
-                "Context for agent `{}` could not be fetched: {error}. Fix the context provider, \
+        Abortable::Done(Err(error)) => Err(Some(RunInput::MissingDependency(format!(
+            "Context for agent `{}` could not be fetched: {error}. Fix the context provider, \
                  then resume the run or answer here to retry.",
-                agent.name
-            ))))
-        }
-        Abortable::Aborted(reason) => ContextFetch::Aborted(reason.input_after_abort()),
+            agent.name
+        )))),
+        Abortable::Aborted(reason) => Err(reason.input_after_abort()),
     })
 }
 
@@ -178,21 +159,9 @@ async fn fetch_context_once(
     request: &ContextRequest,
     clock: &dyn Clock,
 ) -> Result<Perception, ContextError> {
-    let fetch = AssertUnwindSafe(async { provider.fetch(request).await }).catch_unwind();
-    let result = tokio::select! {
-        biased;
-        result = fetch => result,
-        () = clock.sleep(FETCH_TIMEOUT) => {
-            let seconds = FETCH_TIMEOUT.0 / 1_000;
-            let reason = format!("fetching the perception took longer than {seconds} s");
-            return Err(ContextError::transient(reason));
-        }
-    };
-    let result = result.map_err(|panic| {
-        let reason =
-            format!("fetching the perception panicked: {}", panics::panic_message(&*panic));
-        ContextError::transient(reason)
-    })??;
+    let result = guard(clock, FETCH_TIMEOUT, async { provider.fetch(request).await }).await;
+    let failed = |error| ContextError::transient(format!("fetching the perception {error}"));
+    let result = result.map_err(failed)??;
     let context = result.context.iter();
     let context: usize = context.map(|(name, value)| name.len() + value.as_str().len()).sum();
     for (field, bytes, max) in [

@@ -179,9 +179,7 @@ impl ThrottleState {
             // Another call may report meanwhile without having to wait so long.
             return DueUpdate::In(delay.min(MIN_INTERVAL));
         }
-        let Some(report) = entry.latest.take() else {
-            return DueUpdate::Never;
-        };
+        let Some(report) = entry.latest.take() else { return DueUpdate::Never };
         entry.sent_count = entry.sent_count.saturating_add(1);
         entry.last_sent = Some(now_nanos);
         self.last_sent = Some(now_nanos);
@@ -237,9 +235,7 @@ impl Progress for ProgressReporter {
         let message: String = message.chars().take(DURABLE_CHARS_MAX).collect();
         with_lock(&self.throttle.0.state, |state| {
             let mut calls = state.calls.iter_mut();
-            let Some(entry) = calls.find(|entry| entry.call == self.call) else {
-                return;
-            };
+            let Some(entry) = calls.find(|entry| entry.call == self.call) else { return };
             let message = match entry.durable_count {
                 before if before < DURABLE_REPORTS_MAX => message,
                 DURABLE_REPORTS_MAX => TRUNCATED_NOTICE.to_owned(),
@@ -297,9 +293,7 @@ mod tests {
         drop(open);
         reporter.report_to_journal("too late");
         let messages = throttle.take_unjournaled_reports().into_iter().filter_map(|item| {
-            let RunInput::Progress(ToolProgress { message, .. }) = item else {
-                return None;
-            };
+            let RunInput::Progress(ToolProgress { message, .. }) = item else { return None };
             Some(message)
         });
         let messages: Vec<String> = messages.collect();

@@ -10,7 +10,6 @@ use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::redact::Redact;
-use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::{RunClaimId, ToolContext, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
@@ -18,9 +17,10 @@ use longhaul_run::{RUN_AGENT, Run};
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::agent::config::{IsolationLevel, SandboxConfig, Skill};
+use crate::agent::check::is_unsandboxed;
+use crate::agent::config::Skill;
 use crate::drive::blocker::RunBlocker;
-use crate::drive::session::STORE_RETRY_DELAY;
+use crate::drive::session::retry_while_busy;
 use crate::error::Result;
 use crate::prompt::event_text::{IDLE_TICK, event_kind};
 use crate::services::{ResolveModelError, ResolvedModel, Services};
@@ -29,7 +29,7 @@ use crate::tools::control;
 use crate::tools::find_tools::{FIND_TOOLS, find_tools_tool};
 use crate::tools::output_schema::{FINISH_TOOL, OutputSchema};
 use crate::tools::recorded_outputs::{OutputReader, ReferenceError};
-use crate::tools::registry::{RegisteredTool, describe_question_timeout};
+use crate::tools::registry::{RegisteredTool, ToolRegistrationError, describe_question_timeout};
 
 /// Name of the tool that pages through long results. Every agent with tools may use it.
 pub(crate) const READ_OUTPUT: &str = "read_output";
@@ -151,33 +151,27 @@ impl RunEnv {
             .map_err(|error| error.to_string())?;
         let CollectedTools { mut tools, external: external_names, deferred } =
             collect_run_tools(services, run, &agent, external_tools)?;
-        if let Some(tool) = find_tools_tool(deferred.clone()).filter(|_| !deferred.is_empty()) {
-            let tool = RegisteredTool::from_tool(tool).map_err(|error| error.to_string())?;
-            tools.insert(FIND_TOOLS.to_owned(), tool);
+        let invalid = |error: ToolRegistrationError| RunBlocker::from(error.to_string());
+        if !deferred.is_empty() {
+            let tool = RegisteredTool::from_tool(find_tools_tool(deferred.clone()));
+            tools.insert(FIND_TOOLS.to_owned(), tool.map_err(invalid)?);
         }
-        describe_question_timeout(&mut tools, task.policy.question_timeout)
-            .map_err(|error| error.to_string())?;
+        describe_question_timeout(&mut tools, task.policy.question_timeout).map_err(invalid)?;
         let output_schema = compile_output_schema(&agent)?;
         if let Some(output_schema) = &output_schema {
-            let finish_tool = control::build_finish_tool_spec(output_schema)
-                .map(RegisteredTool::new_control_tool);
-            let finish = finish_tool.transpose().map_err(|error| error.to_string())?;
-            tools.extend(finish.map(|finish| (FINISH_TOOL.to_owned(), finish)));
+            let spec = control::build_finish_tool_spec(output_schema);
+            let tool = RegisteredTool::new_control_tool(spec).map_err(invalid)?;
+            tools.insert(FINISH_TOOL.to_owned(), tool);
         }
         if tools.contains_key(RUN_AGENT) {
-            let agents = services.agents.agents();
-            let agents =
-                agents.into_iter().filter(|known| agent.may_start_agent(known.name.as_str()));
-            let spec = control::build_run_agent_tool_spec(&agents.collect::<Vec<_>>());
-            let tool = spec.map(RegisteredTool::new_control_tool).transpose();
-            let tool = tool.map_err(|error| error.to_string())?;
-            tools.extend(tool.map(|tool| (RUN_AGENT.to_owned(), tool)));
+            let mut agents = services.agents.agents();
+            agents.retain(|known| agent.may_start_agent(known.name.as_str()));
+            let spec = control::build_run_agent_tool_spec(&agents);
+            let tool = RegisteredTool::new_control_tool(spec).map_err(invalid)?;
+            tools.insert(RUN_AGENT.to_owned(), tool);
             for tool in child_tools(services) {
                 let name = tool.spec().name.to_string();
-                tools.insert(
-                    name,
-                    RegisteredTool::from_tool(tool).map_err(|error| error.to_string())?,
-                );
+                tools.insert(name, RegisteredTool::from_tool(tool).map_err(invalid)?);
             }
         }
         // A provider that is asked only once is not needed after the run was prepared.
@@ -186,12 +180,8 @@ impl RunEnv {
         let provider = perception
             .map(|perception| services.context_providers.resolve_provider(&perception.source))
             .transpose()?;
-        let context = task
-            .context
-            .iter()
-            .filter(|(name, _)| agent.context.iter().any(|listed| listed == *name))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
+        let mut context = task.context.clone();
+        context.retain(|name, _| agent.context.contains(name));
         Ok(Self {
             agent,
             clock: Arc::clone(&services.clock),
@@ -241,16 +231,13 @@ impl RunEnv {
 
     /// Returns the skills that the run can read.
     pub(crate) fn skills(&self) -> &[Skill] {
-        match self.tools.contains_key(READ_SKILL) {
-            true => &self.agent.skills,
-            false => &[],
-        }
+        if self.tools.contains_key(READ_SKILL) { &self.agent.skills } else { &[] }
     }
 
     /// Returns the context values that the runtime injects into the tool calls of a run: those in
     /// the context provider's last answer, as journaled, overridden by those of the task.
     pub(crate) fn injected_context(&self, run: &Run) -> BTreeMap<String, RawJson> {
-        self.merge_context(Some(run.perception().context()))
+        self.merge_context(Some(&run.perception().context))
     }
 
     /// Returns these context values of the context provider, overridden by those of the task.
@@ -272,14 +259,14 @@ impl RunEnv {
         tool: &RegisteredTool,
         input: Value,
     ) -> Result<(Value, Vec<OutputReference>), ReferenceError> {
-        let (input, outputs) = loop {
-            match self.outputs.resolve_output_references(run, input.clone(), &*self.redact).await {
-                Err(ReferenceError::Store(StoreError::Busy { .. })) => {
-                    self.clock.sleep(STORE_RETRY_DELAY).await;
-                }
-                resolved => break resolved?,
+        let resolved = retry_while_busy(&*self.clock, || async {
+            let input = input.clone();
+            match self.outputs.resolve_output_references(run, input, &*self.redact).await {
+                Err(ReferenceError::Store(error)) => Err(error),
+                resolved => Ok(resolved),
             }
-        };
+        });
+        let (input, outputs) = resolved.await??;
         if !outputs.is_empty() && tool.tool.is_none() {
             return Err(ReferenceError::Invalid(format!(
                 "`{}` takes no references to outputs: leave out `{OUTPUT_MEMBER}`",
@@ -399,7 +386,7 @@ fn collect_run_tools(
         for tool in external_tools.remove(name).unwrap_or_default() {
             check_sandbox_requirement(agent, &tool)?;
             let name = tool.spec().name.as_str().to_owned();
-            if !run.is_prepared() || run.perception().external_tools().contains(&name) {
+            if !run.is_prepared() || run.perception().external_tools.contains(&name) {
                 collected.external.push(name.clone());
                 collected.insert(name, tool, is_deferred);
             }
@@ -431,8 +418,7 @@ fn names_by_api_name(tools: &BTreeMap<String, RegisteredTool>) -> BTreeMap<Strin
 
 /// Rejects a tool that runs without a sandbox, unless the agent file allows it explicitly.
 fn check_sandbox_requirement(agent: &Agent, tool: &RegisteredTool) -> Result<(), RunBlocker> {
-    let is_open = |config: &SandboxConfig| config.isolation == IsolationLevel::None;
-    if !tool.is_unsandboxed() || agent.sandbox.as_ref().is_some_and(is_open) {
+    if !tool.is_unsandboxed() || is_unsandboxed(agent) {
         return Ok(());
     }
     Err(RunBlocker::permanent(format!(

@@ -18,13 +18,11 @@ use longhaul_core::port::store::{
 };
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_run::checkpoint::CheckpointWriter;
-use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
+use longhaul_run::commands::{RunCommand, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::{DecisionContext, EffectKeyOfOtherCall, Run, RunInput, decide};
 
-use crate::drive::append_refusals::{
-    AppendAttempt, count_new_children, effect_key_claims, load_other_claim,
-};
+use crate::drive::append_refusals::{count_new_children, effect_key_claims, load_other_claim};
 use crate::drive::provider_blocks::{ProviderAvailability, calls_other_model, model_to_call};
 use crate::error::{Error, Result};
 use crate::notifier::DriverRegistration;
@@ -36,10 +34,26 @@ use crate::services::Services;
 const REJECTIONS_MAX: u32 = 8;
 
 /// Delay before a failed access to the store is retried.
-pub(crate) const STORE_RETRY_DELAY: Millis = Millis(250);
+const STORE_RETRY_DELAY: Millis = Millis(250);
 
 /// Number of retries between two log lines about a busy store.
 const TRIES_PER_WARNING: u32 = 40;
+
+/// Calls a function that reads the store until the store is not busy.
+pub(crate) async fn retry_while_busy<T, R>(
+    clock: &dyn Clock,
+    mut read: impl FnMut() -> R,
+) -> Result<T, StoreError>
+where
+    R: Future<Output = Result<T, StoreError>>,
+{
+    loop {
+        match read().await {
+            Err(StoreError::Busy { .. }) => clock.sleep(STORE_RETRY_DELAY).await,
+            result => return result,
+        }
+    }
+}
 
 /// Outcome of committing an input to the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,15 +152,9 @@ impl RunSession {
     /// Reads the next journal entries, retrying while the store is busy: calls are running, and
     /// giving up now would leave their outcome unknown.
     async fn read_next_journal_page(&self) -> Result<JournalPage> {
-        loop {
-            match read_journal_page(&self.services, self.run.id(), self.run.seq()).await {
-                Err(Error::Store(StoreError::Busy { .. })) => {
-                    let clock = &self.services.clock;
-                    clock.sleep(STORE_RETRY_DELAY).await;
-                }
-                result => return result,
-            }
-        }
+        let (run, seq) = (self.run.id(), self.run.seq());
+        let clock = &*self.services.clock;
+        Ok(retry_while_busy(clock, || read_journal_page(&self.services, run, seq)).await?)
     }
 
     /// Passes an input to the state machine and appends the resulting events. Repeats both if the
@@ -186,7 +194,7 @@ impl RunSession {
             let availability = ProviderAvailability::from_events(&batch.events, now);
             let claims = effect_key_claims(&batch);
             match self.append_batch(batch).await? {
-                AppendAttempt::Committed => {
+                AppendResult::Committed { .. } => {
                     self.rejections = 0;
                     if let Some(state) = availability.filter(|_| !calls_other_model) {
                         let Services { provider_blocks, records, .. } = &self.services;
@@ -194,16 +202,15 @@ impl RunSession {
                     }
                     return Ok(CommitOutcome::Applied);
                 }
-                AppendAttempt::Conflict => {
+                AppendResult::Conflict => {
                     self.apply_new_entries().await?;
                     // One of the new entries may be a raise.
                     ctx = self.decision_context();
                 }
-                AppendAttempt::Refused(reason) => {
-                    let refused = (&input, claims.as_slice(), new_children);
-                    self.add_refusal(&mut ctx, reason, refused).await?;
+                AppendResult::Refused(reason) => {
+                    self.add_refusal(&mut ctx, reason, (claims.as_slice(), new_children)).await?;
                 }
-                AppendAttempt::Fenced => {
+                AppendResult::Fenced | AppendResult::RunEnded | AppendResult::RunNotFound => {
                     self.submit_late_tool_results(input).await?;
                     return Ok(CommitOutcome::Lost);
                 }
@@ -218,8 +225,8 @@ impl RunSession {
         &self,
         ctx: &mut DecisionContext,
         reason: AppendRefusalReason,
-        (input, claims, new_children): (&RunInput, &[EffectKeyClaim], usize),
-    ) -> Result<(), Error> {
+        (claims, new_children): (&[EffectKeyClaim], usize),
+    ) -> Result<()> {
         match reason {
             AppendRefusalReason::OverBudget(account) => ctx.budget_account = Some(account),
             AppendRefusalReason::TreeFull if new_children > 0 => {
@@ -227,10 +234,13 @@ impl RunSession {
             }
             AppendRefusalReason::OverCap(refusal) => ctx.add_cap_refusal(*refusal),
             AppendRefusalReason::KeyTaken(taken) => {
-                ctx.add_taken_key(self.load_key_claim(input, claims, taken).await?);
+                ctx.add_taken_key(self.load_key_claim(claims, taken).await?);
             }
             AppendRefusalReason::KeyNotHeld => ctx.forget_taken_keys(),
-            reason => return Err(self.unexpected_append_result(&AppendResult::Refused(reason))),
+            reason => {
+                let reason = format!("the store refused an append to the journal: {reason:?}");
+                return Err(Error::Internal { run: self.run.id(), reason });
+            }
         }
         Ok(())
     }
@@ -239,18 +249,11 @@ impl RunSession {
     /// once), with its result if it has completed. Retries while the store is busy.
     async fn load_key_claim(
         &self,
-        input: &RunInput,
         claims: &[EffectKeyClaim],
         taken: ClaimedEffectKey,
     ) -> Result<EffectKeyOfOtherCall> {
-        loop {
-            match load_other_claim(&self.services, (&self.run, input), claims, taken).await {
-                Err(Error::Store(StoreError::Busy { .. })) => {
-                    self.services.clock.sleep(STORE_RETRY_DELAY).await;
-                }
-                result => return result,
-            }
-        }
+        let clock = &*self.services.clock;
+        Ok(retry_while_busy(clock, || load_other_claim(&self.services, claims, taken)).await?)
     }
 
     /// Returns the context for the state machine: the current time, the spend caps, and the budget
@@ -282,21 +285,18 @@ impl RunSession {
     /// the state machine rejects the input, for example because the call has ended.
     pub(crate) async fn commit_durable(&mut self, input: RunInput) -> Result<CommitOutcome> {
         loop {
-            if !self.holds_claim() {
-                return Ok(CommitOutcome::Lost);
-            }
-            let Ok(batch) = decide(&self.run, input.clone(), self.decision_context()) else {
-                return Ok(CommitOutcome::Applied);
+            let batch = match self.decide_beside_work(input.clone()) {
+                Ok(batch) => batch,
+                Err(outcome) => return Ok(outcome),
             };
-            if batch.is_empty() {
-                return Ok(CommitOutcome::Applied);
-            }
             match self.append_batch(batch).await? {
-                AppendAttempt::Committed | AppendAttempt::Refused(_) => {
+                AppendResult::Committed { .. } | AppendResult::Refused(_) => {
                     return Ok(CommitOutcome::Applied);
                 }
-                AppendAttempt::Conflict => self.apply_new_entries().await?,
-                AppendAttempt::Fenced => return Ok(CommitOutcome::Lost),
+                AppendResult::Conflict => self.apply_new_entries().await?,
+                AppendResult::Fenced | AppendResult::RunEnded | AppendResult::RunNotFound => {
+                    return Ok(CommitOutcome::Lost);
+                }
             }
         }
     }
@@ -304,15 +304,10 @@ impl RunSession {
     /// Tries once to append an input that may be lost, such as the progress of a call. Does not
     /// wait for a busy store.
     pub(crate) async fn try_commit_droppable(&mut self, input: RunInput) -> Result<CommitOutcome> {
-        if !self.holds_claim() {
-            return Ok(CommitOutcome::Lost);
-        }
-        let Ok(batch) = decide(&self.run, input, self.decision_context()) else {
-            return Ok(CommitOutcome::Applied);
+        let batch = match self.decide_beside_work(input) {
+            Ok(batch) => batch,
+            Err(outcome) => return Ok(outcome),
         };
-        if batch.is_empty() {
-            return Ok(CommitOutcome::Applied);
-        }
         let append = self.append_request(batch);
         match self.services.store.append_to_journal(append.clone()).await {
             Ok(AppendResult::Committed { seq, now }) => {
@@ -329,6 +324,16 @@ impl RunSession {
                 Ok(CommitOutcome::Applied)
             }
         }
+    }
+
+    /// Decides about an input beside the running work. The error is the outcome if there is nothing
+    /// to append.
+    fn decide_beside_work(&self, input: RunInput) -> Result<JournalBatch, CommitOutcome> {
+        if !self.holds_claim() {
+            return Err(CommitOutcome::Lost);
+        }
+        let batch = decide(&self.run, input, self.decision_context()).ok();
+        batch.filter(|batch| !batch.is_empty()).ok_or(CommitOutcome::Applied)
     }
 
     /// Whether this driver still holds its claim: the run was not claimed again and has not ended.
@@ -359,29 +364,16 @@ impl RunSession {
         AppendRequest { run, author, batch }
     }
 
-    async fn append_batch(&mut self, batch: JournalBatch) -> Result<AppendAttempt> {
+    /// Appends a batch and folds its events. After the window of a spend cap has passed, the known
+    /// time is outdated; this counts as a conflict, because reading the journal updates the time.
+    async fn append_batch(&mut self, batch: JournalBatch) -> Result<AppendResult> {
         let append = self.append_request(batch);
-        match self.append_with_retries(&append).await? {
-            AppendResult::Committed { seq, now } => {
-                self.apply_appended(append.batch.events, seq, now)?;
-                Ok(AppendAttempt::Committed)
-            }
-            // After `CapWindowPassed` the known time is outdated; reading the journal updates it.
-            AppendResult::Conflict
-            | AppendResult::Refused(AppendRefusalReason::CapWindowPassed) => {
-                Ok(AppendAttempt::Conflict)
-            }
-            AppendResult::Refused(reason) => Ok(AppendAttempt::Refused(reason)),
-            AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendAttempt::Fenced),
-            AppendResult::RunNotFound => {
-                Err(self.unexpected_append_result(&AppendResult::RunNotFound))
-            }
+        let result = self.append_with_retries(&append).await?;
+        if let AppendResult::Committed { seq, now } = result {
+            self.apply_appended(append.batch.events, seq, now)?;
         }
-    }
-
-    fn unexpected_append_result(&self, result: &AppendResult) -> Error {
-        let reason = format!("the store answered an append to the journal with {result:?}");
-        Error::Internal { run: self.run.id(), reason }
+        let is_outdated = result == AppendResult::Refused(AppendRefusalReason::CapWindowPassed);
+        Ok(if is_outdated { AppendResult::Conflict } else { result })
     }
 
     /// Appends to the journal, retrying while the store is busy or full. An append can be repeated
@@ -436,17 +428,10 @@ impl RunSession {
     /// Submits the tool results of a driver that has lost its claim on the run. They are appended
     /// without a claim, so that they are not lost.
     async fn submit_late_tool_results(&self, input: RunInput) -> Result<()> {
-        let RunInput::ToolsDone(results) = input else {
-            return Ok(());
-        };
+        let RunInput::ToolsDone(results) = input else { return Ok(()) };
         for tool in results {
-            match tool.status {
-                ToolCallStatus::Completed | ToolCallStatus::Failed => {
-                    self.submit_late_tool_result(tool).await?
-                }
-                ToolCallStatus::Interrupted
-                | ToolCallStatus::Unknown
-                | ToolCallStatus::Suspended(_) => {}
+            if matches!(tool.status, ToolCallStatus::Completed | ToolCallStatus::Failed) {
+                self.submit_late_tool_result(tool).await?;
             }
         }
         Ok(())
@@ -454,9 +439,7 @@ impl RunSession {
 
     async fn submit_late_tool_result(&self, result: ToolCallResult) -> Result<()> {
         let run = self.run.id();
-        let Some(row) = self.services.store.get_run(run).await? else {
-            return Ok(());
-        };
+        let Some(row) = self.services.store.get_run(run).await? else { return Ok(()) };
         let call = result.call;
         let text = result.output.joined_text();
         let event = LateToolResultEvent {
@@ -464,17 +447,11 @@ impl RunSession {
             is_error: result.status == ToolCallStatus::Failed,
             output: result.output,
         };
-        let view = RunIdAndStatus { run, status: row.status };
-        let decision = decide_command(
-            &view,
-            RunCommand::SurfaceResult(event),
-            DecisionContext::new(self.now()),
-        );
-        let appended = match decision {
+        let (command, ctx) = (RunCommand::SurfaceResult(event), DecisionContext::new(self.now()));
+        let appended = match decide_command(run, row.status, command, ctx) {
             Err(_) => AppendResult::RunEnded,
             Ok(mut batch) => {
-                let blobs = result.blobs.into_iter();
-                batch.changes.extend(blobs.map(RowChange::PutBlob));
+                batch.changes.extend(result.blobs.into_iter().map(RowChange::PutBlob));
                 let author = JournalAuthor::Outsider;
                 self.append_with_retries(&AppendRequest { run, author, batch }).await?
             }

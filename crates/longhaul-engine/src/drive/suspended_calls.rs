@@ -1,10 +1,6 @@
 //! Tool calls that their tools have suspended, to continue them later: makes the state of such a
 //! call storable, and notifies its tool when the run has given up the call.
 
-use std::panic::AssertUnwindSafe;
-
-use futures_util::FutureExt as _;
-use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall, ToolFailure};
 use longhaul_core::raw::RawJson;
@@ -13,9 +9,10 @@ use longhaul_run::RunInput;
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::next::ToolCallTask;
 
-use crate::drive::calls::{FinishedCall, finished_with_text};
+use crate::drive::calls::finished_with_text;
 use crate::drive::context::DriveContext;
 use crate::guard::redaction::Redaction;
+use crate::panics::guard;
 
 /// Timeout for telling a tool that the run has given up a suspended call.
 const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
@@ -25,19 +22,14 @@ const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 /// state is too long or contains a secret elsewhere, the call fails. The outcome of such a call is
 /// unknown if it has an effect key, because a failed call would release its key.
 pub(super) fn redact_suspended_call(
-    ended: FinishedCall,
+    ended: ToolCallResult,
     redact: &dyn Redact,
     has_effect_key: bool,
-) -> FinishedCall {
-    let ToolCallStatus::Suspended(suspended) = &ended.status else {
-        return ended;
-    };
+) -> ToolCallResult {
+    let ToolCallStatus::Suspended(suspended) = &ended.status else { return ended };
     let state = suspended.suspension.state.as_str();
     let failed = |reason: &str| {
-        let status = match has_effect_key {
-            true => ToolCallStatus::Unknown,
-            false => ToolCallStatus::Failed,
-        };
+        let status = if has_effect_key { ToolCallStatus::Unknown } else { ToolCallStatus::Failed };
         finished_with_text(ended.call, status, reason)
     };
     if state.len() > SuspendedToolCall::STATE_BYTES_MAX {
@@ -65,15 +57,15 @@ pub(super) fn redact_suspended_call(
     }
     match &mut suspended.wait {
         SuspendedCallWait::Answer(question) => {
-            question.asker = redaction.redact_text(std::mem::take(&mut question.asker));
-            question.message = redaction.redact_text(std::mem::take(&mut question.message));
-            question.schema = redaction.redact_json(&question.schema);
+            redaction.clean(&mut question.asker);
+            redaction.clean(&mut question.message);
+            redaction.clean_json(&mut question.schema);
         }
         SuspendedCallWait::Poll { message, .. } => {
-            *message = message.take().map(|message| redaction.redact_text(message));
+            message.iter_mut().for_each(|message| redaction.clean(message));
         }
     }
-    FinishedCall { status: ToolCallStatus::Suspended(suspended), ..ended }
+    ToolCallResult { status: ToolCallStatus::Suspended(suspended), ..ended }
 }
 
 /// Tells the tool of a suspended call that the run has given up the call. The call ends in any case.
@@ -90,9 +82,9 @@ pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCal
             )
         }
     };
-    let output = Redaction(&*ctx.services.redact).redact_tool_output(ToolOutput::text(text));
-    let (status, active, blobs) = (ToolCallStatus::Interrupted, Millis::ZERO, Vec::new());
-    RunInput::ToolsDone(vec![ToolCallResult { call: task.call, status, output, active, blobs }])
+    let text = Redaction(&*ctx.services.redact).redact_text(text);
+    let ended = finished_with_text(task.call, ToolCallStatus::Interrupted, &text);
+    RunInput::ToolsDone(vec![ended])
 }
 
 /// Returns a future that tells the tool that the run has given up its suspended call. The future
@@ -111,15 +103,8 @@ fn request_cancellation(
     let no_tool_message = format!("this worker has no tool `{}`", task.tool);
     async move {
         let (tool, tool_ctx) = found.ok_or_else(|| ToolFailure::new(no_tool_message))?;
-        let request = AssertUnwindSafe(tool.cancel_suspended(&state, &tool_ctx)).catch_unwind();
-        tokio::select! {
-            biased;
-            outcome = request => outcome.unwrap_or_else(|_| Err(ToolFailure::new("the tool panicked"))),
-            () = clock.sleep(CANCEL_TIMEOUT) => {
-                let seconds = CANCEL_TIMEOUT.0 / 1_000;
-                Err(ToolFailure::new(format!("the tool did not answer within {seconds} s")))
-            }
-        }
+        let request = guard(&*clock, CANCEL_TIMEOUT, tool.cancel_suspended(&state, &tool_ctx));
+        request.await.unwrap_or_else(|error| Err(ToolFailure::new(format!("the tool {error}"))))
     }
 }
 

@@ -4,13 +4,10 @@
 //! of its calls. Invariants: no call starts before its start is journaled, and a call that must not
 //! be repeated runs at most once.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
-use futures_util::FutureExt as _;
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::{ToolVerified, VerifyOutcome};
-use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
@@ -20,7 +17,7 @@ use serde_json::Value;
 
 use crate::drive::abort::{AbortReason, AbortSignals, Abortable};
 use crate::drive::calls::{
-    ActiveCalls, CALL_TIMEOUT, CallRequest, CancelPolicy, FinishedCall, finished_with_text,
+    ActiveCalls, CALL_TIMEOUT, CallRequest, CancelPolicy, finished_with_text,
 };
 use crate::drive::context::DriveContext;
 use crate::drive::run_env::RunEnv;
@@ -29,6 +26,7 @@ use crate::drive::suspended_calls::{cancel_suspended_call, redact_suspended_call
 use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
 use crate::error::Result;
 use crate::guard::redaction::Redaction;
+use crate::panics::guard;
 use crate::tools::recorded_outputs::check_references_unchanged;
 use crate::tools::registry::RegisteredTool;
 
@@ -55,28 +53,24 @@ pub(super) async fn run_tool_calls(
     if let Some(task) = tasks.iter().find(|task| task.action == ToolCallAction::Cancel) {
         return Ok(Some(cancel_suspended_call(ctx, task).await));
     }
-    let since = ctx.services.clock.monotonic_nanos();
+    let since = ctx.services.clock.monotonic_time();
     if !try_start_tool_calls(ctx, tasks).await {
         return Ok(None);
     }
     let finished = collect_finished_calls(ctx, since).await?;
     // Appended before the results: progress of a call is rejected once the call has ended.
     for report in ctx.progress.take_unjournaled_reports() {
-        let Ok(CommitOutcome::Applied) = ctx.session.commit_durable(report).await else {
-            break;
-        };
+        let Ok(CommitOutcome::Applied) = ctx.session.commit_durable(report).await else { break };
     }
-    let Some(ended) = finished.filter(|ended| !ended.is_empty()) else {
-        return Ok(None);
-    };
-    let elapsed_ms = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
+    let Some(ended) = finished.filter(|ended| !ended.is_empty()) else { return Ok(None) };
+    let elapsed = ctx.services.clock.monotonic_time().minus(since);
     let (run, redact) = (ctx.session.run(), &*ctx.services.redact);
     let quota = ArtifactQuota::remaining_after_artifacts(run.control().artifacts());
     let ended = ended.into_iter().map(|ended| {
         let has_key = run.effect_key_of_call(Some(ended.call)).is_some();
         redact_suspended_call(ended, redact, has_key)
     });
-    let results = to_results(ended.collect(), Millis(elapsed_ms), redact, quota);
+    let results = to_results(ended.collect(), elapsed, redact, quota);
     Ok(Some(RunInput::ToolsDone(results)))
 }
 
@@ -84,9 +78,7 @@ pub(super) async fn run_tool_calls(
 /// failed. Returns `false` if there is no call to wait for, because the agent, models and tools of
 /// the run are not loaded, or because the lease is lost and no call is running.
 async fn try_start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> bool {
-    let Some(env) = ctx.env.clone() else {
-        return false;
-    };
+    let Some(env) = ctx.env.clone() else { return false };
     let new_tasks: Vec<ToolCallTask> =
         tasks.into_iter().filter(|task| !ctx.calls.contains(task.call)).collect();
     if !new_tasks.is_empty() && !ctx.lease.wait_until_valid().await {
@@ -147,8 +139,8 @@ async fn resolve_tool_call_input(
 /// result.
 async fn collect_finished_calls(
     ctx: &mut DriveContext,
-    since: u64,
-) -> Result<Option<Vec<FinishedCall>>> {
+    since: Millis,
+) -> Result<Option<Vec<ToolCallResult>>> {
     let exceeds_active_time = !ctx.calls.has_stoppable_call();
     let mut signals = AbortSignals {
         exceeds_active_time,
@@ -176,7 +168,7 @@ async fn collect_until_timeout(
     calls: &mut ActiveCalls,
     clock: &dyn Clock,
     window: Millis,
-) -> Vec<FinishedCall> {
+) -> Vec<ToolCallResult> {
     let mut ended = Vec::new();
     if calls.is_empty() {
         return ended;
@@ -198,7 +190,7 @@ async fn collect_until_timeout(
 async fn abort_tool_calls(
     ctx: &mut DriveContext,
     reason: AbortReason,
-) -> Option<Vec<FinishedCall>> {
+) -> Option<Vec<ToolCallResult>> {
     let calls = &mut ctx.calls;
     let message = match reason {
         AbortReason::Cancelled => "the call was stopped: the run was cancelled",
@@ -209,33 +201,23 @@ async fn abort_tool_calls(
         }
         AbortReason::Shutdown | AbortReason::Lost => "the call was stopped: the worker shut down",
     };
-    let mut ended: Vec<FinishedCall> = match reason {
-        AbortReason::Cancelled
-        | AbortReason::Interrupted
-        | AbortReason::TimedOut
-        | AbortReason::ActiveTimeUsedUp => {
-            let stopped = calls.cancel_calls_if(CancelPolicy::is_stoppable);
-            stopped.into_iter().map(|cancelled| cancelled.into_finished(message)).collect()
-        }
+    let mut ended: Vec<ToolCallResult> = Vec::new();
+    if reason.ends_driver() {
         // The next driver starts the repeatable calls again.
-        AbortReason::Shutdown | AbortReason::Lost => {
-            calls.cancel_calls_if(|call| call.may_repeat);
-            Vec::new()
-        }
-    };
+        calls.cancel_calls_if(|call| call.may_repeat);
+    } else {
+        let stopped = calls.cancel_calls_if(CancelPolicy::is_stoppable);
+        ended.extend(stopped.into_iter().map(|cancelled| cancelled.into_finished(message)));
+    }
     if reason == AbortReason::ActiveTimeUsedUp {
         return (!ended.is_empty()).then_some(ended);
     }
     ended.extend(collect_until_timeout(calls, &*ctx.services.clock, CANCEL_GRACE).await);
     ended.extend(calls.cancel_calls_if(|_| true).into_iter().map(|cancelled| {
-        if cancelled.is_cancel_safe {
-            cancelled.into_finished(message)
-        } else {
-            finished_with_text(
-                cancelled.call,
-                ToolCallStatus::Unknown,
-                &format!("{message}; the outcome of the call is unknown"),
-            )
+        let unknown = format!("{message}; the outcome of the call is unknown");
+        match cancelled.is_cancel_safe {
+            true => cancelled.into_finished(message),
+            false => finished_with_text(cancelled.call, ToolCallStatus::Unknown, &unknown),
         }
     }));
     (!ended.is_empty()).then_some(ended)
@@ -244,7 +226,7 @@ async fn abort_tool_calls(
 /// Converts ended calls into results for the state machine. The active time of concurrent calls is
 /// counted once, with the first of them.
 fn to_results(
-    ended: Vec<FinishedCall>,
+    ended: Vec<ToolCallResult>,
     elapsed: Millis,
     redact: &dyn Redact,
     mut quota: ArtifactQuota,
@@ -252,8 +234,8 @@ fn to_results(
     let times = std::iter::once(elapsed).chain(std::iter::repeat(Millis::ZERO));
     let results = ended.into_iter().zip(times).map(|(ended, active)| {
         let output = Redaction(redact).redact_tool_output(ended.output);
-        let (output, blobs) = truncate_tool_output(ended.call, output, ended.images, &mut quota);
-        ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }
+        let (output, blobs) = truncate_tool_output(ended.call, output, ended.blobs, &mut quota);
+        ToolCallResult { output, active, blobs, ..ended }
     });
     results.collect()
 }
@@ -266,44 +248,26 @@ async fn verify_tool_call(ctx: &mut DriveContext, task: &ToolCallTask) -> Result
     }
     let verification = pin!(start_verification(ctx, task));
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
-    Ok(match signals.wait_unless_aborted(verification).await? {
-        Abortable::Done(result) => {
-            let quota =
-                ArtifactQuota::remaining_after_artifacts(ctx.session.run().control().artifacts());
-            Some(verified_input(task.call, result, &*ctx.services.redact, quota))
-        }
-        Abortable::Aborted(reason) => reason.input_after_abort(),
-    })
-}
-
-/// Outcome of verifying a call in doubt, and the images that the tool returned with the outcome.
-type VerifyResult = (VerifyOutcome, Vec<Blob>);
-
-/// Converts the outcome of verifying a call into an input for the state machine. A long output of
-/// the call is truncated.
-fn verified_input(
-    call: CallId,
-    (finding, images): VerifyResult,
-    redact: &dyn Redact,
-    mut quota: ArtifactQuota,
-) -> RunInput {
-    let (finding, blobs) = match finding {
-        VerifyOutcome::Happened(output) => {
-            let output = Redaction(redact).redact_tool_output(output);
-            let (output, blobs) = truncate_tool_output(call, output, images, &mut quota);
+    let (outcome, blobs) = match signals.wait_unless_aborted(verification).await? {
+        Abortable::Aborted(reason) => return Ok(reason.input_after_abort()),
+        Abortable::Done((VerifyOutcome::Happened(output), images)) => {
+            let artifacts = ctx.session.run().control().artifacts();
+            let mut quota = ArtifactQuota::remaining_after_artifacts(artifacts);
+            let output = Redaction(&*ctx.services.redact).redact_tool_output(output);
+            let (output, blobs) = truncate_tool_output(task.call, output, images, &mut quota);
             (VerifyOutcome::Happened(output), blobs)
         }
-        VerifyOutcome::NotHappened | VerifyOutcome::Unknown => (finding, Vec::new()),
+        Abortable::Done((outcome, _)) => (outcome, Vec::new()),
     };
-    RunInput::Verified(ToolVerified { call, outcome: finding }, blobs)
+    Ok(Some(RunInput::Verified(ToolVerified { call: task.call, outcome }, blobs)))
 }
 
-/// Returns a future that verifies whether a call happened. The future borrows nothing of the
-/// driver's state.
+/// Returns a future that verifies whether a call happened. Its output has the images that the tool
+/// returned with the outcome. The future borrows nothing of the driver's state.
 fn start_verification(
     ctx: &DriveContext,
     task: &ToolCallTask,
-) -> impl Future<Output = VerifyResult> + use<> {
+) -> impl Future<Output = (VerifyOutcome, Vec<Blob>)> + use<> {
     let clock = ctx.services.clock.clone();
     let registered = ctx.env.as_ref().and_then(|env| {
         let registered = env.tool(task.tool.as_str())?;
@@ -323,13 +287,8 @@ fn start_verification(
             }
             Ok(_) | Err(_) => return (VerifyOutcome::Unknown, Vec::new()),
         };
-        let verification = AssertUnwindSafe(tool.verify(input, &tool_ctx)).catch_unwind();
-        let finding = tokio::select! {
-            biased;
-            found = verification => found.unwrap_or(VerifyOutcome::Unknown),
-            () = clock.sleep(VERIFY_TIMEOUT) => VerifyOutcome::Unknown,
-        };
-        (finding, tool_ctx.images.drain())
+        let found = guard(&*clock, VERIFY_TIMEOUT, tool.verify(input, &tool_ctx)).await;
+        (found.unwrap_or(VerifyOutcome::Unknown), tool_ctx.images.drain())
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::Failure;
-use longhaul_core::message::{Block, Message, Part, Reply, TextBlock, ToolCall};
+use longhaul_core::message::{
+    Block, Message, Part, Reply, StopReason, TextBlock, ThinkingBlock, ToolCall,
+};
 use longhaul_core::policy::gate::GateRuleAction;
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::ModelResponse;
@@ -52,10 +54,22 @@ pub struct Redaction<'a>(pub &'a dyn Redact);
 
 impl Redaction<'_> {
     /// Redacts secrets in a text.
-    pub(crate) fn redact_text(self, text: String) -> String {
-        match self.0.redact(&text) {
-            Cow::Owned(clean) => clean,
-            Cow::Borrowed(_) => text,
+    pub(crate) fn redact_text(self, mut text: String) -> String {
+        self.clean(&mut text);
+        text
+    }
+
+    /// Redacts secrets in a text in place.
+    pub(crate) fn clean(self, text: &mut String) {
+        if let Cow::Owned(clean) = self.0.redact(text) {
+            *text = clean;
+        }
+    }
+
+    /// Redacts secrets in a shared text in place.
+    pub(crate) fn clean_shared(self, text: &mut Arc<str>) {
+        if let Cow::Owned(clean) = self.0.redact(text) {
+            *text = clean.into();
         }
     }
 
@@ -64,16 +78,9 @@ impl Redaction<'_> {
         self.0.redact_json(json)
     }
 
-    fn redact_optional_json(self, extra: Option<&RawJson>) -> Option<RawJson> {
-        extra.map(|json| self.redact_json(json))
-    }
-
-    /// Redacts secrets in a shared text.
-    pub(crate) fn redact_shared_text(self, text: &Arc<str>) -> Arc<str> {
-        match self.0.redact(text) {
-            Cow::Owned(clean) => clean.into(),
-            Cow::Borrowed(_) => Arc::clone(text),
-        }
+    /// Redacts secrets in the strings, keys and numbers of a JSON value in place.
+    pub(crate) fn clean_json(self, json: &mut RawJson) {
+        *json = self.redact_json(json);
     }
 
     /// Returns the name (never the value) of a secret that the text contains. `None` if the text
@@ -101,9 +108,7 @@ impl Redaction<'_> {
     /// as a string literal. If a secret is part of a tag, the whole template becomes the
     /// placeholder, and new runs of the agent are rejected.
     fn redact_template(self, source: String) -> String {
-        let Cow::Owned(clean) = self.0.redact(&source) else {
-            return source;
-        };
+        let Cow::Owned(clean) = self.0.redact(&source) else { return source };
         let mut text = String::with_capacity(clean.len());
         let mut rest = clean.as_str();
         while let Some(found) = find_secret_placeholder(rest) {
@@ -122,33 +127,30 @@ impl Redaction<'_> {
     }
 
     /// Redacts secrets in a message of a conversation.
-    pub(crate) fn redact_message(self, message: Message) -> Message {
-        match message {
-            Message::User(parts) => Message::User(self.redact_parts(parts)),
-            Message::Assistant(reply) => Message::Assistant(self.redact_reply(&reply)),
-            Message::Results(mut results) => {
-                for result in &mut results {
-                    result.content = self.redact_parts(std::mem::take(&mut result.content));
-                }
-                Message::Results(results)
+    pub(crate) fn redact_message(self, mut message: Message) -> Message {
+        match &mut message {
+            Message::User(parts) => self.clean_parts(parts),
+            Message::Assistant(reply) => *reply = self.redact_reply(reply),
+            Message::Results(results) => {
+                results.iter_mut().for_each(|result| self.clean_parts(&mut result.content));
+            }
+        }
+        message
+    }
+
+    fn clean_parts(self, parts: &mut [Part]) {
+        for part in parts {
+            if let Part::Text(text) = part {
+                self.clean_shared(text);
             }
         }
     }
 
-    fn redact_parts(self, parts: Vec<Part>) -> Vec<Part> {
-        let clean = parts.into_iter().map(|part| match part {
-            Part::Text(text) => Part::Text(self.redact_shared_text(&text)),
-            Part::Image(_) => part,
-        });
-        clean.collect()
-    }
-
     /// Redacts secrets in the output of a tool call.
     pub(crate) fn redact_tool_output(self, mut output: ToolOutput) -> ToolOutput {
-        output.content = self.redact_parts(output.content);
-        for json in output.artifacts.iter_mut().chain(&mut output.loaded_tools) {
-            *json = self.redact_json(json);
-        }
+        self.clean_parts(&mut output.content);
+        let jsons = output.artifacts.iter_mut().chain(&mut output.loaded_tools);
+        jsons.for_each(|json| self.clean_json(json));
         output
     }
 
@@ -165,56 +167,49 @@ impl Redaction<'_> {
     /// Redacts secrets in a block of a reply. `None` drops a thinking block with a secret: the
     /// block is signed, and providers reject a changed block.
     fn redact_or_drop_block(self, block: &Block) -> Option<Block> {
-        Some(match block {
-            Block::Text(text_block) => Block::Text(TextBlock {
-                text: self.redact_shared_text(&text_block.text),
-                extra: self.redact_optional_json(text_block.extra.as_ref()),
-            }),
-            Block::Thinking(thought) => {
-                let is_clean = self.redact_shared_text(&thought.text) == thought.text
-                    && self.redact_optional_json(thought.extra.as_ref()) == thought.extra;
-                return is_clean.then(|| block.clone());
+        let mut clean = block.clone();
+        let extra = match &mut clean {
+            Block::Text(TextBlock { text, extra }) => {
+                self.clean_shared(text);
+                extra.as_mut()
             }
-            Block::ToolCall(call) => Block::ToolCall(ToolCall {
-                id: call.id.clone(),
-                name: self.redact_text(call.name.clone()),
-                input: self.redact_json(&call.input),
-                extra: self.redact_optional_json(call.extra.as_ref()),
-            }),
-            Block::Other(raw) => Block::Other(self.redact_json(raw)),
-        })
+            Block::Thinking(ThinkingBlock { text, extra, .. }) => {
+                self.clean_shared(text);
+                extra.as_mut()
+            }
+            Block::ToolCall(ToolCall { name, input, extra, .. }) => {
+                self.clean(name);
+                self.clean_json(input);
+                extra.as_mut()
+            }
+            Block::Other(raw) => Some(raw),
+        };
+        extra.into_iter().for_each(|json| self.clean_json(json));
+        let is_signed = matches!(block, Block::Thinking(_));
+        (!is_signed || clean == *block).then_some(clean)
     }
 
     /// Redacts secrets in the response of a model, which is untrusted.
-    pub(crate) fn redact_response(self, response: ModelResponse) -> ModelResponse {
-        ModelResponse {
-            reply: self.redact_reply(&response.reply),
-            stop: response.stop.map_unknown_stop_reason(|text| self.redact_text(text)),
-            model: self.redact_text(response.model),
-            output: response.output.map(|output| self.redact_run_output(output)),
-            ..response
+    pub(crate) fn redact_response(self, mut response: ModelResponse) -> ModelResponse {
+        response.reply = self.redact_reply(&response.reply);
+        if let StopReason::Other(reason) = &mut response.stop {
+            self.clean(reason);
         }
-    }
-
-    fn redact_run_output(self, output: RunOutput) -> RunOutput {
-        let artifacts = output.artifacts.iter();
-        RunOutput {
-            text: self.redact_text(output.text),
-            data: self.redact_optional_json(output.data.as_ref()),
-            confidence: output.confidence,
-            artifacts: artifacts.map(|artifact| self.redact_json(artifact)).collect(),
+        self.clean(&mut response.model);
+        if let Some(RunOutput { text, data, artifacts, answer, .. }) = &mut response.output {
+            self.clean(text);
+            data.iter_mut().chain(artifacts).for_each(|json| self.clean_json(json));
             // Only a person's answer to the run's gate sets this field, never a model.
-            answer: None,
+            *answer = None;
         }
+        response
     }
 
     /// Redacts secrets in the description of a failure.
-    pub(crate) fn redact_failure(self, failure: Failure) -> Failure {
-        Failure {
-            message: self.redact_text(failure.message),
-            request_id: failure.request_id.map(|id| self.redact_text(id)),
-            ..failure
-        }
+    pub(crate) fn redact_failure(self, mut failure: Failure) -> Failure {
+        let texts = failure.request_id.iter_mut().chain([&mut failure.message]);
+        texts.for_each(|text| self.clean(text));
+        failure
     }
 
     /// Redacts secrets in a perception (the state of the world), which is journaled and which the
@@ -229,29 +224,19 @@ impl Redaction<'_> {
     /// Redacts secrets in those parts of an agent's definition that models or people read.
     pub fn redact_agent(self, mut agent: Agent) -> Agent {
         for rule in &mut agent.rules {
-            match &mut rule.action {
-                GateRuleAction::Ask(message) | GateRuleAction::Deny(message) => {
-                    *message = self.redact_text(std::mem::take(message));
-                }
-                GateRuleAction::Allow => {}
+            if let GateRuleAction::Ask(message) | GateRuleAction::Deny(message) = &mut rule.action {
+                self.clean(message);
             }
         }
-        if let Some(gate) = &mut agent.result_gate {
-            gate.ask = self.redact_text(std::mem::take(&mut gate.ask));
-        }
-        for skill in &mut agent.skills {
-            skill.description = self.redact_text(std::mem::take(&mut skill.description));
-        }
-        for template in agent.events.values_mut() {
+        let texts = agent.result_gate.iter_mut().map(|gate| &mut gate.ask);
+        let texts = texts.chain(agent.skills.iter_mut().map(|skill| &mut skill.description));
+        let texts = texts.chain([&mut agent.description, &mut agent.project_rules]);
+        texts.for_each(|text| self.clean(text));
+        agent.output.iter_mut().for_each(|schema| self.clean_json(schema));
+        for template in agent.events.values_mut().chain([&mut agent.prompt]) {
             *template = self.redact_template(std::mem::take(template));
         }
-        Agent {
-            description: self.redact_text(agent.description),
-            output: agent.output.as_ref().map(|schema| self.redact_json(schema)),
-            project_rules: self.redact_text(agent.project_rules),
-            prompt: self.redact_template(agent.prompt),
-            ..agent
-        }
+        agent
     }
 
     /// Redacts secrets in the definitions of all agents.

@@ -109,9 +109,7 @@ impl SchemaValidator {
         work: u64,
     ) -> Result<(), String> {
         let stopped = || Err("the check stopped unexpectedly".to_owned());
-        let Ok(permit) = THREAD_PERMITS.acquire().await else {
-            return stopped();
-        };
+        let Ok(permit) = THREAD_PERMITS.acquire().await else { return stopped() };
         let (sender, receiver) = oneshot::channel();
         let validator = Arc::clone(&self.validator);
         let thread = std::thread::Builder::new().name("schema-check".to_owned());
@@ -151,10 +149,7 @@ fn check_value(
             message
         })
         .collect();
-    match faults.is_empty() {
-        true => Ok(()),
-        false => Err(faults.join("; ")),
-    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
 #[cfg(test)]

@@ -16,9 +16,7 @@ use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{
-    RunCommand, RunIdAndStatus, decide_command, scope_of_remembered_approval,
-};
+use longhaul_run::commands::{RunCommand, decide_command, scope_of_remembered_approval};
 use longhaul_run::{DecisionContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
 use crate::drive::blocker::RunBlocker;
@@ -88,13 +86,8 @@ impl Longhaul {
             }
             GateDecision::Approve | GateDecision::Reject | GateDecision::Complete => {}
         }
-        let secret_name = match &answer.decision {
-            GateDecision::Edit(edited) => self.redaction().secret_name_in_json(edited),
-            GateDecision::Approve
-            | GateDecision::Reject
-            | GateDecision::Complete
-            | GateDecision::Answer(_) => None,
-        };
+        let edited = answer.decision.edit();
+        let secret_name = edited.and_then(|edited| self.redaction().secret_name_in_json(edited));
         let answer = self.redact_answer(answer);
         for _ in 0..ATTEMPTS_MAX {
             let outcome = self.try_answer_gate(gate, answer.clone(), secret_name.clone()).await?;
@@ -117,7 +110,7 @@ impl Longhaul {
         let mut row = self.get_gate(gate).await?;
         let run = row.run;
         // A late answer is rejected as late, whatever else is wrong with it.
-        if let (GateStatus::Open, GateDecision::Edit(edited)) = (row.status, &answer.decision) {
+        if let (GateStatus::Open, Some(edited)) = (row.status, answer.decision.edit()) {
             match (&row.spec.kind, secret) {
                 (GateKind::Approval, Some(secret)) => {
                     return Err(Rejection::InvalidTask(secret_in_input_message(&secret)).into());
@@ -132,7 +125,6 @@ impl Longhaul {
         }
         let now = self.services.records.now().await?;
         let run_row = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
-        let view = RunIdAndStatus { run, status: run_row.status };
         let agent = run_row.agent;
         let has_rule = self.has_rule_that_answer_adds(&row, &answer, agent.clone()).await?;
         let revoked_votes = self.revoked_votes(&row).await?;
@@ -141,7 +133,7 @@ impl Longhaul {
         }
         let command = RunCommand::Answer { gate: Box::new(row), answer, agent, has_rule };
         let ctx = DecisionContext { revoked_votes, ..DecisionContext::new(now) };
-        let batch = decide_command(&view, command, ctx)?;
+        let batch = decide_command(run, run_row.status, command, ctx)?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
         match self.append_as_outsider(run, batch).await? {
             Ok(seq) if counts => Ok(Some(GateAnswerOutcome::Voted(seq))),
@@ -297,9 +289,7 @@ impl Longhaul {
         let agent = agent.map_err(Rejection::InvalidTask)?;
         let schema = compile_output_schema(&agent)
             .map_err(|blocker| Rejection::InvalidTask(blocker.message))?;
-        let Some(schema) = schema else {
-            return Ok(());
-        };
+        let Some(schema) = schema else { return Ok(()) };
         let output = output_from_human_edit(edited);
         let text = output.data.as_ref().map_or(output.text.as_str(), RawJson::as_str);
         match schema.validate_answer_text(text, &*self.services.clock).await {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use longhaul_api::task::{ChainChoice, Task};
 use longhaul_core::id::{AgentName, InboxName, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetCap};
 use longhaul_core::port::model::ModelRequest;
@@ -20,7 +21,6 @@ use crate::handle::Longhaul;
 use crate::handle::chains::share_highest_caps;
 use crate::handle::submit::DEFAULT_INBOX;
 use crate::replay::replay_run_state;
-use crate::task::{ChainChoice, Task};
 
 /// A model without a price, and the limit in dollars that it would pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Longhaul {
         let (mut own, mut requested) = (budgets(BudgetPatch::default()), budgets(task.budget));
         if let Some(chain) = &task.chain {
             share_highest_caps(requested.iter_mut());
-            if matches!(chain.chain, ChainChoice::Named(_)) {
+            if matches!(chain, ChainChoice::Named(_)) {
                 share_highest_caps(own.iter_mut());
             }
         }
@@ -73,7 +73,7 @@ impl Longhaul {
     ) -> Option<UnpricedModel> {
         let own = agents.iter().find_map(|agent| self.unpriced_model_of_agent(agent, task));
         // The model of the task is not that of its child runs.
-        let task = Task { model: None, event: false, ..task.clone() };
+        let task = Task { model: None, event: None, ..task.clone() };
         let of_child = |agent: &Arc<Agent>| self.unpriced_model_of_agent(agent, &task);
         own.or_else(|| self.agents_that_may_be_started(agents).iter().find_map(of_child))
     }
@@ -87,9 +87,7 @@ impl Longhaul {
     ) -> Result<Option<UnpricedModel>, Error> {
         let failed = self.run_to_retry(run).await?;
         let (folded, _) = replay_run_state(&self.services, failed).await?;
-        let Ok(agent) = load_run_agent(&self.services, &folded).await? else {
-            return Ok(None);
-        };
+        let Ok(agent) = load_run_agent(&self.services, &folded).await? else { return Ok(None) };
         let spec = folded.task();
         let mut task = Task {
             model: spec.model.clone(),
@@ -154,7 +152,7 @@ impl Longhaul {
 
     /// Returns the full names of the models that a run of the task may call and that have no price.
     fn models_without_price(&self, agent: &Agent, task: &Task) -> Vec<String> {
-        let idle_models = agent.idle_models.iter().filter(|_| task.event);
+        let idle_models = agent.idle_models.iter().filter(|_| task.event.is_some());
         let mut names: Vec<Option<&str>> = match &task.model {
             Some(model) => vec![Some(model)],
             None => {
@@ -186,8 +184,7 @@ impl Longhaul {
 
 /// Whether any cap of the budget is higher than that of the other, where no cap is the highest.
 fn exceeds_budget(budget: &Budget, limit: &Budget) -> bool {
-    let kinds = [BudgetCap::Money, BudgetCap::Tokens, BudgetCap::Turns, BudgetCap::ActiveTime];
-    kinds.into_iter().any(|kind| {
+    BudgetCap::ALL.into_iter().any(|kind| {
         let limit = limit.limit_of_cap(kind);
         limit.is_some_and(|limit| budget.limit_of_cap(kind).is_none_or(|value| value > limit))
     })

@@ -2,6 +2,7 @@
 //! another.
 
 use longhaul_api::batch::BatchView;
+use longhaul_api::task::Task;
 use longhaul_core::id::{BatchId, RunId};
 use longhaul_core::task::{EarliestStart, RunBatchMode, RunBatchPosition};
 use longhaul_run::Rejection;
@@ -10,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 use crate::handle::submit::{SubmitOutcome, check_task_count, run_creation_request};
 use crate::replay::replay_run_state;
-use crate::task::Task;
 use crate::view::created_run_view;
 
 impl Longhaul {

@@ -55,9 +55,7 @@ impl Longhaul {
     /// descendants) through this child run, because the root has ended. `None` if the root is open,
     /// or if the run does not wait for this budget.
     pub(super) async fn raise_budget_command(&self, run: &Run) -> Result<Option<String>> {
-        let Some(command) = command_to_raise_shared_budget(run) else {
-            return Ok(None);
-        };
+        let Some(command) = command_to_raise_shared_budget(run) else { return Ok(None) };
         let has_ended = self.has_run_tree_ended(run.task().root).await?;
         Ok(Some(command).filter(|_| has_ended))
     }
@@ -66,9 +64,7 @@ impl Longhaul {
     /// newest run of the chain has ended.
     async fn has_run_tree_ended(&self, root: RunId) -> Result<bool> {
         let store = &self.services.store;
-        let Some(row) = store.get_run(root).await? else {
-            return Ok(true);
-        };
+        let Some(row) = store.get_run(root).await? else { return Ok(true) };
         let newest = match row.chain {
             Some(chain) => store.get_run(chain.current).await?,
             None => Some(row),
@@ -81,17 +77,9 @@ impl Longhaul {
 /// no error, so that a request can be repeated.
 fn check_caps_can_be_raised(caps: &Budget, raise: BudgetRaise) -> Result<(), Rejection> {
     let new_caps = Budget::default().with_replaced_caps(raise);
-    let kinds = [BudgetCap::Money, BudgetCap::Tokens, BudgetCap::Turns, BudgetCap::ActiveTime];
-    for kind in kinds {
-        let Some(new) = new_caps.limit_of_cap(kind) else {
-            continue;
-        };
-        let cap = match kind {
-            BudgetCap::Money => "money",
-            BudgetCap::Tokens => "tokens",
-            BudgetCap::Turns => "turns",
-            BudgetCap::ActiveTime => "active time",
-        };
+    for kind in BudgetCap::ALL {
+        let Some(new) = new_caps.limit_of_cap(kind) else { continue };
+        let cap = kind.name();
         let current = caps.limit_of_cap(kind).ok_or(Rejection::NoCapToRaise(cap))?;
         if new < current {
             let current = match kind {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use longhaul_api::chain::{ChainStepView, ChainView};
+use longhaul_api::task::{ChainChoice, Task};
 use longhaul_core::chain::{
     AUTO_APPROVE_DELAY, Chain, ChainRepeat, ChainSpec, ChainStep, ChainStepCondition,
     PositionInChain,
@@ -24,7 +25,6 @@ use crate::agent::directory::ChainRegistry;
 use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 use crate::handle::submit::resolve_lane;
-use crate::task::{ChainChoice, Task, TaskChain};
 
 /// Chain of a submitted task, from which the stored steps and the first run are built.
 struct ChainToBuild {
@@ -69,11 +69,12 @@ impl Longhaul {
     }
 
     /// Returns the steps that a task runs: all steps of its chain, or only the step that the task
-    /// names.
-    pub fn resolve_task_chain(&self, chain: &TaskChain) -> Result<ChainSpec> {
-        let mut spec = match &chain.chain {
-            ChainChoice::Named(name) => ChainSpec::clone(&*self.find_chain(name)?),
-            ChainChoice::Inline(spec) => spec.clone(),
+    /// names. `None` means that the task has no chain.
+    pub fn resolve_task_chain(&self, task: &Task) -> Result<Option<ChainSpec>> {
+        let mut spec = match &task.chain {
+            None => return Ok(None),
+            Some(ChainChoice::Named(name)) => ChainSpec::clone(&*self.find_chain(name)?),
+            Some(ChainChoice::Inline(spec)) => spec.clone(),
         };
         if let Some(problem) = spec.problems().into_iter().next() {
             let step_prefix =
@@ -82,9 +83,9 @@ impl Longhaul {
             return Err(Rejection::InvalidTask(reason).into());
         }
         for step in &mut spec.steps {
-            step.auto_approve |= chain.auto_approve;
+            step.auto_approve |= task.auto_approve == Some(true);
         }
-        if let Some(name) = &chain.step {
+        if let Some(name) = &task.step {
             let found = spec.steps.iter().find(|step| step.step_name() == name).cloned();
             let Some(mut step) = found else {
                 let names: Vec<&str> = spec.steps.iter().map(|step| step.step_name()).collect();
@@ -96,7 +97,7 @@ impl Longhaul {
             step.repeat = None;
             spec.steps = vec![step];
         }
-        Ok(spec)
+        Ok(Some(spec))
     }
 
     /// Builds the first run of a chain. Also returns the definitions of all agents of the chain, to
@@ -107,11 +108,10 @@ impl Longhaul {
         first_run: RunId,
         batch: Option<RunBatchPosition>,
     ) -> Result<(NewRun, Vec<Blob>)> {
-        let chain = task.chain.take().ok_or(Rejection::Empty("a chain"))?;
-        let spec = self.resolve_task_chain(&chain)?;
-        let name = match chain.chain {
-            ChainChoice::Named(name) => Some(name),
-            ChainChoice::Inline(_) => None,
+        let spec = self.resolve_task_chain(&task)?.ok_or(Rejection::Empty("a chain"))?;
+        let name = match task.chain.take() {
+            Some(ChainChoice::Named(name)) => Some(name),
+            Some(ChainChoice::Inline(_)) | None => None,
         };
         let chain = ChainToBuild { spec, name, task, first_run, batch };
         let mut built = Vec::with_capacity(chain.spec.steps.len());
@@ -134,7 +134,7 @@ impl Longhaul {
 
     fn build_chain_step(&self, chain: &ChainToBuild, index: usize) -> Result<BuiltChainStep> {
         let step_spec = &chain.spec.steps[index];
-        let task = Task { agent: step_spec.agent.clone(), ..chain.task.clone() };
+        let task = Task { agent: Some(step_spec.agent.clone()), ..chain.task.clone() };
         let (task, agent, definition) = self.build_task_spec(task, chain.first_run, chain.batch)?;
         let repeat = step_spec.repeat.as_ref().map(|repeat| {
             let from = chain

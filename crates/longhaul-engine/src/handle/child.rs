@@ -4,6 +4,7 @@
 //! and actor of its parent. Every child has the budget account and the lane of its root, and no
 //! thread: it works in a conversation of its own.
 
+use longhaul_api::task::Task;
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
@@ -16,7 +17,6 @@ use crate::agent::Agent;
 use crate::error::Result;
 use crate::handle::Longhaul;
 use crate::services::Services;
-use crate::task::Task;
 
 impl Longhaul {
     /// Returns a handle that uses these services and knows their agents.

@@ -3,16 +3,16 @@
 //! An outsider appends to the journal unconditionally, without reading the journal first.
 
 use longhaul_api::steer::{SteerReceipt, SteerState};
-use longhaul_core::change::JournalBatch;
+use longhaul_core::change::{JournalBatch, STEERS_MAX};
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{GateKind, GateStatus};
+use longhaul_core::policy::gate::GateKind;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, GateFilter, JournalAuthor,
 };
 use longhaul_core::status::Status;
-use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
+use longhaul_run::commands::{RunCommand, decide_command};
 use longhaul_run::{DecisionContext, Rejection, check_question_answer};
 
 use crate::error::{Error, Result};
@@ -72,16 +72,8 @@ impl Longhaul {
         (text, delivery): (&str, SteerDelivery),
     ) -> Result<SteerReceipt> {
         let answers = matches!(delivery, SteerDelivery::AfterBatch | SteerDelivery::BeforeNextTool);
-        let filter = GateFilter {
-            run: Some(run),
-            status: Some(GateStatus::Open),
-            limit: OPEN_QUESTIONS_MAX,
-            ..GateFilter::default()
-        };
-        let gates = match answers {
-            true => self.list_gates(filter).await?,
-            false => Vec::new(),
-        };
+        let filter = GateFilter::open(Some(run), OPEN_QUESTIONS_MAX);
+        let gates = if answers { self.list_gates(filter).await? } else { Vec::new() };
         // The oldest question is answered first.
         let mut questions = gates.iter().rev().filter(|gate| gate.spec.kind == GateKind::Question);
         let note = questions.next().and_then(|gate| {
@@ -116,9 +108,7 @@ impl Longhaul {
     /// Returns the run that may have a message with this id: the newest run of the chain, if this
     /// run has ended, belongs to a chain and has no such message. Otherwise this run itself.
     pub async fn run_of_steer(&self, run: RunId, steer: SteerId) -> Result<RunId> {
-        let Some(newest) = self.newest_chain_run(run).await? else {
-            return Ok(run);
-        };
+        let Some(newest) = self.newest_chain_run(run).await? else { return Ok(run) };
         let queued = self.services.records.queued_steer_messages(run).await?;
         Ok(if queued.iter().any(|row| row.steer == steer) { run } else { newest })
     }
@@ -192,8 +182,7 @@ impl Longhaul {
     pub(crate) async fn send_command(&self, run: RunId, command: RunCommand) -> Result<Seq> {
         let command = self.redact_command(command);
         let row = self.run_row(run).await?;
-        let now = self.services.records.now().await?;
-        let view = RunIdAndStatus { run, status: row.status };
+        let ctx = DecisionContext::new(self.store_time().await?);
         let steer = if let RunCommand::ChangeSteer(SteerMessage { steer, .. })
         | RunCommand::WithdrawSteer { steer, .. } = &command
         {
@@ -201,7 +190,7 @@ impl Longhaul {
         } else {
             None
         };
-        let batch = decide_command(&view, command, DecisionContext::new(now))?;
+        let batch = decide_command(run, row.status, command, ctx)?;
         let outcome = self.append_as_outsider(run, batch).await?;
         outcome.map_err(|refusal| error_for_refused_append(run, steer, refusal))
     }
@@ -245,37 +234,16 @@ fn error_for_refused_append(
     steer: Option<SteerId>,
     refusal: AppendRefusalReason,
 ) -> Error {
-    match refusal {
-        AppendRefusalReason::SteersFull => {
-            Rejection::SteersFull(longhaul_core::change::STEERS_MAX).into()
-        }
-        AppendRefusalReason::SteerSettled => match steer {
-            Some(steer) => Rejection::SteerSettled(steer).into(),
-            None => Error::Contention(run),
-        },
+    match (refusal, steer) {
+        (AppendRefusalReason::SteersFull, _) => Rejection::SteersFull(STEERS_MAX).into(),
+        (AppendRefusalReason::SteerSettled, Some(steer)) => Rejection::SteerSettled(steer).into(),
         // Another attempt of the same request was applied. When the request is sent again it finds
         // that effect.
-        AppendRefusalReason::RequestAlreadyApplied => Error::Contention(run),
-        unexpected_reason @ (AppendRefusalReason::OverBudget(_)
-        | AppendRefusalReason::TreeFull
-        | AppendRefusalReason::OverCap(_)
-        | AppendRefusalReason::CapWindowPassed
-        | AppendRefusalReason::KeyTaken(_)
-        | AppendRefusalReason::KeyNotHeld
-        | AppendRefusalReason::NoSlot
-        | AppendRefusalReason::LaneFull(_)
-        | AppendRefusalReason::LaneBusy(_)
-        | AppendRefusalReason::SubmitKeyUsed
-        | AppendRefusalReason::GateClosed(..)
-        | AppendRefusalReason::GateAnswersChanged
-        | AppendRefusalReason::GateNotFound
-        | AppendRefusalReason::GateExists
-        | AppendRefusalReason::RuleExists
-        | AppendRefusalReason::RulesFull
-        | AppendRefusalReason::RuleInactive
-        | AppendRefusalReason::TimerConsumed
-        | AppendRefusalReason::NotAllowedForOutsider(_)) => {
-            let reason = format!("the store refused the append: {unexpected_reason:?}");
+        (AppendRefusalReason::SteerSettled | AppendRefusalReason::RequestAlreadyApplied, _) => {
+            Error::Contention(run)
+        }
+        (unexpected, _) => {
+            let reason = format!("the store refused the append: {unexpected:?}");
             Error::Internal { run, reason }
         }
     }

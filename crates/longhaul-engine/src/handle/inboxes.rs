@@ -4,17 +4,16 @@
 use std::collections::BTreeMap;
 
 use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
-use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_api::task::Task;
+use longhaul_core::id::InboxName;
 use longhaul_core::port::records::InboxRunCounts;
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
-use longhaul_core::task::EarliestStart;
 use longhaul_run::Rejection;
 
 use crate::error::Result;
 use crate::handle::{Longhaul, check_idempotency_key};
-use crate::task::Task;
 
 /// Maximum number of tasks, and of dead letters (failed tasks that nobody has retried), that are
 /// shown of one inbox.
@@ -68,8 +67,8 @@ pub fn build_inbox_task(
     body: NewTaskBody,
     agents: &BTreeMap<String, String>,
 ) -> Result<Task> {
-    let default_agent = || agents.get(inbox.as_str()).cloned();
-    let Some(agent) = body.agent.clone().or_else(default_agent) else {
+    let default_agent = agents.get(inbox.as_str());
+    let Some(agent) = body.agent.as_ref().or(default_agent) else {
         return Err(Rejection::InvalidTask(format!(
             "the inbox `{inbox}` has no default agent: name an agent, or set \
              `[inboxes.{}] agent` in longhaul.toml",
@@ -83,10 +82,10 @@ pub fn build_inbox_task(
     Ok(Task {
         kind: body.kind,
         priority: body.priority,
-        lane: parse_optional_name("lane", body.lane, LaneKey::new)?,
-        thread: parse_optional_name("thread", body.thread, ThreadKey::new)?,
-        resource: parse_optional_name("resource", body.resource, ResourceKey::new)?,
-        start: body.start_at.map_or(EarliestStart::Now, EarliestStart::At),
+        lane: body.lane,
+        thread: body.thread,
+        resource: body.resource,
+        start: body.start_at.into(),
         context: body.context,
         actor: body.actor,
         links: body.links,
@@ -105,17 +104,6 @@ pub fn quote_toml_key(name: &str) -> String {
         // A name has no control characters, so JSON and TOML quote it alike.
         false => RawJson::from_serialize(&name).as_str().to_owned(),
     }
-}
-
-fn parse_optional_name<T>(
-    field: &str,
-    value: Option<String>,
-    parse: impl Fn(String) -> Result<T, IdError>,
-) -> Result<Option<T>> {
-    let parsed = value.map(parse).transpose();
-    let invalid =
-        |error| Rejection::InvalidTask(format!("the field `{field}` is invalid: {error}"));
-    parsed.map_err(|error| invalid(error).into())
 }
 
 fn inbox_view(

@@ -15,7 +15,7 @@ use longhaul_core::port::store::{
 };
 use longhaul_core::task::TaskSpec;
 use longhaul_run::DecisionContext;
-use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
+use longhaul_run::commands::{RunCommand, decide_command};
 use longhaul_run::submit::lane_entry;
 
 use crate::agent::Agent;
@@ -157,11 +157,10 @@ impl Longhaul {
             by: task.submitter.clone().unwrap_or_default(),
             is_task: true,
         };
-        let now = self.services.records.now().await?;
-        let snapshot = RunIdAndStatus { run: row.id, status: row.status };
+        let ctx = DecisionContext::new(self.store_time().await?);
         let command = self.redact_command(RunCommand::Steer(message));
         // An empty text, or one that is too long for a message, stays a task of its own.
-        let batch = decide_command(&snapshot, command, DecisionContext::new(now)).ok();
+        let batch = decide_command(row.id, row.status, command, ctx).ok();
         Ok(batch.map(|batch| AppendRequest { run: row.id, author, batch }))
     }
 }

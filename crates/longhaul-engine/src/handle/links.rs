@@ -4,11 +4,11 @@
 //! Opening a link does not answer the gate yet.
 
 use longhaul_core::id::GateId;
-use longhaul_core::policy::gate::{GateRow, GateStatus};
+use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::auth::GateLinkRow;
 use longhaul_core::raw::Hash;
 use longhaul_run::Rejection;
-use longhaul_run::commands::current_gate_digest;
+use longhaul_run::commands::{check_gate_open, current_gate_digest};
 
 use crate::error::{Error, Result};
 use crate::handle::{Longhaul, check_text_len};
@@ -60,16 +60,7 @@ impl Longhaul {
         }
         self.check_no_secret_in_name("the recipient's name", name)?;
         let gate = self.get_gate(request.gate).await?;
-        match gate.status {
-            GateStatus::Open => {}
-            GateStatus::Expired => return Err(Rejection::GateExpired(request.gate).into()),
-            status @ (GateStatus::Answered | GateStatus::Withdrawn) => {
-                let by = gate.answers.last();
-                let by = by.map(|recorded| (recorded.answer.by.clone(), recorded.at));
-                let gate = request.gate;
-                return Err(Rejection::GateClosed { gate, status, by }.into());
-            }
-        }
+        check_gate_open(&gate, self.store_time().await?)?;
         let secret = self.generate_secret("")?;
         let link = GateLinkRow {
             hash: secret.hash(),

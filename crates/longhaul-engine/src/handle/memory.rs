@@ -5,7 +5,7 @@
 use longhaul_api::thread::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
 use longhaul_core::change::NewThreadMessages;
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
-use longhaul_core::message::{Message, Part};
+use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 use longhaul_run::Rejection;
 
@@ -25,9 +25,9 @@ pub enum ThreadMessage {
 }
 
 impl ThreadMessage {
-    const fn text_bytes(&self) -> usize {
+    fn text(&self) -> &str {
         match self {
-            Self::User(text) | Self::Assistant(text) => text.len(),
+            Self::User(text) | Self::Assistant(text) => text,
         }
     }
 
@@ -41,18 +41,9 @@ impl ThreadMessage {
     /// Returns the texts of a message of a thread. `None` for tool results, which no thread has.
     pub fn from_message(message: &Message) -> Option<Self> {
         match message {
-            Message::User(parts) => {
-                let texts: Vec<&str> = parts.iter().filter_map(Part::text).collect();
-                Some(Self::User(texts.join("\n")))
-            }
-            Message::Assistant(reply) => Some(Self::Assistant(reply.text())),
+            Message::User(_) => Some(Self::User(message.text())),
+            Message::Assistant(_) => Some(Self::Assistant(message.text())),
             Message::Results(_) => None,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::User(text) | Self::Assistant(text) => text.trim().is_empty(),
         }
     }
 }
@@ -91,10 +82,10 @@ impl Longhaul {
         thread: &ThreadKey,
         added: Vec<ThreadMessage>,
     ) -> Result<()> {
-        if added.iter().any(ThreadMessage::is_empty) {
+        if added.iter().any(|message| message.text().trim().is_empty()) {
             return Err(Rejection::Empty("a message of a thread").into());
         }
-        let bytes = added.iter().map(ThreadMessage::text_bytes).sum();
+        let bytes = added.iter().map(|message| message.text().len()).sum();
         check_text_len("the text added to a thread", bytes, APPEND_BYTES_MAX)?;
         self.check_no_secret_in_name("the thread", thread.as_str())?;
         let messages = added.into_iter().map(ThreadMessage::into_message);

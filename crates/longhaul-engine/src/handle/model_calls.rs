@@ -59,15 +59,10 @@ impl Longhaul {
                 };
                 folded.apply(entry)?;
                 if let Event::TurnStarted(_) = &entry.event {
-                    pending =
-                        match model_request_of_step(folded, next_engine_step(folded, entry.at)) {
-                            Some(request) => Some(
-                                texts
-                                    .inline_request_blobs(&*self.services.records, request)
-                                    .await?,
-                            ),
-                            None => None,
-                        };
+                    pending = model_request_of_step(folded, next_engine_step(folded, entry.at));
+                    if let Some(request) = &mut pending {
+                        texts.inline_request_blobs(&*self.services.records, request).await?;
+                    }
                 } else if let Some(outcome) = model_call_outcome(&entry.event)
                     && let Some(request) = pending.take()
                 {

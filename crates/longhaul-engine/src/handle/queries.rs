@@ -79,12 +79,7 @@ impl Longhaul {
             rows.iter().any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
         let mut gates: BTreeMap<(RunId, bool), GateRow> = BTreeMap::new();
         if has_waiting_run {
-            let filter = GateFilter {
-                status: Some(GateStatus::Open),
-                limit: GATES_MAX,
-                ..GateFilter::default()
-            };
-            let open = self.list_gates(filter).await?;
+            let open = self.list_gates(GateFilter::open(None, GATES_MAX)).await?;
             // Gates come newest first and later ones overwrite earlier ones, so each run gets its
             // oldest open signal gate and its oldest open gate of another kind.
             let is_signal = |gate: &GateRow| gate.spec.kind == GateKind::Signal;
@@ -128,9 +123,7 @@ impl Longhaul {
     /// Returns how long the calls of a driven run have been running, which no event has recorded
     /// yet.
     async fn time_since_last_event(&self, row: &RunRow) -> Result<Millis> {
-        let Some(last) = self.last_entry(row).await? else {
-            return Ok(Millis::ZERO);
-        };
+        let Some(last) = self.last_entry(row).await? else { return Ok(Millis::ZERO) };
         Ok(self.store_time().await?.duration_since(last.at))
     }
 
@@ -274,9 +267,7 @@ impl Longhaul {
     ) -> Result<RunId> {
         let mut waiting_child = None;
         for child in open {
-            let Some(row) = self.services.store.get_run(child).await? else {
-                continue;
-            };
+            let Some(row) = self.services.store.get_run(child).await? else { continue };
             match (row.status, row.reason.as_deref()) {
                 (Status::Blocked | Status::Paused, _)
                 | (Status::Waiting, Some("approval" | "question" | "signal" | "budget")) => {
@@ -294,13 +285,7 @@ impl Longhaul {
         if !matches!(row.status, Status::Waiting | Status::Blocked) {
             return Ok(None);
         }
-        let filter = GateFilter {
-            run: Some(row.id),
-            status: Some(GateStatus::Open),
-            limit: GATES_MAX,
-            ..GateFilter::default()
-        };
-        let gates = self.list_gates(filter).await?;
+        let gates = self.list_gates(GateFilter::open(Some(row.id), GATES_MAX)).await?;
         let overdue = gates.iter().find(|gate| gate.status == GateStatus::Expired);
         Ok(overdue.map(|gate| StateExplanation {
             message: format!(

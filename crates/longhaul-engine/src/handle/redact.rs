@@ -3,6 +3,7 @@
 //! Names (keys, labels) and inputs of tools are not changed: if they contain a secret, the request
 //! is rejected.
 
+use longhaul_api::task::Task;
 use longhaul_core::id::ResourceKey;
 use longhaul_core::note::NewMemoryNote;
 use longhaul_core::policy::gate::{Answer, GateDecision};
@@ -15,7 +16,6 @@ use crate::agent::Agent;
 use crate::error::Result;
 use crate::guard::redaction::Redaction;
 use crate::handle::Longhaul;
-use crate::task::Task;
 
 impl Longhaul {
     pub(super) fn redaction(&self) -> Redaction<'_> {
@@ -30,9 +30,7 @@ impl Longhaul {
     /// Rejects a name that contains a secret: with the secret redacted it would be a different
     /// name.
     pub(super) fn check_no_secret_in_name(&self, label: &str, name: &str) -> Result<()> {
-        let Some(secret) = self.redaction().secret_name_in_text(name) else {
-            return Ok(());
-        };
+        let Some(secret) = self.redaction().secret_name_in_text(name) else { return Ok(()) };
         let reason = format!(
             "{label} holds the secret `{secret}`, and names are stored and shown unredacted: \
              choose another"
@@ -69,7 +67,7 @@ impl Longhaul {
             ("the resource", task.resource.as_ref().map(|key| key.as_str())),
             ("the lane", task.lane.as_ref().map(|key| key.as_str())),
             ("the inbox", task.inbox.as_ref().map(|name| name.as_str())),
-            ("the type", task.kind.as_deref()),
+            ("the type", task.task_type()),
             ("the model", task.model.as_deref()),
             ("the idempotency key", task.idempotency_key.as_deref()),
             // The id is part of the idempotency key, and the name of a file in a folder inbox.
@@ -107,9 +105,7 @@ impl Longhaul {
         let mut context = task.context.iter();
         let secret =
             context.find_map(|(name, value)| Some((name, redaction.secret_name_in_json(value)?)));
-        let Some((name, secret)) = secret else {
-            return Ok(());
-        };
+        let Some((name, secret)) = secret else { return Ok(()) };
         let reason = format!(
             "`{name}` of the context holds the secret `{secret}`, which is not passed to tools: \
              remove it"
@@ -118,26 +114,22 @@ impl Longhaul {
     }
 
     /// Redacts secrets in an answer to a gate.
-    pub(super) fn redact_answer(&self, answer: Answer) -> Answer {
+    pub(super) fn redact_answer(&self, mut answer: Answer) -> Answer {
         let redaction = self.redaction();
-        Answer {
-            decision: match answer.decision {
-                GateDecision::Edit(input) => GateDecision::Edit(redaction.redact_json(&input)),
-                GateDecision::Answer(text) => GateDecision::Answer(redaction.redact_text(text)),
-                other @ (GateDecision::Approve | GateDecision::Reject | GateDecision::Complete) => {
-                    other
-                }
-            },
-            by: redaction.redact_text(answer.by),
-            note: answer.note.map(|note| redaction.redact_text(note)),
-            payload: answer.payload.as_ref().map(|json| redaction.redact_json(json)),
-            ..answer
+        match &mut answer.decision {
+            GateDecision::Edit(input) => redaction.clean_json(input),
+            GateDecision::Answer(text) => redaction.clean(text),
+            GateDecision::Approve | GateDecision::Reject | GateDecision::Complete => {}
         }
+        let texts = answer.note.iter_mut().chain([&mut answer.by]);
+        texts.for_each(|text| redaction.clean(text));
+        answer.payload.iter_mut().for_each(|json| redaction.clean_json(json));
+        answer
     }
 
     /// Redacts secrets in a command to a run, including the name of its author.
     pub(super) fn redact_command(&self, mut command: RunCommand) -> RunCommand {
-        let clean = |text: &mut String| *text = self.redact(std::mem::take(text));
+        let clean = |text: &mut String| self.redaction().clean(text);
         match &mut command {
             RunCommand::Steer(message) | RunCommand::ChangeSteer(message) => {
                 clean(&mut message.text);
@@ -174,8 +166,7 @@ impl Longhaul {
         self.check_no_secret_in_name("the note's key", note.note_key())?;
         let unredacted = note.to_stored_note(resource, Timestamp::default());
         let text = self.redact(unredacted.text.clone());
-        let tags = unredacted.tags.iter().map(|tag| self.redact(tag.clone()));
-        let tags: Vec<String> = tags.collect();
+        let tags: Vec<String> = unredacted.tags.iter().map(|tag| self.redact(tag)).collect();
         if text == unredacted.text && tags == unredacted.tags {
             return Ok(note);
         }

@@ -5,6 +5,7 @@
 
 use longhaul_api::run::RunView;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_api::task::Task;
 use longhaul_core::id::{AgentName, IdError, LaneKey, ResourceKey, RunId, ScheduleName, ThreadKey};
 use longhaul_core::port::auth::IdempotencyKey;
 use longhaul_core::port::schedules::{
@@ -23,7 +24,6 @@ use crate::background::schedule::{CATCH_UP_MAX, FiringPlan, ParsedScheduleTiming
 use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 use crate::handle::submit::IDEMPOTENCY_TTL;
-use crate::task::Task;
 
 /// Maximum length of a schedule's name in bytes.
 const NAME_BYTES_MAX: usize = 64;
@@ -175,18 +175,14 @@ impl Longhaul {
     pub(crate) async fn correct_due_times(&self) -> Result<()> {
         let now = self.store_time().await?;
         for mut row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
-            let Some(due) = row.due else {
-                continue;
-            };
+            let Some(due) = row.due else { continue };
             let fired_at = row.last_fired_at.filter(|fired_at| *fired_at > now);
             if row.spec.catch_up == CatchUp::All
                 && fired_at.is_some_and(|at| at.duration_since(now) <= REPEATED_TIME_MAX)
             {
                 continue;
             }
-            let Ok(calendar) = ParsedScheduleTiming::parse(&row.spec.timing, due) else {
-                continue;
-            };
+            let Ok(calendar) = ParsedScheduleTiming::parse(&row.spec.timing, due) else { continue };
             let next = calendar.next_firing_after(now);
             let second = next.and_then(|next| calendar.next_firing_after(next));
             if second.is_some_and(|second| second < due) {
@@ -199,9 +195,7 @@ impl Longhaul {
     }
 
     async fn fire_due_schedule(&self, mut row: ScheduleRow) -> Result<()> {
-        let Some(due) = row.due else {
-            return Ok(());
-        };
+        let Some(due) = row.due else { return Ok(()) };
         let now = self.store_time().await?;
         let plan = match ParsedScheduleTiming::parse(&row.spec.timing, due) {
             Ok(calendar) => FiringPlan::for_due_schedule(&calendar, row.spec.catch_up, due, now),
@@ -243,45 +237,33 @@ impl Longhaul {
             let reason = format!("skipped: the run {last} of the last firing has not ended");
             return self.skip_firing(row, next, reason).await;
         }
-        let request = match self.firing_request(row, time, None) {
-            Ok(request) => request,
+        let error = match self.firing_request(row, time, None) {
             Err(Error::Store(error)) => return Err(error.into()),
-            Err(error) => {
-                tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
-                return self.skip_firing(row, next, error.to_string()).await;
+            Err(error) => error,
+            Ok(request) => {
+                let request = Box::new(self.add_cap_reservations(request).await?);
+                let action = ScheduleFiringAction::Create(request);
+                let (name, due) = (row.name.clone(), row.due);
+                let firing = ScheduleFiring { name, due, next_due: next, action };
+                match self.services.schedules.fire_schedule(firing).await? {
+                    ScheduleFiringOutcome::Created(run) => {
+                        tracing::info!(schedule = %row.name, %run, due = %time, "schedule fired");
+                        self.services.notifier.notify_runs_ready();
+                        (row.due, row.last_run) = (next, Some(run));
+                        return Ok(true);
+                    }
+                    ScheduleFiringOutcome::LaneFull(lane) => Error::LaneFull(lane),
+                    ScheduleFiringOutcome::OverCap(refusal) => self.over_cap_error(*refusal),
+                    // A firing without an idempotency key has no earlier run.
+                    ScheduleFiringOutcome::Outdated
+                    | ScheduleFiringOutcome::Skipped
+                    | ScheduleFiringOutcome::Existing(_)
+                    | ScheduleFiringOutcome::KeyReused => return Ok(false),
+                }
             }
         };
-        let firing = ScheduleFiring {
-            name: row.name.clone(),
-            due: row.due,
-            next_due: next,
-            action: ScheduleFiringAction::Create(Box::new(
-                self.add_cap_reservations(request).await?,
-            )),
-        };
-        match self.services.schedules.fire_schedule(firing).await? {
-            ScheduleFiringOutcome::Created(run) => {
-                tracing::info!(schedule = %row.name, %run, due = %time, "schedule fired");
-                self.services.notifier.notify_runs_ready();
-                (row.due, row.last_run) = (next, Some(run));
-                Ok(true)
-            }
-            ScheduleFiringOutcome::LaneFull(lane) => {
-                let error = Error::LaneFull(lane);
-                tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
-                self.skip_firing(row, next, error.to_string()).await
-            }
-            ScheduleFiringOutcome::OverCap(refusal) => {
-                let error = self.over_cap_error(*refusal);
-                tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
-                self.skip_firing(row, next, error.to_string()).await
-            }
-            // A firing without an idempotency key has no earlier run.
-            ScheduleFiringOutcome::Outdated
-            | ScheduleFiringOutcome::Skipped
-            | ScheduleFiringOutcome::Existing(_)
-            | ScheduleFiringOutcome::KeyReused => Ok(false),
-        }
+        tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
+        self.skip_firing(row, next, error.to_string()).await
     }
 
     /// Records that a due schedule starts no run this time, and why. Returns `false` if the
@@ -292,12 +274,8 @@ impl Longhaul {
         next: Option<Timestamp>,
         reason: String,
     ) -> Result<bool> {
-        let firing = ScheduleFiring {
-            name: row.name.clone(),
-            due: row.due,
-            next_due: next,
-            action: ScheduleFiringAction::Skip(reason),
-        };
+        let (name, due, action) = (row.name.clone(), row.due, ScheduleFiringAction::Skip(reason));
+        let firing = ScheduleFiring { name, due, next_due: next, action };
         let outcome = self.services.schedules.fire_schedule(firing).await?;
         row.due = next;
         Ok(outcome == ScheduleFiringOutcome::Skipped)
@@ -342,8 +320,7 @@ fn status_of_run_or_chain(row: &RunRow) -> Status {
 fn task_of_firing(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> Task {
     let due = time.to_string();
     Task {
-        event: spec.event.is_some(),
-        kind: spec.event.clone(),
+        event: spec.event.clone(),
         lane: spec.lane.clone(),
         thread: spec.thread.clone(),
         resource: spec.resource.clone(),

@@ -2,11 +2,9 @@
 //! while such a gate is open.
 
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{
-    GateKind, GateRow, GateSpec, GateStatus, GateTimeout, check_gate_tags,
-};
+use longhaul_core::policy::gate::{GateKind, GateRow, GateSpec, GateTimeout, check_gate_tags};
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
-use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
+use longhaul_run::commands::{RunCommand, decide_command};
 use longhaul_run::{DecisionContext, Rejection};
 
 use crate::error::{Error, Result};
@@ -63,9 +61,8 @@ impl Longhaul {
             ..GateSpec::new(id, GateKind::Signal, new.ask.as_str())
         };
         let command = RunCommand::RaiseSignalGate(Box::new(spec));
-        let now = self.services.records.now().await?;
-        let snapshot = RunIdAndStatus { run: new.run, status: run.status };
-        let batch = decide_command(&snapshot, command, DecisionContext::new(now))?;
+        let ctx = DecisionContext::new(self.store_time().await?);
+        let batch = decide_command(new.run, run.status, command, ctx)?;
         match self.append_as_outsider(new.run, batch).await? {
             Ok(_) => Ok((self.get_gate(id).await?, true)),
             Err(AppendRefusalReason::GateExists) => {
@@ -90,12 +87,7 @@ impl Longhaul {
     }
 
     async fn check_signal_gate_count(&self, run: RunId) -> Result<()> {
-        let filter = GateFilter {
-            run: Some(run),
-            status: Some(GateStatus::Open),
-            limit: 2 * SIGNAL_GATES_MAX,
-            ..GateFilter::default()
-        };
+        let filter = GateFilter::open(Some(run), 2 * SIGNAL_GATES_MAX);
         let open = self.services.store.list_gates(filter).await?;
         let signals =
             open.iter().filter(|gate| gate.spec.is_signal_gate_without_tool_call()).count();
@@ -123,8 +115,5 @@ fn gate_if_same_request(gate: GateRow, new: &NewSignalGate) -> Result<GateRow> {
     let spec = &gate.spec;
     let is_same =
         spec.ask == new.ask && spec.tags == new.tags && spec.timeout == new.timeout.duration();
-    match is_same {
-        true => Ok(gate),
-        false => Err(Error::IdempotencyKeyReused),
-    }
+    if is_same { Ok(gate) } else { Err(Error::IdempotencyKeyReused) }
 }

@@ -90,32 +90,14 @@ impl Longhaul {
 /// usage together. Fails if `subject` is missing, or given for a cap that counts all usage
 /// together.
 fn subject_of_raised_cap(current: &CapWithWindow, subject: Option<&str>) -> Result<String> {
-    let per = current.cap.per;
-    match (per, subject) {
-        (CapUsageGrouping::All, None) => Ok(String::new()),
-        (CapUsageGrouping::All, Some(_)) => {
-            Err(Error::InvalidRaise("the cap counts all runs together: name no subject".to_owned()))
-        }
-        (
-            CapUsageGrouping::Key
-            | CapUsageGrouping::Actor
-            | CapUsageGrouping::Agent
-            | CapUsageGrouping::Model,
-            Some(subject),
-        ) => Ok(subject.to_owned()),
-        (
-            CapUsageGrouping::Key
-            | CapUsageGrouping::Actor
-            | CapUsageGrouping::Agent
-            | CapUsageGrouping::Model,
-            None,
-        ) => {
-            let per = per.as_str();
-            Err(Error::InvalidRaise(format!(
-                "the cap counts per {per}: name the {per} whose limit is raised"
-            )))
-        }
-    }
+    let per = current.cap.per.as_str();
+    let reason = match (current.cap.per == CapUsageGrouping::All, subject) {
+        (true, None) => return Ok(String::new()),
+        (false, Some(subject)) => return Ok(subject.to_owned()),
+        (true, Some(_)) => "the cap counts all runs together: name no subject".to_owned(),
+        (false, None) => format!("the cap counts per {per}: name the {per} whose limit is raised"),
+    };
+    Err(Error::InvalidRaise(reason))
 }
 
 /// Checks that a spend cap counts the key, actor, agent or model whose limit is raised, so that a

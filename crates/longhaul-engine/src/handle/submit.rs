@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use longhaul_api::task::Task;
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use longhaul_core::policy::retry::{DEFAULT_HARD_TIMEOUT, DEFAULT_SOFT_TIMEOUT};
@@ -24,7 +25,6 @@ use crate::error::{Error, Result};
 use crate::guard::template;
 use crate::handle::{Longhaul, check_text_len};
 use crate::prompt::event_text;
-use crate::task::Task;
 use crate::view::created_run_view;
 use longhaul_api::run::RunView;
 
@@ -191,9 +191,9 @@ impl Longhaul {
         check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
         let task = self.redact_task(set_thread_and_resource_from_metadata(task)?)?;
-        let agent = self
-            .get_agent(&task.agent)
-            .map_err(|suggestion| Error::AgentNotFound { name: task.agent.clone(), suggestion })?;
+        let name = task.agent.clone().unwrap_or_default();
+        let agent = self.get_agent(&name);
+        let agent = agent.map_err(|suggestion| Error::AgentNotFound { name, suggestion })?;
         let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
         Ok((TaskSpec { batch, ..spec }, agent, definition))
     }
@@ -222,7 +222,7 @@ impl Longhaul {
             None => InboxName::new(DEFAULT_INBOX).map_err(invalid)?,
         };
         let mut policy = agent.run_policy(&self.services.agents.defaults, task.budget);
-        let is_event = event_text::is_event_task(agent, task.kind.as_deref(), task.event);
+        let is_event = event_text::is_event_task(agent, task.task_type(), task.event.is_some());
         if is_event {
             policy.max_turns.get_or_insert(event_text::EVENT_TURNS_MAX);
         }
@@ -234,11 +234,11 @@ impl Longhaul {
         let spec = TaskSpec {
             definition: definition.hash(),
             policy,
-            event: task.event,
+            event: task.event.is_some(),
             context: task.context,
             history: task.history,
             model: task.model,
-            kind: task.kind,
+            kind: task.event.or(task.kind),
             priority: task.priority,
             lane: task.lane,
             thread: task.thread,
@@ -330,7 +330,7 @@ pub(super) fn run_creation_request(
 }
 
 fn check_event_kind(task: &Task) -> Result<()> {
-    match task.event && task.kind.as_deref().is_none_or(str::is_empty) {
+    match task.event.as_deref() == Some("") {
         true => Err(Rejection::Empty("the kind of an event").into()),
         false => Ok(()),
     }
@@ -343,7 +343,7 @@ fn check_task_field_sizes(task: &Task) -> Result<()> {
     check_text_len("a tag", tag_bytes, TAG_BYTES_MAX)?;
     let id_bytes = task.source.as_ref().map_or(0, |source| source.id.len());
     check_text_len("the id in the external inbox", id_bytes, SOURCE_ID_BYTES_MAX)?;
-    let kind = task.kind.as_deref().unwrap_or("-");
+    let kind = task.task_type().unwrap_or("-");
     check_text_len("the type", kind.len(), KIND_BYTES_MAX)?;
     if kind.is_empty() || kind.chars().any(char::is_control) {
         let reason = format!(
@@ -427,9 +427,7 @@ fn parse_metadata_name<T>(
 
 /// Returns the lane of the task, or the rendered lane template of the agent.
 pub(super) fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>> {
-    let (None, Some(template)) = (&task.lane, &agent.lane) else {
-        return Ok(task.lane.clone());
-    };
+    let (None, Some(template)) = (&task.lane, &agent.lane) else { return Ok(task.lane.clone()) };
     let template_error = |reason: String| Error::Template {
         agent: agent.name.to_string(),
         template_name: "the lane",

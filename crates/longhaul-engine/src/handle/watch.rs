@@ -88,9 +88,7 @@ impl JournalStream {
                 return Ok(Some(page.entries));
             }
             let row = self.services.store.get_run(self.run).await?;
-            let Some(row) = row else {
-                return Err(Error::RunNotFound(self.run));
-            };
+            let Some(row) = row else { return Err(Error::RunNotFound(self.run)) };
             if row.status.is_terminal() && self.after >= row.last_seq {
                 self.has_ended = true;
                 break;

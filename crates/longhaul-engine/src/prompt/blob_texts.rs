@@ -19,8 +19,8 @@ impl BlobTextCache {
     pub(crate) async fn inline_request_blobs(
         &mut self,
         records: &dyn RecordStore,
-        mut request: ModelRequest,
-    ) -> Result<ModelRequest> {
+        request: &mut ModelRequest,
+    ) -> Result<()> {
         for at in [&mut request.system, &mut request.tools] {
             if let StoredText::Blob(blob_ref) = *at {
                 let text = self.load_blob_text(records, blob_ref).await?;
@@ -34,7 +34,7 @@ impl BlobTextCache {
                 *at = text.ok_or_else(missing_blob)?;
             }
         }
-        Ok(request)
+        Ok(())
     }
 
     async fn load_blob_text(

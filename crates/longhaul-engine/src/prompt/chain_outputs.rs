@@ -33,9 +33,7 @@ impl ChainOutputs {
         position: Option<&PositionInChain>,
     ) -> Result<Self> {
         let mut outputs = Self::default();
-        let Some(position) = position else {
-            return Ok(outputs);
-        };
+        let Some(position) = position else { return Ok(outputs) };
         for CompletedChainStep { step, run } in position.completed.iter().rev() {
             let Some(step) = position.chain.steps.get(*step) else { continue };
             if outputs.steps.contains_key(&step.name) {
@@ -69,9 +67,7 @@ impl ChainOutputs {
     pub(crate) fn add_outputs_to_task_text(&self, agent: &Agent, text: String) -> String {
         let sources = || agent.events.values().chain([&agent.prompt]);
         let uses = |name| sources().any(|source| template_uses_value(source, name));
-        let Some((step, value)) = &self.previous else {
-            return text;
-        };
+        let Some((step, value)) = &self.previous else { return text };
         let previous = value["output"]["text"].as_str().unwrap_or_default();
         if previous.is_empty() || uses("previous") || uses("steps") {
             return text;

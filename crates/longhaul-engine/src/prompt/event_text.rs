@@ -39,9 +39,7 @@ pub(crate) fn render_task_text(
     task: &TaskSpec,
     values: &Value,
 ) -> Result<String, String> {
-    let Some(kind) = event_kind(agent, task) else {
-        return Ok(task_input_text(&task.input));
-    };
+    let Some(kind) = event_kind(agent, task) else { return Ok(task_input_text(&task.input)) };
     let actor = task.actor.as_ref().map(RawJson::to_value);
     let Some(template) = agent.events.get(kind) else {
         return Ok(default_event_text(kind, &task.input.to_value(), actor.as_ref()));

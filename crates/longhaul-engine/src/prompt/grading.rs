@@ -2,7 +2,7 @@
 //! result. It has no tools, and sees nothing of the conversation that led to the result.
 
 use longhaul_core::id::AgentName;
-use longhaul_core::message::{Message, Part};
+use longhaul_core::message::Message;
 use longhaul_core::policy::retry::DEFAULT_HARD_TIMEOUT;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
@@ -40,8 +40,8 @@ sentences why: for each point that is not met, what is missing and what would me
 agent reads the note and tries again.";
 
 /// Returns the agent that grades the results of runs. `run_models` are the models of the graded
-/// run, used if `config` names no other model. `None` if the agent's built-in name is invalid.
-pub(crate) fn grader_agent(config: &GradingConfig, run_models: &[String]) -> Option<Agent> {
+/// run, used if `config` names no other model.
+pub(crate) fn grader_agent(config: &GradingConfig, run_models: &[String]) -> Agent {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -52,37 +52,27 @@ pub(crate) fn grader_agent(config: &GradingConfig, run_models: &[String]) -> Opt
         "additionalProperties": false,
     });
     let grader = config.grader.as_ref().map(|grader| vec![grader.clone()]);
-    Some(Agent {
+    Agent {
         description: "Grades the result of a run against a rubric.".to_owned(),
         models: grader.unwrap_or_else(|| run_models.to_vec()),
         max_turns: Some(TURNS_MAX),
         retry: RetryPatch { hard_timeout: Some(DEFAULT_HARD_TIMEOUT), ..RetryPatch::default() },
         output: Some(RawJson::from_serialize(&schema)),
         prompt: PROMPT.to_owned(),
-        ..Agent::new(AgentName::new(GRADER).ok()?)
-    })
+        ..Agent::new(AgentName::from_text_lossy(GRADER))
+    }
 }
 
 /// Returns what the grader reads: the rubric, the task and the result of the run. `None` means that
 /// the run has no result to grade.
 pub(crate) fn grader_input(config: &GradingConfig, run: &Run) -> Option<RawJson> {
-    let RunStage::Concluding(concluding) = &run.control().stage else {
-        return None;
-    };
-    let tasks: Vec<String> = run.transcript().all_task_messages().map(message_text).collect();
+    let RunStage::Concluding(concluding) = &run.control().stage else { return None };
+    let tasks: Vec<String> = run.transcript().all_task_messages().map(Message::text).collect();
     Some(RawJson::from_serialize(&json!({
         "rubric": config.rubric,
         "task": remove_middle(&tasks.join("\n\n"), TASK_BYTES_MAX),
         "result": remove_middle(&result_text(&concluding.output), RESULT_BYTES_MAX),
     })))
-}
-
-fn message_text(message: &Message) -> String {
-    match message {
-        Message::User(parts) => parts.iter().filter_map(Part::text).collect::<Vec<_>>().join("\n"),
-        Message::Assistant(reply) => reply.text(),
-        Message::Results(_) => String::new(),
-    }
 }
 
 /// Returns the whole result as text: the final reply, the structured result and the artifacts.

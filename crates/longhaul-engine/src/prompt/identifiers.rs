@@ -86,9 +86,7 @@ fn add_quoted_names(line: &str, found: &mut FoundIdentifiers) {
     for (open, close) in [('`', '`'), ('"', '"'), ('“', '”'), ('「', '」')] {
         let mut rest = line;
         while let Some((_, after)) = rest.split_once(open) {
-            let Some((name, remaining)) = after.split_once(close) else {
-                break;
-            };
+            let Some((name, remaining)) = after.split_once(close) else { break };
             let char_count = name.chars().count();
             if (2..=QUOTED_CHARS_MAX).contains(&char_count) && has_alphanumeric(name) {
                 found.add_unique_identifier(name.trim().to_owned());

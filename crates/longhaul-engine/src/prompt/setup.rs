@@ -3,7 +3,7 @@
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::run::{CompactionModel, RunPrepared};
-use longhaul_core::message::{Message, Part};
+use longhaul_core::message::Message;
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::{RawJson, StoredText};
@@ -230,9 +230,7 @@ fn build_tool_list_json(env: &RunEnv) -> Value {
 /// Returns the newest messages of the run's thread that fit into the prompt, starting with a
 /// message of a person.
 async fn load_recent_thread_messages(services: &Services, run: &Run) -> Result<Vec<Message>> {
-    let Some(thread) = &run.task().thread else {
-        return Ok(Vec::new());
-    };
+    let Some(thread) = &run.task().thread else { return Ok(Vec::new()) };
     let messages = services.records.thread_messages(thread, MESSAGES_MAX).await?;
     // A secret may have been configured after the message was stored.
     let redaction = Redaction(&*services.redact);
@@ -242,15 +240,10 @@ async fn load_recent_thread_messages(services: &Services, run: &Run) -> Result<V
 
 /// Returns a thread message as a template value.
 fn message_template_value(message: &Message) -> Value {
-    let (role, text) = match message {
-        Message::User(parts) => ("user", join_text_parts(parts)),
-        Message::Assistant(reply) => ("assistant", reply.text()),
-        Message::Results(_) => ("tool", String::new()),
+    let role = match message {
+        Message::User(_) => "user",
+        Message::Assistant(_) => "assistant",
+        Message::Results(_) => "tool",
     };
-    json!({ "role": role, "text": text })
-}
-
-fn join_text_parts(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(Part::text);
-    texts.collect::<Vec<_>>().join("\n")
+    json!({ "role": role, "text": message.text() })
 }

@@ -85,9 +85,7 @@ pub(crate) fn to_summary_request(request: ModelRequest, keep_text: Option<&str>)
 /// Truncates long tool results in a message, so that the whole conversation fits into the request
 /// for a summary.
 fn truncate_tool_results(message: &Arc<Message>) -> Arc<Message> {
-    let Message::Results(results) = &**message else {
-        return Arc::clone(message);
-    };
+    let Message::Results(results) = &**message else { return Arc::clone(message) };
     let is_long = |part: &Part| matches!(part, Part::Text(text) if text.len() > RESULT_BYTES_MAX);
     let mut results = results.clone();
     for result in &mut results {
@@ -110,9 +108,7 @@ fn truncate_middle(text: &str) -> String {
 /// Returns the text that the model wrote in a summary message. Empty if the first message is not a
 /// summary.
 pub(crate) fn summary_text(summary: &[Message]) -> String {
-    let Some(Message::User(parts)) = summary.first() else {
-        return String::new();
-    };
+    let Some(Message::User(parts)) = summary.first() else { return String::new() };
     let body = part_texts(parts).find_map(|text| text.strip_prefix(SUMMARY_HEADING));
     body.unwrap_or_default().to_owned()
 }
@@ -167,12 +163,8 @@ pub(crate) fn build_summary(
 /// Returns the parts of the task message, if that message is among those that are summarized.
 /// Otherwise returns an empty list.
 fn summarized_task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
-    let Some((index, first)) = find_task_message(split) else {
-        return Vec::new();
-    };
-    let Message::User(parts) = &**first else {
-        return Vec::new();
-    };
+    let Some((index, first)) = find_task_message(split) else { return Vec::new() };
+    let Message::User(parts) = &**first else { return Vec::new() };
     let is_goal = |part: &&Part| index > 0 || !is_runtime_message_part(part);
     parts.iter().take_while(is_goal).cloned().collect()
 }
@@ -277,53 +269,38 @@ fn format_answered_questions(reply: &Reply, results: &[ToolResult]) -> Vec<Strin
 fn format_lost_identifiers(split: ConversationSplit<'_>, parts: &[Part]) -> Option<String> {
     let texts: Vec<&str> = part_texts(parts).collect();
     let mut seen: HashSet<String> = HashSet::new();
-    for message in split.kept_messages {
-        for kind in [IdentifierSource::Conversation, IdentifierSource::Results] {
-            seen.extend(message_identifiers(message, kind));
-        }
-    }
+    seen.extend(split.kept_messages.iter().flat_map(|message| message_identifiers(message)));
     let mut list = String::new();
-    for source in [IdentifierSource::Conversation, IdentifierSource::Results] {
-        for message in split.summarized.iter().rev() {
-            for mention in message_identifiers(message, source) {
-                let is_present = texts.iter().any(|text| text.contains(&mention));
-                if is_present || !seen.insert(mention.clone()) {
-                    continue;
-                }
-                if list.len() + mention.len() + 3 > IDENTIFIERS_BYTES_MAX {
-                    return Some(format!("{IDENTIFIERS_HEADING}\n{list}"));
-                }
-                list.push_str("\n- ");
-                list.push_str(&mention);
-            }
+    let newest_first = split.summarized.iter().rev();
+    let (results, conversation): (Vec<_>, Vec<_>) =
+        newest_first.partition(|message| matches!(***message, Message::Results(_)));
+    for mention in
+        conversation.into_iter().chain(results).flat_map(|message| message_identifiers(message))
+    {
+        let is_present = texts.iter().any(|text| text.contains(&mention));
+        if is_present || !seen.insert(mention.clone()) {
+            continue;
         }
+        if list.len() + mention.len() + 3 > IDENTIFIERS_BYTES_MAX {
+            break;
+        }
+        list.push_str("\n- ");
+        list.push_str(&mention);
     }
     (!list.is_empty()).then(|| format!("{IDENTIFIERS_HEADING}\n{list}"))
 }
 
-/// Messages that are searched for identifiers: those of people and models, or tool results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IdentifierSource {
-    Conversation,
-    Results,
-}
-
-fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<String> {
-    match (message, source) {
-        (Message::User(parts), IdentifierSource::Conversation) => {
+fn message_identifiers(message: &Message) -> Vec<String> {
+    match message {
+        Message::User(parts) => {
             let texts = part_texts(parts);
             texts.flat_map(|text| find_identifiers(text, SearchedTextKind::Prose)).collect()
         }
-        (Message::Assistant(reply), IdentifierSource::Conversation) => {
-            let blocks = reply.blocks.iter();
-            blocks.flat_map(block_identifiers).collect()
-        }
-        (Message::Results(results), IdentifierSource::Results) => {
+        Message::Assistant(reply) => reply.blocks.iter().flat_map(block_identifiers).collect(),
+        Message::Results(results) => {
             let texts = results.iter().flat_map(|result| part_texts(&result.content));
             texts.flat_map(|text| find_identifiers(text, SearchedTextKind::Data)).collect()
         }
-        (Message::Results(_), IdentifierSource::Conversation)
-        | (Message::User(_) | Message::Assistant(_), IdentifierSource::Results) => Vec::new(),
     }
 }
 

@@ -49,9 +49,7 @@ pub(crate) fn trim_thread_messages(mut messages: Vec<Message>, max_tokens: u64) 
         let offset = window.position(|message| matches!(message, Message::User(_)))?;
         Some((from + offset, share))
     });
-    let Some((from, share)) = start else {
-        return Vec::new();
-    };
+    let Some((from, share)) = start else { return Vec::new() };
     messages.drain(..from);
     let sizes = &sizes[from..];
     let used_chars: u64 = sizes.iter().map(|size| size.min_chars_to_keep(share)).sum();
@@ -85,10 +83,7 @@ impl MessageSize {
     /// Returns the minimum number of characters that the message needs: at most `share_chars` if it
     /// can be truncated, otherwise all of its characters.
     fn min_chars_to_keep(&self, share_chars: u64) -> u64 {
-        match self.can_truncate {
-            true => self.chars.min(share_chars),
-            false => self.chars,
-        }
+        if self.can_truncate { self.chars.min(share_chars) } else { self.chars }
     }
 }
 
@@ -121,9 +116,7 @@ fn text_of_text_only_message(message: &Message) -> Option<&str> {
 
 /// Truncates the text of a message to a number of characters.
 fn truncate_message(message: &Message, chars_max: u64) -> Message {
-    let Some(text) = text_of_text_only_message(message) else {
-        return message.clone();
-    };
+    let Some(text) = text_of_text_only_message(message) else { return message.clone() };
     let text = truncate_middle(text, chars_max);
     match message {
         Message::User(_) | Message::Results(_) => Message::user(text),

@@ -96,14 +96,11 @@ pub(crate) fn child_tools(services: &Services) -> Vec<Arc<dyn Tool>> {
             &["child"],
         ),
     ];
-    let tools =
-        definitions.into_iter().filter_map(|(action, name, description, properties, required)| {
-            let spec =
-                ToolSpec::with_input_properties(name, description, properties, required).ok()?;
-            let services = services.clone();
-            Some(Arc::new(ChildTool { spec, action, services }) as Arc<dyn Tool>)
-        });
-    tools.collect()
+    let tools = definitions.map(|(action, name, description, properties, required)| {
+        let spec = ToolSpec::with_input_properties(name, description, properties, required);
+        Arc::new(ChildTool { spec, action, services: services.clone() }) as Arc<dyn Tool>
+    });
+    tools.into()
 }
 
 #[async_trait]
@@ -185,9 +182,7 @@ impl ChildTool {
         let request = JournalReadRequest { run: row.id, after, limit };
         let page = self.services.store.read_journal(request).await?;
         let progress = page.entries.into_iter().rev().find_map(|entry| {
-            let Event::ProgressReported(progress) = entry.event else {
-                return None;
-            };
+            let Event::ProgressReported(progress) = entry.event else { return None };
             Some(progress)
         });
         Ok(progress)

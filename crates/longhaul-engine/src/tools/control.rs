@@ -40,10 +40,11 @@ pub(crate) fn question_tool_specs(timeout: GateTimeout) -> Vec<ToolSpec> {
 }
 
 fn build_specs(definitions: [ControlToolDef; 3]) -> Vec<ToolSpec> {
-    let specs = definitions.into_iter().map(|(name, description, properties, required)| {
-        ToolSpec::with_input_properties(name, &description, properties, required)
-    });
-    specs.filter_map(Result::ok).collect()
+    definitions.map(build_spec).into()
+}
+
+fn build_spec((name, description, properties, required): ControlToolDef) -> ToolSpec {
+    ToolSpec::with_input_properties(name, &description, properties, required)
 }
 
 /// Returns the tools whose calls wait for an answer; `limit` says how long.
@@ -102,53 +103,52 @@ fn question_tools(limit: &str) -> [ControlToolDef; 3] {
 }
 
 fn other_tools() -> [ControlToolDef; 3] {
-    [
-        (
-            "report_progress",
-            "Reports your progress to the people who watch. It does not end your turn.".to_owned(),
-            json!({
-                "percent": { "type": "number", "minimum": 0, "maximum": 100 },
-                "message": { "type": "string", "maxLength": 2_000 },
-            }),
-            &["percent", "message"],
-        ),
-        (
-            FINISH_TOOL,
-            "Ends your work with this result. Nothing runs after it.".to_owned(),
-            json!({ "output": { "description": "The result: a text, or any JSON" } }),
-            &["output"],
-        ),
-        (
-            RUN_AGENT,
-            "Gives a task to another agent, which works on it in a run of its own and does \
-             not see this conversation. Returns the agent's result. Call it several times in one \
-             turn to let agents work at the same time."
-                .to_owned(),
-            json!({
-                "agent": { "type": "string", "minLength": 1, "maxLength": 200 },
-                "input": { "description": "The task: a text with all that the agent must know, or any \
-                    JSON that it expects" },
-                "background": {
-                    "type": "boolean",
-                    "description": "Go on without waiting for the result. You are told when the run \
-                        ends. Default: false",
-                },
-            }),
-            &["agent", "input"],
-        ),
-    ]
+    let report_progress = (
+        "report_progress",
+        "Reports your progress to the people who watch. It does not end your turn.".to_owned(),
+        json!({
+            "percent": { "type": "number", "minimum": 0, "maximum": 100 },
+            "message": { "type": "string", "maxLength": 2_000 },
+        }),
+        &["percent", "message"][..],
+    );
+    [report_progress, finish_tool(), run_agent_tool()]
 }
 
-/// Returns the spec of a control tool. `None` only if there is no control tool of this name.
-fn control_tool_spec(name: &str) -> Option<ToolSpec> {
-    build_specs(other_tools()).into_iter().find(|spec| spec.name.as_str() == name)
+fn finish_tool() -> ControlToolDef {
+    (
+        FINISH_TOOL,
+        "Ends your work with this result. Nothing runs after it.".to_owned(),
+        json!({ "output": { "description": "The result: a text, or any JSON" } }),
+        &["output"],
+    )
+}
+
+fn run_agent_tool() -> ControlToolDef {
+    (
+        RUN_AGENT,
+        "Gives a task to another agent, which works on it in a run of its own and does not see this \
+         conversation. Returns the agent's result. Call it several times in one turn to let agents \
+         work at the same time."
+            .to_owned(),
+        json!({
+            "agent": { "type": "string", "minLength": 1, "maxLength": 200 },
+            "input": { "description": "The task: a text with all that the agent must know, or any \
+                JSON that it expects" },
+            "background": {
+                "type": "boolean",
+                "description": "Go on without waiting for the result. You are told when the run \
+                    ends. Default: false",
+            },
+        }),
+        &["agent", "input"],
+    )
 }
 
 /// Returns the spec of the control tool `run_agent`, whose description lists the agents that may be
-/// started, but at most `LISTED_AGENTS_MAX` of them. `None` only if the built-in tool name is
-/// invalid.
-pub(crate) fn build_run_agent_tool_spec(agents: &[Arc<Agent>]) -> Option<ToolSpec> {
-    let mut spec = control_tool_spec(RUN_AGENT)?;
+/// started, but at most `LISTED_AGENTS_MAX` of them.
+pub(crate) fn build_run_agent_tool_spec(agents: &[Arc<Agent>]) -> ToolSpec {
+    let mut spec = build_spec(run_agent_tool());
     let shown = agents.iter().take(LISTED_AGENTS_MAX);
     let lines = shown.map(|agent| match agent.description.as_str() {
         "" => format!("\n- {}", agent.name),
@@ -156,14 +156,13 @@ pub(crate) fn build_run_agent_tool_spec(agents: &[Arc<Agent>]) -> Option<ToolSpe
     });
     spec.description.push_str(" The agents are:");
     spec.description.extend(lines);
-    Some(spec)
+    spec
 }
 
-/// Returns the spec of the control tool `finish` for an agent with this output schema. `None` only
-/// if the built-in tool name is invalid.
-pub(crate) fn build_finish_tool_spec(output_schema: &OutputSchema) -> Option<ToolSpec> {
-    let mut spec = control_tool_spec(FINISH_TOOL)?;
+/// Returns the spec of the control tool `finish` for an agent with this output schema.
+pub(crate) fn build_finish_tool_spec(output_schema: &OutputSchema) -> ToolSpec {
+    let mut spec = build_spec(finish_tool());
     spec.description.push_str(" The result must match the schema.");
     spec.schema = output_schema.finish_tool_input_schema();
-    Some(spec)
+    spec
 }

@@ -46,8 +46,8 @@ struct FindToolsInput {
 }
 
 /// Returns the tool `find_tools` that loads these deferred tools, given by the name that models
-/// see. `None` only if the built-in tool name is invalid.
-pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Option<Arc<dyn Tool>> {
+/// see.
+pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Arc<dyn Tool> {
     let lines = deferred.iter().take(LISTED_MAX);
     let lines: String = lines
         .map(|(name, spec)| format!("\n- {name}: {}", first_line(&spec.description)))
@@ -61,8 +61,8 @@ pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Option<Ar
          that match its text best. These tools can be loaded:{lines}{omitted_note}"
     );
     let query = json!({ "query": { "type": "string", "minLength": 1, "maxLength": 1_000 } });
-    let spec = ToolSpec::with_input_properties(FIND_TOOLS, &description, query, &["query"]).ok()?;
-    Some(Arc::new(FindToolsTool { spec, deferred }))
+    let spec = ToolSpec::with_input_properties(FIND_TOOLS, &description, query, &["query"]);
+    Arc::new(FindToolsTool { spec, deferred })
 }
 
 /// Returns the first `NAMES_MAX` tool names as a list, followed by the number of the others.
@@ -225,7 +225,7 @@ mod tests {
     fn the_find_tools_description_has_one_line_for_each_tool() {
         let long = format!("{}\nMore.", "x".repeat(200));
         let deferred = [("a".to_owned(), spec("a", &long)), ("b".to_owned(), spec("b", ""))];
-        let tool = find_tools_tool(deferred.into()).unwrap();
+        let tool = find_tools_tool(deferred.into());
         let expected = format!("can be loaded:\n- a: {}...\n- b: ", "x".repeat(100));
         let description = &tool.spec().description;
         assert!(description.ends_with(&expected), "{description}");

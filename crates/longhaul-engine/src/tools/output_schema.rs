@@ -101,10 +101,7 @@ impl OutputSchema {
             return OutputCheckResult::Valid(RawJson::from_serialize(&value));
         };
         let is_plain = !value.is_object() && !value.is_array();
-        let output = match is_plain {
-            true => self.text_as_json_string(text, clock).await,
-            false => None,
-        };
+        let output = if is_plain { self.text_as_json_string(text, clock).await } else { None };
         match output {
             Some(output) => OutputCheckResult::Valid(output),
             None => OutputCheckResult::Invalid(format!(

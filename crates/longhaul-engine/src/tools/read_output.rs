@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{CallId, IdError, RunId};
+use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::Store;
@@ -44,7 +44,7 @@ struct ReadOutputInput {
 }
 
 impl ReadOutputTool {
-    pub fn new(store: Arc<dyn Store>, records: Arc<dyn RecordStore>) -> Result<Self, IdError> {
+    pub fn new(store: Arc<dyn Store>, records: Arc<dyn RecordStore>) -> Self {
         let properties = json!({
             "call": {
                 "type": "string",
@@ -70,10 +70,10 @@ impl ReadOutputTool {
                      the value in the input of that tool; add \"path\": \"/body\" for a part of a \
                      JSON result. The tool gets the result as you read it, for example with line \
                      numbers.";
-        Ok(Self {
-            spec: ToolSpec::with_input_properties(READ_OUTPUT, description, properties, &["call"])?,
+        Self {
+            spec: ToolSpec::with_input_properties(READ_OUTPUT, description, properties, &["call"]),
             outputs: OutputReader::new(store, records),
-        })
+        }
     }
 
     async fn load_output_text(&self, run: RunId, call: CallId) -> Result<String, ToolFailure> {

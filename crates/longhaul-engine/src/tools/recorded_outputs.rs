@@ -99,8 +99,8 @@ impl OutputReader {
         };
         let text = match output.full {
             None => {
-                let texts = output.content.iter().filter_map(Part::text);
-                Some(texts.collect::<Vec<_>>().join("\n"))
+                let texts: Vec<_> = output.content.iter().filter_map(Part::text).collect();
+                Some(texts.join("\n"))
             }
             Some(full) => {
                 let bytes = self.records.blob(full.hash).await?;
@@ -122,9 +122,7 @@ impl OutputReader {
         loop {
             let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
             let page = self.store.read_journal(request).await?;
-            let Some(last) = page.entries.last() else {
-                return Ok(started);
-            };
+            let Some(last) = page.entries.last() else { return Ok(started) };
             after = last.seq;
             for entry in page.entries {
                 if let Event::ChildStarted(start) = &entry.event
@@ -254,9 +252,7 @@ fn to_output_reference(reference: FoundOutputReference, content: &str) -> Output
 /// Returns the value that replaces a reference to an output: the whole text of the output, or the
 /// value at `json_pointer` in an output that is JSON.
 fn value_at_path(output_text: &str, json_pointer: Option<&str>) -> Result<Value, String> {
-    let Some(json_pointer) = json_pointer else {
-        return Ok(Value::String(output_text.to_owned()));
-    };
+    let Some(json_pointer) = json_pointer else { return Ok(Value::String(output_text.to_owned())) };
     let json: Value = serde_json::from_str(output_text)
         .map_err(|_| "the output is not JSON; leave out `path` to pass on its text".to_owned())?;
     let value = json.pointer(json_pointer);

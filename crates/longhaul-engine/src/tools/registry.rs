@@ -56,22 +56,14 @@ impl RegisteredTool {
     /// Wraps a tool together with the validator for its input. Fails if its input schema is
     /// invalid.
     pub fn from_tool(tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
-        let spec = tool.spec().clone();
-        Self::from_spec(spec, Some(tool))
+        let registered = Self::with_uncompiled_schema(tool.spec().clone(), Some(tool));
+        registered.compile_input_schema().map(|()| registered)
     }
 
     /// Wraps the spec of a control tool. Fails if its input schema is invalid.
     pub(crate) fn new_control_tool(spec: ToolSpec) -> Result<Self, ToolRegistrationError> {
-        Self::from_spec(spec, None)
-    }
-
-    fn from_spec(
-        spec: ToolSpec,
-        tool: Option<Arc<dyn Tool>>,
-    ) -> Result<Self, ToolRegistrationError> {
-        let registered = Self::with_uncompiled_schema(spec, tool);
-        registered.compile_input_schema()?;
-        Ok(registered)
+        let registered = Self::with_uncompiled_schema(spec, None);
+        registered.compile_input_schema().map(|()| registered)
     }
 
     fn with_uncompiled_schema(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Self {

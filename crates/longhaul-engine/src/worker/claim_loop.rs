@@ -1,7 +1,7 @@
 //! The loop in which a worker claims runs until shutdown is requested.
 
 use longhaul_core::event::EVENT_FORMAT;
-use longhaul_core::port::queue::{PeekRequest, RunsToClaim};
+use longhaul_core::port::queue::RunsToClaim;
 use longhaul_core::port::store::{Claim, RunClaimRequest, StoreError};
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
@@ -201,14 +201,7 @@ impl ClaimLoop<'_> {
             return Ok(false);
         }
         for inbox in &self.options.inboxes {
-            let request = PeekRequest {
-                inbox: inbox.clone(),
-                types: self.options.types.clone(),
-                format: EVENT_FORMAT,
-                host: Some(self.options.host.clone()),
-                after: None,
-                limit: 1,
-            };
+            let request = self.options.peek_request(inbox, None, 1);
             if !self.services.store.peek_queue(request).await?.is_empty() {
                 return Ok(true);
             }
@@ -246,9 +239,7 @@ pub(super) async fn release_claims_if(
     for (run, last_seq) in services.records.claimed_runs_with_last_seq(worker).await? {
         // Its driver may have ended meanwhile, and another worker may have claimed it.
         let row = services.store.get_run(run).await?;
-        let Some(row) = row.filter(|row| row.worker == Some(worker)) else {
-            continue;
-        };
+        let Some(row) = row.filter(|row| row.worker == Some(worker)) else { continue };
         let epoch = row.epoch;
         if is_released(RunClaimId { run, epoch }) {
             release_run(services, worker, &Claim { run, epoch, last_seq }).await?;

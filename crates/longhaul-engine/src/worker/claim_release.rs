@@ -73,9 +73,7 @@ pub(crate) async fn change_claimed_run(
 ) -> Result<()> {
     let run = claimed.run;
     loop {
-        let Some(row) = services.store.get_run(run).await? else {
-            return Ok(());
-        };
+        let Some(row) = services.store.get_run(run).await? else { return Ok(()) };
         let author = JournalAuthor::Driver { worker, epoch: claimed.epoch, after: row.last_seq };
         let batch = JournalBatch { events: Vec::new(), changes: changes.clone() };
         // On a conflict the same changes are tried again after the new last entry.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_core::event::{EVENT_FORMAT, Event};
+use longhaul_core::event::Event;
 use longhaul_core::id::{InboxName, RunId, Seq};
-use longhaul_core::port::queue::{PeekRequest, QueuePosition};
+use longhaul_core::port::queue::QueuePosition;
 use longhaul_core::port::store::{JournalReadRequest, StoreError};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
@@ -42,8 +42,7 @@ const NOT_CALLED_LOG_INTERVAL: Millis = Millis::from_secs(60);
 #[derive(Debug)]
 pub(super) struct FilteredQueue {
     services: Services,
-    types: Vec<String>,
-    host: String,
+    options: WorkerOptions,
     caller: FilterCaller,
     cursors: BTreeMap<InboxName, QueueCursor>,
     /// The read positions in the queues before the last page was read.
@@ -71,8 +70,7 @@ impl FilteredQueue {
     pub(super) fn new(services: &Services, options: &WorkerOptions, filter: TaskFilter) -> Self {
         Self {
             services: services.clone(),
-            types: options.types.clone(),
-            host: options.host.clone(),
+            options: options.clone(),
             caller: FilterCaller::new(filter),
             cursors: BTreeMap::new(),
             cursors_before_page: BTreeMap::new(),
@@ -151,7 +149,8 @@ impl FilteredQueue {
             {
                 true => Vec::new(),
                 false => {
-                    let page = self.peek_queue(inbox, cursor.last).await?;
+                    let request = self.options.peek_request(inbox, cursor.last, PEEK_MAX);
+                    let page = self.services.store.peek_queue(request).await?;
                     cursor.is_at_end = page.len() < PEEK_MAX;
                     page
                 }
@@ -181,22 +180,6 @@ impl FilteredQueue {
     /// filter can't be called or `PAGE_TIME_MAX` has passed.
     fn must_stop_reading_page(&self, started: Millis) -> bool {
         self.is_blocked || self.services.clock.monotonic_time().minus(started) >= PAGE_TIME_MAX
-    }
-
-    async fn peek_queue(
-        &self,
-        inbox: &InboxName,
-        after: Option<QueuePosition>,
-    ) -> Result<Vec<QueuePosition>, StoreError> {
-        let request = PeekRequest {
-            inbox: inbox.clone(),
-            types: self.types.clone(),
-            format: EVENT_FORMAT,
-            host: Some(self.host.clone()),
-            after,
-            limit: PEEK_MAX,
-        };
-        self.services.store.peek_queue(request).await
     }
 
     /// Returns whether the filter accepts the task of a run. `None` means that the filter could not
@@ -235,9 +218,7 @@ impl FilteredQueue {
         let first = JournalReadRequest { run, after: Seq::START, limit: 1 };
         let page = self.services.store.read_journal(first).await?;
         let event = page.entries.into_iter().next().map(|entry| entry.event);
-        let Some(Event::RunCreated(created)) = event else {
-            return Ok(None);
-        };
+        let Some(Event::RunCreated(created)) = event else { return Ok(None) };
         Ok(Some(created.task))
     }
 

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_core::id::{InboxName, WorkerId};
+use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::{Claim, Heartbeat, WorkerLiveness};
 use longhaul_core::time::Millis;
 
@@ -53,11 +53,7 @@ impl WorkerIdentity {
 #[derive(Debug, Clone)]
 pub(super) struct HeartbeatSender {
     services: Services,
-    host: String,
-    build: String,
-    inboxes: Vec<InboxName>,
-    types: Vec<String>,
-    ttl: Millis,
+    options: WorkerOptions,
     /// Whether the worker claims runs. If not, its heartbeats name no inboxes.
     is_claiming: Arc<AtomicBool>,
     current: Arc<Mutex<WorkerIdentity>>,
@@ -75,11 +71,7 @@ impl HeartbeatSender {
                 RunCrashLimiter::new(options.crash_limit),
             ))),
             services: services.clone(),
-            host: options.host.clone(),
-            build: options.build.clone(),
-            inboxes: options.inboxes.clone(),
-            types: options.types.clone(),
-            ttl: options.lease,
+            options: options.clone(),
             is_claiming: Arc::new(AtomicBool::new(true)),
         };
         heartbeats.send_heartbeat(false).await?;
@@ -101,7 +93,7 @@ impl HeartbeatSender {
     pub(super) async fn wait_for_next_heartbeat(&self) {
         let clock = &self.services.clock;
         let (started, started_at) = (clock.monotonic_time(), clock.now());
-        let interval = Millis(self.ttl.0 / 3);
+        let interval = Millis(self.options.lease.0 / 3);
         loop {
             let elapsed = clock.monotonic_time().minus(started);
             let expected = started_at.plus(elapsed);
@@ -128,25 +120,17 @@ impl HeartbeatSender {
         }
         tracing::error!(worker = %identity.worker, "the lease of the worker has expired");
         identity.lease.mark_lost();
-        let next = new_worker_identity(&self.services, self.ttl, identity.crash_limiter);
+        let next = new_worker_identity(&self.services, self.options.lease, identity.crash_limiter);
         self.services.store.heartbeat(self.build_heartbeat(&next, draining)).await?;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
 
     fn build_heartbeat(&self, identity: &WorkerIdentity, draining: bool) -> Heartbeat {
-        Heartbeat {
-            worker: identity.worker,
-            host: self.host.clone(),
-            build: self.build.clone(),
-            inboxes: match self.is_claiming.load(Ordering::Relaxed) {
-                true => self.inboxes.clone(),
-                false => Vec::new(),
-            },
-            types: self.types.clone(),
-            draining,
-            ttl: self.ttl,
-        }
+        let WorkerOptions { host, build, inboxes, types, lease, .. } = self.options.clone();
+        let is_claiming = self.is_claiming.load(Ordering::Relaxed);
+        let inboxes = if is_claiming { inboxes } else { Vec::new() };
+        Heartbeat { worker: identity.worker, host, build, inboxes, types, draining, ttl: lease }
     }
 }
 

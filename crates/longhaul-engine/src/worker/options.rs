@@ -1,6 +1,8 @@
 //! Options with which a worker is started.
 
+use longhaul_core::event::EVENT_FORMAT;
 use longhaul_core::id::{InboxName, RunId};
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::time::Millis;
 
 use crate::background::sweep::RunRetention;
@@ -53,5 +55,16 @@ impl WorkerOptions {
             build: env!("CARGO_PKG_VERSION").to_owned(),
             retention: RunRetention { runs: None },
         }
+    }
+
+    /// Returns the request that reads the ready runs of an inbox that the worker may claim.
+    pub(super) fn peek_request(
+        &self,
+        inbox: &InboxName,
+        after: Option<QueuePosition>,
+        limit: usize,
+    ) -> PeekRequest {
+        let (inbox, types, host) = (inbox.clone(), self.types.clone(), Some(self.host.clone()));
+        PeekRequest { inbox, types, format: EVENT_FORMAT, host, after, limit }
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use longhaul_core::change::{RowChange, RunSchedulingUpdate};
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::RunRow;
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
@@ -18,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::drive::assignment::{DriveRunOutcome, RunAssignment};
 use crate::drive::drive_run;
 use crate::error::Error;
+use crate::panics::guard;
 use crate::services::{Services, release_external_tools};
 use crate::worker::claim_release::{change_claimed_run, park_run_after_error};
 use crate::worker::hooks::WorkerHooks;
@@ -168,10 +168,7 @@ async fn park_run_with_retries(services: &Services, assignment: &RunAssignment) 
 
 /// Runs the hook for the status in which a driver has left a run: completed, failed or idle.
 async fn run_hook_for_status(services: &Services, hooks: &dyn WorkerHooks, run: RunId) {
-    let Ok(Some(row)) = services.store.get_run(run).await else {
-        return;
-    };
-    let row: RunRow = row;
+    let Ok(Some(row)) = services.store.get_run(run).await else { return };
     match row.status {
         Status::Completed => run_hook(&*services.clock, hooks.on_run_completed(&row)).await,
         Status::Failed | Status::Cancelled => {
@@ -185,16 +182,8 @@ async fn run_hook_for_status(services: &Services, hooks: &dyn WorkerHooks, run: 
 
 /// Runs a hook with a timeout. A panic is logged and ignored.
 async fn run_hook(clock: &dyn Clock, hook: impl Future<Output = ()>) {
-    tokio::select! {
-        biased;
-        result = AssertUnwindSafe(hook).catch_unwind() => {
-            if result.is_err() {
-                tracing::error!("a hook panicked");
-            }
-        }
-        () = clock.sleep(HOOK_TIMEOUT) => {
-            tracing::error!("a hook timed out after 10 s");
-        }
+    if let Err(error) = guard(clock, HOOK_TIMEOUT, hook).await {
+        tracing::error!("a hook {error}");
     }
 }
 

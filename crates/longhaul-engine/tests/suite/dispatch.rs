@@ -152,7 +152,7 @@ async fn a_pure_or_keyed_call_that_takes_too_long_has_failed() {
         let latch = Latch::closed();
         let slow = |tool: FakeTool| tool.after_latch(&latch).with_timeout(Millis(20));
         let view = call_and_read(slow, class, json!({})).await;
-        assert!(view.is_error && view.text.contains("timed out after 20 ms"), "{}", view.text);
+        assert!(view.is_error && view.text.contains("timed out after 20ms"), "{}", view.text);
         assert_eq!(view.effects, ["act begins {}"]);
     }
 }

@@ -28,6 +28,7 @@ use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::services::{
     ModelResolver, NoContextProviders, NoExternalTools, ResolveModelError, ResolvedModel, Services,
+    StorePorts,
 };
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tools::read_output::ReadOutputTool;
@@ -163,7 +164,7 @@ impl TestEngineBuilder {
             compactor_missing: AtomicBool::new(false),
             missing_message: Mutex::default(),
         });
-        let read_output = ReadOutputTool::new(store.clone(), store.clone()).unwrap();
+        let read_output = ReadOutputTool::new(store.clone(), store.clone());
         let tools = self.tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
         let tools = tools.chain([Arc::new(read_output) as Arc<dyn Tool>]);
         let tools = ToolRegistry::new(tools).unwrap();
@@ -179,7 +180,7 @@ impl TestEngineBuilder {
                 None => Arc::new(NoContextProviders),
             },
             redact: Arc::new(OneSecret),
-            ..Services::from_single_store(auth, clock, models.clone(), tools)
+            ..Services::new(StorePorts::new(auth), clock, models.clone(), tools)
         };
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);

@@ -38,7 +38,7 @@ async fn the_model_reads_that_a_call_is_in_doubt() {
     assert_eq!(count(&journal, "tool.in_doubt"), 1, "{:?}", kinds(&journal));
     let (text, is_error) = engine.results().remove(0);
     assert!(
-        is_error && text.contains("its outcome is unknown. The call timed out after 20 ms"),
+        is_error && text.contains("its outcome is unknown. The call timed out after 20ms"),
         "{text}"
     );
     assert_eq!(effects.count("send begins"), 1);

@@ -39,7 +39,7 @@ async fn a_minimal_prompt_has_the_agents_text_and_the_run_section() {
 
     - Now: 2026-01-01 00:00 UTC, a Thursday.
     - You are the agent `tester` in RUN.
-    - Your limits: 200 turns, $5.00, 4 h of work.
+    - Your limits: 200 turns, $5.00, 4h of work.
     ");
 }
 
@@ -115,7 +115,7 @@ async fn prompt_sections_are_ordered_and_rendered_once() {
     - You are the agent `tester` in RUN.
     - This is the conversation `deck`, about `Ada`.
     - This run was started by the event `idle_tick`.
-    - Your limits: 6 turns, $5.00, 4 h of work.
+    - Your limits: 6 turns, $5.00, 4h of work.
     - Your result must be data that matches this JSON Schema: {"type":"object"}
     - End with the tool `finish`, with that data as its `output`; an answer that is only the JSON is accepted, too.
     "#);
@@ -320,7 +320,7 @@ async fn a_timed_out_perception_is_not_retried() {
     engine.advance_until(run, "run.blocked").await;
     let gate = engine.gate(run).await;
     let question = &gate.spec.ask;
-    assert!(question.contains("longer than 32 s"), "{question}");
+    assert!(question.contains("longer than 32s"), "{question}");
     assert_eq!(provider.requests().len(), 1);
 }
 

@@ -74,7 +74,7 @@ async fn a_timed_out_call_returns_its_partial_output() {
     assert_eq!(outcome_text(&journal), "done");
     let counts = ["tool.interrupted", "tool.in_doubt"].map(|kind| count(&journal, kind));
     assert_eq!(counts, [1, 0], "{:?}", kinds(&journal));
-    let text = "the call timed out after 20 ms\nOutput until then:\nhalf of it";
+    let text = "the call timed out after 20ms\nOutput until then:\nhalf of it";
     assert_eq!(engine.results(), [(text.to_owned(), true)]);
 }
 

@@ -301,8 +301,7 @@ async fn a_missing_definition_blocks_until_it_is_there() {
 
 /// Returns the same services without the tools of the test.
 fn without_tools(services: &Services) -> Services {
-    let read_output =
-        ReadOutputTool::new(services.store.clone(), services.records.clone()).unwrap();
+    let read_output = ReadOutputTool::new(services.store.clone(), services.records.clone());
     Services {
         tools: Arc::new(ToolRegistry::new([Arc::new(read_output) as Arc<dyn Tool>]).unwrap()),
         ..services.clone()

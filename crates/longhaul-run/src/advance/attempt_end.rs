@@ -49,21 +49,12 @@ pub(super) fn end_timed_out_attempt(
 fn skip_calls_without_result(
     decision: &mut Decision<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
-    let has_no_result = |call: &&TrackedToolCall| {
-        matches!(
-            call.state,
-            ToolCallState::Unevaluated
-                | ToolCallState::Ready
-                | ToolCallState::Gated(_)
-                | ToolCallState::Started(_)
-                | ToolCallState::AwaitingKey { .. }
-                | ToolCallState::Sleeping(_)
-                | ToolCallState::InputRequired
-                | ToolCallState::Pending(_)
-        )
-    };
-    let skipped: Vec<TrackedToolCall> =
-        decision.control.calls().iter().filter(has_no_result).cloned().collect();
+    use ToolCallState::{AwaitingAnswer, AwaitingChild, Done, InDoubt, ResultReady};
+    let calls = decision.control.calls().iter().filter(|call| {
+        let is_kept = matches!(call.state, AwaitingAnswer(_) | AwaitingChild(_) | InDoubt { .. });
+        !is_kept && !matches!(call.state, ResultReady { .. } | Done { .. })
+    });
+    let skipped: Vec<TrackedToolCall> = calls.cloned().collect();
     for call in &skipped {
         if let ToolCallState::Gated(gate) = call.state {
             decision.withdraw_gate(gate, "the attempt has reached its hard timeout")?;

@@ -6,7 +6,7 @@ use longhaul_core::change::{RowChange, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleUsed;
 use longhaul_core::event::tool::{ToolEnded, ToolOutput, ToolStarted};
-use longhaul_core::id::CallId;
+use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
@@ -64,18 +64,15 @@ pub(crate) fn record_used_approvals(
     Ok(())
 }
 
-/// Records the start of a `wait` call, which a timer ends at this time.
-pub(crate) fn record_wait_start(
+/// Records the start of a tool call. A `wait` call ends at the time `until`, or with the run `child`.
+pub(crate) fn record_call_start(
     decision: &mut Decision<'_>,
     call: &TrackedToolCall,
-    until: Timestamp,
+    until: Option<Timestamp>,
+    child: Option<RunId>,
 ) -> RecordResult {
-    decision.record_event(Event::ToolStarted(ToolStarted {
-        call: call.id,
-        attempt: call.starts + 1,
-        until: Some(until),
-        child: None,
-    }))
+    let (call, attempt) = (call.id, call.starts + 1);
+    decision.record_event(Event::ToolStarted(ToolStarted { call, attempt, until, child }))
 }
 
 /// Adds active time (time that workers spend on the run) to the run's usage without naming a model,

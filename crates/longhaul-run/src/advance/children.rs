@@ -9,18 +9,17 @@ use longhaul_core::change::{RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::event::tool::ToolStarted;
-use longhaul_core::id::RunId;
+use longhaul_core::id::{CallId, RunId};
 use longhaul_core::status::Status;
 use longhaul_core::task::OPEN_DESCENDANTS_MAX;
 
-use crate::advance::call_events::{fail_call, record_used_approvals};
+use crate::advance::call_events::{fail_call, record_call_start, record_used_approvals};
 use crate::advance::call_order::may_run_with_earlier;
 use crate::decision::{Decision, RecordResult};
 use crate::input::{NewChildRun, PreparedChildRun};
 use crate::policy::control_tool_names::RUN_AGENT;
 use crate::state::call::{ToolCallState, TrackedToolCall};
-use crate::state::control::{ControlState, OpenChildRun};
+use crate::state::control::ControlState;
 
 /// Maximum depth of a tree of runs below its root.
 pub const CHILD_DEPTH_MAX: u32 = 5;
@@ -87,7 +86,7 @@ fn record_prepared_child(decision: &mut Decision<'_>, prepared: PreparedChildRun
         Some(problem) => Err(problem),
         None => Ok(child),
     });
-    let NewChildRun { run, definition, background } = match checked_child {
+    let child = match checked_child {
         Ok(child) => *child,
         Err(reason) => {
             return fail_call(decision, call, format!("no child run was started: {reason}"));
@@ -98,8 +97,18 @@ fn record_prepared_child(decision: &mut Decision<'_>, prepared: PreparedChildRun
     {
         record_used_approvals(decision, &tracked)?;
     }
+    record_child_start(decision, child, Some(call))
+}
+
+/// Records the start of a child run for a call, or of the run that grades the result.
+pub(super) fn record_child_start(
+    decision: &mut Decision<'_>,
+    new: NewChildRun,
+    call: Option<CallId>,
+) -> RecordResult {
+    let NewChildRun { run, definition, background } = new;
     let (child, agent) = (run.id, run.task.agent.clone());
-    let started = ChildStarted { child, agent, call: Some(call), background };
+    let started = ChildStarted { child, agent, call, background };
     decision.record_event(Event::ChildStarted(started))?;
     decision.add_row_change(RowChange::PutDefinition(definition));
     decision.add_row_change(RowChange::CreateRun(Box::new(run)));
@@ -119,9 +128,8 @@ fn child_start_problem(decision: &Decision<'_>) -> Option<String> {
             "{CHILDREN_MAX} child runs are open, which is the maximum; wait until one of them ends"
         ));
     }
-    let created_runs = decision.batch.changes.iter();
-    let created_runs =
-        created_runs.filter(|change| matches!(change, RowChange::CreateRun(_))).count();
+    let changes = decision.batch.changes.iter();
+    let created_runs = changes.filter(|change| matches!(change, RowChange::CreateRun(_))).count();
     decision.ctx.free_children.is_some_and(|free| created_runs >= free).then(|| {
         format!(
             "{OPEN_DESCENDANTS_MAX} runs are open below the first run of this tree, which is the \
@@ -137,9 +145,8 @@ pub(super) fn record_wait_for_child(
     call: &TrackedToolCall,
     child: RunId,
 ) -> RecordResult {
-    let is_own = |open: &OpenChildRun| open.id == child && open.call.is_some();
-    let is_open = decision.control.children.iter().any(is_own);
-    if !is_open {
+    let mut open_children = decision.control.children.iter();
+    if !open_children.any(|open| open.id == child && open.call.is_some()) {
         let text = format!(
             "{child} is not an open child run of this run: it was never started, or its result has \
              been reported"
@@ -152,12 +159,7 @@ pub(super) fn record_wait_for_child(
         let text = format!("another call of this turn waits for {child}");
         return fail_call(decision, call.id, text);
     }
-    decision.record_event(Event::ToolStarted(ToolStarted {
-        call: call.id,
-        attempt: call.starts + 1,
-        until: None,
-        child: Some(child),
-    }))
+    record_call_start(decision, call, None, Some(child))
 }
 
 /// Sets timers that notify other runs of this run's end: its parent, and the child runs that are

@@ -27,9 +27,7 @@ use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingRunState, RunStage};
 
 pub(super) fn advance_concluding_run(decision: &mut Decision<'_>) -> AdvanceResult {
-    let RunStage::Concluding(concluding) = &decision.control.stage else {
-        return CONTINUE;
-    };
+    let RunStage::Concluding(concluding) = &decision.control.stage else { return CONTINUE };
     let concluding = concluding.clone();
     if let Some(gate) = concluding.gate {
         if decision.control.has_interrupting_steer() {

@@ -30,9 +30,7 @@ const LOST_RESULT: &str = "(the result is no longer stored)";
 /// call with this key may try again if that call no longer holds the key, or if the run was claimed
 /// again since.
 pub(super) fn may_claim_key(decision: &Decision<'_>, call: &TrackedToolCall) -> bool {
-    let ToolCallState::AwaitingKey { holder, epoch } = call.state else {
-        return true;
-    };
+    let ToolCallState::AwaitingKey { holder, epoch } = call.state else { return true };
     let is_held = |other: &EffectKeyOfOtherCall| {
         let ClaimedEffectKey { holder: by, state, .. } = other.key;
         by == holder && state == EffectKeyState::Held
@@ -49,9 +47,7 @@ pub(super) fn handle_claimed_key(
     decision: &mut Decision<'_>,
     call: &TrackedToolCall,
 ) -> Result<bool, Rejection> {
-    let Some(key) = &call.classification.key else {
-        return Ok(false);
-    };
+    let Some(key) = &call.classification.key else { return Ok(false) };
     if let Some((holder, output)) = completed_call_with_key(decision, call, key) {
         record_taken_key(decision, call, (holder, EffectKeyState::Done))?;
         record_call_result(decision, call.id, duplicate_call_output(key, holder, &output), false)?;
@@ -72,11 +68,8 @@ pub(super) fn handle_claimed_key(
     }
     record_taken_key(decision, call, (holder, state))?;
     if state == EffectKeyState::Done {
-        let (output, blob) = match result {
-            Some((output, blob)) => (output, blob),
-            None => (duplicate_call_output(key, holder, &lost_result()), None),
-        };
-        record_call_result(decision, call.id, output, false)?;
+        let (output, blob) = result.unwrap_or_else(|| (ToolOutput::text(LOST_RESULT), None));
+        record_call_result(decision, call.id, duplicate_call_output(key, holder, &output), false)?;
         decision.add_blob_changes(blob.into_iter().collect());
     }
     Ok(true)
@@ -123,7 +116,7 @@ fn completed_call_with_key(
 
 /// Returns the output for a tool call that was not made, because the call `holder` with the same
 /// effect key has completed with `output`. The texts of `output` are kept, its images are not.
-pub fn duplicate_call_output(
+fn duplicate_call_output(
     key: &EffectKey,
     holder: EffectKeyHolder,
     output: &ToolOutput,
@@ -150,11 +143,6 @@ pub fn original_result(text: String) -> Option<String> {
     (result != LOST_RESULT).then_some(result)
 }
 
-/// Returns the output to show in place of the result of a completed call that is no longer stored.
-fn lost_result() -> ToolOutput {
-    ToolOutput::text(LOST_RESULT)
-}
-
 /// Adds the claim of a tool call's effect key to the batch of events that starts or continues the
 /// call. A continued call usually holds its key already, but in the retry of a failed run it claims
 /// it again.
@@ -169,9 +157,7 @@ pub(super) fn claim_key(decision: &mut Decision<'_>, call: &TrackedToolCall) {
 /// for a key.
 pub(super) fn wait_for_keys(decision: &mut Decision<'_>) -> Option<EffectKeyHolder> {
     let waits = decision.control.calls().iter().filter_map(|call| {
-        let ToolCallState::AwaitingKey { holder, .. } = call.state else {
-            return None;
-        };
+        let ToolCallState::AwaitingKey { holder, .. } = call.state else { return None };
         Some((call.classification.key.as_ref()?.hash, holder))
     });
     let waits: Vec<_> = waits.collect();

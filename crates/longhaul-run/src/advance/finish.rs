@@ -142,9 +142,7 @@ pub(crate) fn record_dead_drivers_work(
     let events_in_doubt: Vec<ToolInDoubt> =
         decision.control.running_tools().map_or_else(Vec::new, |tools| {
             let in_doubt_events = tools.calls.iter().filter_map(|call| {
-                let ToolCallState::Started(epoch) = call.state else {
-                    return None;
-                };
+                let ToolCallState::Started(epoch) = call.state else { return None };
                 // Without a live driver no call is started again, even if it may be repeated.
                 let must_end = current_epoch.is_none() || !call.may_repeat();
                 (is_from_dead_driver(epoch) && must_end).then(|| ToolInDoubt {

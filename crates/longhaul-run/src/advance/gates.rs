@@ -7,7 +7,7 @@ use longhaul_core::policy::gate::{GateKind, GateRule, GateSpec};
 use longhaul_core::policy::gate::{GateRuleAction, ResultApprovalGate};
 use longhaul_core::raw::RawJson;
 
-use crate::advance::call_events::{complete_call, fail_call, record_wait_start};
+use crate::advance::call_events::{complete_call, fail_call, record_call_start};
 use crate::advance::children::{must_wait_for_children, record_wait_for_child};
 use crate::decision::{Decision, RecordResult};
 use crate::policy::control_tool::{ControlToolCall, parse_control_tool_call};
@@ -53,27 +53,22 @@ fn handle_control_tool_call(
             decision.raise_gate(gate)
         }
         ControlToolCall::WaitForSignal(name) => {
-            let mut gate = new_call_gate(
-                decision,
-                call,
-                GateKind::Signal,
-                format!("the run waits for the signal `{name}`"),
-            );
-            gate.tags = vec![name];
-            decision.raise_gate(gate)
+            let ask = format!("the run waits for the signal `{name}`");
+            let gate = new_call_gate(decision, call, GateKind::Signal, ask);
+            decision.raise_gate(GateSpec { tags: vec![name], ..gate })
         }
         ControlToolCall::Progress { percent, message } => {
-            decision
-                .record_event(Event::ProgressReported(ProgressReported { percent, message }))?;
+            let reported = ProgressReported { percent, message };
+            decision.record_event(Event::ProgressReported(reported))?;
             complete_call(decision, call.id, "noted")
         }
         ControlToolCall::WaitFor(delay) => {
             decision.set_delay_timer(wait_timer_id(decision.run.id, call.id), delay);
-            record_wait_start(decision, call, decision.ctx.now.plus(delay))
+            record_call_start(decision, call, Some(decision.ctx.now.plus(delay)), None)
         }
         ControlToolCall::WaitUntil(until) => {
             decision.set_wake_timer_at(wait_timer_id(decision.run.id, call.id), until);
-            record_wait_start(decision, call, until)
+            record_call_start(decision, call, Some(until), None)
         }
         ControlToolCall::WaitForChild(child) => record_wait_for_child(decision, call, child),
         ControlToolCall::Finish(_) if must_wait_for_children(&decision.control) => {
@@ -171,9 +166,7 @@ pub(super) fn raise_result_gate(
     decision: &mut Decision<'_>,
     policy: &ResultApprovalGate,
 ) -> RecordResult {
-    let Some(concluding) = decision.control.concluding() else {
-        return Ok(());
-    };
+    let Some(concluding) = decision.control.concluding() else { return Ok(()) };
     let input = RawJson::from_serialize(&concluding.output);
     let id = decision.new_gate_id("result");
     let auto_approve = policy.auto_approve.clone();

@@ -35,9 +35,7 @@ const COMPACTION_GROWTH_DIVISOR: u64 = 8;
 const COMPACTION_MESSAGES_MIN: usize = 4;
 
 pub(super) fn advance_model_call(decision: &mut Decision<'_>) -> AdvanceResult {
-    let RunStage::ModelPending(pending) = &decision.control.stage else {
-        return CONTINUE;
-    };
+    let RunStage::ModelPending(pending) = &decision.control.stage else { return CONTINUE };
     let pending = pending.clone();
     if let Some(error) = runtime_message::invalid_output_error(&decision.control) {
         return finish::fail_run(decision, error);

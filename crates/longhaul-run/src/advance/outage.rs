@@ -58,9 +58,7 @@ pub(super) fn park_at_blocked_provider(
     let waits = decision.run.transcript.next_fallback_model().is_none()
         && !pending.resumed
         && decision.control.policy.retry.outage.0 > 0;
-    let Some(blocked_until) = blocked_until.filter(|_| waits) else {
-        return Ok(None);
-    };
+    let Some(blocked_until) = blocked_until.filter(|_| waits) else { return Ok(None) };
     let mut delay = with_jitter(blocked_until.duration_since(now), decision.run.id, 1);
     if let Some(outage) = pending.turn.outage {
         let end = outage.since.plus(decision.control.policy.retry.outage);
@@ -95,9 +93,7 @@ pub(crate) fn block_on_refused_access(
         (FailureClass::Quota, "Add credit to the provider's account"),
     ];
     let remedy = remedies.into_iter().find(|(class, _)| *class == failure.class);
-    let Some((_, remedy)) = remedy.filter(|_| decision.control.turns > 0) else {
-        return Ok(false);
-    };
+    let Some((_, remedy)) = remedy.filter(|_| decision.control.turns > 0) else { return Ok(false) };
     let reason = failure.message.trim_end().trim_end_matches('.');
     let message =
         format!("{reason}. {remedy}, then continue: `longhaul resume {}`", decision.run.id);

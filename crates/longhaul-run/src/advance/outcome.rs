@@ -3,10 +3,10 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::{ChildStarted, GradingVerdict, OutcomeGraded};
+use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
 
+use crate::advance::children::record_child_start;
 use crate::decision::{Decision, RecordResult};
 use crate::input::NewChildRun;
 use crate::rejection::Rejection;
@@ -67,15 +67,7 @@ pub(crate) fn record_prepared_grading(
         Ok(_) if decision.ctx.free_children == Some(0) => {
             record_grader_failure(decision, "too many runs below the root are open".to_owned())
         }
-        Ok(new) => {
-            let NewChildRun { run, definition, .. } = *new;
-            let (child, agent) = (run.id, run.task.agent.clone());
-            let started = ChildStarted { child, agent, call: None, background: false };
-            decision.record_event(Event::ChildStarted(started))?;
-            decision.add_row_change(RowChange::PutDefinition(definition));
-            decision.add_row_change(RowChange::CreateRun(Box::new(run)));
-            Ok(())
-        }
+        Ok(new) => record_child_start(decision, *new, None),
         Err(note) => record_grader_failure(decision, note),
     }
 }

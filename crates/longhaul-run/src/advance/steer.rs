@@ -6,7 +6,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::steer::SteerDelivered;
 use longhaul_core::id::SteerId;
-use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
+use longhaul_core::policy::gate::{Answer, GateDecision};
 
 use crate::decision::{Decision, RecordResult};
 use crate::policy::question::check_question_answer;
@@ -38,26 +38,15 @@ pub(super) fn deliver_steers(
 /// was such a message.
 pub(super) fn answer_question_with_steer(decision: &mut Decision<'_>) -> Result<bool, Rejection> {
     let control = &decision.control;
-    let Some((_, question)) = control.first_open_question() else {
-        return Ok(false);
-    };
+    let Some((_, question)) = control.first_open_question() else { return Ok(false) };
     let gate = question.id;
     let found = control.people.steers.iter().filter(|steer| steer.answers).find_map(|steer| {
         let checked = check_question_answer(question, &steer.text).ok()?;
         Some((steer.id, steer.by.clone(), checked))
     });
-    let Some((steer, by, text)) = found else {
-        return Ok(false);
-    };
+    let Some((steer, by, text)) = found else { return Ok(false) };
     record_steer_delivery(decision, steer, Some(text.clone()))?;
-    let answer = Answer {
-        decision: GateDecision::Answer(text),
-        by,
-        scope: AnswerScope::Once,
-        note: None,
-        payload: None,
-        digest: None,
-    };
+    let answer = Answer::new(GateDecision::Answer(text), by);
     let transition = GateTransition::AnsweredByMessage(answer.clone());
     decision.record_event(Event::GateAnswered(GateAnswer { gate, answer, edit: None }))?;
     let update = GateUpdate { gate, seen_answers: None, transition };

@@ -160,9 +160,7 @@ pub(crate) fn postpone_tool_polls(
     let may_wait = |call: &TrackedToolCall| matches!(call.state, ToolCallState::Pending(_));
     let max_postponed =
         due.iter().filter_map(|call| call.suspended.as_ref()).map(|call| call.postponed);
-    let Some(max_postponed) = max_postponed.max() else {
-        return Ok(false);
-    };
+    let Some(max_postponed) = max_postponed.max() else { return Ok(false) };
     if max_postponed >= POSTPONED_MAX || !other.iter().all(may_wait) {
         return Ok(false);
     }
@@ -182,14 +180,10 @@ pub(crate) fn postpone_tool_polls(
         return Ok(false);
     }
     let mut pending = decision.control.calls().iter().filter_map(|call| {
-        let ToolCallState::Pending(timer) = call.state else {
-            return None;
-        };
+        let ToolCallState::Pending(timer) = call.state else { return None };
         Some(timer)
     });
-    let Some(first) = pending.next() else {
-        return Ok(false);
-    };
+    let Some(first) = pending.next() else { return Ok(false) };
     let flow = park_with_timer(decision, WaitReason::Tool(first.until), first.timer)?;
     Ok(flow.is_break())
 }
@@ -207,9 +201,7 @@ pub(super) fn raise_question_gates(decision: &mut Decision<'_>) -> RecordResult 
     let open: Vec<TrackedToolCall> =
         decision.control.calls().iter().filter(is_open).cloned().collect();
     for call in &open {
-        let Some(question) = call.unanswered_question() else {
-            continue;
-        };
+        let Some(question) = call.unanswered_question() else { continue };
         let text = question.message.split_whitespace().collect::<Vec<_>>().join(" ");
         let text: String =
             text.chars().filter(|c| !c.is_control()).take(QUESTION_CHARS_MAX).collect();
@@ -227,9 +219,7 @@ pub(super) fn record_call_resumption(
     decision: &mut Decision<'_>,
     call: &TrackedToolCall,
 ) -> Result<bool, Rejection> {
-    let Some(suspended) = &call.suspended else {
-        return Ok(false);
-    };
+    let Some(suspended) = &call.suspended else { return Ok(false) };
     let resumed = ToolResumed { call: call.id, attempt: suspended.resumes + 1 };
     decision.record_event(Event::ToolResumed(resumed))?;
     Ok(true)

@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::BudgetReached;
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::event::tool::ToolStarted;
 use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::effect::InDoubtPolicy;
@@ -17,7 +16,7 @@ use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::wait::WaitReason;
 
 use crate::advance::call_events::{
-    complete_call, fail_call, record_call_result, record_used_approvals,
+    complete_call, fail_call, record_call_result, record_call_start, record_used_approvals,
 };
 use crate::advance::call_order::may_run_with_earlier;
 use crate::advance::children::{
@@ -221,9 +220,7 @@ fn apply_in_doubt_policies(
     for call in calls_where(decision, |call| {
         matches!(call.state, ToolCallState::InDoubt { can_verify: false, .. })
     }) {
-        let ToolCallState::InDoubt { policy, reason, .. } = &call.state else {
-            continue;
-        };
+        let ToolCallState::InDoubt { policy, reason, .. } = &call.state else { continue };
         let reason = reason.as_deref();
         match policy {
             InDoubtPolicy::Tell => {
@@ -273,9 +270,7 @@ fn start_ready_tool_calls(decision: &mut Decision<'_>) -> RecordResult {
         if is_covered && call.state == ToolCallState::Unevaluated {
             record_used_approvals(decision, &call)?;
         }
-        let (id, attempt) = (call.id, call.starts + 1);
-        let started = ToolStarted { call: id, attempt, until: None, child: None };
-        decision.record_event(Event::ToolStarted(started))?;
+        record_call_start(decision, &call, None, None)?;
     }
     Ok(())
 }

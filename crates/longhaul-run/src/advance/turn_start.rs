@@ -50,9 +50,7 @@ pub(super) fn start_turn(decision: &mut Decision<'_>, purpose: ModelCallPurpose)
     if let Some(cap) = cap {
         return warn_about_cap(decision, cap);
     }
-    let RunStage::ModelPending(pending) = &decision.control.stage else {
-        return CONTINUE;
-    };
+    let RunStage::ModelPending(pending) = &decision.control.stage else { return CONTINUE };
     let is_turn = purpose == ModelCallPurpose::Turn;
     // The engine fetches the perception first; then the turn starts.
     if is_turn
@@ -75,8 +73,7 @@ pub(super) fn start_turn(decision: &mut Decision<'_>, purpose: ModelCallPurpose)
             return CONTINUE;
         }
     };
-    let call = PlannedModelCall { pricing: &pricing, bytes, model: model.as_deref() };
-    let (size, caps) = match fit_spend_caps(decision, call, size) {
+    let (size, caps) = match fit_spend_caps(decision, (&pricing, bytes), model.as_deref(), size) {
         Ok(size_and_caps) => size_and_caps,
         Err(over_cap) => return spend_caps::park_at_spend_cap(decision, &over_cap),
     };
@@ -292,29 +289,17 @@ fn own_budget_account(decision: &Decision<'_>) -> BudgetAccount {
     }
 }
 
-/// A model call that is about to start.
-#[derive(Debug, Clone, Copy)]
-struct PlannedModelCall<'a> {
-    pricing: &'a ModelPricing,
-    /// Length of the conversation in bytes.
-    bytes: u64,
-    /// Name of the called model. `None` means the run's own model.
-    model: Option<&'a str>,
-}
-
 /// Returns the size of a call, with a shorter reply if necessary, and the amounts that it reserves
-/// in spend caps. The error is the first amount that its cap does not cover.
+/// in spend caps. `bytes` is the length of the conversation; `None` for the model means the run's own.
+/// The error is the first amount that its cap does not cover.
 fn fit_spend_caps(
     decision: &Decision<'_>,
-    call: PlannedModelCall<'_>,
-    size: ModelCallSize,
+    (pricing, bytes): (&ModelPricing, u64),
+    model: Option<&str>,
+    mut size: ModelCallSize,
 ) -> Result<(ModelCallSize, Vec<CapReservation>), CapReservation> {
-    let PlannedModelCall { pricing, bytes, model } = call;
     let is_root = decision.run.task.root == decision.run.id;
-    let has_called = matches!(
-        &decision.control.stage,
-        RunStage::ModelPending(pending) if pending.attempts > 0
-    );
+    let has_called = decision.control.pending_call().is_some_and(|call| call.attempts > 0);
     let reserve = |size: ModelCallSize| {
         let call = SpendCappedModelCall {
             model: model.unwrap_or_else(|| spend_caps::model_name_of_run(decision)),
@@ -324,7 +309,6 @@ fn fit_spend_caps(
         };
         reservations_for_call(&decision.ctx.caps, &decision.run.task, call)
     };
-    let mut size = size;
     let mut caps = reserve(size);
     let remaining = spend_caps::left_in_too_low_caps(decision, &caps);
     if !remaining.covers(size.hold)
@@ -433,15 +417,10 @@ fn own_cap_to_warn(decision: &Decision<'_>) -> Option<BudgetCap> {
 }
 
 fn warn_about_cap(decision: &mut Decision<'_>, cap: BudgetCap) -> AdvanceResult {
-    let budget_name = match cap {
-        BudgetCap::Money => "money",
-        BudgetCap::Tokens => "tokens",
-        BudgetCap::Turns => "turns",
-        BudgetCap::ActiveTime => "time",
-    };
     let message = format!(
-        "[longhaul] Little is left of the budget of {budget_name}. Wrap up your work now: \
-         finish what you started, and list what remains to be done."
+        "[longhaul] Little is left of the budget of {}. Wrap up your work now: finish what you \
+         started, and list what remains to be done.",
+        cap.name()
     );
     decision.record_event(Event::BudgetWarned(BudgetWarned { cap, message }))?;
     CONTINUE

@@ -66,11 +66,6 @@ impl ControlState {
     pub(super) fn apply_gate_withdrawn(&mut self, data: &GateNotice) -> ApplyResult {
         self.close_gate(data.gate);
         self.take_vote_notes(data.gate);
-        if let RunStage::Concluding(concluding) = &mut self.stage
-            && concluding.gate == Some(data.gate)
-        {
-            concluding.gate = None;
-        }
         NO_MESSAGES
     }
 
@@ -89,6 +84,11 @@ impl ControlState {
     }
 
     fn close_gate(&mut self, gate: GateId) -> Option<GateSpec> {
+        if let RunStage::Concluding(concluding) = &mut self.stage
+            && concluding.gate == Some(gate)
+        {
+            concluding.gate = None;
+        }
         let index = self.people.gates.iter().position(|open| open.id == gate)?;
         if self.stop.blocked.is_some_and(|blocked| blocked.gate == gate) {
             self.stop.blocked = None;
@@ -100,9 +100,7 @@ impl ControlState {
     /// Applies an answer to a gate. An answer to a closed gate would have no effect, but can't
     /// occur: the gate's row in the store rejects it before it is recorded.
     pub(super) fn apply_gate_answered(&mut self, data: &GateAnswer) -> ApplyResult {
-        let Some(gate) = self.close_gate(data.gate) else {
-            return NO_MESSAGES;
-        };
+        let Some(gate) = self.close_gate(data.gate) else { return NO_MESSAGES };
         let vote_notes = self.take_vote_notes(gate.id);
         if gate.kind == GateKind::Result {
             return self.apply_result_answer(&data.answer, vote_notes);
@@ -132,31 +130,19 @@ impl ControlState {
     }
 
     fn apply_result_answer(&mut self, answer: &Answer, vote_notes: Vec<String>) -> ApplyResult {
-        let RunStage::Concluding(concluding) = &mut self.stage else {
-            return NO_MESSAGES;
-        };
-        concluding.gate = None;
+        let RunStage::Concluding(concluding) = &mut self.stage else { return NO_MESSAGES };
         if answer.decision == GateDecision::Reject {
             return self.apply_result_rejection(answer, vote_notes);
         }
         concluding.answer = note_and_payload_text(answer).map(|_| answer.into());
-        let edited = match &answer.decision {
-            GateDecision::Edit(edited) => Some(edited),
-            GateDecision::Approve
-            | GateDecision::Reject
-            | GateDecision::Answer(_)
-            | GateDecision::Complete => None,
-        };
         let combined = prepend_vote_notes(answer.clone(), vote_notes);
-        Ok(self.approve_result(edited, note_and_payload_text(&combined)))
+        Ok(self.approve_result(answer.decision.edit(), note_and_payload_text(&combined)))
     }
 
     /// Approves the output, as edited by a person. A run that stays open may continue, so the
     /// returned message tells the model what the person changed and noted.
     fn approve_result(&mut self, edited: Option<&RawJson>, note: Option<String>) -> Vec<Message> {
-        let RunStage::Concluding(concluding) = &mut self.stage else {
-            return Vec::new();
-        };
+        let RunStage::Concluding(concluding) = &mut self.stage else { return Vec::new() };
         concluding.approved = true;
         let verdict = match edited {
             Some(edited) => {
@@ -189,9 +175,7 @@ impl ControlState {
     }
 
     pub(super) fn apply_gate_expired(&mut self, data: &GateExpired) -> ApplyResult {
-        let Some(gate) = self.close_gate(data.gate) else {
-            return NO_MESSAGES;
-        };
+        let Some(gate) = self.close_gate(data.gate) else { return NO_MESSAGES };
         let vote_notes = self.take_vote_notes(gate.id);
         match data.on_timeout {
             GateTimeoutAction::Fail => {
@@ -226,12 +210,9 @@ impl ControlState {
         }
     }
 
-    /// Resets the tool call or the output that waits at an expired gate. The timeout of the gate
-    /// has paused the run; when a person resumes it, a new gate asks again.
+    /// Resets the tool call that waits at an expired gate. The timeout of the gate has paused the
+    /// run; when a person resumes it, a new gate asks again.
     fn reset_at_expired_gate(&mut self, gate: &GateSpec) {
-        if let RunStage::Concluding(concluding) = &mut self.stage {
-            concluding.gate = None;
-        }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
             call.state = match gate.kind == GateKind::InDoubt {
                 true => ToolCallState::InDoubt {
@@ -253,10 +234,7 @@ impl ControlState {
         edited: Option<&RawJson>,
         note: Option<String>,
     ) -> Vec<Message> {
-        if let RunStage::Concluding(concluding) = &mut self.stage
-            && concluding.gate == Some(gate.id)
-        {
-            concluding.gate = None;
+        if gate.kind == GateKind::Result {
             return self.approve_result(edited, note);
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
@@ -272,10 +250,7 @@ impl ControlState {
     }
 
     fn reject_at_timeout(&mut self, gate: &GateSpec) {
-        if let RunStage::Concluding(concluding) = &mut self.stage
-            && concluding.gate == Some(gate.id)
-        {
-            concluding.gate = None;
+        if gate.kind == GateKind::Result {
             let message = "the result was not approved before the deadline";
             self.stop.failure = Some(RunError::new("rejected", message, ""));
         }
@@ -363,8 +338,7 @@ fn prepend_vote_notes(mut answer: Answer, vote_notes: Vec<String>) -> Answer {
 fn note_and_payload_text(answer: &Answer) -> Option<String> {
     let payload = answer.payload.as_ref().map(RawJson::as_str);
     let note = answer.note.as_deref().filter(|note| !note.trim().is_empty());
-    let parts = [note, payload];
-    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    let parts: Vec<&str> = [note, payload].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 

@@ -180,9 +180,7 @@ impl ControlState {
 /// Records a wait for a provider that is unavailable. A run that was woken early and parks again
 /// continues the same wait.
 fn record_outage_wait(pending: &mut PendingModelCall, data: &RunWaiting) {
-    let WaitReason::Outage(OutageWait { since, class, .. }) = data.wait else {
-        return;
-    };
+    let WaitReason::Outage(OutageWait { since, class, .. }) = data.wait else { return };
     let is_same_wait = pending.timer.map(|pending| pending.timer) == data.timer;
     let turn = &mut pending.turn;
     let waits = turn.outage.map_or(0, |outage| outage.waits);

@@ -75,24 +75,8 @@ fn suspend_call<'a>(
     call: &'a mut TrackedToolCall,
     suspension: &ToolSuspension,
 ) -> Result<&'a mut CallSuspension, &'static str> {
-    let ToolCallState::Started(_) = call.state else {
-        return Err(NOT_STARTED);
-    };
-    let new = || {
-        Arc::new(CallSuspension {
-            suspension: suspension.clone(),
-            since: None,
-            polls: 0,
-            questions: 0,
-            question: None,
-            answer: None,
-            resumes: 0,
-            postponed: 0,
-            message: None,
-            given_up: false,
-        })
-    };
-    let suspended = Arc::make_mut(call.suspended.get_or_insert_with(new));
+    let ToolCallState::Started(_) = call.state else { return Err(NOT_STARTED) };
+    let suspended = Arc::make_mut(call.suspended.get_or_insert_default());
     suspended.suspension = suspension.clone();
     suspended.answer = None;
     suspended.resumes = 0;

@@ -140,9 +140,7 @@ impl ControlState {
     /// already has a result.
     pub(super) fn apply_late_tool_result(&mut self, data: &LateToolResultEvent) -> ApplyResult {
         let epoch = self.driver.epoch;
-        let Ok(call) = self.call_mut(data.call) else {
-            return NO_MESSAGES;
-        };
+        let Ok(call) = self.call_mut(data.call) else { return NO_MESSAGES };
         use ToolCallState::{AwaitingAnswer, InDoubt, Ready, Started};
         // A call that was about to start again is settled too: its first start has a result.
         let has_started =

@@ -14,6 +14,7 @@ use longhaul_core::policy::gate::{
 };
 use longhaul_core::policy::rule::{RememberedApprovalRow, RememberedApprovalScope};
 use longhaul_core::raw::{Hash, RawJson};
+use longhaul_core::time::Timestamp;
 use serde_json::Value;
 
 use crate::context::DecisionContext;
@@ -30,7 +31,7 @@ pub(super) fn decide_gate_answer(
     rule: Option<RememberedApprovalScope>,
     ctx: DecisionContext,
 ) -> Result<JournalBatch, Rejection> {
-    check_gate_open(gate, &ctx)?;
+    check_gate_open(gate, ctx.now)?;
     check_decision_allowed(&gate.spec.kind, &answer.decision)?;
     check_answer_digest(gate, &answer)?;
     check_answer_permission(gate, &answer, &ctx)?;
@@ -52,21 +53,32 @@ pub(super) fn decide_gate_answer(
     let final_answer = answer_with_approved_edit(gate, answer.clone());
     let mut batch = batch_for_answer(Event::GateAnswered, GateTransition::Answered, final_answer);
     if let (Some(scope), Some(pattern)) = (rule, gate.spec.pattern.clone()) {
-        let rule = RuleId::derive(gate.spec.id.bits(), scope.answer_scope().as_str(), ctx.now);
+        let rule = RuleId::derive(id.bits(), scope.answer_scope().as_str(), ctx.now);
+        let other_voters: Vec<String> =
+            current_approvers(gate, &ctx).into_iter().map(str::to_owned).collect();
+        let added = RuleAdded {
+            rule,
+            pattern: pattern.clone(),
+            by: answer.by.clone(),
+            other_voters: other_voters.clone(),
+            scope: scope.answer_scope(),
+        };
         let row = RememberedApprovalRow {
             rule,
             scope,
             pattern,
-            other_voters: current_approvers(gate, &ctx).into_iter().map(str::to_owned).collect(),
+            other_voters,
             by: answer.by,
             at: ctx.now,
             run: gate.run,
-            gate: gate.spec.id,
+            gate: id,
             used: 0,
             last_used: None,
             revoked: None,
         };
-        add_remembered_approval(row, &mut batch);
+        // The rule precedes the answer, so that a run woken by the answer already has the rule.
+        batch.events.insert(0, Event::RuleAdded(added));
+        batch.changes.push(RowChange::AddRule(Box::new(row)));
     }
     Ok(batch)
 }
@@ -74,17 +86,16 @@ pub(super) fn decide_gate_answer(
 /// Returns what an answer changes in the content that the gate was raised with. `None` means that
 /// the answer is no edit.
 fn edit_made_by_answer(gate: &GateSpec, answer: &Answer) -> Option<GateEdit> {
-    let (GateDecision::Edit(edited), Some(original)) = (&answer.decision, &gate.input) else {
-        return None;
-    };
+    let (edited, original) = (answer.decision.edit()?, gate.input.as_ref()?);
     let digest = gate.digest.map(|digest| edited_content_digest(digest, edited));
     Some(GateEdit { digest, diff: diff_json(original, edited) })
 }
 
-fn check_gate_open(gate: &GateRow, ctx: &DecisionContext) -> Result<(), Rejection> {
+/// Returns an error if the gate is closed, or its deadline has passed.
+pub fn check_gate_open(gate: &GateRow, now: Timestamp) -> Result<(), Rejection> {
     let id = gate.spec.id;
     match gate.status {
-        GateStatus::Open if !gate.is_overdue(ctx.now) => Ok(()),
+        GateStatus::Open if !gate.is_overdue(now) => Ok(()),
         GateStatus::Open | GateStatus::Expired => Err(Rejection::GateExpired(id)),
         status @ (GateStatus::Answered | GateStatus::Withdrawn) => {
             let by = gate.answers.last();
@@ -95,16 +106,11 @@ fn check_gate_open(gate: &GateRow, ctx: &DecisionContext) -> Result<(), Rejectio
 }
 
 fn check_decision_allowed(kind: &GateKind, decision: &GateDecision) -> Result<(), Rejection> {
-    if allowed_decisions(kind).contains(&decision.as_str()) {
-        return Ok(());
+    let (decision, allowed) = (decision.as_str(), allowed_decisions(kind));
+    match allowed.contains(&decision) {
+        true => Ok(()),
+        false => Err(Rejection::InvalidDecision { decision, allowed }),
     }
-    let allowed = match kind {
-        GateKind::Approval | GateKind::Result => "approve, edit or reject",
-        GateKind::Question | GateKind::Blocked => "answer or reject",
-        GateKind::InDoubt => "approve, reject, answer or complete",
-        GateKind::Signal => "complete, answer or reject",
-    };
-    Err(Rejection::InvalidDecision { decision: decision.as_str(), allowed })
 }
 
 /// Checks the answer to a question and returns it with the text to record: the chosen option, the
@@ -123,25 +129,14 @@ fn check_answer_content(gate: &GateRow, mut answer: Answer) -> Result<Answer, Re
 /// digest.
 pub fn current_gate_digest(gate: &GateRow) -> Option<Hash> {
     let original = gate.spec.digest?;
-    Some(
-        newest_edited_input(gate)
-            .map_or(original, |edited| edited_content_digest(original, edited)),
-    )
+    let edited = newest_edited_input(gate);
+    Some(edited.map_or(original, |edited| edited_content_digest(original, edited)))
 }
 
 /// Returns the newest edit of the gate's content among the votes. `None` means that nobody edited
 /// it.
 pub(super) fn newest_edited_input(gate: &GateRow) -> Option<&RawJson> {
-    let newest_first = gate.answers.iter().rev();
-    newest_first
-        .filter_map(|recorded| match &recorded.answer.decision {
-            GateDecision::Edit(edited) => Some(edited),
-            GateDecision::Approve
-            | GateDecision::Reject
-            | GateDecision::Answer(_)
-            | GateDecision::Complete => None,
-        })
-        .next()
+    gate.answers.iter().rev().find_map(|recorded| recorded.answer.decision.edit())
 }
 
 /// Returns the content that an approval of this gate now applies to: the newest edit among the
@@ -162,15 +157,9 @@ pub const fn allowed_decisions(kind: &GateKind) -> &'static [&'static str] {
 }
 
 fn check_answer_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
-    let Some(current) = current_gate_digest(gate) else {
-        return Ok(());
-    };
-    let is_digest_needed = match answer.decision {
-        GateDecision::Approve | GateDecision::Edit(_) => true,
-        GateDecision::Reject | GateDecision::Answer(_) | GateDecision::Complete => false,
-    };
+    let Some(current) = current_gate_digest(gate) else { return Ok(()) };
     match answer.digest {
-        None if is_digest_needed => Err(Rejection::DigestMissing),
+        None if is_approval(answer) => Err(Rejection::DigestMissing),
         Some(digest) if digest != current => Err(Rejection::DigestChanged),
         None | Some(_) => Ok(()),
     }
@@ -181,17 +170,21 @@ fn check_answer_permission(
     answer: &Answer,
     ctx: &DecisionContext,
 ) -> Result<(), Rejection> {
-    let is_approval = matches!(answer.decision, GateDecision::Approve | GateDecision::Edit(_));
     let is_excluded = gate.spec.approvers.not_submitter && is_submitter(gate, &answer.by);
-    if is_approval && is_excluded {
+    if is_approval(answer) && is_excluded {
         return Err(Rejection::SelfApproval);
     }
     check_answer_scope_offered(&gate.spec, answer)?;
-    let is_edit = matches!(answer.decision, GateDecision::Edit(_));
-    if is_approval && !is_edit && current_approvers(gate, ctx).contains(answer.by.as_str()) {
+    if answer.decision == GateDecision::Approve
+        && current_approvers(gate, ctx).contains(answer.by.as_str())
+    {
         return Err(Rejection::AlreadyVoted(answer.by.clone()));
     }
     Ok(())
+}
+
+const fn is_approval(answer: &Answer) -> bool {
+    matches!(answer.decision, GateDecision::Approve | GateDecision::Edit(_))
 }
 
 /// Returns an error if the gate does not offer the scope of an answer, such as all later calls of
@@ -208,21 +201,15 @@ fn check_answer_scope_offered(gate: &GateSpec, answer: &Answer) -> Result<(), Re
     } else {
         return Ok(());
     };
-    let offered = match answer.decision {
-        GateDecision::Approve => gate.scopes(),
-        GateDecision::Edit(_)
-        | GateDecision::Reject
-        | GateDecision::Answer(_)
-        | GateDecision::Complete => vec![AnswerScope::Once],
-    };
+    let is_approval = answer.decision == GateDecision::Approve;
+    let offered = if is_approval { gate.scopes() } else { vec![AnswerScope::Once] };
     Err(Rejection::ScopeNotOffered { scope: answer.scope, offered, reason })
 }
 
 /// Returns the people who have approved the gate's current content. An edit restarts the count. The
 /// vote of a revoked key does not count.
 fn current_approvers<'a>(gate: &'a GateRow, ctx: &DecisionContext) -> BTreeSet<&'a str> {
-    let is_edit =
-        |recorded: &RecordedAnswer| matches!(recorded.answer.decision, GateDecision::Edit(_));
+    let is_edit = |recorded: &RecordedAnswer| recorded.answer.decision.edit().is_some();
     let from = gate.answers.iter().rposition(is_edit).unwrap_or(0);
     let current = gate.answers.iter().enumerate().skip(from);
     let valid = current.filter(|(index, _)| !ctx.revoked_votes.contains(index));
@@ -264,19 +251,6 @@ fn answer_with_approved_edit(gate: &GateRow, mut answer: Answer) -> Answer {
         answer.decision = GateDecision::Edit(edited.clone());
     }
     answer
-}
-
-fn add_remembered_approval(row: RememberedApprovalRow, batch: &mut JournalBatch) {
-    let added = RuleAdded {
-        rule: row.rule,
-        pattern: row.pattern.clone(),
-        by: row.by.clone(),
-        other_voters: row.other_voters.clone(),
-        scope: row.scope.answer_scope(),
-    };
-    // The rule precedes the answer, so that a run woken by the answer already has the rule.
-    batch.events.insert(0, Event::RuleAdded(added));
-    batch.changes.push(RowChange::AddRule(Box::new(row)));
 }
 
 /// Returns the values that differ between two JSON texts. Objects are compared field by field.

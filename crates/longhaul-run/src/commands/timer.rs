@@ -13,7 +13,7 @@ use longhaul_core::event::environment::TimerFired;
 use longhaul_core::event::gate::{GateExpired, GateNotice};
 use longhaul_core::event::run::{CancelCause, RunControlRequest};
 use longhaul_core::id::{GateId, TimerId};
-use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateRow, GateTimeoutAction};
+use longhaul_core::policy::gate::{Answer, GateDecision, GateRow, GateTimeoutAction};
 use longhaul_core::port::records::DueTimer;
 
 use crate::commands::answer::{current_gate_digest, decide_gate_answer, newest_edited_input};
@@ -22,11 +22,12 @@ use crate::policy::gate_timers::next_gate_reminder;
 
 /// Returns the events and row changes for a timer that is due.
 pub(super) fn decide_due_timer_effect(due_timer: &DueTimer, ctx: DecisionContext) -> JournalBatch {
-    let spent = consume_timer(due_timer.timer);
+    let spent = consume(due_timer.timer);
     let mut batch = JournalBatch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {
         return batch;
     }
+    batch.events.extend(cancel_request_of_timer(due_timer).map(Event::RunCancelRequested));
     match &due_timer.kind {
         TimerKind::Wake | TimerKind::Delay(_) | TimerKind::Start | TimerKind::BatchNext(_) => {
             batch.events.push(Event::TimerFired(TimerFired { timer: due_timer.timer }));
@@ -38,11 +39,8 @@ pub(super) fn decide_due_timer_effect(due_timer: &DueTimer, ctx: DecisionContext
                 let edited = edited.filter(|_| on_timeout == GateTimeoutAction::Approve);
                 let expired = GateExpired { gate: *gate, on_timeout, edited };
                 batch.events.push(Event::GateExpired(expired));
-                let update = GateUpdate {
-                    gate: *gate,
-                    seen_answers: None,
-                    transition: GateTransition::Expired,
-                };
+                let (seen_answers, transition) = (None, GateTransition::Expired);
+                let update = GateUpdate { gate: *gate, seen_answers, transition };
                 batch.changes.push(RowChange::UpdateGate(update));
             }
         }
@@ -63,8 +61,8 @@ pub(super) fn decide_due_timer_effect(due_timer: &DueTimer, ctx: DecisionContext
             let step = due_timer.open_gate.as_ref().and_then(|row| row.spec.escalation.get(*step));
             batch.events.extend(step.map(|step| gate_reminded_event(*gate, Some(step.to.clone()))));
         }
-        // Timers that end a run are handled as cancels. The report of a child's end needs its
-        // outcome; the sweeper sends it as a command of its own.
+        // The first four cancel the run. The report of a child's end needs its outcome; the sweeper
+        // sends it as a command of its own.
         TimerKind::BatchStopped(_)
         | TimerKind::ParentEnded(_)
         | TimerKind::VerdictUnneeded(_)
@@ -78,14 +76,8 @@ pub(super) fn decide_due_timer_effect(due_timer: &DueTimer, ctx: DecisionContext
 /// voted.
 fn auto_approve_gate(row: &GateRow, ctx: DecisionContext) -> Option<JournalBatch> {
     let auto = row.spec.auto_approve.as_ref().filter(|_| row.answers.is_empty())?;
-    let answer = Answer {
-        decision: GateDecision::Approve,
-        by: auto.by.clone(),
-        scope: AnswerScope::Once,
-        note: None,
-        payload: None,
-        digest: current_gate_digest(row),
-    };
+    let approval = Answer::new(GateDecision::Approve, auto.by.clone());
+    let answer = Answer { digest: current_gate_digest(row), ..approval };
     let mut batch = decide_gate_answer(row, answer, None, ctx).ok()?;
     batch.changes.push(RowChange::UpdateScheduling(RunSchedulingUpdate::Release));
     Some(batch)
@@ -95,12 +87,13 @@ fn gate_reminded_event(gate: GateId, to: Option<String>) -> Event {
     Event::GateReminded(GateNotice { gate, reason: "no answer yet".to_owned(), to })
 }
 
-pub(super) const fn consume_timer(timer: TimerId) -> RowChange {
+pub(super) const fn consume(timer: TimerId) -> RowChange {
     RowChange::SetTimer(TimerUpdate::Consume(timer))
 }
 
 /// Returns the request with which this due timer cancels its run. `None` means that the timer does
 /// not cancel the run.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other timer cancels a run")]
 pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest> {
     let (cause, reason) = match &due_timer.kind {
         _ if due_timer.run_ended => return None,
@@ -116,24 +109,10 @@ pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest
         TimerKind::LaneInterrupted(newer_run) => {
             (CancelCause::LaneInterrupted, format!("the newer run {newer_run} interrupted it"))
         }
-        TimerKind::Wake
-        | TimerKind::Delay(_)
-        | TimerKind::Start
-        | TimerKind::BatchNext(_)
-        | TimerKind::GateDeadline(_)
-        | TimerKind::GateRemind(_)
-        | TimerKind::GateEscalate { .. }
-        | TimerKind::GateAutoApprove(_)
-        | TimerKind::ChildEnded(_) => return None,
+        _ => return None,
     };
     Some(
         RunControlRequest { cause, ..RunControlRequest::from_principal(SYSTEM_PRINCIPAL) }
             .with_reason(reason),
     )
-}
-
-/// Returns the batch of events and row changes with an added row change that consumes the timer.
-pub(super) fn with_timer_consumed(due_timer: &DueTimer, mut batch: JournalBatch) -> JournalBatch {
-    batch.changes.push(consume_timer(due_timer.timer));
-    batch
 }

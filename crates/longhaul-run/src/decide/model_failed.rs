@@ -30,10 +30,7 @@ pub(super) fn handle_model_failure(
     let must_stop = control.stop.ends_run()
         || control.is_timed_out()
         || control.budget.is_active_time_used_up();
-    let fallback = match must_stop {
-        true => None,
-        false => fallback_model(decision, &failure),
-    };
+    let fallback = if must_stop { None } else { fallback_model(decision, &failure) };
     let may_continue = fallback.is_some() || may_continue_after(decision, &failure);
     let usage = failure.usage.unwrap_or_default();
     let charge = ModelCallCharge::new(decision, usage, cost)?;
@@ -108,9 +105,7 @@ fn advance_unless_parked(decision: &mut Decision<'_>, flow: ControlFlow<()>) -> 
 fn fallback_model(decision: &Decision<'_>, failure: &Failure) -> Option<String> {
     let other = decision.run.transcript.next_fallback_model()?;
     let class = failure.class;
-    let RunStage::ModelRunning(running) = &decision.control.stage else {
-        return None;
-    };
+    let RunStage::ModelRunning(running) = &decision.control.stage else { return None };
     if class == FailureClass::ContextOverflow
         || !class.counts_as_attempt()
         || may_continue_after(decision, failure)
@@ -127,9 +122,7 @@ fn fallback_model(decision: &Decision<'_>, failure: &Failure) -> Option<String> 
 /// an optional compaction, or the run's own model can do the compaction. False if the run's own
 /// model was throttled, because the next request would go to the same model.
 fn may_continue_after(decision: &Decision<'_>, failure: &Failure) -> bool {
-    let RunStage::ModelRunning(running) = &decision.control.stage else {
-        return false;
-    };
+    let RunStage::ModelRunning(running) = &decision.control.stage else { return false };
     let own_model = decision.run.transcript.current_model();
     let called_own_model = running.called_model(own_model) == own_model;
     (running.is_optional_compaction() || running.model.is_some())

@@ -83,10 +83,7 @@ fn rules_of_call<'a>(
     rules: &'a [GateRule],
     call: &'a ToolCallClassification,
 ) -> impl Iterator<Item = (&'a GateRule, bool)> {
-    let texts = call.rule_match_texts.iter().map(String::as_str);
-    let empty_text = call.rule_match_texts.is_empty().then_some("");
-    let matching =
-        texts.chain(empty_text).filter_map(|text| first_matching_rule(rules, call, text));
+    let matching = match_texts(call).filter_map(|text| first_matching_rule(rules, call, text));
     let rules_about_hidden_part =
         rules.iter().filter(|rule| is_opaque(call) && requires_approval_of_tool(rule, call));
     matching.zip(repeat(true)).chain(rules_about_hidden_part.zip(repeat(false)))
@@ -188,6 +185,12 @@ fn push_missing_elements<T: Clone + PartialEq>(list: &mut Vec<T>, other: &[T]) {
     }
 }
 
+/// Returns the texts of a call that rules match, or an empty text if there are none.
+fn match_texts(call: &ToolCallClassification) -> impl Iterator<Item = &str> {
+    let empty_text = call.rule_match_texts.is_empty().then_some("");
+    call.rule_match_texts.iter().map(String::as_str).chain(empty_text)
+}
+
 fn rule_matches_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
     rule.matches_glob(&rule.tool, call.tool.as_str())
 }
@@ -223,10 +226,7 @@ fn find_approval<'a>(
 
 /// Returns the widest scope of an approval that this rule accepts.
 fn widest_scope(rule: &GateRule) -> AnswerScope {
-    match accepts_approvals(rule) {
-        false => AnswerScope::Once,
-        true => rule.approvers.widest_scope(),
-    }
+    if accepts_approvals(rule) { rule.approvers.widest_scope() } else { AnswerScope::Once }
 }
 
 /// Returns the patterns of the rules that require an approval for the tool of this call and that
@@ -268,10 +268,7 @@ pub(crate) fn in_doubt_policy(
     control: &ControlState,
     call: &ToolCallClassification,
 ) -> InDoubtPolicy {
-    let texts = call.rule_match_texts.iter().map(String::as_str);
-    let empty_text = call.rule_match_texts.is_empty().then_some("");
-    texts
-        .chain(empty_text)
+    match_texts(call)
         .filter_map(|text| first_matching_rule(&control.policy.rules, call, text)?.in_doubt)
         .max_by_key(|policy| match policy {
             InDoubtPolicy::Tell => 0,

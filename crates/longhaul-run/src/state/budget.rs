@@ -7,7 +7,7 @@ use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
 
 /// Budget caps of a run and the state of its warnings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BudgetState {
     /// Current budget caps of the run, including raises.
     pub caps: Budget,
@@ -51,10 +51,6 @@ impl UsageTotals {
 }
 
 impl BudgetState {
-    pub(crate) const fn new(caps: Budget) -> Self {
-        Self { caps, warned: Vec::new(), exhausted: None }
-    }
-
     /// Returns the exhausted cap and its value when it was exhausted, if it is a cap of the budget
     /// that the run shares with other runs. It may have been raised through another run since.
     pub fn exhausted_shared_cap(&self) -> Option<(BudgetCap, u64)> {

@@ -60,7 +60,7 @@ pub struct TrackedToolCall {
 }
 
 /// What is known about a call that its tool has suspended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSuspension {
     /// Stored state with which the tool continues the call.
     pub suspension: ToolSuspension,
@@ -255,9 +255,7 @@ impl TrackedToolCall {
 
     /// Returns the call's result for the model. `None` means that the result is not recorded yet.
     pub(crate) fn recorded_result(&self) -> Option<ToolResult> {
-        let ToolCallState::Done { output, is_error } = &self.state else {
-            return None;
-        };
+        let ToolCallState::Done { output, is_error } = &self.state else { return None };
         let notes = [
             ("changed this call to", self.edited.as_ref().map(RawJson::as_str)),
             ("approved this call with the note:", self.approval_note.as_deref()),

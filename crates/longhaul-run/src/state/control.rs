@@ -41,7 +41,7 @@ const COMPACTION_TURNS_MIN: u32 = 2;
 
 /// Control state of a run: everything about it except the conversation. It consists of parts, which
 /// a retry resets or keeps as a whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControlState {
     pub(crate) id: RunId,
     pub(crate) policy: Arc<RunPolicy>,
@@ -153,26 +153,9 @@ impl ControlState {
         Self {
             id,
             policy: Arc::new(task.policy.clone()),
-            pricing: ModelPricing::default(),
-            stage: RunStage::New { start_timer_fired: false },
-            driver: DriverState::default(),
-            stop: StopReasons::default(),
-            people: PeopleState::default(),
-            attempt: Attempt::default(),
-            retries: RetryCounts::default(),
-            budget: BudgetState::new(task.policy.budget),
-            totals: UsageTotals::default(),
-            guards: Guards::default(),
-            compaction: CompactionState::default(),
-            outcome: GradingRounds::default(),
-            result_rejected: false,
-            turns: 0,
-            turn: 0,
-            children: Vec::new(),
-            unread_reports: Vec::new(),
+            budget: BudgetState { caps: task.policy.budget, ..BudgetState::default() },
             submitters: Submitters::from_task(task),
-            transcript_bytes: 0,
-            artifacts: Arc::default(),
+            ..Self::default()
         }
     }
 
@@ -313,16 +296,9 @@ impl ControlState {
 
     /// Returns whether the current worker is running a model or tool call.
     pub(crate) fn has_running_call(&self) -> bool {
-        match &self.stage {
-            RunStage::ModelRunning(running) => running.epoch == self.driver.epoch,
-            RunStage::ToolsRunning(tools) => {
-                tools.calls.iter().any(|call| call.is_running_under_claim(self.driver.epoch))
-            }
-            RunStage::New { .. }
-            | RunStage::ModelPending(_)
-            | RunStage::Concluding(_)
-            | RunStage::Ended(_) => false,
-        }
+        let epoch = self.driver.epoch;
+        matches!(&self.stage, RunStage::ModelRunning(running) if running.epoch == epoch)
+            || self.calls().iter().any(|call| call.is_running_under_claim(epoch))
     }
 
     /// Returns the suspended calls that the run gives up, because it has to stop, a message
@@ -346,11 +322,10 @@ impl ControlState {
     /// Returns whether a model call is running, or a tool call that must not be repeated. The run
     /// can't be released before such a call has ended. The next worker starts any other call again.
     pub(crate) fn has_call_to_finish(&self) -> bool {
-        let may_repeat_all = self.running_tools().is_some_and(|tools| {
-            let mut calls = tools.calls.iter();
-            calls.all(|call| !call.is_running_under_claim(self.driver.epoch) || call.may_repeat())
-        });
-        self.has_running_call() && !may_repeat_all
+        let epoch = self.driver.epoch;
+        let mut running = self.calls().iter().filter(|call| call.is_running_under_claim(epoch));
+        matches!(&self.stage, RunStage::ModelRunning(model) if model.epoch == epoch)
+            || running.any(|call| !call.may_repeat())
     }
 
     /// Returns the result of a run that stays open for messages, until a message leads to another

@@ -129,9 +129,7 @@ impl Guards {
         }
         self.same_calls.record(reply.is_some());
         self.last_calls = reply;
-        let Some(fingerprints) = fingerprints else {
-            return self.known_calls.reset();
-        };
+        let Some(fingerprints) = fingerprints else { return self.known_calls.reset() };
         let is_known = |fingerprint| self.recent_calls.contains(fingerprint);
         self.known_calls.record(fingerprints.iter().all(is_known));
         for fingerprint in fingerprints {
@@ -192,9 +190,7 @@ fn fingerprint(call: &TrackedToolCall) -> Option<Hash> {
     if [WAIT, ASK_HUMAN, REPORT_BLOCKED].contains(&tool) {
         return None;
     }
-    let ToolCallState::Done { output, is_error } = &call.state else {
-        return None;
-    };
+    let ToolCallState::Done { output, is_error } = &call.state else { return None };
     // The visible part of a truncated output contains the call id, so the full output is hashed.
     let content = match &output.full {
         Some(full_output) => full_output.hash.to_string(),

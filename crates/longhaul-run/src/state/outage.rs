@@ -22,15 +22,11 @@ impl ControlState {
 
     /// Returns what the model calls of the current turn have in common. `None` if the run neither
     /// calls the model nor is about to.
-    const fn turn_state(&self) -> Option<&TurnState> {
-        match &self.stage {
-            RunStage::ModelPending(pending) => Some(&pending.turn),
-            RunStage::ModelRunning(running) => Some(&running.turn),
-            RunStage::New { .. }
-            | RunStage::ToolsRunning(_)
-            | RunStage::Concluding(_)
-            | RunStage::Ended(_) => None,
+    fn turn_state(&self) -> Option<&TurnState> {
+        if let RunStage::ModelRunning(running) = &self.stage {
+            return Some(&running.turn);
         }
+        self.pending_call().map(|pending| &pending.turn)
     }
 
     /// Returns the outage of the provider for which the run waits or during which it calls the

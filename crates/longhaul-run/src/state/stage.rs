@@ -34,6 +34,12 @@ pub enum RunStage {
     Ended(EndedRun),
 }
 
+impl Default for RunStage {
+    fn default() -> Self {
+        Self::New { start_timer_fired: false }
+    }
+}
+
 impl RunStage {
     /// Returns a description of the run's stage for error messages.
     pub const fn description(&self) -> &'static str {

@@ -128,9 +128,7 @@ impl Transcript {
         for entry in tool_entries {
             let value = entry.to_value();
             let name = value.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
-            let StoredText::Inline(list) = &self.tools else {
-                return;
-            };
+            let StoredText::Inline(list) = &self.tools else { return };
             let Some(list_without_bracket) =
                 list.strip_suffix(']').filter(|_| !self.has_loaded_tool(name))
             else {

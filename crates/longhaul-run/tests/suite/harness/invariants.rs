@@ -149,7 +149,7 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
 
 /// If a state of the environment counts as sent, the request must contain it.
 fn world_is_in_messages(test_run: &TestRun, messages: &[Arc<Message>]) {
-    let Some(world_hash) = test_run.run.perception().world_hash() else {
+    let Some(world_hash) = test_run.run.perception().world else {
         return;
     };
     let is_world_text = |part: &Part| match part {

@@ -85,7 +85,7 @@ impl TestRun {
                 let questions: Vec<_> = gates.map(|gate| gate.ask.clone()).collect();
                 questions.join(" | ")
             }
-            "world" => match self.run.perception().world_hash() {
+            "world" => match self.run.perception().world {
                 Some(_) => "told".into(),
                 None => "untold".into(),
             },
