@@ -4,8 +4,6 @@ use longhaul_core::raw::Hash;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
-
 /// An agent, as responses describe it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Agent)]
@@ -13,7 +11,6 @@ pub struct AgentView {
     /// Name of the agent.
     pub name: String,
     /// Version of the agent: the hash of its definition.
-    #[schema(schema_with = schema::hash_schema)]
     pub version: Hash,
     /// Short description of the agent's purpose.
     pub description: String,

@@ -4,8 +4,6 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
-
 /// Statistics of the runs of an agent that were created in a time window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = AgentStats)]
@@ -13,10 +11,8 @@ pub struct AgentStatsView {
     /// Name of the agent.
     pub agent: String,
     /// Start of the time window of the statistics.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub since: Timestamp,
     /// End of the time window of the statistics: the time of the request.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub until: Timestamp,
     /// Whether the time window has more runs than are counted. Then only the newest are counted.
     pub truncated: bool,

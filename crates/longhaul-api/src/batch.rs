@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::run::RunView;
-use crate::submit::NewRunBody;
+use crate::task::Task;
 
 /// Body of a request that submits a batch.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -15,10 +15,10 @@ use crate::submit::NewRunBody;
 pub struct NewBatchBody {
     /// Runs of the batch, 1 to 1,000, in order.
     #[schema(min_items = 1, max_items = 1000)]
-    pub runs: Vec<NewRunBody>,
+    pub runs: Vec<Task>,
     /// Order in which the runs execute. Default: `parallel`.
     #[serde(default)]
-    #[schema(value_type = BatchModeView, required = false)]
+    #[schema(required = false)]
     pub mode: RunBatchMode,
 }
 
@@ -27,22 +27,9 @@ pub struct NewBatchBody {
 #[schema(as = Batch)]
 pub struct BatchView {
     /// Id of the batch.
-    #[schema(value_type = String)]
     pub id: BatchId,
     /// Order in which the runs execute.
-    #[schema(value_type = BatchModeView)]
     pub mode: RunBatchMode,
     /// Runs of the batch, in order.
     pub runs: Vec<RunView>,
-}
-
-/// OpenAPI schema of [`RunBatchMode`]: the order in which the runs of a batch execute.
-#[derive(Debug, ToSchema)]
-#[schema(as = RunBatchMode, rename_all = "snake_case")]
-pub enum BatchModeView {
-    /// All runs may execute at the same time.
-    Parallel,
-    /// Each run starts when the run before it has completed. If a run does not complete, the
-    /// remaining runs are cancelled.
-    Sequential,
 }

@@ -1,10 +1,9 @@
 //! Chains (sequences of steps that agents execute) in responses.
 
 use longhaul_core::chain::{ChainRepeatSpec, ChainStepCondition};
+use longhaul_core::raw::RawJson;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-
-use crate::schema;
 
 /// A chain (sequence of steps that agents execute) that the server knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -30,10 +29,9 @@ pub struct ChainStepView {
     /// person answers before.
     pub auto_approve: bool,
     /// Condition under which the step runs: `always`, `on_success` or `on_issues_found`.
-    #[schema(value_type = String)]
     pub condition: ChainStepCondition,
     /// Loop after this step: the step to go back to, the condition that ends the loop, and the
     /// maximum number of repetitions. `None` means no loop.
-    #[schema(schema_with = schema::any_json_schema)]
+    #[schema(value_type = Option<RawJson>)]
     pub repeat: Option<ChainRepeatSpec>,
 }

@@ -1,11 +1,11 @@
 //! Events in requests and responses: an event for an agent, and an event of a journal.
 
+use longhaul_core::id::{LaneKey, ResourceKey, RunId, ThreadKey};
 use longhaul_core::raw::RawJson;
+use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-
-use crate::schema;
 
 /// An event for an agent, such as `idle_tick` (the agent has nothing else to do) or `player_action`
 /// (the user of a game acts).
@@ -20,25 +20,22 @@ pub struct NewEventBody {
     pub kind: String,
     /// Person or system that caused the event, such as `{"name": "Ada"}`.
     #[serde(default)]
-    #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
     /// Data of the event: a text or any JSON.
     #[serde(default)]
-    #[schema(schema_with = schema::any_json_schema)]
     pub payload: Option<RawJson>,
     /// References to related objects in other systems.
     #[serde(default, alias = "linkedGraphHandles")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub links: Option<RawJson>,
     /// Lane of the run. Runs of one lane execute one at a time. Default: the lane of the agent.
     #[serde(default)]
-    pub lane: Option<String>,
+    pub lane: Option<LaneKey>,
     /// Thread (conversation) that the run belongs to.
     #[serde(default)]
-    pub thread: Option<String>,
+    pub thread: Option<ThreadKey>,
     /// Resource: the person or thing that the conversation is about.
     #[serde(default)]
-    pub resource: Option<String>,
+    pub resource: Option<ResourceKey>,
 }
 
 /// OpenAPI schema of a journal event
@@ -47,13 +44,11 @@ pub struct NewEventBody {
 #[schema(as = Event)]
 pub struct EventView {
     /// Id of the run whose journal has the event.
-    #[schema(schema_with = schema::run_id_schema)]
-    run: String,
+    run: RunId,
     /// Sequence number of the event in the run's journal, from 1.
     seq: u64,
     /// Time at which the event was appended.
-    #[schema(schema_with = schema::timestamp_schema)]
-    at: String,
+    at: Timestamp,
     /// Type of the event, such as `run.created`.
     #[serde(rename = "type")]
     kind: String,
@@ -66,6 +61,5 @@ pub struct EventView {
     /// higher epoch.
     epoch: u64,
     /// Data of the event, in the format of its `type` and `v`.
-    #[schema(schema_with = schema::any_json_schema)]
     data: Value,
 }

@@ -14,23 +14,17 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
-
 /// A gate with all its details.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Gate)]
 pub struct GateView {
     /// Id of the gate.
-    #[schema(schema_with = schema::gate_id_schema)]
     pub id: GateId,
     /// Run that waits at the gate.
-    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
     /// Type of the gate, such as an approval or a question.
-    #[schema(schema_with = schema::gate_kind_schema)]
     pub kind: GateKind,
     /// Status of the gate: whether it is open or how it was closed.
-    #[schema(schema_with = schema::gate_status_schema)]
     pub status: GateStatus,
     /// Question to the person, or request for approval, in plain text.
     pub ask: String,
@@ -40,7 +34,6 @@ pub struct GateView {
     pub tool: Option<String>,
     /// Content that a person must approve: the input of the call or the result of the run, with the
     /// latest edit. `None` if there is nothing to approve.
-    #[schema(schema_with = schema::any_json_schema)]
     pub input: Option<RawJson>,
     /// Texts that approval rules match and that the runtime, not the model, adds to the call, such
     /// as the recipient of a message.
@@ -49,7 +42,6 @@ pub struct GateView {
     /// References in `input` to outputs of earlier calls. The tool receives the referenced values
     /// instead, and the digest covers the hashes of these values. An edit adds no references.
     #[serde(default)]
-    #[schema(value_type = Vec<OutputReferenceView>)]
     pub outputs: Vec<OutputReference>,
     /// Effect key of the call: the name of an effect that happens at most once over all runs.
     /// `None` means that the call has none.
@@ -58,49 +50,40 @@ pub struct GateView {
     /// What the call would change, computed by the server when the model made the call. `None`
     /// means that it is not known, or that the gate is not about a call. An edit of the input does
     /// not change it.
-    #[schema(value_type = Option<EffectFactsView>)]
     pub facts: Option<EffectFacts>,
     /// Changes of files that the call would make, as a unified diff. `None` if no change is known.
     /// An edit of the input does not change the diff.
     pub diff: Option<String>,
     /// Digest (hash) of the content to approve, such as `input` and `facts`. An approval must
     /// contain it, to show what was approved.
-    #[schema(value_type = Option<String>)]
     pub digest: Option<Hash>,
     /// Decisions that an answer to the gate may contain, such as `approve` and `reject`.
     pub decisions: Vec<String>,
     /// Pattern of the calls that an approval with another scope than `once` would cover. `None`
     /// means that no other scope is offered.
-    #[schema(value_type = Option<RulePatternView>)]
     pub pattern: Option<RulePattern>,
     /// Scopes that an approval may have: this call only, or all similar calls of the run, the agent
     /// or the project.
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
     pub scopes: Vec<AnswerScope>,
     /// Deadline for an answer to the gate. `None` means no deadline.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Timestamp>,
     /// What happens to the gate when the deadline passes.
-    #[schema(schema_with = schema::timeout_action_schema)]
     pub on_timeout: GateTimeoutAction,
     /// Time at which the result of a step of a chain is approved automatically, unless a person
     /// answers the gate or pauses the run before. `None` means that a person must answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub auto_approves_at: Option<Timestamp>,
     /// Valid answers to the question. Empty means that any text is valid.
     pub options: Vec<String>,
     /// Form that an answer must fill in: a flat JSON Schema. `None` means that the answer is a text.
     #[serde(default)]
-    #[schema(schema_with = schema::any_json_schema)]
     pub schema: Option<RawJson>,
     /// Number of people who must approve the gate.
     pub approvers: u16,
     /// Name of the person who last edited the input. `None` if nobody did.
     pub edited_by: Option<String>,
     /// Time at which the gate was raised.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub raised_at: Timestamp,
     /// Tags of the gate, for searching.
     pub tags: Vec<String>,
@@ -134,25 +117,6 @@ impl GateView {
     }
 }
 
-/// OpenAPI schema of [`OutputReference`]: a reference in an input to the output of an earlier call.
-#[derive(Debug, ToSchema)]
-#[schema(as = OutputReference)]
-pub struct OutputReferenceView {
-    /// JSON pointer to the reference within the input.
-    pub at: String,
-    /// Call whose output is passed on, such as `t3.1`.
-    pub call: String,
-    /// JSON pointer to the value within the output. Missing if the whole text is passed on.
-    #[schema(required = false)]
-    pub path: String,
-    /// Length of the value in bytes.
-    pub bytes: u64,
-    /// SHA-256 hash of the value.
-    pub hash: String,
-    /// Beginning of the value, at most 4 KiB.
-    pub preview: String,
-}
-
 /// An answer to a gate, as responses describe it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = GivenAnswer)]
@@ -160,71 +124,17 @@ pub struct AnswerView {
     /// Name of the person who answered the gate.
     pub by: String,
     /// Time at which the answer was given.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub at: Timestamp,
     /// Decision on the gate: `approve`, `edit`, `reject`, `answer` or `complete`.
     pub decision: String,
     /// Calls that an approval covers: `once`, `run`, `agent` or `project`.
     #[serde(default)]
-    #[schema(schema_with = schema::answer_scope_schema)]
     pub scope: AnswerScope,
     /// Note of the person, or the text of an answer to a question.
     pub note: Option<String>,
     /// Data of the answer, for the model and for programs.
     #[serde(default)]
-    #[schema(schema_with = schema::any_json_schema)]
     pub payload: Option<RawJson>,
-}
-
-/// OpenAPI schema of [`RulePattern`]: the calls that a remembered approval covers.
-#[derive(Debug, ToSchema)]
-#[schema(as = Pattern)]
-pub struct RulePatternView {
-    /// Pattern for the names of tools.
-    pub tool: String,
-    /// Pattern for a text of the call, such as a path or command.
-    #[schema(rename = "match", required = false)]
-    pub match_glob: String,
-}
-
-/// OpenAPI schema of [`EffectFacts`]: what a call would change.
-#[derive(Debug, ToSchema)]
-#[schema(as = EffectFacts)]
-pub struct EffectFactsView {
-    /// Files that the call would create, change or delete. Missing if not known.
-    #[schema(required = false)]
-    pub files: Vec<FileEffectView>,
-    /// Number of files that the call would also create, change or delete, but that `files` does not
-    /// list.
-    #[schema(required = false)]
-    pub more_files: usize,
-    /// Hosts that the call would contact, such as `https://example.com`; `*` for any host. Missing
-    /// if not known.
-    #[schema(required = false)]
-    pub network: Vec<String>,
-    /// Protected paths that the call names, such as files with secrets or `.git/config`.
-    #[schema(required = false)]
-    pub protected_paths: Vec<String>,
-    /// How to undo the call, or why that is impossible. Missing if not known.
-    #[schema(required = false)]
-    pub undo: String,
-}
-
-/// OpenAPI schema of [`FileEffect`](longhaul_core::policy::effect_facts::FileEffect): what a call
-/// would do with a file.
-#[derive(Debug, ToSchema)]
-#[schema(as = FileEffect)]
-pub struct FileEffectView {
-    /// Path of the file.
-    pub path: String,
-    /// What the call would do with the file: `create`, `change` or `delete`.
-    pub change: String,
-    /// Number of lines that the call would add. Missing if not known.
-    #[schema(required = false)]
-    pub lines_added: usize,
-    /// Number of lines that the call would remove. Missing if not known.
-    #[schema(required = false)]
-    pub lines_removed: usize,
 }
 
 impl From<&RecordedAnswer> for AnswerView {
@@ -259,23 +169,19 @@ pub struct AnswerBody {
     /// call of this run, of this agent or of the project that matches the gate's `pattern`. It must
     /// be one of the gate's `scopes`.
     #[serde(default)]
-    #[schema(schema_with = schema::answer_scope_schema)]
     pub scope: AnswerScope,
     /// Note of the person, which the model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// New input of the call, for the decision `edit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub edited: Option<RawJson>,
     /// For the decision `answer`: the answer as a string, or the fields of the gate's form as an
     /// object. For other decisions: data for the model and for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub payload: Option<RawJson>,
     /// Digest of the input that the person saw. Required for the decisions `approve` and `edit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9a-f]{64}$")]
     pub digest: Option<Hash>,
 }
 
@@ -352,7 +258,6 @@ pub enum AnswerOutcomeKind {
 #[schema(as = NewGate)]
 pub struct SignalGateBody {
     /// Run that can't end before the gate is answered.
-    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
     /// What the run waits for, as a sentence.
     #[schema(min_length = 1, max_length = 8000)]
@@ -388,7 +293,6 @@ pub struct GateLinkView {
     /// URL for the recipient. Anyone with this URL can answer the gate.
     pub url: String,
     /// Id of the gate that the link leads to.
-    #[schema(schema_with = schema::gate_id_schema)]
     pub gate: GateId,
     /// Name of the person who receives the link.
     pub recipient: String,

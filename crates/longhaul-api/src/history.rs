@@ -9,11 +9,10 @@ use longhaul_core::raw::RawJson;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use utoipa::PartialSchema as _;
 use utoipa::openapi::schema::{
     AdditionalProperties, Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
 };
-
-use crate::schema;
 
 /// Maximum size of a history in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
@@ -225,9 +224,9 @@ pub(crate) fn history_schema() -> Array {
         .description(Some(
             "A message in the journal's format, with tool calls and results: `user`, `assistant` or `results`.",
         ))
-        .property("user", ArrayBuilder::new().items(schema::any_json_schema()))
+        .property("user", ArrayBuilder::new().items(RawJson::schema()))
         .property("assistant", any_object)
-        .property("results", ArrayBuilder::new().items(schema::any_json_schema()))
+        .property("results", ArrayBuilder::new().items(RawJson::schema()))
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
     let message = OneOfBuilder::new().item(text_message).item(stored_message);
     let description = format!(

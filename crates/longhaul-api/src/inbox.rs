@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_core::id::{LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,8 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::run::RunBriefView;
-use crate::schema;
-use crate::submit::deserialize_timestamp;
+use crate::task::deserialize_timestamp;
 
 /// An inbox with the number of its tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -59,37 +59,32 @@ pub struct NewTaskBody {
     #[schema(min_length = 1, max_length = 256)]
     pub kind: Option<String>,
     /// Input of the task: a text or any JSON.
-    #[schema(schema_with = schema::any_json_schema)]
     pub payload: RawJson,
     /// Priority of the task; tasks with higher values run first.
     #[serde(default)]
     pub priority: i32,
     /// Lane of the run. Runs of one lane execute one at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<String>,
+    pub lane: Option<LaneKey>,
     /// Thread (conversation) of the run; `metadata.threadId` is accepted, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread: Option<String>,
+    pub thread: Option<ThreadKey>,
     /// Resource: the person or thing that the conversation is about; `metadata.resourceId` is
     /// accepted, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource: Option<String>,
+    pub resource: Option<ResourceKey>,
     /// Context values that the runtime injects into tool calls. The model can neither see nor set
     /// them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub context: BTreeMap<String, RawJson>,
     /// Person or system on whose behalf the run acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
     #[serde(default, alias = "linkedGraphHandles", skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub links: Option<RawJson>,
     /// Any data of the caller, returned with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<BTreeMap<String, Value>>,
     /// Idempotency key: retries with the same key create one task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +96,5 @@ pub struct NewTaskBody {
         deserialize_with = "deserialize_timestamp",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
 }

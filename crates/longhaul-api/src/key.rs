@@ -8,8 +8,6 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
-
 /// An API key with its status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Key)]
@@ -17,23 +15,18 @@ pub struct KeyView {
     /// Name of the key.
     pub name: String,
     /// Role that the key grants to callers.
-    #[schema(schema_with = schema::role_schema)]
     pub role: Role,
     /// Status of the key: active, expired or revoked.
     pub status: KeyState,
     /// Name of the person who created the key.
     pub by: String,
     /// Time at which the key was created.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub created_at: Timestamp,
     /// Time at which the key expires. `None` means that the key does not expire.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// Time at which the key was revoked. `None` means that it was not revoked.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
     /// Time at which the key was last used, accurate to a few minutes. `None` means never.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -80,7 +73,6 @@ pub struct NewKeyBody {
     #[schema(min_length = 1, max_length = 256)]
     pub name: String,
     /// Role that the key grants to callers.
-    #[schema(schema_with = schema::role_schema)]
     pub role: Role,
     /// Lifetime of the key in milliseconds. `None` means that the key does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]

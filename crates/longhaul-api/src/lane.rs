@@ -13,7 +13,6 @@ pub struct LaneView {
     /// Name of the lane.
     pub lane: String,
     /// Id of the run that currently holds the lane. `None` means that no run holds it.
-    #[schema(value_type = Option<String>)]
     pub holder: Option<RunId>,
     /// Whether a run holds the lane.
     pub busy: bool,

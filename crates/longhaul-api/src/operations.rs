@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 
 use longhaul_core::access::Role;
+use longhaul_core::change::LateToolResult;
 use longhaul_core::event::entry::JournalEntryEnvelope;
 use longhaul_core::id::{
     ApiKeyName, BatchId, GateId, InboxName, LaneKey, RuleId, RunId, SteerId, ThreadKey,
@@ -13,7 +14,6 @@ use crate::agent::AgentView;
 use crate::agent_stats::AgentStatsView;
 use crate::batch::{BatchView, NewBatchBody};
 use crate::chain::ChainView;
-use crate::effect_key::{FreeKeyBody, LateToolResultView};
 use crate::event::{EventView, NewEventBody};
 use crate::gate::{
     AnswerBody, AnswerResponse, GateLinkBody, GateLinkView, GateView, SignalGateBody,
@@ -30,11 +30,11 @@ use crate::query::{
     RulesQuery, RunsQuery, ThreadQuery,
 };
 use crate::rule::RuleView;
-use crate::run::{CancelBody, ResumeBody, RunBriefView, RunList, RunView};
+use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunBriefView, RunList, RunView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
 use crate::spend::{RaiseCapBody, SpendCapView};
 use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
-use crate::submit::NewRunBody;
+use crate::task::Task;
 use crate::thread::{ClearedThreadView, NewThreadMessageBody, ThreadCountView, ThreadMessagesView};
 use crate::transcript::TranscriptView;
 use crate::why::RunExplanation;
@@ -133,7 +133,7 @@ pub const READ_JOURNAL: Operation<RunId, EventsQuery, (), List<JournalEntryEnvel
 operations! {
     "runs" "Runs of agents" {
         /// Creates a run of an agent for a task.
-        SUBMIT_RUN = Post once "/v1/runs", Operator; body NewRunBody => RunView {
+        SUBMIT_RUN = Post once "/v1/runs", Operator; body Task => RunView {
             201 "The new run; it is on disk",
             200 "The run to which the task was added as a message, because its lane is busy"
         }
@@ -187,7 +187,7 @@ operations! {
         /// Frees the effect key of a call whose outcome is unknown, so that another call with the key
         /// is made. Who did so is recorded with the run.
         FREE_EFFECT_KEY = Post "/v1/runs/{id}/free-key", Approver, at RunId; body FreeKeyBody
-            => LateToolResultView {
+            => LateToolResult {
             200 "What is recorded with the run"
         }
     }

@@ -7,12 +7,11 @@ use std::str::FromStr;
 use longhaul_core::id::{
     ApiKeyName, BatchId, GateId, InboxName, LaneKey, RuleId, RunId, SteerId, ThreadKey,
 };
-use utoipa::openapi::schema::Object;
-
-use crate::schema;
+use utoipa::PartialSchema;
+use utoipa::openapi::{RefOr, Schema};
 
 /// Id or name of a resource in a path.
-pub trait PathParam: Display + FromStr<Err: Display> {
+pub trait PathParam: Display + FromStr<Err: Display> + PartialSchema {
     /// Word for the resource, such as `run`.
     const NOUN: &'static str;
     /// Description of the parameter for the OpenAPI document.
@@ -20,21 +19,14 @@ pub trait PathParam: Display + FromStr<Err: Display> {
     /// Code of the 404 error for a text that is not an id. `None` means that the parameter is a
     /// name, and that an invalid name is a 422 error.
     const NOT_FOUND: Option<&'static str>;
-
-    /// Returns the OpenAPI schema of the parameter.
-    fn schema() -> Object;
 }
 
 macro_rules! path_params {
-    ($($type:ty = $noun:literal, $description:literal, $not_found:expr, $schema:expr;)+) => {$(
+    ($($type:ty = $noun:literal, $description:literal, $not_found:expr;)+) => {$(
         impl PathParam for $type {
             const NOUN: &'static str = $noun;
             const DESCRIPTION: &'static str = $description;
             const NOT_FOUND: Option<&'static str> = $not_found;
-
-            fn schema() -> Object {
-                $schema()
-            }
         }
     )+};
 }
@@ -58,6 +50,12 @@ macro_rules! names {
                 Ok(Self(text.to_owned()))
             }
         }
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                String::schema()
+            }
+        }
     )+};
 }
 
@@ -73,19 +71,19 @@ names! {
 }
 
 path_params! {
-    RunId = "run", "The run's id", Some("run_not_found"), schema::run_id_schema;
-    GateId = "gate", "The gate's id", Some("gate_not_found"), schema::gate_id_schema;
-    RuleId = "rule", "Id of the remembered approval", Some("rule_not_found"), schema::rule_id_schema;
-    SteerId = "steer", "The message's id", Some("steer_not_found"), schema::steer_id_schema;
-    BatchId = "batch", "The batch's id", Some("batch_not_found"), schema::text_schema;
-    AgentParam = "agent", "Name of the agent", None, schema::text_schema;
-    ChainParam = "chain", "Name of the chain", None, schema::text_schema;
-    ScheduleParam = "schedule", "Name of the schedule", None, schema::text_schema;
-    CapParam = "cap", "Id of the cap, such as `day-usd-key`", None, schema::text_schema;
-    InboxName = "inbox", "Name of the inbox", None, schema::text_schema;
-    LaneKey = "lane", "Name of the lane", None, schema::text_schema;
-    ThreadKey = "thread", "Name of the thread", None, schema::text_schema;
-    ApiKeyName = "key", "Name of the key", None, schema::text_schema;
+    RunId = "run", "The run's id", Some("run_not_found");
+    GateId = "gate", "The gate's id", Some("gate_not_found");
+    RuleId = "rule", "Id of the remembered approval", Some("rule_not_found");
+    SteerId = "steer", "The message's id", Some("steer_not_found");
+    BatchId = "batch", "The batch's id", Some("batch_not_found");
+    AgentParam = "agent", "Name of the agent", None;
+    ChainParam = "chain", "Name of the chain", None;
+    ScheduleParam = "schedule", "Name of the schedule", None;
+    CapParam = "cap", "Id of the cap, such as `day-usd-key`", None;
+    InboxName = "inbox", "Name of the inbox", None;
+    LaneKey = "lane", "Name of the lane", None;
+    ThreadKey = "thread", "Name of the thread", None;
+    ApiKeyName = "key", "Name of the key", None;
 }
 
 /// Value of a path parameter, and the word for its resource.
@@ -117,7 +115,7 @@ pub trait PathParams: Sized {
     fn parse(texts: &[&str]) -> Result<Self, InvalidPathParam>;
 
     /// Returns the descriptions and schemas of the parameters, in the order of the path.
-    fn describe() -> Vec<(&'static str, Object)>;
+    fn describe() -> Vec<(&'static str, RefOr<Schema>)>;
 }
 
 impl PathParams for () {
@@ -129,7 +127,7 @@ impl PathParams for () {
         Ok(())
     }
 
-    fn describe() -> Vec<(&'static str, Object)> {
+    fn describe() -> Vec<(&'static str, RefOr<Schema>)> {
         Vec::new()
     }
 }
@@ -148,7 +146,7 @@ impl<T: PathParam> PathParams for T {
         })
     }
 
-    fn describe() -> Vec<(&'static str, Object)> {
+    fn describe() -> Vec<(&'static str, RefOr<Schema>)> {
         vec![(T::DESCRIPTION, T::schema())]
     }
 }
@@ -162,7 +160,7 @@ impl<A: PathParam, B: PathParam> PathParams for (A, B) {
         Ok((A::parse(texts)?, B::parse(texts.get(1..).unwrap_or_default())?))
     }
 
-    fn describe() -> Vec<(&'static str, Object)> {
+    fn describe() -> Vec<(&'static str, RefOr<Schema>)> {
         [A::describe(), B::describe()].concat()
     }
 }

@@ -6,10 +6,6 @@ use longhaul_core::status::Status;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
-use crate::query_schema::{
-    GateIdSchema, GateStatusSchema, RuleIdSchema, RunIdSchema, StatusListSchema,
-};
-
 /// Which page of a list a request asks for. A client reads a long list page by page.
 pub trait PagedQuery: Clone {
     /// Returns the maximum number of items in one page.
@@ -52,11 +48,11 @@ paged! {
 }
 
 /// Filter of a list of runs.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunsQuery {
     /// Only runs with this status; may be repeated
-    #[param(inline, value_type = Option<StatusListSchema>)]
+    #[param(inline, value_type = Option<Vec<Status>>)]
     pub status: Vec<Status>,
     /// Only runs of this agent
     #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
@@ -68,13 +64,13 @@ pub struct RunsQuery {
     #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
     pub inbox: Option<InboxName>,
     /// Only this run and its descendants
-    #[param(inline, value_type = Option<RunIdSchema>)]
+    #[param(inline)]
     pub root: Option<RunId>,
     /// Only the child runs of this run
-    #[param(inline, value_type = Option<RunIdSchema>)]
+    #[param(inline)]
     pub parent: Option<RunId>,
     /// The `next` of the previous page
-    #[param(inline, value_type = Option<RunIdSchema>)]
+    #[param(inline)]
     pub after: Option<RunId>,
     /// 1 to 100; with `brief` 1 to 1,000
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
@@ -89,15 +85,15 @@ pub struct RunsQuery {
 #[serde(deny_unknown_fields, default)]
 pub struct GatesQuery {
     /// open, answered, expired or withdrawn
-    #[param(inline, value_type = Option<GateStatusSchema>)]
+    #[param(inline)]
     pub status: Option<GateStatus>,
     /// Only gates of this run
-    #[param(inline, value_type = Option<RunIdSchema>)]
+    #[param(inline)]
     pub run: Option<RunId>,
     /// Only gates with this tag
     pub tag: Option<String>,
     /// The `next` of the previous page
-    #[param(inline, value_type = Option<GateIdSchema>)]
+    #[param(inline)]
     pub after: Option<GateId>,
     /// 1 to 1,000
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
@@ -112,7 +108,7 @@ pub struct RulesQuery {
     #[param(value_type = Option<bool>)]
     pub all: bool,
     /// The `next` of the previous page
-    #[param(inline, value_type = Option<RuleIdSchema>)]
+    #[param(inline)]
     pub after: Option<RuleId>,
     /// 1 to 1,000
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]

@@ -7,41 +7,31 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::gate::RulePatternView;
-use crate::schema;
-
 /// An approval that is remembered: similar calls need no new approval.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Rule)]
 pub struct RuleView {
     /// Id of the rule (the remembered approval).
-    #[schema(schema_with = schema::rule_id_schema)]
     pub id: RuleId,
     /// Whether the rule applies to one run, to all runs of an agent, or to all runs of the project.
-    #[schema(schema_with = schema::answer_scope_schema)]
     pub scope: AnswerScope,
     /// Agent to whose runs the rule applies. `None` if the scope is not `agent`.
     pub agent: Option<String>,
     /// Pattern of the calls that the rule allows, copied from the agent's rule that required the
     /// approval.
-    #[schema(value_type = RulePatternView)]
     pub pattern: RulePattern,
     /// Name of the person who gave the approval.
     pub by: String,
     /// Time at which the approval was given.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub at: Timestamp,
     /// Run in which the approval was given. A rule with the scope `run` applies to this run only.
-    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
     /// Gate at which the approval was given.
-    #[schema(schema_with = schema::gate_id_schema)]
     pub gate: GateId,
     /// Number of calls that needed no new approval because of the rule.
     pub used: u64,
     /// Time of the last call that needed no new approval because of the rule. `None` means that
     /// there was none.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
     /// Who revoked the rule, and when. `None` means that nobody has revoked it.
     pub revoked: Option<RevocationView>,
@@ -54,6 +44,5 @@ pub struct RevocationView {
     /// Name of the person who revoked the rule.
     pub by: String,
     /// Time at which the rule was revoked.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub at: Timestamp,
 }

@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 use longhaul_core::chain::{ChainRow, ChainStatus};
 use longhaul_core::change::LateToolResult;
 use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
-use longhaul_core::id::{BatchId, GateId, RunId};
-use longhaul_core::policy::budget::{Budget, BudgetRaise};
+use longhaul_core::id::{BatchId, CallId, GateId, RunId};
+use longhaul_core::policy::budget::{Budget, BudgetPatch, BudgetRaise};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::status::{ResultApprovalAnswer, RunError, Status};
-use longhaul_core::time::Timestamp;
+use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-
-use crate::effect_key::LateToolResultView;
-use crate::schema;
 
 /// Numbers of repeated model calls and tool calls of a run, and of takeovers by other workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,25 +32,20 @@ pub struct RetryCountsView {
 #[schema(as = Run)]
 pub struct RunView {
     /// Id of the run.
-    #[schema(schema_with = schema::run_id_schema)]
     pub id: RunId,
     /// Name of the run's agent.
     pub agent: String,
     /// Version of the agent: the hash of its definition.
-    #[schema(schema_with = schema::hash_schema)]
     pub agent_version: Hash,
     /// Status of the run, such as running, waiting or completed.
-    #[schema(schema_with = schema::run_status_schema)]
     pub status: Status,
     /// Reason for the status, for example what the run waits for.
     pub reason: Option<String>,
     /// What the run does now, in a sentence.
     pub now: String,
     /// Input of the task that the run works on.
-    #[schema(schema_with = schema::any_json_schema)]
     pub input: RawJson,
     /// Context values that the runtime injects into tool calls.
-    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub context: BTreeMap<String, RawJson>,
     /// Number of turns that the run has completed.
     pub turns: u32,
@@ -62,7 +54,6 @@ pub struct RunView {
     /// Result of the run. `None` unless the run has completed.
     pub output: Option<OutputView>,
     /// Error of the run. `None` unless the run has failed or was cancelled.
-    #[schema(value_type = Option<RunErrorView>)]
     pub error: Option<RunError>,
     /// Latest verdicts of grading runs about results of the run, the newest last. Empty unless the
     /// agent has a rubric (criteria for grading).
@@ -103,53 +94,40 @@ pub struct RunView {
     /// Priority of the run; runs with higher values are driven first.
     pub priority: i32,
     /// Person or system on whose behalf the run acts.
-    #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
-    #[schema(schema_with = schema::any_json_schema)]
     pub links: Option<RawJson>,
     /// Tags of the run, for searching.
     pub tags: Vec<String>,
     /// Id of the run that started this run. `None` for a root run.
-    #[schema(value_type = Option<String>)]
     pub parent: Option<RunId>,
     /// Id of the root of the tree of runs that this run belongs to. A root run has its own id here.
-    #[schema(schema_with = schema::run_id_schema)]
     pub root: RunId,
     /// Id of the batch with which the run was submitted. `None` if it was not part of a batch.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
     pub batch: Option<BatchId>,
     /// Id of the failed run that this run retries. `None` if the run is not a retry.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,
     /// Chain that this run is a step of. `None` if the run belongs to no chain.
     #[serde(default)]
     pub chain: Option<RunChainView>,
     /// Sandbox in which the run's commands are executed. Always `None` in this build.
-    #[schema(schema_with = schema::any_json_schema)]
     pub sandbox: Option<RawJson>,
     /// Ids of the run's open gates, which wait for a person.
-    #[schema(value_type = Vec<String>)]
     pub gates: Vec<GateId>,
     /// Any data of the caller, returned unchanged.
-    #[schema(schema_with = schema::any_json_schema)]
     pub metadata: Option<RawJson>,
     /// Time at which the run was submitted.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub created_at: Timestamp,
     /// Time at which a worker first claimed the run. `None` means that no worker has claimed it
     /// yet.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
     /// Time at which the run ended. `None` means that it has not ended.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
     /// Results of tool calls that arrived after the run had ended, and who freed the effect keys of
     /// its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<LateToolResultView>)]
     pub late: Vec<LateToolResult>,
     /// Whether the submitted task was added to this run as a message instead of starting a new run,
     /// because the lane is busy. Only set in the response to a submit.
@@ -164,13 +142,11 @@ pub struct GradingVerdictView {
     /// Number of the grading round, from 1.
     pub round: u32,
     /// Verdict: `satisfied`, `not_satisfied` or `grader_failed`.
-    #[schema(value_type = String)]
     pub verdict: GradingVerdict,
     /// What is missing in the result, or why there is no verdict.
     pub note: String,
     /// Run that graded the result. `None` means that no such run could be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
 }
 
@@ -192,10 +168,8 @@ pub struct RunChainView {
     /// Number of steps of the chain.
     pub of: u32,
     /// Status of the chain: `running`, `waiting`, `completed`, `failed` or `cancelled`.
-    #[schema(value_type = String)]
     pub status: ChainStatus,
     /// Id of the newest run of the chain.
-    #[schema(schema_with = schema::run_id_schema)]
     pub current: RunId,
 }
 
@@ -229,49 +203,15 @@ impl From<&ChainRow> for RunChainView {
     }
 }
 
-/// OpenAPI schema of the error of a failed run.
-#[derive(Debug, ToSchema)]
-#[schema(as = RunError)]
-pub struct RunErrorView {
-    /// Error code for programs, such as `turn_limit` or `auth`.
-    pub code: String,
-    /// Description of the error for people.
-    pub message: String,
-    /// Hint: what a person can do about the error.
-    #[schema(required = false)]
-    pub hint: String,
-    /// Text of the final reply, if the reply was cut off or its result was not accepted.
-    #[schema(required = false)]
-    pub partial_text: Option<String>,
-}
-
-/// OpenAPI schema of the answer with which a person approved the result of a run.
-#[derive(Debug, ToSchema)]
-#[schema(as = ResultApprovalAnswer)]
-pub struct ResultApprovalView {
-    /// Name of the person who answered.
-    pub by: String,
-    /// Decision of the answer: `approve` or `edit`.
-    pub decision: String,
-    /// Note that the person added to the answer.
-    #[schema(required = false)]
-    pub note: String,
-    /// Data of the answer, such as an action to take with the result.
-    #[schema(required = false, value_type = Object)]
-    pub payload: RawJson,
-}
-
 /// Short form of a run for lists, without data for which the journal would have to be read.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = RunBrief)]
 pub struct RunBriefView {
     /// Id of the run.
-    #[schema(schema_with = schema::run_id_schema)]
     pub id: RunId,
     /// Name of the run's agent.
     pub agent: String,
     /// Status of the run, such as running, waiting or completed.
-    #[schema(schema_with = schema::run_status_schema)]
     pub status: Status,
     /// Reason for the status, for example what the run waits for.
     pub reason: Option<String>,
@@ -285,7 +225,6 @@ pub struct RunBriefView {
     pub active_ms: u64,
     /// Run that started this run. `None` for a root run.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
     pub parent: Option<RunId>,
     /// Chain that this run is a step of. `None` if the run belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -297,10 +236,8 @@ pub struct RunBriefView {
     /// Sequence number of the last entry in the run's journal.
     pub last_seq: u64,
     /// Time at which the run was submitted.
-    #[schema(schema_with = schema::timestamp_schema)]
     pub created_at: Timestamp,
     /// Time at which the run ended. `None` means that it has not ended.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
 }
 
@@ -356,18 +293,15 @@ pub struct OutputView {
     /// Structured result, such as the data that the agent's output schema describes. `None` means
     /// that there is only the text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub data: Option<RawJson>,
     /// Confidence of the agent in its result, in percent. `None` means that the agent stated none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
     /// Artifacts that the run created, such as files.
-    #[schema(value_type = Vec<serde_json::Value>)]
     pub artifacts: Vec<RawJson>,
     /// Answer with which a person approved the result. `None` unless that answer has a note or a
     /// payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<ResultApprovalView>)]
     pub answer: Option<ResultApprovalAnswer>,
     /// Names of the tools that the run has called.
     pub tools_called: Vec<String>,
@@ -457,15 +391,63 @@ pub struct BudgetBody {
     pub warn_at: Option<f64>,
 }
 
-impl From<BudgetRaise> for BudgetBody {
-    fn from(raise: BudgetRaise) -> Self {
+/// Maximum amount of money in US dollars and maximum number of turns that a requested budget may
+/// have. A larger value is treated as a typing error.
+const USD_MAX: f64 = 1_000_000_000.0;
+
+/// Minimum budget in dollars: one millionth, the smallest amount that is counted.
+const USD_MIN: f64 = 0.000_001;
+const TURNS_MAX: u32 = 1_000_000_000;
+
+/// Largest integer that every JSON parser can represent exactly (2^53 - 1).
+const JSON_INTEGER_MAX: u64 = 9_007_199_254_740_991;
+
+impl From<BudgetPatch> for BudgetBody {
+    fn from(BudgetPatch { caps, warn_percent }: BudgetPatch) -> Self {
         Self {
-            usd: raise.micro_usd.map(micro_usd_to_usd),
-            tokens: raise.tokens,
-            turns: raise.turns,
-            active_ms: raise.active.map(|duration| duration.0),
-            warn_at: None,
+            usd: caps.micro_usd.map(micro_usd_to_usd),
+            tokens: caps.tokens,
+            turns: caps.turns,
+            active_ms: caps.active.map(|duration| duration.0),
+            warn_at: warn_percent.map(|percent| f64::from(percent) / 100.0),
         }
+    }
+}
+
+impl From<BudgetRaise> for BudgetBody {
+    fn from(caps: BudgetRaise) -> Self {
+        BudgetPatch { caps, warn_percent: None }.into()
+    }
+}
+
+/// Fails if a limit is out of bounds. The error says which one.
+impl TryFrom<BudgetBody> for BudgetPatch {
+    type Error = String;
+
+    fn try_from(body: BudgetBody) -> Result<Self, String> {
+        if body.usd.is_some_and(|usd| !(USD_MIN..=USD_MAX).contains(&usd)) {
+            return Err("`budget.usd` must be greater than 0 and at most 1,000,000,000".to_owned());
+        }
+        if body.warn_at.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return Err("`budget.warn_at` must be between 0 and 1".to_owned());
+        }
+        for (name, value, max) in [
+            ("tokens", body.tokens, JSON_INTEGER_MAX),
+            ("turns", body.turns.map(u64::from), TURNS_MAX.into()),
+            ("active_ms", body.active_ms, JSON_INTEGER_MAX),
+        ] {
+            if value.is_some_and(|value| !(1..=max).contains(&value)) {
+                return Err(format!("`budget.{name}` must be between 1 and {max}"));
+            }
+        }
+        let caps = BudgetRaise {
+            micro_usd: body.usd.map(|usd| MicroUsd((usd * 1_000_000.0).round() as u64)),
+            tokens: body.tokens,
+            turns: body.turns,
+            active: body.active_ms.map(Millis),
+        };
+        let warn_percent = body.warn_at.map(|share| (share * 100.0).round() as u8);
+        Ok(Self { caps, warn_percent })
     }
 }
 
@@ -485,4 +467,36 @@ pub struct ResumeBody {
     /// refused. `None` keeps all limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetBody>,
+}
+
+/// Body of a request to free the effect key of a call whose outcome is unknown.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FreeKeyBody {
+    /// Id of the call that holds the effect key, such as `t3.1`.
+    pub call: CallId,
+    /// Why the call is known to have had no effect.
+    #[serde(default)]
+    pub note: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_cap_above_its_maximum_is_rejected() {
+        let is_accepted = |body: serde_json::Value| {
+            let body: BudgetBody = serde_json::from_value(body).unwrap();
+            BudgetPatch::try_from(body).is_ok()
+        };
+        for (name, max) in [
+            ("tokens", JSON_INTEGER_MAX),
+            ("active_ms", JSON_INTEGER_MAX),
+            ("turns", u64::from(TURNS_MAX)),
+        ] {
+            assert!(is_accepted(serde_json::json!({ name: max })), "{name}");
+            assert!(!is_accepted(serde_json::json!({ name: max + 1 })), "{name}");
+        }
+    }
 }

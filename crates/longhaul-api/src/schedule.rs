@@ -8,8 +8,6 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
-
 /// A new schedule: either `cron` or `every_ms`, either `agent` or `chain`, and either `input` or
 /// `event` or both.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -34,7 +32,6 @@ pub struct NewScheduleBody {
     pub agent: Option<String>,
     /// Input of the runs: a text or any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub input: Option<RawJson>,
     /// Kind of the event that the agent receives at each firing, such as `idle_tick` (the agent has
     /// nothing else to do). `None` means an ordinary task.
@@ -51,11 +48,9 @@ pub struct NewScheduleBody {
     pub resource: Option<String>,
     /// What happens to firings whose time passed while no worker was running. Default: `skip`.
     #[serde(default)]
-    #[schema(schema_with = schema::schedule_catch_up_schema)]
     pub catch_up: CatchUp,
     /// What happens when the schedule fires while its last run has not ended. Default: `skip`.
     #[serde(default)]
-    #[schema(schema_with = schema::schedule_overlap_schema)]
     pub overlap: Overlap,
     /// Name of the chain that the schedule starts, instead of `agent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +98,6 @@ pub struct ScheduleView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// Input of the runs.
-    #[schema(schema_with = schema::any_json_schema)]
     pub input: RawJson,
     /// Kind of the event that the agent receives at each firing. `None` means an ordinary task.
     pub event: Option<String>,
@@ -115,22 +109,16 @@ pub struct ScheduleView {
     /// Resource: the person or thing that the conversation of the runs is about.
     pub resource: Option<String>,
     /// What happens to firings whose time passed while no worker was running.
-    #[schema(schema_with = schema::schedule_catch_up_schema)]
     pub catch_up: CatchUp,
     /// What happens when the schedule fires while its last run has not ended.
-    #[schema(schema_with = schema::schedule_overlap_schema)]
     pub overlap: Overlap,
     /// Time of the next firing. `None` means that the schedule never fires again.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub next_at: Option<Timestamp>,
     /// Id of the run that the last firing started. `None` means that no firing has started a run.
-    #[schema(value_type = Option<String>)]
     pub last_run: Option<RunId>,
     /// Status of the run in `last_run`. `None` if there was no run yet, or if it was deleted.
-    #[schema(value_type = Option<String>)]
     pub last_status: Option<Status>,
     /// Time at which a firing last started a run. `None` means that no firing has started a run.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_fired_at: Option<Timestamp>,
     /// Reason why the last firing started no run. `None` if it started one.
     pub last_error: Option<String>,

@@ -43,7 +43,6 @@ pub struct SpendCapView {
     /// What happens when the limit is reached: `wait` lets runs wait, `refuse` refuses new tasks.
     pub at_cap: String,
     /// Time at which the next window begins.
-    #[schema(value_type = String, format = DateTime)]
     pub resets_at: Timestamp,
     /// Usage of each subject (key, actor, agent or model) in the current window. Subjects with
     /// waiting runs and with the highest usage come first.

@@ -11,20 +11,16 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
-
 /// A message that a person sent to a run, with its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Steer)]
 pub struct SteerView {
     /// Id of the message.
-    #[schema(schema_with = schema::steer_id_schema)]
     pub id: SteerId,
     /// Text of the message.
     pub text: String,
     /// When the run reads the message: for example immediately, or after the calls of the current
     /// turn.
-    #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
     /// Status of the message: queued, delivered, dropped or withdrawn.
     pub status: SteerState,
@@ -37,7 +33,6 @@ pub struct SteerView {
     /// Reason why the message was dropped. `None` if it was not dropped.
     pub why: Option<String>,
     /// Time at which the message was sent. `None` if no journal entry about it was found.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub sent_at: Option<Timestamp>,
 }
 
@@ -53,21 +48,6 @@ pub enum SteerState {
     Dropped,
     /// The sender withdrew the message before the run read it.
     Withdrawn,
-}
-
-/// OpenAPI schema of [`SteerDelivery`]: when a run reads a message.
-#[derive(Debug, ToSchema)]
-#[schema(as = Delivery, rename_all = "snake_case")]
-pub enum SteerDeliveryView {
-    /// The run reads the message after all calls of the current turn have finished.
-    AfterBatch,
-    /// The run reads the message before the next call starts; calls that have not started are
-    /// skipped.
-    BeforeNextTool,
-    /// The run reads the message immediately; running calls are interrupted.
-    Interrupt,
-    /// The run reads the message only when it would otherwise end.
-    FollowUp,
 }
 
 /// Times at which messages to a run were sent, and at which they were read, dropped or withdrawn,
@@ -130,7 +110,6 @@ pub struct SteerBody {
     /// When the run reads the message: for example immediately, or after the calls of the current
     /// turn.
     #[serde(default)]
-    #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
 }
 
@@ -144,7 +123,6 @@ pub struct SteerChange {
     pub text: Option<String>,
     /// New time of delivery: when the run reads the message. `None` keeps the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<SteerDeliveryView>)]
     pub delivery: Option<SteerDelivery>,
 }
 
@@ -152,16 +130,13 @@ pub struct SteerChange {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct SteerReceipt {
     /// Id of the message.
-    #[schema(schema_with = schema::steer_id_schema)]
     pub id: SteerId,
     /// Id of the run that receives the message.
-    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
     /// Status of the message: always `queued`.
     pub status: SteerState,
     /// When the run reads the message: for example immediately, or after the calls of the current
     /// turn.
-    #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
     /// Why the message does not answer the question that the run asks. Missing if the run asks
     /// nothing, or the message is a valid answer.

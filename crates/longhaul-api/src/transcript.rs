@@ -8,14 +8,11 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
-
 /// The conversation of a run: messages that its model has received and sent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Transcript)]
 pub struct TranscriptView {
     /// Id of the run that had the conversation.
-    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
     /// Model that the run uses. `None` means that no model was called yet.
     pub model: Option<String>,
@@ -38,7 +35,6 @@ pub struct CompactionView {
     /// Number of the turn after which the conversation was compacted.
     pub after_turn: u32,
     /// Time of the compaction.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Number of messages that the summary has replaced.
     pub replaced_messages: usize,

@@ -5,17 +5,13 @@ use longhaul_core::status::Status;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
-
 /// An explanation of a run's status, and a command to run next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Why)]
 pub struct RunExplanation {
     /// Id of the run.
-    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
     /// Status of the run, such as running, waiting or completed.
-    #[schema(schema_with = schema::run_status_schema)]
     pub status: Status,
     /// Reason for the status as a short code.
     pub reason: Option<String>,

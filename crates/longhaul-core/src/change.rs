@@ -5,11 +5,12 @@
 mod sandbox;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use crate::change::sandbox::{SandboxRow, SandboxSlot, SandboxState};
 use crate::checkpoint::RunCheckpoint;
 use crate::event::Event;
-use crate::event::steer::SteerDelivery;
+use crate::event::steer::{SteerDelivery, SteerMessage};
 use crate::id::{
     BatchId, CallId, GateId, RuleId, RunId, SandboxId, Seq, SteerId, ThreadKey, TimerId,
 };
@@ -399,6 +400,14 @@ pub struct SteerRow {
     pub status: SteerStatus,
 }
 
+impl SteerRow {
+    /// Returns the row of a message that is queued now.
+    pub fn queued(message: &SteerMessage) -> Self {
+        let SteerMessage { steer, text, delivery, by, .. } = message.clone();
+        Self { steer, text, delivery, by, status: SteerStatus::Queued }
+    }
+}
+
 /// Maximum number of queued messages per run.
 pub const STEERS_MAX: usize = 64;
 
@@ -490,9 +499,10 @@ impl Blob {
 
 /// A tool result that arrived after its run had ended, or who freed the effect key of a call. It is
 /// stored outside the journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LateToolResult {
     /// Tool call that produced the result or whose effect key was freed.
     pub call: CallId,
+    /// The late result, or who freed the effect key, when and why.
     pub text: String,
 }

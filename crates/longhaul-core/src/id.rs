@@ -10,8 +10,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::openapi;
 use crate::raw::Hash;
-use crate::text_macros::{debug_as_display, serde_as_text};
+use crate::text_macros::{debug_as_display, inline_schema, serde_as_text};
 use crate::time::Timestamp;
 
 /// Reason why a text is not a valid id or name.
@@ -75,7 +76,7 @@ fn derive_id_bits(parent: u128, salt: &str, now: Timestamp) -> u128 {
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)+) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u128);
 
         impl $name {
@@ -129,6 +130,7 @@ macro_rules! ids {
 
         debug_as_display!($name);
         serde_as_text!($name);
+        inline_schema!($name, openapi::id($prefix));
     )+};
 }
 
@@ -158,6 +160,12 @@ macro_rules! names {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::from_text_lossy("")
+            }
+        }
 
         impl $name {
             /// Creates a name. Fails unless the text has 1 to 256 bytes and no control characters.
@@ -209,6 +217,7 @@ macro_rules! names {
         }
 
         serde_as_text!($name);
+        inline_schema!($name, openapi::text());
     )+};
 }
 
@@ -349,6 +358,7 @@ impl FromStr for CallId {
 
 debug_as_display!(CallId);
 serde_as_text!(CallId);
+inline_schema!(CallId, openapi::text());
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,7 @@ pub mod message;
 pub mod net;
 pub mod note;
 pub mod oauth;
+pub mod openapi;
 pub mod output_reference;
 pub mod policy;
 pub mod port;

@@ -24,6 +24,16 @@ pub enum Message {
 }
 
 impl Message {
+    /// Returns the texts of a message without images, thoughts and tool calls. Empty for results of
+    /// tool calls.
+    pub fn text(&self) -> String {
+        match self {
+            Self::User(parts) => parts.iter().filter_map(Part::text).collect::<Vec<_>>().join("\n"),
+            Self::Assistant(reply) => reply.text(),
+            Self::Results(_) => String::new(),
+        }
+    }
+
     pub fn user(text: impl Into<Arc<str>>) -> Self {
         Self::User(vec![Part::Text(text.into())])
     }

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::id::{CallId, RunId};
 use crate::raw::Hash;
@@ -19,7 +20,7 @@ pub const PREVIEW_BYTES_MAX: usize = 4 * 1024;
 
 /// A reference in the input of a tool call to the output of an earlier call, with a description of
 /// the referenced value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OutputReference {
     /// JSON pointer to the reference within the input.
     pub at: String,

@@ -12,7 +12,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::text_macros::{debug_as_display, serde_as_text};
+use crate::openapi;
+use crate::text_macros::{debug_as_display, inline_schema, serde_as_text};
 
 /// A JSON text in its original spelling, on one line. Always valid JSON.
 ///
@@ -202,6 +203,8 @@ pub struct ParseHashError;
 
 debug_as_display!(Hash);
 serde_as_text!(Hash);
+inline_schema!(Hash, openapi::hash());
+inline_schema!(RawJson, openapi::any_json());
 
 /// Reference to a blob by its hash and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 //! Invariant: a status is always derived from the journal.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::policy::gate::Answer;
 use crate::raw::RawJson;
@@ -123,7 +124,7 @@ pub struct RunOutput {
 }
 
 /// Answer with which a person approved the result of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResultApprovalAnswer {
     /// Principal that answered, such as `cli:anna`.
     pub by: String,
@@ -150,7 +151,7 @@ impl From<&Answer> for ResultApprovalAnswer {
 }
 
 /// Error of a failed run: a code for programs, and a message and a hint for people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunError {
     /// Error code, such as `turn_limit` or `auth`.
     pub code: String,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::chain::PositionInChain;
 use crate::id::{AgentName, BatchId, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
@@ -212,7 +213,7 @@ pub struct RunBatchPosition {
 }
 
 /// Order in which the runs of a batch are executed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunBatchMode {
     /// All runs may execute at the same time.
@@ -246,8 +247,16 @@ pub enum EarliestStart {
     AfterBatch,
 }
 
+/// `None` means now.
+impl From<Option<Timestamp>> for EarliestStart {
+    fn from(time: Option<Timestamp>) -> Self {
+        time.map_or(Self::Now, Self::At)
+    }
+}
+
 impl EarliestStart {
-    const fn is_now(&self) -> bool {
+    /// Returns whether the task may start now.
+    pub const fn is_now(&self) -> bool {
         matches!(self, Self::Now)
     }
 }

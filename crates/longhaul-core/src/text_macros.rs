@@ -18,6 +18,23 @@ macro_rules! serde_as_text {
     )+};
 }
 
+/// Implements the OpenAPI schema of a type whose JSON is a single value.
+macro_rules! inline_schema {
+    ($name:ty, $schema:expr) => {
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                utoipa::openapi::Schema::from($schema).into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                crate::openapi::inline_name(stringify!($name))
+            }
+        }
+    };
+}
+
 /// Implements `Debug` by means of `Display`.
 macro_rules! debug_as_display {
     ($($name:ty),+) => {$(
@@ -49,7 +66,9 @@ macro_rules! string_enum {
                 match self { $(Self::$variant => $word,)+ }
             }
         }
+
+        crate::text_macros::inline_schema!($name, crate::openapi::one_of([$($word),+]));
     };
 }
 
-pub(crate) use {debug_as_display, serde_as_text, string_enum};
+pub(crate) use {debug_as_display, inline_schema, serde_as_text, string_enum};

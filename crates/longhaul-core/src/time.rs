@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::text_macros::{debug_as_display, serde_as_text};
+use crate::openapi;
+use crate::text_macros::{debug_as_display, inline_schema, serde_as_text};
 
 /// A point in time, in microseconds since 1970 UTC. Its text form is RFC 3339 with
 /// exactly six decimals, so it sorts as text.
@@ -76,6 +77,7 @@ impl FromStr for Timestamp {
 
 debug_as_display!(Timestamp);
 serde_as_text!(Timestamp);
+inline_schema!(Timestamp, openapi::timestamp());
 
 /// A duration in milliseconds.
 #[derive(

@@ -8,6 +8,7 @@ use longhaul_api::operation::{Method, Operation};
 use longhaul_api::operations::*;
 use longhaul_api::path::PathParams;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use utoipa::openapi::OpenApi;
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,7 +18,7 @@ use crate::api::{
 };
 use crate::app::App;
 use crate::call::{Call, IntoReply};
-use crate::openapi::{add_field_aliases, add_operation, empty_document};
+use crate::openapi::{add_field_aliases, add_operation, empty_document, inline_schemas};
 use crate::problem::Problem;
 
 /// Adds one operation to the OpenAPI document.
@@ -91,10 +92,12 @@ pub(crate) fn api_routes() -> ApiRoutes {
 }
 
 /// Builds the OpenAPI 3.1 document of the API.
-pub fn openapi_document() -> OpenApi {
+pub fn openapi_document() -> Value {
     let mut document = empty_document();
     api_routes().descriptions.iter().for_each(|describe| describe(&mut document));
     add_field_aliases(&mut document);
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    inline_schemas(&mut document);
     document
 }
 

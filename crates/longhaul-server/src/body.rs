@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use longhaul_api::operation::BodyKind;
-use longhaul_core::raw::{JsonError, RawJson, check_json_parses};
+use longhaul_core::raw::{JsonError, check_json_parses};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
@@ -23,7 +23,7 @@ pub(crate) async fn parse_request_body<T: DeserializeOwned>(
     kind: BodyKind,
 ) -> Result<T, Problem> {
     if kind == BodyKind::None {
-        return parse_json("null", "");
+        return parse_json("null");
     }
     let has_content_type = request.headers().contains_key(CONTENT_TYPE);
     if has_content_type || kind == BodyKind::Required {
@@ -31,7 +31,7 @@ pub(crate) async fn parse_request_body<T: DeserializeOwned>(
     }
     let bytes = read_body(request, app).await?;
     match (kind, bytes.is_empty(), has_content_type) {
-        (BodyKind::Optional, true, _) => parse_json("{}", ""),
+        (BodyKind::Optional, true, _) => parse_json("{}"),
         (BodyKind::Optional, false, false) => Err(unsupported_media_type()),
         _ => parse_body(&bytes),
     }
@@ -102,34 +102,14 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::unprocessable("the body is an array, and must be a JSON object")
             .with_hint(BODY_HINT));
     }
-    parse_json(text, "")
+    parse_json(text)
 }
 
-/// Parses the JSON of one field of a request body. The value must be an object, or the result is an
-/// error that names `field`.
-pub(crate) fn parse_object_field<T: DeserializeOwned>(
-    field: &str,
-    value: &RawJson,
-) -> Result<T, Problem> {
-    if !value.as_str().trim_start().starts_with('{') {
-        let message = format!("the field `{field}` is invalid: expected an object");
-        return Err(Problem::unprocessable(message).with_hint(BODY_HINT));
-    }
-    parse_json(value.as_str(), field)
-}
-
-/// Parses a JSON value of a request body, usually an object. `field_path` is the path of the object within the body,
-/// for error messages. It is empty for the whole body.
-fn parse_json<T: DeserializeOwned>(text: &str, field_path: &str) -> Result<T, Problem> {
+/// Parses the JSON of a request body. An error names the field.
+fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = match (field_path, error.path().to_string().as_str()) {
-            ("", path) => path.to_owned(),
-            (field_path, ".") => field_path.to_owned(),
-            (field_path, path) => format!("{field_path}.{path}"),
-        };
-        body_type_problem(&path, error.inner())
-    })
+    serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| body_type_problem(&error.path().to_string(), error.inner()))
 }
 
 /// Returns the error response for a body that can't be parsed. The text may still be valid JSON:

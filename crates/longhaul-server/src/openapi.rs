@@ -4,6 +4,8 @@ use longhaul_api::operation::{BodyKind, Content, Method, Operation as ApiOperati
 use longhaul_api::operations::TAGS;
 use longhaul_api::path::PathParams;
 use longhaul_api::problem::Problem;
+use longhaul_core::openapi::INLINE_PREFIX;
+use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
 };
@@ -116,7 +118,7 @@ fn path_parameters<P: PathParams>(path: &str) -> Vec<Parameter> {
             .parameter_in(ParameterIn::Path)
             .required(Required::True)
             .description(Some(description))
-            .schema(Some(Schema::from(schema)))
+            .schema(Some(schema))
             .build()
     });
     parameters.collect()
@@ -159,6 +161,53 @@ pub(crate) fn add_field_aliases(document: &mut Document) {
             schema.properties.insert(alias.to_owned(), property);
         }
     }
+}
+
+/// Replaces references to schemas that have no entry of their own by these schemas.
+pub(crate) fn inline_schemas(document: &mut Value) {
+    let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") else { return };
+    let all = std::mem::take(schemas).into_iter();
+    let (inline, named) = all.partition(|(name, _)| name.starts_with(INLINE_PREFIX));
+    *schemas = named;
+    replace_references(document, &inline);
+}
+
+fn replace_references(value: &mut Value, inline: &Map<String, Value>) {
+    if let Value::Array(items) = value {
+        items.iter_mut().for_each(|item| replace_references(item, inline));
+    } else if let Value::Object(fields) = value {
+        let target = fields.get("$ref").and_then(Value::as_str);
+        let name = target.and_then(|target| target.strip_prefix("#/components/schemas/"));
+        if let Some(Value::Object(schema)) = name.and_then(|name| inline.get(name)) {
+            fields.remove("$ref");
+            fields.extend(schema.clone());
+        }
+        fields.values_mut().for_each(|field| replace_references(field, inline));
+        merge_null(fields);
+    }
+}
+
+/// Writes a choice between `null` and a schema of a single value as one schema.
+fn merge_null(fields: &mut Map<String, Value>) {
+    let Some([null, Value::Object(schema)]) =
+        fields.get("oneOf").and_then(Value::as_array).map(Vec::as_slice)
+    else {
+        return;
+    };
+    let is_single = schema.get("type").is_none_or(|kind| kind == "string");
+    if *null != json!({ "type": "null" })
+        || !is_single
+        || schema.contains_key("enum")
+        || schema.contains_key("$ref")
+    {
+        return;
+    }
+    let mut schema = schema.clone();
+    if let Some(kind) = schema.get_mut("type") {
+        *kind = json!([kind, "null"]);
+    }
+    fields.remove("oneOf");
+    fields.extend(schema);
 }
 
 /// Returns the header `Idempotency-Key`, which every POST request may have.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::Error;
-use longhaul_engine::changes::JournalChangeSource;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,17 +30,12 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let longhaul = app.longhaul().clone();
     let services = longhaul.services();
-    let source = JournalChangeSource {
-        store: &*services.store,
-        records: &*services.records,
-        clock: &*services.clock,
-    };
     let tasks = TaskTracker::new();
     let abort = CancellationToken::new();
     let result = tokio::select! {
         biased;
         () = stop => Ok(()),
-        result = services.changes.notify_subscribers(source) => result,
+        result = services.changes.notify_subscribers(services) => result,
         () = accept_connections(listener, &app, &tasks, &abort) => Ok(()),
     };
     app.begin_shutdown();

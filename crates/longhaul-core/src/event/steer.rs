@@ -3,12 +3,14 @@
 //! Invariant: every queued message is eventually delivered, dropped or withdrawn.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::id::SteerId;
 
 /// Point at which a message is delivered to the model.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = Delivery)]
 pub enum SteerDelivery {
     /// Deliver the message after the calls of the current turn.
     #[default]

@@ -113,7 +113,7 @@ pub struct ToolEnded {
 
 /// What a tool needs to continue a call that it has suspended, i.e. a call that is started and has no
 /// result yet, and for which nothing runs in this process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSuspension {
     /// State that only the tool understands. The tool continues the call with exactly this state.
     pub state: RawJson,

@@ -206,6 +206,27 @@ pub struct ToolCallClassification {
     pub approvals: Vec<RememberedApproval>,
 }
 
+impl ToolCallClassification {
+    /// Returns the classification of a call without effects of this tool.
+    pub const fn pure(tool: ToolName) -> Self {
+        Self {
+            tool,
+            class: EffectClass::Pure,
+            rule_match_texts: Vec::new(),
+            injected_rule_match_texts: Vec::new(),
+            opaque: false,
+            problem: None,
+            can_verify: false,
+            in_doubt: None,
+            may_outlive_worker: false,
+            facts: None,
+            outputs: Vec::new(),
+            key: None,
+            approvals: Vec::new(),
+        }
+    }
+}
+
 /// The model request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnFailed {

@@ -103,6 +103,27 @@ pub struct BudgetRaise {
     pub active: Option<Millis>,
 }
 
+/// Budget caps that override other caps. A cap that is `None` overrides nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BudgetPatch {
+    /// New caps of the budget. Caps that are not set stay as they are.
+    pub caps: BudgetRaise,
+    /// Used share of the budget, in percent, at which the model is asked to finish its work. `None`
+    /// leaves the share unchanged.
+    pub warn_percent: Option<u8>,
+}
+
+impl BudgetPatch {
+    /// Returns `budget`, with every cap that this patch sets replaced by the cap of the patch.
+    pub fn apply_to_budget(self, budget: Budget) -> Budget {
+        Budget {
+            warn_percent: self.warn_percent.unwrap_or(budget.warn_percent),
+            ..budget.with_replaced_caps(self.caps)
+        }
+    }
+}
+
 /// Kind of a budget cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -115,6 +136,20 @@ pub enum BudgetCap {
     Turns,
     /// Cap on the active time (without waits) of a run.
     ActiveTime,
+}
+
+impl BudgetCap {
+    pub const ALL: [Self; 4] = [Self::Money, Self::Tokens, Self::Turns, Self::ActiveTime];
+
+    /// Returns what the cap limits, for texts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Money => "money",
+            Self::Tokens => "tokens",
+            Self::Turns => "turns",
+            Self::ActiveTime => "active time",
+        }
+    }
 }
 
 /// Budget account shared by a tree of runs, i.e. a root run and its descendants.

@@ -4,6 +4,7 @@
 //! Invariant: all of it comes from the runtime and its tools, and nothing from the words of a model.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Maximum length of a file whose text is compared with its text after a call, in bytes.
 pub const COMPARED_BYTES_MAX: usize = 1024 * 1024;
@@ -60,7 +61,7 @@ pub enum FileContent {
 
 /// What a call would change, as a gate shows it to a person. The runtime computes it when the model
 /// makes the call. All texts are limited in length, and secrets in them are redacted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EffectFacts {
     /// Files that the call would create, change or delete. `None` means not known, an empty list
     /// that there are none.
@@ -81,6 +82,7 @@ pub struct EffectFacts {
     pub undo: Option<String>,
     /// Changes of the files as a unified diff. `None` if there is no diff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
     pub diff: Option<String>,
 }
 
@@ -90,7 +92,7 @@ const fn is_zero(count: &usize) -> bool {
 }
 
 /// A file that a call would create, change or delete.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileEffect {
     pub path: String,
     /// What the call would do with the file.
@@ -104,7 +106,7 @@ pub struct FileEffect {
 }
 
 /// What a call would do with a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChangeKind {
     Create,

@@ -3,6 +3,7 @@
 //! A gate has a row in the store and an event in the journal. The run that raised it is parked.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::id::{CallId, GateId, RunId};
 use crate::output_reference::OutputReference;
@@ -139,7 +140,7 @@ impl Default for ApprovalRequirement {
 }
 
 /// Action if nobody answers a gate in time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateTimeoutAction {
     /// Treat the gate as rejected.
@@ -186,7 +187,7 @@ pub struct AutoApproval {
 }
 
 /// Purpose of a gate, i.e. what the person or program is asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
     /// A person approves or rejects a tool call.
@@ -360,7 +361,8 @@ impl GateSpec {
 }
 
 /// Pattern of the calls that a remembered approval covers.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[schema(as = Pattern)]
 pub struct RulePattern {
     /// Glob pattern that the tool's name must match.
     pub tool: String,
@@ -419,6 +421,18 @@ impl GateDecision {
             Self::Answer(_) => "answer",
             Self::Complete => "complete",
         }
+    }
+
+    /// Returns the changed input or result of an edit. `None` for any other decision.
+    pub const fn edit(&self) -> Option<&RawJson> {
+        if let Self::Edit(edited) = self { Some(edited) } else { None }
+    }
+}
+
+impl Answer {
+    /// Creates an answer to this gate only, without a note, a payload and a digest.
+    pub const fn new(decision: GateDecision, by: String) -> Self {
+        Self { decision, by, scope: AnswerScope::Once, note: None, payload: None, digest: None }
     }
 }
 

@@ -20,3 +20,10 @@ pub struct GateFilter {
     /// Maximum number of gates to list.
     pub limit: usize,
 }
+
+impl GateFilter {
+    /// Returns a filter for at most `limit` open gates of this run, or of all runs.
+    pub fn open(run: Option<RunId>, limit: usize) -> Self {
+        Self { run, status: Some(GateStatus::Open), limit, ..Self::default() }
+    }
+}

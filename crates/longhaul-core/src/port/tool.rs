@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::tool::{ToolOutput, ToolQuestion, ToolSuspension, VerifyOutcome};
-use crate::id::{CallId, Epoch, IdError, ResourceKey, RunId, ThreadKey, ToolName};
+use crate::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey, ToolName};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::policy::effect_facts::PredictedEffects;
 use crate::policy::gate::{GateRule, GateRuleAction};
@@ -216,9 +216,9 @@ impl ToolSpec {
         description: &str,
         properties: Value,
         required: &[&str],
-    ) -> Result<Self, IdError> {
-        Ok(Self {
-            name: ToolName::new(name)?,
+    ) -> Self {
+        Self {
+            name: ToolName::from_text_lossy(name),
             description: description.to_owned(),
             schema: serde_json::json!({
                 "type": "object",
@@ -229,7 +229,7 @@ impl ToolSpec {
             can_verify: false,
             in_doubt: None,
             timeout: None,
-        })
+        }
     }
 }
 

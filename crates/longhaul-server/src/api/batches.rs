@@ -4,7 +4,7 @@ use longhaul_api::batch::{BatchView, NewBatchBody};
 use longhaul_api::operation::NoQuery;
 use longhaul_core::id::BatchId;
 
-use crate::api::create_run::{check_task_agent_and_budget, task_from_run_body};
+use crate::api::create_run::{check_run_body, check_task_agent_and_budget};
 use crate::call::{Call, Reply};
 use crate::problem::Problem;
 
@@ -17,7 +17,7 @@ pub(crate) async fn submit_batch(
             let detail = format!("`runs[{index}]`: {}", problem.detail);
             problem.with_detail(detail)
         };
-        let task = task_from_run_body(run, ctx.by()).map_err(at_index)?;
+        let task = check_run_body(run, ctx.by()).map_err(at_index)?;
         check_task_agent_and_budget(&ctx, &task).map_err(at_index)?;
         tasks.push(task);
     }

@@ -2,23 +2,23 @@
 //!
 //! Invariant: a change is acknowledged only after it is on disk.
 
-use longhaul_api::effect_key::{FreeKeyBody, LateToolResultView};
 use longhaul_api::operation::EmptyBody;
 use longhaul_api::query::{PagedQuery as _, RunsQuery};
-use longhaul_api::run::{CancelBody, FullOrBriefRun, ResumeBody, RunList, RunView};
-use longhaul_api::submit::NewRunBody;
+use longhaul_api::run::{CancelBody, FreeKeyBody, FullOrBriefRun, ResumeBody, RunList, RunView};
+use longhaul_api::task::Task;
 use longhaul_api::transcript::TranscriptView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::access::Role;
+use longhaul_core::change::LateToolResult;
 use longhaul_core::id::RunId;
+use longhaul_core::policy::budget::BudgetPatch;
 use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::port::store::RunFilter;
 use longhaul_engine::handle::SubmitOutcome;
 use longhaul_engine::{Error, Longhaul};
 
 use crate::api::create_run::{
-    parse_budget, require_approver_for_unpriced_model, submit_task, submitted_run_reply,
-    task_from_run_body,
+    check_run_body, require_approver_for_unpriced_model, submit_task, submitted_run_reply,
 };
 use crate::call::{Call, Context, Reply};
 use crate::error_mapping::{committed_but_unreadable_problem, result_read_problem_after_commit};
@@ -30,9 +30,9 @@ use crate::response::paginate;
 const RUNS_DEFAULT: usize = 20;
 
 pub(crate) async fn submit_run(
-    Call { ctx, body, .. }: Call<(), NewRunBody>,
+    Call { ctx, body, .. }: Call<(), Task>,
 ) -> Result<Reply<RunView>, Problem> {
-    let mut task = task_from_run_body(body, ctx.by())?;
+    let mut task = check_run_body(body, ctx.by())?;
     task.idempotency_key = ctx.scoped_idempotency_key()?;
     Ok(submitted_run_reply(submit_task(&ctx, task).await?))
 }
@@ -122,7 +122,7 @@ pub(crate) async fn resume_run(
         None => None,
         Some(caps) => {
             ctx.require_role(Role::Approver)?;
-            Some(parse_budget(caps)?.caps)
+            Some(BudgetPatch::try_from(caps).map_err(Problem::unprocessable)?.caps)
         }
     };
     let log = "run resumed";
@@ -150,12 +150,12 @@ pub(crate) async fn retry_run(
 
 pub(crate) async fn free_effect_key(
     Call { ctx, path: run, body, .. }: Call<RunId, FreeKeyBody>,
-) -> Result<Reply<LateToolResultView>, Problem> {
+) -> Result<Reply<LateToolResult>, Problem> {
     let FreeKeyBody { call, note } = body;
     let holder = EffectKeyHolder { run, call };
     let freed = ctx.longhaul().free_effect_key(holder, note.trim(), ctx.by()).await?;
     tracing::info!(%run, %call, caller = ctx.by(), "effect key freed");
-    Ok(Reply::ok(LateToolResultView { call: freed.call.to_string(), text: freed.text }))
+    Ok(Reply::ok(freed))
 }
 
 /// Changes a run with `change`, which returns the changed run: the newest run of its chain if the

@@ -149,7 +149,7 @@ impl TestServerBuilder {
         };
         let shared_store: Arc<MemStore> = Arc::new(store.clone());
         let tools: [Arc<dyn Tool>; 3] = [
-            Arc::new(ReadOutputTool::new(shared_store.clone(), shared_store).unwrap()),
+            Arc::new(ReadOutputTool::new(shared_store.clone(), shared_store)),
             Arc::new(FakeTool::new("send", EffectClass::Once)),
             Arc::new(FakeTool::new("look", EffectClass::Pure)),
         ];

@@ -1,32 +1,38 @@
-//! Body of a request that submits a run.
+//! A task as a caller submits it: the body of a request, and what a program builds. The engine adds
+//! ids and the settings of the agent file.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use longhaul_core::chain::ChainSpec;
+use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
+use longhaul_core::policy::budget::BudgetPatch;
 use longhaul_core::raw::RawJson;
+use longhaul_core::task::{EarliestStart, TaskSource};
 use longhaul_core::time::Timestamp;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
+use crate::history;
 use crate::run::BudgetBody;
-use crate::{history, schema};
 
-/// A new run, as the caller submits it.
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+/// A unit of work for an agent or a chain. A request has all fields except the last ones, which are
+/// known to the process that submits the task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRun)]
-pub struct NewRunBody {
+pub struct Task {
     /// Name of the agent for the run. Either `agent` or `chain` is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Input of the task: a text or any JSON.
-    #[schema(schema_with = schema::any_json_schema)]
     pub input: RawJson,
     /// Context values that the runtime injects into tool calls. The model can neither see nor set
     /// them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub context: BTreeMap<String, RawJson>,
     /// Earlier conversation with which the run starts. It must begin with a message of the user.
     #[serde(
@@ -38,16 +44,16 @@ pub struct NewRunBody {
     pub history: Vec<Message>,
     /// Thread (conversation) that the run belongs to.
     #[serde(default, alias = "threadId", skip_serializing_if = "Option::is_none")]
-    pub thread: Option<String>,
+    pub thread: Option<ThreadKey>,
     /// Resource: the person or thing that the conversation is about.
     #[serde(default, alias = "resourceId", skip_serializing_if = "Option::is_none")]
-    pub resource: Option<String>,
+    pub resource: Option<ResourceKey>,
     /// Lane of the run. Runs of one lane execute one at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<String>,
+    pub lane: Option<LaneKey>,
     /// Inbox in which the run is queued. Default: `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inbox: Option<String>,
+    pub inbox: Option<InboxName>,
     /// Type of the task, by which lists and workers can filter.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
@@ -63,15 +69,19 @@ pub struct NewRunBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Budget of the run. A budget above the agent's budget requires the role approver.
-    #[serde(default, skip_serializing_if = "is_default_budget")]
-    pub budget: BudgetBody,
+    #[serde(
+        default,
+        serialize_with = "serialize_budget",
+        deserialize_with = "deserialize_budget",
+        skip_serializing_if = "is_default_budget"
+    )]
+    #[schema(value_type = BudgetBody)]
+    pub budget: BudgetPatch,
     /// Person or system on whose behalf the run acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
     #[serde(default, alias = "linkedGraphHandles", skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub links: Option<RawJson>,
     /// Tags of the run, by which lists can filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -79,16 +89,17 @@ pub struct NewRunBody {
     /// Any data of the caller, returned with the run. `threadId` and `resourceId` in it set the
     /// thread and the resource if the fields `thread` and `resource` are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_json_schema)]
     pub metadata: Option<RawJson>,
     /// Earliest time at which the run may start.
     #[serde(
         default,
-        deserialize_with = "deserialize_timestamp",
-        skip_serializing_if = "Option::is_none"
+        rename = "start_at",
+        serialize_with = "serialize_start",
+        deserialize_with = "deserialize_start",
+        skip_serializing_if = "EarliestStart::is_now"
     )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub start_at: Option<Timestamp>,
+    #[schema(value_type = Option<Timestamp>)]
+    pub start: EarliestStart,
     /// Chain to run instead of an agent: the name of a chain, or its steps as in a chain file, such as
     /// `{"steps": [{"agent": "implement"}, {"agent": "review"}]}`.
     #[serde(
@@ -97,8 +108,8 @@ pub struct NewRunBody {
         alias = "chainConfig",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(schema_with = schema::any_json_schema)]
-    pub chain: Option<RawJson>,
+    #[schema(value_type = Option<RawJson>)]
+    pub chain: Option<ChainChoice>,
     /// Name of one step of the chain. Only this step is run. `None` runs the whole chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
@@ -106,11 +117,88 @@ pub struct NewRunBody {
     /// the role approver. `None` and `false` leave this to the `auto_approve` of each step.
     #[serde(default, alias = "autoApprove", skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<bool>,
-    // A field that this build does not support is parsed, so that it can be rejected by name
-    // instead of being ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub sandbox: Option<RawJson>,
+    /// Person or program that submits the task, such as `cli:anna`.
+    #[serde(skip)]
+    pub submitter: Option<String>,
+    /// Further submitters of the task, such as the person who created its schedule.
+    #[serde(skip)]
+    pub other_submitters: Vec<String>,
+    /// Principal for which spend caps per key count the run. `None` means the submitter.
+    #[serde(skip)]
+    pub charged_to: Option<String>,
+    /// Idempotency key of the submit: submits with the same key return the same run.
+    #[serde(skip)]
+    pub idempotency_key: Option<String>,
+    /// Task in an external inbox from which this task was created, if any. The run is then queued
+    /// in an inbox of the same name, each external task is submitted once, and the end of the run
+    /// is put into the outbox for the external inbox.
+    #[serde(skip)]
+    pub source: Option<TaskSource>,
+}
+
+/// Chain given by its name in the project or by its steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum ChainChoice {
+    /// The project's chain with this name.
+    Named(String),
+    /// A chain without a name, with these steps.
+    Inline(ChainSpec),
+}
+
+impl From<&str> for ChainChoice {
+    fn from(name: &str) -> Self {
+        Self::Named(name.to_owned())
+    }
+}
+
+impl From<ChainSpec> for ChainChoice {
+    fn from(spec: ChainSpec) -> Self {
+        Self::Inline(spec)
+    }
+}
+
+/// Reads a text or an object. Derived code for an untagged enum would lose the path of an error.
+impl<'de> Deserialize<'de> for ChainChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ChainVisitor;
+
+        impl<'de> Visitor<'de> for ChainVisitor {
+            type Value = ChainChoice;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("string or map")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<ChainChoice, E> {
+                Ok(ChainChoice::from(name))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ChainChoice, A::Error> {
+                ChainSpec::deserialize(MapAccessDeserializer::new(map)).map(ChainChoice::Inline)
+            }
+        }
+
+        deserializer.deserialize_any(ChainVisitor)
+    }
+}
+
+impl Task {
+    /// Creates a task with this agent and input, and defaults for everything else.
+    pub fn new(agent: impl Into<String>, input: impl Serialize) -> Self {
+        let (agent, input) = (Some(agent.into()), RawJson::from_serialize(&input));
+        Self { agent, input, ..Self::default() }
+    }
+
+    /// Creates a task for all steps of this chain, with defaults for everything else.
+    pub fn for_chain(chain: impl Into<ChainChoice>, input: impl Serialize) -> Self {
+        Self { agent: None, chain: Some(chain.into()), ..Self::new("", input) }
+    }
+
+    /// Returns the type of the task, or the kind of its event.
+    pub fn task_type(&self) -> Option<&str> {
+        self.event.as_deref().or(self.kind.as_deref())
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -118,8 +206,30 @@ const fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-fn is_default_budget(budget: &BudgetBody) -> bool {
-    *budget == BudgetBody::default()
+fn is_default_budget(budget: &BudgetPatch) -> bool {
+    *budget == BudgetPatch::default()
+}
+
+fn serialize_budget<S: Serializer>(budget: &BudgetPatch, serializer: S) -> Result<S::Ok, S::Error> {
+    BudgetBody::from(*budget).serialize(serializer)
+}
+
+fn deserialize_budget<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BudgetPatch, D::Error> {
+    BudgetBody::deserialize(deserializer)?.try_into().map_err(D::Error::custom)
+}
+
+fn serialize_start<S: Serializer>(start: &EarliestStart, serializer: S) -> Result<S::Ok, S::Error> {
+    match start {
+        EarliestStart::At(time) => time.serialize(serializer),
+        EarliestStart::Now | EarliestStart::AfterBatch => serializer.serialize_none(),
+    }
+}
+
+/// Parses the earliest time at which a task may start. `null` means now.
+fn deserialize_start<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<EarliestStart, D::Error> {
+    Ok(deserialize_timestamp(deserializer)?.into())
 }
 
 /// Parses a time in RFC 3339 format. Times without a date (such as `5us`), which the journal format
